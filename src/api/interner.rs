@@ -1,0 +1,99 @@
+//! One copy of what many objects have in common: namespaces, nodes, label sets, owners.
+//!
+//! Each watch thread has an interner of its own, so there is no lock. What no object holds any more
+//! is let go when the table is about to grow.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use super::labels::Labels;
+use super::owner_reference::ControllerRef;
+
+/// Hands out shared copies of equal values.
+#[derive(Debug, Default)]
+pub struct Interner {
+    texts: Table<Arc<str>>,
+    labels: Table<Labels>,
+    owners: Table<Arc<ControllerRef>>,
+}
+
+impl Interner {
+    /// The shared copy of `text`.
+    pub fn text(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.texts.values.get(text) {
+            return Arc::clone(known);
+        }
+        self.texts
+            .insert(text.into(), |text| Arc::strong_count(text) > 1)
+    }
+
+    /// The shared copy of `labels`.
+    pub fn labels(&mut self, labels: Labels) -> Labels {
+        if let Some(known) = self.labels.values.get(&labels) {
+            return known.clone();
+        }
+        self.labels.insert(labels, Labels::is_shared)
+    }
+
+    /// The shared copy of `owner`.
+    pub fn owner(&mut self, owner: ControllerRef) -> Arc<ControllerRef> {
+        if let Some(known) = self.owners.values.get(&owner) {
+            return Arc::clone(known);
+        }
+        self.owners
+            .insert(Arc::new(owner), |owner| Arc::strong_count(owner) > 1)
+    }
+}
+
+#[derive(Debug)]
+struct Table<T> {
+    values: HashSet<T>,
+    /// Size at which values that nobody else holds are dropped next.
+    sweep_at: usize,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self {
+            values: HashSet::new(),
+            sweep_at: 1024,
+        }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Table<T> {
+    fn insert(&mut self, value: T, is_held: impl Fn(&T) -> bool) -> T {
+        if self.values.len() >= self.sweep_at {
+            self.values.retain(is_held);
+            self.sweep_at = (2 * self.values.len()).max(1024);
+        }
+        self.values.insert(value.clone());
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Interner;
+    use crate::api::Labels;
+
+    #[test]
+    fn equal_values_are_shared_and_unused_ones_let_go() {
+        let mut interner = Interner::default();
+        let labels = |n: usize| -> Labels { [("app", n.to_string())].into_iter().collect() };
+        let first = interner.labels(labels(0));
+        assert!(first.is_shared_with(&interner.labels(labels(0))));
+        for n in 0..10_000 {
+            interner.labels(labels(n));
+        }
+        assert!(
+            interner.labels.values.len() <= 1025,
+            "unused label sets pile up"
+        );
+        assert!(
+            first.is_shared_with(&interner.labels(labels(0))),
+            "a set in use was dropped"
+        );
+    }
+}

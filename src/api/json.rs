@@ -1,0 +1,49 @@
+//! Small helpers for reading API objects, which may say `null` wherever a field may be absent.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer};
+
+use super::interner::Interner;
+use super::owner_reference::ControllerRef;
+use super::uid::Uid;
+
+/// Reads `null` as the default.
+pub(super) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// One entry of `metadata.ownerReferences`, as far as the controller asks.
+#[derive(Debug, Deserialize)]
+pub(super) struct OwnerReferenceJson<'a> {
+    #[serde(borrow, default)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+    #[serde(default)]
+    uid: Uid,
+    #[serde(default)]
+    controller: Option<bool>,
+}
+
+/// The first reference with `controller: true`.
+pub(super) fn controller_of(
+    references: Option<Vec<OwnerReferenceJson<'_>>>,
+    interner: &mut Interner,
+) -> Option<std::sync::Arc<ControllerRef>> {
+    let is_controller = |reference: &OwnerReferenceJson<'_>| reference.controller == Some(true);
+    let reference = references?.into_iter().find(is_controller)?;
+    let (kind, name) = (
+        interner.text(&reference.kind),
+        std::sync::Arc::from(&*reference.name),
+    );
+    Some(interner.owner(ControllerRef {
+        kind,
+        name,
+        uid: reference.uid,
+    }))
+}

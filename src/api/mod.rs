@@ -1,0 +1,29 @@
+//! The Kubernetes vocabulary as pure values: no I/O, no clock, no lock.
+//!
+//! Every other room speaks in these types. They hold only what the controller reads; what it merely
+//! carries (a template, the metadata of a ReplicaSet) stays the bytes that came from the API server.
+
+pub mod conditions;
+pub mod interner;
+mod json;
+pub mod label_selector;
+pub mod labels;
+pub mod object_key;
+pub mod owner_reference;
+pub mod pod;
+pub mod replica_set;
+pub mod resource_version;
+pub mod status;
+pub mod uid;
+pub mod workload_kind;
+
+pub use label_selector::Selector;
+pub use labels::Labels;
+pub use object_key::ObjectKey;
+pub use owner_reference::{ControllerRef, OwnerKey};
+pub use pod::{Pod, PodPhase};
+pub use replica_set::{ReplicaSet, ReplicaSetStatus};
+pub use resource_version::ResourceVersion;
+pub use status::Status;
+pub use uid::Uid;
+pub use workload_kind::WorkloadKind;

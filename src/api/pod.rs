@@ -1,0 +1,303 @@
+//! A pod, slim: what the controller reads of it and nothing else.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+
+use super::interner::Interner;
+use super::json::{OwnerReferenceJson, controller_of};
+use super::labels::Labels;
+use super::object_key::ObjectKey;
+use super::owner_reference::{ControllerRef, OwnerKey};
+use super::resource_version::ResourceVersion;
+use super::uid::Uid;
+
+/// Annotation that ranks a pod for deletion
+/// (kubernetes `pkg/apis/core/annotation_key_constants.go:PodDeletionCost`).
+pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// What the controller knows of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pod {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// `metadata.uid`.
+    pub uid: Uid,
+    /// `metadata.resourceVersion`.
+    pub resource_version: ResourceVersion,
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// The owner reference with `controller: true`, if there is one.
+    pub controller: Option<Arc<ControllerRef>>,
+    /// `status.phase`.
+    pub phase: PodPhase,
+    /// `spec.nodeName`, if the pod is assigned.
+    pub node: Option<Arc<str>>,
+    /// True if the condition `Ready` is `True`.
+    pub is_ready: bool,
+    /// `lastTransitionTime` of the condition `Ready`, whatever its status.
+    pub ready_transition: Option<Timestamp>,
+    /// `metadata.creationTimestamp`.
+    pub creation: Option<Timestamp>,
+    /// `metadata.deletionTimestamp`: set on a pod that is going away.
+    pub deletion: Option<Timestamp>,
+    /// The highest restart count of a regular container.
+    pub restarts: i32,
+    /// The highest restart count of an init container with `restartPolicy: Always`.
+    pub sidecar_restarts: i32,
+    /// [`POD_DELETION_COST`]; 0 where absent or malformed.
+    pub deletion_cost: i32,
+}
+
+/// `status.phase`. Anything the server may add later counts as `Other`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PodPhase {
+    /// Not all containers run yet.
+    Pending,
+    /// At least one container runs.
+    Running,
+    /// All containers ended well.
+    Succeeded,
+    /// All containers ended, one of them badly.
+    Failed,
+    /// The node cannot be asked.
+    Unknown,
+    /// Empty or not known to this build.
+    #[default]
+    Other,
+}
+
+impl Pod {
+    /// True unless the pod has finished or is going away
+    /// (kubernetes `pkg/controller/controller_utils.go:IsPodActive`).
+    pub fn is_active(&self) -> bool {
+        !self.phase.is_terminal() && !self.is_terminating()
+    }
+
+    /// True if the pod is going away.
+    pub fn is_terminating(&self) -> bool {
+        self.deletion.is_some()
+    }
+
+    /// True if the object with this UID is the pod's controller.
+    pub fn is_controlled_by(&self, owner: &Uid) -> bool {
+        self.controller
+            .as_ref()
+            .is_some_and(|controller| controller.uid == *owner)
+    }
+
+    /// The key of the index "pods by owner" under which this pod stands.
+    pub fn owner_key(&self) -> Option<OwnerKey> {
+        self.controller.as_deref().map(|controller| OwnerKey {
+            namespace: Arc::clone(&self.key.namespace),
+            owner: controller.clone(),
+        })
+    }
+
+    /// Reads a pod from the JSON of the API server.
+    ///
+    /// # Errors
+    /// If the text is not JSON or a field that is read has another type than in `core/v1`.
+    pub fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
+        let pod: PodJson<'_> = serde_json::from_slice(json)?;
+        Ok(pod.into_pod(interner))
+    }
+}
+
+impl PodPhase {
+    /// True for a pod that has finished and will never run again.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+
+    fn from_text(text: &str) -> Self {
+        match text {
+            "Pending" => Self::Pending,
+            "Running" => Self::Running,
+            "Succeeded" => Self::Succeeded,
+            "Failed" => Self::Failed,
+            "Unknown" => Self::Unknown,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct PodJson<'a> {
+    #[serde(borrow)]
+    metadata: MetadataJson<'a>,
+    #[serde(borrow)]
+    spec: Option<SpecJson<'a>>,
+    #[serde(borrow)]
+    status: Option<StatusJson<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MetadataJson<'a> {
+    #[serde(borrow)]
+    namespace: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(default)]
+    uid: Uid,
+    #[serde(default)]
+    resource_version: ResourceVersion,
+    #[serde(default)]
+    labels: Labels,
+    annotations: Option<DeletionCost>,
+    #[serde(borrow)]
+    owner_references: Option<Vec<OwnerReferenceJson<'a>>>,
+    creation_timestamp: Option<Timestamp>,
+    deletion_timestamp: Option<Timestamp>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SpecJson<'a> {
+    #[serde(borrow)]
+    node_name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    init_containers: Option<Vec<InitContainerJson<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InitContainerJson<'a> {
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    restart_policy: Option<Cow<'a, str>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusJson<'a> {
+    #[serde(borrow)]
+    phase: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    conditions: Option<Vec<ConditionJson<'a>>>,
+    #[serde(borrow)]
+    container_statuses: Option<Vec<ContainerStatusJson<'a>>>,
+    #[serde(borrow)]
+    init_container_statuses: Option<Vec<ContainerStatusJson<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ConditionJson<'a> {
+    #[serde(borrow, rename = "type")]
+    type_: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    status: Option<Cow<'a, str>>,
+    last_transition_time: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ContainerStatusJson<'a> {
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+    restart_count: Option<i32>,
+}
+
+impl PodJson<'_> {
+    fn into_pod(self, interner: &mut Interner) -> Pod {
+        let (metadata, spec) = (self.metadata, self.spec.unwrap_or_default());
+        let status = self.status.unwrap_or_default();
+        let ready = status.conditions.as_deref().unwrap_or_default().iter();
+        let ready = ready.clone().find(|c| c.type_.as_deref() == Some("Ready"));
+        let is_sidecar = |status: &&ContainerStatusJson<'_>| {
+            spec.init_containers.iter().flatten().any(|container| {
+                container.name == status.name
+                    && container.restart_policy.as_deref() == Some("Always")
+            })
+        };
+        let sidecars = status
+            .init_container_statuses
+            .iter()
+            .flatten()
+            .filter(is_sidecar);
+        let node = spec.node_name.as_deref().filter(|node| !node.is_empty());
+        Pod {
+            key: ObjectKey {
+                namespace: interner.text(metadata.namespace.as_deref().unwrap_or_default()),
+                name: Arc::from(&*metadata.name),
+            },
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            labels: interner.labels(metadata.labels),
+            controller: controller_of(metadata.owner_references, interner),
+            phase: PodPhase::from_text(status.phase.as_deref().unwrap_or_default()),
+            node: node.map(|node| interner.text(node)),
+            is_ready: ready.is_some_and(|ready| ready.status.as_deref() == Some("True")),
+            ready_transition: ready.and_then(|ready| ready.last_transition_time),
+            creation: metadata.creation_timestamp,
+            deletion: metadata.deletion_timestamp,
+            restarts: max_restarts(status.container_statuses.iter().flatten()),
+            sidecar_restarts: max_restarts(sidecars),
+            deletion_cost: metadata.annotations.map_or(0, |cost| cost.0),
+        }
+    }
+}
+
+fn max_restarts<'a>(statuses: impl Iterator<Item = &'a ContainerStatusJson<'a>>) -> i32 {
+    statuses
+        .filter_map(|status| status.restart_count)
+        .max()
+        .unwrap_or(0)
+}
+
+/// The one annotation that is read; all others are skipped without being copied.
+struct DeletionCost(i32);
+
+impl<'de> Deserialize<'de> for DeletionCost {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(DeletionCostVisitor)
+    }
+}
+
+struct DeletionCostVisitor;
+
+impl<'de> Visitor<'de> for DeletionCostVisitor {
+    type Value = DeletionCost;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of annotations")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<DeletionCost, A::Error> {
+        let mut cost = 0;
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            if key == POD_DELETION_COST {
+                let value = map.next_value::<Option<Cow<'de, str>>>()?;
+                cost = parse_deletion_cost(&value.unwrap_or_default());
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(DeletionCost(cost))
+    }
+}
+
+/// A 32-bit decimal without `+` or leading zeros; everything else counts as 0
+/// (kubernetes `pkg/apis/core/helper/helpers.go:GetDeletionCostFromPodAnnotations`).
+fn parse_deletion_cost(text: &str) -> i32 {
+    match text.as_bytes() {
+        [b'-' | b'1'..=b'9', ..] => text.parse().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+impl Default for ObjectKey {
+    fn default() -> Self {
+        Self::new("", "")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,31 @@
+//! The questions that the controller asks of the cache.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Uid};
+
+/// A read-only view of what the watches have delivered. No call blocks for longer than it takes to
+/// copy the pointers that it answers, and none looks at more objects than it answers.
+pub trait CacheView: Debug + Send + Sync {
+    /// The ReplicaSet of this name.
+    fn replica_set(&self, key: &ObjectKey) -> Option<Arc<ReplicaSet>>;
+
+    /// All ReplicaSets of a namespace.
+    fn replica_sets_in(&self, namespace: &str) -> Vec<Arc<ReplicaSet>>;
+
+    /// All ReplicaSets whose controller has this UID.
+    fn replica_sets_controlled_by(&self, controller: &Uid) -> Vec<Arc<ReplicaSet>>;
+
+    /// All pods whose controller is `owner`, by kind, name and UID.
+    fn pods_owned_by(&self, owner: &OwnerKey) -> Vec<Arc<Pod>>;
+
+    /// All pods of a namespace that have no controller.
+    fn orphans_in(&self, namespace: &str) -> Vec<Arc<Pod>>;
+
+    /// How far the pods of this view have come; empty if not known.
+    fn pods_resource_version(&self) -> ResourceVersion;
+
+    /// How far the ReplicaSets of this view have come; empty if not known.
+    fn replica_sets_resource_version(&self) -> ResourceVersion;
+}

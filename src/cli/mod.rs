@@ -1,0 +1,1 @@
+//! Command line flags turned into options, without any effect.

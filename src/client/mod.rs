@@ -1,0 +1,5 @@
+//! Bytes to and from an API server.
+
+pub mod error;
+
+pub use error::ClientError;

@@ -1,0 +1,1 @@
+//! The ReplicaSet controller itself.

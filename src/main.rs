@@ -1,0 +1,3 @@
+//! Arguments, logging, signals, exit code.
+
+fn main() {}

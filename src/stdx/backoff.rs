@@ -1,0 +1,84 @@
+//! Exponential back-off with jitter and a reset after quiet times.
+
+use std::time::{Duration, Instant};
+
+/// How a [`Backoff`] grows.
+#[derive(Clone, Copy, Debug)]
+pub struct BackoffParameters {
+    /// The first delay, before jitter.
+    pub initial: Duration,
+    /// No delay before jitter is longer than this.
+    pub cap: Duration,
+    /// What each delay is multiplied by to give the next.
+    pub factor: f64,
+    /// A delay `d` becomes a random one from `d` to `d * (1 + jitter)`.
+    pub jitter: f64,
+    /// The sequence starts anew when a step is taken this long after the last start.
+    pub reset_after: Duration,
+}
+
+/// A sequence of delays.
+#[derive(Debug)]
+pub struct Backoff {
+    parameters: BackoffParameters,
+    next: Duration,
+    last_reset: Option<Instant>,
+}
+
+impl Backoff {
+    /// A sequence at its start.
+    pub fn new(parameters: BackoffParameters) -> Self {
+        Self {
+            parameters,
+            next: parameters.initial,
+            last_reset: None,
+        }
+    }
+
+    /// The next delay; `random` is uniform in `0.0..1.0`.
+    pub fn step(&mut self, now: Instant, random: f64) -> Duration {
+        let BackoffParameters {
+            initial,
+            cap,
+            factor,
+            jitter,
+            reset_after,
+        } = self.parameters;
+        let last_reset = *self.last_reset.get_or_insert(now);
+        if now.saturating_duration_since(last_reset) > reset_after {
+            self.next = initial;
+            self.last_reset = Some(now);
+        }
+        let delay = self.next;
+        self.next = delay.mul_f64(factor).min(cap);
+        delay + delay.mul_f64(jitter * random)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::{Backoff, BackoffParameters};
+
+    #[test]
+    fn grows_to_its_cap_and_resets_after_quiet_times() {
+        let mut backoff = Backoff::new(BackoffParameters {
+            initial: Duration::from_millis(800),
+            cap: Duration::from_secs(30),
+            factor: 2.0,
+            jitter: 1.0,
+            reset_after: Duration::from_mins(2),
+        });
+        let start = Instant::now();
+        let delays: Vec<_> = (0..8)
+            .map(|_| backoff.step(start, 0.0).as_millis())
+            .collect();
+        assert_eq!(
+            delays,
+            [800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]
+        );
+        let later = start + Duration::from_secs(121);
+        assert_eq!(backoff.step(later, 0.5), Duration::from_millis(1200));
+    }
+}

@@ -1,0 +1,8 @@
+//! What the standard library lacks: named threads, a stop signal, a clock that tests can turn,
+//! and back-off. Imports nothing of the project.
+
+pub mod backoff;
+pub mod clock;
+pub mod report;
+pub mod stop;
+pub mod thread;

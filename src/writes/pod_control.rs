@@ -1,0 +1,52 @@
+//! Creating, deleting and patching pods on behalf of a ReplicaSet.
+
+use std::fmt::Debug;
+
+use super::WriteError;
+use crate::api::{Pod, ReplicaSet, ResourceVersion, Uid};
+
+/// Writes pods. Each call blocks for one request (and its retries). Events about the outcome are
+/// recorded here, as upstream does in `pkg/controller/controller_utils.go:RealPodControl`.
+pub trait PodControl: Debug + Send + Sync {
+    /// Creates a pod called `name` from the template of `rs`, owned by `rs`.
+    ///
+    /// # Errors
+    /// [`WriteError::Local`] before any request if the template cannot make a pod, otherwise as the
+    /// API server or the connection says.
+    fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError>;
+
+    /// What is known of the pod `name` in the namespace of `rs`, asked past every cache; `None` if
+    /// there is none.
+    ///
+    /// # Errors
+    /// As the API server or the connection says.
+    fn find_pod(&self, rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError>;
+
+    /// Deletes exactly this pod: one that was recreated under its name is left alone.
+    ///
+    /// # Errors
+    /// As the API server or the connection says.
+    fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError>;
+
+    /// Applies a strategic merge patch to a pod. Records no event.
+    ///
+    /// # Errors
+    /// As the API server or the connection says.
+    fn patch_pod(&self, pod: &Pod, patch: Vec<u8>) -> Result<PatchedPod, WriteError>;
+}
+
+/// What the answer to a create says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CreatedPod {
+    /// The version under which the pod was stored; empty if the answer did not say.
+    pub resource_version: ResourceVersion,
+}
+
+/// What the answer to a patch says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PatchedPod {
+    /// The version under which the pod was stored; empty if the answer did not say.
+    pub resource_version: ResourceVersion,
+    /// UID of the pod's controller after the patch.
+    pub controller: Option<Uid>,
+}
