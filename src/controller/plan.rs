@@ -1,5 +1,6 @@
 //! What a sync does about the number of pods: pure arithmetic over a snapshot.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -26,12 +27,10 @@ pub enum Plan {
 /// Compares the active pods with what is wanted; never more than `burst` at once.
 pub fn plan(active: usize, replicas: i32, burst: usize) -> Plan {
     let wanted = usize::try_from(replicas).unwrap_or(0);
-    if active < wanted {
-        Plan::Create((wanted - active).min(burst))
-    } else if active > wanted {
-        Plan::Delete((active - wanted).min(burst))
-    } else {
-        Plan::Nothing
+    match active.cmp(&wanted) {
+        Ordering::Less => Plan::Create((wanted - active).min(burst)),
+        Ordering::Greater => Plan::Delete((active - wanted).min(burst)),
+        Ordering::Equal => Plan::Nothing,
     }
 }
 

@@ -181,18 +181,15 @@ impl ReplicaSetController {
 /// What others wrote into the fresh status stays: their conditions, and fields unknown to this build.
 ///
 /// DIFFERS: upstream repeats the update with the conditions of its older view.
-fn carry_over(fresh: &ReplicaSetStatus, computed: ReplicaSetStatus) -> ReplicaSetStatus {
+fn carry_over(fresh: &ReplicaSetStatus, mut computed: ReplicaSetStatus) -> ReplicaSetStatus {
     let ours = get_condition(&computed.conditions, REPLICA_FAILURE).cloned();
-    let mut conditions = fresh.conditions.clone();
+    computed.conditions.clone_from(&fresh.conditions);
     match ours {
-        None => remove_condition(&mut conditions, REPLICA_FAILURE),
-        Some(ours) => set_condition(&mut conditions, ours),
+        None => remove_condition(&mut computed.conditions, REPLICA_FAILURE),
+        Some(ours) => set_condition(&mut computed.conditions, ours),
     }
-    ReplicaSetStatus {
-        conditions,
-        other: fresh.other.clone(),
-        ..computed
-    }
+    computed.other.clone_from(&fresh.other);
+    computed
 }
 
 #[cfg(test)]
