@@ -62,6 +62,10 @@ impl CacheView for Cache {
             .bucket(&ReplicaSetBucket::ControlledBy(controller.clone()))
     }
 
+    fn pod(&self, key: &ObjectKey) -> Option<Arc<Pod>> {
+        self.pods.get(key)
+    }
+
     fn pods_owned_by(&self, owner: &OwnerKey) -> Vec<Arc<Pod>> {
         self.pods.bucket(&PodBucket::OwnedBy(owner.clone()))
     }

@@ -1,0 +1,1 @@
+//! Kubeconfig files, in-cluster files and what they lead to.
