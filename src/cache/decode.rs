@@ -102,7 +102,7 @@ pub enum Frame<T> {
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// The connection broke, the body broke off, or nothing came for too long.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] io::Error),
     /// The body is not what this encoding looks like.
     #[error("malformed body: {0}")]

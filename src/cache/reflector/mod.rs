@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use self::source::{Body, Source, SourceError};
+pub use self::source::{Body, Collection, Source};
 use self::unread_log::UnreadLog;
 use super::collector::Collector;
 use super::decode::{
@@ -30,6 +30,7 @@ use super::stats::{CacheStats, count};
 use super::store::Store;
 use crate::api::ResourceVersion;
 use crate::api::interner::Interner;
+use crate::client::ClientError;
 use crate::stdx::clock::Clock;
 use crate::stdx::report::report;
 use crate::stdx::stop::Stop;
@@ -38,7 +39,7 @@ use crate::stdx::stop::Stop;
 /// blocks the watch.
 pub trait Handler<T>: Send {
     /// The store has changed in this way.
-    fn on_event(&mut self, event: CacheEvent<T>);
+    fn on_event(&mut self, event: &CacheEvent<T>);
 
     /// The store has come to this version, and all events up to it have been told.
     fn on_position(&mut self, resource_version: &ResourceVersion);
@@ -311,7 +312,7 @@ impl<T: Decode> Reflector<T> {
             Frame::Error(_) | Frame::Foreign(_) => None,
         };
         if let Some(event) = event {
-            self.tell(event);
+            self.tell(&event);
         }
         self.handler.on_position(&self.store.resource_version());
     }
@@ -323,7 +324,7 @@ impl<T: Decode> Reflector<T> {
         let events = self.store.replace(objects, &unread, resource_version);
         let n_events = events.len();
         for event in events {
-            self.tell(event);
+            self.tell(&event);
         }
         let resource = T::RESOURCE;
         if self.store.has_synced() {
@@ -351,11 +352,11 @@ impl<T: Decode> Reflector<T> {
         self.next_resync = Some(now + self.resync_period);
         for object in self.store.list() {
             let old = Arc::clone(&object);
-            self.tell(CacheEvent::Updated { old, new: object });
+            self.tell(&CacheEvent::Updated { old, new: object });
         }
     }
 
-    fn tell(&mut self, event: CacheEvent<T>) {
+    fn tell(&mut self, event: &CacheEvent<T>) {
         count(&self.stats.events);
         self.handler.on_event(event);
     }
@@ -402,11 +403,11 @@ impl<T: Decode> Reflector<T> {
 }
 
 impl End {
-    fn not_opened(error: &SourceError) -> Self {
-        let failure = match error {
-            SourceError::ConnectionRefused(_) => Failure::ConnectionRefused,
-            SourceError::Status(status) => Failure::of_answer(status),
-            SourceError::Other(_) => Failure::Other,
+    fn not_opened(error: &ClientError) -> Self {
+        let failure = match error.status() {
+            Some(status) => Failure::of_answer(status),
+            None if error.is_connection_refused() => Failure::ConnectionRefused,
+            None => Failure::Other,
         };
         Self::Failed(failure, report(error))
     }

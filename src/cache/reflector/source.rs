@@ -3,8 +3,9 @@
 use std::fmt::{self, Debug};
 use std::io::Read;
 
-use crate::api::Status;
+use crate::cache::decode::ACCEPT;
 use crate::cache::list_watch::{ListQuery, WatchQuery};
+use crate::client::{BodyStream, ClientError, Request, StreamClient};
 
 /// Opens lists and watches of one collection.
 pub trait Source: Debug + Send {
@@ -12,14 +13,14 @@ pub trait Source: Debug + Send {
     /// wait.
     ///
     /// # Errors
-    /// [`SourceError`] if there is no answer or another one than a list.
-    fn open_list(&mut self, query: &ListQuery) -> Result<Body, SourceError>;
+    /// [`ClientError`] if there is no answer or another one than a list.
+    fn open_list(&mut self, query: &ListQuery) -> Result<Body, ClientError>;
 
     /// Opens a watch. Blocks until the answer begins; the stop signal ends the wait.
     ///
     /// # Errors
-    /// [`SourceError`] if there is no answer or another one than a watch.
-    fn open_watch(&mut self, query: &WatchQuery) -> Result<Body, SourceError>;
+    /// [`ClientError`] if there is no answer or another one than a watch.
+    fn open_watch(&mut self, query: &WatchQuery) -> Result<Body, ClientError>;
 }
 
 /// An answer that has begun.
@@ -39,16 +40,46 @@ impl Debug for Body {
     }
 }
 
-/// Why a list or a watch was not opened.
-#[derive(Debug, thiserror::Error)]
-pub enum SourceError {
-    /// Nobody listens at the server's address.
-    #[error("{0}")]
-    ConnectionRefused(String),
-    /// The server said no.
-    #[error("{0}")]
-    Status(Status),
-    /// Anything else.
-    #[error("{0}")]
-    Other(String),
+/// A collection of the API server.
+#[derive(Debug)]
+pub struct Collection {
+    client: StreamClient,
+    path: String,
+}
+
+impl Collection {
+    /// The collection at `path`, such as `/api/v1/pods`.
+    pub fn new(client: StreamClient, path: impl Into<String>) -> Self {
+        Self {
+            client,
+            path: path.into(),
+        }
+    }
+
+    fn request(&self, parameters: Vec<(&'static str, String)>) -> Request {
+        let request = Request::get(&*self.path).accept(ACCEPT);
+        let parameters = parameters.into_iter();
+        parameters.fold(request, |request, (name, value)| request.query(name, value))
+    }
+}
+
+impl Source for Collection {
+    fn open_list(&mut self, query: &ListQuery) -> Result<Body, ClientError> {
+        let request = self.request(query.parameters());
+        Ok(self.client.open_list(&request)?.into())
+    }
+
+    fn open_watch(&mut self, query: &WatchQuery) -> Result<Body, ClientError> {
+        let request = self.request(query.parameters());
+        Ok(self.client.open_watch(&request)?.into())
+    }
+}
+
+impl From<BodyStream> for Body {
+    fn from(body: BodyStream) -> Self {
+        Self {
+            content_type: body.content_type().to_owned(),
+            reader: Box::new(body),
+        }
+    }
 }
