@@ -17,7 +17,7 @@ use std::fmt::Debug;
 
 pub use event::Event;
 pub use queued::{EventOptions, EventStats, QueuedEventRecorder, event_recorder};
-pub use sink::{EventSink, Recorded, SinkError};
+pub use sink::{ClientEventSink, EventSink, Recorded, SinkError};
 pub use worker::EventWorker;
 
 use crate::api::{ObjectKey, ResourceVersion, Uid};

@@ -1,6 +1,7 @@
 //! Conformance group K, from K-05 on.
 
 mod correlating;
+mod requests;
 mod sending;
 
 use std::fmt;

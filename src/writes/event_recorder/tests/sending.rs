@@ -20,9 +20,7 @@ fn value(json: serde_json::Result<Vec<u8>>) -> Value {
 }
 
 fn refused(code: u16, reason: &str) -> Answer {
-    Err(SinkError::Refused(Box::new(Status::new(
-        code, reason, "no",
-    ))))
+    Err(SinkError::Refused(Status::new(code, reason, "no")))
 }
 
 fn no_answer() -> Answer {
