@@ -35,8 +35,8 @@ use crate::stdx::clock::Clock;
 use crate::stdx::report::report;
 use crate::stdx::stop::Stop;
 
-/// Who is told what the watch brings. Called on the watch thread and under no lock; what blocks here
-/// blocks the watch.
+/// Who is told what the watch brings. Called on the watch thread and under no lock; what blocks
+/// here blocks the watch.
 pub trait Handler<T>: Send {
     /// The store has changed in this way.
     fn on_event(&mut self, event: &CacheEvent<T>);
