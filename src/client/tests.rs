@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::{Client, ClientConfig, ClientOptions};
 use crate::stdx::stop::{Cause, Stop};
+pub(super) use secure::Authority;
 use server::Server;
 
 /// Nothing that these tests wait for takes longer, unless it hangs.

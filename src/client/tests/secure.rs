@@ -21,10 +21,10 @@ use crate::client::{
 use crate::stdx::stop::Stop;
 
 /// A certificate authority of a test's own.
-pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(in crate::client) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    pub(super) fn new() -> Self {
+    pub(in crate::client) fn new() -> Self {
         let key = KeyPair::generate().expect("there is enough chance");
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -35,12 +35,12 @@ impl Authority {
         Self(issuer.expect("the parameters are good"))
     }
 
-    pub(super) fn pem(&self) -> String {
+    pub(in crate::client) fn pem(&self) -> String {
         self.0.pem()
     }
 
     /// Certificate and key for these names, in PEM.
-    pub(super) fn issue(&self, names: &[&str]) -> (String, String) {
+    pub(in crate::client) fn issue(&self, names: &[&str]) -> (String, String) {
         let key = KeyPair::generate().expect("there is enough chance");
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let params = CertificateParams::new(names).expect("the names are good");
