@@ -242,3 +242,6 @@ fn escape_header(name: &str) -> String {
     }
     escaped
 }
+
+#[cfg(test)]
+mod tests;

@@ -137,3 +137,104 @@ fn split_port(entry: &str) -> (&str, Option<u16>) {
         _ => (entry, None),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{bypasses, choose};
+    use crate::client::Environment;
+
+    #[track_caller]
+    fn check_bypass(no_proxy: &str, host: &str, port: u16, expected: bool) {
+        assert_eq!(
+            bypasses(no_proxy, host, port),
+            expected,
+            "NO_PROXY={no_proxy:?} {host}:{port}"
+        );
+    }
+
+    #[test]
+    fn no_proxy_is_read_as_go_reads_it() {
+        for (no_proxy, host, port, expected) in [
+            ("", "10.96.0.1", 443, false),
+            ("", "localhost", 443, true),
+            ("", "127.0.0.1", 443, true),
+            ("", "127.1.2.3", 443, true),
+            ("", "[::1]", 6443, true),
+            ("*", "anything.example", 443, true),
+            ("10.0.0.0/8", "10.96.0.1", 443, true),
+            ("10.0.0.0/8", "11.96.0.1", 443, false),
+            ("10.0.0.0/8", "ten.example", 443, false),
+            ("fd00::/8", "[fd00::1]", 443, true),
+            ("10.96.0.1", "10.96.0.1", 443, true),
+            ("10.96.0.1:443", "10.96.0.1", 443, true),
+            ("10.96.0.1:443", "10.96.0.1", 6443, false),
+            ("fd00::1", "[fd00::1]", 443, true),
+            ("[fd00::1]:443", "[fd00::1]", 443, true),
+            ("[fd00::1]:443", "[fd00::1]", 6443, false),
+            ("example.com", "example.com", 443, true),
+            ("example.com", "api.example.com", 443, true),
+            ("example.com", "notexample.com", 443, false),
+            (".example.com", "api.example.com", 443, true),
+            (".example.com", "example.com", 443, false),
+            ("*.example.com", "api.example.com", 443, true),
+            ("*.example.com", "example.com", 443, false),
+            ("EXAMPLE.com", "Api.Example.COM", 443, true),
+            ("example.com:443", "api.example.com", 6443, false),
+            (" a.example , 10.0.0.0/8 ,", "10.1.1.1", 443, true),
+            (",,", "10.1.1.1", 443, false),
+            ("1", "10.0.0.1", 443, false),
+        ] {
+            check_bypass(no_proxy, host, port, expected);
+        }
+    }
+
+    #[track_caller]
+    fn check(vars: &[(&str, &str)], scheme: &str, expected: Option<&str>) {
+        let environment = Environment::new(vars.iter().copied(), "");
+        let proxy = choose(None, &environment, scheme, "cluster.example", 443);
+        let proxy = proxy.expect("the proxies are good");
+        let proxy = proxy.map(|proxy| format!("{}:{}", proxy.host(), proxy.port()));
+        assert_eq!(proxy.as_deref(), expected, "{vars:?}");
+    }
+
+    #[test]
+    fn the_environment_says_which_proxy_for_which_scheme() {
+        let https = ("HTTPS_PROXY", "http://secure:3128");
+        let http = ("HTTP_PROXY", "plain:8080");
+        let all = ("ALL_PROXY", "socks5://any");
+        check(&[], "https", None);
+        check(&[https, http, all], "https", Some("secure:3128"));
+        check(&[https, http, all], "http", Some("plain:8080"));
+        check(&[http], "https", None);
+        check(&[all], "https", Some("any:1080"));
+        check(&[("https_proxy", "lower:1")], "https", Some("lower:1"));
+        check(&[("HTTPS_PROXY", "")], "https", None);
+        check(&[https, ("NO_PROXY", ".example")], "https", None);
+        check(&[https, ("no_proxy", "example")], "https", None);
+        check(
+            &[https, ("NO_PROXY", "other")],
+            "https",
+            Some("secure:3128"),
+        );
+    }
+
+    #[test]
+    fn proxy_url_wins_over_everything() {
+        let environment = Environment::new([("HTTPS_PROXY", "env:1"), ("NO_PROXY", "*")], "");
+        let proxy = choose(Some("https://own"), &environment, "https", "127.0.0.1", 443);
+        let proxy = proxy.expect("it is good").expect("it is configured");
+        assert_eq!((proxy.host(), proxy.port()), ("own", 443));
+    }
+
+    #[test]
+    fn a_bad_proxy_is_named_without_its_password() {
+        let nothing = Environment::new([], "");
+        for url in ["ftp://user:hunter2@proxy", "http://user:hunter2@"] {
+            let error = choose(Some(url), &nothing, "https", "a", 443).expect_err("it is bad");
+            assert!(
+                error.contains("proxy-url") && !error.contains("hunter2"),
+                "{error}"
+            );
+        }
+    }
+}

@@ -153,21 +153,23 @@ pub(super) fn describe(error: &rustls::Error) -> String {
     let rustls::Error::InvalidCertificate(problem) = error else {
         return format!("TLS: {error}");
     };
-    let reason = match problem {
-        CertificateError::UnknownIssuer => {
+    let hint = match problem {
+        // The latter is an authority of the same name but with another key: most clusters call
+        // theirs "kubernetes".
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "it is not signed by a certificate authority that is trusted here \
              (certificate-authority in the kubeconfig)"
-                .to_owned()
         }
-        CertificateError::NotValidForName => {
-            "it is for another name (tls-server-name in the kubeconfig says which name to expect)"
-                .to_owned()
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is for another name (tls-server-name in the kubeconfig says which to expect)"
         }
-        CertificateError::Expired => "it has expired".to_owned(),
-        CertificateError::NotValidYet => "it is not valid yet: is the clock right?".to_owned(),
-        other => other.to_string(),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it is not valid yet; is the clock right?"
+        }
+        _ => "it cannot be used",
     };
-    format!("the server's certificate is not accepted: {reason}")
+    format!("the server's certificate is not accepted, {hint}: {problem}")
 }
 
 /// `insecure-skip-tls-verify`: the connection is secret, but from whom nobody knows.

@@ -1,0 +1,9 @@
+//! The server as a plain client sees it.
+
+mod deletes;
+mod lists;
+mod objects;
+mod patches;
+mod rig;
+mod watches;
+mod writes;
