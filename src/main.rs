@@ -36,14 +36,25 @@ fn main() -> ExitCode {
 
 fn start(cli: Cli) -> ExitCode {
     let command = cli.command.unwrap_or(Command::Run(cli.run));
-    let Command::Run(args) = command;
-    telemetry::logging::init(args.log.level());
+    let level = match &command {
+        Command::Run(args) => args.log.level(),
+        Command::Dev(args) => args.log.level(),
+        // The demo tells its story on standard output; the log would only talk over it.
+        Command::Demo(args) if args.log.verbosity.is_empty() => log::LevelFilter::Warn,
+        Command::Demo(args) => args.log.level(),
+    };
+    telemetry::logging::init(level);
     let stop = Stop::new();
     if let Err(error) = listen_for_signals(&stop) {
         log::error!("cannot listen for signals: {error}");
         return ExitCode::from(FAILURE);
     }
-    match run::run(&args, &stop) {
+    let result = match command {
+        Command::Run(args) => run::run(&args, &stop),
+        Command::Dev(args) => run::dev(&args, &stop),
+        Command::Demo(args) => run::demo(&args, &stop),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Not through the log: RUST_LOG must not hide why nothing runs.
