@@ -136,7 +136,7 @@ fn suffix(seed: u64, index: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALPHABET, PodNames, Timestamp};
+    use super::{ALPHABET, Arc, PodNames, Timestamp};
     use crate::controller::testing::replica_set;
 
     fn noon() -> Timestamp {
@@ -162,7 +162,10 @@ mod tests {
         let mut seen = std::collections::HashSet::new();
         for _ in 0..10 {
             for name in names.take(&rs, noon(), 100, |name| name.ends_with('b')) {
-                assert!(!name.ends_with('b') && seen.insert(name.clone()), "{name}");
+                assert!(
+                    !name.ends_with('b') && seen.insert(Arc::clone(&name)),
+                    "{name}"
+                );
             }
         }
     }

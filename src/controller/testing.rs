@@ -1,9 +1,12 @@
 //! Fixtures of the controller's unit tests: objects, writes that are recorded instead of sent, and a
 //! controller over a real cache and queue with a clock turned by hand.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod fake_writes;
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::plan::BURST_REPLICAS;
@@ -12,11 +15,12 @@ use super::sync::Outcome;
 use super::{Parts, ReplicaSetController, SyncError};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::REPLICA_SET;
-use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, Selector, Status};
+use crate::api::{ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet};
 use crate::cache::Cache;
-use crate::stdx::clock::FakeClock;
+use crate::stdx::clock::{Clock, FakeClock};
 use crate::workqueue::WorkQueue;
-use crate::writes::{CreatedPod, PatchedPod, PodControl, ReplicaSetControl, WriteError};
+
+pub(super) use fake_writes::{FakeWrites, Write, refused, with_status};
 
 /// The JSON of a ReplicaSet in `default` with selector and labels `type=production`.
 pub(super) fn replica_set_json(name: &str, replicas: i32) -> Value {
@@ -49,253 +53,57 @@ pub(super) fn replica_set(name: &str, replicas: i32) -> ReplicaSet {
     read_replica_set(&replica_set_json(name, replicas))
 }
 
-/// The JSON of a running pod in `default`, labelled `type=production`, without an owner.
-pub(super) fn pod_json(name: &str) -> Value {
-    json!({
-        "metadata": {
-            "name": name, "namespace": "default", "uid": format!("uid-{name}"),
-            "resourceVersion": "1", "labels": {"type": "production"},
-        },
-        "spec": {"nodeName": "node-1"},
-        "status": {"phase": "Running"},
+/// A running pod in `default` on `node-1`, labelled `type=production`, without an owner.
+pub(super) fn pod(name: &str) -> Pod {
+    Pod {
+        key: ObjectKey::new("default", name),
+        uid: format!("uid-{name}").as_str().into(),
+        resource_version: "1".into(),
+        labels: [("type", "production")].into_iter().collect(),
+        phase: PodPhase::Running,
+        node: Some("node-1".into()),
+        ..Pod::default()
+    }
+}
+
+/// [`pod`] owned by `rs`.
+pub(super) fn owned_pod(name: &str, rs: &ReplicaSet) -> Pod {
+    Pod {
+        controller: Some(controller_ref(
+            "ReplicaSet",
+            &rs.key.name,
+            &rs.uid.to_string(),
+        )),
+        ..pod(name)
+    }
+}
+
+/// [`owned_pod`], ready for a day.
+pub(super) fn ready_pod(name: &str, rs: &ReplicaSet) -> Pod {
+    Pod {
+        is_ready: true,
+        ready_transition: Some(seconds_ago(86_400)),
+        ..owned_pod(name, rs)
+    }
+}
+
+/// An owner reference with `controller: true`.
+pub(super) fn controller_ref(kind: &str, name: &str, uid: &str) -> Arc<ControllerRef> {
+    Arc::new(ControllerRef {
+        kind: kind.into(),
+        name: name.into(),
+        uid: uid.into(),
     })
 }
 
-/// [`pod_json`] owned by `rs`.
-pub(super) fn owned_pod_json(name: &str, rs: &ReplicaSet) -> Value {
-    let mut pod = pod_json(name);
-    pod["metadata"]["ownerReferences"] = json!([{
-        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": rs.key.name, "uid": rs.uid,
-        "controller": true, "blockOwnerDeletion": true,
-    }]);
-    pod
+/// A time before the start of the fixture's clock; after it if negative.
+pub(super) fn seconds_ago(seconds: i64) -> Timestamp {
+    FakeClock::default().wall() - SignedDuration::from_secs(seconds)
 }
 
-/// The pod that this JSON describes.
-pub(super) fn read_pod(object: &Value) -> Pod {
-    Pod::from_json(object.to_string().as_bytes(), &mut Interner::default()).expect("a readable pod")
-}
-
-/// One recorded write.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Write {
-    Create(String),
-    Delete(String),
-    Patch(String, Value),
-    GetReplicaSet(String),
-    ListPods,
-    FindPod(String),
-    UpdateStatus(ReplicaSetStatus),
-}
-
-type Answer<T> = Box<dyn FnMut(usize) -> Option<Result<T, WriteError>> + Send>;
-
-/// Writes that are recorded; what they answer can be set by test. The number that an answer function
-/// gets counts the calls of its kind from 0; `None` means the ordinary answer.
-#[derive(Default)]
-pub(super) struct FakeWrites {
-    state: Mutex<FakeState>,
-    creates: AtomicUsize,
-    deletes: AtomicUsize,
-    patches: AtomicUsize,
-    updates: AtomicUsize,
-}
-
-#[derive(Default)]
-struct FakeState {
-    writes: Vec<Write>,
-    on_create: Option<Answer<CreatedPod>>,
-    on_delete: Option<Answer<()>>,
-    on_patch: Option<Answer<PatchedPod>>,
-    on_update: Option<Answer<ReplicaSet>>,
-    live_replica_set: Option<Result<ReplicaSet, WriteError>>,
-    live_pods: Vec<Pod>,
-}
-
-impl std::fmt::Debug for FakeWrites {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FakeWrites").finish_non_exhaustive()
-    }
-}
-
-impl FakeWrites {
-    pub(super) fn on_create(
-        &self,
-        answer: impl FnMut(usize) -> Option<Result<CreatedPod, WriteError>> + Send + 'static,
-    ) {
-        self.lock().on_create = Some(Box::new(answer));
-    }
-
-    pub(super) fn on_delete(
-        &self,
-        answer: impl FnMut(usize) -> Option<Result<(), WriteError>> + Send + 'static,
-    ) {
-        self.lock().on_delete = Some(Box::new(answer));
-    }
-
-    pub(super) fn on_patch(
-        &self,
-        answer: impl FnMut(usize) -> Option<Result<PatchedPod, WriteError>> + Send + 'static,
-    ) {
-        self.lock().on_patch = Some(Box::new(answer));
-    }
-
-    pub(super) fn on_update(
-        &self,
-        answer: impl FnMut(usize) -> Option<Result<ReplicaSet, WriteError>> + Send + 'static,
-    ) {
-        self.lock().on_update = Some(Box::new(answer));
-    }
-
-    /// What a live GET of the ReplicaSet answers; without it, 404.
-    pub(super) fn set_live_replica_set(&self, answer: Result<ReplicaSet, WriteError>) {
-        self.lock().live_replica_set = Some(answer);
-    }
-
-    /// What live LISTs of pods answer.
-    pub(super) fn set_live_pods(&self, pods: Vec<Pod>) {
-        self.lock().live_pods = pods;
-    }
-
-    /// All writes since the last call.
-    pub(super) fn take(&self) -> Vec<Write> {
-        std::mem::take(&mut self.lock().writes)
-    }
-
-    /// Creates, deletes and patches since the last [`Self::take`].
-    pub(super) fn counts(&self) -> (usize, usize, usize) {
-        let count = |is: fn(&Write) -> bool| self.lock().writes.iter().filter(|w| is(w)).count();
-        (
-            count(|write| matches!(write, Write::Create(_))),
-            count(|write| matches!(write, Write::Delete(_))),
-            count(|write| matches!(write, Write::Patch(..))),
-        )
-    }
-
-    /// Status updates since the last [`Self::take`].
-    pub(super) fn status_updates(&self) -> Vec<ReplicaSetStatus> {
-        let status = |write: &Write| match write {
-            Write::UpdateStatus(status) => Some(status.clone()),
-            _ => None,
-        };
-        self.lock().writes.iter().filter_map(status).collect()
-    }
-
-    /// Names of the pods created since the last [`Self::take`].
-    pub(super) fn created(&self) -> Vec<String> {
-        let name = |write: &Write| match write {
-            Write::Create(name) => Some(name.clone()),
-            _ => None,
-        };
-        self.lock().writes.iter().filter_map(name).collect()
-    }
-
-    /// Names of the pods deleted since the last [`Self::take`].
-    pub(super) fn deleted(&self) -> Vec<String> {
-        let name = |write: &Write| match write {
-            Write::Delete(name) => Some(name.clone()),
-            _ => None,
-        };
-        self.lock().writes.iter().filter_map(name).collect()
-    }
-
-    fn record(&self, write: Write) {
-        self.lock().writes.push(write);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, FakeState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl PodControl for FakeWrites {
-    fn create_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
-        let call = self.creates.fetch_add(1, Ordering::Relaxed);
-        self.record(Write::Create(name.to_owned()));
-        let answer = self
-            .lock()
-            .on_create
-            .as_mut()
-            .and_then(|answer| answer(call));
-        answer.unwrap_or_else(|| Ok(CreatedPod::default()))
-    }
-
-    fn find_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError> {
-        self.record(Write::FindPod(name.to_owned()));
-        Ok(self
-            .lock()
-            .live_pods
-            .iter()
-            .find(|pod| *pod.key.name == *name)
-            .cloned())
-    }
-
-    fn list_pods(&self, _rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError> {
-        self.record(Write::ListPods);
-        let state = self.lock();
-        Ok(state
-            .live_pods
-            .iter()
-            .filter(|pod| selector.matches(&pod.labels))
-            .cloned()
-            .collect())
-    }
-
-    fn delete_pod(&self, _rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
-        let call = self.deletes.fetch_add(1, Ordering::Relaxed);
-        self.record(Write::Delete(pod.key.name.to_string()));
-        let answer = self
-            .lock()
-            .on_delete
-            .as_mut()
-            .and_then(|answer| answer(call));
-        answer.unwrap_or(Ok(()))
-    }
-
-    fn patch_pod(&self, pod: &Pod, patch: Vec<u8>) -> Result<PatchedPod, WriteError> {
-        let call = self.patches.fetch_add(1, Ordering::Relaxed);
-        let patch = serde_json::from_slice(&patch).expect("a patch is JSON");
-        self.record(Write::Patch(pod.key.name.to_string(), patch));
-        let answer = self
-            .lock()
-            .on_patch
-            .as_mut()
-            .and_then(|answer| answer(call));
-        answer.unwrap_or_else(|| Ok(PatchedPod::default()))
-    }
-}
-
-impl ReplicaSetControl for FakeWrites {
-    fn get(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError> {
-        self.record(Write::GetReplicaSet(key.to_string()));
-        let live = self.lock().live_replica_set.clone();
-        live.unwrap_or_else(|| Err(refused(404, "NotFound", "not found")))
-    }
-
-    fn update_status(
-        &self,
-        rs: &ReplicaSet,
-        status: &ReplicaSetStatus,
-    ) -> Result<ReplicaSet, WriteError> {
-        let call = self.updates.fetch_add(1, Ordering::Relaxed);
-        self.record(Write::UpdateStatus(status.clone()));
-        let answer = self
-            .lock()
-            .on_update
-            .as_mut()
-            .and_then(|answer| answer(call));
-        answer.unwrap_or_else(|| {
-            Ok(ReplicaSet {
-                status: status.clone(),
-                ..rs.clone()
-            })
-        })
-    }
-}
-
-/// A refusal by the API server.
-pub(super) fn refused(code: u16, reason: &str, message: &str) -> WriteError {
-    WriteError::Refused(Status::new(code, reason, message))
+/// `default/name`.
+pub(super) fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("default", name)
 }
 
 /// A controller with everything around it, driven by the test's own thread.
@@ -381,10 +189,50 @@ impl Fixture {
         }
     }
 
+    /// Tells the caches that they have come to these versions; empty for no news.
+    pub(super) fn deliver_bookmarks(&self, pods: &str, replica_sets: &str) {
+        if !pods.is_empty() {
+            self.cache.pods.apply_bookmark(&pods.into());
+        }
+        if !replica_sets.is_empty() {
+            self.cache.replica_sets.apply_bookmark(&replica_sets.into());
+        }
+        self.controller.handle_cache_advanced();
+    }
+
     /// One sync of `default/name`.
     pub(super) fn sync(&self, name: &str) -> Result<Outcome, SyncError> {
-        self.controller
-            .sync_replica_set(&ObjectKey::new("default", name))
+        self.controller.sync_replica_set(&key(name))
+    }
+
+    /// One sync of `default/name` that must come to its end.
+    #[track_caller]
+    pub(super) fn sync_ok(&self, name: &str) {
+        let outcome = self.sync(name).expect("a sync without error");
+        assert_eq!(outcome, Outcome::Synced);
+    }
+
+    /// Creates, deletes and patches since the last [`FakeWrites::take`].
+    #[track_caller]
+    pub(super) fn assert_counts(&self, creates: usize, deletes: usize, patches: usize) {
+        let counts = self.writes.counts();
+        assert_eq!(
+            counts,
+            (creates, deletes, patches),
+            "creates, deletes, patches"
+        );
+    }
+
+    /// What is still expected of `rs`: creations, deletions.
+    pub(super) fn open(&self, rs: &ReplicaSet) -> Option<(usize, usize)> {
+        self.controller.expectations().open(&rs.key, &rs.uid)
+    }
+
+    /// Lets time pass and takes the keys that are due then.
+    pub(super) fn queued_after(&self, delay: Duration) -> Vec<String> {
+        self.clock.advance(delay);
+        self.queue.advance(self.clock.now());
+        self.queued()
     }
 
     /// The keys that wait in the queue now, in order; they are taken out and done.
