@@ -357,7 +357,7 @@ fn errors_name_the_entry_and_the_way_out() {
         ),
         (server, "{tokenFile: gone}", &["gone cannot be read"]),
         (server, "{as-groups: [a]}", &["as-groups"]),
-        ("[]", "{}", &["config: it is not valid: line 1"]),
+        ("[]", "{}", &["config: it is not valid: line 4"]),
     ] {
         check_entry(cluster, user, parts);
     }
