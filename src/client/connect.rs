@@ -126,7 +126,8 @@ impl Resolver for LazyResolver {
     }
 }
 
-/// Opens the TCP connection, after looking up the name.
+/// Opens the TCP connection, after looking up the name. The look-up waits as long as the system's
+/// resolver does (`timeout` and `attempts` of `resolv.conf`), the connect as long as is configured.
 #[derive(Debug, Default)]
 struct Tcp {
     system: DefaultResolver,

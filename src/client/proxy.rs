@@ -11,6 +11,9 @@ use super::config::Environment;
 /// environment says for `scheme` (Go `golang.org/x/net/http/httpproxy:Config.ProxyFunc`). A
 /// `proxy-url` that is configured is not subject to `NO_PROXY`.
 ///
+/// DIFFERS: `ALL_PROXY` counts too, as it does for curl; and a server without TLS is reached through
+/// a tunnel as well.
+///
 /// # Errors
 /// What is wrong with the proxy's URL, for people.
 pub(super) fn choose(

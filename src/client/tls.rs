@@ -108,10 +108,16 @@ fn client_config(source: &TlsSource) -> Result<ClientConfig, String> {
 fn roots(pem: Option<&[u8]>) -> Result<RootCertStore, String> {
     let mut store = RootCertStore::empty();
     if let Some(pem) = pem {
-        for certificate in certificates(pem, "the certificate authority")? {
-            store
-                .add(certificate)
-                .map_err(|error| format!("the certificate authority cannot be used: {error}"))?;
+        let all = certificates(pem, "the certificate authority")?;
+        // As with Go, those that nobody could be checked against don't spoil the bundle.
+        let (_, n_ignored) = store.add_parsable_certificates(all);
+        if store.is_empty() {
+            return Err(
+                "the certificate authority holds no certificate that can be used".to_owned(),
+            );
+        }
+        if n_ignored > 0 {
+            log::warn!("{n_ignored} of the certificate authority's certificates cannot be used");
         }
     } else {
         let system = rustls_native_certs::load_native_certs();
