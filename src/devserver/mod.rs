@@ -115,10 +115,8 @@ impl DevServer {
                     .expect("an empty server takes a good namespace");
             }
         });
-        let api = ApiServer {
-            store: Arc::clone(&store),
-        };
-        let faults = Faults::new(Arc::new(api), Recorder::new(options.recorder_length));
+        let api = api_of(&store);
+        let faults = Faults::new(api, Recorder::new(options.recorder_length));
         let handler: Arc<dyn Handler> = Arc::new(faults.clone());
         let server = Server::start(options.listen.as_str(), handler, stop)?;
         Ok(Self {
@@ -136,6 +134,12 @@ impl DevServer {
     /// The layer that records requests and breaks them on demand.
     pub fn faults(&self) -> &Faults {
         &self.faults
+    }
+
+    /// The API without that layer, for a second [`Server`] that nothing is recorded of and nothing
+    /// breaks: a test's own way in.
+    pub fn handler(&self) -> Arc<dyn Handler> {
+        api_of(&self.store)
     }
 
     /// Drops the history: running watches that are up to date go on, everything that starts from an
@@ -175,6 +179,12 @@ impl DevServer {
     pub fn stop(&mut self) {
         self.server.stop();
     }
+}
+
+fn api_of(store: &Arc<Store>) -> Arc<dyn Handler> {
+    Arc::new(ApiServer {
+        store: Arc::clone(store),
+    })
 }
 
 fn find(plural: &str) -> Option<Resource> {
