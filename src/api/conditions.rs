@@ -111,6 +111,10 @@ mod tests {
             |conditions: &mut Vec<Condition>| remove_condition(conditions, REPLICA_FAILURE);
         check(&[], remove, &[]);
         check(&[failure], remove, &[]);
-        check(std::slice::from_ref(&other), remove, &[other.clone()]);
+        check(
+            std::slice::from_ref(&other),
+            remove,
+            std::slice::from_ref(&other),
+        );
     }
 }

@@ -18,18 +18,18 @@ const TOO_LARGE_MESSAGE: &str = "Too large resource version";
 
 /// A `Status` of kind failure: the API server understood the request and said no.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Status(StatusObject);
+pub struct Status(Box<StatusObject>);
 
 impl Status {
     /// The refusal with this HTTP code, reason and message.
     pub fn new(code: u16, reason: &str, message: impl Into<String>) -> Self {
-        Self(StatusObject {
+        Self(Box::new(StatusObject {
             status: Some("Failure".to_owned()),
             code: Some(code.into()),
             reason: Some(reason.to_owned()),
             message: Some(message.into()),
             ..StatusObject::default()
-        })
+        }))
     }
 
     /// The same refusal with one more entry in `details.causes`.
@@ -49,7 +49,7 @@ impl Status {
     pub fn from_body(code: u16, body: &[u8]) -> Self {
         if let Ok(mut object) = serde_json::from_slice::<StatusObject>(body) {
             object.code.get_or_insert(code.into());
-            Self(object)
+            Self(Box::new(object))
         } else {
             let text = String::from_utf8_lossy(&body[..body.len().min(1024)]);
             let text = text.trim();

@@ -1,9 +1,85 @@
 //! Server state turned into a local, read-only view.
 //!
-//! [`CacheView`] is all that the controller sees.
+//! [`CacheView`] is all that the controller sees. [`Cache`] answers it from two [`Store`]s, each
+//! written by one watch thread.
 
+mod collector;
+pub mod decode;
+pub mod encoding;
 pub mod event;
+mod json_frames;
+mod json_items;
+mod json_list;
+mod json_object;
+mod latch;
+pub mod list_watch;
+pub mod pods;
+pub mod reflector;
+pub mod replica_sets;
+pub mod stats;
+pub mod store;
 pub mod view;
 
+use std::sync::Arc;
+
 pub use event::CacheEvent;
+pub use pods::PodStore;
+pub use replica_sets::ReplicaSetStore;
+pub use store::Store;
 pub use view::CacheView;
+
+use self::pods::PodBucket;
+use self::replica_sets::ReplicaSetBucket;
+use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Uid};
+
+/// What the watches have delivered: the pods and the ReplicaSets. Clones are the same cache.
+#[derive(Clone, Debug, Default)]
+pub struct Cache {
+    /// Written by the thread `watch-pods`.
+    pub pods: Arc<PodStore>,
+    /// Written by the thread `watch-rs`.
+    pub replica_sets: Arc<ReplicaSetStore>,
+}
+
+impl Cache {
+    /// True once the first list of both stores has been delivered.
+    pub fn has_synced(&self) -> bool {
+        self.pods.has_synced() && self.replica_sets.has_synced()
+    }
+}
+
+impl CacheView for Cache {
+    fn replica_set(&self, key: &ObjectKey) -> Option<Arc<ReplicaSet>> {
+        self.replica_sets.get(key)
+    }
+
+    fn replica_sets_in(&self, namespace: &str) -> Vec<Arc<ReplicaSet>> {
+        self.replica_sets
+            .bucket(&ReplicaSetBucket::In(namespace.into()))
+    }
+
+    fn replica_sets_controlled_by(&self, controller: &Uid) -> Vec<Arc<ReplicaSet>> {
+        self.replica_sets
+            .bucket(&ReplicaSetBucket::ControlledBy(controller.clone()))
+    }
+
+    fn pod(&self, key: &ObjectKey) -> Option<Arc<Pod>> {
+        self.pods.get(key)
+    }
+
+    fn pods_owned_by(&self, owner: &OwnerKey) -> Vec<Arc<Pod>> {
+        self.pods.bucket(&PodBucket::OwnedBy(owner.clone()))
+    }
+
+    fn orphans_in(&self, namespace: &str) -> Vec<Arc<Pod>> {
+        self.pods.bucket(&PodBucket::OrphansIn(namespace.into()))
+    }
+
+    fn pods_resource_version(&self) -> ResourceVersion {
+        self.pods.resource_version()
+    }
+
+    fn replica_sets_resource_version(&self) -> ResourceVersion {
+        self.replica_sets.resource_version()
+    }
+}

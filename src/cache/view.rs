@@ -17,6 +17,9 @@ pub trait CacheView: Debug + Send + Sync {
     /// All ReplicaSets whose controller has this UID.
     fn replica_sets_controlled_by(&self, controller: &Uid) -> Vec<Arc<ReplicaSet>>;
 
+    /// The pod of this name.
+    fn pod(&self, key: &ObjectKey) -> Option<Arc<Pod>>;
+
     /// All pods whose controller is `owner`, by kind, name and UID.
     fn pods_owned_by(&self, owner: &OwnerKey) -> Vec<Arc<Pod>>;
 

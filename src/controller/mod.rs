@@ -1,1 +1,152 @@
-//! The ReplicaSet controller itself.
+//! The ReplicaSet controller itself: from a cache event to the writes that follow from it.
+//!
+//! [`handlers`] turn cache events into keys and strike out expectations, on the watch threads. Workers
+//! take the keys from the queue one by one; [`sync`] decides and writes. What is decided is pure
+//! ([`plan`], [`deletion_order`], [`status::calculate_status`]); everything else comes in as a trait
+//! (clock, cache view, writes, batch runner), so that one thread with a clock turned by hand can drive
+//! exactly the code that ships.
+
+pub mod claim;
+pub mod deletion_order;
+pub mod error;
+pub mod expectations;
+pub mod expiry;
+pub mod handlers;
+pub mod manage;
+pub mod plan;
+pub mod pod_names;
+pub mod slow_start;
+pub mod status;
+pub mod sync;
+pub mod unresolved;
+pub mod written_versions;
+
+#[cfg(test)]
+mod testing;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use self::expectations::Expectations;
+use self::pod_names::PodNames;
+use self::slow_start::BatchRunner;
+use self::unresolved::Unresolved;
+use self::written_versions::{Versions, WrittenVersions};
+use crate::api::{ObjectKey, ReplicaSetStatus, Uid, WorkloadKind};
+use crate::cache::CacheView;
+use crate::stdx::clock::Clock;
+use crate::workqueue::WorkQueue;
+use crate::writes::{PodControl, ReplicaSetControl};
+
+pub use self::error::SyncError;
+
+/// Everything that the controller works with.
+#[derive(Debug)]
+pub struct Parts {
+    /// The kind of workload that is controlled.
+    pub kind: &'static WorkloadKind,
+    /// What the watches have delivered.
+    pub cache: Arc<dyn CacheView>,
+    /// Writes pods.
+    pub pod_control: Arc<dyn PodControl>,
+    /// Writes status.
+    pub replica_set_control: Arc<dyn ReplicaSetControl>,
+    /// The keys to be looked at.
+    pub queue: Arc<WorkQueue<ObjectKey>>,
+    /// Runs the creates and deletes of one batch.
+    pub batches: Arc<dyn BatchRunner>,
+    /// Where time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// The most pods that one sync creates or deletes: [`plan::BURST_REPLICAS`] but for tests.
+    pub burst_replicas: usize,
+}
+
+/// Makes ReplicaSets own as many pods as they want. Shared by all workers and watch threads.
+#[derive(Debug)]
+pub struct ReplicaSetController {
+    kind: &'static WorkloadKind,
+    cache: Arc<dyn CacheView>,
+    pod_control: Arc<dyn PodControl>,
+    replica_set_control: Arc<dyn ReplicaSetControl>,
+    queue: Arc<WorkQueue<ObjectKey>>,
+    batches: Arc<dyn BatchRunner>,
+    clock: Arc<dyn Clock>,
+    burst_replicas: usize,
+    expectations: Expectations,
+    written: WrittenVersions,
+    unresolved: Unresolved,
+    names: PodNames,
+    /// Generation for which an unusable selector was logged, by ReplicaSet; behind its own lock.
+    unusable_selectors: Mutex<HashMap<ObjectKey, (Uid, i64)>>,
+    /// Set when the API server dropped `terminatingReplicas` from a status that carried it.
+    terminating_is_dropped: AtomicBool,
+}
+
+impl ReplicaSetController {
+    /// A controller that has seen nothing yet.
+    pub fn new(parts: Parts) -> Self {
+        Self {
+            kind: parts.kind,
+            cache: parts.cache,
+            pod_control: parts.pod_control,
+            replica_set_control: parts.replica_set_control,
+            queue: parts.queue,
+            batches: parts.batches,
+            expectations: Expectations::new(Arc::clone(&parts.clock)),
+            clock: parts.clock,
+            burst_replicas: parts.burst_replicas,
+            written: WrittenVersions::default(),
+            unresolved: Unresolved::default(),
+            names: PodNames::default(),
+            unusable_selectors: Mutex::default(),
+            terminating_is_dropped: AtomicBool::new(false),
+        }
+    }
+
+    /// What is still expected, for tests and for telemetry.
+    pub fn expectations(&self) -> &Expectations {
+        &self.expectations
+    }
+
+    /// What was written and not seen yet, for tests and for telemetry.
+    pub fn written_versions(&self) -> &WrittenVersions {
+        &self.written
+    }
+
+    fn cached_versions(&self) -> Versions {
+        Versions {
+            pods: self.cache.pods_resource_version(),
+            replica_sets: self.cache.replica_sets_resource_version(),
+        }
+    }
+
+    /// Drops all that is remembered of a ReplicaSet that is gone: of `owner` only, or (with `None`) of
+    /// whoever has the key.
+    fn forget_replica_set(&self, key: &ObjectKey, owner: Option<&Uid>) {
+        self.written.clear(key, owner);
+        self.expectations.delete_expectations(key, owner);
+        self.unresolved.clear(key, owner);
+        self.names.clear(key, owner);
+        let mut logged = self
+            .unusable_selectors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if logged
+            .get(key)
+            .is_some_and(|(uid, _)| owner.is_none_or(|owner| owner == uid))
+        {
+            logged.remove(key);
+        }
+    }
+
+    /// An API server without the field drops it; asking for it again and again would be a write for
+    /// nothing in every sync.
+    fn note_terminating_support(&self, sent: &ReplicaSetStatus, stored: &ReplicaSetStatus) {
+        if sent.terminating_replicas.is_some() {
+            let is_dropped = stored.terminating_replicas.is_none();
+            self.terminating_is_dropped
+                .store(is_dropped, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,1 +1,207 @@
-//! A queue of keys in which no key is worked on twice at once and repeats fall together.
+//! A queue of keys in which no key is worked on twice at once and repeats fall together, with keys
+//! that are due later and keys that have to wait because they failed.
+//!
+//! Generic over the key, and nothing of Kubernetes in it. Watch threads and the `sync-*` threads add,
+//! the `sync-*` threads get, and the thread `delay` runs [`WorkQueue::run_delay`]. Without any thread,
+//! [`WorkQueue::try_get`] and [`WorkQueue::advance`] do the same.
+//!
+//! Two locks, never held together: which keys wait or are worked on ([`queue`]), and which are due
+//! later ([`delaying`]); the rate limiters have one of their own each.
+
+pub mod dedup;
+pub mod delaying;
+pub mod queue;
+pub mod rate_limiter;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::stdx::clock::Clock;
+
+use delaying::Delayed;
+use queue::Queue;
+pub use queue::QueueStats;
+pub use rate_limiter::{RateLimiter, default_controller_rate_limiter};
+
+/// A delay that never ends in practice: what does not fit the clock is cut to it.
+const FOREVER: Duration = Duration::from_hours(24 * 365);
+
+/// A rate-limiting, delaying, deduplicating queue
+/// (client-go `util/workqueue:TypedRateLimitingInterface`). Shared by `Arc`.
+pub struct WorkQueue<K: Clone + Eq + Hash + Send> {
+    queue: Queue<K>,
+    delayed: Delayed<K>,
+    rate_limiter: Box<dyn RateLimiter<K>>,
+    clock: Arc<dyn Clock>,
+    retries_total: AtomicU64,
+}
+
+/// How full a [`WorkQueue`] is and what it has seen: what its metrics are made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkQueueStats {
+    /// The queue proper.
+    pub queue: QueueStats,
+    /// Keys that are not due yet.
+    pub n_delayed: usize,
+    /// Delayed and rate-limited adds so far, whatever their delay.
+    pub retries_total: u64,
+}
+
+impl<K: Clone + fmt::Debug + Eq + Hash + Send + 'static> WorkQueue<K> {
+    /// An empty queue with the rate limits of [`default_controller_rate_limiter`].
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let rate_limiter = default_controller_rate_limiter(Arc::clone(&clock));
+        Self::with_rate_limiter(clock, rate_limiter)
+    }
+}
+
+impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
+    /// An empty queue with rate limits of its own.
+    pub fn with_rate_limiter(clock: Arc<dyn Clock>, rate_limiter: Box<dyn RateLimiter<K>>) -> Self {
+        Self {
+            queue: Queue::new(),
+            delayed: Delayed::new(),
+            rate_limiter,
+            clock,
+            retries_total: AtomicU64::new(0),
+        }
+    }
+
+    /// Queues `key` now, unless it waits already. Never blocks. Ignored once the queue shuts down.
+    pub fn add(&self, key: K) {
+        self.queue.add(key);
+    }
+
+    /// Queues `key` when `delay` has passed, or earlier if it was or will be asked for earlier. Never
+    /// blocks. Ignored once the queue shuts down.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        if self.queue.is_shutting_down() {
+            return;
+        }
+        self.retries_total.fetch_add(1, Ordering::Relaxed);
+        if delay.is_zero() {
+            self.queue.add(key);
+        } else {
+            self.delayed.add(key, self.clock.now() + delay.min(FOREVER));
+        }
+    }
+
+    /// Queues `key` when the rate limiter lets it, which counts this as a failure of `key`. Never
+    /// blocks. The key is dropped once the queue shuts down.
+    pub fn add_rate_limited(&self, key: K) {
+        let delay = self.rate_limiter.when(&key);
+        self.add_after(key, delay);
+    }
+
+    /// Forgets the failures of `key`, as after a success. It has nothing to do with
+    /// [`WorkQueue::done`], which must be said too.
+    pub fn forget(&self, key: &K) {
+        self.rate_limiter.forget(key);
+    }
+
+    /// The failures of `key` since it was last forgotten.
+    pub fn num_requeues(&self, key: &K) -> u32 {
+        self.rate_limiter.num_requeues(key)
+    }
+
+    /// The next key; the caller must say [`WorkQueue::done`] when it is done with it, whatever came of
+    /// it.
+    ///
+    /// Blocks until there is one, or until the queue was shut down and all keys accepted before are
+    /// handed out; then the answer is `None`.
+    pub fn get(&self) -> Option<K> {
+        self.queue.get()
+    }
+
+    /// The next key if there is one now. Never blocks.
+    pub fn try_get(&self) -> Option<K> {
+        self.queue.try_get()
+    }
+
+    /// Ends the work on `key`. If it was added meanwhile it is queued again. Never blocks.
+    pub fn done(&self, key: &K) {
+        self.queue.done(key);
+    }
+
+    /// Keys that wait for a worker, without those being worked on and those not due yet.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// True if no key waits for a worker.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Ignores all further adds, forgets the keys that are not due, ends [`WorkQueue::run_delay`] and
+    /// wakes every worker. Keys queued before are still handed out. Never blocks.
+    pub fn shut_down(&self) {
+        self.queue.shut_down();
+        self.delayed.clear();
+    }
+
+    /// As [`WorkQueue::shut_down`], and blocks until the workers are done with all keys queued before,
+    /// or until someone calls [`WorkQueue::shut_down`].
+    pub fn shut_down_with_drain(&self) {
+        self.queue.start_drain();
+        self.delayed.clear();
+        self.queue.wait_drained();
+    }
+
+    /// True once the queue was told to shut down.
+    pub fn is_shutting_down(&self) -> bool {
+        self.queue.is_shutting_down()
+    }
+
+    /// Queues the keys that are due at `now`; how many they are. Never blocks.
+    pub fn advance(&self, now: Instant) -> usize {
+        let due = self.delayed.due(now);
+        let n_due = due.len();
+        for key in due {
+            self.queue.add(key);
+        }
+        n_due
+    }
+
+    /// When the next delayed key is due: how far a clock that is turned by hand may jump.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.delayed.next_deadline()
+    }
+
+    /// The body of the thread `delay`: queues keys when they are due.
+    ///
+    /// Waits for the next such time, for 10 s at most; ends when the queue shuts down.
+    pub fn run_delay(&self) {
+        while !self.is_shutting_down() {
+            let now = self.clock.now();
+            if self.advance(now) == 0 {
+                self.delayed.wait(now);
+            }
+        }
+    }
+
+    /// How full the queue is and what it has seen.
+    pub fn stats(&self) -> WorkQueueStats {
+        WorkQueueStats {
+            queue: self.queue.stats(),
+            n_delayed: self.delayed.len(),
+            retries_total: self.retries_total.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash + Send> fmt::Debug for WorkQueue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkQueue")
+            .field("stats", &self.stats())
+            .field("shutting_down", &self.is_shutting_down())
+            .field("rate_limiter", &self.rate_limiter)
+            .finish_non_exhaustive()
+    }
+}

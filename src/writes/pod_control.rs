@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use super::WriteError;
-use crate::api::{Pod, ReplicaSet, ResourceVersion, Uid};
+use crate::api::{Pod, ReplicaSet, ResourceVersion, Selector, Uid};
 
 /// Writes pods. Each call blocks for one request (and its retries). Events about the outcome are
 /// recorded here, as upstream does in `pkg/controller/controller_utils.go:RealPodControl`.
@@ -21,6 +21,12 @@ pub trait PodControl: Debug + Send + Sync {
     /// # Errors
     /// As the API server or the connection says.
     fn find_pod(&self, rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError>;
+
+    /// All pods in the namespace of `rs` that `selector` matches, asked past every cache.
+    ///
+    /// # Errors
+    /// As the API server or the connection says.
+    fn list_pods(&self, rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError>;
 
     /// Deletes exactly this pod: one that was recreated under its name is left alone.
     ///

@@ -1,0 +1,42 @@
+//! The index of the pods: by owner, and those without one by namespace.
+
+use std::sync::Arc;
+
+use super::store::{Indexed, Store};
+use crate::api::{ObjectKey, OwnerKey, Pod, ResourceVersion, Uid};
+
+/// All pods. Each stands in exactly one bucket.
+pub type PodStore = Store<Pod>;
+
+/// A group of pods that is looked up together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum PodBucket {
+    /// Those with this controller.
+    OwnedBy(OwnerKey),
+    /// Those of a namespace that have no controller.
+    OrphansIn(Arc<str>),
+}
+
+impl Indexed for Pod {
+    type Bucket = PodBucket;
+
+    fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    fn uid(&self) -> &Uid {
+        &self.uid
+    }
+
+    fn resource_version(&self) -> &ResourceVersion {
+        &self.resource_version
+    }
+
+    fn buckets(&self) -> [Option<PodBucket>; 2] {
+        let bucket = match self.owner_key() {
+            Some(owner) => PodBucket::OwnedBy(owner),
+            None => PodBucket::OrphansIn(Arc::clone(&self.key.namespace)),
+        };
+        [Some(bucket), None]
+    }
+}

@@ -1,0 +1,42 @@
+//! The index of the ReplicaSets: by namespace, and by the UID of their own controller.
+
+use std::sync::Arc;
+
+use super::store::{Indexed, Store};
+use crate::api::{ObjectKey, ReplicaSet, ResourceVersion, Uid};
+
+/// All ReplicaSets. Each stands in the bucket of its namespace and in that of its controller.
+pub type ReplicaSetStore = Store<ReplicaSet>;
+
+/// A group of ReplicaSets that is looked up together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ReplicaSetBucket {
+    /// Those of a namespace.
+    In(Arc<str>),
+    /// Those whose controller has this UID.
+    ControlledBy(Uid),
+}
+
+impl Indexed for ReplicaSet {
+    type Bucket = ReplicaSetBucket;
+
+    fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    fn uid(&self) -> &Uid {
+        &self.uid
+    }
+
+    fn resource_version(&self) -> &ResourceVersion {
+        &self.resource_version
+    }
+
+    fn buckets(&self) -> [Option<ReplicaSetBucket>; 2] {
+        let controller = self.controller.as_ref();
+        [
+            Some(ReplicaSetBucket::In(Arc::clone(&self.key.namespace))),
+            controller.map(|controller| ReplicaSetBucket::ControlledBy(controller.uid.clone())),
+        ]
+    }
+}

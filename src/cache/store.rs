@@ -1,0 +1,332 @@
+//! One kind's objects as the watch has delivered them, with the indexes that the controller asks.
+//!
+//! Written by one watch thread, read by every syncing thread. All state stands behind one
+//! `RwLock`, held only to copy pointers or to move them in and out; what a change drops is freed
+//! after the lock is let go, and what it means is returned as [`CacheEvent`]s for the writer to
+//! deliver.
+//!
+//! An object costs its key, one pointer and two slot numbers in the table, and one pointer in each
+//! bucket that it stands in. Because the table knows the slots, taking one of 10,000 pods out of
+//! its owner's bucket touches two entries.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crossbeam_channel::Receiver;
+
+use super::event::CacheEvent;
+use super::latch::Latch;
+use crate::api::{ObjectKey, ResourceVersion, Uid};
+
+/// In how many buckets an object can stand at once.
+const BUCKETS_MAX: usize = 2;
+
+/// A vector of a bucket that is this much larger than its content is shrunk.
+const SHRINK_FACTOR: usize = 4;
+
+/// What a [`Store`] asks of the objects that it keeps.
+pub trait Indexed: Debug + Send + Sync + 'static {
+    /// Names one group of objects that is looked up together.
+    type Bucket: Clone + Debug + Eq + Hash + Send + Sync;
+
+    /// Namespace and name.
+    fn key(&self) -> &ObjectKey;
+
+    /// `metadata.uid`.
+    fn uid(&self) -> &Uid;
+
+    /// `metadata.resourceVersion`.
+    fn resource_version(&self) -> &ResourceVersion;
+
+    /// The groups that the object belongs to. Those at one place of the array are of one kind, so
+    /// that no object stands in the same bucket twice.
+    fn buckets(&self) -> [Option<Self::Bucket>; BUCKETS_MAX];
+}
+
+/// An object on the wire that this build cannot read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadKey {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// Its UID; empty if that could not be read either.
+    pub uid: Uid,
+}
+
+/// The objects of one kind.
+#[derive(Debug)]
+pub struct Store<T: Indexed> {
+    state: RwLock<State<T>>,
+    synced: Latch,
+}
+
+#[derive(Debug)]
+struct State<T: Indexed> {
+    entries: HashMap<ObjectKey, Entry<T>>,
+    /// INVARIANT: holds every object of `entries` once in each of its buckets, at the slot that the
+    /// entry names, and nothing else; no bucket is empty.
+    buckets: HashMap<T::Bucket, Vec<Arc<T>>>,
+    resource_version: ResourceVersion,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    object: Arc<T>,
+    /// Where the object stands in each of its buckets; 0 where there is no such bucket.
+    slots: [u32; BUCKETS_MAX],
+}
+
+impl<T: Indexed> Store<T> {
+    /// An empty store that has not synced.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The object of this name.
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
+        let state = self.read();
+        let entry = state.entries.get(key)?;
+        Some(Arc::clone(&entry.object))
+    }
+
+    /// The objects of one bucket, in an order that depends on nothing but the store's history.
+    pub fn bucket(&self, bucket: &T::Bucket) -> Vec<Arc<T>> {
+        self.read().buckets.get(bucket).cloned().unwrap_or_default()
+    }
+
+    /// All objects by ascending key.
+    pub fn list(&self) -> Vec<Arc<T>> {
+        let state = self.read();
+        let objects = state.entries.values();
+        let mut objects: Vec<_> = objects.map(|entry| Arc::clone(&entry.object)).collect();
+        drop(state);
+        objects.sort_unstable_by(|a, b| a.key().cmp(b.key()));
+        objects
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.read().entries.len()
+    }
+
+    /// True if there is no object.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How far the store has come: the version of the last event, bookmark or list that was
+    /// applied, which need not be the highest. Empty before the first.
+    pub fn resource_version(&self) -> ResourceVersion {
+        self.read().resource_version.clone()
+    }
+
+    /// True once the first list is in the store and has been delivered.
+    pub fn has_synced(&self) -> bool {
+        self.synced.is_raised()
+    }
+
+    /// A channel that carries nothing and is disconnected once the store has synced.
+    pub fn synced(&self) -> &Receiver<()> {
+        self.synced.receiver()
+    }
+
+    /// Makes [`has_synced`](Self::has_synced) true. For the one who delivers the events.
+    pub fn set_synced(&self) {
+        self.synced.raise();
+    }
+
+    /// A watch said that an object is new.
+    pub fn apply_added(&self, object: impl Into<Arc<T>>) -> Option<CacheEvent<T>> {
+        self.upsert(object.into())
+    }
+
+    /// A watch said that an object has changed. One that was not known is new.
+    pub fn apply_modified(&self, object: impl Into<Arc<T>>) -> Option<CacheEvent<T>> {
+        self.upsert(object.into())
+    }
+
+    /// A watch said that an object is gone, and this was its last state. Nothing is to be told if
+    /// it was not known.
+    pub fn apply_deleted(&self, object: impl Into<Arc<T>>) -> Option<CacheEvent<T>> {
+        let object = object.into();
+        let mut state = self.write();
+        state.advance(object.resource_version());
+        let known = state.remove(object.key());
+        drop(state);
+        known.map(|_| CacheEvent::Deleted(object))
+    }
+
+    /// A watch said that nothing has changed up to this version.
+    pub fn apply_bookmark(&self, resource_version: &ResourceVersion) {
+        self.write().advance(resource_version);
+    }
+
+    /// A watch told of an object that this build cannot read. The last state that could be read is
+    /// kept, since to drop it would be to claim that the object is gone; it goes only if the object
+    /// `is_deleted` or is another one of the same name.
+    pub fn apply_unread(
+        &self,
+        unread: &UnreadKey,
+        resource_version: &ResourceVersion,
+        is_deleted: bool,
+    ) -> Option<CacheEvent<T>> {
+        let mut state = self.write();
+        state.advance(resource_version);
+        let entry = state.entries.get(&unread.key)?;
+        if !is_deleted && unread.may_be(&*entry.object) {
+            return None;
+        }
+        let known = state.remove(&unread.key);
+        drop(state);
+        known.map(CacheEvent::Deleted)
+    }
+
+    /// Makes the store equal to a list in one step. Told are first the deletions, by ascending key
+    /// and with the last known states, then the additions and updates in the list's order; what
+    /// has the same version as before is not told. An object of another UID than before is an
+    /// update.
+    ///
+    /// Objects that are on the server but could not be read are `unread`; their last states stay.
+    pub fn replace(
+        &self,
+        objects: Vec<Arc<T>>,
+        unread: &[UnreadKey],
+        resource_version: &ResourceVersion,
+    ) -> Vec<CacheEvent<T>> {
+        let listed: HashSet<&ObjectKey> = objects.iter().map(|object| object.key()).collect();
+        let unread: HashMap<_, _> = unread.iter().map(|unread| (&unread.key, unread)).collect();
+        let mut events = Vec::new();
+        let mut state = self.write();
+        let is_gone = |(key, entry): &(&ObjectKey, &Entry<T>)| {
+            let unread = unread.get(key);
+            !listed.contains(key) && !unread.is_some_and(|unread| unread.may_be(&*entry.object))
+        };
+        let gone = state.entries.iter().filter(is_gone);
+        let mut gone: Vec<ObjectKey> = gone.map(|(key, _)| key.clone()).collect();
+        gone.sort_unstable();
+        for key in &gone {
+            events.extend(state.remove(key).map(CacheEvent::Deleted));
+        }
+        drop(listed);
+        for object in objects {
+            events.extend(state.upsert(object));
+        }
+        state.advance(resource_version);
+        events
+    }
+
+    fn upsert(&self, object: Arc<T>) -> Option<CacheEvent<T>> {
+        let mut state = self.write();
+        state.advance(object.resource_version());
+        state.upsert(object)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State<T>> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State<T>> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Indexed> Default for Store<T> {
+    fn default() -> Self {
+        Self {
+            state: RwLock::new(State {
+                entries: HashMap::new(),
+                buckets: HashMap::new(),
+                resource_version: ResourceVersion::default(),
+            }),
+            synced: Latch::default(),
+        }
+    }
+}
+
+impl UnreadKey {
+    /// False only if the UIDs say that `object` is another one.
+    fn may_be<T: Indexed>(&self, object: &T) -> bool {
+        self.uid.is_empty() || self.uid == *object.uid()
+    }
+}
+
+impl<T: Indexed> State<T> {
+    /// The store has come this far. An empty version says nothing.
+    fn advance(&mut self, resource_version: &ResourceVersion) {
+        if !resource_version.is_empty() {
+            self.resource_version = resource_version.clone();
+        }
+    }
+
+    fn upsert(&mut self, new: Arc<T>) -> Option<CacheEvent<T>> {
+        let Some(entry) = self.entries.get_mut(new.key()) else {
+            self.insert(Arc::clone(&new));
+            return Some(CacheEvent::Added(new));
+        };
+        if is_same_version(&*entry.object, &*new) {
+            return None;
+        }
+        let buckets = new.buckets();
+        let old = if buckets == entry.object.buckets() {
+            for (bucket, slot) in buckets.iter().zip(entry.slots) {
+                if let Some(bucket) = bucket {
+                    let objects = self.buckets.get_mut(bucket);
+                    let objects = objects.expect("a bucket holds the objects that belong to it");
+                    objects[slot as usize] = Arc::clone(&new);
+                }
+            }
+            std::mem::replace(&mut entry.object, Arc::clone(&new))
+        } else {
+            let old = self.remove(new.key()).expect("it was found above");
+            self.insert(Arc::clone(&new));
+            old
+        };
+        Some(CacheEvent::Updated { old, new })
+    }
+
+    /// Puts in an object whose key is not there.
+    fn insert(&mut self, object: Arc<T>) {
+        let mut slots = [0; BUCKETS_MAX];
+        for (bucket, slot) in object.buckets().into_iter().zip(&mut slots) {
+            if let Some(bucket) = bucket {
+                let objects = self.buckets.entry(bucket).or_default();
+                *slot = u32::try_from(objects.len()).expect("memory ends before 2^32 objects");
+                objects.push(Arc::clone(&object));
+            }
+        }
+        let key = object.key().clone();
+        self.entries.insert(key, Entry { object, slots });
+    }
+
+    fn remove(&mut self, key: &ObjectKey) -> Option<Arc<T>> {
+        let Entry { object, slots } = self.entries.remove(key)?;
+        for (place, bucket) in object.buckets().into_iter().enumerate() {
+            let Some(bucket) = bucket else { continue };
+            let objects = self.buckets.get_mut(&bucket);
+            let objects = objects.expect("a bucket holds the objects that belong to it");
+            let slot = slots[place];
+            objects.swap_remove(slot as usize);
+            if let Some(moved) = objects.get(slot as usize) {
+                let moved = self.entries.get_mut(moved.key());
+                moved.expect("buckets hold known objects only").slots[place] = slot;
+            }
+            if objects.is_empty() {
+                self.buckets.remove(&bucket);
+            } else if objects.capacity() > SHRINK_FACTOR * objects.len() {
+                objects.shrink_to(2 * objects.len());
+            }
+        }
+        Some(object)
+    }
+}
+
+/// An empty version says nothing, so it equals none.
+fn is_same_version<T: Indexed>(old: &T, new: &T) -> bool {
+    old.uid() == new.uid()
+        && old.resource_version() == new.resource_version()
+        && !new.resource_version().is_empty()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,357 @@
+//! The stores: what a change tells, and that the indexes always hold what a scan would find.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{Indexed, Store, UnreadKey};
+use crate::api::interner::Interner;
+use crate::api::{ControllerRef, ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Uid};
+use crate::cache::{Cache, CacheEvent, CacheView};
+
+fn pod(name: &str, version: &str) -> Pod {
+    Pod {
+        key: ObjectKey::new("default", name),
+        uid: Uid::new(name),
+        resource_version: version.into(),
+        ..Pod::default()
+    }
+}
+
+fn owned(name: &str, version: &str, owner: &str) -> Pod {
+    let controller = ControllerRef {
+        kind: "ReplicaSet".into(),
+        name: owner.into(),
+        uid: Uid::new(owner),
+    };
+    Pod {
+        controller: Some(Arc::new(controller)),
+        ..pod(name, version)
+    }
+}
+
+fn list(pods: &[(&str, &str)]) -> Vec<Arc<Pod>> {
+    let pods = pods.iter();
+    pods.map(|(name, version)| Arc::new(pod(name, version)))
+        .collect()
+}
+
+/// `add p1@1`, `update p1@1 p1@2` or `delete p1@1`.
+fn told(event: &CacheEvent<Pod>) -> String {
+    let state = |pod: &Pod| format!("{}@{}", pod.key.name, pod.resource_version);
+    match event {
+        CacheEvent::Added(new) => format!("add {}", state(new)),
+        CacheEvent::Updated { old, new } => format!("update {} {}", state(old), state(new)),
+        CacheEvent::Deleted(last) => format!("delete {}", state(last)),
+    }
+}
+
+#[track_caller]
+fn check_replace(before: &[(&str, &str)], listed: &[(&str, &str)], expected: &[&str]) {
+    let store = Store::new();
+    store.replace(list(before), &[], &"5".into());
+    let events = store.replace(list(listed), &[], &"9".into());
+    assert_eq!(events.iter().map(told).collect::<Vec<_>>(), expected);
+    assert_eq!(store.resource_version(), "9".into());
+    check_indexes(&store);
+}
+
+#[test]
+fn j_23_a_relist_tells_tombstones_first_then_the_rest_in_list_order() {
+    check_replace(&[], &[("p1", "1")], &["add p1@1"]);
+    check_replace(
+        &[("p1", "1"), ("p3", "3")],
+        &[],
+        &["delete p1@1", "delete p3@3"],
+    );
+    check_replace(
+        &[("p1", "1"), ("p2", "2"), ("p3", "3")],
+        &[("p4", "7"), ("p2", "6"), ("p1", "5")],
+        &[
+            "delete p3@3",
+            "add p4@7",
+            "update p2@2 p2@6",
+            "update p1@1 p1@5",
+        ],
+    );
+    check_replace(&[("p1", "1")], &[("p1", "1")], &[]);
+}
+
+#[test]
+fn j_24_only_what_changed_while_away_is_told_after_a_relist() {
+    check_replace(
+        &[("p1", "1"), ("p2", "2")],
+        &[("p1", "1"), ("p2", "8"), ("p3", "9")],
+        &["update p2@2 p2@8", "add p3@9"],
+    );
+}
+
+#[test]
+fn the_store_shows_a_relist_before_it_is_told() {
+    let store = Store::new();
+    store.replace(list(&[("p1", "1")]), &[], &"1".into());
+    let events = store.replace(list(&[("p2", "2")]), &[], &"2".into());
+    assert_eq!(events.len(), 2);
+    assert!(store.get(&ObjectKey::new("default", "p1")).is_none());
+    assert!(store.get(&ObjectKey::new("default", "p2")).is_some());
+}
+
+#[test]
+fn another_uid_under_the_same_name_is_an_update() {
+    let store = Store::new();
+    store.apply_added(pod("p1", "1"));
+    let again = Pod {
+        uid: Uid::new("other"),
+        ..pod("p1", "4")
+    };
+    let events = store.replace(vec![Arc::new(again)], &[], &"4".into());
+    assert_eq!(
+        events.iter().map(told).collect::<Vec<_>>(),
+        ["update p1@1 p1@4"]
+    );
+    check_indexes(&store);
+}
+
+#[test]
+fn d_06_an_update_to_the_same_version_is_not_told() {
+    let store = Store::new();
+    assert!(store.apply_added(pod("p1", "1")).is_some());
+    assert!(store.apply_modified(pod("p1", "1")).is_none());
+    assert!(store.apply_added(pod("p1", "2")).is_some());
+}
+
+#[test]
+fn h_20_the_version_follows_events_bookmarks_and_lists() {
+    let store = Store::new();
+    let mut seen = vec![store.resource_version().to_string()];
+    let mut note = || seen.push(store.resource_version().to_string());
+    store.replace(list(&[("p1", "3")]), &[], &"10".into());
+    note();
+    store.apply_added(pod("p2", "11"));
+    note();
+    store.apply_modified(pod("p1", "12"));
+    note();
+    store.apply_deleted(pod("p2", "13"));
+    note();
+    store.apply_bookmark(&"20".into());
+    note();
+    store.apply_deleted(pod("never-seen", "21"));
+    note();
+    store.apply_modified(pod("p1", "15"));
+    note();
+    assert_eq!(seen, ["", "10", "11", "12", "13", "20", "21", "15"]);
+}
+
+#[test]
+fn a_deletion_tells_the_last_state_and_only_of_what_was_known() {
+    let store = Store::new();
+    store.apply_added(pod("p1", "1"));
+    let event = store.apply_deleted(pod("p1", "2")).expect("it was known");
+    assert_eq!(told(&event), "delete p1@2");
+    assert!(store.apply_deleted(pod("p1", "2")).is_none());
+}
+
+#[test]
+fn what_cannot_be_read_keeps_its_last_good_state() {
+    let store = Store::new();
+    store.apply_added(pod("p1", "1"));
+    let unread = |uid| UnreadKey {
+        key: ObjectKey::new("default", "p1"),
+        uid: Uid::new(uid),
+    };
+    let version = |text| ResourceVersion::new(text);
+    assert!(
+        store
+            .apply_unread(&unread("p1"), &version("2"), false)
+            .is_none()
+    );
+    assert_eq!((store.len(), store.resource_version()), (1, version("2")));
+    let events = store.replace(Vec::new(), &[unread("")], &version("3"));
+    assert_eq!((events.len(), store.len()), (0, 1));
+
+    let events = store.replace(Vec::new(), &[unread("successor")], &version("4"));
+    assert_eq!(events.iter().map(told).collect::<Vec<_>>(), ["delete p1@1"]);
+    store.apply_added(pod("p1", "5"));
+    let event = store.apply_unread(&unread("p1"), &version("6"), true);
+    assert_eq!(event.as_ref().map(told).as_deref(), Some("delete p1@5"));
+}
+
+#[test]
+fn the_view_finds_pods_by_owner_and_orphans_by_namespace() {
+    let cache = Cache::default();
+    for pod in [
+        pod("free", "1"),
+        owned("a-1", "2", "a"),
+        owned("b-1", "3", "b"),
+    ] {
+        cache.pods.apply_added(pod);
+    }
+    let owner = |name: &str, uid: &str| {
+        OwnerKey::new(
+            "ReplicaSet",
+            &ObjectKey::new("default", name),
+            &Uid::new(uid),
+        )
+    };
+    let names = |pods: Vec<Arc<Pod>>| -> Vec<String> {
+        pods.iter().map(|pod| pod.key.name.to_string()).collect()
+    };
+    assert_eq!(names(cache.pods_owned_by(&owner("a", "a"))), ["a-1"]);
+    assert!(cache.pods_owned_by(&owner("a", "another")).is_empty());
+    assert_eq!(names(cache.orphans_in("default")), ["free"]);
+    assert!(cache.orphans_in("elsewhere").is_empty());
+
+    cache.pods.apply_modified(owned("free", "4", "a"));
+    assert!(cache.orphans_in("default").is_empty());
+    assert_eq!(
+        names(cache.pods_owned_by(&owner("a", "a"))),
+        ["a-1", "free"]
+    );
+}
+
+fn replica_set(namespace: &str, name: &str, controller: Option<&str>) -> ReplicaSet {
+    let owners = controller
+        .map(|uid| json!([{"kind": "Deployment", "name": "d", "uid": uid, "controller": true}]));
+    let object = json!({
+        "metadata": {"namespace": namespace, "name": name, "uid": name, "ownerReferences": owners},
+        "spec": {},
+    });
+    let object = object.to_string();
+    ReplicaSet::from_json(object.as_bytes(), &mut Interner::default()).expect("readable")
+}
+
+#[test]
+fn the_view_finds_replica_sets_by_namespace_and_by_controller() {
+    let cache = Cache::default();
+    for (namespace, name, controller) in [
+        ("n", "a", Some("d1")),
+        ("n", "b", Some("d1")),
+        ("n", "c", None),
+        ("m", "a", Some("d2")),
+    ] {
+        let object = replica_set(namespace, name, controller);
+        cache.replica_sets.apply_added(object);
+    }
+    let keys = |found: Vec<Arc<ReplicaSet>>| -> Vec<String> {
+        found.iter().map(|object| object.key.to_string()).collect()
+    };
+    assert_eq!(keys(cache.replica_sets_in("n")), ["n/a", "n/b", "n/c"]);
+    assert_eq!(
+        keys(cache.replica_sets_controlled_by(&"d1".into())),
+        ["n/a", "n/b"]
+    );
+    assert_eq!(
+        keys(cache.replica_sets_controlled_by(&"d2".into())),
+        ["m/a"]
+    );
+    assert!(keys(cache.replica_sets_controlled_by(&"d3".into())).is_empty());
+    let key = ObjectKey::new("m", "a");
+    assert!(cache.replica_set(&key).is_some());
+
+    cache
+        .replica_sets
+        .apply_modified(replica_set("n", "a", Some("d2")));
+    cache
+        .replica_sets
+        .apply_deleted(replica_set("m", "a", None));
+    assert_eq!(
+        keys(cache.replica_sets_controlled_by(&"d1".into())),
+        ["n/b"]
+    );
+    assert_eq!(
+        keys(cache.replica_sets_controlled_by(&"d2".into())),
+        ["n/a"]
+    );
+    assert!(cache.replica_sets_in("m").is_empty());
+    assert!(cache.replica_set(&key).is_none());
+    check_indexes(&cache.replica_sets);
+}
+
+/// One random change; objects and owners come from small sets so that they meet often.
+#[derive(Clone, Debug)]
+enum Change {
+    Upsert(u8, Option<u8>),
+    Delete(u8),
+    Replace(Vec<(u8, Option<u8>)>),
+}
+
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    let object = || (0..12_u8, proptest::option::of(0..3_u8));
+    let change = prop_oneof![
+        6 => object().prop_map(|(name, owner)| Change::Upsert(name, owner)),
+        3 => (0..12_u8).prop_map(Change::Delete),
+        1 => proptest::collection::vec(object(), 0..12).prop_map(Change::Replace),
+    ];
+    proptest::collection::vec(change, 0..60)
+}
+
+fn random_pod(name: u8, owner: Option<u8>, version: usize) -> Pod {
+    let (name, version) = (format!("p{name}"), version.to_string());
+    match owner {
+        Some(owner) => owned(&name, &version, &format!("rs{owner}")),
+        None => pod(&name, &version),
+    }
+}
+
+/// Compares the buckets with those that a scan over all objects gives.
+#[track_caller]
+fn check_indexes<T: Indexed>(store: &Store<T>) {
+    let state = store.read();
+    let mut expected: HashMap<T::Bucket, BTreeMap<ObjectKey, *const T>> = HashMap::new();
+    for (key, entry) in &state.entries {
+        assert_eq!(key, entry.object.key());
+        for (place, bucket) in entry.object.buckets().into_iter().enumerate() {
+            let Some(bucket) = bucket else { continue };
+            let slot = entry.slots[place] as usize;
+            assert!(Arc::ptr_eq(&state.buckets[&bucket][slot], &entry.object));
+            let objects = expected.entry(bucket).or_default();
+            objects.insert(key.clone(), Arc::as_ptr(&entry.object));
+        }
+    }
+    assert_eq!(state.buckets.len(), expected.len());
+    for (bucket, objects) in &state.buckets {
+        let found = objects.iter().map(|o| (o.key().clone(), Arc::as_ptr(o)));
+        assert_eq!(found.collect::<BTreeMap<_, _>>(), expected[bucket]);
+        assert_eq!(objects.len(), expected[bucket].len());
+    }
+}
+
+proptest! {
+    #[test]
+    fn indexes_equal_a_scan_after_any_history(changes in changes()) {
+        let store = Store::new();
+        let mut model: BTreeMap<String, Pod> = BTreeMap::new();
+        for (n, change) in changes.into_iter().enumerate() {
+            let n = n + 1;
+            match change {
+                Change::Upsert(name, owner) => {
+                    let pod = random_pod(name, owner, n);
+                    let is_known = model.insert(pod.key.name.to_string(), pod.clone()).is_some();
+                    let event = store.apply_added(pod).expect("every version is new");
+                    prop_assert_eq!(is_known, matches!(event, CacheEvent::Updated { .. }));
+                }
+                Change::Delete(name) => {
+                    let pod = random_pod(name, None, n);
+                    let is_known = model.remove(&*pod.key.name).is_some();
+                    prop_assert_eq!(is_known, store.apply_deleted(pod).is_some());
+                }
+                Change::Replace(objects) => {
+                    let objects = objects.into_iter().enumerate();
+                    let objects: Vec<_> = objects
+                        .map(|(i, (name, owner))| random_pod(name, owner, n * 1000 + i))
+                        .collect();
+                    model = objects.iter().map(|p| (p.key.name.to_string(), p.clone())).collect();
+                    let objects = objects.into_iter().map(Arc::new).collect();
+                    store.replace(objects, &[], &"1".into());
+                }
+            }
+            check_indexes(&store);
+        }
+        let listed: Vec<Pod> = store.list().iter().map(|pod| Pod::clone(pod)).collect();
+        let mut expected: Vec<Pod> = model.into_values().collect();
+        expected.sort_by(|a, b| a.key.cmp(&b.key));
+        prop_assert_eq!(listed, expected);
+    }
+}

@@ -1,0 +1,218 @@
+//! Whose pods are they: adopting orphans, releasing strangers
+//! (kubernetes `pkg/controller/controller_ref_manager.go:PodControllerRefManager`).
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::error::SyncError;
+use super::written_versions::Resource;
+use super::{ReplicaSetController, error};
+use crate::api::{Pod, ReplicaSet, Selector, Uid};
+use crate::writes::{PatchedPod, WriteError};
+
+/// What is to be done with one pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claim {
+    Keep,
+    Ignore,
+    Adopt,
+    Release,
+}
+
+impl ReplicaSetController {
+    /// Decides for each candidate whether it belongs to `rs`, and patches owner references to make it
+    /// so. Answers the pods that belong to `rs` then. Blocks for the patches, one after the other.
+    ///
+    /// # Errors
+    /// All failed patches together; the remaining pods were tried all the same.
+    pub(super) fn claim_pods(
+        &self,
+        rs: &ReplicaSet,
+        selector: &Selector,
+        candidates: Vec<Arc<Pod>>,
+    ) -> Result<Vec<Arc<Pod>>, SyncError> {
+        let can_adopt = OnceCell::new();
+        let mut errors: Vec<WriteError> = Vec::new();
+        let mut claimed = Vec::with_capacity(candidates.len());
+        for pod in candidates {
+            let is_ours = match decide(rs, selector, &pod) {
+                Claim::Keep => Ok(true),
+                Claim::Ignore => Ok(false),
+                Claim::Adopt => self.adopt_pod(rs, &pod, &can_adopt),
+                Claim::Release => self.release_pod(rs, &pod),
+            };
+            match is_ours {
+                Ok(true) => claimed.push(pod),
+                Ok(false) => {}
+                Err(error) => errors.push(error),
+            }
+        }
+        match error::aggregate(errors) {
+            None => Ok(claimed),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// True if the pod is ours now; false if it is gone.
+    fn adopt_pod(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        can_adopt: &OnceCell<Result<(), String>>,
+    ) -> Result<bool, WriteError> {
+        if let Err(reason) = can_adopt.get_or_init(|| self.can_adopt(rs)) {
+            let (key, uid) = (&pod.key, &pod.uid);
+            return Err(WriteError::Local(format!(
+                "can't adopt Pod {key} ({uid}): {reason}"
+            )));
+        }
+        match self.patch_and_record(rs, pod, self.adopt_patch(rs, pod)) {
+            Ok(()) => {
+                log::info!("adopted pod {} replicaset={}", pod.key.name, rs.key);
+                Ok(true)
+            }
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Never true: a released pod is not ours. One that is gone, has no references or was recreated
+    /// needs no release.
+    fn release_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<bool, WriteError> {
+        match self.patch_and_record(rs, pod, release_patch(&pod.uid, &[&rs.uid])) {
+            Ok(()) => log::info!("released pod {} replicaset={}", pod.key.name, rs.key),
+            Err(error) if error.is_not_found() || error.is_invalid() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(false)
+    }
+
+    /// A patch that leaves the pod with another controller, or with none, is not waited for
+    /// (kubernetes `pkg/controller/controller_utils.go:RealPodControl.PatchPod`).
+    fn patch_and_record(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        patch: Vec<u8>,
+    ) -> Result<(), WriteError> {
+        let PatchedPod {
+            resource_version,
+            controller,
+        } = self.pod_control.patch_pod(pod, patch)?;
+        if controller.as_ref() == Some(&rs.uid) {
+            self.written
+                .wrote_at(&rs.key, &rs.uid, Resource::Pods, &resource_version);
+        }
+        Ok(())
+    }
+
+    /// Asks the API server, past the cache, whether `rs` is still there and alive. At most once per
+    /// sync and only when a pod is to be adopted, because the cache may be the last to know.
+    fn can_adopt(&self, rs: &ReplicaSet) -> Result<(), String> {
+        let fresh = self.replica_set_control.get(&rs.key);
+        let fresh = fresh.map_err(|error| format!("can't recheck DeletionTimestamp: {error}"))?;
+        let key = &rs.key;
+        if fresh.uid != rs.uid {
+            let (kind, got, wanted) = (self.kind.kind, &fresh.uid, &rs.uid);
+            return Err(format!(
+                "original {kind} {key} is gone: got uid {got}, wanted {wanted}"
+            ));
+        }
+        match fresh.deletion {
+            Some(at) => Err(format!("{key} has just been deleted at {at}")),
+            None => Ok(()),
+        }
+    }
+
+    fn adopt_patch(&self, rs: &ReplicaSet, pod: &Pod) -> Vec<u8> {
+        to_bytes(&Patch {
+            metadata: AdoptMetadata {
+                owner_references: [OwnerReference {
+                    api_version: self.kind.api_version,
+                    kind: self.kind.kind,
+                    name: &rs.key.name,
+                    uid: &rs.uid,
+                    controller: true,
+                    block_owner_deletion: true,
+                }],
+                uid: &pod.uid,
+            },
+        })
+    }
+}
+
+fn decide(rs: &ReplicaSet, selector: &Selector, pod: &Pod) -> Claim {
+    let matches = selector.matches(&pod.labels);
+    match &pod.controller {
+        Some(controller) if controller.uid != rs.uid => Claim::Ignore,
+        Some(_) if matches => Claim::Keep,
+        Some(_) if rs.is_terminating() => Claim::Ignore,
+        Some(_) => Claim::Release,
+        None if rs.is_terminating() || !matches || pod.is_terminating() => Claim::Ignore,
+        None if pod.key.namespace != rs.key.namespace && !rs.key.namespace.is_empty() => {
+            Claim::Ignore
+        }
+        None => Claim::Adopt,
+    }
+}
+
+/// Body of the patch that takes owners away from a pod; its own UID guards against a pod that was
+/// recreated under the same name.
+fn release_patch(pod: &Uid, owners: &[&Uid]) -> Vec<u8> {
+    let delete = |uid| DeleteReference {
+        patch: "delete",
+        uid,
+    };
+    to_bytes(&Patch {
+        metadata: ReleaseMetadata {
+            uid: pod,
+            owner_references: owners.iter().copied().map(delete).collect(),
+        },
+    })
+}
+
+#[derive(Serialize)]
+struct Patch<M> {
+    metadata: M,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AdoptMetadata<'a> {
+    owner_references: [OwnerReference<'a>; 1],
+    uid: &'a Uid,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OwnerReference<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    name: &'a str,
+    uid: &'a Uid,
+    controller: bool,
+    block_owner_deletion: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReleaseMetadata<'a> {
+    uid: &'a Uid,
+    owner_references: Vec<DeleteReference<'a>>,
+}
+
+#[derive(Serialize)]
+struct DeleteReference<'a> {
+    #[serde(rename = "$patch")]
+    patch: &'static str,
+    uid: &'a Uid,
+}
+
+fn to_bytes(patch: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(patch).expect("text and flags always become JSON")
+}
+
+#[cfg(test)]
+mod tests;

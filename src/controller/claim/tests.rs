@@ -1,0 +1,390 @@
+//! Group C, as far as it is about whole syncs and about the patches' bytes.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{decide, release_patch};
+use crate::api::{Labels, ObjectKey, Pod, ReplicaSet};
+use crate::controller::claim::Claim;
+use crate::controller::testing::{
+    Fixture, Write, controller_ref, key, owned_pod, pod, read_replica_set, refused, replica_set,
+    replica_set_json, seconds_ago,
+};
+use crate::writes::{PatchedPod, WriteError};
+
+/// A fixture whose API server knows `rs` as the cache does.
+fn fixture(rs: &ReplicaSet, pods: impl IntoIterator<Item = Pod>) -> Fixture {
+    let fixture = Fixture::new();
+    fixture.cache_silently(Some(rs.clone()), pods);
+    fixture.writes.set_live_replica_set(Ok(rs.clone()));
+    fixture
+}
+
+fn unlabelled(pod: Pod) -> Pod {
+    Pod {
+        labels: Labels::default(),
+        ..pod
+    }
+}
+
+/// Which pods are claimed out of all of `pods`, and which are patched on the way.
+#[track_caller]
+fn check_claim(rs: &ReplicaSet, pods: Vec<Pod>, claimed: &[&str], patched: &[&str]) {
+    let fixture = fixture(rs, []);
+    let selector = rs.selector.as_ref().expect("a valid selector");
+    let pods = pods.into_iter().map(Arc::new).collect();
+    let ours = fixture
+        .controller
+        .claim_pods(rs, selector, pods)
+        .expect("no error");
+    assert_eq!(
+        ours.iter().map(|pod| &*pod.key.name).collect::<Vec<_>>(),
+        claimed
+    );
+    let mut names = Vec::new();
+    for write in fixture.writes.take() {
+        if let Write::Patch(name, body) = write {
+            let uid = &body["metadata"]["ownerReferences"][0]["uid"];
+            assert_eq!(*uid, json!(rs.uid), "every patch names the owner: {body}");
+            names.push(name);
+        }
+    }
+    assert_eq!(names, patched);
+}
+
+#[test]
+fn c_01_a_matching_orphan_is_adopted_another_is_not() {
+    let rs = replica_set("web", 1);
+    check_claim(
+        &rs,
+        vec![pod("p1"), unlabelled(pod("p2"))],
+        &["p1"],
+        &["p1"],
+    );
+}
+
+#[test]
+fn c_02_a_replica_set_that_goes_away_adopts_nothing() {
+    let mut rs = replica_set("web", 2);
+    rs.deletion = Some(seconds_ago(0));
+    check_claim(&rs, vec![pod("p1"), pod("p2")], &[], &[]);
+}
+
+#[test]
+fn c_04_pods_of_another_owner_are_left_alone() {
+    let (rs, other) = (replica_set("web", 2), replica_set("other", 2));
+    let pods = vec![owned_pod("p1", &rs), owned_pod("p2", &other)];
+    check_claim(&rs, pods, &["p1"], &[]);
+}
+
+#[test]
+fn c_05_a_pod_that_stopped_matching_is_released() {
+    let rs = replica_set("web", 2);
+    let pods = vec![owned_pod("p1", &rs), unlabelled(owned_pod("p2", &rs))];
+    check_claim(&rs, pods, &["p1"], &["p2"]);
+}
+
+#[test]
+fn c_08_orphans_of_another_namespace_are_ignored() {
+    let rs = replica_set("web", 2);
+    let elsewhere = Pod {
+        key: ObjectKey::new("elsewhere", "p2"),
+        ..pod("p2")
+    };
+    check_claim(&rs, vec![pod("p1"), elsewhere], &["p1"], &["p1"]);
+}
+
+#[test]
+fn c_09_a_cluster_scoped_owner_adopts_from_every_namespace() {
+    let mut rs = replica_set("web", 2);
+    rs.key = ObjectKey::new("", "web");
+    let elsewhere = Pod {
+        key: ObjectKey::new("elsewhere", "p2"),
+        ..pod("p2")
+    };
+    check_claim(
+        &rs,
+        vec![pod("p1"), elsewhere],
+        &["p1", "p2"],
+        &["p1", "p2"],
+    );
+}
+
+#[test]
+fn c_10_bytes_of_a_release() {
+    let body = release_patch(&"ss2".into(), &[&"ss1".into()]);
+    assert_eq!(
+        String::from_utf8_lossy(&body),
+        r#"{"metadata":{"uid":"ss2","ownerReferences":[{"$patch":"delete","uid":"ss1"}]}}"#
+    );
+}
+
+#[test]
+fn c_11_c_12_quotes_in_uids_are_escaped() {
+    let body = release_patch(&"s\"s2".into(), &[&"s\"s1".into()]);
+    assert_eq!(
+        String::from_utf8_lossy(&body),
+        r#"{"metadata":{"uid":"s\"s2","ownerReferences":[{"$patch":"delete","uid":"s\"s1"}]}}"#
+    );
+}
+
+#[test]
+fn c_13_several_owners_are_deleted_in_order() {
+    let body = release_patch(&"ss2".into(), &[&"ss1".into(), &"ss3".into()]);
+    let body: Value = serde_json::from_slice(&body).expect("JSON");
+    let owners = json!([{"$patch": "delete", "uid": "ss1"}, {"$patch": "delete", "uid": "ss3"}]);
+    assert_eq!(
+        body,
+        json!({"metadata": {"uid": "ss2", "ownerReferences": owners}})
+    );
+}
+
+#[test]
+fn c_15_body_of_an_adoption() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, [pod("p1")]);
+    fixture.sync_ok("web");
+    let body = fixture
+        .writes
+        .take()
+        .into_iter()
+        .find_map(|write| match write {
+            Write::Patch(_, body) => Some(body.to_string()),
+            _ => None,
+        });
+    let expected = json!({"metadata": {
+        "ownerReferences": [{
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "uid-web",
+            "controller": true, "blockOwnerDeletion": true,
+        }],
+        "uid": "uid-p1",
+    }});
+    assert_eq!(body, Some(expected.to_string()));
+}
+
+#[test]
+fn c_17_c_23_failed_adoptions_are_all_tried_and_end_the_sync() {
+    let rs = replica_set("web", 2);
+    let fixture = fixture(&rs, [pod("p1"), pod("p2")]);
+    fixture.writes.on_patch(|call, _| {
+        let message = format!("fake error {call}");
+        Some(Err(refused(500, "InternalError", &message)))
+    });
+    let error = fixture.sync("web").expect_err("the patches fail");
+    assert_eq!(error.to_string(), "[fake error 0, fake error 1]");
+    fixture.assert_counts(0, 0, 2);
+    assert_eq!(fixture.writes.status_updates(), []);
+    fixture.controller.process(&key("web"));
+    assert_eq!(fixture.queue.num_requeues(&key("web")), 1);
+}
+
+#[test]
+fn a_23_the_same_failure_of_many_is_told_once() {
+    let rs = replica_set("web", 2);
+    let mut pods = vec![
+        unlabelled(owned_pod("p1", &rs)),
+        unlabelled(owned_pod("p2", &rs)),
+    ];
+    pods.push(pod("p3"));
+    let fixture = fixture(&rs, pods);
+    fixture
+        .writes
+        .on_patch(|_, _| Some(Err(refused(500, "InternalError", "fake error"))));
+    let error = fixture.sync("web").expect_err("the patches fail");
+    assert_eq!(error.to_string(), "fake error");
+    fixture.assert_counts(0, 0, 3);
+    assert_eq!(fixture.writes.status_updates(), []);
+}
+
+#[test]
+fn c_18_the_live_replica_set_decides_on_adoption() {
+    let rs = replica_set("web", 2);
+    let mut going = rs.clone();
+    going.deletion = Some(seconds_ago(0));
+    let mut another = rs.clone();
+    another.uid = "uid-new".into();
+    for (live, reason) in [
+        (
+            Ok(going),
+            "default/web has just been deleted at 2026-01-01T00:00:00Z",
+        ),
+        (
+            Ok(another),
+            "original ReplicaSet default/web is gone: got uid uid-new, wanted uid-web",
+        ),
+        (
+            Err(refused(403, "Forbidden", "no")),
+            "can't recheck DeletionTimestamp: no",
+        ),
+    ] {
+        let fixture = fixture(&rs, [pod("p1")]);
+        fixture.writes.set_live_replica_set(live);
+        let error = fixture.sync("web").expect_err("no adoption");
+        let expected = format!("can't adopt Pod default/p1 (uid-p1): {reason}");
+        assert_eq!(error.to_string(), expected);
+        fixture.assert_counts(0, 0, 0);
+        assert_eq!(fixture.writes.status_updates(), []);
+    }
+}
+
+#[test]
+fn the_live_replica_set_is_asked_once_and_only_for_an_adoption() {
+    let rs = replica_set("web", 3);
+    for (pods, asked) in [
+        (vec![pod("p1"), pod("p2"), pod("p3")], 1),
+        (
+            vec![
+                owned_pod("p1", &rs),
+                owned_pod("p2", &rs),
+                unlabelled(owned_pod("p3", &rs)),
+            ],
+            0,
+        ),
+    ] {
+        let fixture = fixture(&rs, pods);
+        fixture.sync_ok("web");
+        let writes = fixture.writes.take();
+        let gets = writes
+            .iter()
+            .filter(|write| matches!(write, Write::GetReplicaSet(_)));
+        assert_eq!(gets.count(), asked);
+    }
+}
+
+#[test]
+fn c_21_a_release_of_a_pod_that_is_gone_or_has_no_owner_is_done() {
+    for (code, reason, is_done) in [
+        (404, "NotFound", true),
+        (422, "Invalid", true),
+        (409, "Conflict", false),
+        (500, "InternalError", false),
+    ] {
+        let rs = replica_set("web", 1);
+        let pods = [owned_pod("p1", &rs), unlabelled(owned_pod("p2", &rs))];
+        let fixture = fixture(&rs, pods);
+        fixture
+            .writes
+            .on_patch(move |_, _| Some(Err(refused(code, reason, "no"))));
+        assert_eq!(fixture.sync("web").is_ok(), is_done, "{reason}");
+        fixture.assert_counts(0, 0, 1);
+    }
+}
+
+#[test]
+fn c_22_an_orphan_that_is_gone_is_replaced() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, [pod("p1")]);
+    fixture
+        .writes
+        .on_patch(|_, _| Some(Err(refused(404, "NotFound", "gone"))));
+    fixture.sync_ok("web");
+    fixture.assert_counts(1, 0, 1);
+}
+
+#[test]
+fn c_24_nothing_is_released_by_a_replica_set_that_goes_away() {
+    let mut rs = replica_set("web", 2);
+    rs.deletion = Some(seconds_ago(0));
+    let pods = vec![owned_pod("p1", &rs), unlabelled(owned_pod("p2", &rs))];
+    check_claim(&rs, pods, &["p1"], &[]);
+}
+
+#[test]
+fn c_26_the_api_version_of_a_reference_does_not_matter() {
+    let rs = replica_set("web", 2);
+    let mut pods = Vec::new();
+    for version in ["v1", "v1beta1"] {
+        let object = json!({
+            "metadata": {
+                "name": version, "namespace": "default", "uid": version,
+                "labels": {"type": "production"},
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "o"},
+                    {"apiVersion": version, "kind": "ReplicaSet", "name": "web", "uid": "uid-web", "controller": true},
+                ],
+            },
+        });
+        let mut interner = crate::api::interner::Interner::default();
+        let pod = Pod::from_json(object.to_string().as_bytes(), &mut interner);
+        pods.push(pod.expect("a readable pod"));
+    }
+    let fixture = fixture(&rs, pods);
+    fixture.sync_ok("web");
+    fixture.assert_counts(0, 0, 0);
+}
+
+#[test]
+fn a_pod_of_another_kind_with_our_uid_is_kept_as_upstream_does() {
+    let rs = replica_set("web", 1);
+    let selector = rs.selector.clone().expect("a valid selector");
+    let other = Pod {
+        controller: Some(controller_ref("Other", "web", "uid-web")),
+        ..pod("p1")
+    };
+    assert_eq!(decide(&rs, &selector, &other), Claim::Keep);
+}
+
+#[test]
+fn a_pod_that_goes_away_is_not_adopted() {
+    let rs = replica_set("web", 1);
+    let going = Pod {
+        deletion: Some(seconds_ago(0)),
+        ..pod("p1")
+    };
+    check_claim(&rs, vec![going], &[], &[]);
+}
+
+#[test]
+fn h_16_h_17_only_adoptions_that_were_stored_are_waited_for() {
+    let rs = replica_set("web", 2);
+    for (answer, version) in [
+        (
+            Ok(PatchedPod {
+                resource_version: "9".into(),
+                controller: Some("uid-web".into()),
+            }),
+            "9",
+        ),
+        (
+            Ok(PatchedPod {
+                resource_version: "9".into(),
+                controller: None,
+            }),
+            "",
+        ),
+        (Err(refused(404, "NotFound", "gone")), ""),
+        (Err(WriteError::Unknown("lost".into())), ""),
+    ] {
+        let fixture = fixture(&rs, [pod("p1")]);
+        fixture.writes.on_patch(move |_, _| Some(answer.clone()));
+        drop(fixture.sync("web"));
+        let written = fixture
+            .controller
+            .written_versions()
+            .written(&rs.key, &rs.uid);
+        assert_eq!(written.unwrap_or_default().pods, version.into());
+    }
+}
+
+/// An adoption whose answer was lost is repeated; the server takes the same patch twice.
+#[test]
+fn an_adoption_of_unknown_outcome_is_repeated() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, [pod("p1")]);
+    fixture
+        .writes
+        .on_patch(|call, _| (call == 0).then(|| Err(WriteError::Unknown("lost".into()))));
+    fixture.sync("web").expect_err("the answer was lost");
+    fixture.sync_ok("web");
+    fixture.assert_counts(0, 0, 2);
+}
+
+#[test]
+fn an_unreadable_selector_claims_nothing() {
+    let mut object = replica_set_json("web", 2);
+    object["spec"]["selector"] = json!({"matchExpressions": [{"key": "a", "operator": "Invalid"}]});
+    let fixture = fixture(&read_replica_set(&object), [pod("p1")]);
+    fixture.sync_ok("web");
+    assert_eq!(fixture.writes.take(), []);
+}

@@ -1,0 +1,114 @@
+//! Which pod goes first when there are too many: upstream's nine criteria
+//! (kubernetes `pkg/controller/controller_utils.go:ActivePodsWithRanks`).
+//!
+//! The order is **not** a strict weak order: pods that are ready for about equally long compare by
+//! UID, while those ready for exactly equally long go on to restarts, so circles exist. The sort
+//! must therefore be one that neither panics nor loops whatever the comparison says: a merge sort of
+//! our own, since that of the standard library may panic.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::api::{Pod, PodPhase};
+
+/// A pod and how crowded its node is.
+#[derive(Clone, Debug)]
+pub struct RankedPod {
+    /// The pod.
+    pub pod: Arc<Pod>,
+    /// Number of active related pods on the pod's node.
+    pub rank: usize,
+}
+
+/// Sorts so that the pod to be deleted first comes first; `now` is what ages are counted from.
+pub fn sort_for_deletion(pods: Vec<RankedPod>, now: Timestamp) -> Vec<RankedPod> {
+    merge_sort(pods, &|a, b| compare(a, b, now) == Ordering::Greater)
+}
+
+/// `Less` means that `a` is deleted before `b`; the first criterion that decides counts.
+pub fn compare(a: &RankedPod, b: &RankedPod, now: Timestamp) -> Ordering {
+    let (rank_a, rank_b) = (a.rank, b.rank);
+    let (a, b) = (&*a.pod, &*b.pod);
+    (a.node.is_some().cmp(&b.node.is_some()))
+        .then_with(|| phase_order(a.phase).cmp(&phase_order(b.phase)))
+        .then_with(|| a.is_ready.cmp(&b.is_ready))
+        .then_with(|| a.deletion_cost.cmp(&b.deletion_cost))
+        .then_with(|| rank_b.cmp(&rank_a))
+        .then_with(|| by_ready_time(a, b, now))
+        .then_with(|| b.restarts.cmp(&a.restarts))
+        .then_with(|| b.sidecar_restarts.cmp(&a.sidecar_restarts))
+        .then_with(|| by_age((a, a.creation), (b, b.creation), now))
+}
+
+fn phase_order(phase: PodPhase) -> u8 {
+    match phase {
+        PodPhase::Unknown => 1,
+        PodPhase::Running => 2,
+        // Upstream looks phases up in a map, where everything unlisted is 0, as Pending is.
+        _ => 0,
+    }
+}
+
+fn by_ready_time(a: &Pod, b: &Pod, now: Timestamp) -> Ordering {
+    if a.is_ready && b.is_ready {
+        by_age((a, a.ready_transition), (b, b.ready_transition), now)
+    } else {
+        Ordering::Equal
+    }
+}
+
+/// The younger first, on a logarithmic scale, so that which of several old pods goes is left to
+/// their UIDs and thereby to chance. A time that is not set counts as youngest of all.
+fn by_age(
+    (a, time_a): (&Pod, Option<Timestamp>),
+    (b, time_b): (&Pod, Option<Timestamp>),
+    now: Timestamp,
+) -> Ordering {
+    match (time_a, time_b) {
+        (None, None) => Ordering::Equal,
+        (None, Some(_)) => Ordering::Less,
+        (Some(_), None) => Ordering::Greater,
+        (Some(time_a), Some(time_b)) if time_a == time_b => Ordering::Equal,
+        (Some(time_a), Some(time_b)) => {
+            let buckets = log_bucket(time_a, now).cmp(&log_bucket(time_b, now));
+            buckets.then_with(|| a.uid.cmp(&b.uid))
+        }
+    }
+}
+
+/// Binary logarithm of the age in nanoseconds; −1 for what lies in the future.
+fn log_bucket(time: Timestamp, now: Timestamp) -> i64 {
+    let age = now.duration_since(time).as_nanos();
+    match u128::try_from(age) {
+        Ok(age) if age > 0 => i64::from(age.ilog2()),
+        _ => -1,
+    }
+}
+
+/// Merges sorted halves; `is_after(a, b)` asks whether `b` has to come before `a`.
+fn merge_sort<T>(mut items: Vec<T>, is_after: &dyn Fn(&T, &T) -> bool) -> Vec<T> {
+    if items.len() < 2 {
+        return items;
+    }
+    let right = items.split_off(items.len() / 2);
+    let len = items.len() + right.len();
+    let mut left = merge_sort(items, is_after).into_iter().peekable();
+    let mut right = merge_sort(right, is_after).into_iter().peekable();
+    let mut merged = Vec::with_capacity(len);
+    while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+        let next = if is_after(a, b) {
+            right.next()
+        } else {
+            left.next()
+        };
+        merged.extend(next);
+    }
+    merged.extend(left);
+    merged.extend(right);
+    merged
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! When an expectation was not met in time: asking the API server instead of guessing.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::{ReplicaSetController, SyncError};
+use crate::api::{OwnerKey, ReplicaSet, Selector, Uid};
+
+impl ReplicaSetController {
+    /// Compares the cache with what the API server has now. Whatever the cache lacks is expected
+    /// anew; true if it lacks nothing, so that the sync may act. Blocks for one LIST.
+    ///
+    /// DIFFERS: upstream takes an expired expectation for a met one and acts on the cache as it is,
+    /// however old (kubernetes/kubernetes#129795).
+    ///
+    /// # Errors
+    /// If the LIST fails.
+    pub(super) fn renew_expectations(
+        &self,
+        rs: &ReplicaSet,
+        selector: &Selector,
+    ) -> Result<bool, SyncError> {
+        log::warn!(
+            "expected pods were not seen in time, asking the API server replicaset={}",
+            rs.key
+        );
+        let owner = OwnerKey::new(self.kind.kind, &rs.key, &rs.uid);
+        let cached_before = self.cache.pods_owned_by(&owner);
+        let live = self.pod_control.list_pods(rs, selector)?;
+        let cached = self.cache.pods_owned_by(&owner);
+        // What the cache had before the LIST and has no more is known to have gone since.
+        let known = cached.iter().chain(&cached_before);
+        let known_uids: HashSet<&Uid> = known.map(|pod| &pod.uid).collect();
+        let live_uids: HashSet<&Uid> = live
+            .iter()
+            .filter(|pod| pod.is_active())
+            .map(|pod| &pod.uid)
+            .collect();
+        let creations: Vec<Arc<str>> = live
+            .iter()
+            .filter(|pod| pod.is_active() && pod.is_controlled_by(&rs.uid))
+            .filter(|pod| !known_uids.contains(&pod.uid))
+            .map(|pod| Arc::clone(&pod.key.name))
+            .collect();
+        let deletions: Vec<Uid> = cached
+            .iter()
+            .filter(|pod| pod.is_active() && selector.matches(&pod.labels))
+            .filter(|pod| !live_uids.contains(&pod.uid))
+            .map(|pod| pod.uid.clone())
+            .collect();
+        let is_current = creations.is_empty() && deletions.is_empty();
+        // INVARIANT: what arrived in the cache since it was read above is struck out below, because
+        // its event may have come before the new expectation was written down.
+        self.expectations
+            .expect(&rs.key, &rs.uid, creations.clone(), deletions.clone());
+        for name in &creations {
+            self.observe_if_cached(rs, name);
+        }
+        for uid in &deletions {
+            let pods = self.cache.pods_owned_by(&owner);
+            if !pods.iter().any(|pod| pod.uid == *uid && pod.is_active()) {
+                self.expectations.deletion_observed(&rs.key, &rs.uid, uid);
+            }
+        }
+        Ok(is_current)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! What an event of the cache means: which keys are enqueued, which expectations are struck out
+//! (kubernetes `pkg/controller/replicaset/replica_set.go:addPod` and its neighbours).
+//!
+//! Handlers run on the watch threads. They never call the API server and never wait for a sync,
+//! because a running sync rests on its expectations being struck out meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ReplicaSetController;
+use crate::api::{ControllerRef, ObjectKey, Pod, ReplicaSet};
+use crate::cache::CacheEvent;
+
+impl ReplicaSetController {
+    /// Takes one event of the ReplicaSet store.
+    pub fn handle_replica_set_event(&self, event: &CacheEvent<ReplicaSet>) {
+        match event {
+            CacheEvent::Added(rs) => self.enqueue(&rs.key),
+            CacheEvent::Updated { old, new } => self.update_replica_set(old, new),
+            CacheEvent::Deleted(rs) => self.delete_replica_set(rs),
+        }
+    }
+
+    /// Takes one event of the pod store.
+    pub fn handle_pod_event(&self, event: &CacheEvent<Pod>) {
+        match event {
+            CacheEvent::Added(pod) => self.add_pod(pod),
+            CacheEvent::Updated { old, new } => self.update_pod(old, new),
+            CacheEvent::Deleted(pod) => self.delete_pod(pod),
+        }
+    }
+
+    /// Takes the news that a store has come to a newer version: whoever waited for it is enqueued.
+    pub fn handle_cache_advanced(&self) {
+        for key in self.written.advanced(|| self.cached_versions()) {
+            self.enqueue(&key);
+        }
+    }
+
+    fn update_replica_set(&self, old: &ReplicaSet, new: &ReplicaSet) {
+        if old.uid != new.uid {
+            self.delete_replica_set(old);
+        }
+        if old.replicas != new.replicas {
+            log::debug!(
+                "replicas {} -> {} replicaset={}",
+                old.replicas,
+                new.replicas,
+                new.key
+            );
+        }
+        // Also when nothing relevant changed: a periodic resync repairs what was missed this way.
+        self.enqueue(&new.key);
+    }
+
+    fn delete_replica_set(&self, rs: &ReplicaSet) {
+        self.forget_replica_set(&rs.key, Some(&rs.uid));
+        self.enqueue(&rs.key);
+    }
+
+    fn add_pod(&self, pod: &Pod) {
+        if pod.is_terminating() {
+            // After a restart of the daemon a pod may show up that is going away already.
+            self.delete_pod(pod);
+        } else if let Some(controller) = &pod.controller {
+            if let Some(rs) = self.resolve_controller_ref(pod, controller) {
+                self.expectations
+                    .creation_observed(&rs.key, &rs.uid, &pod.key.name);
+                self.enqueue(&rs.key);
+            }
+        } else {
+            self.enqueue_replica_sets_matching(pod);
+        }
+    }
+
+    fn update_pod(&self, old: &Pod, new: &Pod) {
+        if old.resource_version == new.resource_version {
+            return; // A resync.
+        }
+        let labels_changed = old.labels != new.labels;
+        if new.is_terminating() {
+            // The deletion counts from its start: a pod may take long to go.
+            self.delete_pod(new);
+            if labels_changed {
+                self.delete_pod(old);
+            }
+            return;
+        }
+        let controller_changed = old.controller != new.controller;
+        if controller_changed
+            && let Some(controller) = &old.controller
+            && let Some(rs) = self.resolve_controller_ref(old, controller)
+        {
+            self.enqueue(&rs.key);
+        }
+        if let Some(controller) = &new.controller {
+            if let Some(rs) = self.resolve_controller_ref(new, controller) {
+                if old.uid != new.uid {
+                    // Deleted and made anew unseen: the new pod may be one that is waited for.
+                    self.expectations
+                        .creation_observed(&rs.key, &rs.uid, &new.key.name);
+                }
+                if !new.is_active() {
+                    // A pod that has finished counts no more than one that is going away.
+                    self.expectations
+                        .deletion_observed(&rs.key, &rs.uid, &new.uid);
+                }
+                self.enqueue(&rs.key);
+                if !old.is_ready && new.is_ready && rs.min_ready_seconds > 0 {
+                    let seconds = u64::try_from(rs.min_ready_seconds).unwrap_or(0);
+                    self.queue
+                        .add_after(rs.key.clone(), Duration::from_secs(seconds));
+                }
+            }
+        } else if labels_changed || controller_changed {
+            self.enqueue_replica_sets_matching(new);
+        }
+        if old.uid != new.uid {
+            self.delete_pod(old);
+        }
+    }
+
+    fn delete_pod(&self, pod: &Pod) {
+        if let Some(controller) = &pod.controller
+            && let Some(rs) = self.resolve_controller_ref(pod, controller)
+        {
+            self.expectations
+                .deletion_observed(&rs.key, &rs.uid, &pod.uid);
+            // A pod that came and went unseen will not come again.
+            self.expectations
+                .creation_observed(&rs.key, &rs.uid, &pod.key.name);
+            self.enqueue(&rs.key);
+        }
+    }
+
+    /// The ReplicaSet that `controller` means, if it is of our kind, in the cache, and has that UID.
+    fn resolve_controller_ref(
+        &self,
+        pod: &Pod,
+        controller: &ControllerRef,
+    ) -> Option<Arc<ReplicaSet>> {
+        if *controller.kind != *self.kind.kind {
+            return None;
+        }
+        let key = ObjectKey {
+            namespace: Arc::clone(&pod.key.namespace),
+            name: Arc::clone(&controller.name),
+        };
+        self.cache
+            .replica_set(&key)
+            .filter(|rs| rs.uid == controller.uid)
+    }
+
+    /// An orphan concerns every ReplicaSet that would adopt it.
+    fn enqueue_replica_sets_matching(&self, pod: &Pod) {
+        let matching = self.replica_sets_matching(pod);
+        if matching.len() > 1 {
+            let (kind, labels) = (self.kind.kind, &pod.labels);
+            log::warn!("user error! more than one {kind} is selecting pods with labels: {labels}");
+        }
+        for rs in matching {
+            self.enqueue(&rs.key);
+        }
+    }
+
+    /// All ReplicaSets of the pod's namespace whose selector matches its labels.
+    pub(super) fn replica_sets_matching(&self, pod: &Pod) -> Vec<Arc<ReplicaSet>> {
+        if pod.labels.is_empty() {
+            return Vec::new();
+        }
+        let mut candidates = self.cache.replica_sets_in(&pod.key.namespace);
+        candidates.retain(|rs| {
+            rs.selector
+                .as_ref()
+                .is_ok_and(|selector| selector.matches(&pod.labels))
+        });
+        candidates
+    }
+
+    fn enqueue(&self, key: &ObjectKey) {
+        self.queue.add(key.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests;

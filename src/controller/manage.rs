@@ -1,0 +1,272 @@
+//! Creating and deleting pods
+//! (kubernetes `pkg/controller/replicaset/replica_set.go:manageReplicas`).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::plan::{DeletionContext, Plan, RelatedPods, pods_to_delete};
+use super::slow_start::{run_all, slow_start_batch};
+use super::written_versions::Resource;
+use super::{ReplicaSetController, SyncError};
+use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Selector, Uid};
+use crate::writes::WriteError;
+
+/// Names tried for one pod before its creation counts as failed
+/// (apiserver `pkg/registry/generic/registry/store.go:maxNameGenerationCreateAttempts`).
+const NAMES_TRIED_MAX: usize = 8;
+
+impl ReplicaSetController {
+    /// Carries out the plan. Blocks until every request of it was answered.
+    ///
+    /// # Errors
+    /// The first error that came in.
+    pub(super) fn manage_replicas(
+        &self,
+        rs: &ReplicaSet,
+        selector: &Selector,
+        active: &[Arc<Pod>],
+        plan: Plan,
+    ) -> Result<(), SyncError> {
+        match plan {
+            Plan::Nothing => Ok(()),
+            Plan::Create(count) => self.create_pods(rs, count),
+            Plan::Delete(count) => self.delete_pods(rs, selector, active, count),
+        }
+    }
+
+    fn create_pods(&self, rs: &ReplicaSet, count: usize) -> Result<(), SyncError> {
+        let names = self.choose_names(rs, count);
+        // ORDER: every name is expected before the first request, since a pod may come back through
+        // the watch before the answer to its create.
+        self.expectations
+            .expect_creations(&rs.key, &rs.uid, names.iter().cloned());
+        let tried: Vec<AtomicBool> = names.iter().map(|_| AtomicBool::new(false)).collect();
+        let (created, result) = slow_start_batch(count, &*self.batches, &|index| {
+            tried[index].store(true, Ordering::Relaxed);
+            self.create_pod(rs, &names[index])
+        });
+        let skipped = names
+            .iter()
+            .zip(tried)
+            .filter(|(_, tried)| !tried.load(Ordering::Relaxed));
+        for (name, _) in skipped {
+            self.expectations.creation_observed(&rs.key, &rs.uid, name);
+        }
+        log::info!("created {created} of {count} pods replicaset={}", rs.key);
+        result.map_err(SyncError::Write)
+    }
+
+    /// Names whose fate is unknown come first: repeating those cannot make a second pod.
+    fn choose_names(&self, rs: &ReplicaSet, count: usize) -> Vec<Arc<str>> {
+        let is_taken = |name: &str| self.cache.pod(&pod_key(rs, name)).is_some();
+        let mut names = self.unresolved.creations(&rs.key, &rs.uid);
+        names.retain(|name| {
+            let is_taken = is_taken(name);
+            if is_taken {
+                self.unresolved.resolve_creation(&rs.key, &rs.uid, name);
+            }
+            !is_taken
+        });
+        names.truncate(count);
+        let more = count - names.len();
+        let is_known = |name: &str| is_taken(name) || names.iter().any(|known| **known == *name);
+        let fresh = self.names.take(rs, self.clock.wall(), more, is_known);
+        names.extend(fresh);
+        names
+    }
+
+    /// Creates one pod; its expectation stays exactly if the pod is there and will be seen.
+    fn create_pod(&self, rs: &ReplicaSet, name: &Arc<str>) -> Result<(), WriteError> {
+        let mut name = Arc::clone(name);
+        let mut tried = 1;
+        loop {
+            let error = match self.pod_control.create_pod(rs, &name) {
+                Ok(pod) => {
+                    self.creation_succeeded(rs, &name, &pod.resource_version);
+                    return Ok(());
+                }
+                Err(error) if error.is_already_exists() => error,
+                Err(error) => return self.creation_failed(rs, &name, error),
+            };
+            match self.pod_control.find_pod(rs, &name) {
+                Ok(Some(pod)) if pod.is_controlled_by(&rs.uid) && pod.is_active() => {
+                    // An earlier create of ours has arrived after all.
+                    self.creation_succeeded(rs, &name, &pod.resource_version);
+                    self.observe_if_cached(rs, &name);
+                    return Ok(());
+                }
+                Ok(_) if tried < NAMES_TRIED_MAX => name = self.rename_creation(rs, &name),
+                Ok(_) => return self.creation_failed(rs, &name, error),
+                Err(error) => {
+                    // The pod may be ours: only the same name is safe to be tried next.
+                    self.unresolved.add_creation(&rs.key, &rs.uid, &name);
+                    return self.creation_failed(rs, &name, error);
+                }
+            }
+            tried += 1;
+        }
+    }
+
+    fn creation_succeeded(&self, rs: &ReplicaSet, name: &str, version: &ResourceVersion) {
+        self.unresolved.resolve_creation(&rs.key, &rs.uid, name);
+        self.written
+            .wrote_at(&rs.key, &rs.uid, Resource::Pods, version);
+    }
+
+    fn creation_failed(
+        &self,
+        rs: &ReplicaSet,
+        name: &Arc<str>,
+        error: WriteError,
+    ) -> Result<(), WriteError> {
+        // Nothing more can be created there, so there is nothing to repeat. The expectation stays
+        // and keeps later syncs from trying.
+        if error.is_namespace_terminating() {
+            return Ok(());
+        }
+        if error.is_unknown() {
+            self.unresolved.add_creation(&rs.key, &rs.uid, name);
+        }
+        self.expectations.creation_observed(&rs.key, &rs.uid, name);
+        Err(error)
+    }
+
+    /// The name belongs to somebody else, or to a pod of ours that is going away.
+    fn rename_creation(&self, rs: &ReplicaSet, name: &Arc<str>) -> Arc<str> {
+        self.unresolved.resolve_creation(&rs.key, &rs.uid, name);
+        let is_taken = |other: &str| other == &**name;
+        let mut other = self.names.take(rs, self.clock.wall(), 1, is_taken);
+        let other = other.pop().expect("one name was asked for");
+        self.expectations
+            .rename_creation(&rs.key, &rs.uid, name, &other);
+        other
+    }
+
+    /// Strikes out the creation of a pod that the cache shows already: its event may have come before
+    /// the expectation was written down.
+    pub(super) fn observe_if_cached(&self, rs: &ReplicaSet, name: &str) {
+        if self.cache.pod(&pod_key(rs, name)).is_some() {
+            self.expectations.creation_observed(&rs.key, &rs.uid, name);
+        }
+    }
+
+    fn delete_pods(
+        &self,
+        rs: &ReplicaSet,
+        selector: &Selector,
+        active: &[Arc<Pod>],
+        count: usize,
+    ) -> Result<(), SyncError> {
+        let context = DeletionContext {
+            related_pods: &Siblings {
+                controller: self,
+                rs,
+                selector,
+            },
+            unresolved: &self.unresolved_deletions(rs, active),
+            now: self.clock.wall(),
+        };
+        let pods = pods_to_delete(active, count, &context);
+        // ORDER: every pod is expected to go before the first request is sent.
+        let uids = pods.iter().map(|pod| pod.uid.clone());
+        self.expectations.expect_deletions(&rs.key, &rs.uid, uids);
+        let delete = |index: usize| self.delete_pod_of(rs, &pods[index]);
+        let (deleted, result) = run_all(0..pods.len(), &*self.batches, &delete);
+        log::info!("deleted {deleted} of {count} pods replicaset={}", rs.key);
+        result.map_err(SyncError::Delete)
+    }
+
+    /// Of the pods that are still active: the others need no deletion any more.
+    fn unresolved_deletions(&self, rs: &ReplicaSet, active: &[Arc<Pod>]) -> HashSet<Uid> {
+        let mut uids = self.unresolved.deletions(&rs.key, &rs.uid);
+        uids.retain(|uid| {
+            let is_active = active.iter().any(|pod| pod.uid == *uid);
+            if !is_active {
+                self.unresolved.resolve_deletion(&rs.key, &rs.uid, uid);
+            }
+            is_active
+        });
+        uids
+    }
+
+    /// Deletes one pod; its expectation stays exactly if its going will be seen.
+    fn delete_pod_of(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
+        let (key, owner) = (&rs.key, &rs.uid);
+        match self.pod_control.delete_pod(rs, pod) {
+            Ok(()) => {}
+            // The pod that was meant is gone if nothing has its name, or something with another UID.
+            //
+            // DIFFERS: upstream stops waiting for it then, and would take another pod for it as long
+            // as the cache shows it.
+            Err(error) if error.is_not_found() || error.is_conflict() => {}
+            Err(error) => {
+                if error.is_unknown() {
+                    self.unresolved.add_deletion(key, owner, &pod.uid);
+                }
+                self.expectations.deletion_observed(key, owner, &pod.uid);
+                return Err(error);
+            }
+        }
+        self.unresolved.resolve_deletion(key, owner, &pod.uid);
+        // The event may have come before the expectation was written down, and may have been the only
+        // one for a long time: a pod can take its time to go.
+        let cached = self.cache.pod(&pod.key);
+        if !cached.is_some_and(|cached| cached.uid == pod.uid && cached.is_active()) {
+            self.expectations.deletion_observed(key, owner, &pod.uid);
+        }
+        Ok(())
+    }
+}
+
+fn pod_key(rs: &ReplicaSet, name: &str) -> ObjectKey {
+    ObjectKey {
+        namespace: Arc::clone(&rs.key.namespace),
+        name: name.into(),
+    }
+}
+
+/// The pods of all ReplicaSets that share this one's controller, such as the old and the new one of
+/// a Deployment (kubernetes `pkg/controller/replicaset/replica_set.go:getIndirectlyRelatedPods`).
+///
+/// DIFFERS: upstream takes every pod of the namespace that a selector matches. Here pods that belong to
+/// somebody else do not count, so that the look-up costs no more than the pods it finds. A ReplicaSet
+/// without a controller has no related pods; upstream logs an error about that, we do not.
+#[derive(Debug)]
+struct Siblings<'a> {
+    controller: &'a ReplicaSetController,
+    rs: &'a ReplicaSet,
+    selector: &'a Selector,
+}
+
+impl RelatedPods for Siblings<'_> {
+    fn related_pods(&self) -> Vec<Arc<Pod>> {
+        let Some(owner) = &self.rs.controller else {
+            return Vec::new();
+        };
+        let controller = self.controller;
+        let mut seen: HashSet<Uid> = HashSet::new();
+        let mut related = Vec::new();
+        let mut add = |selector: &Selector, pods: Vec<Arc<Pod>>| {
+            for pod in pods {
+                if selector.matches(&pod.labels) && seen.insert(pod.uid.clone()) {
+                    related.push(pod);
+                }
+            }
+        };
+        let cache = &controller.cache;
+        let kind = controller.kind.kind;
+        let owned = |rs: &ReplicaSet| cache.pods_owned_by(&OwnerKey::new(kind, &rs.key, &rs.uid));
+        add(self.selector, owned(self.rs));
+        for sibling in cache.replica_sets_controlled_by(&owner.uid) {
+            if let Ok(selector) = &sibling.selector {
+                add(selector, owned(&sibling));
+                add(selector, cache.orphans_in(&sibling.key.namespace));
+            }
+        }
+        related
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! Group E: which pods are chosen. Whole syncs are in `manage/tests.rs`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::{BURST_REPLICAS, DeletionContext, Plan, RelatedPods, plan, pods_to_delete};
+use crate::api::{Pod, PodPhase};
+use crate::controller::testing::{owned_pod, ready_pod, replica_set, seconds_ago};
+
+#[derive(Debug)]
+struct Related(Vec<Arc<Pod>>);
+
+impl RelatedPods for Related {
+    fn related_pods(&self) -> Vec<Arc<Pod>> {
+        self.0.clone()
+    }
+}
+
+/// Must not be asked, since nothing has to be sorted.
+#[derive(Debug)]
+struct Unasked;
+
+impl RelatedPods for Unasked {
+    fn related_pods(&self) -> Vec<Arc<Pod>> {
+        panic!("related pods are asked for only if pods have to be sorted")
+    }
+}
+
+fn choose(
+    pods: &[Pod],
+    count: usize,
+    related: &dyn RelatedPods,
+    unresolved: &[&str],
+) -> Vec<String> {
+    let pods: Vec<Arc<Pod>> = pods.iter().cloned().map(Arc::new).collect();
+    let context = DeletionContext {
+        related_pods: related,
+        unresolved: &unresolved
+            .iter()
+            .map(|uid| (*uid).into())
+            .collect::<HashSet<_>>(),
+        now: seconds_ago(0),
+    };
+    let chosen = pods_to_delete(&pods, count, &context);
+    chosen.iter().map(|pod| pod.key.name.to_string()).collect()
+}
+
+#[track_caller]
+fn check(pods: &[Pod], count: usize, chosen: &[&str]) {
+    assert_eq!(choose(pods, count, &Related(Vec::new()), &[]), chosen);
+}
+
+fn ready(name: &str, node: &str) -> Pod {
+    Pod {
+        node: Some(node.into()),
+        ..ready_pod(name, &replica_set("web", 1))
+    }
+}
+
+fn running(name: &str) -> Pod {
+    owned_pod(name, &replica_set("web", 1))
+}
+
+fn pending(name: &str, node: Option<&str>) -> Pod {
+    Pod {
+        phase: PodPhase::Pending,
+        node: node.map(Into::into),
+        ..running(name)
+    }
+}
+
+#[test]
+fn the_difference_is_made_up_within_the_burst() {
+    for (active, replicas, expected) in [
+        (0, 0, Plan::Nothing),
+        (2, 2, Plan::Nothing),
+        (0, 3, Plan::Create(3)),
+        (5, 3, Plan::Delete(2)),
+        (1, 502, Plan::Create(500)),
+        (1, 501, Plan::Create(500)),
+        (501, 0, Plan::Delete(500)),
+        (1, -1, Plan::Delete(1)),
+        (0, i32::MAX, Plan::Create(500)),
+    ] {
+        assert_eq!(
+            plan(active, replicas, BURST_REPLICAS),
+            expected,
+            "{active} of {replicas}"
+        );
+    }
+}
+
+#[test]
+fn e_15_nothing_from_nothing() {
+    assert_eq!(choose(&[], 0, &Unasked, &[]), [""; 0]);
+}
+
+#[test]
+fn e_16_all_of_them_stay_in_their_order() {
+    let mixed = [
+        ready("a", "node-1"),
+        running("b"),
+        pending("c", None),
+        ready("d", "node-2"),
+        pending("e", Some("node-1")),
+        running("f"),
+    ];
+    assert_eq!(
+        choose(&mixed, 6, &Unasked, &[]),
+        ["a", "b", "c", "d", "e", "f"]
+    );
+    assert_eq!(
+        choose(&mixed, 7, &Unasked, &["uid-f"]),
+        ["a", "b", "c", "d", "e", "f"]
+    );
+}
+
+#[test]
+fn e_17_those_that_are_not_ready_go_first() {
+    check(&[ready("a", "n"), running("b")], 1, &["b"]);
+    check(
+        &[ready("a", "n"), running("b"), running("c")],
+        2,
+        &["b", "c"],
+    );
+}
+
+#[test]
+fn e_18_unscheduled_before_pending_before_running() {
+    check(&[pending("a", Some("n")), pending("b", None)], 1, &["b"]);
+    check(&[running("a"), pending("b", Some("n"))], 1, &["b"]);
+}
+
+#[test]
+fn e_19_the_crowded_node_gives_first() {
+    let pods = [ready("a", "node-1"), ready("b", "node-2")];
+    let related = Related(
+        [
+            ready("r1", "node-1"),
+            ready("r2", "node-2"),
+            ready("r3", "node-2"),
+        ]
+        .map(Arc::new)
+        .into(),
+    );
+    assert_eq!(choose(&pods, 1, &related, &[]), ["b"]);
+}
+
+#[test]
+fn e_22_only_active_pods_make_a_node_crowded() {
+    let pods = [ready("a", "node-1"), ready("b", "node-2")];
+    let failed = Pod {
+        phase: PodPhase::Failed,
+        ..ready("r1", "node-2")
+    };
+    let going = Pod {
+        deletion: Some(seconds_ago(0)),
+        ..ready("r2", "node-2")
+    };
+    let related = Related([failed, going, ready("r3", "node-1")].map(Arc::new).into());
+    assert_eq!(choose(&pods, 1, &related, &[]), ["a"]);
+}
+
+#[test]
+fn pods_whose_deletion_may_have_happened_go_before_all_others() {
+    let pods = [running("a"), ready("b", "n"), ready("c", "n"), running("d")];
+    let related = Related(Vec::new());
+    assert_eq!(choose(&pods, 1, &Unasked, &["uid-c"]), ["c"]);
+    assert_eq!(choose(&pods, 2, &related, &["uid-c"]), ["c", "a"]);
+    assert_eq!(choose(&pods, 1, &Unasked, &["uid-b", "uid-c"]), ["b"]);
+    assert_eq!(choose(&pods, 1, &related, &["uid-unknown"]), ["a"]);
+}

@@ -1,0 +1,185 @@
+//! The names of the pods that are created.
+//!
+//! They look as the API server's own choice would: the prefix of `generateName`, cut so that the whole
+//! fits 63 characters, and five characters of a small alphabet. They are drawn from a sequence that
+//! depends on the ReplicaSet's UID and generation and on the hour, and nothing else. A daemon that was
+//! killed in the middle of a scale-up and started again therefore asks for the *same* names as before:
+//! a create that was still under way at the API server makes the repeated one fail as "already exists"
+//! instead of making one pod too many.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+
+use crate::api::{ObjectKey, ReplicaSet, Uid};
+
+/// The longest pod name, in bytes (apiserver `pkg/storage/names/generate.go:maxNameLength`).
+const NAME_BYTES_MAX: usize = 63;
+
+/// Characters behind the prefix (apiserver `pkg/storage/names/generate.go:randomLength`).
+const SUFFIX_LENGTH: usize = 5;
+
+/// Characters that spell no words (apimachinery `pkg/util/rand/rand.go:alphanums`).
+const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Where each ReplicaSet stands in its sequence. Shared by the workers; one short lock.
+#[derive(Debug, Default)]
+pub struct PodNames {
+    positions: Mutex<HashMap<ObjectKey, Position>>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Position {
+    owner: Uid,
+    seed: u64,
+    next: u64,
+}
+
+impl PodNames {
+    /// The next `count` names for pods of `rs` that `is_taken` does not know.
+    pub fn take(
+        &self,
+        rs: &ReplicaSet,
+        now: Timestamp,
+        count: usize,
+        is_taken: impl Fn(&str) -> bool,
+    ) -> Vec<Arc<str>> {
+        let seed = seed(rs, now);
+        let start = self.position(rs, seed);
+        let prefix = prefix(&rs.key.name);
+        let mut names: Vec<Arc<str>> = Vec::with_capacity(count);
+        let mut next = start;
+        while names.len() < count {
+            let name = format!("{prefix}{}", suffix(seed, next));
+            next += 1;
+            if !is_taken(&name) && !names.iter().any(|taken| **taken == *name) {
+                names.push(name.into());
+            }
+        }
+        self.advance(rs, seed, next);
+        names
+    }
+
+    /// Forgets the sequence of `key`: of `owner` only, or (with `None`) of whoever.
+    pub fn clear(&self, key: &ObjectKey, owner: Option<&Uid>) {
+        let mut positions = self
+            .positions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if positions
+            .get(key)
+            .is_some_and(|at| owner.is_none_or(|uid| at.owner == *uid))
+        {
+            positions.remove(key);
+        }
+    }
+
+    fn position(&self, rs: &ReplicaSet, seed: u64) -> u64 {
+        let positions = self
+            .positions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let position = positions.get(&rs.key);
+        position
+            .filter(|at| at.owner == rs.uid && at.seed == seed)
+            .map_or(0, |at| at.next)
+    }
+
+    /// No two workers ever sync one key at once, so nobody else has moved this position meanwhile.
+    fn advance(&self, rs: &ReplicaSet, seed: u64, next: u64) {
+        let position = Position {
+            owner: rs.uid.clone(),
+            seed,
+            next,
+        };
+        let mut positions = self
+            .positions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        positions.insert(rs.key.clone(), position);
+    }
+}
+
+/// `generateName` of the pods of a ReplicaSet.
+pub fn generate_name(rs_name: &str) -> String {
+    format!("{rs_name}-")
+}
+
+fn prefix(rs_name: &str) -> String {
+    let mut prefix = generate_name(rs_name);
+    prefix.truncate(NAME_BYTES_MAX - SUFFIX_LENGTH);
+    prefix
+}
+
+fn seed(rs: &ReplicaSet, now: Timestamp) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    rs.uid.hash(&mut hasher);
+    rs.generation.hash(&mut hasher);
+    now.as_second().div_euclid(3600).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn suffix(seed: u64, index: u64) -> String {
+    let mut hasher = DefaultHasher::new();
+    (seed, index).hash(&mut hasher);
+    let mut bits = hasher.finish();
+    let base = ALPHABET.len() as u64;
+    let draw = |_| {
+        let digit = usize::try_from(bits % base).expect("a remainder below 27");
+        bits /= base;
+        char::from(ALPHABET[digit])
+    };
+    (0..SUFFIX_LENGTH).map(draw).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALPHABET, Arc, PodNames, Timestamp};
+    use crate::controller::testing::replica_set;
+
+    fn noon() -> Timestamp {
+        "2026-01-02T12:00:00Z".parse().expect("a time")
+    }
+
+    #[test]
+    fn names_look_as_the_api_server_would_choose_them() {
+        let long = "x".repeat(70);
+        for (name, prefix) in [("web", "web-"), (&*long, &*"x".repeat(58))] {
+            let rs = replica_set(name, 1);
+            for pod in PodNames::default().take(&rs, noon(), 50, |_| false) {
+                let suffix = pod.strip_prefix(prefix).expect("the prefix");
+                assert_eq!(suffix.len(), 5, "{pod}");
+                assert!(suffix.bytes().all(|c| ALPHABET.contains(&c)), "{pod}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_is_given_once_and_never_if_taken() {
+        let (names, rs) = (PodNames::default(), replica_set("web", 1));
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..10 {
+            for name in names.take(&rs, noon(), 100, |name| name.ends_with('b')) {
+                assert!(
+                    !name.ends_with('b') && seen.insert(Arc::clone(&name)),
+                    "{name}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_restarted_daemon_asks_for_the_same_names() {
+        let rs = replica_set("web", 1);
+        let before = PodNames::default().take(&rs, noon(), 20, |_| false);
+        let stored = [&before[0], &before[1], &before[4]];
+        let is_stored = |name: &str| stored.iter().any(|stored| ***stored == *name);
+        let after = PodNames::default().take(&rs, noon(), 17, is_stored);
+        assert!(
+            after.iter().all(|name| before.contains(name)),
+            "{after:?} of {before:?}"
+        );
+    }
+}

@@ -1,0 +1,166 @@
+//! Doing a thing many times, carefully: one first, then two, then four, as long as nothing fails.
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rayon::ThreadPool;
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
+
+/// Size of the first batch (kubernetes `pkg/controller/controller_utils.go:SlowStartInitialBatchSize`).
+pub const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
+
+/// Runs the jobs of one batch.
+pub trait BatchRunner: Debug + Send + Sync {
+    /// Runs `job` once for each index, as many at a time as there are threads, and returns when all
+    /// are done.
+    fn run(&self, indices: Range<usize>, job: &(dyn Fn(usize) + Sync));
+}
+
+/// The private pool of `batch-*` threads. Its jobs block on HTTP, so it is sized for the concurrency
+/// that the API server should see, not for the processor.
+impl BatchRunner for ThreadPool {
+    fn run(&self, indices: Range<usize>, job: &(dyn Fn(usize) + Sync)) {
+        self.install(|| indices.into_par_iter().with_max_len(1).for_each(job));
+    }
+}
+
+/// One job after the other on the calling thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Serial;
+
+impl BatchRunner for Serial {
+    fn run(&self, indices: Range<usize>, job: &(dyn Fn(usize) + Sync)) {
+        indices.for_each(job);
+    }
+}
+
+/// Runs `job` for `0..count` in batches of 1, 2, 4, … Each batch is finished; the batch in which a
+/// job fails is the last. Answers the number of successes and the first error that came in
+/// (kubernetes `pkg/controller/replicaset/replica_set.go:slowStartBatch`).
+pub fn slow_start_batch<E: Send>(
+    count: usize,
+    runner: &dyn BatchRunner,
+    job: &(dyn Fn(usize) -> Result<(), E> + Sync),
+) -> (usize, Result<(), E>) {
+    let mut done = 0;
+    let mut successes = 0;
+    let mut batch = SLOW_START_INITIAL_BATCH_SIZE.min(count);
+    while batch > 0 {
+        let (succeeded, result) = run_all(done..done + batch, runner, job);
+        successes += succeeded;
+        if result.is_err() {
+            return (successes, result);
+        }
+        done += batch;
+        batch = (2 * batch).min(count - done);
+    }
+    (successes, Ok(()))
+}
+
+/// Runs `job` for all of `indices` whatever fails. Answers the number of successes and the first
+/// error that came in.
+pub fn run_all<E: Send>(
+    indices: Range<usize>,
+    runner: &dyn BatchRunner,
+    job: &(dyn Fn(usize) -> Result<(), E> + Sync),
+) -> (usize, Result<(), E>) {
+    let successes = AtomicUsize::new(0);
+    let first_error = Mutex::new(Ok(()));
+    runner.run(indices, &|index| match job(index) {
+        Ok(()) => {
+            successes.fetch_add(1, Ordering::Relaxed);
+        }
+        Err(error) => {
+            let mut first = first_error.lock().unwrap_or_else(PoisonError::into_inner);
+            if first.is_ok() {
+                *first = Err(error);
+            }
+        }
+    });
+    let result = first_error
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    (successes.into_inner(), result)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Mutex, PoisonError};
+
+    use super::{BatchRunner, Range, Serial, slow_start_batch};
+
+    /// Runs serially and remembers the size of each batch.
+    #[derive(Debug, Default)]
+    struct Sizes(Mutex<Vec<usize>>);
+
+    impl BatchRunner for Sizes {
+        fn run(&self, indices: Range<usize>, job: &(dyn Fn(usize) + Sync)) {
+            self.0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(indices.len());
+            Serial.run(indices, job);
+        }
+    }
+
+    #[track_caller]
+    fn check(wanted: usize, succeeding: usize, successes: usize, batches: &[usize]) {
+        let (runner, calls) = (Sizes::default(), AtomicUsize::new(0));
+        let job = |_| match calls.fetch_add(1, Ordering::Relaxed) {
+            call if call < succeeding => Ok(()),
+            call => Err(call),
+        };
+        let (done, result) = slow_start_batch(wanted, &runner, &job);
+        assert_eq!(done, successes);
+        assert_eq!(
+            *runner.0.lock().unwrap_or_else(PoisonError::into_inner),
+            batches
+        );
+        assert_eq!(calls.into_inner(), batches.iter().sum::<usize>());
+        assert_eq!(
+            result,
+            if wanted > successes {
+                Err(succeeding)
+            } else {
+                Ok(())
+            }
+        );
+    }
+
+    #[test]
+    fn g_01_if_all_calls_fail_one_is_made() {
+        check(10, 0, 0, &[1]);
+    }
+
+    #[test]
+    fn g_02_batches_double_until_all_is_done() {
+        check(10, 10, 10, &[1, 2, 4, 3]);
+        check(0, 0, 0, &[]);
+        check(1, 1, 1, &[1]);
+    }
+
+    #[test]
+    fn g_03_the_batch_with_a_failure_is_finished_and_is_the_last() {
+        check(10, 5, 5, &[1, 2, 4]);
+    }
+
+    #[test]
+    fn g_04_at_most_fifteen_calls_where_ten_succeed() {
+        check(100, 10, 10, &[1, 2, 4, 8]);
+    }
+
+    #[test]
+    fn a_pool_runs_every_job_of_a_batch_at_once() {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(4)
+            .build()
+            .expect("a pool");
+        let barrier = std::sync::Barrier::new(4);
+        BatchRunner::run(&pool, 0..4, &|_| {
+            barrier.wait();
+        });
+    }
+}

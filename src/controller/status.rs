@@ -1,0 +1,196 @@
+//! What `status` should say, and writing it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::plan::Plan;
+use super::written_versions::Resource;
+use super::{ReplicaSetController, SyncError};
+use crate::api::conditions::{
+    Condition, REPLICA_FAILURE, get_condition, remove_condition, set_condition,
+};
+use crate::api::{Pod, ReplicaSet, ReplicaSetStatus};
+use crate::writes::WriteError;
+
+/// Attempts to write a status in one sync
+/// (kubernetes `pkg/controller/replicaset/replica_set.go:statusUpdateRetries`).
+const STATUS_UPDATE_TRIES: usize = 2;
+
+/// What a status is calculated from.
+#[derive(Debug)]
+pub struct Observation<'a> {
+    /// The pods that belong to the ReplicaSet and are active.
+    pub active: &'a [Arc<Pod>],
+    /// How many of its pods are going away; `None` where that is not reported.
+    pub terminating: Option<i32>,
+    /// What was tried and failed in this sync.
+    pub failure: Option<(Plan, String)>,
+    /// The time of day at which it was observed.
+    pub now: Timestamp,
+}
+
+/// What `status` should say
+/// (kubernetes `pkg/controller/replicaset/replica_set_utils.go:calculateStatus`).
+pub fn calculate_status(rs: &ReplicaSet, observation: &Observation<'_>) -> ReplicaSetStatus {
+    let Observation {
+        active,
+        terminating,
+        failure,
+        now,
+    } = observation;
+    let count = |is_counted: &dyn Fn(&Pod) -> bool| {
+        let counted = active.iter().filter(|pod| is_counted(pod)).count();
+        i32::try_from(counted).unwrap_or(i32::MAX)
+    };
+    let mut conditions = rs.status.conditions.clone();
+    match failure {
+        None => remove_condition(&mut conditions, REPLICA_FAILURE),
+        // A condition that is there stays as it is, even if another error came since.
+        Some(_) if get_condition(&conditions, REPLICA_FAILURE).is_some() => {}
+        Some((plan, message)) => {
+            set_condition(&mut conditions, replica_failure(*plan, message, *now));
+        }
+    }
+    ReplicaSetStatus {
+        replicas: count(&|_| true),
+        fully_labeled_replicas: count(&|pod| pod.labels.is_superset_of(&rs.template_labels)),
+        ready_replicas: count(&|pod| pod.is_ready),
+        available_replicas: count(&|pod| is_available(pod, rs.min_ready_seconds, *now)),
+        terminating_replicas: *terminating,
+        observed_generation: rs.generation,
+        conditions,
+        other: rs.status.other.clone(),
+    }
+}
+
+fn replica_failure(plan: Plan, message: &str, now: Timestamp) -> Condition {
+    let reason = match plan {
+        Plan::Create(_) => "FailedCreate",
+        Plan::Delete(_) | Plan::Nothing => "FailedDelete",
+    };
+    Condition {
+        type_: REPLICA_FAILURE.to_owned(),
+        status: "True".to_owned(),
+        // The API has whole seconds.
+        last_transition_time: Timestamp::from_second(now.as_second()).ok(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        ..Condition::default()
+    }
+}
+
+/// True if the pod has been ready for `min_ready_seconds`, the boundary included
+/// (kubernetes `pkg/api/v1/pod/util.go:IsPodAvailable`).
+pub fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
+    pod.is_ready
+        && (min_ready_seconds == 0
+            || pod.ready_transition.is_some_and(|since| {
+                now.duration_since(since).as_secs_f64() >= f64::from(min_ready_seconds)
+            }))
+}
+
+/// How long until a ready pod becomes available; `None` if it is, or if time alone will not make it so
+/// (kubernetes `pkg/controller/controller_utils.go:nextPodAvailabilityCheck`).
+pub fn next_pod_availability_check(
+    pod: &Pod,
+    min_ready_seconds: i32,
+    now: Timestamp,
+) -> Option<Duration> {
+    if !pod.is_ready || min_ready_seconds == 0 {
+        return None;
+    }
+    let ready_for = now.duration_since(pod.ready_transition?);
+    let missing = jiff::SignedDuration::from_secs(min_ready_seconds.into()) - ready_for;
+    Duration::try_from(missing)
+        .ok()
+        .filter(|missing| !missing.is_zero())
+}
+
+/// The shortest [`next_pod_availability_check`] of all pods
+/// (kubernetes `pkg/controller/controller_utils.go:FindMinNextPodAvailabilityCheck`).
+pub fn find_min_next_pod_availability_check(
+    pods: &[Arc<Pod>],
+    min_ready_seconds: i32,
+    now: Timestamp,
+) -> Option<Duration> {
+    let check = |pod: &Arc<Pod>| next_pod_availability_check(pod, min_ready_seconds, now);
+    pods.iter().filter_map(check).min()
+}
+
+impl ReplicaSetController {
+    /// Writes `status` unless it says what `rs` says already. Answers the ReplicaSet as it is then.
+    /// Blocks for at most three requests: an update, and after a failure a read and one more update.
+    ///
+    /// # Errors
+    /// The error of the read, or of the second update.
+    pub(super) fn update_replica_set_status(
+        &self,
+        rs: &Arc<ReplicaSet>,
+        status: ReplicaSetStatus,
+    ) -> Result<Arc<ReplicaSet>, SyncError> {
+        if rs.status == status && rs.generation == rs.status.observed_generation {
+            return Ok(Arc::clone(rs));
+        }
+        log::debug!(
+            "status: {} replicas, {} ready, {} available, generation {} replicaset={}",
+            status.replicas,
+            status.ready_replicas,
+            status.available_replicas,
+            status.observed_generation,
+            rs.key
+        );
+        let (mut current, mut status) = (Arc::clone(rs), status);
+        let mut tries = 1;
+        loop {
+            let error = match self.replica_set_control.update_status(&current, &status) {
+                Ok(updated) => {
+                    self.note_terminating_support(&status, &updated.status);
+                    return Ok(Arc::new(updated));
+                }
+                Err(WriteError::Stopped) => return Err(WriteError::Stopped.into()),
+                Err(error) => error,
+            };
+            if tries == STATUS_UPDATE_TRIES {
+                return Err(error.into());
+            }
+            tries += 1;
+            let fresh = self.replica_set_control.get(&rs.key)?;
+            if fresh.uid != rs.uid {
+                // Upstream would write the old object's counts into the new one.
+                return Err(error.into());
+            }
+            status = carry_over(&fresh.status, status);
+            current = Arc::new(fresh);
+        }
+    }
+
+    /// Notes the version of `rs` after the status step, written or not, so that the next sync does not
+    /// start from an older one.
+    pub(super) fn record_replica_set(&self, rs: &ReplicaSet) {
+        self.written.wrote_at(
+            &rs.key,
+            &rs.uid,
+            Resource::ReplicaSets,
+            &rs.resource_version,
+        );
+    }
+}
+
+/// What others wrote into the fresh status stays: their conditions, and fields unknown to this build.
+///
+/// DIFFERS: upstream repeats the update with the conditions of its older view.
+fn carry_over(fresh: &ReplicaSetStatus, mut computed: ReplicaSetStatus) -> ReplicaSetStatus {
+    let ours = get_condition(&computed.conditions, REPLICA_FAILURE).cloned();
+    computed.conditions.clone_from(&fresh.conditions);
+    match ours {
+        None => remove_condition(&mut computed.conditions, REPLICA_FAILURE),
+        Some(ours) => set_condition(&mut computed.conditions, ours),
+    }
+    computed.other.clone_from(&fresh.other);
+    computed
+}
+
+#[cfg(test)]
+mod tests;

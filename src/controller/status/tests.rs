@@ -1,0 +1,400 @@
+//! Group F: what a status says, and when it is written.
+
+mod availability;
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{Observation, calculate_status};
+use crate::api::conditions::{Condition, REPLICA_FAILURE};
+use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
+use crate::controller::plan::Plan;
+use crate::controller::testing::{
+    Fixture, Write, owned_pod, ready_pod, refused, replica_set, seconds_ago, with_status,
+};
+
+/// A ReplicaSet that wants ready pods for so many seconds; with `partial` its template has one label
+/// more than the pods.
+fn rs(min_ready_seconds: i32, partial: bool) -> ReplicaSet {
+    let mut rs = replica_set("web", 2);
+    rs.min_ready_seconds = min_ready_seconds;
+    if partial {
+        rs.template_labels = [("type", "production"), ("more", "yes")]
+            .into_iter()
+            .collect();
+    }
+    rs
+}
+
+fn ready_since(seconds: i64) -> Pod {
+    Pod {
+        ready_transition: Some(seconds_ago(seconds)),
+        ..ready_pod("a", &replica_set("web", 2))
+    }
+}
+
+fn pending() -> Pod {
+    Pod {
+        phase: PodPhase::Pending,
+        ..owned_pod("a", &replica_set("web", 2))
+    }
+}
+
+fn going(name: &str, rs: &ReplicaSet) -> Pod {
+    Pod {
+        deletion: Some(seconds_ago(0)),
+        ..owned_pod(name, rs)
+    }
+}
+
+fn calculate(rs: &ReplicaSet, pods: &[Pod], failure: Option<(Plan, String)>) -> ReplicaSetStatus {
+    let active: Vec<Arc<Pod>> = pods.iter().cloned().map(Arc::new).collect();
+    let observation = Observation {
+        active: &active,
+        terminating: None,
+        failure,
+        now: seconds_ago(0),
+    };
+    calculate_status(rs, &observation)
+}
+
+/// Expects replicas, fully labelled, ready, available.
+#[track_caller]
+fn check(rs: &ReplicaSet, pods: &[Pod], expected: [i32; 4]) {
+    let status = calculate(rs, pods, None);
+    let counts = [
+        status.replicas,
+        status.fully_labeled_replicas,
+        status.ready_replicas,
+        status.available_replicas,
+    ];
+    assert_eq!(counts, expected);
+}
+
+#[test]
+fn f_01_to_f_10_counts() {
+    let (full, partial, patient) = (rs(0, false), rs(0, true), rs(3600, false));
+    check(&full, &[ready_since(60)], [1, 1, 1, 1]);
+    check(&partial, &[ready_since(60)], [1, 0, 1, 1]);
+    check(&full, &[ready_since(60), ready_since(60)], [2, 2, 2, 2]);
+    check(&partial, &[ready_since(60), ready_since(60)], [2, 0, 2, 2]);
+    check(&full, &[pending()], [1, 1, 0, 0]);
+    check(&patient, &[ready_since(0)], [1, 1, 1, 0]);
+    check(&patient, &[ready_since(3600)], [1, 1, 1, 1]);
+    check(&patient, &[ready_since(7200)], [1, 1, 1, 1]);
+}
+
+/// F-03 and F-11 with the feature off are met where the API server drops the field, see below.
+#[test]
+fn f_03_f_04_f_12_terminating_pods_are_counted_from_zero() {
+    for (n_going, expected) in [(0, 0), (2, 2)] {
+        let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
+        let pods = (0..n_going).map(|i| going(&format!("going-{i}"), &rs));
+        fixture.cache_silently(Some(rs.clone()), pods.chain([ready_pod("a", &rs)]));
+        fixture.sync_ok("web");
+        let status = &fixture.writes.status_updates()[0];
+        assert_eq!(status.terminating_replicas, Some(expected));
+        assert_eq!((status.replicas, status.available_replicas), (1, 1));
+    }
+}
+
+#[test]
+fn only_owned_matching_unfinished_pods_count_as_terminating() {
+    let (fixture, rs) = (Fixture::new(), replica_set("web", 0));
+    let finished = Pod {
+        phase: PodPhase::Failed,
+        ..going("finished", &rs)
+    };
+    let relabelled = Pod {
+        labels: [("type", "test")].into_iter().collect(),
+        ..going("relabelled", &rs)
+    };
+    let strange = going("strange", &replica_set("other", 0));
+    let orphan = Pod {
+        controller: None,
+        ..going("orphan", &rs)
+    };
+    let pods = [finished, relabelled, strange, orphan, going("counted", &rs)];
+    fixture.cache_silently(Some(rs), pods);
+    fixture.sync_ok("web");
+    assert_eq!(
+        fixture.writes.status_updates()[0].terminating_replicas,
+        Some(1)
+    );
+    fixture.assert_counts(0, 0, 0);
+}
+
+/// F-03, F-11: an API server without the field drops it; then it is asked for no more.
+#[test]
+fn f_11_a_server_that_drops_terminating_replicas_is_not_asked_again() {
+    let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
+    fixture.cache_silently(Some(rs.clone()), [ready_pod("a", &rs), going("b", &rs)]);
+    let stored = Arc::new(std::sync::Mutex::new(rs));
+    let server = Arc::clone(&stored);
+    let writes = Arc::clone(&fixture.writes);
+    fixture.writes.on_update_status(move |rs, status| {
+        let mut kept = status.clone();
+        kept.terminating_replicas = None;
+        let updated = with_status(rs, kept);
+        *server.lock().expect("no panic") = updated.clone();
+        Some(Ok(updated))
+    });
+    fixture.sync_ok("web");
+    assert_eq!(writes.status_updates().len(), 1);
+    for version in ["2", "3"] {
+        let mut echo = stored.lock().expect("no panic").clone();
+        echo.resource_version = version.into();
+        fixture.deliver_replica_set(echo);
+        fixture.sync_ok("web");
+    }
+    assert_eq!(writes.status_updates().len(), 1, "no loop");
+}
+
+fn failure(reason: &str, message: &str) -> Condition {
+    Condition {
+        type_: REPLICA_FAILURE.to_owned(),
+        status: "True".to_owned(),
+        last_transition_time: Some(seconds_ago(0)),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        ..Condition::default()
+    }
+}
+
+fn other() -> Condition {
+    Condition {
+        type_: "Other".to_owned(),
+        status: "True".to_owned(),
+        ..Condition::default()
+    }
+}
+
+#[test]
+fn f_15_to_f_19_the_failure_condition() {
+    let create = failure("FailedCreate", "E");
+    let delete = failure("FailedDelete", "unable to delete pods: E");
+    let failed = |plan, message: &str| Some((plan, message.to_owned()));
+    for (before, failed, after) in [
+        (vec![], failed(Plan::Create(1), "E"), vec![create.clone()]),
+        (
+            vec![],
+            failed(Plan::Delete(1), "unable to delete pods: E"),
+            vec![delete.clone()],
+        ),
+        (vec![create.clone()], None, vec![]),
+        (vec![], None, vec![]),
+        // One that is there stays, whatever the error; F-27: those of others stay in any case.
+        (
+            vec![create.clone()],
+            failed(Plan::Delete(1), "F"),
+            vec![create.clone()],
+        ),
+        (
+            vec![other()],
+            failed(Plan::Create(1), "E"),
+            vec![other(), create.clone()],
+        ),
+        (vec![create, other()], None, vec![other()]),
+    ] {
+        let mut rs = replica_set("web", 2);
+        rs.status.conditions = before;
+        assert_eq!(calculate(&rs, &[], failed).conditions, after);
+    }
+}
+
+#[test]
+fn f_15_f_16_errors_of_a_sync_become_the_condition() {
+    for (pods, message) in [(1, "E"), (3, "unable to delete pods: E")] {
+        let (fixture, rs) = (Fixture::new(), replica_set("web", 2));
+        let pods = (0..pods).map(|i| ready_pod(&format!("p{i}"), &rs));
+        fixture.cache_silently(Some(rs.clone()), pods);
+        fixture
+            .writes
+            .on_create(|_, _| Some(Err(refused(403, "Forbidden", "E"))));
+        fixture
+            .writes
+            .on_delete(|_, _| Some(Err(refused(403, "Forbidden", "E"))));
+        let error = fixture.sync("web").expect_err("refused");
+        assert_eq!(error.to_string(), message);
+        let status = fixture.writes.status_updates().pop().expect("a status");
+        assert_eq!(status.conditions[0].message.as_deref(), Some(message));
+
+        // F-17: without an error it goes.
+        fixture.writes.on_create(|_, _| None);
+        fixture.writes.on_delete(|_, _| None);
+        let mut failed = with_status(&rs, status);
+        failed.resource_version = "2".into();
+        fixture.cache_silently(Some(failed), []);
+        fixture.sync_ok("web");
+        assert_eq!(
+            fixture
+                .writes
+                .status_updates()
+                .pop()
+                .expect("a status")
+                .conditions,
+            []
+        );
+    }
+}
+
+/// A ReplicaSet with two ready pods whose status says so.
+fn settled() -> (Fixture, ReplicaSet) {
+    let (fixture, mut rs) = (Fixture::new(), replica_set("web", 2));
+    rs.status = ReplicaSetStatus {
+        replicas: 2,
+        fully_labeled_replicas: 2,
+        ready_replicas: 2,
+        available_replicas: 2,
+        terminating_replicas: Some(0),
+        observed_generation: 1,
+        ..ReplicaSetStatus::default()
+    };
+    fixture.cache_silently(Some(rs.clone()), [ready_pod("a", &rs), ready_pod("b", &rs)]);
+    (fixture, rs)
+}
+
+#[test]
+fn f_21_a_status_is_written_only_if_something_changed() {
+    let (fixture, mut rs) = settled();
+    fixture.sync_ok("web");
+    assert_eq!(fixture.writes.take(), []);
+    rs.generation = 2;
+    rs.resource_version = "2".into();
+    fixture.cache_silently(Some(rs), []);
+    fixture.sync_ok("web");
+    let updates = fixture.writes.status_updates();
+    assert_eq!(
+        updates
+            .iter()
+            .map(|status| status.observed_generation)
+            .collect::<Vec<_>>(),
+        [2]
+    );
+    assert_eq!(fixture.writes.take().len(), 1);
+}
+
+#[test]
+fn f_22_absent_and_zero_terminating_replicas_differ() {
+    let (fixture, mut rs) = settled();
+    rs.status.terminating_replicas = None;
+    rs.resource_version = "2".into();
+    fixture.cache_silently(Some(rs), []);
+    fixture.sync_ok("web");
+    let updates = fixture.writes.status_updates();
+    assert_eq!(updates.len(), 1);
+    assert_eq!(updates[0].terminating_replicas, Some(0));
+}
+
+fn update(fixture: &Fixture, rs: &ReplicaSet, replicas: i32) -> Result<(), String> {
+    let status = ReplicaSetStatus {
+        replicas,
+        ..ReplicaSetStatus::default()
+    };
+    let updated = fixture
+        .controller
+        .update_replica_set_status(&Arc::new(rs.clone()), status);
+    updated.map(drop).map_err(|error| error.to_string())
+}
+
+#[test]
+fn f_23_a_failing_update_is_tried_twice_with_a_read_in_between() {
+    let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
+    let mut live = rs.clone();
+    live.status.replicas = 3;
+    fixture.writes.set_live_replica_set(Ok(live));
+    fixture
+        .writes
+        .on_update_status(|_, _| Some(Err(refused(500, "InternalError", "fake error"))));
+    assert_eq!(update(&fixture, &rs, 10), Err("fake error".to_owned()));
+    let computed = Write::UpdateStatus(ReplicaSetStatus {
+        replicas: 10,
+        ..ReplicaSetStatus::default()
+    });
+    let get = Write::GetReplicaSet("default/web".to_owned());
+    assert_eq!(fixture.writes.take(), [computed.clone(), get, computed]);
+}
+
+#[test]
+fn f_25_a_failing_read_ends_it() {
+    let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
+    fixture
+        .writes
+        .set_live_replica_set(Err(refused(500, "InternalError", "the read")));
+    fixture
+        .writes
+        .on_update_status(|_, _| Some(Err(refused(409, "Conflict", "the update"))));
+    assert_eq!(update(&fixture, &rs, 10), Err("the read".to_owned()));
+    assert_eq!(fixture.writes.status_updates().len(), 1);
+}
+
+/// DIFFERS from upstream, which would write the counts of the old object into the new one.
+#[test]
+fn the_second_update_never_goes_to_another_object() {
+    let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
+    let mut another = rs.clone();
+    another.uid = "uid-new".into();
+    fixture.writes.set_live_replica_set(Ok(another));
+    fixture
+        .writes
+        .on_update_status(|_, _| Some(Err(refused(409, "Conflict", "changed"))));
+    assert_eq!(update(&fixture, &rs, 10), Err("changed".to_owned()));
+    assert_eq!(fixture.writes.status_updates().len(), 1);
+}
+
+/// DIFFERS from upstream, which would write the conditions that it saw first.
+#[test]
+fn f_27_what_others_wrote_meanwhile_survives_the_second_update() {
+    let (fixture, mut rs) = (Fixture::new(), replica_set("web", 1));
+    rs.status.conditions = vec![failure("FailedCreate", "old")];
+    let mut live = rs.clone();
+    live.status.conditions.push(other());
+    live.status.other.insert("future".to_owned(), json!(1));
+    live.resource_version = "9".into();
+    fixture.writes.set_live_replica_set(Ok(live));
+    fixture.writes.on_update_status(|rs, _| {
+        let is_stale = rs.resource_version == "1".into();
+        is_stale.then(|| Err(refused(409, "Conflict", "changed")))
+    });
+    assert_eq!(update(&fixture, &rs, 10), Ok(()));
+    let second = fixture.writes.status_updates().pop().expect("two updates");
+    assert_eq!((second.replicas, second.conditions), (10, vec![other()]));
+    assert_eq!(second.other.get("future"), Some(&json!(1)));
+}
+
+#[test]
+fn f_26_a_status_counts_what_the_sync_saw_first() {
+    let (fixture, mut rs) = (Fixture::new(), rs(0, true));
+    rs.replicas = 5;
+    let pods = (0..4).map(|i| Pod {
+        labels: if i < 2 {
+            rs.template_labels.clone()
+        } else {
+            pending().labels
+        },
+        ..ready_pod(&format!("p{i}"), &rs)
+    });
+    let pods: Vec<Pod> = pods.collect();
+    fixture.cache_silently(Some(rs), pods);
+    fixture.sync_ok("web");
+    fixture.assert_counts(1, 0, 0);
+    let status = fixture.writes.status_updates().pop().expect("a status");
+    let counts = (
+        status.replicas,
+        status.fully_labeled_replicas,
+        status.observed_generation,
+    );
+    assert_eq!(counts, (4, 2, 1));
+}
+
+/// The other half, while expectations are open, is B-08.
+#[test]
+fn f_29_a_status_is_written_while_the_replica_set_goes_away() {
+    let (fixture, mut rs) = (Fixture::new(), replica_set("web", 5));
+    rs.deletion = Some(seconds_ago(0));
+    fixture.cache_silently(Some(rs.clone()), [ready_pod("a", &rs)]);
+    fixture.sync_ok("web");
+    fixture.assert_counts(0, 0, 0);
+    assert_eq!(fixture.writes.status_updates()[0].replicas, 1);
+}

@@ -1,0 +1,180 @@
+//! One look at one ReplicaSet, from key to status
+//! (kubernetes `pkg/controller/replicaset/replica_set.go:syncReplicaSet`).
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::expectations::Satisfaction;
+use super::plan::plan;
+use super::status::{Observation, calculate_status, find_min_next_pod_availability_check};
+use super::{ReplicaSetController, SyncError};
+use crate::api::label_selector::SelectorError;
+use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Selector};
+use crate::stdx::stop::Stop;
+use crate::stdx::thread::catch_panic;
+
+/// How a sync without error ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The ReplicaSet was looked at from beginning to end.
+    Synced,
+    /// The cache does not show yet what was written last; the event that brings it enqueues the key.
+    TooEarly,
+}
+
+impl ReplicaSetController {
+    /// Takes keys from the queue and syncs them until `stop` is given or the queue is shut down and
+    /// empty. The body of the threads `sync-0…n`; blocks on the queue and on the API server.
+    ///
+    /// What is still queued when `stop` is given stays undone: the next start lists everything anyway.
+    pub fn run_worker(&self, stop: &Stop) {
+        while !stop.is_stopped() && self.process_next_work_item() {}
+    }
+
+    /// Waits for a key and syncs it; false once the queue is shut down and empty.
+    pub fn process_next_work_item(&self) -> bool {
+        let Some(key) = self.queue.get() else {
+            return false;
+        };
+        self.process(&key);
+        true
+    }
+
+    /// Syncs a key that was taken from the queue, and hands it back: done, or to be repeated with
+    /// back-off. A panic is an error like any other.
+    pub fn process(&self, key: &ObjectKey) {
+        let result = catch_panic(|| self.sync_replica_set(key))
+            .unwrap_or_else(|message| Err(SyncError::Panic(message)));
+        match result {
+            Ok(Outcome::Synced) => self.queue.forget(key),
+            // Not a success that would end the back-off of an earlier failure, and not a failure.
+            Ok(Outcome::TooEarly) => {}
+            Err(error) if error.is_stopped() => {}
+            Err(error) => {
+                log::warn!("sync failed and is repeated: {error} replicaset={key}");
+                self.queue.add_rate_limited(key.clone());
+            }
+        }
+        self.queue.done(key);
+    }
+
+    /// Looks at one ReplicaSet: claims its pods, creates or deletes some, writes its status. Never runs
+    /// for one key on two threads at once. Blocks for the requests that this takes.
+    ///
+    /// # Errors
+    /// The first thing that failed; then the key has to be synced again.
+    pub fn sync_replica_set(&self, key: &ObjectKey) -> Result<Outcome, SyncError> {
+        if !self.written.ensure_ready(key, || self.cached_versions()) {
+            return Ok(Outcome::TooEarly);
+        }
+        let Some(rs) = self.cache.replica_set(key) else {
+            self.forget_replica_set(key, None);
+            return Ok(Outcome::Synced);
+        };
+        let selector = match &rs.selector {
+            Ok(selector) => selector,
+            Err(error) => {
+                self.log_unusable_selector(&rs, error);
+                return Ok(Outcome::Synced);
+            }
+        };
+        // ORDER: expectations are asked before the pods are listed. A pod that arrives in between
+        // then only makes the list newer than the answer, never older.
+        let needs_sync = match self.expectations.satisfied_expectations(key, &rs.uid) {
+            Satisfaction::Satisfied => true,
+            Satisfaction::Open => false,
+            Satisfaction::Expired => self.renew_expectations(&rs, selector)?,
+        };
+        let owned = self
+            .cache
+            .pods_owned_by(&OwnerKey::new(self.kind.kind, key, &rs.uid));
+        let orphans = self.cache.orphans_in(&key.namespace);
+        let candidates = owned
+            .iter()
+            .chain(&orphans)
+            .filter(|pod| pod.is_active())
+            .cloned();
+        let active = self.claim_pods(&rs, selector, candidates.collect())?;
+
+        let plan = plan(active.len(), rs.replicas, self.burst_replicas);
+        let managed = if needs_sync && !rs.is_terminating() {
+            self.manage_replicas(&rs, selector, &active, plan)
+        } else {
+            Ok(())
+        };
+        if managed.as_ref().is_err_and(SyncError::is_stopped) {
+            return managed.map(|()| Outcome::Synced);
+        }
+        let observation = Observation {
+            active: &active,
+            terminating: self.count_terminating(&owned, selector),
+            failure: managed
+                .as_ref()
+                .err()
+                .map(|error| (plan, error.to_string())),
+            now: self.clock.wall(),
+        };
+        let status = calculate_status(&rs, &observation);
+        let updated = self.update_replica_set_status(&rs, status)?;
+        self.record_replica_set(&updated);
+        managed?;
+        self.plan_availability_check(&updated, &active, &observation);
+        Ok(Outcome::Synced)
+    }
+
+    fn count_terminating(&self, owned: &[Arc<Pod>], selector: &Selector) -> Option<i32> {
+        if self.terminating_is_dropped.load(Ordering::Relaxed) {
+            return None;
+        }
+        let is_counted = |pod: &&Arc<Pod>| {
+            pod.is_terminating() && !pod.phase.is_terminal() && selector.matches(&pod.labels)
+        };
+        let count = owned.iter().filter(is_counted).count();
+        Some(i32::try_from(count).unwrap_or(i32::MAX))
+    }
+
+    /// Comes back when the next ready pod becomes available by the passing of time alone.
+    fn plan_availability_check(
+        &self,
+        rs: &ReplicaSet,
+        active: &[Arc<Pod>],
+        observation: &Observation<'_>,
+    ) {
+        if rs.min_ready_seconds <= 0 || rs.status.ready_replicas == rs.status.available_replicas {
+            return;
+        }
+        let min_ready = rs.min_ready_seconds;
+        let next = find_min_next_pod_availability_check(active, min_ready, observation.now);
+        let fallback = Duration::from_secs(min_ready.unsigned_abs().into());
+        // The requests of this sync took time: what is left counts from now.
+        let spent = self
+            .clock
+            .wall()
+            .duration_since(observation.now)
+            .unsigned_abs();
+        let delay = next.map_or(fallback, |next| next.saturating_sub(spent));
+        self.queue.add_after(rs.key.clone(), delay);
+    }
+
+    /// Once per generation: the next sync would say the same, and only a change of the spec helps.
+    fn log_unusable_selector(&self, rs: &ReplicaSet, error: &SelectorError) {
+        let now = (rs.uid.clone(), rs.generation);
+        let mut logged = self
+            .unusable_selectors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let before = logged.insert(rs.key.clone(), now.clone());
+        drop(logged);
+        if before != Some(now) {
+            log::error!(
+                "the selector cannot be used, so this ReplicaSet is left alone until its spec \
+                 changes: {error} replicaset={}",
+                rs.key
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+//! Fixtures of the controller's unit tests: objects, writes that are recorded instead of sent, and a
+//! controller over a real cache and queue with a clock turned by hand.
+
+mod fake_writes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::plan::BURST_REPLICAS;
+use super::slow_start::Serial;
+use super::sync::Outcome;
+use super::{Parts, ReplicaSetController, SyncError};
+use crate::api::interner::Interner;
+use crate::api::workload_kind::REPLICA_SET;
+use crate::api::{ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet};
+use crate::cache::Cache;
+use crate::stdx::clock::{Clock, FakeClock};
+use crate::workqueue::WorkQueue;
+
+pub(super) use fake_writes::{FakeWrites, Write, refused, with_status};
+
+/// The JSON of a ReplicaSet in `default` with selector and labels `type=production`.
+pub(super) fn replica_set_json(name: &str, replicas: i32) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {
+            "name": name, "namespace": "default", "uid": format!("uid-{name}"),
+            "resourceVersion": "1", "generation": 1,
+        },
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"type": "production"}},
+            "template": {
+                "metadata": {"labels": {"type": "production"}},
+                "spec": {"containers": [{"name": "c", "image": "example.invalid/none:0"}]},
+            },
+        },
+        "status": {"replicas": 0},
+    })
+}
+
+/// The ReplicaSet that this JSON describes.
+pub(super) fn read_replica_set(object: &Value) -> ReplicaSet {
+    ReplicaSet::from_json(object.to_string().as_bytes(), &mut Interner::default())
+        .expect("a readable ReplicaSet")
+}
+
+/// [`replica_set_json`], read.
+pub(super) fn replica_set(name: &str, replicas: i32) -> ReplicaSet {
+    read_replica_set(&replica_set_json(name, replicas))
+}
+
+/// A running pod in `default` on `node-1`, labelled `type=production`, without an owner.
+pub(super) fn pod(name: &str) -> Pod {
+    Pod {
+        key: ObjectKey::new("default", name),
+        uid: format!("uid-{name}").as_str().into(),
+        resource_version: "1".into(),
+        labels: [("type", "production")].into_iter().collect(),
+        phase: PodPhase::Running,
+        node: Some("node-1".into()),
+        ..Pod::default()
+    }
+}
+
+/// [`pod`] owned by `rs`.
+pub(super) fn owned_pod(name: &str, rs: &ReplicaSet) -> Pod {
+    Pod {
+        controller: Some(controller_ref(
+            "ReplicaSet",
+            &rs.key.name,
+            &rs.uid.to_string(),
+        )),
+        ..pod(name)
+    }
+}
+
+/// [`owned_pod`], ready for a day.
+pub(super) fn ready_pod(name: &str, rs: &ReplicaSet) -> Pod {
+    Pod {
+        is_ready: true,
+        ready_transition: Some(seconds_ago(86_400)),
+        ..owned_pod(name, rs)
+    }
+}
+
+/// An owner reference with `controller: true`.
+pub(super) fn controller_ref(kind: &str, name: &str, uid: &str) -> Arc<ControllerRef> {
+    Arc::new(ControllerRef {
+        kind: kind.into(),
+        name: name.into(),
+        uid: uid.into(),
+    })
+}
+
+/// A time before the start of the fixture's clock; after it if negative.
+pub(super) fn seconds_ago(seconds: i64) -> Timestamp {
+    FakeClock::default().wall() - SignedDuration::from_secs(seconds)
+}
+
+/// `default/name`.
+pub(super) fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("default", name)
+}
+
+/// A controller with everything around it, driven by the test's own thread.
+pub(super) struct Fixture {
+    pub(super) cache: Cache,
+    pub(super) writes: Arc<FakeWrites>,
+    pub(super) queue: Arc<WorkQueue<ObjectKey>>,
+    pub(super) clock: Arc<FakeClock>,
+    pub(super) controller: ReplicaSetController,
+}
+
+impl Fixture {
+    pub(super) fn new() -> Self {
+        Self::with_burst(BURST_REPLICAS)
+    }
+
+    pub(super) fn with_burst(burst_replicas: usize) -> Self {
+        let (cache, writes) = (Cache::default(), Arc::new(FakeWrites::default()));
+        let clock = Arc::new(FakeClock::default());
+        let queue = Arc::new(WorkQueue::new(Arc::clone(&clock) as Arc<_>));
+        let controller = ReplicaSetController::new(Parts {
+            kind: &REPLICA_SET,
+            cache: Arc::new(cache.clone()),
+            pod_control: Arc::clone(&writes) as Arc<_>,
+            replica_set_control: Arc::clone(&writes) as Arc<_>,
+            queue: Arc::clone(&queue),
+            batches: Arc::new(Serial),
+            clock: Arc::clone(&clock) as Arc<_>,
+            burst_replicas,
+        });
+        Self {
+            cache,
+            writes,
+            queue,
+            clock,
+            controller,
+        }
+    }
+
+    /// Puts a ReplicaSet into the cache, new or changed, and hands the event to the handlers.
+    pub(super) fn deliver_replica_set(&self, rs: ReplicaSet) {
+        if let Some(event) = self.cache.replica_sets.apply_modified(rs) {
+            self.controller.handle_replica_set_event(&event);
+        }
+        self.controller.handle_cache_advanced();
+    }
+
+    /// Takes a ReplicaSet out of the cache and hands the event to the handlers.
+    pub(super) fn deliver_replica_set_deleted(&self, rs: ReplicaSet) {
+        if let Some(event) = self.cache.replica_sets.apply_deleted(rs) {
+            self.controller.handle_replica_set_event(&event);
+        }
+        self.controller.handle_cache_advanced();
+    }
+
+    /// Puts a pod into the cache, new or changed, and hands the event to the handlers.
+    pub(super) fn deliver_pod(&self, pod: Pod) {
+        if let Some(event) = self.cache.pods.apply_modified(pod) {
+            self.controller.handle_pod_event(&event);
+        }
+        self.controller.handle_cache_advanced();
+    }
+
+    /// Takes a pod out of the cache and hands the event to the handlers.
+    pub(super) fn deliver_pod_deleted(&self, pod: Pod) {
+        if let Some(event) = self.cache.pods.apply_deleted(pod) {
+            self.controller.handle_pod_event(&event);
+        }
+        self.controller.handle_cache_advanced();
+    }
+
+    /// Puts objects into the cache without telling anybody.
+    pub(super) fn cache_silently(
+        &self,
+        rs: Option<ReplicaSet>,
+        pods: impl IntoIterator<Item = Pod>,
+    ) {
+        if let Some(rs) = rs {
+            self.cache.replica_sets.apply_modified(rs);
+        }
+        for pod in pods {
+            self.cache.pods.apply_modified(pod);
+        }
+    }
+
+    /// Tells the caches that they have come to these versions; empty for no news.
+    pub(super) fn deliver_bookmarks(&self, pods: &str, replica_sets: &str) {
+        if !pods.is_empty() {
+            self.cache.pods.apply_bookmark(&pods.into());
+        }
+        if !replica_sets.is_empty() {
+            self.cache.replica_sets.apply_bookmark(&replica_sets.into());
+        }
+        self.controller.handle_cache_advanced();
+    }
+
+    /// One sync of `default/name`.
+    pub(super) fn sync(&self, name: &str) -> Result<Outcome, SyncError> {
+        self.controller.sync_replica_set(&key(name))
+    }
+
+    /// One sync of `default/name` that must come to its end.
+    #[track_caller]
+    pub(super) fn sync_ok(&self, name: &str) {
+        let outcome = self.sync(name).expect("a sync without error");
+        assert_eq!(outcome, Outcome::Synced);
+    }
+
+    /// Creates, deletes and patches since the last [`FakeWrites::take`].
+    #[track_caller]
+    pub(super) fn assert_counts(&self, creates: usize, deletes: usize, patches: usize) {
+        let counts = self.writes.counts();
+        assert_eq!(
+            counts,
+            (creates, deletes, patches),
+            "creates, deletes, patches"
+        );
+    }
+
+    /// What is still expected of `rs`: creations, deletions.
+    pub(super) fn open(&self, rs: &ReplicaSet) -> Option<(usize, usize)> {
+        self.controller.expectations().open(&rs.key, &rs.uid)
+    }
+
+    /// Lets time pass and takes the keys that are due then.
+    pub(super) fn queued_after(&self, delay: Duration) -> Vec<String> {
+        self.clock.advance(delay);
+        self.queue.advance(self.clock.now());
+        self.queued()
+    }
+
+    /// The keys that wait in the queue now, in order; they are taken out and done.
+    pub(super) fn queued(&self) -> Vec<String> {
+        let take = || {
+            let key = self.queue.try_get()?;
+            self.queue.done(&key);
+            Some(key.to_string())
+        };
+        std::iter::from_fn(take).collect()
+    }
+}

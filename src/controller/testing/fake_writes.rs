@@ -1,0 +1,237 @@
+//! Writes that are recorded instead of sent; what they answer can be set by test.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, Selector, Status};
+use crate::writes::{CreatedPod, PatchedPod, PodControl, ReplicaSetControl, WriteError};
+
+/// One recorded write.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::controller) enum Write {
+    Create(String),
+    Delete(String),
+    Patch(String, Value),
+    GetReplicaSet(String),
+    ListPods,
+    FindPod(String),
+    UpdateStatus(ReplicaSetStatus),
+}
+
+type Answer<T> = Option<Result<T, WriteError>>;
+
+/// What a call answers. Gets the number of the call, counted from 0 since the hook was set, and the
+/// pod's name; `None` means the ordinary answer.
+type Hook<T> = Option<(usize, Box<dyn FnMut(usize, &str) -> Answer<T> + Send>)>;
+
+type UpdateHook = Box<dyn FnMut(&ReplicaSet, &ReplicaSetStatus) -> Answer<ReplicaSet> + Send>;
+
+/// Writes that are recorded; what they answer can be set by test. Hooks run without the lock, so they
+/// may do whatever a test does; one that is running is not set for calls made by itself.
+#[derive(Default)]
+pub(in crate::controller) struct FakeWrites(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    writes: Vec<Write>,
+    on_create: Hook<CreatedPod>,
+    on_delete: Hook<()>,
+    on_patch: Hook<PatchedPod>,
+    on_find_pod: Hook<Option<Pod>>,
+    on_list_pods: Hook<Vec<Pod>>,
+    on_update_status: Option<UpdateHook>,
+    live_replica_set: Option<Result<ReplicaSet, WriteError>>,
+    live_pods: Vec<Pod>,
+}
+
+impl std::fmt::Debug for FakeWrites {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FakeWrites").finish_non_exhaustive()
+    }
+}
+
+/// Declares the setters of hooks.
+macro_rules! hooks {
+    ($($name:ident: $answer:ty),* $(,)?) => {
+        impl FakeWrites {
+            $(pub(in crate::controller) fn $name(
+                &self,
+                hook: impl FnMut(usize, &str) -> Answer<$answer> + Send + 'static,
+            ) {
+                self.lock().$name = Some((0, Box::new(hook)));
+            })*
+        }
+    };
+}
+
+hooks! {
+    on_create: CreatedPod,
+    on_delete: (),
+    on_patch: PatchedPod,
+    on_find_pod: Option<Pod>,
+    on_list_pods: Vec<Pod>,
+}
+
+impl FakeWrites {
+    /// What a status update answers; `None` means success.
+    pub(in crate::controller) fn on_update_status(
+        &self,
+        hook: impl FnMut(&ReplicaSet, &ReplicaSetStatus) -> Answer<ReplicaSet> + Send + 'static,
+    ) {
+        self.lock().on_update_status = Some(Box::new(hook));
+    }
+
+    /// What a live GET of the ReplicaSet answers; without it, 404.
+    pub(in crate::controller) fn set_live_replica_set(
+        &self,
+        answer: Result<ReplicaSet, WriteError>,
+    ) {
+        self.lock().live_replica_set = Some(answer);
+    }
+
+    /// The pods that live reads find.
+    pub(in crate::controller) fn set_live_pods(&self, pods: Vec<Pod>) {
+        self.lock().live_pods = pods;
+    }
+
+    /// All writes since the last call.
+    pub(in crate::controller) fn take(&self) -> Vec<Write> {
+        std::mem::take(&mut self.lock().writes)
+    }
+
+    /// Creates, deletes and patches since the last [`Self::take`].
+    pub(in crate::controller) fn counts(&self) -> (usize, usize, usize) {
+        let count = |is: fn(&Write) -> bool| self.lock().writes.iter().filter(|w| is(w)).count();
+        (
+            count(|write| matches!(write, Write::Create(_))),
+            count(|write| matches!(write, Write::Delete(_))),
+            count(|write| matches!(write, Write::Patch(..))),
+        )
+    }
+
+    /// Status updates since the last [`Self::take`].
+    pub(in crate::controller) fn status_updates(&self) -> Vec<ReplicaSetStatus> {
+        let status = |write: &Write| match write {
+            Write::UpdateStatus(status) => Some(status.clone()),
+            _ => None,
+        };
+        self.lock().writes.iter().filter_map(status).collect()
+    }
+
+    /// Names of the pods created since the last [`Self::take`].
+    pub(in crate::controller) fn created(&self) -> Vec<String> {
+        let name = |write: &Write| match write {
+            Write::Create(name) => Some(name.clone()),
+            _ => None,
+        };
+        self.lock().writes.iter().filter_map(name).collect()
+    }
+
+    /// Names of the pods deleted since the last [`Self::take`].
+    pub(in crate::controller) fn deleted(&self) -> Vec<String> {
+        let name = |write: &Write| match write {
+            Write::Delete(name) => Some(name.clone()),
+            _ => None,
+        };
+        self.lock().writes.iter().filter_map(name).collect()
+    }
+
+    /// Records the call and asks the hook that `field` finds.
+    fn call<T>(
+        &self,
+        write: Write,
+        name: &str,
+        field: fn(&mut State) -> &mut Hook<T>,
+    ) -> Answer<T> {
+        let mut state = self.lock();
+        state.writes.push(write);
+        let (call, mut hook) = field(&mut state).take()?;
+        drop(state);
+        let answer = hook(call, name);
+        field(&mut self.lock()).get_or_insert((call + 1, hook));
+        answer
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PodControl for FakeWrites {
+    fn create_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
+        let write = Write::Create(name.to_owned());
+        let answer = self.call(write, name, |state| &mut state.on_create);
+        answer.unwrap_or_else(|| Ok(CreatedPod::default()))
+    }
+
+    fn find_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError> {
+        let write = Write::FindPod(name.to_owned());
+        let answer = self.call(write, name, |state| &mut state.on_find_pod);
+        answer.unwrap_or_else(|| {
+            let state = self.lock();
+            let found = state.live_pods.iter().find(|pod| *pod.key.name == *name);
+            Ok(found.cloned())
+        })
+    }
+
+    fn list_pods(&self, _rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError> {
+        let answer = self.call(Write::ListPods, "", |state| &mut state.on_list_pods);
+        answer.unwrap_or_else(|| {
+            let state = self.lock();
+            let is_selected = |pod: &&Pod| selector.matches(&pod.labels);
+            Ok(state
+                .live_pods
+                .iter()
+                .filter(is_selected)
+                .cloned()
+                .collect())
+        })
+    }
+
+    fn delete_pod(&self, _rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
+        let write = Write::Delete(pod.key.name.to_string());
+        let answer = self.call(write, &pod.key.name, |state| &mut state.on_delete);
+        answer.unwrap_or(Ok(()))
+    }
+
+    fn patch_pod(&self, pod: &Pod, patch: Vec<u8>) -> Result<PatchedPod, WriteError> {
+        let patch = serde_json::from_slice(&patch).expect("a patch is JSON");
+        let write = Write::Patch(pod.key.name.to_string(), patch);
+        let answer = self.call(write, &pod.key.name, |state| &mut state.on_patch);
+        answer.unwrap_or_else(|| Ok(PatchedPod::default()))
+    }
+}
+
+impl ReplicaSetControl for FakeWrites {
+    fn get(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError> {
+        let mut state = self.lock();
+        state.writes.push(Write::GetReplicaSet(key.to_string()));
+        let live = state.live_replica_set.clone();
+        live.unwrap_or_else(|| Err(refused(404, "NotFound", "not found")))
+    }
+
+    fn update_status(
+        &self,
+        rs: &ReplicaSet,
+        status: &ReplicaSetStatus,
+    ) -> Result<ReplicaSet, WriteError> {
+        let mut state = self.lock();
+        state.writes.push(Write::UpdateStatus(status.clone()));
+        let hook = state.on_update_status.as_mut();
+        let answer = hook.and_then(|hook| hook(rs, status));
+        answer.unwrap_or_else(|| Ok(with_status(rs, status.clone())))
+    }
+}
+
+/// A refusal by the API server.
+pub(in crate::controller) fn refused(code: u16, reason: &str, message: &str) -> WriteError {
+    WriteError::Refused(Status::new(code, reason, message))
+}
+
+/// `rs` with another status.
+pub(in crate::controller) fn with_status(rs: &ReplicaSet, status: ReplicaSetStatus) -> ReplicaSet {
+    let mut rs = rs.clone();
+    rs.status = status;
+    rs
+}

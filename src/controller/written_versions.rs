@@ -1,0 +1,177 @@
+//! Reading one's own writes: how far the cache must have come before a ReplicaSet is looked at again.
+//!
+//! Each answer to a write names the version under which it was stored. Until the cache has reached
+//! the highest of them, a sync of that ReplicaSet returns at once and writes nothing, status included.
+//! Nothing polls: whoever finds itself too early is noted, and the watch thread that brings the version
+//! puts the key back into the queue.
+//!
+//! DIFFERS: upstream (kubernetes `pkg/controller/util/consistency`) returns an error instead and comes
+//! back by rate-limited retry.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::api::{ObjectKey, ResourceVersion, Uid};
+
+/// How far a cache has come, or must have come, for both kinds of objects. Empty: not known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Versions {
+    /// Of the pods.
+    pub pods: ResourceVersion,
+    /// Of the ReplicaSets.
+    pub replica_sets: ResourceVersion,
+}
+
+/// Which of the two a write went to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// Pods.
+    Pods,
+    /// ReplicaSets.
+    ReplicaSets,
+}
+
+/// The versions written for each ReplicaSet that the cache has not shown yet. Shared by workers and
+/// watch threads; one lock, held for the length of a few map operations.
+#[derive(Debug, Default)]
+pub struct WrittenVersions {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    records: HashMap<ObjectKey, Record>,
+    /// Keys whose last sync came too early. INVARIANT: each has a record.
+    waiting: HashSet<ObjectKey>,
+}
+
+#[derive(Debug)]
+struct Record {
+    owner: Uid,
+    written: Versions,
+}
+
+impl WrittenVersions {
+    /// Notes that a write for `owner` was stored under `version`. The highest counts; a record of
+    /// another owner under the key is void. A version that is empty or does not compare is not noted.
+    pub fn wrote_at(
+        &self,
+        key: &ObjectKey,
+        owner: &Uid,
+        resource: Resource,
+        version: &ResourceVersion,
+    ) {
+        // A version that does not even compare with itself can never be waited for.
+        if version.compare(version).is_none() {
+            return;
+        }
+        let mut state = self.lock();
+        if state
+            .records
+            .get(key)
+            .is_some_and(|record| record.owner != *owner)
+        {
+            state.forget(key);
+        }
+        let record = state.records.entry(key.clone()).or_insert_with(|| Record {
+            owner: owner.clone(),
+            written: Versions::default(),
+        });
+        let written = match resource {
+            Resource::Pods => &mut record.written.pods,
+            Resource::ReplicaSets => &mut record.written.replica_sets,
+        };
+        if written.is_as_new_as(version) && !written.is_empty() {
+            return;
+        }
+        *written = version.clone();
+    }
+
+    /// True if the cache shows everything written for `key`; then the record is dropped. Otherwise the
+    /// key is noted, and [`Self::advanced`] will name it. `cached` reads how far the cache has come; it
+    /// is called up to twice and never under the lock.
+    pub fn ensure_ready(&self, key: &ObjectKey, cached: impl Fn() -> Versions) -> bool {
+        if self.drop_if_shown(key, &cached()) {
+            return true;
+        }
+        self.lock().wait(key);
+        // ORDER: the cache may have moved between the first look and the note; from the note on the
+        // watch threads tell, so a second look closes the gap.
+        self.drop_if_shown(key, &cached())
+    }
+
+    /// Called by the watch threads when the cache has come to `cached`: the keys that came too early
+    /// before and are ready now.
+    pub fn advanced(&self, cached: impl Fn() -> Versions) -> Vec<ObjectKey> {
+        if self.lock().waiting.is_empty() {
+            return Vec::new();
+        }
+        let cached = cached();
+        let mut state = self.lock();
+        let State { records, waiting } = &mut *state;
+        let is_ready = |key: &&ObjectKey| records.get(key).is_none_or(|r| r.is_shown_by(&cached));
+        let ready: Vec<ObjectKey> = waiting.iter().filter(is_ready).cloned().collect();
+        for key in &ready {
+            waiting.remove(key);
+        }
+        ready
+    }
+
+    /// Forgets what was written for `key`: by `owner` only, or (with `None`) by whoever.
+    pub fn clear(&self, key: &ObjectKey, owner: Option<&Uid>) {
+        let mut state = self.lock();
+        let record = state.records.get(key);
+        if record.is_some_and(|record| owner.is_none_or(|uid| record.owner == *uid)) {
+            state.forget(key);
+        }
+    }
+
+    /// What was written for `key` by `owner` and not seen in the cache by a sync yet.
+    pub fn written(&self, key: &ObjectKey, owner: &Uid) -> Option<Versions> {
+        let state = self.lock();
+        let record = state
+            .records
+            .get(key)
+            .filter(|record| record.owner == *owner)?;
+        Some(record.written.clone())
+    }
+
+    fn drop_if_shown(&self, key: &ObjectKey, cached: &Versions) -> bool {
+        let mut state = self.lock();
+        let is_shown = state
+            .records
+            .get(key)
+            .is_none_or(|record| record.is_shown_by(cached));
+        if is_shown {
+            state.forget(key);
+        }
+        is_shown
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn wait(&mut self, key: &ObjectKey) {
+        if self.records.contains_key(key) {
+            self.waiting.insert(key.clone());
+        }
+    }
+
+    fn forget(&mut self, key: &ObjectKey) {
+        self.records.remove(key);
+        self.waiting.remove(key);
+    }
+}
+
+impl Record {
+    fn is_shown_by(&self, cached: &Versions) -> bool {
+        cached.pods.is_as_new_as(&self.written.pods)
+            && cached.replica_sets.is_as_new_as(&self.written.replica_sets)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! Group H, as far as it is about the record alone.
+
+use super::{Resource, Versions, WrittenVersions};
+use crate::api::{ObjectKey, Uid};
+use crate::controller::testing::key;
+
+fn versions(pods: &str, replica_sets: &str) -> Versions {
+    Versions {
+        pods: pods.into(),
+        replica_sets: replica_sets.into(),
+    }
+}
+
+fn rs() -> (ObjectKey, Uid) {
+    (key("web"), Uid::new("uid-web"))
+}
+
+/// A record of these writes: first pods, then ReplicaSets.
+fn written(pods: &[&str], replica_sets: &[&str]) -> WrittenVersions {
+    let store = WrittenVersions::default();
+    let (key, owner) = rs();
+    for version in pods {
+        store.wrote_at(&key, &owner, Resource::Pods, &(*version).into());
+    }
+    for version in replica_sets {
+        store.wrote_at(&key, &owner, Resource::ReplicaSets, &(*version).into());
+    }
+    store
+}
+
+#[track_caller]
+fn check_ready(store: &WrittenVersions, cached: &Versions, ready: bool) {
+    assert_eq!(
+        store.ensure_ready(&key("web"), || cached.clone()),
+        ready,
+        "{cached:?}"
+    );
+}
+
+#[test]
+fn h_01_the_highest_version_counts() {
+    let (key, owner) = rs();
+    for (writes, highest) in [
+        (&["5"][..], "5"),
+        (&["5", "10"], "10"),
+        (&["5", "10", "8"], "10"),
+        (&["9", "10"], "10"),
+        (&["10", "", "ten", "010"], "10"),
+    ] {
+        assert_eq!(
+            written(writes, &[]).written(&key, &owner),
+            Some(versions(highest, ""))
+        );
+    }
+}
+
+#[test]
+fn h_02_resources_are_kept_apart() {
+    let (key, owner) = rs();
+    let store = written(&["10"], &["7"]);
+    assert_eq!(store.written(&key, &owner), Some(versions("10", "7")));
+}
+
+#[test]
+fn h_03_without_writes_all_is_ready() {
+    check_ready(&WrittenVersions::default(), &versions("1", "1"), true);
+}
+
+#[test]
+fn h_04_a_cache_without_a_version_never_blocks() {
+    check_ready(&written(&["10"], &["10"]), &versions("", ""), true);
+}
+
+#[test]
+fn h_05_ready_from_the_written_version_on() {
+    for (cached, ready) in [("5", false), ("10", true), ("15", true)] {
+        check_ready(&written(&["10"], &[]), &versions(cached, "1"), ready);
+        check_ready(&written(&[], &["10"]), &versions("1", cached), ready);
+    }
+}
+
+#[test]
+fn h_06_both_resources_must_have_come() {
+    let store = written(&["10"], &["20"]);
+    check_ready(&store, &versions("10", "19"), false);
+    check_ready(&store, &versions("9", "20"), false);
+    check_ready(&store, &versions("10", "20"), true);
+}
+
+#[test]
+fn h_07_versions_that_do_not_compare_never_block() {
+    let (key, owner) = rs();
+    for version in ["", "ten", "010", "0"] {
+        let store = written(&[version], &[version]);
+        assert_eq!(store.written(&key, &owner), None, "{version}");
+        check_ready(&store, &versions("1", "1"), true);
+        check_ready(&written(&["10"], &[]), &versions(version, "1"), true);
+    }
+}
+
+#[test]
+fn h_10_another_uid_replaces_the_record() {
+    let (key, old) = rs();
+    let new = Uid::new("uid-new");
+    let store = written(&["10"], &["10"]);
+    store.wrote_at(&key, &new, Resource::Pods, &"5".into());
+    assert_eq!(store.written(&key, &old), None);
+    assert_eq!(store.written(&key, &new), Some(versions("5", "")));
+    check_ready(&store, &versions("5", "1"), true);
+}
+
+/// Upstream hands out the record itself; here every write looks it up under the lock.
+#[test]
+fn h_11_parallel_writers_make_one_record() {
+    let (key, owner) = rs();
+    let store = WrittenVersions::default();
+    std::thread::scope(|scope| {
+        for version in 1..=50 {
+            let (store, key, owner) = (&store, &key, &owner);
+            let version = version.to_string();
+            let write =
+                move || store.wrote_at(key, owner, Resource::Pods, &version.as_str().into());
+            scope.spawn(write);
+        }
+    });
+    assert_eq!(store.written(&key, &owner), Some(versions("50", "")));
+}
+
+#[test]
+fn h_12_a_later_write_is_read_back() {
+    let (key, owner) = rs();
+    assert_eq!(
+        written(&["10", "20"], &[]).written(&key, &owner),
+        Some(versions("20", ""))
+    );
+}
+
+#[test]
+fn h_13_clear_goes_by_uid() {
+    let (web, owner) = rs();
+    let store = written(&["10"], &[]);
+    store.wrote_at(&key("other"), &owner, Resource::Pods, &"3".into());
+    store.clear(&key("unknown"), Some(&owner));
+    store.clear(&web, Some(&Uid::new("uid-wrong")));
+    assert!(store.written(&web, &owner).is_some());
+    store.clear(&web, Some(&owner));
+    assert_eq!(store.written(&web, &owner), None);
+    assert!(store.written(&key("other"), &owner).is_some());
+    store.clear(&key("other"), None);
+    assert_eq!(store.written(&key("other"), &owner), None);
+}
+
+#[test]
+fn h_14_a_ready_answer_drops_the_record() {
+    let (key, owner) = rs();
+    let store = written(&["10"], &[]);
+    check_ready(&store, &versions("9", "1"), false);
+    assert!(store.written(&key, &owner).is_some());
+    check_ready(&store, &versions("11", "1"), true);
+    assert_eq!(store.written(&key, &owner), None);
+    check_ready(&store, &versions("1", "1"), true);
+}
+
+#[test]
+fn only_who_came_too_early_is_woken_and_only_once() {
+    let store = written(&["10"], &[]);
+    assert_eq!(store.advanced(|| versions("10", "1")), []);
+    check_ready(&store, &versions("9", "1"), false);
+    assert_eq!(store.advanced(|| versions("9", "1")), []);
+    assert_eq!(store.advanced(|| versions("10", "1")), [key("web")]);
+    assert_eq!(store.advanced(|| versions("11", "1")), []);
+    check_ready(&store, &versions("11", "1"), true);
+}
+
+#[test]
+fn a_record_replaced_while_waiting_wakes_nobody_by_itself() {
+    let (key, owner) = rs();
+    let store = written(&["10"], &[]);
+    check_ready(&store, &versions("9", "1"), false);
+    // Whoever clears or replaces a record enqueues the key for reasons of its own.
+    store.clear(&key, Some(&owner));
+    assert_eq!(store.advanced(|| versions("10", "1")), []);
+}
+
+/// Between the look at the cache and the note that the key waits, the cache may come to the version:
+/// nobody would tell then.
+#[test]
+fn a_version_that_comes_during_the_look_is_not_missed() {
+    let store = written(&["10"], &[]);
+    let looks = std::cell::Cell::new(9);
+    let cached = || {
+        let version = looks.get();
+        looks.set(version + 1);
+        versions(&version.to_string(), "1")
+    };
+    assert!(store.ensure_ready(&key("web"), cached));
+    assert_eq!(looks.get(), 11, "looked at twice");
+    assert_eq!(store.advanced(|| versions("10", "1")), []);
+}

@@ -1,0 +1,221 @@
+//! The queue proper: a crossbeam channel of keys, and beside it which of them are dirty or being
+//! processed.
+//!
+//! Watch threads, `delay` and the `sync-*` threads add; the `sync-*` threads get and are done.
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crossbeam_channel::{Receiver, Sender};
+
+use super::dedup::{Added, Dedup};
+
+/// Hands out keys first come first served. A key that is added again before a worker has taken it is
+/// handed out once; one that is added while a worker has it is handed out again after
+/// [`Queue::done`]. No two workers ever have the same key (client-go `util/workqueue/queue.go:Typed`).
+///
+/// The channel needs no bound of its own: it never holds a key twice, so it is never longer than
+/// there are objects, and sending to it never blocks.
+pub struct Queue<K: Eq + Hash> {
+    receiver: Receiver<K>,
+    state: Mutex<State<K>>,
+    /// Told when nothing waits and nobody works any more, or when a drain is called off.
+    drained: Condvar,
+}
+
+struct State<K: Eq + Hash> {
+    dedup: Dedup<K>,
+    /// Cloned under the lock, used after it. `None` once the queue shuts down and no key is to come
+    /// back through `done`.
+    ///
+    /// INVARIANT: whoever is about to send a key holds a clone, so the channel is not disconnected
+    /// before the last accepted key is in it, and workers see its end only after they took that key.
+    sender: Option<Sender<K>>,
+    shutting_down: bool,
+    draining: bool,
+    adds_total: u64,
+}
+
+/// How full a [`Queue`] is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueStats {
+    /// Keys that wait for a worker.
+    pub depth: usize,
+    /// Keys that are being worked on.
+    pub n_processing: usize,
+    /// Adds so far that did not fall together with an earlier one.
+    pub adds_total: u64,
+}
+
+impl<K: Clone + Eq + Hash> Queue<K> {
+    /// An empty queue.
+    pub fn new() -> Self {
+        let (sender, receiver) = crossbeam_channel::unbounded();
+        Self {
+            receiver,
+            state: Mutex::new(State {
+                dedup: Dedup::new(),
+                sender: Some(sender),
+                shutting_down: false,
+                draining: false,
+                adds_total: 0,
+            }),
+            drained: Condvar::new(),
+        }
+    }
+
+    /// Marks `key` as in need of work. Never blocks. Ignored once the queue shuts down.
+    pub fn add(&self, key: K) {
+        let mut state = self.lock();
+        if state.shutting_down {
+            return;
+        }
+        let added = state.dedup.add(&key);
+        if added != Added::Coalesced {
+            state.adds_total += 1;
+        }
+        let sender = match added {
+            Added::Send => state.sender.clone(),
+            Added::Returns | Added::Coalesced => None,
+        };
+        drop(state);
+        if let Some(sender) = sender {
+            send(&sender, key);
+        }
+    }
+
+    /// The next key; the caller must say [`Queue::done`] when it is done with it, whatever came of it.
+    ///
+    /// Blocks until there is one, or until the queue was shut down and all accepted keys are handed
+    /// out; then the answer is `None`.
+    pub fn get(&self) -> Option<K> {
+        self.receiver.recv().ok().map(|key| self.begin(key))
+    }
+
+    /// The next key if there is one now. Never blocks.
+    pub fn try_get(&self) -> Option<K> {
+        self.receiver.try_recv().ok().map(|key| self.begin(key))
+    }
+
+    fn begin(&self, key: K) -> K {
+        self.lock().dedup.begin(&key);
+        key
+    }
+
+    /// Ends the work on `key`. If it was added meanwhile it is queued again. Never blocks.
+    pub fn done(&self, key: &K) {
+        let mut state = self.lock();
+        let returns = state.dedup.done(key);
+        let is_last = state.shutting_down && state.dedup.n_returning() == 0;
+        let sender = if is_last {
+            state.sender.take()
+        } else if returns {
+            state.sender.clone()
+        } else {
+            None
+        };
+        let is_idle = state.dedup.is_idle();
+        drop(state);
+        if returns {
+            let sender = sender.expect("the sender is kept while a key is to come back");
+            send(&sender, key.clone());
+        }
+        if is_idle {
+            self.drained.notify_all();
+        }
+    }
+
+    /// Keys that wait for a worker, without those being worked on.
+    pub fn len(&self) -> usize {
+        self.lock().dedup.n_waiting()
+    }
+
+    /// True if no key waits for a worker.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Ignores all further adds and wakes every worker. Keys accepted before are still handed out.
+    /// Never blocks, and ends the wait of [`Queue::wait_drained`].
+    pub fn shut_down(&self) {
+        self.start_shut_down(false);
+        self.drained.notify_all();
+    }
+
+    /// Ignores all further adds, as the first half of a shutdown that ends with
+    /// [`Queue::wait_drained`]. Never blocks.
+    pub fn start_drain(&self) {
+        self.start_shut_down(true);
+    }
+
+    /// Blocks until the workers are done with all keys accepted before [`Queue::start_drain`], or
+    /// until someone calls [`Queue::shut_down`]. There must be workers, or it waits for that.
+    ///
+    /// DIFFERS: upstream waits for the keys being worked on only, although its comment promises what
+    /// is done here (client-go `util/workqueue/queue.go:ShutDownWithDrain`).
+    pub fn wait_drained(&self) {
+        let mut state = self.lock();
+        while state.draining && !state.dedup.is_idle() {
+            state = self
+                .drained
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn start_shut_down(&self, draining: bool) {
+        let mut state = self.lock();
+        state.shutting_down = true;
+        state.draining = draining;
+        // Nothing is accepted any more, so only keys that are to come back still need the sender.
+        let sender = if state.dedup.n_returning() == 0 {
+            state.sender.take()
+        } else {
+            None
+        };
+        drop(state);
+        // This wakes the workers that wait in `get`, hence not under the lock.
+        drop(sender);
+    }
+
+    /// True once the queue was told to shut down.
+    pub fn is_shutting_down(&self) -> bool {
+        self.lock().shutting_down
+    }
+
+    /// How full the queue is.
+    pub fn stats(&self) -> QueueStats {
+        let state = self.lock();
+        QueueStats {
+            depth: state.dedup.n_waiting(),
+            n_processing: state.dedup.n_processing(),
+            adds_total: state.adds_total,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Clone + Eq + Hash> Default for Queue<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Clone + Eq + Hash> fmt::Debug for Queue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue")
+            .field("stats", &self.stats())
+            .field("shutting_down", &self.is_shutting_down())
+            .finish_non_exhaustive()
+    }
+}
+
+fn send<K>(sender: &Sender<K>, key: K) {
+    sender
+        .send(key)
+        .expect("the queue that is borrowed here holds the receiver");
+}

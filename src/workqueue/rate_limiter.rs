@@ -1,0 +1,268 @@
+//! How long a key that failed has to wait (client-go `util/workqueue/default_rate_limiters.go`).
+//!
+//! Called by whoever adds rate-limited keys, mostly the `sync-*` threads.
+
+use std::collections::HashMap;
+use std::fmt::{self, Debug};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::stdx::clock::Clock;
+
+/// First retry of a key (client-go `DefaultTypedControllerRateLimiter`).
+const BASE_DELAY: Duration = Duration::from_millis(5);
+
+/// No retry of a key waits longer than this (client-go `DefaultTypedControllerRateLimiter`).
+const MAX_DELAY: Duration = Duration::from_secs(1000);
+
+/// Retries of all keys together: one in this time, 10 a second, in the long run
+/// (client-go `DefaultTypedControllerRateLimiter`).
+const BUCKET_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Retries of all keys together that need not wait after a quiet time
+/// (client-go `DefaultTypedControllerRateLimiter`).
+const BUCKET_BURST: u32 = 100;
+
+/// Decides how long a key waits before it is tried again. No call blocks.
+pub trait RateLimiter<K>: Debug + Send + Sync {
+    /// Counts one failure of `key`, and says how long it has to wait.
+    fn when(&self, key: &K) -> Duration;
+
+    /// Forgets the failures of `key`.
+    fn forget(&self, key: &K);
+
+    /// The failures of `key` since it was last forgotten.
+    fn num_requeues(&self, key: &K) -> u32;
+}
+
+/// What the controller uses: per key 5 ms doubled with each failure up to 1000 s, but over all keys
+/// no more than 10 a second after a burst of 100.
+pub fn default_controller_rate_limiter<K>(clock: Arc<dyn Clock>) -> Box<dyn RateLimiter<K>>
+where
+    K: Clone + Debug + Eq + Hash + Send + 'static,
+{
+    Box::new(MaxOf::new(vec![
+        Box::new(ItemExponential::new(BASE_DELAY, MAX_DELAY)),
+        Box::new(Bucket::new(clock, BUCKET_INTERVAL, BUCKET_BURST)),
+    ]))
+}
+
+/// Failures by key. An entry lasts until the key is forgotten.
+struct Failures<K>(Mutex<HashMap<K, u32>>);
+
+impl<K: Clone + Eq + Hash> Failures<K> {
+    fn new() -> Self {
+        Self(Mutex::new(HashMap::new()))
+    }
+
+    /// Counts one more; the number of those before it.
+    fn count(&self, key: &K) -> u32 {
+        let mut failures = self.lock();
+        let count = failures.entry(key.clone()).or_default();
+        let before = *count;
+        *count = before.saturating_add(1);
+        before
+    }
+
+    fn of(&self, key: &K) -> u32 {
+        self.lock().get(key).copied().unwrap_or_default()
+    }
+
+    fn forget(&self, key: &K) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Clone + Eq + Hash> Debug for Failures<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} keys", self.lock().len())
+    }
+}
+
+/// Doubles the delay of a key with each failure (`TypedItemExponentialFailureRateLimiter`).
+#[derive(Debug)]
+pub struct ItemExponential<K: Clone + Eq + Hash> {
+    base: Duration,
+    cap: Duration,
+    failures: Failures<K>,
+}
+
+impl<K: Clone + Eq + Hash> ItemExponential<K> {
+    /// Starts at `base` and stays at `cap`.
+    pub fn new(base: Duration, cap: Duration) -> Self {
+        let failures = Failures::new();
+        Self {
+            base,
+            cap,
+            failures,
+        }
+    }
+}
+
+impl<K: Clone + Debug + Eq + Hash + Send> RateLimiter<K> for ItemExponential<K> {
+    fn when(&self, key: &K) -> Duration {
+        // Ends at the first delay that reaches the cap, so it neither overflows nor loops for long.
+        let double = |delay: Duration, _| delay.checked_mul(2).filter(|delay| *delay < self.cap);
+        (0..self.failures.count(key))
+            .try_fold(self.base, double)
+            .map_or(self.cap, |delay| delay.min(self.cap))
+    }
+
+    fn forget(&self, key: &K) {
+        self.failures.forget(key);
+    }
+
+    fn num_requeues(&self, key: &K) -> u32 {
+        self.failures.of(key)
+    }
+}
+
+/// The first failures of a key wait shortly, all others long (`TypedItemFastSlowRateLimiter`).
+#[derive(Debug)]
+pub struct ItemFastSlow<K: Clone + Eq + Hash> {
+    fast: Duration,
+    slow: Duration,
+    fast_attempts_max: u32,
+    failures: Failures<K>,
+}
+
+impl<K: Clone + Eq + Hash> ItemFastSlow<K> {
+    /// Waits `delays.0` for the first `fast_attempts_max` failures, then `delays.1`.
+    pub fn new(delays: (Duration, Duration), fast_attempts_max: u32) -> Self {
+        Self {
+            fast: delays.0,
+            slow: delays.1,
+            fast_attempts_max,
+            failures: Failures::new(),
+        }
+    }
+}
+
+impl<K: Clone + Debug + Eq + Hash + Send> RateLimiter<K> for ItemFastSlow<K> {
+    fn when(&self, key: &K) -> Duration {
+        if self.failures.count(key) < self.fast_attempts_max {
+            self.fast
+        } else {
+            self.slow
+        }
+    }
+
+    fn forget(&self, key: &K) {
+        self.failures.forget(key);
+    }
+
+    fn num_requeues(&self, key: &K) -> u32 {
+        self.failures.of(key)
+    }
+}
+
+/// A token bucket over all keys (`TypedBucketRateLimiter`). A token is taken whatever the caller then
+/// does, and may be taken ahead of its time.
+#[derive(Debug)]
+pub struct Bucket {
+    clock: Arc<dyn Clock>,
+    interval: Duration,
+    burst: Duration,
+    /// When the bucket will be full again if nothing is taken any more.
+    full_at: Mutex<Instant>,
+}
+
+impl Bucket {
+    /// A full bucket of `burst` tokens that gets one more in each `interval`.
+    pub fn new(clock: Arc<dyn Clock>, interval: Duration, burst: u32) -> Self {
+        let full_at = Mutex::new(clock.now());
+        Self {
+            clock,
+            interval,
+            burst: interval * burst,
+            full_at,
+        }
+    }
+
+    /// Takes a token; how long until it is there.
+    pub fn take(&self) -> Duration {
+        let now = self.clock.now();
+        let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *full_at = now.max(*full_at) + self.interval;
+        full_at
+            .saturating_duration_since(now)
+            .saturating_sub(self.burst)
+    }
+}
+
+impl<K> RateLimiter<K> for Bucket {
+    fn when(&self, _: &K) -> Duration {
+        self.take()
+    }
+
+    fn forget(&self, _: &K) {}
+
+    fn num_requeues(&self, _: &K) -> u32 {
+        0
+    }
+}
+
+/// The longest of several delays; all of them count (`TypedMaxOfRateLimiter`).
+#[derive(Debug)]
+pub struct MaxOf<K>(Vec<Box<dyn RateLimiter<K>>>);
+
+impl<K> MaxOf<K> {
+    /// Asks all of `limiters`.
+    pub fn new(limiters: Vec<Box<dyn RateLimiter<K>>>) -> Self {
+        Self(limiters)
+    }
+}
+
+impl<K: Debug> RateLimiter<K> for MaxOf<K> {
+    fn when(&self, key: &K) -> Duration {
+        let delays = self.0.iter().map(|limiter| limiter.when(key));
+        delays.max().unwrap_or_default()
+    }
+
+    fn forget(&self, key: &K) {
+        for limiter in &self.0 {
+            limiter.forget(key);
+        }
+    }
+
+    fn num_requeues(&self, key: &K) -> u32 {
+        let counts = self.0.iter().map(|limiter| limiter.num_requeues(key));
+        counts.max().unwrap_or_default()
+    }
+}
+
+/// Cuts the delays of another limiter (`TypedWithMaxWaitRateLimiter`).
+#[derive(Debug)]
+pub struct WithMaxWait<K> {
+    limiter: Box<dyn RateLimiter<K>>,
+    max: Duration,
+}
+
+impl<K> WithMaxWait<K> {
+    /// The delays of `limiter`, but none longer than `max`.
+    pub fn new(limiter: Box<dyn RateLimiter<K>>, max: Duration) -> Self {
+        Self { limiter, max }
+    }
+}
+
+impl<K: Debug> RateLimiter<K> for WithMaxWait<K> {
+    fn when(&self, key: &K) -> Duration {
+        self.limiter.when(key).min(self.max)
+    }
+
+    fn forget(&self, key: &K) {
+        self.limiter.forget(key);
+    }
+
+    fn num_requeues(&self, key: &K) -> u32 {
+        self.limiter.num_requeues(key)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! Conformance group I, and that nothing is lost or doubled among threads.
+
+mod delayed;
+mod threads;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::rate_limiter::ItemExponential;
+use super::{QueueStats, WorkQueue, WorkQueueStats};
+use crate::stdx::clock::{Clock, FakeClock};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// A queue whose time is turned by hand. Retries start at 1 ms.
+struct Fixture {
+    clock: Arc<FakeClock>,
+    queue: WorkQueue<&'static str>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let clock = Arc::new(FakeClock::default());
+        let rate_limiter = Box::new(ItemExponential::new(MS, Duration::from_secs(1)));
+        let queue = WorkQueue::with_rate_limiter(Arc::clone(&clock) as _, rate_limiter);
+        Self { clock, queue }
+    }
+
+    /// Turns the clock forward and queues what is due.
+    fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+        self.queue.advance(self.clock.now());
+    }
+
+    /// Takes the next key and is done with it at once.
+    fn take(&self) -> Option<&'static str> {
+        let key = self.queue.try_get()?;
+        self.queue.done(&key);
+        Some(key)
+    }
+
+    fn take_all(&self) -> Vec<&'static str> {
+        std::iter::from_fn(|| self.take()).collect()
+    }
+}
+
+#[test]
+fn i_01_keys_come_in_the_order_of_their_adds_and_none_after_shutdown() {
+    let Fixture { queue, .. } = Fixture::new();
+    for key in ["c", "a", "b", "a"] {
+        queue.add(key);
+    }
+    queue.shut_down();
+    queue.add("late");
+    assert!(queue.is_shutting_down());
+    for key in ["c", "a", "b"] {
+        assert_eq!(queue.get(), Some(key));
+        queue.done(&key);
+    }
+    assert_eq!(queue.get(), None);
+    assert_eq!(queue.get(), None, "and so for every worker");
+}
+
+#[test]
+fn i_03_length_counts_distinct_waiting_keys() {
+    let Fixture { queue, .. } = Fixture::new();
+    assert!(queue.is_empty());
+    for (key, expected) in [("foo", 1), ("bar", 2), ("foo", 2)] {
+        queue.add(key);
+        assert_eq!(queue.len(), expected, "after {key}");
+    }
+}
+
+#[test]
+fn i_04_a_key_added_while_processing_comes_again_after_done() {
+    let fixture = Fixture::new();
+    let queue = &fixture.queue;
+    queue.add("foo");
+    assert_eq!(queue.try_get(), Some("foo"));
+    queue.add("foo");
+    assert_eq!((queue.len(), queue.try_get()), (0, None), "a worker has it");
+    queue.done(&"foo");
+    assert_eq!(fixture.take_all(), ["foo"]);
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn i_05_added_twice_is_delivered_once() {
+    let fixture = Fixture::new();
+    fixture.queue.add("foo");
+    fixture.queue.add("foo");
+    assert_eq!(fixture.take_all(), ["foo"]);
+}
+
+#[test]
+fn i_08_plain_shutdown_returns_with_keys_in_flight() {
+    let Fixture { queue, .. } = Fixture::new();
+    queue.add("foo");
+    queue.add("bar");
+    let taken = [queue.get(), queue.get()];
+    queue.shut_down();
+    assert_eq!(queue.stats().queue.n_processing, 2);
+    assert_eq!(queue.get(), None, "a third worker is sent home");
+    for key in taken.into_iter().flatten() {
+        queue.done(&key);
+    }
+    assert_eq!(queue.get(), None);
+}
+
+#[test]
+fn a_key_that_was_to_come_back_at_shutdown_does() {
+    let Fixture { queue, .. } = Fixture::new();
+    queue.add("foo");
+    queue.add("bar");
+    assert_eq!([queue.get(), queue.get()], [Some("foo"), Some("bar")]);
+    queue.add("foo");
+    queue.shut_down();
+    queue.add("bar");
+    queue.done(&"bar");
+    assert_eq!(queue.try_get(), None, "bar came too late, foo is not done");
+    queue.done(&"foo");
+    assert_eq!(queue.get(), Some("foo"));
+    queue.done(&"foo");
+    assert_eq!(queue.get(), None);
+}
+
+#[test]
+fn i_11_done_keys_are_not_retained() {
+    let clock = Arc::new(FakeClock::default());
+    let queue = WorkQueue::new(clock);
+    let key = Arc::new("foo");
+    queue.add(Arc::clone(&key));
+    queue.add_after(Arc::clone(&key), MS);
+    queue.add_rate_limited(Arc::clone(&key));
+    queue.forget(&key);
+    let taken = queue.get().expect("it was added");
+    queue.shut_down();
+    queue.done(&taken);
+    drop(taken);
+    assert_eq!(Arc::strong_count(&key), 1);
+}
+
+#[test]
+fn i_24_numbers_for_metrics() {
+    let Fixture { queue, .. } = Fixture::new();
+    let expect = |depth, n_processing, adds_total, retries_total| WorkQueueStats {
+        queue: QueueStats {
+            depth,
+            n_processing,
+            adds_total,
+        },
+        n_delayed: 0,
+        retries_total,
+    };
+    queue.add("foo");
+    assert_eq!(queue.stats(), expect(1, 0, 1, 0));
+    let key = queue.get().expect("it was added");
+    for _ in 0..5 {
+        queue.add("foo");
+    }
+    assert_eq!(queue.stats(), expect(0, 1, 2, 0));
+    queue.done(&key);
+    assert_eq!(queue.stats(), expect(1, 0, 2, 0));
+    queue.add_after("foo", Duration::ZERO);
+    assert_eq!(queue.stats(), expect(1, 0, 2, 1));
+    queue.shut_down();
+    queue.add("bar");
+    queue.add_after("bar", MS);
+    queue.add_rate_limited("bar");
+    assert_eq!(
+        queue.stats(),
+        expect(1, 0, 2, 1),
+        "after shutdown nothing counts"
+    );
+}
