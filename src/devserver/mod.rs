@@ -9,6 +9,7 @@
 //! | HTTP | `http`, `connection`, `exchange` | connections, requests, answers, streams |
 //! | faults | `faults`, `recorder` | records requests; delays, refuses, cuts, holds back |
 //! | API | `api_server`, `target`, `discovery`, `refusal` | what a request asks for, and the words to say no |
+//! | nodes | `kubelet` | a scheduler and kubelets, simulated |
 //! | verbs | `create`, `update`, `delete`, `patch`, `list`, `watch`, `selector` | what the API server does |
 //! | kinds | `objects`, `resource`, `quota`, `garbage` | defaults, validation, admission |
 //! | state | `store` | objects, versions, history |
@@ -29,6 +30,7 @@ mod exchange;
 mod faults;
 mod garbage;
 mod http;
+mod kubelet;
 mod list;
 mod objects;
 mod patch;
@@ -46,6 +48,7 @@ mod watch;
 
 use std::io;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use serde_json::{Value, json};
 
@@ -53,11 +56,12 @@ use api_server::ApiServer;
 use resource::Resource;
 use store::{Settings, Store, key_of};
 
-use crate::stdx::stop::Stop;
+use crate::stdx::stop::{Cause, Stop};
 
 pub use exchange::{Answer, AnswerBody, ApiRequest, ChannelStream, ChunkStream, Handler, Next};
-pub use faults::Faults;
+pub use faults::{Action, Ending, Faults, Matcher, Rule, RuleHandle};
 pub use http::Server;
+pub use kubelet::KubeletOptions;
 pub use recorder::{Recorded, Recorder};
 pub use target::Target;
 
@@ -75,16 +79,19 @@ pub struct DevServerOptions {
     pub recorder_length: usize,
     /// Whether dependents go when their owner goes, and contents with their namespace.
     pub garbage_collection: bool,
+    /// The simulated nodes; without any, pods stay as they are.
+    pub kubelet: Option<KubeletOptions>,
 }
 
 impl Default for DevServerOptions {
-    /// As a bare control plane for tests: no garbage collector.
+    /// As a bare control plane for tests: no garbage collector, no nodes.
     fn default() -> Self {
         Self {
             listen: "127.0.0.1:0".to_owned(),
             history_length: 50_000,
             recorder_length: 100_000,
             garbage_collection: false,
+            kubelet: None,
         }
     }
 }
@@ -95,6 +102,9 @@ pub struct DevServer {
     server: Server,
     faults: Faults,
     store: Arc<Store>,
+    kubelet: Option<JoinHandle<()>>,
+    /// Ends what belongs to this server alone.
+    own_stop: Stop,
 }
 
 impl DevServer {
@@ -115,14 +125,19 @@ impl DevServer {
                     .expect("an empty server takes a good namespace");
             }
         });
-        let api = api_of(&store);
-        let faults = Faults::new(api, Recorder::new(options.recorder_length));
+        let own_stop = own_stop(stop);
+        let recorder = Recorder::new(options.recorder_length);
+        let faults = Faults::new(api_of(&store), recorder, &own_stop);
         let handler: Arc<dyn Handler> = Arc::new(faults.clone());
-        let server = Server::start(options.listen.as_str(), handler, stop)?;
+        let server = Server::start(options.listen.as_str(), handler, &own_stop)?;
+        let kubelet = options.kubelet;
+        let kubelet = kubelet.map(|options| kubelet::start(&store, options, &own_stop));
         Ok(Self {
             server,
             faults,
             store,
+            kubelet,
+            own_stop,
         })
     }
 
@@ -177,7 +192,19 @@ impl DevServer {
 
     /// Ends all connections and waits for the server's threads. Stopping twice does nothing.
     pub fn stop(&mut self) {
+        let cause = Cause::Requested("the server is stopped".to_owned());
+        self.own_stop.stop(cause);
         self.server.stop();
+        if let Some(kubelet) = self.kubelet.take() {
+            // `thread::spawn` catches panics, reports them and gives the signal to stop.
+            kubelet.join().unwrap_or_default();
+        }
+    }
+}
+
+impl Drop for DevServer {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -185,6 +212,23 @@ fn api_of(store: &Arc<Store>) -> Arc<dyn Handler> {
     Arc::new(ApiServer {
         store: Arc::clone(store),
     })
+}
+
+/// A signal that is given when `stop` is, and that gives `stop` if it tells of a failure.
+fn own_stop(stop: &Stop) -> Stop {
+    let own = Stop::new();
+    let (outer, inner) = (stop.clone(), own.clone());
+    own.on_stop(move || {
+        if let Some(cause @ Cause::Failed(_)) = inner.cause() {
+            outer.stop(cause);
+        }
+    });
+    let inner = own.clone();
+    stop.on_stop(move || {
+        let cause = Cause::Requested("the daemon stops".to_owned());
+        inner.stop(cause);
+    });
+    own
 }
 
 fn find(plural: &str) -> Option<Resource> {

@@ -1,6 +1,8 @@
 //! The server as a plain client sees it.
 
 mod deletes;
+mod faults;
+mod kubelet;
 mod lists;
 mod objects;
 mod patches;

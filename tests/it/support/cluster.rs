@@ -400,7 +400,7 @@ fn start_real(setup: &Setup, stop: &Stop) -> Started {
     };
     let (controller, file) = kubeconfig("CONTROL_PLANE_CONTROLLER_KUBECONFIG");
     let forward = Arc::new(Forward::new(&controller, stop));
-    let faults = Faults::new(forward, Recorder::new(100_000));
+    let faults = Faults::new(forward, Recorder::new(100_000), stop);
     let proxy = Server::start("127.0.0.1:0", Arc::new(faults.clone()), stop);
     let proxy = proxy.expect("a free port");
     let by_file = |file: PathBuf| vec!["--kubeconfig".to_owned(), file.display().to_string()];
