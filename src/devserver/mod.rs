@@ -125,12 +125,9 @@ impl DevServer {
                     .expect("an empty server takes a good namespace");
             }
         });
-        let api = ApiServer {
-            store: Arc::clone(&store),
-        };
         let own_stop = own_stop(stop);
         let recorder = Recorder::new(options.recorder_length);
-        let faults = Faults::new(Arc::new(api), recorder, &own_stop);
+        let faults = Faults::new(api_of(&store), recorder, &own_stop);
         let handler: Arc<dyn Handler> = Arc::new(faults.clone());
         let server = Server::start(options.listen.as_str(), handler, &own_stop)?;
         let kubelet = options.kubelet;
@@ -152,6 +149,12 @@ impl DevServer {
     /// The layer that records requests and breaks them on demand.
     pub fn faults(&self) -> &Faults {
         &self.faults
+    }
+
+    /// The API without that layer, for a second [`Server`] that nothing is recorded of and nothing
+    /// breaks: a test's own way in.
+    pub fn handler(&self) -> Arc<dyn Handler> {
+        api_of(&self.store)
     }
 
     /// Drops the history: running watches that are up to date go on, everything that starts from an
@@ -203,6 +206,12 @@ impl Drop for DevServer {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+fn api_of(store: &Arc<Store>) -> Arc<dyn Handler> {
+    Arc::new(ApiServer {
+        store: Arc::clone(store),
+    })
 }
 
 /// A signal that is given when `stop` is, and that gives `stop` if it tells of a failure.

@@ -1,4 +1,10 @@
 //! The one integration binary: the daemon as a whole, seen from outside, on the dev server and (with
 //! `make test-control-plane`) on a real API server.
 
+/// Clusters, the daemon under test, and the waiting.
+mod support;
+
+/// Taking pods over and giving them back: groups C and parts of M.
+mod adoption;
+/// Rules of the house that a compiler does not check.
 mod tidy;
