@@ -22,6 +22,8 @@ pub mod unresolved;
 pub mod written_versions;
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod testing;
 
 use std::collections::HashMap;
