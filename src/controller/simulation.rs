@@ -8,25 +8,22 @@
 //!
 //! A failure names its seed; `SIMULATION_SEEDS=FIRST..END` runs other seeds than the usual ones.
 
+mod requests;
 mod server;
+mod watches;
 
-use std::fmt::{Debug, Display};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use fastrand::Rng;
 
-use self::server::{Late, Line, Server};
-use super::slow_start::Serial;
-use super::testing::refused;
-use super::{Parts, ReplicaSetController};
-use crate::api::workload_kind::REPLICA_SET;
-use crate::api::{ObjectKey, Pod, PodPhase, ReplicaSet, ReplicaSetStatus, Selector};
+use self::server::Server;
+use super::ReplicaSetController;
+use crate::api::{ObjectKey, PodPhase, ReplicaSet};
 use crate::cache::Cache;
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::workqueue::WorkQueue;
-use crate::writes::{CreatedPod, PatchedPod, PodControl, ReplicaSetControl, WriteError};
 
 const STEPS: usize = 250;
 
@@ -35,6 +32,10 @@ const STEPS: usize = 250;
 const SETTLE_TIME: Duration = Duration::from_mins(30);
 
 /// What may happen in one history, beside what always may.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each kind of trouble comes with and without each other"
+)]
 #[derive(Clone, Copy, Debug)]
 struct Trouble {
     /// Pods fail, are deleted or relabelled by somebody else.
@@ -83,16 +84,6 @@ struct State {
     history: Vec<String>,
 }
 
-/// What becomes of one request.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Fate {
-    Answered,
-    Refused,
-    AnswerLost,
-    RequestLost,
-    Late,
-}
-
 impl World {
     fn new(seed: u64) -> Arc<Self> {
         let mut rng = Rng::with_seed(seed);
@@ -139,186 +130,6 @@ impl World {
     fn daemon(&self) -> Arc<Daemon> {
         let state = self.lock();
         Arc::clone(state.daemon.as_ref().expect("a daemon runs from the start"))
-    }
-
-    /// Starts a daemon in place of the one that runs. Requests under way arrive before its first list
-    /// or not at all: a create that arrives later is met by asking for the same name, but only as long
-    /// as the generation and the hour are the same.
-    fn start_daemon(&self) {
-        let cache = Cache::default();
-        let queue = Arc::new(WorkQueue::new(Arc::clone(&self.clock) as Arc<_>));
-        let this = self.this.upgrade().expect("the world is alive");
-        let controller = Arc::new(ReplicaSetController::new(Parts {
-            kind: &REPLICA_SET,
-            cache: Arc::new(cache.clone()),
-            pod_control: Arc::clone(&this) as Arc<_>,
-            replica_set_control: this,
-            queue: Arc::clone(&queue),
-            batches: Arc::new(Serial),
-            clock: Arc::clone(&self.clock) as Arc<_>,
-            burst_replicas: self.burst,
-        }));
-        let daemon = Daemon {
-            cache,
-            queue,
-            controller,
-        };
-        let mut state = self.lock();
-        state.is_killed = false;
-        while !state.server.late.is_empty() {
-            if state.rng.bool() {
-                state.server.see_late(self.clock.wall());
-            } else {
-                state.server.late.pop();
-            }
-        }
-        state.daemon = Some(Arc::new(daemon));
-        drop(state);
-        self.relist_replica_sets();
-        self.relist_pods();
-    }
-
-    fn relist_pods(&self) {
-        let daemon = self.daemon();
-        let mut state = self.lock();
-        state.pods_seen = state.server.pod_log.len();
-        let pods = state.server.pods.values().cloned().map(Arc::new).collect();
-        let version = state.server.version();
-        drop(state);
-        for event in daemon.cache.pods.replace(pods, &[], &version) {
-            daemon.controller.handle_pod_event(&event);
-        }
-        daemon.controller.handle_cache_advanced();
-    }
-
-    fn relist_replica_sets(&self) {
-        let daemon = self.daemon();
-        let mut state = self.lock();
-        state.replica_sets_seen = state.server.replica_set_log.len();
-        let stored = state.server.replica_sets.values();
-        let replica_sets = stored.cloned().map(Arc::new).collect();
-        let version = state.server.version();
-        drop(state);
-        let events = daemon
-            .cache
-            .replica_sets
-            .replace(replica_sets, &[], &version);
-        for event in events {
-            daemon.controller.handle_replica_set_event(&event);
-        }
-        daemon.controller.handle_cache_advanced();
-    }
-
-    /// One line of the watch of pods; a bookmark if there is none. False if there was none.
-    fn deliver_pod(&self) -> bool {
-        let daemon = self.daemon();
-        let mut state = self.lock();
-        let line = state.server.pod_log.get(state.pods_seen).cloned();
-        if let Some(line) = &line {
-            let seen = format!("seen: {line}");
-            state.history.push(seen);
-        }
-        state.pods_seen += usize::from(line.is_some());
-        let version = state.server.version();
-        drop(state);
-        let is_line = line.is_some();
-        let event = match line {
-            Some(Line::Put(pod)) => daemon.cache.pods.apply_modified(pod),
-            Some(Line::Gone(pod)) => daemon.cache.pods.apply_deleted(pod),
-            None => {
-                daemon.cache.pods.apply_bookmark(&version);
-                None
-            }
-        };
-        if let Some(event) = event {
-            daemon.controller.handle_pod_event(&event);
-        }
-        daemon.controller.handle_cache_advanced();
-        is_line
-    }
-
-    /// As [`Self::deliver_pod`], of ReplicaSets.
-    fn deliver_replica_set(&self) -> bool {
-        let daemon = self.daemon();
-        let mut state = self.lock();
-        let line = state.server.replica_set_log.get(state.replica_sets_seen);
-        let line = line.cloned();
-        if let Some(line) = &line {
-            let seen = format!("seen: {line}");
-            state.history.push(seen);
-        }
-        state.replica_sets_seen += usize::from(line.is_some());
-        let version = state.server.version();
-        drop(state);
-        let is_line = line.is_some();
-        let event = match line {
-            Some(Line::Put(rs)) => daemon.cache.replica_sets.apply_modified(rs),
-            Some(Line::Gone(rs)) => daemon.cache.replica_sets.apply_deleted(rs),
-            None => {
-                daemon.cache.replica_sets.apply_bookmark(&version);
-                None
-            }
-        };
-        if let Some(event) = event {
-            daemon.controller.handle_replica_set_event(&event);
-        }
-        daemon.controller.handle_cache_advanced();
-        is_line
-    }
-
-    /// The watches go on while a sync waits for its answer.
-    fn deliver_some(&self) {
-        for _ in 0..self.dice(3) {
-            if self.dice(3) == 0 {
-                self.deliver_replica_set();
-            } else {
-                self.deliver_pod();
-            }
-        }
-    }
-
-    /// Carries out one request, or not, and answers it, or not.
-    fn request<T: Debug>(
-        &self,
-        what: &dyn Display,
-        late: Option<Late>,
-        carry_out: impl FnOnce(&mut State) -> Result<T, WriteError>,
-    ) -> Result<T, WriteError> {
-        self.deliver_some();
-        let mut state = self.lock();
-        let fate = match state.rng.u32(..40) {
-            _ if !state.is_troubled => Fate::Answered,
-            0 | 1 => Fate::Refused,
-            2 | 3 => Fate::AnswerLost,
-            4 => Fate::RequestLost,
-            5 if late.is_some() => Fate::Late,
-            _ => Fate::Answered,
-        };
-        let is_killed = state.is_troubled && self.trouble.kills && state.rng.u32(..60) == 0;
-        let before = state.server.n_lines();
-        let answer: Option<Result<T, WriteError>> = match fate {
-            Fate::Answered | Fate::AnswerLost => Some(carry_out(&mut state)),
-            Fate::Late => {
-                state.server.late.extend(late);
-                None
-            }
-            Fate::Refused | Fate::RequestLost => None,
-        };
-        state.is_killed = is_killed;
-        let changed = state.server.n_lines() > before;
-        let line = format!("{what}: {fate:?}, changed {changed}, killed {is_killed}");
-        state.history.push(line);
-        drop(state);
-        if is_killed {
-            // Unwinds as a panic does, but without a message for each of thousands.
-            std::panic::resume_unwind(Box::new("the daemon is killed"));
-        }
-        self.deliver_some();
-        match answer {
-            Some(answer) if fate == Fate::Answered => answer,
-            _ if fate == Fate::Refused => Err(refused(403, "Forbidden", "refused")),
-            _ => Err(WriteError::Unknown("the answer was lost".to_owned())),
-        }
     }
 
     /// One thing that happens. Which one is up to chance.
@@ -492,83 +303,6 @@ impl World {
             }
         }
         wrong
-    }
-}
-
-impl PodControl for World {
-    fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
-        let late = Late::Create(rs.clone(), name.into());
-        self.request(&format_args!("create {name}"), Some(late), |state| {
-            let (active, wanted) = (state.server.n_active(rs), rs.replicas);
-            let answer = state.server.add_pod(rs, name, true);
-            if answer.is_ok() && active >= usize::try_from(wanted).unwrap_or(0) {
-                let wrong = format!("{name} is created though {active} of {wanted} are there");
-                state.wrong.push(wrong);
-            }
-            answer
-        })
-    }
-
-    fn find_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError> {
-        self.request(&format_args!("find {name}"), None, |state| {
-            Ok(state.server.pods.get(name).cloned())
-        })
-    }
-
-    fn list_pods(&self, _rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError> {
-        self.request(&"list pods", None, |state| {
-            let is_selected = |pod: &&Pod| selector.matches(&pod.labels);
-            let pods = state.server.pods.values().filter(is_selected);
-            Ok(pods.cloned().collect())
-        })
-    }
-
-    fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
-        let now = self.clock.wall();
-        let late = Late::Delete(pod.clone());
-        self.request(
-            &format_args!("delete {}", pod.key.name),
-            Some(late),
-            |state| {
-                let active = state.server.n_active(rs);
-                let answer = state.server.delete_pod(pod, now);
-                let wanted = usize::try_from(rs.replicas).unwrap_or(0);
-                // Pods that die unseen may make a deletion one too many; otherwise nothing may.
-                let is_guarded = !self.trouble.deaths && !self.trouble.recreations;
-                if is_guarded && state.server.n_active(rs) < active.min(wanted) {
-                    let name = &pod.key.name;
-                    let wrong =
-                        format!("{name} is deleted though only {active} of {wanted} are there");
-                    state.wrong.push(wrong);
-                }
-                answer
-            },
-        )
-    }
-
-    fn patch_pod(&self, pod: &Pod, patch: Vec<u8>) -> Result<PatchedPod, WriteError> {
-        self.request(&format_args!("patch {}", pod.key.name), None, |state| {
-            state.server.patch_pod(&pod.key.name, &patch)
-        })
-    }
-}
-
-impl ReplicaSetControl for World {
-    fn get(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError> {
-        self.request(&format_args!("get {key}"), None, |state| {
-            let found = state.server.replica_sets.get(&key.name).cloned();
-            found.ok_or_else(|| refused(404, "NotFound", "replicaset not found"))
-        })
-    }
-
-    fn update_status(
-        &self,
-        rs: &ReplicaSet,
-        status: &ReplicaSetStatus,
-    ) -> Result<ReplicaSet, WriteError> {
-        self.request(&format_args!("status of {}", rs.key), None, |state| {
-            state.server.update_status(rs, status)
-        })
     }
 }
 
