@@ -1,4 +1,103 @@
 //! The Kubernetes ReplicaSet controller as a synchronous, multi-threaded daemon of its own.
+//!
+//! This page is the architecture document. The README is for those who run the daemon.
+//!
+//! # The way of the data
+//!
+//! ```text
+//! API server ──list+watch──▶ cache ──event──▶ controller::handlers ──key──▶ workqueue ──key──▶ controller::sync
+//!     ▲                        │                    │ observe                                      │ decide
+//!     │                        └──── read-only view ┼────────────────────────────────────────────▶ │
+//!     │                                             ▼                                              ▼
+//!     └───────────── writes (pods, status, events) ◀──────── expectations ◀──────────────────── plan
+//! ```
+//!
+//! One direction, no shortcuts: nobody but [`writes`] changes the cluster, nobody but [`cache`]
+//! remembers it, handlers never call the API server, a sync never touches a socket by itself.
+//!
+//! # Code map
+//!
+//! | room | what lives there | may use |
+//! |---|---|---|
+//! | [`api`] | the Kubernetes vocabulary, pure: keys, selectors, the slim [`api::Pod`], the [`api::ReplicaSet`], the `Status` error | – |
+//! | [`stdx`] | named threads, the stop signal, clocks, back-off | – |
+//! | [`telemetry`] | the log | stdx |
+//! | [`client`] | bytes to and from an API server: kubeconfig, credentials, TLS, throttle, streams | api, stdx |
+//! | [`cache`] | server state → local read-only view: list/watch machine (pure), its loop, indexed stores | api, client, stdx |
+//! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx |
+//! | [`writes`] | the only code that changes the cluster: pods, status, events | api, client, stdx |
+//! | [`controller`] | handlers, expectations, sync, claim, plan, deletion order, slow start, status | api, cache, workqueue, writes, stdx |
+//! | [`manager`] | owns every thread: start order, stop order, deadlines | all above |
+//! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster | api, stdx |
+//! | [`cli`] | flags → options, no effects | – |
+//! | [`mod@run`] | the commands `run`, `dev` and `demo` | all above |
+//!
+//! `tests/it/tidy.rs` holds the third column.
+//!
+//! # Threads
+//!
+//! Every thread has a name of at most 15 bytes, is started by [`stdx::thread`] (rayon's and `ctrlc`'s
+//! excepted, see there), and blocks on nothing that its stack does not show. One that panics stops the
+//! daemon with exit code 1; a panic inside one sync is caught and the key repeated.
+//!
+//! | thread | does | waits for | what ends the wait |
+//! |---|---|---|---|
+//! | `main` | [`manager::Manager::wait`] | the stop signal, then the others in stop order | signal; 30 s |
+//! | `ctrl-c` | gives the stop signal | SIGTERM, SIGINT | a second one ends the process |
+//! | `watch-rs`, `watch-pods` | list and watch, store, handlers | a read from the API server; a pause after failures | data, 5 min of silence, stop shuts the socket |
+//! | `sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
+//! | `batch-0…m` | single creates and deletes | rayon's queue; a request; the token bucket | job, pool dropped; answer, 60 s; stop |
+//! | `delay` | puts delayed keys into the queue when due | the next due time, at most 10 s | time, an earlier key, shutdown |
+//! | `events` | sends events | recorded events; a request; pauses between tries | event; answer, 10 s; its stop |
+//!
+//! Stop order: signal → queue shut down, watches' sockets shut → join `sync-*` → events drained →
+//! join `watch-*`, `delay`, `batch-*`. 30 s in all, then the stuck threads are named and the exit code
+//! is 1.
+//!
+//! # Locks
+//!
+//! Std locks, each round one private `State`, held for map operations only: never across I/O, a
+//! channel, a callback, a log line or a second lock.
+//!
+//! | lock | guards | taken by |
+//! |---|---|---|
+//! | `cache::Store` (one `RwLock` each) | objects and indexes | its watch thread writes, workers read |
+//! | `controller::expectations` | names and UIDs still to be seen | workers, watch threads |
+//! | `controller::written_versions` | versions still to be seen, who waits for them | workers, watch threads |
+//! | `controller::unresolved`, `controller::pod_names` | writes of unknown outcome, name sequences | workers |
+//! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
+//! | `client` throttle | tokens | everyone who sends |
+//! | `stdx::stop` | the cause and the wakers | everyone |
+//!
+//! # Invariants
+//!
+//! - No ReplicaSet is synced on two threads at once (the queue's dirty and processing sets).
+//! - Expectations are written down before the request that fulfils them is sent, and asked before the
+//!   pods are listed.
+//! - A pod that may have been created is never created under another name before its fate is known; a
+//!   pod that may have been deleted is chosen again before another one.
+//! - Nothing is created or deleted before both first lists are complete.
+//! - What is not understood is carried, not dropped: the template and the metadata are bytes.
+//! - No list is ever held as a whole; no pod is ever held as JSON.
+//! - Every wait has a bound and an end; every channel says its bound; events may be dropped (and are
+//!   counted), keys never.
+//!
+//! # Differences from upstream
+//!
+//! Marked `DIFFERS:` where they stand in the code. The ones that can be noticed:
+//!
+//! - **Expectations by identity** ([`controller::expectations`]): names of pods to come, UIDs of pods to
+//!   go; a stranger's pod satisfies nothing.
+//! - **The controller names its pods** ([`controller::pod_names`]), as the API server would, from a
+//!   sequence that a restarted daemon repeats: a lost answer or a `kill -9` makes no second pod.
+//! - **Deletes carry the pod's UID**, so that a pod recreated under the name is never hit.
+//! - **Reading one's own writes wakes instead of polling** ([`controller::written_versions`]).
+//! - **An expectation that expires leads to a live LIST**, never to a guess ([`controller::expiry`]).
+//! - **The rank of a pod counts what siblings own** (and orphans that match), not every pod of the
+//!   namespace that a selector happens to match.
+//! - **A status update that is repeated** keeps what others have written meanwhile, and is never made
+//!   to another object of the same name.
+//! - **The queue's remainder is left at stop**, and events are drained for a bounded time.
 
 pub mod api;
 pub mod cache;
@@ -6,6 +105,8 @@ pub mod cli;
 pub mod client;
 pub mod controller;
 pub mod devserver;
+pub mod manager;
+pub mod run;
 pub mod stdx;
 pub mod telemetry;
 pub mod workqueue;

@@ -1,6 +1,7 @@
 //! Label selectors: what the API server stores, and the form that is matched.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Deserialize;
 
@@ -105,6 +106,23 @@ impl Selector {
     }
 }
 
+impl fmt::Display for Selector {
+    /// As the API server takes it in a `labelSelector` query: `a=1,b in (x,y),!c`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, Requirement { key, operator }) in self.0.iter().enumerate() {
+            f.write_str(if i == 0 { "" } else { "," })?;
+            match operator {
+                Operator::Equals(value) => write!(f, "{key}={value}")?,
+                Operator::In(values) => write!(f, "{key} in ({})", values.join(","))?,
+                Operator::NotIn(values) => write!(f, "{key} notin ({})", values.join(","))?,
+                Operator::Exists => write!(f, "{key}")?,
+                Operator::DoesNotExist => write!(f, "!{key}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Requirement {
     fn matches(&self, labels: &Labels) -> bool {
         let value = labels.get(&self.key);
@@ -189,6 +207,19 @@ mod tests {
         check(&expression("Exists", "null"), &[], false);
         check(&expression("DoesNotExist", "null"), &[("a", "")], false);
         check(&expression("DoesNotExist", "[]"), &[], true);
+    }
+
+    #[test]
+    fn prints_as_a_query() {
+        let selector: LabelSelector = serde_json::from_str(
+            r#"{"matchLabels":{"a":"1"},"matchExpressions":[
+                {"key":"b","operator":"In","values":["x","y"]},
+                {"key":"c","operator":"NotIn","values":["z"]},
+                {"key":"d","operator":"Exists"},{"key":"e","operator":"DoesNotExist"}]}"#,
+        )
+        .expect("a selector");
+        let selector = Selector::new(&selector).expect("a valid selector");
+        assert_eq!(selector.to_string(), "a=1,b in (x,y),c notin (z),d,!e");
     }
 
     #[test]

@@ -3,10 +3,20 @@
 //! [`CacheView`] is all that the controller sees. [`Cache`] answers it from two [`Store`]s, each
 //! written by one watch thread.
 
+mod collector;
+pub mod decode;
+pub mod encoding;
 pub mod event;
+mod json_frames;
+mod json_items;
+mod json_list;
+mod json_object;
 mod latch;
+pub mod list_watch;
 pub mod pods;
+pub mod reflector;
 pub mod replica_sets;
+pub mod stats;
 pub mod store;
 pub mod view;
 

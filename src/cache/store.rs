@@ -151,7 +151,7 @@ impl<T: Indexed> Store<T> {
     pub fn apply_deleted(&self, object: impl Into<Arc<T>>) -> Option<CacheEvent<T>> {
         let object = object.into();
         let mut state = self.write();
-        state.resource_version = object.resource_version().clone();
+        state.advance(object.resource_version());
         let known = state.remove(object.key());
         drop(state);
         known.map(|_| CacheEvent::Deleted(object))
@@ -159,7 +159,7 @@ impl<T: Indexed> Store<T> {
 
     /// A watch said that nothing has changed up to this version.
     pub fn apply_bookmark(&self, resource_version: &ResourceVersion) {
-        self.write().resource_version = resource_version.clone();
+        self.write().advance(resource_version);
     }
 
     /// A watch told of an object that this build cannot read. The last state that could be read is
@@ -172,7 +172,7 @@ impl<T: Indexed> Store<T> {
         is_deleted: bool,
     ) -> Option<CacheEvent<T>> {
         let mut state = self.write();
-        state.resource_version = resource_version.clone();
+        state.advance(resource_version);
         let entry = state.entries.get(&unread.key)?;
         if !is_deleted && unread.may_be(&*entry.object) {
             return None;
@@ -212,13 +212,13 @@ impl<T: Indexed> Store<T> {
         for object in objects {
             events.extend(state.upsert(object));
         }
-        state.resource_version = resource_version.clone();
+        state.advance(resource_version);
         events
     }
 
     fn upsert(&self, object: Arc<T>) -> Option<CacheEvent<T>> {
         let mut state = self.write();
-        state.resource_version = object.resource_version().clone();
+        state.advance(object.resource_version());
         state.upsert(object)
     }
 
@@ -252,6 +252,13 @@ impl UnreadKey {
 }
 
 impl<T: Indexed> State<T> {
+    /// The store has come this far. An empty version says nothing.
+    fn advance(&mut self, resource_version: &ResourceVersion) {
+        if !resource_version.is_empty() {
+            self.resource_version = resource_version.clone();
+        }
+    }
+
     fn upsert(&mut self, new: Arc<T>) -> Option<CacheEvent<T>> {
         let Some(entry) = self.entries.get_mut(new.key()) else {
             self.insert(Arc::clone(&new));

@@ -1,5 +1,134 @@
-//! Bytes to and from an API server.
+//! Bytes to and from a Kubernetes API server: where it is, who we are, TLS, throttle, retries,
+//! streams, and errors told apart by what they mean. Called by `cache`, `writes` and
+//! `leader_election`; owns no thread, so everything here happens on the caller's.
+//!
+//! A [`Client`] sends requests and takes whole answers; a [`StreamClient`] reads lists and watches
+//! as they arrive. [`ClientConfig`] says where the server is, [`ClientOptions`] how to treat it.
 
-pub mod error;
+mod config;
+mod connect;
+mod credentials;
+mod error;
+mod http;
+mod options;
+mod proxy;
+mod request;
+mod retry;
+mod stream;
+mod throttle;
+mod tls;
+mod warnings;
 
-pub use error::ClientError;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+pub use config::{ClientConfig, ConfigError, ConfigSource, Environment, LookedAt};
+pub use error::{ClientError, TransportError, TransportErrorKind};
+pub use options::ClientOptions;
+pub use request::{Method, Request, Response};
+pub use stream::{BodyStream, StreamClient};
+
+use crate::stdx::stop::Stop;
+use http::{Http, Timeouts};
+use retry::Kind;
+use throttle::Throttle;
+
+/// No answer that is taken whole may be longer; a live list of one ReplicaSet's pods is far below.
+const ANSWER_BYTES_MAX: u64 = 1 << 30;
+
+/// Sends requests and takes whole answers, for any number of threads at once. Clones share
+/// connections and throttle.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: Http,
+    config: Arc<ClientConfig>,
+    options: Arc<ClientOptions>,
+    throttle: Arc<Throttle>,
+    stop: Stop,
+}
+
+impl Client {
+    /// A client of the server in `config`. Opens no connection yet. Its waits end when `stop` is
+    /// given; its requests do not, since the last events and the lease are written after that.
+    ///
+    /// # Errors
+    /// [`ClientError::Invalid`] if the user agent is not fit for HTTP.
+    pub fn new(
+        config: &ClientConfig,
+        options: &ClientOptions,
+        stop: &Stop,
+    ) -> Result<Self, ClientError> {
+        if ureq::http::HeaderValue::from_str(&options.user_agent).is_err() {
+            let message = format!("user agent {:?} is not fit for HTTP", options.user_agent);
+            return Err(ClientError::Invalid(message));
+        }
+        Ok(Self {
+            http: Http::pooled(config, options),
+            config: Arc::new(config.clone()),
+            throttle: Arc::new(Throttle::new(options.qps, options.burst, stop)),
+            options: Arc::new(options.clone()),
+            stop: stop.clone(),
+        })
+    }
+
+    /// Sends `request` and takes the whole answer. Waits for the throttle, for the answer (each
+    /// part of it at most [`ClientOptions::request_timeout`]) and, where the server asked for it or
+    /// a read's connection broke, before sending again; the stop signal ends all but the wait for
+    /// an answer.
+    ///
+    /// # Errors
+    /// [`ClientError::Status`] for any answer but success; [`ClientError::Stopped`] if the daemon
+    /// stopped while the request waited to be sent; else how the connection failed.
+    pub fn send(&self, request: &Request) -> Result<Response, ClientError> {
+        let limit = request.timeout.unwrap_or(self.options.request_timeout);
+        let timeouts = Timeouts {
+            head: limit,
+            body: Some(limit),
+            read: None,
+        };
+        let kind = Kind::of(request.method());
+        retry::run(request, kind, Some(&self.throttle), &self.stop, || {
+            let answer = self.http.exchange(request, timeouts)?;
+            let code = answer.status().as_u16();
+            let body = answer.into_body().into_with_config();
+            let body = body.limit(ANSWER_BYTES_MAX).read_to_vec();
+            let body = body.map_err(|error| self.http.transport_error(error))?;
+            Ok(Response { code, body })
+        })
+    }
+
+    /// The same client with a token bucket of its own; no limit if `qps` is not above zero. For
+    /// events and leases, which must not wait behind pods, nor pods behind them.
+    #[must_use]
+    pub fn with_throttle(&self, qps: f32, burst: u32) -> Self {
+        Self {
+            throttle: Arc::new(Throttle::new(qps, burst, &self.stop)),
+            ..self.clone()
+        }
+    }
+
+    /// Connections for one thread that lists and watches; when the stop signal is given they are
+    /// cut, so that a blocked read ends at once. Lists wait at this client's throttle. To be called
+    /// once per thread: what is cut at the end is remembered until then.
+    pub fn stream_client(&self) -> StreamClient {
+        StreamClient::new(
+            self.http.streaming(&self.config, &self.options),
+            Arc::clone(&self.throttle),
+            Arc::clone(&self.options),
+            self.stop.clone(),
+        )
+    }
+
+    /// Cuts all of this client's connections, also those in use, and lets none be made any more:
+    /// the last resort when the time to stop is over. Its clones share that fate.
+    pub fn abort(&self) {
+        self.http.shut_down();
+    }
+
+    /// Where the server is and who we are.
+    pub fn config(&self) -> &ClientConfig {
+        &self.config
+    }
+}

@@ -12,6 +12,7 @@ use super::written_versions::Readiness;
 use super::{ReplicaSetController, SyncError};
 use crate::api::label_selector::SelectorError;
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Selector};
+use crate::stdx::stop::Stop;
 use crate::stdx::thread::catch_panic;
 
 /// How a sync without error ended.
@@ -24,10 +25,12 @@ pub enum Outcome {
 }
 
 impl ReplicaSetController {
-    /// Takes keys from the queue and syncs them until the queue is shut down and empty. The body of
-    /// the threads `sync-0…n`; blocks on the queue and on the API server.
-    pub fn run_worker(&self) {
-        while self.process_next_work_item() {}
+    /// Takes keys from the queue and syncs them until `stop` is given or the queue is shut down and
+    /// empty. The body of the threads `sync-0…n`; blocks on the queue and on the API server.
+    ///
+    /// What is still queued when `stop` is given stays undone: the next start lists everything anyway.
+    pub fn run_worker(&self, stop: &Stop) {
+        while !stop.is_stopped() && self.process_next_work_item() {}
     }
 
     /// Waits for a key and syncs it; false once the queue is shut down and empty.

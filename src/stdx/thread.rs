@@ -4,6 +4,9 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use super::stop::{Cause, Stop};
 
@@ -42,6 +45,55 @@ pub fn spawn(name: &str, stop: &Stop, body: impl FnOnce() + Send + 'static) -> J
         .expect("the system starts another thread")
 }
 
+/// A thread that can be joined with a deadline.
+#[derive(Debug)]
+pub struct Thread {
+    name: String,
+    handle: JoinHandle<()>,
+    /// Disconnected when the thread's body has ended.
+    ended: Receiver<()>,
+}
+
+impl Thread {
+    /// Starts a thread as [`spawn`] does.
+    pub fn spawn(name: &str, stop: &Stop, body: impl FnOnce() + Send + 'static) -> Self {
+        let (guard, ended) = crossbeam_channel::bounded::<()>(0);
+        let run = move || {
+            // Dropped when the body ends, by a panic too.
+            let _guard = guard;
+            body();
+        };
+        Self {
+            name: name.to_owned(),
+            handle: spawn(name, stop, run),
+            ended,
+        }
+    }
+
+    /// The thread's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits until the thread has ended, at most until `deadline`; true if it has.
+    pub fn has_ended_by(&self, deadline: Instant) -> bool {
+        self.ended.recv_deadline(deadline) != Err(RecvTimeoutError::Timeout)
+    }
+
+    /// Waits until the thread has ended, at most until `deadline`, and gives back what it held.
+    ///
+    /// # Errors
+    /// The thread's name if it is still running at the deadline.
+    pub fn join_until(self, deadline: Instant) -> Result<(), String> {
+        if !self.has_ended_by(deadline) {
+            return Err(self.name);
+        }
+        // The body has ended, so this waits for its destructors at most; a panic was caught there.
+        self.handle.join().unwrap_or_default();
+        Ok(())
+    }
+}
+
 /// Runs `body`; a panic is counted and becomes an error with its message.
 ///
 /// # Errors
@@ -65,7 +117,26 @@ fn message_of(panic: &(dyn Any + Send)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cause, Stop, spawn};
+    use std::time::{Duration, Instant};
+
+    use super::{Cause, Stop, Thread, spawn};
+
+    #[test]
+    fn a_stuck_thread_is_named_at_the_deadline() {
+        let stop = Stop::new();
+        let waits = stop.clone();
+        let stuck = Thread::spawn("t-stuck", &stop, move || {
+            waits.wait();
+        });
+        let deadline = Instant::now() + Duration::from_millis(10);
+        assert_eq!(stuck.join_until(deadline), Err("t-stuck".to_owned()));
+        stop.stop(Cause::Requested("test".to_owned()));
+        let quick = Thread::spawn("t-quick", &stop, || {});
+        assert_eq!(
+            quick.join_until(Instant::now() + Duration::from_secs(10)),
+            Ok(())
+        );
+    }
 
     #[test]
     fn a_panic_stops_the_daemon() {

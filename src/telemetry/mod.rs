@@ -1,1 +1,3 @@
-//! What the daemon shows of itself.
+//! What the daemon shows of itself: its log.
+
+pub mod logging;

@@ -1,6 +1,28 @@
 //! Events for people: aggregated, counted, filtered, and sent from a thread of their own.
+//!
+//! Callers meet [`queued`], which never blocks; the thread `events` runs [`worker`], which asks
+//! [`correlator`] what to send and sends it to a [`sink`].
+
+pub mod correlator;
+pub mod event;
+mod lru;
+pub mod options;
+pub mod queued;
+pub mod sink;
+pub mod stats;
+pub mod worker;
+
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Debug;
+
+pub use event::Event;
+pub use options::EventOptions;
+pub use queued::{QueuedEventRecorder, event_recorder};
+pub use sink::{ClientEventSink, EventSink, Recorded, SinkError};
+pub use stats::EventStats;
+pub use worker::EventWorker;
 
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 
@@ -34,4 +56,14 @@ pub enum EventType {
     Normal,
     /// Something needs a look.
     Warning,
+}
+
+impl EventType {
+    /// The word in an event.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
 }

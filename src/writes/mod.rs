@@ -5,10 +5,13 @@
 
 pub mod error;
 pub mod event_recorder;
+pub mod pod_body;
 pub mod pod_control;
+pub mod real_pod_control;
 pub mod replica_set_control;
 
 pub use error::WriteError;
 pub use event_recorder::{EventRecorder, EventType, ObjectReference};
 pub use pod_control::{CreatedPod, PatchedPod, PodControl};
-pub use replica_set_control::ReplicaSetControl;
+pub use real_pod_control::RealPodControl;
+pub use replica_set_control::{RealReplicaSetControl, ReplicaSetControl};

@@ -3,7 +3,10 @@
 use std::fmt::Debug;
 
 use super::WriteError;
-use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus};
+use crate::api::interner::Interner;
+use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, WorkloadKind};
+use crate::client::{Client, Request};
+use crate::stdx::stop::Stop;
 
 /// Reads and updates ReplicaSets at the API server. Each call blocks for one request.
 pub trait ReplicaSetControl: Debug + Send + Sync {
@@ -23,4 +26,57 @@ pub trait ReplicaSetControl: Debug + Send + Sync {
         rs: &ReplicaSet,
         status: &ReplicaSetStatus,
     ) -> Result<ReplicaSet, WriteError>;
+}
+
+/// The calls as the API server takes them.
+#[derive(Clone, Debug)]
+pub struct RealReplicaSetControl {
+    client: Client,
+    kind: &'static WorkloadKind,
+    stop: Stop,
+}
+
+impl RealReplicaSetControl {
+    /// Calls through `client` on objects of `kind`, until `stop` is given: then it sends nothing any
+    /// more.
+    pub fn new(client: Client, kind: &'static WorkloadKind, stop: &Stop) -> Self {
+        let stop = stop.clone();
+        Self { client, kind, stop }
+    }
+
+    fn path(&self, key: &ObjectKey) -> String {
+        let collection = self.kind.collection_path(Some(&key.namespace));
+        format!("{collection}/{}", key.name)
+    }
+
+    fn send(&self, request: &Request) -> Result<ReplicaSet, WriteError> {
+        if self.stop.is_stopped() {
+            return Err(WriteError::Stopped);
+        }
+        let response = self.client.send(request)?;
+        ReplicaSet::from_json(&response.body, &mut Interner::default()).map_err(|error| {
+            WriteError::Unknown(format!("the answer is no {}: {error}", self.kind.kind))
+        })
+    }
+}
+
+impl ReplicaSetControl for RealReplicaSetControl {
+    fn get(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError> {
+        self.send(&Request::get(self.path(key)))
+    }
+
+    fn update_status(
+        &self,
+        rs: &ReplicaSet,
+        status: &ReplicaSetStatus,
+    ) -> Result<ReplicaSet, WriteError> {
+        let (api_version, kind) = (self.kind.api_version, self.kind.kind);
+        let body = rs
+            .to_json_with_status(api_version, kind, status)
+            .map_err(|error| {
+                WriteError::Local(format!("the status does not become JSON: {error}"))
+            })?;
+        let path = format!("{}/status", self.path(&rs.key));
+        self.send(&Request::put(path).body("application/json", body))
+    }
 }

@@ -1,0 +1,142 @@
+//! What comes over the wire, object by object.
+//!
+//! Used by the [`reflector`](super::reflector) on a watch thread. The traits here say what the
+//! loop wants of any encoding; [`encoding`](super::encoding) chooses one.
+
+use std::fmt::Debug;
+use std::io;
+
+use super::store::{Indexed, UnreadKey};
+use crate::api::interner::Interner;
+use crate::api::{Pod, ReplicaSet, ResourceVersion, Status};
+
+/// No object, list member or watch frame may be longer than this, in bytes. An object in etcd has
+/// 1.5 MiB; the bound only keeps a broken server from filling the memory.
+pub const OBJECT_BYTES_MAX: usize = 64 << 20;
+
+/// An object that can be read from every encoding that is asked for.
+pub trait Decode: Indexed + Sized {
+    /// `kind` of the object.
+    const KIND: &'static str;
+
+    /// Plural name of the resource, for logs.
+    const RESOURCE: &'static str;
+
+    /// Reads one object from JSON.
+    ///
+    /// # Errors
+    /// If the text is not JSON, or not such an object.
+    fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error>;
+}
+
+impl Decode for Pod {
+    const KIND: &'static str = "Pod";
+    const RESOURCE: &'static str = "pods";
+
+    fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
+        Self::from_json(json, interner)
+    }
+}
+
+impl Decode for ReplicaSet {
+    const KIND: &'static str = "ReplicaSet";
+    const RESOURCE: &'static str = "replicasets";
+
+    fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
+        Self::from_json(json, interner)
+    }
+}
+
+/// An object, or why it could not be read.
+pub type Decoded<T> = Result<T, Unread>;
+
+/// An object that this build cannot read, and what could be told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// Which object it is; `None` if not even that could be read.
+    pub key: Option<UnreadKey>,
+    /// Its version, or an empty one.
+    pub resource_version: ResourceVersion,
+    /// What is wrong with it.
+    pub error: String,
+}
+
+/// `metadata` of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListMetadata {
+    /// The position that the list shows.
+    pub resource_version: ResourceVersion,
+    /// Where the next page goes on; empty on the last page.
+    pub continue_token: String,
+}
+
+/// One message of a watch.
+#[derive(Debug)]
+pub enum Frame<T> {
+    /// An object is new, or part of the initial list.
+    Added(Decoded<T>),
+    /// An object has changed.
+    Modified(Decoded<T>),
+    /// An object is gone; this was its last state.
+    Deleted(Decoded<T>),
+    /// Nothing happened up to this version.
+    Bookmark {
+        /// The version.
+        resource_version: ResourceVersion,
+        /// True if the initial list is complete.
+        is_initial_events_end: bool,
+    },
+    /// The watch failed.
+    Error(Status),
+    /// Something that was not asked for, such as an object of another kind.
+    Foreign(String),
+}
+
+/// Why a body cannot be read on.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError {
+    /// The connection broke, the body broke off, or nothing came for too long.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The body is not what this encoding looks like.
+    #[error("malformed body: {0}")]
+    Malformed(String),
+    /// One value is longer than this many bytes.
+    #[error("an object is longer than {0} bytes")]
+    TooLarge(usize),
+    /// The body holds another kind than was asked for, such as a `Table`.
+    #[error("the answer is a {0}, which was not asked for")]
+    OtherKind(String),
+    /// The answer has an encoding that was not asked for.
+    #[error("cannot read content type {0:?}")]
+    ContentType(String),
+}
+
+impl From<serde_json::Error> for StreamError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Malformed(error.to_string())
+    }
+}
+
+/// The body of one list, or of one page of it.
+pub trait ReadList<T>: Debug {
+    /// The next object; `None` after the last. Blocks until it has arrived; the body's own read
+    /// ends the wait.
+    ///
+    /// # Errors
+    /// [`StreamError`]; the list is of no use then.
+    fn next_object(&mut self, interner: &mut Interner) -> Result<Option<Decoded<T>>, StreamError>;
+
+    /// The list's metadata; complete once [`next_object`](Self::next_object) gave `None`.
+    fn metadata(&self) -> &ListMetadata;
+}
+
+/// The body of one watch.
+pub trait ReadWatch<T>: Debug {
+    /// The next message; `None` when the server has closed the watch. Blocks until it has arrived;
+    /// the body's own read ends the wait.
+    ///
+    /// # Errors
+    /// [`StreamError`]; the watch is of no use then.
+    fn next_frame(&mut self, interner: &mut Interner) -> Result<Option<Frame<T>>, StreamError>;
+}

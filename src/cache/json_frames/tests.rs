@@ -1,0 +1,183 @@
+//! Watch messages as API servers write them, and as they might.
+
+use std::io;
+
+use super::{Interner, JsonWatch, KEPT_LINE_BYTES_MAX, ReadWatch};
+use crate::api::Pod;
+use crate::cache::decode::{Decoded, Frame, ListMetadata, ReadList, StreamError};
+use crate::cache::json_list::JsonList;
+
+fn told(frame: &Frame<Pod>) -> String {
+    let object = |what: &str, object: &Decoded<Pod>| match object {
+        Ok(pod) => format!("{what} {}@{}", pod.key, pod.resource_version),
+        Err(unread) => {
+            let key = unread.key.as_ref();
+            let key = key.map(|unread| format!("{} {}", unread.key, unread.uid));
+            format!("{what} unread {key:?}@{}", unread.resource_version)
+        }
+    };
+    match frame {
+        Frame::Added(pod) => object("added", pod),
+        Frame::Modified(pod) => object("modified", pod),
+        Frame::Deleted(pod) => object("deleted", pod),
+        Frame::Bookmark {
+            resource_version,
+            is_initial_events_end,
+        } => format!("bookmark {resource_version} {is_initial_events_end}"),
+        Frame::Error(status) => format!("error {} {}", status.code(), status.reason()),
+        Frame::Foreign(what) => format!("foreign {what}"),
+    }
+}
+
+#[track_caller]
+fn check(body: &str, expected: &[&str]) {
+    let mut watch = JsonWatch::new(Box::new(io::Cursor::new(body.to_owned())));
+    let mut interner = Interner::default();
+    let mut frames: Vec<String> = Vec::new();
+    loop {
+        match ReadWatch::<Pod>::next_frame(&mut watch, &mut interner) {
+            Ok(Some(frame)) => frames.push(told(&frame)),
+            Ok(None) => break,
+            Err(error) => {
+                frames.push(error.to_string());
+                break;
+            }
+        }
+    }
+    assert_eq!(frames, expected);
+}
+
+const POD: &str = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"n","resourceVersion":"5"}}"#;
+
+#[test]
+fn every_type_of_message_is_read() {
+    check(
+        &format!(r#"{{"type":"ADDED","object":{POD}}}"#),
+        &["added n/a@5"],
+    );
+    check(
+        &format!(
+            "{{\"type\":\"MODIFIED\",\"object\":{POD}}}\n\n{{\"type\":\"DELETED\",\"object\":{POD}}}\r\n"
+        ),
+        &["modified n/a@5", "deleted n/a@5"],
+    );
+    check(
+        r#"{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"9"},"spec":{"containers":null}}}"#,
+        &["bookmark 9 false"],
+    );
+    check(
+        r#"{"type":"ERROR","object":{"kind":"Status","reason":"Expired","code":410}}"#,
+        &["error 410 Expired"],
+    );
+    check(
+        r#"{"type":"NEWER","object":{}}"#,
+        &[r#"foreign a message of type "NEWER""#],
+    );
+}
+
+#[test]
+fn messages_written_another_way_are_read_too() {
+    check(
+        &format!(r#" {{ "object" : {POD} , "type" : "ADDED" }} "#),
+        &["added n/a@5"],
+    );
+    check(
+        &format!(r#"{{"type":"ADDED","object":{POD},"more":1}}"#),
+        &["added n/a@5"],
+    );
+    check(
+        r#"{"type":"ADDED","object":{"metadata":{"name":"a","namespace":"n"}}}"#,
+        &["added n/a@"],
+    );
+}
+
+#[test]
+fn j_26_only_the_annotation_true_closes_the_initial_list() {
+    let bookmark = |value: &str| {
+        format!(
+            r#"{{"type":"BOOKMARK","object":{{"kind":"Pod","metadata":{{"resourceVersion":"9","annotations":{{"k8s.io/initial-events-end":"{value}"}}}}}}}}"#
+        )
+    };
+    check(&bookmark("true"), &["bookmark 9 true"]);
+    check(&bookmark("false"), &["bookmark 9 false"]);
+}
+
+#[test]
+fn j_36_objects_of_another_kind_are_foreign() {
+    check(
+        r#"{"type":"ADDED","object":{"kind":"Table","metadata":{"name":"a"}}}"#,
+        &[r#"foreign an object of kind "Table""#],
+    );
+    check(
+        r#"{"type":"BOOKMARK","object":{"kind":"PodMetrics","metadata":{}}}"#,
+        &[r#"foreign an object of kind "PodMetrics""#],
+    );
+    let table = r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{},"rows":[]}"#;
+    let mut list = JsonList::new(Box::new(table.as_bytes()));
+    let error = ReadList::<Pod>::next_object(&mut list, &mut Interner::default());
+    assert!(matches!(error, Err(StreamError::OtherKind(kind)) if kind == "Table"));
+}
+
+#[test]
+fn an_object_that_cannot_be_read_says_which_it_is() {
+    check(
+        r#"{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"5","labels":7}}}"#,
+        &[r#"added unread Some("n/a u")@5"#],
+    );
+    check(
+        r#"{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":[]}}}"#,
+        &["added unread None@"],
+    );
+}
+
+#[test]
+fn a_line_that_breaks_off_is_an_error_and_no_object() {
+    check(
+        r#"{"type":"ADDED","object":{"kind":"Pod","#,
+        &["unexpected end of file"],
+    );
+    check(
+        "no json\n",
+        &["malformed body: expected ident at line 1 column 2"],
+    );
+}
+
+#[test]
+fn a_long_line_does_not_leave_its_memory_behind() {
+    let padding = "x".repeat(3 << 20);
+    let pod =
+        format!(r#"{{"kind":"Pod","metadata":{{"name":"a","annotations":{{"x":"{padding}"}}}}}}"#);
+    let body = format!("{{\"type\":\"ADDED\",\"object\":{pod}}}\n\n");
+    let mut watch = JsonWatch::new(Box::new(io::Cursor::new(body)));
+    let mut interner = Interner::default();
+    let frame = ReadWatch::<Pod>::next_frame(&mut watch, &mut interner);
+    assert_eq!(told(&frame.expect("read").expect("a frame")), "added a@");
+    let end = ReadWatch::<Pod>::next_frame(&mut watch, &mut interner);
+    assert!(end.expect("a clean end").is_none());
+    assert!(watch.line.capacity() <= KEPT_LINE_BYTES_MAX);
+}
+
+#[test]
+fn a_list_gives_its_objects_and_its_metadata() {
+    let body = r#"{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"next"},"items":[
+        {"metadata":{"name":"a"}}, {"metadata":{"name":"b","labels":[]}}, {"metadata":{"name":"c"}}]}"#;
+    let mut list = JsonList::new(Box::new(body.as_bytes()));
+    let (mut read, mut unread) = (Vec::new(), Vec::new());
+    let mut interner = Interner::default();
+    while let Some(object) = ReadList::<Pod>::next_object(&mut list, &mut interner).expect("a list")
+    {
+        match object {
+            Ok(pod) => read.push(pod.key.to_string()),
+            Err(object) => unread.push(object.key.expect("a key").key.to_string()),
+        }
+    }
+    assert_eq!(
+        (read, unread),
+        (vec!["a".into(), "c".into()], vec!["b".to_owned()])
+    );
+    let expected = ListMetadata {
+        resource_version: "7".into(),
+        continue_token: "next".to_owned(),
+    };
+    assert_eq!(ReadList::<Pod>::metadata(&list), &expected);
+}

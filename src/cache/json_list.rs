@@ -1,0 +1,53 @@
+//! Lists in JSON: each item decoded from its own slice of the body.
+
+use std::fmt;
+use std::io::Read;
+
+use super::decode::{Decode, Decoded, ListMetadata, OBJECT_BYTES_MAX, ReadList, StreamError};
+use super::json_items::JsonItems;
+use super::json_object::read_object;
+use crate::api::interner::Interner;
+
+/// The body of a list in JSON.
+pub(super) struct JsonList {
+    items: JsonItems<Box<dyn Read + Send>>,
+}
+
+impl JsonList {
+    pub(super) fn new(body: Box<dyn Read + Send>) -> Self {
+        Self {
+            items: JsonItems::new(body, OBJECT_BYTES_MAX),
+        }
+    }
+
+    /// A `Table` or another list is refused whole: as a list of pods it would be an empty one.
+    fn check_kind<T: Decode>(&self) -> Result<(), StreamError> {
+        match self.items.kind() {
+            Some(kind) if kind.strip_suffix("List") != Some(T::KIND) => {
+                Err(StreamError::OtherKind(kind.to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<T: Decode> ReadList<T> for JsonList {
+    fn next_object(&mut self, interner: &mut Interner) -> Result<Option<Decoded<T>>, StreamError> {
+        let decoded = self
+            .items
+            .next_item()?
+            .map(|item| read_object(item, interner));
+        self.check_kind::<T>()?;
+        Ok(decoded)
+    }
+
+    fn metadata(&self) -> &ListMetadata {
+        self.items.metadata()
+    }
+}
+
+impl fmt::Debug for JsonList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.items.fmt(f)
+    }
+}

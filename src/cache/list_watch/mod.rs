@@ -1,0 +1,352 @@
+//! When to list and when to watch, from which version, and what to do when that fails.
+//!
+//! A state machine without I/O, clock, thread or objects: the [`reflector`](super::reflector) asks
+//! it for the next [`Step`], takes it, and tells what came of it. It mirrors client-go
+//! `tools/cache/reflector.go:ListAndWatch`.
+//!
+//! One *cycle* is a list and the watches that go on from it. The list is streamed where the server
+//! can do that (a watch that begins with all objects and marks their end with a bookmark), else
+//! read in pages. A watch that ends well is opened again where it stopped. A cycle that ends is
+//! followed by the next after one step of the back-off.
+
+mod internal_errors;
+mod options;
+mod query;
+mod reactions;
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use self::internal_errors::InternalErrorWindow;
+pub use self::options::{BACKOFF, ListWatchOptions, PAGE_SIZE};
+pub use self::query::{Failure, ListQuery, WatchQuery};
+use self::reactions::is_unset;
+use super::decode::ListMetadata;
+use crate::api::ResourceVersion;
+use crate::stdx::backoff::Backoff;
+
+/// A watch that closes sooner than this without a message has failed
+/// (client-go `tools/cache/reflector.go:handleAnyWatch`).
+const VERY_SHORT_WATCH: Duration = Duration::from_secs(1);
+
+/// How often the missing end of a streamed list is worth a warning
+/// (client-go `tools/cache/reflector.go:newInitialEventsEndBookmarkTicker`).
+const OVERDUE_WARNING_PERIOD: Duration = Duration::from_secs(10);
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Do nothing for so long.
+    Wait(Duration),
+    /// Request a list or one page of it; the first page if it has no continue token.
+    List(ListQuery),
+    /// Open a watch; one that sends the initial list first if the query says so.
+    Watch(WatchQuery),
+}
+
+/// What has come out of an open watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// An object was added.
+    Added,
+    /// An object was modified or deleted.
+    Changed,
+    /// A bookmark.
+    Bookmark {
+        /// True if it closes the initial list.
+        is_initial_events_end: bool,
+    },
+    /// Something that was not asked for.
+    Foreign,
+}
+
+/// What to do with what has come out of an open watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    Skip,
+    /// It is part of the initial list.
+    Collect,
+    /// The initial list is complete at the bookmark's version: it becomes the store's content.
+    Replace,
+    /// It changes the store.
+    Apply,
+}
+
+/// What the end of a page means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PageEnd {
+    /// There are more pages; what was read is to be kept.
+    More,
+    /// The list is complete at this version.
+    Complete(ResourceVersion),
+}
+
+/// How the machine goes on after a failure or an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaction {
+    /// At once, with another request of the same kind.
+    Retry,
+    /// The same request after this time.
+    BackOff(Duration),
+    /// The server cannot stream the list, or not now: it is read in pages.
+    FallBack,
+    /// The cycle is over, the next one begins after this time.
+    EndCycle(Duration),
+}
+
+/// The state machine.
+pub struct ListWatch {
+    options: ListWatchOptions,
+    /// Uniform in `0.0..1.0`.
+    random: Box<dyn FnMut() -> f64 + Send>,
+    backoff: Backoff,
+    /// The version of the last message or list; empty before the first list.
+    last_resource_version: ResourceVersion,
+    /// The server cannot serve the last version any more, or not yet: ask for its newest instead.
+    is_unavailable: bool,
+    /// A list at version 0 came in pages, so the server reads its lists from etcd.
+    is_paginated: bool,
+    internal_errors: InternalErrorWindow,
+    phase: Phase,
+    /// No request before this time.
+    not_before: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    CycleStart,
+    /// A streamed list is due or open.
+    StreamedList {
+        stream: Stream,
+        /// The last stream broke off before its end, for no reason given.
+        is_repeated: bool,
+    },
+    /// A page is due or being read.
+    PagedList(Paging),
+    /// A watch is due or open.
+    Watch(Stream),
+}
+
+/// An open watch.
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    /// When it was requested, since some proxies hold back the answer until the first message.
+    requested: Instant,
+    last_message: Instant,
+    n_messages: u64,
+    /// False while the messages of a watch from an unset version are the state of the server in no
+    /// order, which says nothing on how far the watch has come.
+    is_ordered: bool,
+    warn_at: Instant,
+}
+
+#[derive(Clone, Debug)]
+struct Paging {
+    /// What the list was asked for; pages after the first carry the token alone.
+    resource_version: ResourceVersion,
+    limit: Option<u32>,
+    continue_token: String,
+    /// The version of the first page.
+    listed: Option<ResourceVersion>,
+    /// The version that was asked for at first could not be served.
+    is_second_try: bool,
+}
+
+impl ListWatch {
+    /// A machine that begins with a list at once. `random` is uniform in `0.0..1.0`.
+    pub fn new(options: ListWatchOptions, random: impl FnMut() -> f64 + Send + 'static) -> Self {
+        Self {
+            random: Box::new(random),
+            backoff: Backoff::new(options.backoff),
+            last_resource_version: ResourceVersion::default(),
+            is_unavailable: false,
+            is_paginated: false,
+            internal_errors: InternalErrorWindow::new(options.internal_error_retry_max),
+            phase: Phase::CycleStart,
+            not_before: None,
+            options,
+        }
+    }
+
+    /// The version of the last message or list; empty before the first list.
+    pub fn last_resource_version(&self) -> &ResourceVersion {
+        &self.last_resource_version
+    }
+
+    /// What to do now. After [`Step::Wait`], ask again; after a request, tell what came of it by
+    /// [`on_event`](Self::on_event), [`on_page_end`](Self::on_page_end),
+    /// [`on_closed`](Self::on_closed) or [`on_error`](Self::on_error) before asking again.
+    pub fn next_step(&mut self, now: Instant) -> Step {
+        if let Some(until) = self.not_before
+            && until > now
+        {
+            return Step::Wait(until - now);
+        }
+        self.not_before = None;
+        if matches!(self.phase, Phase::CycleStart) {
+            self.phase = if self.options.use_watch_list {
+                Phase::StreamedList {
+                    stream: Stream::requested(now, false),
+                    is_repeated: false,
+                }
+            } else {
+                Phase::PagedList(self.first_page(false))
+            };
+        }
+        let last = self.last_resource_version.clone();
+        let timeout_seconds = match self.phase {
+            Phase::StreamedList { .. } | Phase::Watch(_) => self.watch_timeout_seconds(),
+            Phase::CycleStart | Phase::PagedList(_) => 0,
+        };
+        match &mut self.phase {
+            Phase::StreamedList { stream, .. } => {
+                *stream = Stream::requested(now, false);
+                let resource_version = if self.is_unavailable {
+                    ResourceVersion::default()
+                } else {
+                    last
+                };
+                Step::Watch(WatchQuery {
+                    resource_version,
+                    send_initial_events: true,
+                    timeout_seconds,
+                })
+            }
+            Phase::Watch(stream) => {
+                *stream = Stream::requested(now, !is_unset(&last));
+                Step::Watch(WatchQuery {
+                    resource_version: last,
+                    send_initial_events: false,
+                    timeout_seconds,
+                })
+            }
+            Phase::PagedList(paging) => Step::List(paging.query()),
+            Phase::CycleStart => unreachable!("a cycle that starts has a phase"),
+        }
+    }
+
+    /// A message has come out of the open watch.
+    pub fn on_event(
+        &mut self,
+        seen: Seen,
+        resource_version: &ResourceVersion,
+        now: Instant,
+    ) -> Effect {
+        if seen == Seen::Foreign {
+            return Effect::Skip;
+        }
+        match &mut self.phase {
+            Phase::StreamedList { stream, .. } => {
+                stream.on_message(now);
+                match seen {
+                    Seen::Bookmark {
+                        is_initial_events_end: true,
+                    } => {
+                        stream.is_ordered = true;
+                        self.phase = Phase::Watch(*stream);
+                        self.listed(resource_version.clone());
+                        Effect::Replace
+                    }
+                    Seen::Bookmark { .. } | Seen::Foreign => Effect::Skip,
+                    Seen::Added | Seen::Changed => Effect::Collect,
+                }
+            }
+            Phase::Watch(stream) => {
+                stream.on_message(now);
+                stream.is_ordered |= seen != Seen::Added;
+                if stream.is_ordered && !resource_version.is_empty() {
+                    self.last_resource_version = resource_version.clone();
+                }
+                Effect::Apply
+            }
+            Phase::CycleStart | Phase::PagedList(_) => Effect::Skip,
+        }
+    }
+
+    /// A page of the list has been read to its end.
+    pub fn on_page_end(&mut self, metadata: &ListMetadata, now: Instant) -> PageEnd {
+        let Phase::PagedList(paging) = &mut self.phase else {
+            return PageEnd::Complete(self.last_resource_version.clone());
+        };
+        let listed = paging
+            .listed
+            .get_or_insert_with(|| metadata.resource_version.clone())
+            .clone();
+        if !metadata.continue_token.is_empty() {
+            paging.continue_token.clone_from(&metadata.continue_token);
+            return PageEnd::More;
+        }
+        let is_from_cache = paging.resource_version == "0".into();
+        self.is_paginated |= is_from_cache && !paging.continue_token.is_empty();
+        self.phase = Phase::Watch(Stream::requested(now, true));
+        self.listed(listed.clone());
+        PageEnd::Complete(listed)
+    }
+
+    /// The open watch has ended without an error, or its connection has broken.
+    pub fn on_closed(&mut self, now: Instant) -> Reaction {
+        match &mut self.phase {
+            Phase::StreamedList { stream, .. } if stream.is_very_short(now) => self.fall_back(),
+            Phase::StreamedList { is_repeated, .. } => {
+                // DIFFERS: upstream asks again at once each time. A server that sends half of a
+                // large list over and over would be kept busy by that.
+                if std::mem::replace(is_repeated, true) {
+                    self.back_off(now)
+                } else {
+                    Reaction::Retry
+                }
+            }
+            Phase::Watch(stream) if !stream.is_very_short(now) => Reaction::Retry,
+            Phase::Watch(_) | Phase::CycleStart | Phase::PagedList(_) => self.end_cycle(now),
+        }
+    }
+
+    /// A request was refused or not answered, a list broke off, or a watch reported an error.
+    pub fn on_error(&mut self, failure: Failure, now: Instant) -> Reaction {
+        match self.phase {
+            Phase::CycleStart => self.end_cycle(now),
+            Phase::StreamedList { .. } => self.on_streamed_list_error(failure, now),
+            Phase::PagedList(_) => self.on_paged_list_error(failure, now),
+            Phase::Watch(_) => self.on_watch_error(failure, now),
+        }
+    }
+
+    /// How long ago the streamed list made progress, if that is worth a warning now.
+    pub fn overdue_bookmark(&mut self, now: Instant) -> Option<Duration> {
+        let Phase::StreamedList { stream, .. } = &mut self.phase else {
+            return None;
+        };
+        if now < stream.warn_at {
+            return None;
+        }
+        stream.warn_at = now + OVERDUE_WARNING_PERIOD;
+        Some(now - stream.last_message)
+    }
+}
+
+impl fmt::Display for Reaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Retry => f.write_str("tries again at once"),
+            Self::BackOff(delay) => write!(f, "tries again in {:.1} s", delay.as_secs_f64()),
+            Self::FallBack => f.write_str("lists in pages"),
+            Self::EndCycle(delay) => write!(f, "lists again in {:.1} s", delay.as_secs_f64()),
+        }
+    }
+}
+
+impl fmt::Debug for ListWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListWatch")
+            .field("last_resource_version", &self.last_resource_version)
+            .field("is_unavailable", &self.is_unavailable)
+            .field("is_paginated", &self.is_paginated)
+            .field("phase", &self.phase)
+            .field("not_before", &self.not_before)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

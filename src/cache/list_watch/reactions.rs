@@ -1,0 +1,160 @@
+//! How the state machine goes on after failures.
+
+use std::time::Instant;
+
+use super::{
+    Failure, ListQuery, ListWatch, OVERDUE_WARNING_PERIOD, PAGE_SIZE, Paging, Phase, Reaction,
+    Stream, VERY_SHORT_WATCH,
+};
+use crate::api::ResourceVersion;
+
+impl ListWatch {
+    /// The first request of a paged list.
+    ///
+    /// A version other than 0 is asked for without a limit, because servers answer that out of
+    /// their cache, and a limited list out of etcd. A server whose answer at version 0 came in
+    /// pages has no such cache (client-go `tools/cache/reflector.go:list`).
+    pub(super) fn first_page(&self, is_second_try: bool) -> Paging {
+        let resource_version = if self.is_unavailable {
+            ResourceVersion::default()
+        } else if self.last_resource_version.is_empty() {
+            "0".into()
+        } else {
+            self.last_resource_version.clone()
+        };
+        let limit = match self.options.page_size {
+            Some(page_size) => Some(page_size),
+            None if self.is_paginated || is_unset(&resource_version) => Some(PAGE_SIZE),
+            None => None,
+        };
+        Paging {
+            resource_version,
+            limit,
+            continue_token: String::new(),
+            listed: None,
+            is_second_try,
+        }
+    }
+
+    pub(super) fn watch_timeout_seconds(&mut self) -> u64 {
+        self.options.watch_timeout_seconds((self.random)())
+    }
+
+    /// A list has been read to its end.
+    pub(super) fn listed(&mut self, resource_version: ResourceVersion) {
+        self.last_resource_version = resource_version;
+        self.is_unavailable = false;
+    }
+
+    pub(super) fn on_streamed_list_error(&mut self, failure: Failure, now: Instant) -> Reaction {
+        match failure {
+            Failure::ConnectionRefused | Failure::TooManyRequests => self.back_off(now),
+            Failure::Expired | Failure::TooLargeResourceVersion => {
+                // The server refuses even its newest version; asking faster does not help.
+                if std::mem::replace(&mut self.is_unavailable, true) {
+                    self.back_off(now)
+                } else {
+                    Reaction::Retry
+                }
+            }
+            Failure::InternalError | Failure::Other => self.fall_back(),
+        }
+    }
+
+    pub(super) fn on_paged_list_error(&mut self, failure: Failure, now: Instant) -> Reaction {
+        let Phase::PagedList(paging) = &mut self.phase else {
+            return self.end_cycle(now);
+        };
+        match failure {
+            // The pages took longer than the server's history lasts: all in one, then.
+            Failure::Expired if !paging.continue_token.is_empty() => {
+                paging.continue_token.clear();
+                paging.limit = None;
+                paging.listed = None;
+                Reaction::Retry
+            }
+            Failure::Expired | Failure::TooLargeResourceVersion if !paging.is_second_try => {
+                self.is_unavailable = true;
+                self.phase = Phase::PagedList(self.first_page(true));
+                Reaction::Retry
+            }
+            _ => self.end_cycle(now),
+        }
+    }
+
+    pub(super) fn on_watch_error(&mut self, failure: Failure, now: Instant) -> Reaction {
+        match failure {
+            // Nothing says that the version is lost, so the watch can likely go on where it was,
+            // and a server that is coming up is spared a list from each of its clients.
+            Failure::ConnectionRefused | Failure::TooManyRequests => self.back_off(now),
+            Failure::InternalError if self.internal_errors.on_internal_error(now) => {
+                Reaction::Retry
+            }
+            // The last version is not marked as unavailable when it has expired: a list that is at
+            // least as new can still be had.
+            _ => self.end_cycle(now),
+        }
+    }
+
+    pub(super) fn fall_back(&mut self) -> Reaction {
+        self.phase = Phase::PagedList(self.first_page(false));
+        Reaction::FallBack
+    }
+
+    pub(super) fn back_off(&mut self, now: Instant) -> Reaction {
+        let delay = self.backoff.step(now, (self.random)());
+        self.not_before = Some(now + delay);
+        Reaction::BackOff(delay)
+    }
+
+    pub(super) fn end_cycle(&mut self, now: Instant) -> Reaction {
+        self.phase = Phase::CycleStart;
+        let delay = self.backoff.step(now, (self.random)());
+        self.not_before = Some(now + delay);
+        Reaction::EndCycle(delay)
+    }
+}
+
+impl Stream {
+    pub(super) fn requested(now: Instant, is_ordered: bool) -> Self {
+        Self {
+            requested: now,
+            last_message: now,
+            n_messages: 0,
+            is_ordered,
+            warn_at: now + OVERDUE_WARNING_PERIOD,
+        }
+    }
+
+    pub(super) fn on_message(&mut self, now: Instant) {
+        self.n_messages += 1;
+        self.last_message = now;
+        self.warn_at = now + OVERDUE_WARNING_PERIOD;
+    }
+
+    pub(super) fn is_very_short(&self, now: Instant) -> bool {
+        self.n_messages == 0 && now.saturating_duration_since(self.requested) < VERY_SHORT_WATCH
+    }
+}
+
+impl Paging {
+    /// The request for the next page. A continue token stands for the version that the list began
+    /// with, and servers refuse both at once.
+    pub(super) fn query(&self) -> ListQuery {
+        let is_first = self.continue_token.is_empty();
+        ListQuery {
+            resource_version: if is_first {
+                self.resource_version.clone()
+            } else {
+                ResourceVersion::default()
+            },
+            limit: self.limit,
+            continue_token: self.continue_token.clone(),
+        }
+    }
+}
+
+/// True for a version that stands for "any" or "the newest".
+pub(super) fn is_unset(resource_version: &ResourceVersion) -> bool {
+    resource_version.is_empty() || *resource_version == "0".into()
+}

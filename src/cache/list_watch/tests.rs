@@ -1,0 +1,642 @@
+//! The state machine by script: what it asks for after what it was told, at which time.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    BACKOFF, Effect, Failure, ListMetadata, ListWatch, ListWatchOptions, PageEnd, Seen, Step,
+};
+use crate::api::Status;
+use crate::stdx::backoff::BackoffParameters;
+
+/// A machine, and a clock that stands still but for what the script lets pass.
+struct Script {
+    machine: ListWatch,
+    start: Instant,
+    now: Instant,
+}
+
+const CLOSE: Seen = Seen::Bookmark {
+    is_initial_events_end: true,
+};
+const BOOKMARK: Seen = Seen::Bookmark {
+    is_initial_events_end: false,
+};
+
+impl Script {
+    fn new(options: ListWatchOptions) -> Self {
+        Self::with_random(options, 0.0)
+    }
+
+    fn with_random(options: ListWatchOptions, random: f64) -> Self {
+        let now = Instant::now();
+        Self {
+            machine: ListWatch::new(options, move || random),
+            start: now,
+            now,
+        }
+    }
+
+    fn paged() -> Self {
+        Self::new(ListWatchOptions {
+            use_watch_list: false,
+            ..ListWatchOptions::default()
+        })
+    }
+
+    fn streaming() -> Self {
+        Self::new(ListWatchOptions::default())
+    }
+
+    fn next_step(&mut self) -> Step {
+        self.machine.next_step(self.now)
+    }
+
+    /// The next step as text; a wait passes at once.
+    fn step(&mut self) -> String {
+        let value = |name: &str, value: &str| match value {
+            "" => String::new(),
+            value => format!(" {name}={value}"),
+        };
+        match self.next_step() {
+            Step::Wait(delay) => {
+                self.now += delay;
+                format!("wait {}ms", delay.as_millis())
+            }
+            Step::List(query) => {
+                let version = value("rv", &query.resource_version.to_string());
+                let limit = value(
+                    "limit",
+                    &query.limit.map_or(String::new(), |n| n.to_string()),
+                );
+                let token = value("continue", &query.continue_token);
+                format!("list{version}{limit}{token}")
+            }
+            Step::Watch(query) => {
+                let version = value("rv", &query.resource_version.to_string());
+                let what = ["watch", "stream"][usize::from(query.send_initial_events)];
+                format!("{what}{version}")
+            }
+        }
+    }
+
+    #[track_caller]
+    fn expect(&mut self, expected: &[&str]) -> &mut Self {
+        for expected in expected {
+            assert_eq!(self.step(), *expected);
+        }
+        self
+    }
+
+    fn page(&mut self, version: &str, token: &str) -> &mut Self {
+        let metadata = ListMetadata {
+            resource_version: version.into(),
+            continue_token: token.to_owned(),
+        };
+        let end = self.machine.on_page_end(&metadata, self.now);
+        assert_eq!(end == PageEnd::More, !token.is_empty());
+        self
+    }
+
+    fn see(&mut self, seen: Seen, version: &str, expected: Effect) -> &mut Self {
+        let effect = self.machine.on_event(seen, &version.into(), self.now);
+        assert_eq!(effect, expected);
+        self
+    }
+
+    fn event(&mut self, version: &str) -> &mut Self {
+        self.see(Seen::Changed, version, Effect::Apply)
+    }
+
+    fn pass(&mut self, time: Duration) -> &mut Self {
+        self.now += time;
+        self
+    }
+
+    fn close(&mut self) -> &mut Self {
+        self.machine.on_closed(self.now);
+        self
+    }
+
+    fn fail(&mut self, failure: Failure) -> &mut Self {
+        self.machine.on_error(failure, self.now);
+        self
+    }
+
+    fn version(&self) -> String {
+        self.machine.last_resource_version().to_string()
+    }
+
+    fn passed(&self) -> Duration {
+        self.now - self.start
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn j_01_an_ordinary_start_lists_at_0_in_pages_and_watches_from_there() {
+    let mut script = Script::paged();
+    let Step::List(list) = script.next_step() else {
+        panic!("no list");
+    };
+    let expected = [("resourceVersion", "0"), ("limit", "500")];
+    assert_eq!(list.parameters(), expected.map(|(k, v)| (k, v.to_owned())));
+    script.page("10", "");
+    let Step::Watch(watch) = script.next_step() else {
+        panic!("no watch");
+    };
+    let expected = [
+        ("watch", "true"),
+        ("resourceVersion", "10"),
+        ("allowWatchBookmarks", "true"),
+        ("timeoutSeconds", "300"),
+    ];
+    assert_eq!(watch.parameters(), expected.map(|(k, v)| (k, v.to_owned())));
+}
+
+#[test]
+fn j_02_a_streaming_start_is_one_watch_that_begins_with_the_list() {
+    let mut script = Script::streaming();
+    let Step::Watch(watch) = script.next_step() else {
+        panic!("no watch");
+    };
+    let expected = [
+        ("watch", "true"),
+        ("sendInitialEvents", "true"),
+        ("resourceVersionMatch", "NotOlderThan"),
+        ("allowWatchBookmarks", "true"),
+        ("timeoutSeconds", "300"),
+    ];
+    assert_eq!(watch.parameters(), expected.map(|(k, v)| (k, v.to_owned())));
+    script.see(Seen::Added, "3", Effect::Collect);
+    script.see(CLOSE, "7", Effect::Replace);
+    script
+        .event("8")
+        .pass(SECOND)
+        .close()
+        .expect(&["watch rv=8"]);
+}
+
+#[track_caller]
+fn check_timeout(min_watch_timeout: Duration, random: f64, expected_seconds: u64) {
+    let options = ListWatchOptions {
+        min_watch_timeout,
+        ..ListWatchOptions::default()
+    };
+    let Step::Watch(watch) = Script::with_random(options, random).next_step() else {
+        panic!("no watch");
+    };
+    assert_eq!(watch.timeout_seconds, expected_seconds);
+}
+
+#[test]
+fn j_03_watches_last_five_to_ten_minutes_or_longer() {
+    for min in [Duration::from_mins(5), SECOND, Duration::ZERO] {
+        check_timeout(min, 0.0, 300);
+        check_timeout(min, 0.5, 450);
+        check_timeout(min, 0.999_999, 599);
+    }
+    check_timeout(Duration::from_mins(30), 0.0, 1800);
+    check_timeout(Duration::from_mins(30), 0.999_999, 3599);
+}
+
+#[test]
+fn j_04_the_last_message_counts_and_not_the_highest() {
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("1", "");
+    script.expect(&["watch rv=1"]);
+    script.see(Seen::Foreign, "99", Effect::Skip);
+    script.event("55").see(Seen::Added, "32", Effect::Apply);
+    assert_eq!(script.version(), "32");
+    script.close().expect(&["watch rv=32"]);
+}
+
+#[test]
+fn j_05_the_version_follows_every_message() {
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("10", "");
+    script.expect(&["watch rv=10"]);
+    let mut versions = vec![script.version()];
+    for (seen, version) in [
+        (Seen::Added, "10"),
+        (Seen::Changed, "20"),
+        (BOOKMARK, "30"),
+        (Seen::Changed, "40"),
+    ] {
+        script.see(seen, version, Effect::Apply);
+        versions.push(script.version());
+    }
+    assert_eq!(versions, ["10", "10", "20", "30", "40"]);
+    script.see(Seen::Changed, "", Effect::Apply);
+    assert_eq!(script.version(), "40");
+}
+
+#[test]
+fn a_watch_from_no_version_counts_only_from_the_first_message_in_order() {
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("0", "");
+    script.expect(&["watch rv=0"]);
+    script.see(Seen::Added, "9", Effect::Apply);
+    assert_eq!(script.version(), "0");
+    script.see(BOOKMARK, "12", Effect::Apply);
+    assert_eq!(script.version(), "12");
+}
+
+#[test]
+fn j_09_a_very_short_watch_ends_the_round_after_a_back_off() {
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("10", "");
+    script.expect(&["watch rv=10"]).pass(SECOND / 2).close();
+    script.expect(&["wait 800ms", "list rv=10"]).page("10", "");
+    script.expect(&["watch rv=10"]).close();
+    script.expect(&["wait 1600ms", "list rv=10"]);
+
+    let mut script = Script::streaming();
+    script.expect(&["stream"]).close();
+    script.expect(&["list rv=0 limit=500"]);
+}
+
+#[test]
+fn j_10_a_refused_watch_is_retried_from_the_same_version() {
+    let mut script = Script::new(ListWatchOptions {
+        use_watch_list: false,
+        backoff: BackoffParameters {
+            initial: Duration::from_millis(10),
+            cap: Duration::from_millis(100),
+            jitter: 0.0,
+            ..BACKOFF
+        },
+        ..ListWatchOptions::default()
+    });
+    script.expect(&["list rv=0 limit=500"]).page("10", "");
+    for wait in [
+        "wait 10ms",
+        "wait 20ms",
+        "wait 40ms",
+        "wait 80ms",
+        "wait 100ms",
+    ] {
+        script.expect(&["watch rv=10"]);
+        script.fail(Failure::ConnectionRefused).expect(&[wait]);
+    }
+    script.expect(&["watch rv=10"]);
+    assert_eq!(script.passed(), Duration::from_millis(250));
+}
+
+#[test]
+fn j_10_only_a_refused_connection_avoids_the_list() {
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("10", "");
+    script.expect(&["watch rv=10"]).fail(Failure::Other);
+    script.expect(&["wait 800ms", "list rv=10"]);
+}
+
+#[track_caller]
+fn check_backoff(initial_ms: u64, cap_ms: u64, n_failures: u32, expected_ms: [u64; 2]) {
+    for (random, expected_ms) in [0.0, 1.0].into_iter().zip(expected_ms) {
+        let options = ListWatchOptions {
+            backoff: BackoffParameters {
+                initial: Duration::from_millis(initial_ms),
+                cap: Duration::from_millis(cap_ms),
+                ..BACKOFF
+            },
+            ..ListWatchOptions::default()
+        };
+        let mut script = Script::with_random(options, random);
+        for _ in 0..n_failures {
+            script.expect(&["stream"]).fail(Failure::ConnectionRefused);
+            script.step();
+        }
+        assert_eq!(script.passed(), Duration::from_millis(expected_ms));
+    }
+}
+
+#[test]
+fn j_10_the_back_off_doubles_up_to_its_cap_with_jitter() {
+    check_backoff(1, 1000, 5, [31, 62]);
+    check_backoff(1, 50, 40, [63 + 34 * 50, 2 * (63 + 34 * 50)]);
+    check_backoff(800, 30_000, 7, [80_400, 160_800]);
+}
+
+#[test]
+fn j_12_too_many_requests_cost_one_back_off_each_and_no_list() {
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("10", "");
+    script.expect(&["watch rv=10"]);
+    script.fail(Failure::TooManyRequests);
+    script.expect(&["wait 800ms", "watch rv=10"]);
+    script.event("11").fail(Failure::TooManyRequests);
+    script.expect(&["wait 1600ms", "watch rv=11"]);
+}
+
+#[test]
+fn j_13_internal_errors_are_retried_only_within_a_window() {
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("10", "");
+    script.expect(&["watch rv=10"]);
+    script.event("11").fail(Failure::InternalError);
+    script.expect(&["wait 800ms", "list rv=11"]);
+
+    let mut script = Script::new(ListWatchOptions {
+        use_watch_list: false,
+        internal_error_retry_max: Duration::from_secs(30),
+        ..ListWatchOptions::default()
+    });
+    script.expect(&["list rv=0 limit=500"]).page("10", "");
+    for _ in 0..31 {
+        script.expect(&["watch rv=10"]);
+        script.fail(Failure::InternalError).pass(SECOND);
+    }
+    script.expect(&["watch rv=10"]).fail(Failure::InternalError);
+    script.expect(&["wait 800ms", "list rv=10"]);
+}
+
+#[test]
+fn j_14_a_relist_asks_for_at_least_the_last_version() {
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("10", "");
+    script.expect(&["watch rv=10"]).fail(Failure::Other);
+    script.expect(&["wait 800ms", "list rv=10"]);
+}
+
+#[test]
+fn j_15_a_relist_that_expired_asks_for_the_newest_at_once() {
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("10", "");
+    script.expect(&["watch rv=10"]).fail(Failure::Other);
+    script
+        .expect(&["wait 800ms", "list rv=10"])
+        .fail(Failure::Expired);
+    script.expect(&["list limit=500"]).page("20", "");
+    script.expect(&["watch rv=20"]).fail(Failure::Other);
+    script.expect(&["wait 1600ms", "list rv=20"]);
+}
+
+#[test]
+fn the_second_try_of_a_list_is_the_last_of_its_round() {
+    let mut script = Script::paged();
+    script
+        .expect(&["list rv=0 limit=500"])
+        .fail(Failure::Expired);
+    script.expect(&["list limit=500"]).fail(Failure::Expired);
+    script
+        .expect(&["wait 800ms", "list limit=500"])
+        .page("5", "");
+    script.expect(&["watch rv=5"]);
+}
+
+#[test]
+fn j_17_a_version_from_the_future_is_given_up_for_the_newest() {
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("20", "");
+    script.expect(&["watch rv=20"]).fail(Failure::Other);
+    script.step();
+    script
+        .expect(&["list rv=20"])
+        .fail(Failure::TooLargeResourceVersion);
+    script.expect(&["list limit=500"]).page("30", "");
+    script.expect(&["watch rv=30"]).fail(Failure::Other);
+    script.step();
+    script
+        .expect(&["list rv=30"])
+        .fail(Failure::TooLargeResourceVersion);
+    script.expect(&["list limit=500"]).page("40", "");
+    script.expect(&["watch rv=40"]).fail(Failure::Other);
+    script.step();
+    script
+        .expect(&["list rv=40"])
+        .fail(Failure::TooLargeResourceVersion);
+    script.expect(&["list limit=500"]);
+}
+
+#[test]
+fn j_18_pages_go_on_by_their_token_alone() {
+    let mut script = Script::new(ListWatchOptions {
+        use_watch_list: false,
+        page_size: Some(4),
+        ..ListWatchOptions::default()
+    });
+    script.expect(&["list rv=0 limit=4"]).page("10", "a");
+    script.expect(&["list limit=4 continue=a"]).page("10", "b");
+    script.expect(&["list limit=4 continue=b"]).page("10", "");
+    script.expect(&["watch rv=10"]).fail(Failure::Other);
+    script.expect(&["wait 800ms", "list rv=10 limit=4"]);
+}
+
+#[test]
+fn j_19_other_versions_than_0_are_listed_whole_unless_the_first_list_came_in_pages() {
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("10", "a");
+    script.expect(&["list limit=500 continue=a"]).page("10", "");
+    script.expect(&["watch rv=10"]).fail(Failure::Other);
+    script
+        .expect(&["wait 800ms", "list rv=10 limit=500"])
+        .page("11", "");
+    script.expect(&["watch rv=11"]).fail(Failure::Other);
+    script.expect(&["wait 1600ms", "list rv=11 limit=500"]);
+}
+
+#[test]
+fn pages_that_outlive_the_history_are_read_anew_in_one() {
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("10", "a");
+    script
+        .expect(&["list limit=500 continue=a"])
+        .fail(Failure::Expired);
+    script.expect(&["list rv=0"]).page("12", "");
+    script.expect(&["watch rv=12"]);
+}
+
+#[test]
+fn j_22_an_expired_watch_lists_from_the_last_version() {
+    for options in [true, false] {
+        let mut script = Script::new(ListWatchOptions {
+            use_watch_list: options,
+            ..ListWatchOptions::default()
+        });
+        let (first, again, newest) = if options {
+            ("stream", "stream rv=11", "stream")
+        } else {
+            ("list rv=0 limit=500", "list rv=11", "list limit=500")
+        };
+        script.expect(&[first]);
+        if options {
+            script.see(CLOSE, "10", Effect::Replace);
+        } else {
+            script.page("10", "").expect(&["watch rv=10"]);
+        }
+        script.event("11").fail(Failure::Expired);
+        script.expect(&["wait 800ms", again]).fail(Failure::Expired);
+        script.expect(&[newest]);
+    }
+}
+
+#[test]
+fn j_25_without_its_end_a_streamed_list_is_not_complete() {
+    let mut script = Script::streaming();
+    script.expect(&["stream"]);
+    script.see(Seen::Added, "1", Effect::Collect);
+    script.see(BOOKMARK, "2", Effect::Skip);
+    script.see(Seen::Changed, "3", Effect::Collect);
+    assert_eq!(script.version(), "");
+}
+
+#[test]
+fn j_29_a_streamed_list_backs_off_from_a_busy_server_and_stays_streamed() {
+    let mut script = Script::streaming();
+    script.expect(&["stream"]).fail(Failure::TooManyRequests);
+    script
+        .expect(&["wait 800ms", "stream"])
+        .fail(Failure::TooManyRequests);
+    script
+        .expect(&["wait 1600ms", "stream"])
+        .fail(Failure::ConnectionRefused);
+    script.expect(&["wait 3200ms", "stream"]);
+}
+
+#[test]
+fn j_30_a_streamed_list_that_broke_off_is_asked_for_again() {
+    let mut script = Script::streaming();
+    script.expect(&["stream"]);
+    script.see(Seen::Added, "1", Effect::Collect).close();
+    script.expect(&["stream"]);
+    script.see(Seen::Added, "1", Effect::Collect).close();
+    script
+        .expect(&["wait 800ms", "stream"])
+        .pass(2 * SECOND)
+        .close();
+    script.expect(&["wait 1600ms", "stream"]);
+}
+
+#[test]
+fn j_31_a_stream_that_ended_after_its_list_is_gone_on_with() {
+    let mut script = Script::streaming();
+    script.expect(&["stream"]);
+    script.see(CLOSE, "2", Effect::Replace);
+    script.event("3").close().expect(&["watch rv=3"]);
+}
+
+#[test]
+fn j_32_a_stream_that_expired_later_ends_the_round() {
+    let mut script = Script::streaming();
+    script.expect(&["stream"]);
+    script.see(CLOSE, "2", Effect::Replace);
+    script.event("3").close().expect(&["watch rv=3"]);
+    script
+        .fail(Failure::Expired)
+        .expect(&["wait 800ms", "stream rv=3"]);
+}
+
+#[test]
+fn j_33_the_version_of_a_streamed_list_is_that_of_its_end() {
+    let mut script = Script::streaming();
+    script.expect(&["stream"]);
+    assert_eq!(script.version(), "");
+    script.see(Seen::Added, "5", Effect::Collect);
+    script.see(Seen::Added, "1", Effect::Collect);
+    assert_eq!(script.version(), "");
+    script.see(CLOSE, "2", Effect::Replace);
+    assert_eq!(script.version(), "2");
+}
+
+#[test]
+fn j_34_a_server_that_cannot_stream_is_listed_in_pages() {
+    Script::paged().expect(&["list rv=0 limit=500"]);
+    let mut script = Script::streaming();
+    script.expect(&["stream"]).fail(Failure::Other);
+    script.expect(&["list rv=0 limit=500"]).page("10", "");
+    script.expect(&["watch rv=10"]).fail(Failure::Other);
+    script.expect(&["wait 800ms", "stream rv=10"]);
+}
+
+#[test]
+fn a_streamed_list_from_the_future_is_asked_for_the_newest() {
+    let mut script = Script::streaming();
+    script.expect(&["stream"]);
+    script
+        .see(CLOSE, "90", Effect::Replace)
+        .fail(Failure::Other);
+    script.expect(&["wait 800ms", "stream rv=90"]);
+    script.fail(Failure::TooLargeResourceVersion);
+    script
+        .expect(&["stream"])
+        .fail(Failure::TooLargeResourceVersion);
+    script.expect(&["wait 1600ms", "stream"]);
+}
+
+#[test]
+fn j_35_a_missing_end_is_warned_of_every_ten_seconds() {
+    let mut script = Script::streaming();
+    script.expect(&["stream"]);
+    let mut warnings = Vec::new();
+    for second in 1..=35 {
+        script.pass(SECOND);
+        if second == 12 {
+            script.see(Seen::Added, "1", Effect::Collect);
+        }
+        if let Some(silence) = script.machine.overdue_bookmark(script.now) {
+            warnings.push((second, silence.as_secs()));
+        }
+    }
+    assert_eq!(warnings, [(10, 10), (22, 10), (32, 20)]);
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]);
+    script.pass(60 * SECOND);
+    assert_eq!(script.machine.overdue_bookmark(script.now), None);
+    script
+        .page("1", "")
+        .expect(&["watch rv=1"])
+        .pass(60 * SECOND);
+    assert_eq!(script.machine.overdue_bookmark(script.now), None);
+}
+
+#[test]
+fn j_37_a_watch_that_closes_is_opened_again_at_once() {
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("10", "");
+    script.expect(&["watch rv=10"]).pass(SECOND).close();
+    script.expect(&["watch rv=10"]).event("11").close();
+    script
+        .expect(&["watch rv=11"])
+        .see(BOOKMARK, "15", Effect::Apply)
+        .close();
+    script.expect(&["watch rv=15"]);
+}
+
+#[test]
+fn the_back_off_starts_anew_two_minutes_after_it_began() {
+    let mut script = Script::streaming();
+    script.expect(&["stream"]).fail(Failure::ConnectionRefused);
+    script
+        .expect(&["wait 800ms", "stream"])
+        .fail(Failure::ConnectionRefused);
+    script
+        .expect(&["wait 1600ms", "stream"])
+        .pass(Duration::from_secs(121));
+    script
+        .fail(Failure::ConnectionRefused)
+        .expect(&["wait 800ms"]);
+}
+
+#[track_caller]
+fn check_status(status: &Status, answer: Failure, message: Failure) {
+    assert_eq!(Failure::of_answer(status), answer, "{status:?}");
+    assert_eq!(Failure::of_message(status), message, "{status:?}");
+}
+
+#[test]
+fn refusals_are_told_apart() {
+    let status = |code, reason| Status::new(code, reason, "");
+    check_status(&status(410, "Expired"), Failure::Expired, Failure::Expired);
+    check_status(&status(410, "Gone"), Failure::Expired, Failure::Expired);
+    check_status(
+        &status(429, ""),
+        Failure::TooManyRequests,
+        Failure::TooManyRequests,
+    );
+    check_status(&status(500, ""), Failure::Other, Failure::InternalError);
+    check_status(&status(422, "Invalid"), Failure::Other, Failure::Other);
+    let future = Status::new(504, "Timeout", "Too large resource version: 9, current: 1");
+    let failure = Failure::TooLargeResourceVersion;
+    check_status(&future, failure, failure);
+}

@@ -1,0 +1,438 @@
+//! The blocking loop that keeps one store equal to one collection on the server.
+//!
+//! Each reflector runs on a thread of its own (`watch-rs`, `watch-pods`), started by the manager.
+//! It takes the steps of a [`ListWatch`], applies what comes to the [`Store`], and then tells the
+//! handlers, on its own thread and under no lock. What it waits for is always a request, a read, or
+//! the next attempt after a failure; the stop signal ends all three.
+//!
+//! A watch that is quiet and healthy logs nothing at the default level, however often it is closed
+//! and opened again.
+
+mod source;
+mod unread_log;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use self::source::{Body, Collection, Source};
+use self::unread_log::UnreadLog;
+use super::collector::Collector;
+use super::decode::{Decode, Decoded, Frame, ListMetadata, ReadWatch, StreamError, Unread};
+use super::encoding::{read_list, read_watch};
+use super::event::CacheEvent;
+use super::list_watch::{
+    Effect, Failure, ListQuery, ListWatch, ListWatchOptions, PageEnd, Reaction, Seen, Step,
+    WatchQuery,
+};
+use super::stats::{CacheStats, count};
+use super::store::Store;
+use crate::api::ResourceVersion;
+use crate::api::interner::Interner;
+use crate::client::ClientError;
+use crate::stdx::clock::Clock;
+use crate::stdx::report::report;
+use crate::stdx::stop::Stop;
+
+/// Who is told what the watch brings. Called on the watch thread and under no lock; what blocks
+/// here blocks the watch.
+pub trait Handler<T>: Send {
+    /// The store has changed in this way.
+    fn on_event(&mut self, event: &CacheEvent<T>);
+
+    /// The store has come to this version, and all events up to it have been told.
+    fn on_position(&mut self, resource_version: &ResourceVersion);
+}
+
+/// Time, as the loop needs it.
+pub trait Pace: Clock {
+    /// Waits for so long, or until the signal is given.
+    fn wait(&self, stop: &Stop, timeout: Duration);
+}
+
+impl Pace for crate::stdx::clock::SystemClock {
+    fn wait(&self, stop: &Stop, timeout: Duration) {
+        stop.wait_timeout(timeout);
+    }
+}
+
+/// How a reflector works.
+#[derive(Clone, Copy, Debug)]
+pub struct ReflectorOptions {
+    /// When to list and to watch.
+    pub list_watch: ListWatchOptions,
+    /// Every object is told as an update to itself after this time, times a random factor from 1 to
+    /// 2 that is drawn once; zero for never.
+    pub min_resync_period: Duration,
+}
+
+impl Default for ReflectorOptions {
+    fn default() -> Self {
+        Self {
+            list_watch: ListWatchOptions::default(),
+            // kube-controller-manager `--min-resync-period`.
+            min_resync_period: Duration::from_hours(12),
+        }
+    }
+}
+
+/// What a reflector works on and with.
+pub struct ReflectorParts<T: Decode> {
+    /// What it keeps equal to the server.
+    pub store: Arc<Store<T>>,
+    /// Where the lists and watches come from.
+    pub source: Box<dyn Source>,
+    /// Who is told.
+    pub handler: Box<dyn Handler<T>>,
+    /// What is counted.
+    pub stats: Arc<CacheStats>,
+    /// Clock and waits.
+    pub pace: Arc<dyn Pace>,
+    /// Uniform in `0.0..1.0`.
+    pub random: Box<dyn FnMut() -> f64 + Send>,
+    /// Ends it.
+    pub stop: Stop,
+}
+
+/// Keeps one store equal to one collection on the server.
+pub struct Reflector<T: Decode> {
+    store: Arc<Store<T>>,
+    source: Box<dyn Source>,
+    handler: Box<dyn Handler<T>>,
+    stats: Arc<CacheStats>,
+    pace: Arc<dyn Pace>,
+    stop: Stop,
+    machine: ListWatch,
+    /// The list that is being read.
+    collector: Collector<T>,
+    interner: Interner,
+    unread_log: UnreadLog,
+    resync_period: Duration,
+    next_resync: Option<Instant>,
+    started: Instant,
+}
+
+/// How a request, or the reading of its answer, ended.
+enum End {
+    /// The page is complete.
+    Page,
+    /// The watch is closed; with the reason, if it was not the server that closed it.
+    Closed(Option<StreamError>),
+    /// It failed.
+    Failed(Failure, String),
+}
+
+impl<T: Decode> Reflector<T> {
+    /// A reflector that has not begun.
+    pub fn new(options: ReflectorOptions, mut parts: ReflectorParts<T>) -> Self {
+        let resync_period = options.min_resync_period.mul_f64(1.0 + (parts.random)());
+        let started = parts.pace.now();
+        Self {
+            store: parts.store,
+            source: parts.source,
+            handler: parts.handler,
+            stats: parts.stats,
+            pace: parts.pace,
+            stop: parts.stop,
+            machine: ListWatch::new(options.list_watch, parts.random),
+            collector: Collector::default(),
+            interner: Interner::default(),
+            unread_log: UnreadLog::default(),
+            resync_period,
+            next_resync: (!resync_period.is_zero()).then(|| started + resync_period),
+            started,
+        }
+    }
+
+    /// Lists and watches until the stop signal is given, which also ends every wait on the way: the
+    /// source's requests and reads, and the pause after a failure.
+    pub fn run(mut self) {
+        while !self.stop.is_stopped() {
+            self.resync_if_due();
+            let end = match self.machine.next_step(self.pace.now()) {
+                Step::Wait(timeout) => {
+                    self.pace.wait(&self.stop, timeout);
+                    continue;
+                }
+                Step::List(query) => self.list(&query),
+                Step::Watch(query) => self.watch(&query),
+            };
+            if !self.stop.is_stopped() {
+                self.react(end);
+            }
+        }
+    }
+
+    /// Reads one page.
+    fn list(&mut self, query: &ListQuery) -> End {
+        if query.continue_token.is_empty() {
+            self.collector = Collector::default();
+        }
+        let body = match self.source.open_list(query) {
+            Ok(body) => body,
+            Err(error) => return End::not_opened(&error),
+        };
+        let metadata = match self.read_page(body) {
+            Ok(metadata) => metadata,
+            Err(error) => return End::Failed(Failure::Other, report(&error)),
+        };
+        let end = self.machine.on_page_end(&metadata, self.pace.now());
+        if let PageEnd::Complete(resource_version) = end {
+            self.replace(&resource_version);
+        }
+        End::Page
+    }
+
+    fn read_page(&mut self, body: Body) -> Result<ListMetadata, StreamError> {
+        let mut list = read_list::<T>(&body.content_type, body.reader)?;
+        while let Some(object) = list.next_object(&mut self.interner)? {
+            self.collect(object);
+        }
+        Ok(list.metadata().clone())
+    }
+
+    /// Opens a watch and reads it to its end.
+    fn watch(&mut self, query: &WatchQuery) -> End {
+        self.collector = Collector::default();
+        let body = match self.source.open_watch(query) {
+            Ok(body) => body,
+            Err(error) => return End::not_opened(&error),
+        };
+        count(&self.stats.watches);
+        match read_watch(&body.content_type, body.reader) {
+            Ok(watch) => self.read_watch(watch),
+            Err(error) => End::Failed(Failure::Other, report(&error)),
+        }
+    }
+
+    fn read_watch(&mut self, mut watch: Box<dyn ReadWatch<T>>) -> End {
+        loop {
+            let frame = watch.next_frame(&mut self.interner);
+            let now = self.pace.now();
+            if let Some(silence) = self.machine.overdue_bookmark(now) {
+                log::warn!(
+                    "the initial list of {} is not complete and nothing came of it for {} s",
+                    T::RESOURCE,
+                    silence.as_secs()
+                );
+            }
+            match frame {
+                Ok(Some(Frame::Error(status))) => {
+                    return End::Failed(Failure::of_message(&status), status.to_string());
+                }
+                Ok(Some(frame)) => self.on_frame(frame, now),
+                Ok(None) => return End::Closed(None),
+                Err(error @ StreamError::Io(_)) => return End::Closed(Some(error)),
+                Err(error) => return End::Failed(Failure::Other, report(&error)),
+            }
+            if self.stop.is_stopped() {
+                return End::Closed(None);
+            }
+            self.resync_if_due();
+        }
+    }
+
+    fn on_frame(&mut self, frame: Frame<T>, now: Instant) {
+        let (seen, resource_version) = match &frame {
+            Frame::Added(object) => (Seen::Added, version_of(object)),
+            Frame::Modified(object) | Frame::Deleted(object) => (Seen::Changed, version_of(object)),
+            Frame::Bookmark {
+                resource_version,
+                is_initial_events_end,
+            } => {
+                let is_initial_events_end = *is_initial_events_end;
+                let seen = Seen::Bookmark {
+                    is_initial_events_end,
+                };
+                (seen, resource_version.clone())
+            }
+            Frame::Error(_) => return,
+            Frame::Foreign(what) => {
+                self.unread_log.log_foreign(T::RESOURCE, what);
+                return;
+            }
+        };
+        match self.machine.on_event(seen, &resource_version, now) {
+            Effect::Skip => {}
+            Effect::Collect => self.collect_frame(frame),
+            Effect::Replace => self.replace(&resource_version),
+            Effect::Apply => self.apply(frame, &resource_version),
+        }
+    }
+
+    fn collect_frame(&mut self, frame: Frame<T>) {
+        match frame {
+            Frame::Added(object) | Frame::Modified(object) => self.collect(object),
+            Frame::Deleted(Ok(object)) => self.collector.remove(object.key()),
+            Frame::Deleted(Err(unread)) => {
+                self.on_unread(&unread);
+                if let Some(unread) = unread.key {
+                    self.collector.remove(&unread.key);
+                }
+            }
+            Frame::Bookmark { .. } | Frame::Error(_) | Frame::Foreign(_) => {}
+        }
+    }
+
+    fn collect(&mut self, object: Decoded<T>) {
+        match object {
+            Ok(object) => self.collector.upsert(object, &self.store),
+            Err(unread) => {
+                self.on_unread(&unread);
+                if let Some(unread) = unread.key {
+                    self.collector.upsert_unread(unread);
+                }
+            }
+        }
+    }
+
+    fn apply(&mut self, frame: Frame<T>, resource_version: &ResourceVersion) {
+        let is_deleted = matches!(frame, Frame::Deleted(_));
+        let event = match frame {
+            Frame::Added(Ok(object)) => self.store.apply_added(object),
+            Frame::Modified(Ok(object)) => self.store.apply_modified(object),
+            Frame::Deleted(Ok(object)) => self.store.apply_deleted(object),
+            Frame::Added(Err(unread))
+            | Frame::Modified(Err(unread))
+            | Frame::Deleted(Err(unread)) => {
+                self.on_unread(&unread);
+                self.store.apply_bookmark(resource_version);
+                let key = unread.key.as_ref();
+                key.and_then(|key| self.store.apply_unread(key, resource_version, is_deleted))
+            }
+            Frame::Bookmark { .. } => {
+                self.store.apply_bookmark(resource_version);
+                None
+            }
+            Frame::Error(_) | Frame::Foreign(_) => None,
+        };
+        if let Some(event) = event {
+            self.tell(&event);
+        }
+        self.handler.on_position(&self.store.resource_version());
+    }
+
+    /// Makes what was collected the store's content.
+    fn replace(&mut self, resource_version: &ResourceVersion) {
+        let (objects, unread) = std::mem::take(&mut self.collector).finish();
+        let n_objects = objects.len();
+        let events = self.store.replace(objects, &unread, resource_version);
+        let n_events = events.len();
+        for event in events {
+            self.tell(&event);
+        }
+        let resource = T::RESOURCE;
+        if self.store.has_synced() {
+            count(&self.stats.relists);
+            log::debug!(
+                "listed {n_objects} {resource} again, at version {resource_version}: \
+                 {n_events} differences"
+            );
+        } else {
+            let seconds = (self.pace.now() - self.started).as_secs_f64();
+            log::info!("{n_objects} {resource} listed in {seconds:.1} s");
+            self.store.set_synced();
+        }
+        self.handler.on_position(&self.store.resource_version());
+    }
+
+    /// Tells every object as an update to itself, when it is time. Looked at between messages: a
+    /// bookmark comes about once a minute, and what comes late here is late on a scale of hours.
+    /// The handlers do no more than to compare and to enqueue, so this takes milliseconds.
+    fn resync_if_due(&mut self) {
+        let now = self.pace.now();
+        if self.next_resync.is_none_or(|due| due > now) || !self.store.has_synced() {
+            return;
+        }
+        self.next_resync = Some(now + self.resync_period);
+        for object in self.store.list() {
+            let old = Arc::clone(&object);
+            self.tell(&CacheEvent::Updated { old, new: object });
+        }
+    }
+
+    fn tell(&mut self, event: &CacheEvent<T>) {
+        count(&self.stats.events);
+        self.handler.on_event(event);
+    }
+
+    fn on_unread(&mut self, unread: &Unread) {
+        count(&self.stats.unread_objects);
+        self.unread_log.log(T::KIND, unread);
+    }
+
+    /// Tells the machine how a request ended, and the log what follows from it.
+    fn react(&mut self, end: End) {
+        let now = self.pace.now();
+        let resource = T::RESOURCE;
+        match end {
+            End::Page => {}
+            End::Closed(error) => {
+                let why = match &error {
+                    Some(error) => report(error),
+                    None => "closed by the server".to_owned(),
+                };
+                match self.machine.on_closed(now) {
+                    Reaction::Retry if error.is_none() => {
+                        log::debug!("watch of {resource} closed by the server, opens it again");
+                    }
+                    Reaction::Retry => {
+                        log::info!("watch of {resource} broke, opens it again: {why}");
+                    }
+                    reaction => {
+                        log::warn!("watch of {resource} ended unexpectedly, {reaction}: {why}");
+                    }
+                }
+            }
+            End::Failed(failure, why) => match self.machine.on_error(failure, now) {
+                reaction @ (Reaction::Retry | Reaction::FallBack) => {
+                    log::info!("cannot list or watch {resource}, {reaction}: {why}");
+                }
+                reaction @ Reaction::EndCycle(_) if failure == Failure::Expired => {
+                    log::info!("watch of {resource} fell behind, {reaction}: {why}");
+                }
+                reaction => log::warn!("cannot list or watch {resource}, {reaction}: {why}"),
+            },
+        }
+    }
+}
+
+impl End {
+    fn not_opened(error: &ClientError) -> Self {
+        let failure = match error.status() {
+            Some(status) => Failure::of_answer(status),
+            None if error.is_connection_refused() => Failure::ConnectionRefused,
+            None => Failure::Other,
+        };
+        Self::Failed(failure, report(error))
+    }
+}
+
+impl<T: Decode> fmt::Debug for Reflector<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reflector")
+            .field("resource", &T::RESOURCE)
+            .field("source", &self.source)
+            .field("machine", &self.machine)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Decode> fmt::Debug for ReflectorParts<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReflectorParts")
+            .field("resource", &T::RESOURCE)
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}
+
+fn version_of<T: Decode>(object: &Decoded<T>) -> ResourceVersion {
+    match object {
+        Ok(object) => object.resource_version().clone(),
+        Err(unread) => unread.resource_version.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

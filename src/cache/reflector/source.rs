@@ -1,0 +1,85 @@
+//! Where a reflector's lists and watches come from: the API server, or a script in tests.
+
+use std::fmt::{self, Debug};
+use std::io::Read;
+
+use crate::cache::encoding::ACCEPT;
+use crate::cache::list_watch::{ListQuery, WatchQuery};
+use crate::client::{BodyStream, ClientError, Request, StreamClient};
+
+/// Opens lists and watches of one collection.
+pub trait Source: Debug + Send {
+    /// Requests a list or one page of it. Blocks until the answer begins; the stop signal ends the
+    /// wait.
+    ///
+    /// # Errors
+    /// [`ClientError`] if there is no answer or another one than a list.
+    fn open_list(&mut self, query: &ListQuery) -> Result<Body, ClientError>;
+
+    /// Opens a watch. Blocks until the answer begins; the stop signal ends the wait.
+    ///
+    /// # Errors
+    /// [`ClientError`] if there is no answer or another one than a watch.
+    fn open_watch(&mut self, query: &WatchQuery) -> Result<Body, ClientError>;
+}
+
+/// An answer that has begun.
+pub struct Body {
+    /// `Content-Type` of the answer.
+    pub content_type: String,
+    /// The answer's body. Its reads block until something has arrived; they end with an error when
+    /// the stop signal is given and when nothing has arrived for too long.
+    pub reader: Box<dyn Read + Send>,
+}
+
+impl Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body")
+            .field("content_type", &self.content_type)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A collection of the API server.
+#[derive(Debug)]
+pub struct Collection {
+    client: StreamClient,
+    path: String,
+}
+
+impl Collection {
+    /// The collection at `path`, such as `/api/v1/pods`.
+    pub fn new(client: StreamClient, path: impl Into<String>) -> Self {
+        Self {
+            client,
+            path: path.into(),
+        }
+    }
+
+    fn request(&self, parameters: Vec<(&'static str, String)>) -> Request {
+        let request = Request::get(&*self.path).accept(ACCEPT);
+        let parameters = parameters.into_iter();
+        parameters.fold(request, |request, (name, value)| request.query(name, value))
+    }
+}
+
+impl Source for Collection {
+    fn open_list(&mut self, query: &ListQuery) -> Result<Body, ClientError> {
+        let request = self.request(query.parameters());
+        Ok(self.client.open_list(&request)?.into())
+    }
+
+    fn open_watch(&mut self, query: &WatchQuery) -> Result<Body, ClientError> {
+        let request = self.request(query.parameters());
+        Ok(self.client.open_watch(&request)?.into())
+    }
+}
+
+impl From<BodyStream> for Body {
+    fn from(body: BodyStream) -> Self {
+        Self {
+            content_type: body.content_type().to_owned(),
+            reader: Box::new(body),
+        }
+    }
+}

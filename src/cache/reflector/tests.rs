@@ -1,0 +1,583 @@
+//! The loop against a scripted server: what it requests, what the store shows, what is told.
+
+mod loopback;
+mod script;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use self::script::{
+    Reply, Run, added, bookmark, closing_bookmark, deleted, error, modified, paged, pods, refusal,
+    streaming,
+};
+use crate::api::{ObjectKey, Pod, Status};
+use crate::cache::CacheEvent;
+use crate::client::{ClientError, TransportError, TransportErrorKind};
+
+fn expired() -> Status {
+    Status::new(410, "Expired", "too old resource version: 5 (229)")
+}
+
+fn too_large() -> Status {
+    Status::new(
+        504,
+        "Timeout",
+        "Timeout: Too large resource version: 9, current: 1",
+    )
+}
+
+fn transport(kind: TransportErrorKind) -> Reply {
+    Reply::Fail(ClientError::Transport(TransportError {
+        kind,
+        sent: false,
+        message: format!("{kind:?}"),
+    }))
+}
+
+#[test]
+fn j_01_a_paged_start_brings_the_list_and_then_the_events_in_order() {
+    let run = Run::new(paged()).play([
+        Reply::list("10", "", &["p1@3"]),
+        Reply::watch(&[
+            added("p2@11"),
+            modified("p1@12"),
+            added("p3@13"),
+            deleted("p2@14"),
+            modified("p3@15"),
+        ]),
+    ]);
+    run.requested(&[
+        "list resourceVersion=0&limit=500",
+        "watch resourceVersion=10&allowWatchBookmarks=true&timeoutSeconds=300",
+        "close",
+        "watch resourceVersion=15&allowWatchBookmarks=true&timeoutSeconds=300",
+    ]);
+    run.told(&[
+        "add p1@3",
+        "position 10",
+        "add p2@11",
+        "position 11",
+        "update p1@3 p1@12",
+        "position 12",
+        "add p3@13",
+        "position 13",
+        "delete p2@14",
+        "position 14",
+        "update p3@13 p3@15",
+        "position 15",
+    ]);
+    assert_eq!(run.cached(), ["p1@12", "p3@15"]);
+    assert!(run.store.has_synced());
+}
+
+#[test]
+fn j_02_a_streaming_start_needs_one_request() {
+    let run = Run::new(streaming()).play([Reply::watch(&[
+        added("p2@2"),
+        added("p1@1"),
+        closing_bookmark("7"),
+        modified("p1@8"),
+    ])]);
+    run.requested(&[
+        "watch sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=300",
+        "close",
+        "watch resourceVersion=8&allowWatchBookmarks=true&timeoutSeconds=300",
+    ]);
+    run.told(&[
+        "add p2@2",
+        "add p1@1",
+        "position 7",
+        "update p1@1 p1@8",
+        "position 8",
+    ]);
+    assert_eq!(run.stats.watches.load(Ordering::Relaxed), 1);
+    assert_eq!(run.stats.relists.load(Ordering::Relaxed), 0);
+    assert_eq!(run.stats.events.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn j_04_objects_of_another_type_are_skipped_and_the_last_version_counts() {
+    let table = r#"{"type":"ADDED","object":{"kind":"Table","metadata":{"name":"t"}}}"#;
+    let run = Run::new(paged()).play([
+        Reply::list("1", "", &["foo@1", "bar@1"]),
+        Reply::watch(&[
+            table.to_owned(),
+            deleted("foo@20"),
+            modified("bar@55"),
+            added("baz@32"),
+        ]),
+    ]);
+    assert_eq!(run.cached(), ["bar@55", "baz@32"]);
+    assert_eq!(run.store.resource_version(), "32".into());
+}
+
+#[test]
+fn j_05_h_20_bookmarks_move_the_position_without_an_event() {
+    let run = Run::new(paged()).play([
+        Reply::list("10", "", &[]),
+        Reply::watch(&[
+            added("p@10"),
+            modified("p@20"),
+            bookmark("30"),
+            deleted("p@40"),
+        ]),
+    ]);
+    run.told(&[
+        "position 10",
+        "add p@10",
+        "position 10",
+        "update p@10 p@20",
+        "position 20",
+        "position 30",
+        "delete p@40",
+        "position 40",
+    ]);
+}
+
+#[test]
+fn j_06_every_round_begins_with_what_its_list_says() {
+    let gone = || error(&expired());
+    let run = Run::new(paged()).play([
+        Reply::list("1", "", &[]),
+        Reply::watch(&[added("foo@2"), added("bar@3"), gone()]),
+        Reply::list("3", "", &["foo@2", "bar@3"]),
+        Reply::watch(&[deleted("foo@4"), added("qux@5"), gone()]),
+        transport(TransportErrorKind::Other),
+        Reply::list("5", "", &["bar@3", "qux@5"]),
+        transport(TransportErrorKind::Other),
+        Reply::list("5", "", &["bar@3", "qux@5"]),
+        Reply::watch(&[added("baz@6"), gone()]),
+        Reply::list("6", "", &["bar@3", "qux@5", "baz@6"]),
+    ]);
+    assert_eq!(
+        run.cached_at_requests(),
+        [
+            "",
+            "",
+            "bar@3 foo@2",
+            "bar@3 foo@2",
+            "bar@3 qux@5",
+            "bar@3 qux@5",
+            "bar@3 qux@5",
+            "bar@3 qux@5",
+            "bar@3 qux@5",
+            "bar@3 baz@6 qux@5",
+            "bar@3 baz@6 qux@5",
+        ]
+    );
+    let changes = run.told_changes();
+    let expected = [
+        "add foo@2",
+        "add bar@3",
+        "delete foo@4",
+        "add qux@5",
+        "add baz@6",
+    ];
+    assert_eq!(
+        changes, expected,
+        "a relist without a difference is not told"
+    );
+}
+
+#[test]
+fn j_07_stopped_before_the_start_nothing_is_requested() {
+    let run = Run::new(paged());
+    run.stop();
+    run.play([Reply::list("1", "", &[])]).requested(&[]);
+}
+
+#[test]
+fn j_07_stopped_while_watching_the_watch_is_closed_once() {
+    let run = Run::new(streaming()).play([Reply::watch(&[
+        added("p1@1"),
+        closing_bookmark("2"),
+        "stop".to_owned(),
+    ])]);
+    run.requested(&[
+        "watch sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=300",
+        "close",
+    ]);
+    assert_eq!(run.waits(), [] as [u128; 0]);
+}
+
+#[test]
+fn j_07_stopped_while_handling_the_watch_is_closed_once() {
+    let run = Run::new(paged()).stop_when_told("add p2@11").play([
+        Reply::list("10", "", &[]),
+        Reply::watch(&[added("p1@10"), added("p2@11"), added("p3@12")]),
+    ]);
+    run.requested(&[
+        "list resourceVersion=0&limit=500",
+        "watch resourceVersion=10&allowWatchBookmarks=true&timeoutSeconds=300",
+        "close",
+    ]);
+    assert_eq!(run.cached(), ["p1@10", "p2@11"]);
+}
+
+#[test]
+fn j_08_an_error_in_a_watch_closes_it() {
+    let run = Run::new(paged()).play([
+        Reply::list("10", "", &[]),
+        Reply::watch(&[added("p1@11"), error(&expired()), added("p2@12")]),
+    ]);
+    run.requested(&[
+        "list resourceVersion=0&limit=500",
+        "watch resourceVersion=10&allowWatchBookmarks=true&timeoutSeconds=300",
+        "close",
+        "list resourceVersion=11",
+    ]);
+    assert_eq!(run.cached(), ["p1@11"]);
+}
+
+#[test]
+fn j_09_watches_that_close_at_once_do_not_spin() {
+    let run = Run::new(paged()).play([
+        Reply::list("10", "", &[]),
+        Reply::watch(&[]).lasting(Duration::from_millis(10)),
+        Reply::list("10", "", &[]),
+        Reply::watch(&[]).lasting(Duration::from_millis(999)),
+        Reply::list("10", "", &[]),
+        Reply::watch(&[]).lasting(Duration::from_secs(1)),
+    ]);
+    assert_eq!(run.waits(), [800, 1600]);
+    assert_eq!(
+        run.short_requests(),
+        [
+            "list 0", "watch 10", "list 10", "watch 10", "list 10", "watch 10", "watch 10"
+        ]
+    );
+}
+
+#[test]
+fn j_10_a_refused_connection_keeps_the_version_and_spares_the_list() {
+    let run = Run::new(paged()).play([
+        Reply::list("10", "", &[]),
+        transport(TransportErrorKind::Refused),
+        transport(TransportErrorKind::Refused),
+        Reply::watch(&[added("p@11")]),
+        transport(TransportErrorKind::Closed),
+    ]);
+    assert_eq!(run.waits(), [800, 1600, 3200]);
+    assert_eq!(
+        run.short_requests(),
+        [
+            "list 0", "watch 10", "watch 10", "watch 10", "watch 11", "list 11"
+        ]
+    );
+}
+
+#[test]
+fn j_12_too_many_requests_cost_one_back_off_each_and_no_list() {
+    let busy = Status::new(429, "TooManyRequests", "busy");
+    let run = Run::new(paged()).play([
+        Reply::list("10", "", &[]),
+        refusal(&busy),
+        Reply::watch(&[error(&busy)]),
+        Reply::watch(&[added("p@11")]),
+    ]);
+    assert_eq!(run.waits(), [800, 1600]);
+    assert_eq!(
+        run.short_requests(),
+        ["list 0", "watch 10", "watch 10", "watch 10", "watch 11"]
+    );
+}
+
+#[test]
+fn j_14_j_15_j_22_an_expired_watch_lists_from_the_last_version_and_then_the_newest() {
+    let run = Run::new(paged()).play([
+        Reply::list("10", "", &["p@3"]),
+        Reply::watch(&[error(&expired())]),
+        refusal(&expired()),
+        Reply::list("20", "", &["p@3"]),
+    ]);
+    assert_eq!(
+        run.short_requests(),
+        ["list 0", "watch 10", "list 10", "list ", "watch 20"]
+    );
+    run.told(&["add p@3", "position 10", "position 20"]);
+    assert_eq!(run.stats.relists.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn j_17_a_server_restored_from_a_backup_is_listed_anew() {
+    let gone = || error(&expired());
+    let run = Run::new(paged()).play([
+        Reply::list("20", "", &[]),
+        Reply::watch(&[gone()]),
+        refusal(&too_large()),
+        Reply::list("30", "", &[]),
+        Reply::watch(&[gone()]),
+        refusal(&too_large()),
+        Reply::list("40", "", &[]),
+        Reply::watch(&[gone()]),
+        refusal(&too_large()),
+    ]);
+    let lists: Vec<_> = run
+        .short_requests()
+        .into_iter()
+        .filter(|r| r.starts_with("list"))
+        .collect();
+    let expected = [
+        "list 0", "list 20", "list ", "list 30", "list ", "list 40", "list ",
+    ];
+    assert_eq!(lists, expected);
+}
+
+#[test]
+fn j_18_all_pages_become_one_list() {
+    let run = Run::new(paged()).play([
+        Reply::list("10", "a", &["p1@1", "p2@2"]),
+        Reply::list("10", "b", &["p3@3"]),
+        Reply::list("10", "", &["p4@4"]),
+    ]);
+    run.told(&[
+        "add p1@1",
+        "add p2@2",
+        "add p3@3",
+        "add p4@4",
+        "position 10",
+    ]);
+}
+
+#[test]
+fn pages_that_expired_are_thrown_away() {
+    let run = Run::new(paged()).play([
+        Reply::list("10", "a", &["p1@1", "p2@2"]),
+        refusal(&expired()),
+        Reply::list("12", "", &["p2@2"]),
+    ]);
+    run.told(&["add p2@2", "position 12"]);
+}
+
+#[test]
+fn a_list_that_breaks_off_changes_nothing() {
+    let run = Run::new(paged()).play([
+        Reply::list("10", "", &["p1@1"]),
+        Reply::watch(&[error(&expired())]),
+        Reply::Body(r#"{"metadata":{"resourceVersion":"12"},"items":[{"metadata":{"na"#.to_owned()),
+    ]);
+    assert_eq!(run.cached(), ["p1@1"]);
+    assert_eq!(
+        run.short_requests(),
+        ["list 0", "watch 10", "list 10", "list 10"]
+    );
+}
+
+#[test]
+fn j_20_a_resync_tells_every_object_as_it_is() {
+    let mut options = paged();
+    options.min_resync_period = Duration::from_mins(1);
+    let run = Run::new(options).play([
+        Reply::list("10", "", &["p1@1", "p2@2"]),
+        Reply::watch(&[]).lasting(Duration::from_secs(59)),
+        Reply::watch(&[]).lasting(Duration::from_secs(1)),
+        Reply::watch(&[bookmark("11")]).lasting(Duration::from_mins(1)),
+    ]);
+    run.told(&[
+        "add p1@1",
+        "add p2@2",
+        "position 10",
+        "update p1@1 p1@1",
+        "update p2@2 p2@2",
+        "position 11",
+        "update p1@1 p1@1",
+        "update p2@2 p2@2",
+    ]);
+    let is_same = |event: &CacheEvent<Pod>| !matches!(event, CacheEvent::Updated { old, new } if !Arc::ptr_eq(old, new));
+    assert!(run.events().iter().all(is_same));
+}
+
+#[test]
+fn j_24_what_was_missed_while_away_is_told_after_the_first_sync() {
+    let run = Run::new(paged()).play([
+        Reply::list("10", "", &["p1@1", "p2@2"]),
+        Reply::watch(&[error(&expired())]),
+        Reply::list("20", "", &["p1@1", "p2@15", "p3@16"]),
+    ]);
+    run.told(&[
+        "add p1@1",
+        "add p2@2",
+        "position 10",
+        "update p2@2 p2@15",
+        "add p3@16",
+        "position 20",
+    ]);
+    assert_eq!(run.synced_at_events(), [false, false, true, true]);
+}
+
+#[test]
+fn j_25_without_the_closing_bookmark_nothing_is_shown() {
+    let run = Run::new(streaming()).play([Reply::watch(&[added("p1@1"), "stop".to_owned()])]);
+    assert!(!run.store.has_synced());
+    assert_eq!(run.cached(), [] as [&str; 0]);
+    run.told(&[]);
+}
+
+#[test]
+fn j_26_a_bookmark_that_closes_nothing_does_not_sync() {
+    let run = Run::new(streaming()).play([Reply::watch(&[
+        added("p1@1"),
+        bookmark("2"),
+        "stop".to_owned(),
+    ])]);
+    assert!(!run.store.has_synced());
+}
+
+#[test]
+fn j_27_changes_before_the_closing_bookmark_are_honoured() {
+    let run = Run::new(streaming()).play([Reply::watch(&[
+        added("p1@1"),
+        added("p2@2"),
+        modified("p1@3"),
+        added("p3@4"),
+        deleted("p3@5"),
+        closing_bookmark("5"),
+    ])]);
+    run.told(&["add p1@3", "add p2@2", "position 5"]);
+}
+
+#[test]
+fn j_29_a_busy_server_is_asked_for_the_same_stream_again() {
+    let busy = Status::new(429, "TooManyRequests", "busy");
+    let run = Run::new(streaming()).play([
+        refusal(&busy),
+        Reply::watch(&[error(&busy)]),
+        Reply::watch(&[closing_bookmark("5")]),
+    ]);
+    assert_eq!(
+        run.short_requests(),
+        ["stream ", "stream ", "stream ", "watch 5"]
+    );
+}
+
+#[test]
+fn j_30_what_a_broken_stream_brought_is_thrown_away() {
+    let run = Run::new(streaming()).play([
+        Reply::watch(&[added("p1@1"), added("p2@2")]),
+        Reply::watch(&[added("p2@2"), "break".to_owned()]),
+        Reply::watch(&[added("p2@2"), closing_bookmark("5")]),
+    ]);
+    run.told(&["add p2@2", "position 5"]);
+    assert_eq!(
+        run.short_requests(),
+        ["stream ", "stream ", "stream ", "watch 5"]
+    );
+}
+
+#[test]
+fn j_31_j_32_after_the_list_the_stream_is_an_ordinary_watch() {
+    let run = Run::new(streaming()).play([
+        Reply::watch(&[added("p1@1"), closing_bookmark("2"), added("p3@3")]),
+        refusal(&expired()),
+    ]);
+    assert_eq!(run.short_requests(), ["stream ", "watch 3", "stream 3"]);
+    assert_eq!(run.cached(), ["p1@1", "p3@3"]);
+}
+
+#[test]
+fn a_reconnect_without_changes_tells_nothing() {
+    let run = Run::new(streaming()).play([
+        Reply::watch(&[
+            added("p1@1"),
+            added("p2@2"),
+            closing_bookmark("2"),
+            error(&expired()),
+        ]),
+        Reply::watch(&[added("p1@1"), added("p2@2"), closing_bookmark("9")]),
+    ]);
+    run.told(&["add p1@1", "add p2@2", "position 2", "position 9"]);
+}
+
+#[test]
+fn j_34_a_server_that_cannot_stream_is_listed() {
+    let invalid = Status::new(422, "Invalid", "sendInitialEvents: Forbidden");
+    let run = Run::new(streaming()).play([
+        refusal(&invalid),
+        Reply::list("10", "", &["p1@1"]),
+        Reply::watch(&[added("p2@11")]),
+    ]);
+    assert_eq!(
+        run.short_requests(),
+        ["stream ", "list 0", "watch 10", "watch 11"]
+    );
+    assert_eq!(run.waits(), [] as [u128; 0]);
+}
+
+#[test]
+fn j_36_a_table_is_refused_and_not_taken_for_an_empty_list() {
+    let table = r#"{"kind":"Table","metadata":{"resourceVersion":"9"},"rows":[]}"#;
+    let run = Run::new(paged()).play([
+        Reply::list("8", "", &["p1@1"]),
+        Reply::watch(&[error(&expired())]),
+        Reply::Body(table.to_owned()),
+    ]);
+    assert_eq!(run.cached(), ["p1@1"]);
+}
+
+#[test]
+fn j_37_a_watch_that_ends_well_goes_on_at_once() {
+    let run = Run::new(paged()).play([
+        Reply::list("10", "", &[]),
+        Reply::watch(&[]).lasting(Duration::from_secs(1)),
+        Reply::watch(&[bookmark("15")]),
+        Reply::watch(&["break".to_owned()]).lasting(Duration::from_mins(5)),
+    ]);
+    assert_eq!(
+        run.short_requests(),
+        ["list 0", "watch 10", "watch 10", "watch 15", "watch 15"]
+    );
+    assert_eq!(run.waits(), [] as [u128; 0]);
+}
+
+#[test]
+fn an_unreadable_object_hides_no_other_and_keeps_its_last_state() {
+    let unreadable = |type_: &str, version: &str| {
+        format!(
+            r#"{{"type":"{type_}","object":{{"kind":"Pod","metadata":{{"namespace":"n","name":"p1","uid":"p1","resourceVersion":"{version}","labels":7}}}}}}"#
+        )
+    };
+    let run = Run::new(paged()).play([
+        Reply::list("10", "", &["p1@1"]),
+        Reply::watch(&[unreadable("MODIFIED", "11"), added("p2@12"), error(&expired())]),
+        Reply::Body(
+            r#"{"metadata":{"resourceVersion":"20"},"items":[{"metadata":{"namespace":"n","name":"p1","labels":7}},
+                {"metadata":{"namespace":"n","name":"p2","uid":"p2","resourceVersion":"12"}}]}"#
+                .to_owned(),
+        ),
+        Reply::watch(&[unreadable("DELETED", "21"), bookmark("22")]),
+    ]);
+    run.told(&[
+        "add p1@1",
+        "position 10",
+        "position 11",
+        "add p2@12",
+        "position 12",
+        "position 20",
+        "delete p1@1",
+        "position 21",
+        "position 22",
+    ]);
+    assert_eq!(run.stats.unread_objects.load(Ordering::Relaxed), 3);
+    assert_eq!(run.cached(), ["p2@12"]);
+}
+
+#[test]
+fn the_store_shows_an_event_before_it_is_told() {
+    let run = Run::new(paged()).play([
+        Reply::list("10", "", &["p1@1"]),
+        Reply::watch(&[modified("p1@11"), deleted("p1@12")]),
+    ]);
+    let shown = run.shown_at_events();
+    assert_eq!(shown, ["p1@1", "p1@11", ""]);
+}
+
+#[test]
+fn content_that_was_not_asked_for_is_an_error() {
+    let run = Run::new(paged())
+        .with_content_type("text/html")
+        .play([pods(&[])]);
+    run.told(&[]);
+    assert_eq!(run.waits(), [800]);
+    assert!(run.store.get(&ObjectKey::new("n", "p1")).is_none());
+}

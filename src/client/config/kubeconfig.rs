@@ -1,0 +1,385 @@
+//! Kubeconfig files: found, read, and merged as kubectl merges, which is that the first file that
+//! has an entry wins it whole. So nothing is merged here: entries are looked up file by file, and
+//! errors can name the file.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kube_client::config::{AuthInfo, Cluster, Context, Kubeconfig, KubeconfigError};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::error::{ConfigError, LookedAt};
+use super::{Authorization, ClientConfig, ConfigSource, Draft, Environment, Impersonation};
+
+/// A file and what it says.
+pub(super) struct KubeconfigFile {
+    path: PathBuf,
+    content: Kubeconfig,
+}
+
+/// An entry and the file that it is from.
+struct Found<'a, T> {
+    file: &'a Path,
+    entry: String,
+    value: &'a T,
+}
+
+/// The files to use, in the order in which they win; `None` if there are none, and then
+/// `looked_at` says where they might have been.
+///
+/// # Errors
+/// [`ConfigError::File`] if a file cannot be read or understood. That it is missing is an error
+/// only for `--kubeconfig`.
+pub(super) fn find(
+    source: &ConfigSource,
+    environment: &Environment,
+    looked_at: &mut Vec<LookedAt>,
+) -> Result<Option<Vec<KubeconfigFile>>, ConfigError> {
+    if let Some(path) = &source.kubeconfig {
+        let file = read(path)?.ok_or_else(|| ConfigError::File {
+            file: path.clone(),
+            problem: "there is no such file".to_owned(),
+        })?;
+        return Ok(Some(vec![file]));
+    }
+    looked_at.push(LookedAt::new("--kubeconfig", "not given"));
+    if source.master.is_some() && source.context.is_none() {
+        return Ok(None);
+    }
+    let (place, paths) = if let Some(list) = environment.filled("KUBECONFIG") {
+        let paths = std::env::split_paths(list).filter(|path| !path.as_os_str().is_empty());
+        (format!("$KUBECONFIG={list}"), paths.collect::<Vec<_>>())
+    } else {
+        looked_at.push(LookedAt::new("$KUBECONFIG", "not set"));
+        let Some(home) = environment.filled("HOME") else {
+            looked_at.push(LookedAt::new("~/.kube/config", "$HOME is not set"));
+            return Ok(None);
+        };
+        let path = Path::new(home).join(".kube").join("config");
+        (path.display().to_string(), vec![path])
+    };
+    let mut files = Vec::new();
+    for path in paths {
+        files.extend(read(&path)?);
+    }
+    if files.iter().all(|file| is_empty(&file.content)) {
+        let found = if files.is_empty() {
+            "no such file"
+        } else {
+            "empty"
+        };
+        looked_at.push(LookedAt::new(place, found));
+        return Ok(None);
+    }
+    Ok(Some(files))
+}
+
+/// A file without any entries is as good as none.
+fn is_empty(content: &Kubeconfig) -> bool {
+    content.clusters.is_empty() && content.contexts.is_empty() && content.auth_infos.is_empty()
+}
+
+fn read(path: &Path) -> Result<Option<KubeconfigFile>, ConfigError> {
+    let problem = match Kubeconfig::read_from(path) {
+        Ok(content) => {
+            let path = path.to_owned();
+            return Ok(Some(KubeconfigFile { path, content }));
+        }
+        Err(KubeconfigError::ReadConfig(error, _)) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        Err(KubeconfigError::ReadConfig(error, _)) => format!("it cannot be read: {error}"),
+        // What is wrong in YAML comes with a picture of the place; its first line is enough.
+        Err(KubeconfigError::Parse(error)) => {
+            let text = error.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            // What follows is advice for programmers.
+            let line = line.split(", set ").next().unwrap_or_default();
+            format!("it is not valid: {}", line.trim_start_matches("error: "))
+        }
+        Err(error) => error.to_string(),
+    };
+    Err(ConfigError::File {
+        file: path.to_owned(),
+        problem,
+    })
+}
+
+/// The configuration that `files` give for the context in `source`, or for the current one.
+///
+/// # Errors
+/// [`ConfigError::Entry`] or [`ConfigError::File`] naming what is wrong, and
+/// [`ConfigError::Master`].
+pub(super) fn resolve(
+    files: &[KubeconfigFile],
+    source: &ConfigSource,
+    environment: &Environment,
+) -> Result<ClientConfig, ConfigError> {
+    let context = context(files, source.context.as_deref())?;
+    let cluster = cluster(files, &context)?;
+    let mut draft = Draft {
+        namespace: filled(context.value.namespace.as_ref()).cloned(),
+        origin: format!("kubeconfig {}, {}", context.file.display(), context.entry),
+        ..Draft::default()
+    };
+    apply_cluster(&mut draft, cluster.value).map_err(|problem| cluster.error(problem))?;
+    if let Some(user) = user(files, &context)? {
+        apply_user(&mut draft, user.value).map_err(|problem| user.error(problem))?;
+    }
+    if let Some(url) = &source.master {
+        draft.server.clone_from(url);
+    } else if draft.server.is_empty() {
+        return Err(cluster.error("it has no server".to_owned()));
+    }
+    draft
+        .finish(environment)
+        .map_err(|problem| context.error(problem))
+}
+
+fn context<'a>(
+    files: &'a [KubeconfigFile],
+    wanted: Option<&str>,
+) -> Result<Found<'a, Context>, ConfigError> {
+    let current = || {
+        let names = files.iter().map(|file| &file.content.current_context);
+        names.flatten().find(|name| !name.is_empty())
+    };
+    let Some(name) = wanted.or_else(|| current().map(String::as_str)) else {
+        return Err(ConfigError::File {
+            file: files[0].path.clone(),
+            problem: format!(
+                "it has no current-context; choose one by --context: {}",
+                names_of_contexts(files)
+            ),
+        });
+    };
+    lookup(files, "context", name, |content| {
+        let entry = content.contexts.iter().find(|entry| entry.name == name)?;
+        Some(entry.context.as_ref())
+    })?
+    .ok_or_else(|| ConfigError::File {
+        file: files[0].path.clone(),
+        problem: format!(
+            "there is no context {name:?}; there are: {}",
+            names_of_contexts(files)
+        ),
+    })
+}
+
+fn cluster<'a>(
+    files: &'a [KubeconfigFile],
+    context: &Found<'a, Context>,
+) -> Result<Found<'a, Cluster>, ConfigError> {
+    let name = &context.value.cluster;
+    let found = lookup(files, "cluster", name, |content| {
+        let entry = content.clusters.iter().find(|entry| entry.name == *name)?;
+        Some(entry.cluster.as_ref())
+    })?;
+    found.ok_or_else(|| context.error(format!("its cluster {name:?} does not exist")))
+}
+
+fn user<'a>(
+    files: &'a [KubeconfigFile],
+    context: &Found<'a, Context>,
+) -> Result<Option<Found<'a, AuthInfo>>, ConfigError> {
+    let Some(name) = filled(context.value.user.as_ref()) else {
+        return Ok(None);
+    };
+    let found = lookup(files, "user", name, |content| {
+        let entry = content
+            .auth_infos
+            .iter()
+            .find(|entry| entry.name == *name)?;
+        Some(entry.auth_info.as_ref())
+    })?;
+    let found = found.ok_or_else(|| context.error(format!("its user {name:?} does not exist")));
+    found.map(Some)
+}
+
+/// The first entry that `select` finds, file by file. An entry may be there without a content.
+fn lookup<'a, T>(
+    files: &'a [KubeconfigFile],
+    kind: &str,
+    name: &str,
+    select: impl Fn(&'a Kubeconfig) -> Option<Option<&'a T>>,
+) -> Result<Option<Found<'a, T>>, ConfigError> {
+    for KubeconfigFile { path, content } in files {
+        let entry = format!("{kind} {name:?}");
+        match select(content) {
+            None => {}
+            Some(Some(value)) => {
+                let file = path;
+                return Ok(Some(Found { file, entry, value }));
+            }
+            Some(None) => {
+                return Err(ConfigError::Entry {
+                    file: path.clone(),
+                    entry,
+                    problem: "it is empty".to_owned(),
+                });
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn names_of_contexts(files: &[KubeconfigFile]) -> String {
+    let names = files.iter().flat_map(|file| &file.content.contexts);
+    let names: Vec<_> = names.map(|context| context.name.as_str()).collect();
+    match names.as_slice() {
+        [] => "there are none".to_owned(),
+        names => names.join(", "),
+    }
+}
+
+impl<T> Found<'_, T> {
+    fn error(&self, problem: String) -> ConfigError {
+        ConfigError::Entry {
+            file: self.file.to_owned(),
+            entry: self.entry.clone(),
+            problem,
+        }
+    }
+}
+
+fn apply_cluster(draft: &mut Draft, cluster: &Cluster) -> Result<(), String> {
+    draft.server = cluster.server.clone().unwrap_or_default();
+    draft.proxy_url = filled(cluster.proxy_url.as_ref()).cloned();
+    draft.tls.server_name = filled(cluster.tls_server_name.as_ref()).cloned();
+    draft.tls.insecure = cluster.insecure_skip_tls_verify.unwrap_or(false);
+    draft.tls.certificate_authority = data_or_file(
+        "certificate-authority",
+        cluster.certificate_authority_data.as_deref(),
+        cluster.certificate_authority.as_deref(),
+    )?;
+    if draft.tls.insecure && draft.tls.certificate_authority.is_some() {
+        return Err(
+            "insecure-skip-tls-verify and a certificate-authority exclude each other; \
+             remove one of them"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn apply_user(draft: &mut Draft, user: &AuthInfo) -> Result<(), String> {
+    let key_data = user.client_key_data.as_ref();
+    let certificate = data_or_file(
+        "client-certificate",
+        user.client_certificate_data.as_deref(),
+        user.client_certificate.as_deref(),
+    )?;
+    let key = data_or_file(
+        "client-key",
+        key_data.map(ExposeSecret::expose_secret),
+        user.client_key.as_deref(),
+    )?;
+    draft.tls.identity = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (None, None) => None,
+        (Some(_), None) => return Err("it has a client-certificate but no client-key".to_owned()),
+        (None, Some(_)) => return Err("it has a client-key but no client-certificate".to_owned()),
+    };
+    draft.authorization = authorization(user)?;
+    if draft.tls.identity.is_none() && matches!(draft.authorization, Authorization::None) {
+        reject_plugins(user)?;
+    }
+    let extra = user.impersonate_user_extra.iter().flatten();
+    let extra = extra.flat_map(|(name, values)| {
+        let pair = move |value: &String| (name.clone(), value.clone());
+        values.iter().map(pair)
+    });
+    let mut extra: Vec<_> = extra.collect();
+    extra.sort();
+    draft.impersonation = Impersonation {
+        user: filled(user.impersonate.as_ref()).cloned(),
+        uid: filled(user.impersonate_uid.as_ref()).cloned(),
+        groups: user.impersonate_groups.clone().unwrap_or_default(),
+        extra,
+    };
+    Ok(())
+}
+
+/// A token file wins over a token (client-go `transport/round_trippers.go:NewBearerAuthWithRefreshRoundTripper`).
+fn authorization(user: &AuthInfo) -> Result<Authorization, String> {
+    let token = user.token.as_ref().filter(|token| is_filled(token));
+    let token = match (file(user.token_file.as_deref()), token) {
+        (Some(path), _) => Some(Authorization::TokenFile(path.into())),
+        (None, Some(token)) => Some(Authorization::Token(token.clone())),
+        (None, None) => None,
+    };
+    let name = filled(user.username.as_ref());
+    let password = user
+        .password
+        .as_ref()
+        .filter(|password| is_filled(password));
+    match (token, name, password) {
+        (Some(token), None, None) => Ok(token),
+        (None, None, None) => Ok(Authorization::None),
+        (None, name, password) => Ok(Authorization::Basic(
+            name.cloned().unwrap_or_default(),
+            password.cloned().unwrap_or_default(),
+        )),
+        (Some(_), _, _) => Err(
+            "username and password, and a token exclude each other; remove one of them".to_owned(),
+        ),
+    }
+}
+
+fn reject_plugins(user: &AuthInfo) -> Result<(), String> {
+    let plugin = match (&user.exec, &user.auth_provider) {
+        (Some(exec), _) => {
+            let command = exec.command.as_deref().unwrap_or_default();
+            format!("it is authenticated by running {command:?} (exec)")
+        }
+        (None, Some(provider)) => {
+            format!(
+                "it is authenticated by the auth-provider {:?}",
+                provider.name
+            )
+        }
+        (None, None) => return Ok(()),
+    };
+    Err(format!(
+        "{plugin}, which this program cannot do; give it a client certificate, a token or a tokenFile"
+    ))
+}
+
+fn filled(text: Option<&String>) -> Option<&String> {
+    text.filter(|text| !text.is_empty())
+}
+
+fn is_filled(secret: &SecretString) -> bool {
+    !secret.expose_secret().is_empty()
+}
+
+/// A path that was given. One given as empty has become its file's directory, with a slash at the
+/// end, when it was made absolute.
+fn file(path: Option<&str>) -> Option<&str> {
+    path.filter(|path| !path.is_empty() && !path.ends_with('/'))
+}
+
+/// What `NAME-data` holds, else what the file `NAME` holds.
+fn data_or_file(
+    name: &str,
+    data: Option<&str>,
+    path: Option<&str>,
+) -> Result<Option<Vec<u8>>, String> {
+    if let Some(data) = data.filter(|data| !data.is_empty()) {
+        let compact: String = data.split_ascii_whitespace().collect();
+        // The decoder's error would show a byte of what may be a key.
+        let bytes = STANDARD.decode(compact).ok();
+        return bytes
+            .map(Some)
+            .ok_or_else(|| format!("{name}-data is not valid base64"));
+    }
+    let Some(path) = file(path) else {
+        return Ok(None);
+    };
+    fs::read(path)
+        .map(Some)
+        .map_err(|error| format!("{name} {path} cannot be read: {error}"))
+}

@@ -1,0 +1,430 @@
+//! Kubeconfig files, in-cluster files and what they lead to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{ClientConfig, ConfigError, ConfigSource, Environment};
+
+/// A directory with files, and the environment that points to it.
+struct Home {
+    directory: tempfile::TempDir,
+    vars: Vec<(String, String)>,
+}
+
+impl Home {
+    fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().expect("there is room"),
+            vars: Vec::new(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn file(self, name: &str, text: &str) -> Self {
+        let path = self.path(name);
+        let parent = path.parent().expect("it is in the directory");
+        fs::create_dir_all(parent).expect("there is room");
+        fs::write(path, text).expect("there is room");
+        self
+    }
+
+    fn var(mut self, name: &str, value: &str) -> Self {
+        self.vars.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Sets `$KUBECONFIG` to these files.
+    fn kubeconfig(self, names: &[&str]) -> Self {
+        let paths = names.iter().map(|name| match *name {
+            "" => PathBuf::new(),
+            name => self.path(name),
+        });
+        let list = std::env::join_paths(paths).expect("no path has a colon");
+        self.var("KUBECONFIG", list.to_str().expect("it is text"))
+    }
+
+    fn load(&self, source: &ConfigSource) -> Result<ClientConfig, ConfigError> {
+        let vars = self
+            .vars
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        ClientConfig::load_from(source, &Environment::new(vars, self.path("serviceaccount")))
+    }
+
+    #[track_caller]
+    fn good(&self, source: &ConfigSource) -> ClientConfig {
+        match self.load(source) {
+            Ok(config) => config,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[track_caller]
+    fn check_error(&self, source: &ConfigSource, parts: &[&str]) {
+        let error = self
+            .load(source)
+            .expect_err("something is wrong")
+            .to_string();
+        for part in parts {
+            assert!(error.contains(part), "{part:?} is missing in: {error}");
+        }
+    }
+}
+
+fn flags(kubeconfig: Option<&Path>, master: Option<&str>, context: Option<&str>) -> ConfigSource {
+    ConfigSource {
+        kubeconfig: kubeconfig.map(Path::to_owned),
+        master: master.map(str::to_owned),
+        context: context.map(str::to_owned),
+    }
+}
+
+fn no_flags() -> ConfigSource {
+    ConfigSource::default()
+}
+
+fn headers(config: &ClientConfig) -> Vec<(String, String)> {
+    let mut headers = ureq::http::HeaderMap::new();
+    config.credentials.apply(&mut headers);
+    let pairs = headers.iter().map(|(name, value)| {
+        let value = value.to_str().expect("it is text");
+        (name.to_string(), value.to_owned())
+    });
+    pairs.collect()
+}
+
+#[track_caller]
+fn check_token(config: &ClientConfig, token: &str) {
+    let expected = ("authorization".to_owned(), format!("Bearer {token}"));
+    assert_eq!(headers(config), [expected]);
+}
+
+const TWO_CONTEXTS: &str = "
+apiVersion: v1
+kind: Config
+current-context: dev
+contexts:
+- {name: dev, context: {cluster: dev, user: dev}}
+- {name: prod, context: {cluster: prod, user: prod, namespace: shop}}
+clusters:
+- {name: dev, cluster: {server: 'http://dev.example:8080'}}
+- {name: prod, cluster: {server: 'http://prod.example/path/'}}
+users:
+- {name: dev, user: {token: dev-token}}
+- {name: prod, user: {tokenFile: prod.token, token: not-this}}
+";
+
+#[test]
+fn the_current_context_or_another_is_taken() {
+    let home = Home::new().file(".kube/config", TWO_CONTEXTS);
+    let home = home.file(".kube/prod.token", "prod-token\n");
+    let path = home
+        .directory
+        .path()
+        .to_str()
+        .expect("it is text")
+        .to_owned();
+    let home = home.var("HOME", &path);
+    let config = home.good(&no_flags());
+    assert_eq!(config.server(), "http://dev.example:8080");
+    assert_eq!(config.namespace(), "default");
+    assert!(
+        config.origin().contains(".kube/config, context \"dev\""),
+        "{}",
+        config.origin()
+    );
+    check_token(&config, "dev-token");
+
+    let config = home.good(&flags(None, None, Some("prod")));
+    assert_eq!((config.namespace(), &*config.prefix), ("shop", "/path"));
+    check_token(&config, "prod-token");
+
+    home.check_error(&flags(None, None, Some("test")), &["\"test\"", "dev, prod"]);
+}
+
+#[test]
+fn the_flag_wins_over_the_variable_and_the_variable_over_home() {
+    let at = |server: &str| TWO_CONTEXTS.replace("dev.example", server);
+    let home = Home::new()
+        .file("flag", &at("flag.example"))
+        .file("variable", &at("variable.example"))
+        .file(".kube/config", &at("home.example"))
+        .kubeconfig(&["variable"]);
+    let path = home
+        .directory
+        .path()
+        .to_str()
+        .expect("it is text")
+        .to_owned();
+    let home = home.var("HOME", &path);
+    assert_eq!(
+        home.good(&no_flags()).server(),
+        "http://variable.example:8080"
+    );
+    let flag = flags(Some(&home.path("flag")), None, None);
+    assert_eq!(home.good(&flag).server(), "http://flag.example:8080");
+    let missing = flags(Some(&home.path("missing")), None, None);
+    home.check_error(&missing, &["missing: there is no such file"]);
+}
+
+#[test]
+fn files_are_merged_as_kubectl_merges() {
+    // The first file has a user, whom the others cannot change, and no current context.
+    let first = "
+current-context: ''
+users:
+- {name: dev, user: {tokenFile: dev.token}}
+";
+    let second = "
+current-context: prod
+contexts:
+- {name: prod, context: {cluster: prod, user: dev}}
+clusters:
+- {name: prod, cluster: {server: 'http://second.example'}}
+users:
+- {name: dev, user: {token: second-token, as: somebody}}
+";
+    let home = Home::new()
+        .file("a/first", first)
+        .file("a/dev.token", "first-token")
+        .file("b/second", second)
+        .file("b/dev.token", "not-this")
+        .file("c/third", TWO_CONTEXTS)
+        .kubeconfig(&["missing", "a/first", "", "b/second", "c/third"]);
+    let config = home.good(&no_flags());
+    assert_eq!(config.server(), "http://second.example");
+    check_token(&config, "first-token");
+    // What only a later file has is found too.
+    let config = home.good(&flags(None, None, Some("dev")));
+    assert_eq!(config.server(), "http://dev.example:8080");
+    check_token(&config, "first-token");
+}
+
+#[test]
+fn certificates_are_found_next_to_their_file() {
+    let authority = crate::client::tests::Authority::new();
+    let (certificate, key) = authority.issue(&["me"]);
+    let text = "
+current-context: it
+contexts: [{name: it, context: {cluster: it, user: it}}]
+clusters: [{name: it, cluster: {server: 'https://it.example', certificate-authority: pki/ca.crt}}]
+users: [{name: it, user: {client-certificate: pki/me.crt, client-key: pki/me.key}}]
+";
+    let home = Home::new()
+        .file("sub/config", text)
+        .file("sub/pki/ca.crt", &authority.pem())
+        .file("sub/pki/me.crt", &certificate)
+        .file("sub/pki/me.key", &key);
+    let flag = flags(Some(&home.path("sub/config")), None, None);
+    assert!(home.good(&flag).tls.is_some());
+    let home = home.file("sub/pki/ca.crt", "not PEM");
+    home.check_error(
+        &flag,
+        &["sub/config", "certificate authority", "no certificate"],
+    );
+    fs::remove_file(home.path("sub/pki/ca.crt")).expect("it is there");
+    home.check_error(&flag, &["cluster \"it\"", "pki/ca.crt cannot be read"]);
+}
+
+#[test]
+fn master_replaces_the_server_and_works_alone() {
+    let home = Home::new()
+        .file("config", TWO_CONTEXTS)
+        .kubeconfig(&["config"]);
+    let with_file = flags(
+        Some(&home.path("config")),
+        Some("http://other.example"),
+        None,
+    );
+    let config = home.good(&with_file);
+    assert_eq!(config.server(), "http://other.example");
+    check_token(&config, "dev-token");
+
+    // Credentials of whatever $KUBECONFIG holds never go to a server that they are not for.
+    let config = home.good(&flags(None, Some("127.0.0.1:8080"), None));
+    assert_eq!(config.server(), "http://127.0.0.1:8080");
+    assert_eq!(headers(&config), []);
+    let with_context = flags(None, Some("http://other.example"), Some("dev"));
+    check_token(&home.good(&with_context), "dev-token");
+
+    let bad = flags(None, Some("ftp://other.example"), None);
+    home.check_error(&bad, &["--master \"ftp://other.example\"", "https://"]);
+}
+
+#[test]
+fn a_pod_finds_its_service_account() {
+    let authority = crate::client::tests::Authority::new();
+    let home = Home::new()
+        .var("KUBERNETES_SERVICE_HOST", "fd00::1")
+        .var("KUBERNETES_SERVICE_PORT", "443");
+    home.check_error(&no_flags(), &["in-cluster", "ca.crt cannot be read"]);
+    let home = home.file("serviceaccount/ca.crt", &authority.pem());
+    home.check_error(&no_flags(), &["in-cluster", "token cannot be read"]);
+    let home = home.file("serviceaccount/token", "pod-token\n");
+    assert_eq!(home.good(&no_flags()).namespace(), "default");
+    let home = home.file("serviceaccount/namespace", "kube-system");
+    let config = home.good(&no_flags());
+    assert_eq!(config.server(), "https://[fd00::1]:443");
+    assert_eq!(config.namespace(), "kube-system");
+    check_token(&config, "pod-token");
+    let home = home
+        .var("HTTPS_PROXY", "http://proxy")
+        .var("NO_PROXY", "fd00::/8");
+    assert!(home.good(&no_flags()).proxy.is_none());
+}
+
+#[test]
+fn without_anything_the_error_lists_where_it_looked() {
+    let home = Home::new().var("HOME", "/nowhere");
+    let error = home.load(&no_flags()).expect_err("there is nothing");
+    assert_eq!(
+        error.to_string(),
+        "no configuration for an API server was found; looked at
+  --kubeconfig: not given
+  $KUBECONFIG: not set
+  /nowhere/.kube/config: no such file
+  the pod's environment ($KUBERNETES_SERVICE_HOST, $KUBERNETES_SERVICE_PORT): not set, so this is not a pod"
+    );
+    let home = Home::new()
+        .file("empty", "")
+        .kubeconfig(&["missing", "empty"]);
+    home.check_error(&no_flags(), &["$KUBECONFIG=", "missing:", "empty: empty"]);
+}
+
+#[track_caller]
+fn check_entry(cluster: &str, user: &str, parts: &[&str]) {
+    let text = format!(
+        "
+current-context: it
+contexts: [{{name: it, context: {{cluster: it, user: me}}}}]
+clusters: [{{name: it, cluster: {cluster}}}]
+users: [{{name: me, user: {user}}}]
+"
+    );
+    let home = Home::new().file("config", &text);
+    home.check_error(&flags(Some(&home.path("config")), None, None), parts);
+}
+
+#[test]
+fn errors_name_the_entry_and_the_way_out() {
+    let server = "{server: 'https://it.example', insecure-skip-tls-verify: true}";
+    for (cluster, user, parts) in [
+        ("{}", "{}", &["cluster \"it\"", "no server"][..]),
+        ("null", "{}", &["cluster \"it\"", "empty"]),
+        (
+            "{server: 'it is here'}",
+            "{}",
+            &["context \"it\"", "is not a URL"],
+        ),
+        ("{server: 'https://a:b@it'}", "{}", &["user and password"]),
+        (
+            "{server: it, insecure-skip-tls-verify: true, certificate-authority-data: Q0E=}",
+            "{}",
+            &["exclude each other"],
+        ),
+        (
+            "{server: it, certificate-authority-data: '%'}",
+            "{}",
+            &["not valid base64"],
+        ),
+        (
+            server,
+            "{exec: {command: aws}}",
+            &["user \"me\"", "\"aws\"", "tokenFile"],
+        ),
+        (
+            server,
+            "{auth-provider: {name: gcp}}",
+            &["user \"me\"", "\"gcp\"", "tokenFile"],
+        ),
+        (
+            server,
+            "{client-certificate-data: Q0E=}",
+            &["user \"me\"", "no client-key"],
+        ),
+        (
+            server,
+            "{client-key-data: Q0E=}",
+            &["user \"me\"", "no client-certificate"],
+        ),
+        (
+            server,
+            "{token: a, username: b}",
+            &["user \"me\"", "exclude each other"],
+        ),
+        (server, "{tokenFile: gone}", &["gone cannot be read"]),
+        (server, "{as-groups: [a]}", &["as-groups"]),
+        ("[]", "{}", &["config: it is not valid: line 4"]),
+    ] {
+        check_entry(cluster, user, parts);
+    }
+}
+
+#[test]
+fn dangling_names_and_missing_contexts_are_named() {
+    let check = |text: &str, parts: &[&str]| {
+        let home = Home::new().file("config", text);
+        home.check_error(&flags(Some(&home.path("config")), None, None), parts);
+    };
+    let context = "contexts: [{name: it, context: {cluster: c, user: u}}]\n";
+    check(context, &["no current-context", "--context: it"]);
+    let context = format!("current-context: it\n{context}");
+    check(
+        &context,
+        &["context \"it\"", "cluster \"c\" does not exist"],
+    );
+    let cluster = format!("{context}clusters: [{{name: c, cluster: {{server: a}}}}]\n");
+    check(&cluster, &["context \"it\"", "user \"u\" does not exist"]);
+    check(
+        "current-context: gone",
+        &["no context \"gone\"", "there are none"],
+    );
+    check("a: b: c", &["config: it is not valid: line 1"]);
+}
+
+#[test]
+fn fields_given_as_empty_count_as_not_given() {
+    let text = "
+current-context: it
+contexts: [{name: it, context: {cluster: it, user: me, namespace: ''}}]
+clusters:
+- name: it
+  cluster: {server: it.example, certificate-authority: '', certificate-authority-data: '',
+    proxy-url: '', tls-server-name: ''}
+users:
+- name: me
+  user: {token: t, tokenFile: '', username: '', password: '', client-certificate: '', client-key: '',
+    as: '', client-certificate-data: '', client-key-data: ''}
+";
+    let home = Home::new().file("config", text);
+    let config = home.good(&flags(Some(&home.path("config")), None, None));
+    assert_eq!(config.server(), "http://it.example");
+    assert_eq!(config.namespace(), "default");
+    check_token(&config, "t");
+}
+
+#[test]
+fn a_plugin_next_to_a_static_credential_is_not_needed() {
+    let text = TWO_CONTEXTS.replace("{token: dev-token}", "{token: t, exec: {command: aws}}");
+    let home = Home::new().file("config", &text);
+    check_token(
+        &home.good(&flags(Some(&home.path("config")), None, None)),
+        "t",
+    );
+}
+
+#[test]
+fn impersonation_and_debug_output() {
+    let text = TWO_CONTEXTS.replace(
+        "{token: dev-token}",
+        "{token: hunter2, as: jane, as-uid: '1', as-groups: [a, b], as-user-extra: {k: [v, w]}}",
+    );
+    let home = Home::new().file("config", &text);
+    let config = home.good(&flags(Some(&home.path("config")), None, None));
+    let names: Vec<_> = headers(&config).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), 7, "{names:?}");
+    assert!(!format!("{config:?}").contains("hunter2"));
+}

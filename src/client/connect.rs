@@ -1,0 +1,241 @@
+//! How a connection to the API server is opened: proxy, name resolution, TCP, TLS. Runs on the
+//! thread whose request found no idle connection. Built once per agent by `http`.
+//!
+//! The chain is this room's own for three reasons: names are looked up only when a connection is
+//! opened and not with every request; `tls-server-name` and the server's own certificate
+//! authorities apply to the server and not to a proxy; and every failure in here is marked, since
+//! it proves that the request was not sent.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use rustls::{ClientConnection, StreamOwned};
+use ureq::Error;
+use ureq::config::Config;
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{
+    Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
+    SocksConnector, TcpConnector, Transport, TransportAdapter,
+};
+
+use super::error::{TransportErrorKind, kind_of};
+use super::tls::Tls;
+
+/// The chain of everything that has a part in opening a connection.
+pub(super) fn connector(tls: Option<Tls>) -> impl Connector<()> {
+    Marked(
+        ().chain(SocksConnector::default())
+            .chain(ConnectProxyConnector::default())
+            .chain(Tcp::default())
+            .chain(Wrap(tls)),
+    )
+}
+
+/// Why there is no connection, and so why the request was surely not sent.
+#[derive(Debug)]
+pub(super) struct Unsent {
+    pub(super) kind: TransportErrorKind,
+    pub(super) message: String,
+}
+
+impl fmt::Display for Unsent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Unsent {}
+
+impl Unsent {
+    fn wrap(error: Error) -> Error {
+        if matches!(&error, Error::Other(inner) if inner.is::<Self>()) {
+            return error;
+        }
+        let (kind, message) = match &error {
+            Error::Timeout(_) => (
+                TransportErrorKind::TimedOut,
+                "the connection was not opened in time".to_owned(),
+            ),
+            Error::Io(error) => (kind_of(error), describe_io(error)),
+            Error::HostNotFound => (TransportErrorKind::Other, "unknown host".to_owned()),
+            error => (TransportErrorKind::Other, error.to_string()),
+        };
+        Error::Other(Box::new(Self { kind, message }))
+    }
+}
+
+/// An I/O error for people; above all, what is wrong with a certificate.
+pub(super) fn describe_io(error: &io::Error) -> String {
+    let inner = error.get_ref();
+    match inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(error) => super::tls::describe(error),
+        None => error.to_string(),
+    }
+}
+
+/// Marks every failure of the connectors inside as [`Unsent`].
+#[derive(Debug)]
+struct Marked<C>(C);
+
+impl<C: Connector<()>> Connector<()> for Marked<C> {
+    type Out = C::Out;
+
+    fn connect(
+        &self,
+        details: &ConnectionDetails,
+        chained: Option<()>,
+    ) -> Result<Option<Self::Out>, Error> {
+        self.0.connect(details, chained).map_err(Unsent::wrap)
+    }
+}
+
+/// Leaves the look-up of the API server's name to [`Tcp`]: a resolver is asked before the pool of
+/// idle connections is looked at, so with every request.
+#[derive(Debug)]
+pub(super) struct LazyResolver {
+    server: Uri,
+    system: DefaultResolver,
+}
+
+impl LazyResolver {
+    pub(super) fn new(server: Uri) -> Self {
+        Self {
+            server,
+            system: DefaultResolver::default(),
+        }
+    }
+}
+
+impl Resolver for LazyResolver {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        config: &Config,
+        _timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, Error> {
+        if uri.authority() == self.server.authority() {
+            return Ok(self.empty());
+        }
+        // A proxy, looked up only when a connection is opened. Without a timeout the look-up is
+        // done on this thread, where a thread dump shows it.
+        let proxy = self.system.resolve(uri, config, NextTimeout::default());
+        proxy.map_err(Unsent::wrap)
+    }
+}
+
+/// Opens the TCP connection, after looking up the name. The look-up waits as long as the system's
+/// resolver does (`timeout` and `attempts` of `resolv.conf`), the connect as long as is configured.
+#[derive(Debug, Default)]
+struct Tcp {
+    system: DefaultResolver,
+    tcp: TcpConnector,
+}
+
+impl<In: Transport> Connector<In> for Tcp {
+    type Out = <TcpConnector as Connector<In>>::Out;
+
+    fn connect(
+        &self,
+        details: &ConnectionDetails,
+        chained: Option<In>,
+    ) -> Result<Option<Self::Out>, Error> {
+        if chained.is_some() || !details.addrs.is_empty() {
+            return self.tcp.connect(details, chained);
+        }
+        let system = &self.system;
+        let addrs = system.resolve(details.uri, details.config, NextTimeout::default())?;
+        let details = ConnectionDetails {
+            uri: details.uri,
+            addrs,
+            config: details.config,
+            request_level: details.request_level,
+            resolver: details.resolver,
+            now: details.now,
+            timeout: details.timeout,
+            current_time: Arc::clone(&details.current_time),
+            run_connector: Arc::clone(&details.run_connector),
+            register_shutdown: Arc::clone(&details.register_shutdown),
+        };
+        self.tcp.connect(&details, chained)
+    }
+}
+
+/// Wraps the connection in TLS where the URI says `https`; `None` where it never does.
+#[derive(Debug)]
+struct Wrap(Option<Tls>);
+
+impl<In: Transport> Connector<In> for Wrap {
+    type Out = Either<In, TlsTransport>;
+
+    fn connect(
+        &self,
+        details: &ConnectionDetails,
+        chained: Option<In>,
+    ) -> Result<Option<Self::Out>, Error> {
+        let transport = match chained {
+            None => return Ok(None),
+            Some(transport) if !details.needs_tls() || transport.is_tls() => {
+                return Ok(Some(Either::A(transport)));
+            }
+            Some(transport) => transport,
+        };
+        let tls = self.0.as_ref();
+        let tls = tls.ok_or(Error::Tls("TLS is needed but not configured"))?;
+        let host = details.uri.host().unwrap_or_default();
+        let (config, name) = tls.towards(host).map_err(io::Error::other)?;
+        let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
+        let config = details.config;
+        let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
+        let mut stream = StreamOwned {
+            conn: connection,
+            sock: TransportAdapter::new(transport.boxed(), Arc::clone(&details.current_time)),
+        };
+        stream.sock.set_timeout(details.timeout);
+        stream.conn.complete_io(&mut stream.sock)?;
+        Ok(Some(Either::B(TlsTransport { buffers, stream })))
+    }
+}
+
+/// A connection inside TLS.
+struct TlsTransport {
+    buffers: LazyBuffers,
+    stream: StreamOwned<ClientConnection, TransportAdapter>,
+}
+
+impl Transport for TlsTransport {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
+        self.stream.sock.set_timeout(timeout);
+        let output = &self.buffers.output()[..amount];
+        io::Write::write_all(&mut self.stream, output)?;
+        Ok(())
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
+        self.stream.sock.set_timeout(timeout);
+        let amount = io::Read::read(&mut self.stream, self.buffers.input_append_buf())?;
+        self.buffers.input_appended(amount);
+        Ok(amount > 0)
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.stream.sock.get_mut().is_open()
+    }
+
+    fn is_tls(&self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for TlsTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TlsTransport")
+            .field(&self.stream.sock.get_ref())
+            .finish()
+    }
+}

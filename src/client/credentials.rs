@@ -1,0 +1,247 @@
+//! Who the daemon says it is, as HTTP headers: bearer token, token file, basic auth, impersonation.
+//! (Client certificates are `tls`'s.) Asked for every request, on the thread that sends it.
+
+use std::fmt::{self, Write as _};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use secrecy::{ExposeSecret, SecretString};
+use ureq::http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+
+use crate::stdx::clock::{Clock, SystemClock};
+
+/// A token read from a file is used this long. Upstream gives it a minute with ten seconds of
+/// leeway (client-go `transport/token_source.go:NewCachedFileTokenSource`).
+const TOKEN_FILE_REUSE: Duration = Duration::from_secs(50);
+
+/// After a read that failed the old token is used this long before the file is read again.
+const TOKEN_FILE_RETRY: Duration = Duration::from_secs(10);
+
+/// How requests are authorised.
+#[derive(Default)]
+pub(super) enum Authorization {
+    /// Not by a header.
+    #[default]
+    None,
+    /// By a token that never changes.
+    Token(SecretString),
+    /// By a token in a file, which may be replaced at any time.
+    TokenFile(PathBuf),
+    /// By name and password.
+    Basic(String, SecretString),
+}
+
+/// On whose behalf requests are made, if not one's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Impersonation {
+    pub(super) user: Option<String>,
+    pub(super) uid: Option<String>,
+    pub(super) groups: Vec<String>,
+    /// Name and value; a name may come more than once.
+    pub(super) extra: Vec<(String, String)>,
+}
+
+/// The headers that say who is asking. Secrets never show in `Debug`.
+#[derive(Clone)]
+pub(super) struct Credentials {
+    source: Arc<Source>,
+    impersonation: Arc<HeaderMap>,
+}
+
+enum Source {
+    None,
+    Fixed(HeaderValue),
+    File(TokenFile),
+}
+
+impl Credentials {
+    /// Headers for `authorization` and `impersonation`. Reads the token file once.
+    ///
+    /// # Errors
+    /// What is wrong, for people.
+    pub(super) fn new(
+        authorization: Authorization,
+        impersonation: &Impersonation,
+    ) -> Result<Self, String> {
+        let source = match authorization {
+            Authorization::None => Source::None,
+            Authorization::Token(token) => Source::Fixed(bearer(token.expose_secret())?),
+            Authorization::Basic(user, password) => {
+                let pair = format!("{user}:{}", password.expose_secret());
+                Source::Fixed(secret_value(&format!("Basic {}", STANDARD.encode(pair)))?)
+            }
+            Authorization::TokenFile(path) => {
+                Source::File(TokenFile::open(path, Arc::new(SystemClock))?)
+            }
+        };
+        Ok(Self {
+            source: Arc::new(source),
+            impersonation: Arc::new(impersonation_headers(impersonation)?),
+        })
+    }
+
+    /// Adds the headers to a request's. May read the token file.
+    pub(super) fn apply(&self, headers: &mut HeaderMap) {
+        let authorization = match &*self.source {
+            Source::None => None,
+            Source::Fixed(value) => Some(value.clone()),
+            Source::File(file) => Some(file.current()),
+        };
+        if let Some(value) = authorization {
+            headers.insert(AUTHORIZATION, value);
+        }
+        for (name, value) in &*self.impersonation {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = match &*self.source {
+            Source::None => "none".to_owned(),
+            Source::Fixed(_) => "fixed".to_owned(),
+            Source::File(file) => format!("token file {}", file.path.display()),
+        };
+        f.debug_struct("Credentials")
+            .field("source", &source)
+            .field("impersonation", &self.impersonation)
+            .finish()
+    }
+}
+
+/// A token that is read again about every minute.
+struct TokenFile {
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
+    state: Mutex<Token>,
+}
+
+struct Token {
+    value: HeaderValue,
+    /// When the file is read again.
+    stale_at: Instant,
+}
+
+impl TokenFile {
+    fn open(path: PathBuf, clock: Arc<dyn Clock>) -> Result<Self, String> {
+        let state = Mutex::new(Token {
+            value: read_token(&path)?,
+            stale_at: clock.now() + TOKEN_FILE_REUSE,
+        });
+        Ok(Self { path, clock, state })
+    }
+
+    /// The token as it was not long ago. If the file cannot be read now, the old token stays.
+    fn current(&self) -> HeaderValue {
+        let now = self.clock.now();
+        let mut token = self.lock();
+        if now < token.stale_at {
+            return token.value.clone();
+        }
+        // Others go on with the old token while this thread reads the file without the lock.
+        token.stale_at = now + TOKEN_FILE_RETRY;
+        let old = token.value.clone();
+        drop(token);
+        match read_token(&self.path) {
+            Ok(value) => {
+                *self.lock() = Token {
+                    value: value.clone(),
+                    stale_at: now + TOKEN_FILE_REUSE,
+                };
+                value
+            }
+            Err(problem) => {
+                log::warn!("{problem}; the token that was read before stays in use");
+                old
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Token> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read_token(path: &Path) -> Result<HeaderValue, String> {
+    let name = path.display();
+    let text = fs::read_to_string(path)
+        .map_err(|error| format!("token file {name} cannot be read: {error}"))?;
+    match text.trim() {
+        "" => Err(format!("token file {name} is empty")),
+        token => bearer(token).map_err(|problem| format!("token file {name}: {problem}")),
+    }
+}
+
+fn bearer(token: &str) -> Result<HeaderValue, String> {
+    secret_value(&format!("Bearer {}", token.trim()))
+}
+
+fn secret_value(text: &str) -> Result<HeaderValue, String> {
+    // The error is dropped on purpose: it must not show the secret, and says nothing else.
+    let value = HeaderValue::from_str(text).ok();
+    let mut value = value.ok_or("the credential has characters that HTTP does not allow")?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// The headers of an impersonation (client-go `transport/round_trippers.go:impersonatingRoundTripper`).
+fn impersonation_headers(impersonation: &Impersonation) -> Result<HeaderMap, String> {
+    let Impersonation {
+        user,
+        uid,
+        groups,
+        extra,
+    } = impersonation;
+    let mut headers = HeaderMap::new();
+    let Some(user) = user else {
+        if uid.is_some() || !groups.is_empty() || !extra.is_empty() {
+            return Err(
+                "as-uid, as-groups and as-user-extra need a user to act as (\"as\")".to_owned(),
+            );
+        }
+        return Ok(headers);
+    };
+    let mut add = |name: String, value: &str| -> Result<(), String> {
+        let bad = |part| format!("the {part} of {name} has characters that HTTP does not allow");
+        let header = HeaderName::try_from(&name)
+            .ok()
+            .ok_or_else(|| bad("name"))?;
+        let value = HeaderValue::from_str(value).ok();
+        headers.append(header, value.ok_or_else(|| bad("value"))?);
+        Ok(())
+    };
+    add("Impersonate-User".to_owned(), user)?;
+    if let Some(uid) = uid {
+        add("Impersonate-Uid".to_owned(), uid)?;
+    }
+    for group in groups {
+        add("Impersonate-Group".to_owned(), group)?;
+    }
+    for (name, value) in extra {
+        add(format!("Impersonate-Extra-{}", escape_header(name)), value)?;
+    }
+    Ok(headers)
+}
+
+/// Percent-encodes what a header's name may not have, and the percent sign itself
+/// (client-go `transport/round_trippers.go:headerKeyEscape`).
+fn escape_header(name: &str) -> String {
+    let mut escaped = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            write!(escaped, "%{byte:02X}").unwrap_or_default();
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Headers, and a token file that changes.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+use ureq::http::header::{AUTHORIZATION, HeaderMap};
+
+use super::{Authorization, Credentials, Impersonation, TokenFile, escape_header};
+use crate::stdx::clock::FakeClock;
+
+fn headers(authorization: Authorization, impersonation: &Impersonation) -> HeaderMap {
+    let credentials = Credentials::new(authorization, impersonation).expect("they are good");
+    let mut headers = HeaderMap::new();
+    credentials.apply(&mut headers);
+    headers
+}
+
+#[track_caller]
+fn check_authorization(authorization: Authorization, expected: Option<&str>) {
+    let headers = headers(authorization, &Impersonation::default());
+    let value = headers.get(AUTHORIZATION);
+    assert!(value.is_none_or(ureq::http::HeaderValue::is_sensitive));
+    let value = value.map(|value| value.to_str().expect("it is text"));
+    assert_eq!(value, expected);
+}
+
+#[test]
+fn each_way_of_authorization_has_its_header() {
+    check_authorization(Authorization::None, None);
+    check_authorization(Authorization::Token("abc\n".into()), Some("Bearer abc"));
+    let basic = Authorization::Basic("Aladdin".to_owned(), "open sesame".into());
+    check_authorization(basic, Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="));
+}
+
+#[test]
+fn secrets_never_show() {
+    let token = || SecretString::from("hunter2\u{1}");
+    let broken = Credentials::new(Authorization::Token(token()), &Impersonation::default());
+    let error = broken.expect_err("HTTP does not allow that");
+    assert!(!error.contains("hunter2"));
+    let token = Authorization::Token("hunter2".into());
+    let credentials = Credentials::new(token, &Impersonation::default()).expect("it is good");
+    assert!(!format!("{credentials:?}").contains("hunter2"));
+}
+
+#[test]
+fn impersonation_has_a_header_for_each_part() {
+    let impersonation = Impersonation {
+        user: Some("jane".to_owned()),
+        uid: Some("42".to_owned()),
+        groups: vec!["a".to_owned(), "b".to_owned()],
+        extra: vec![
+            ("example.com/scope".to_owned(), "x".to_owned()),
+            ("example.com/scope".to_owned(), "y".to_owned()),
+        ],
+    };
+    let headers = headers(Authorization::None, &impersonation);
+    let all = |name: &str| {
+        let values = headers.get_all(name).iter();
+        let values = values.map(|value| value.to_str().expect("it is text").to_owned());
+        values.collect::<Vec<_>>()
+    };
+    assert_eq!(all("impersonate-user"), ["jane"]);
+    assert_eq!(all("impersonate-uid"), ["42"]);
+    assert_eq!(all("impersonate-group"), ["a", "b"]);
+    assert_eq!(all("impersonate-extra-example.com%2fscope"), ["x", "y"]);
+}
+
+#[test]
+fn impersonation_without_a_user_is_refused() {
+    for impersonation in [
+        Impersonation {
+            uid: Some("42".to_owned()),
+            ..Impersonation::default()
+        },
+        Impersonation {
+            groups: vec!["a".to_owned()],
+            ..Impersonation::default()
+        },
+    ] {
+        let credentials = Credentials::new(Authorization::None, &impersonation);
+        assert!(credentials.is_err_and(|error| error.contains("as-groups")));
+    }
+}
+
+#[test]
+fn names_of_extras_are_escaped_as_upstream_does() {
+    for (name, expected) in [
+        ("abc", "abc"),
+        ("a.b-c_d", "a.b-c_d"),
+        ("a/b", "a%2Fb"),
+        ("100%", "100%25"),
+        ("a b:c", "a%20b%3Ac"),
+        ("ü", "%C3%BC"),
+    ] {
+        assert_eq!(escape_header(name), expected);
+    }
+}
+
+#[test]
+fn a_token_file_is_read_again_after_a_while_and_the_old_token_survives_a_bad_read() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let path = directory.path().join("token");
+    let write = |text: &str| fs::write(&path, text).expect("there is room");
+    let clock = Arc::new(FakeClock::default());
+    write("one\n");
+    let file = TokenFile::open(path.clone(), Arc::clone(&clock) as _).expect("it is there");
+    let check = |expected: &str| {
+        let value = file.current();
+        assert_eq!(
+            value.to_str().expect("it is text"),
+            format!("Bearer {expected}")
+        );
+    };
+    write("two");
+    clock.advance(Duration::from_secs(49));
+    check("one");
+    clock.advance(Duration::from_secs(1));
+    check("two");
+
+    for bad in ["", "thr\u{1}ee"] {
+        write(bad);
+        clock.advance(Duration::from_secs(50));
+        check("two");
+    }
+    fs::remove_file(&path).expect("it is there");
+    clock.advance(Duration::from_secs(50));
+    check("two");
+    write("four");
+    clock.advance(Duration::from_secs(9));
+    check("two");
+    clock.advance(Duration::from_secs(1));
+    check("four");
+}
+
+#[test]
+fn a_token_file_that_is_missing_at_the_start_is_an_error() {
+    let missing = Authorization::TokenFile("/no/such/token".into());
+    let error = Credentials::new(missing, &Impersonation::default());
+    let error = error.expect_err("it is missing");
+    assert!(error.contains("/no/such/token"), "{error}");
+}

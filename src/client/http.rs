@@ -1,0 +1,249 @@
+//! One exchange over HTTP: request out, head of the answer back, failures sorted. Used by the send
+//! loops in `mod` and `stream`, on the thread that sends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ureq::http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
+use ureq::http::uri::{PathAndQuery, Uri};
+use ureq::{Agent, Body, Error, Timeout, http};
+
+use super::config::ClientConfig;
+use super::connect::{LazyResolver, Unsent, connector, describe_io};
+use super::credentials::Credentials;
+use super::error::{ClientError, TransportError, TransportErrorKind, kind_of};
+use super::options::ClientOptions;
+use super::request::Request;
+use super::warnings::Warnings;
+use crate::api::Status;
+
+/// For opening a connection, TLS included. Upstream allows 30 s for TCP and 10 s for TLS.
+/// DIFFERS: 10 s for both, since a connect that hangs is the one wait that a stop cannot end.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An idle connection older than this is not used again: load balancers drop idle connections
+/// without a word, and a write into one of those is a write of unknown outcome.
+const IDLE_AGE_MAX: Duration = Duration::from_secs(15);
+
+/// Buffers of each connection for small requests, in bytes.
+const SMALL_BUFFER: usize = 16 << 10;
+
+/// Input buffer of a connection for lists and watches, in bytes.
+const STREAM_BUFFER: usize = 64 << 10;
+
+/// A refusal is cut after this many bytes.
+const REFUSAL_BYTES_MAX: u64 = 1 << 20;
+
+/// How long each part of an exchange may take; `None`: no limit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timeouts {
+    /// From the request's last byte to the answer's head.
+    pub(super) head: Duration,
+    /// For the whole body.
+    pub(super) body: Option<Duration>,
+    /// For each read.
+    pub(super) read: Option<Duration>,
+}
+
+/// A set of connections to the API server and what every request on them carries. Clones share
+/// the connections.
+#[derive(Clone, Debug)]
+pub(super) struct Http {
+    agent: Agent,
+    server: Uri,
+    prefix: Arc<str>,
+    credentials: Credentials,
+    warnings: Arc<Warnings>,
+}
+
+/// A request that was not answered with success.
+pub(super) struct Failure {
+    pub(super) error: ClientError,
+    /// The answer's `Retry-After`.
+    pub(super) retry_after: Option<String>,
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        Self {
+            error,
+            retry_after: None,
+        }
+    }
+}
+
+impl Http {
+    /// Connections for whole answers, shared by many threads.
+    pub(super) fn pooled(config: &ClientConfig, options: &ClientOptions) -> Self {
+        Self::new(config, options, options.connections, SMALL_BUFFER)
+    }
+
+    /// Connections for one thread that lists and watches.
+    pub(super) fn streaming(&self, config: &ClientConfig, options: &ClientOptions) -> Self {
+        let mut http = Self::new(config, options, 1, STREAM_BUFFER);
+        http.warnings = Arc::clone(&self.warnings);
+        http
+    }
+
+    fn new(config: &ClientConfig, options: &ClientOptions, idle: usize, input: usize) -> Self {
+        let settings = ureq::config::Config::builder()
+            // Refusals are answers with a body that says why.
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .proxy(config.proxy.clone())
+            .no_delay(true)
+            .user_agent(&options.user_agent)
+            .max_idle_connections(idle)
+            .max_idle_connections_per_host(idle)
+            .max_idle_age(IDLE_AGE_MAX)
+            .input_buffer_size(input)
+            .output_buffer_size(SMALL_BUFFER)
+            // Only limits of single phases: with an overall one, or one for name resolution, each
+            // request would start a thread to look up the server's name.
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_send_request(Some(options.request_timeout))
+            .timeout_send_body(Some(options.request_timeout))
+            .build();
+        let resolver = LazyResolver::new(config.server.clone());
+        let agent = Agent::with_parts(settings, connector(config.tls.clone()), resolver);
+        Self {
+            agent,
+            server: config.server.clone(),
+            prefix: Arc::clone(&config.prefix),
+            credentials: config.credentials.clone(),
+            warnings: Arc::default(),
+        }
+    }
+
+    /// Cuts all connections, also those in use by other threads, and lets none be made any more.
+    pub(super) fn shut_down(&self) {
+        self.agent.clone().shutdown();
+    }
+
+    /// Sends `request` once. Waits until the head of the answer is here or a limit has passed.
+    pub(super) fn exchange(
+        &self,
+        request: &Request,
+        timeouts: Timeouts,
+    ) -> Result<http::Response<Body>, Failure> {
+        let bytes = request.body.as_ref().map(|body| body.bytes.as_slice());
+        let answer = match bytes {
+            Some(bytes) => self.run(request, bytes, timeouts)?,
+            None => self.run(request, (), timeouts)?,
+        };
+        self.warnings.log(answer.headers());
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        Err(self.refusal(answer))
+    }
+
+    fn run(
+        &self,
+        request: &Request,
+        body: impl ureq::AsSendBody,
+        timeouts: Timeouts,
+    ) -> Result<http::Response<Body>, ClientError> {
+        let head = self.head(request, body)?;
+        let configured = self
+            .agent
+            .configure_request(head)
+            .timeout_recv_response(Some(timeouts.head))
+            .timeout_recv_body(timeouts.body)
+            .timeout_per_read(timeouts.read)
+            .build();
+        let answer = self.agent.run(configured);
+        answer.map_err(|error| self.transport_error(error))
+    }
+
+    fn head<B>(&self, request: &Request, body: B) -> Result<http::Request<B>, ClientError> {
+        let invalid = |error: &dyn std::error::Error| ClientError::Invalid(error.to_string());
+        let path = format!("{}{}", self.prefix, request.path_and_query());
+        let path = PathAndQuery::try_from(path).map_err(|error| invalid(&error))?;
+        let mut parts = self.server.clone().into_parts();
+        parts.path_and_query = Some(path);
+        let uri = Uri::from_parts(parts).map_err(|error| invalid(&error))?;
+        let mut head = http::Request::builder()
+            .method(request.method.as_str())
+            .uri(uri)
+            .body(body)
+            .map_err(|error| invalid(&error))?;
+        let headers = head.headers_mut();
+        let accept = HeaderValue::from_str(&request.accept);
+        headers.insert(ACCEPT, accept.map_err(|error| invalid(&error))?);
+        if let Some(body) = &request.body {
+            let content_type = HeaderValue::from_str(&body.content_type);
+            headers.insert(CONTENT_TYPE, content_type.map_err(|error| invalid(&error))?);
+        }
+        self.credentials.apply(headers);
+        Ok(head)
+    }
+
+    fn refusal(&self, answer: http::Response<Body>) -> Failure {
+        let code = answer.status().as_u16();
+        let header = |name| {
+            let value = answer.headers().get(name)?;
+            value.to_str().ok().map(str::to_owned)
+        };
+        let retry_after = header(RETRY_AFTER);
+        if answer.status().is_redirection() {
+            let location = header(LOCATION).unwrap_or_default();
+            let message = format!(
+                "{} redirects to {location:?}, which is not followed",
+                self.server
+            );
+            return ClientError::Status(Status::new(code, "", message)).into();
+        }
+        let body = answer.into_body().into_with_config();
+        let error = match body.limit(REFUSAL_BYTES_MAX).read_to_vec() {
+            Ok(body) => ClientError::Status(Status::from_body(code, &body)),
+            // The head is the server's word even if its explanation was lost on the way.
+            Err(error) => {
+                let problem = self.transport_error(error);
+                let message = format!("HTTP code {code}, and then: {problem}");
+                ClientError::Status(Status::new(code, "", message))
+            }
+        };
+        Failure { error, retry_after }
+    }
+
+    /// Sorts a failure by whether the request was sent and by how the connection failed.
+    pub(super) fn transport_error(&self, error: Error) -> ClientError {
+        let (kind, sent, message) = match error {
+            Error::Other(inner) => match inner.downcast::<Unsent>() {
+                Ok(unsent) => (unsent.kind, false, unsent.message),
+                Err(other) => (TransportErrorKind::Other, true, other.to_string()),
+            },
+            Error::Timeout(timeout) => (TransportErrorKind::TimedOut, true, describe(timeout)),
+            // What the agent says after it was shut down; a socket's own error has an OS code.
+            Error::Io(error)
+                if error.kind() == std::io::ErrorKind::NotConnected
+                    && error.raw_os_error().is_none() =>
+            {
+                (TransportErrorKind::Other, false, error.to_string())
+            }
+            Error::Io(error) => (kind_of(&error), true, describe_io(&error)),
+            Error::Http(error) => return ClientError::Invalid(error.to_string()),
+            Error::BadUri(error) => return ClientError::Invalid(error),
+            error => (TransportErrorKind::Other, true, error.to_string()),
+        };
+        let authority = self.server.authority().map_or("", |a| a.as_str());
+        ClientError::Transport(TransportError {
+            kind,
+            sent,
+            message: format!("{authority}: {message}"),
+        })
+    }
+}
+
+fn describe(timeout: Timeout) -> String {
+    match timeout {
+        Timeout::PerRead => "nothing was heard for too long",
+        Timeout::SendRequest | Timeout::SendBody => "the request could not be sent in time",
+        Timeout::RecvResponse => "the answer did not begin in time",
+        Timeout::RecvBody => "the answer was not complete in time",
+        _ => "a deadline passed",
+    }
+    .to_owned()
+}

@@ -1,0 +1,78 @@
+//! How the client behaves, apart from where the API server is. Filled by `main` from the flags.
+
+use std::env::consts::{ARCH, OS};
+use std::time::Duration;
+
+/// How a [`Client`](super::Client) behaves.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// Requests per second; no limit if not above zero. Watches don't count
+    /// (kubernetes `cmd/kube-controller-manager/app/options`: `--kube-api-qps`).
+    pub qps: f32,
+    /// Requests that may go at once after a quiet time (`--kube-api-burst`).
+    pub burst: u32,
+    /// Idle connections that are kept open: as many as threads send requests at once, else each
+    /// request above that number pays for a new TLS handshake.
+    pub connections: usize,
+    /// How long the server may take to begin its answer, and again to complete it.
+    pub request_timeout: Duration,
+    /// How long a watch may be silent. Bookmarks come about once a minute, so a silence this long
+    /// means that the connection is dead although nobody said so.
+    pub watch_silence_timeout: Duration,
+    /// How long a whole streamed list may take.
+    pub list_timeout: Duration,
+    /// What the daemon calls itself in the API server's logs.
+    pub user_agent: String,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            qps: 20.0,
+            burst: 30,
+            connections: 64,
+            request_timeout: Duration::from_mins(1),
+            watch_silence_timeout: Duration::from_mins(5),
+            list_timeout: Duration::from_mins(10),
+            user_agent: user_agent(OS, ARCH),
+        }
+    }
+}
+
+/// `replicaset-controller/<version> (<os>/<arch>)`, with the names that Go gives them.
+fn user_agent(os: &str, arch: &str) -> String {
+    let os = match os {
+        "macos" => "darwin",
+        other => other,
+    };
+    let arch = match arch {
+        "x86_64" => "amd64",
+        "x86" => "386",
+        "aarch64" => "arm64",
+        "powerpc64" if cfg!(target_endian = "little") => "ppc64le",
+        "powerpc64" => "ppc64",
+        "loongarch64" => "loong64",
+        other => other,
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    format!("replicaset-controller/{version} ({os}/{arch})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::user_agent;
+
+    #[test]
+    fn the_user_agent_speaks_go() {
+        let version = env!("CARGO_PKG_VERSION");
+        for (os, arch, platform) in [
+            ("linux", "x86_64", "linux/amd64"),
+            ("linux", "aarch64", "linux/arm64"),
+            ("macos", "aarch64", "darwin/arm64"),
+            ("linux", "riscv64", "linux/riscv64"),
+        ] {
+            let expected = format!("replicaset-controller/{version} ({platform})");
+            assert_eq!(user_agent(os, arch), expected);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Which proxy leads to the API server: `proxy-url` of the kubeconfig, else the environment as Go
+//! reads it. Decided once, when the configuration is loaded.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::config::environment::Environment;
+
+/// The proxy for `host:port`, if there is to be one: `configured` (`proxy-url`), else what the
+/// environment says for `scheme` (Go `golang.org/x/net/http/httpproxy:Config.ProxyFunc`). A
+/// `proxy-url` that is configured is not subject to `NO_PROXY`.
+///
+/// DIFFERS: `ALL_PROXY` counts too, as it does for curl; and a server without TLS is reached through
+/// a tunnel as well.
+///
+/// # Errors
+/// What is wrong with the proxy's URL, for people.
+pub(super) fn choose(
+    configured: Option<&str>,
+    environment: &Environment,
+    scheme: &str,
+    host: &str,
+    port: u16,
+) -> Result<Option<ureq::Proxy>, String> {
+    if let Some(url) = configured {
+        return parse(url)
+            .map(Some)
+            .map_err(|problem| format!("proxy-url {:?} {problem}", without_password(url)));
+    }
+    let var = |name: &str| {
+        let lower = name.to_lowercase();
+        let value = environment.var(name).or_else(|| environment.var(&lower));
+        value.map(str::trim).filter(|value| !value.is_empty())
+    };
+    let name = match scheme {
+        "https" => "HTTPS_PROXY",
+        _ => "HTTP_PROXY",
+    };
+    let Some((name, url)) = [name, "ALL_PROXY"]
+        .into_iter()
+        .find_map(|name| Some((name, var(name)?)))
+    else {
+        return Ok(None);
+    };
+    if bypasses(var("NO_PROXY").unwrap_or_default(), host, port) {
+        return Ok(None);
+    }
+    parse(url).map(Some).map_err(|problem| {
+        format!(
+            "the environment's {name}={:?} {problem}",
+            without_password(url)
+        )
+    })
+}
+
+fn parse(url: &str) -> Result<ureq::Proxy, String> {
+    let with_scheme = if url.contains("://") {
+        url.to_owned()
+    } else {
+        format!("http://{url}")
+    };
+    // As with Go, a SOCKS proxy looks up the server's name itself, so `socks5` is `socks5h`.
+    let with_scheme = match with_scheme.split_once("://") {
+        Some(("socks5", rest)) => format!("socks5h://{rest}"),
+        Some(("http" | "https" | "socks5h", _)) => with_scheme,
+        _ => return Err("has a scheme other than http, https and socks5".to_owned()),
+    };
+    let proxy = ureq::Proxy::new(&with_scheme);
+    proxy.map_err(|error| format!("is not a proxy's URL: {error}"))
+}
+
+/// The URL as it may be shown.
+fn without_password(url: &str) -> String {
+    let start = url.find("://").map_or(0, |i| i + 3);
+    match url[start..].rfind('@') {
+        Some(at) => format!("{}...{}", &url[..start], &url[start + at..]),
+        None => url.to_owned(),
+    }
+}
+
+/// True if `host:port` is reached without a proxy: this machine always is, and whatever `no_proxy`
+/// lists: `*`, addresses, networks, names (with all that is below them), each with or without a port.
+fn bypasses(no_proxy: &str, host: &str, port: u16) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let host = host.trim_end_matches('.').to_lowercase();
+    let address: Option<IpAddr> = host.parse().ok();
+    if host == "localhost" || address.is_some_and(|address| address.is_loopback()) {
+        return true;
+    }
+    no_proxy
+        .split(',')
+        .map(|entry| entry.trim().to_lowercase())
+        .any(|entry| matches(&entry, &host, address, port))
+}
+
+fn matches(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool {
+    if entry.is_empty() {
+        return false;
+    }
+    if entry == "*" {
+        return true;
+    }
+    if let Ok(network) = entry.parse::<IpNet>() {
+        return address.is_some_and(|address| network.contains(&address));
+    }
+    let (name, entry_port) = split_port(entry);
+    if entry_port.is_some_and(|entry_port| entry_port != port) {
+        return false;
+    }
+    if let Ok(entry) = name.parse::<IpAddr>() {
+        return address == Some(entry);
+    }
+    if address.is_some() {
+        return false;
+    }
+    // `.example.com` is only what is below it, `example.com` also itself, `*.example.com` is the
+    // former in other words.
+    let name = name.strip_prefix('*').unwrap_or(name);
+    match name.strip_prefix('.') {
+        Some(parent) => is_below(host, parent),
+        None => host == name || is_below(host, name),
+    }
+}
+
+fn is_below(host: &str, parent: &str) -> bool {
+    host.strip_suffix(parent)
+        .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+}
+
+/// Takes a port off, if there is one; of an IPv6 address only if it stands in brackets.
+fn split_port(entry: &str) -> (&str, Option<u16>) {
+    if let Some(rest) = entry.strip_prefix('[')
+        && let Some((address, rest)) = rest.split_once(']')
+    {
+        return (address, rest.strip_prefix(':').and_then(|p| p.parse().ok()));
+    }
+    match entry.split_once(':') {
+        Some((name, port)) if !port.contains(':') => (name, port.parse().ok()),
+        _ => (entry, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bypasses, choose};
+    use crate::client::Environment;
+
+    #[track_caller]
+    fn check_bypass(no_proxy: &str, host: &str, port: u16, expected: bool) {
+        assert_eq!(
+            bypasses(no_proxy, host, port),
+            expected,
+            "NO_PROXY={no_proxy:?} {host}:{port}"
+        );
+    }
+
+    #[test]
+    fn no_proxy_is_read_as_go_reads_it() {
+        for (no_proxy, host, port, expected) in [
+            ("", "10.96.0.1", 443, false),
+            ("", "localhost", 443, true),
+            ("", "127.0.0.1", 443, true),
+            ("", "127.1.2.3", 443, true),
+            ("", "[::1]", 6443, true),
+            ("*", "anything.example", 443, true),
+            ("10.0.0.0/8", "10.96.0.1", 443, true),
+            ("10.0.0.0/8", "11.96.0.1", 443, false),
+            ("10.0.0.0/8", "ten.example", 443, false),
+            ("fd00::/8", "[fd00::1]", 443, true),
+            ("10.96.0.1", "10.96.0.1", 443, true),
+            ("10.96.0.1:443", "10.96.0.1", 443, true),
+            ("10.96.0.1:443", "10.96.0.1", 6443, false),
+            ("fd00::1", "[fd00::1]", 443, true),
+            ("[fd00::1]:443", "[fd00::1]", 443, true),
+            ("[fd00::1]:443", "[fd00::1]", 6443, false),
+            ("example.com", "example.com", 443, true),
+            ("example.com", "api.example.com", 443, true),
+            ("example.com", "notexample.com", 443, false),
+            (".example.com", "api.example.com", 443, true),
+            (".example.com", "example.com", 443, false),
+            ("*.example.com", "api.example.com", 443, true),
+            ("*.example.com", "example.com", 443, false),
+            ("EXAMPLE.com", "Api.Example.COM", 443, true),
+            ("example.com:443", "api.example.com", 6443, false),
+            (" a.example , 10.0.0.0/8 ,", "10.1.1.1", 443, true),
+            (",,", "10.1.1.1", 443, false),
+            ("1", "10.0.0.1", 443, false),
+        ] {
+            check_bypass(no_proxy, host, port, expected);
+        }
+    }
+
+    #[track_caller]
+    fn check(vars: &[(&str, &str)], scheme: &str, expected: Option<&str>) {
+        let environment = Environment::new(vars.iter().copied(), "");
+        let proxy = choose(None, &environment, scheme, "cluster.example", 443);
+        let proxy = proxy.expect("the proxies are good");
+        let proxy = proxy.map(|proxy| format!("{}:{}", proxy.host(), proxy.port()));
+        assert_eq!(proxy.as_deref(), expected, "{vars:?}");
+    }
+
+    #[test]
+    fn the_environment_says_which_proxy_for_which_scheme() {
+        let https = ("HTTPS_PROXY", "http://secure:3128");
+        let http = ("HTTP_PROXY", "plain:8080");
+        let all = ("ALL_PROXY", "socks5://any");
+        check(&[], "https", None);
+        check(&[https, http, all], "https", Some("secure:3128"));
+        check(&[https, http, all], "http", Some("plain:8080"));
+        check(&[http], "https", None);
+        check(&[all], "https", Some("any:1080"));
+        check(&[("https_proxy", "lower:1")], "https", Some("lower:1"));
+        check(&[("HTTPS_PROXY", "")], "https", None);
+        check(&[https, ("NO_PROXY", ".example")], "https", None);
+        check(&[https, ("no_proxy", "example")], "https", None);
+        check(
+            &[https, ("NO_PROXY", "other")],
+            "https",
+            Some("secure:3128"),
+        );
+    }
+
+    #[test]
+    fn proxy_url_wins_over_everything() {
+        let environment = Environment::new([("HTTPS_PROXY", "env:1"), ("NO_PROXY", "*")], "");
+        let proxy = choose(Some("https://own"), &environment, "https", "127.0.0.1", 443);
+        let proxy = proxy.expect("it is good").expect("it is configured");
+        assert_eq!((proxy.host(), proxy.port()), ("own", 443));
+    }
+
+    #[test]
+    fn a_bad_proxy_is_named_without_its_password() {
+        let nothing = Environment::new([], "");
+        for url in ["ftp://user:hunter2@proxy", "http://user:hunter2@"] {
+            let error = choose(Some(url), &nothing, "https", "a", 443).expect_err("it is bad");
+            assert!(
+                error.contains("proxy-url") && !error.contains("hunter2"),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Requests and answers as plain data. Pure: built by `cache`, `writes` and `leader_election`,
+//! turned into HTTP by `http`.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// What a path may not carry as it is; the slashes between its parts may.
+const PATH: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// What a query's names and values may carry as it is: RFC 3986's unreserved characters.
+const QUERY: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// The encoding that every API server speaks.
+pub(super) const JSON: &str = "application/json";
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Read.
+    Get,
+    /// Create.
+    Post,
+    /// Replace.
+    Put,
+    /// Change in part.
+    Patch,
+    /// Delete.
+    Delete,
+}
+
+impl Method {
+    /// The word in HTTP.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// One request to the API server.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) query: Vec<(String, String)>,
+    pub(super) accept: String,
+    pub(super) body: Option<Body>,
+    pub(super) timeout: Option<Duration>,
+}
+
+#[derive(Clone)]
+pub(super) struct Body {
+    pub(super) content_type: String,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({} bytes)", self.content_type, self.bytes.len())
+    }
+}
+
+/// A whole answer with a code from 200 to 299.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// The HTTP code.
+    pub code: u16,
+    /// What was answered.
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    /// A read of `path`, such as `/api/v1/namespaces/default/pods/web-1`. The path is given as it
+    /// reads; what HTTP wants escaped is escaped here.
+    pub fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::Get, path)
+    }
+
+    /// A create under `path`.
+    pub fn post(path: impl Into<String>) -> Self {
+        Self::new(Method::Post, path)
+    }
+
+    /// A replacement of `path`.
+    pub fn put(path: impl Into<String>) -> Self {
+        Self::new(Method::Put, path)
+    }
+
+    /// A change of parts of `path`.
+    pub fn patch(path: impl Into<String>) -> Self {
+        Self::new(Method::Patch, path)
+    }
+
+    /// A delete of `path`.
+    pub fn delete(path: impl Into<String>) -> Self {
+        Self::new(Method::Delete, path)
+    }
+
+    /// The same request with one more pair in the query.
+    #[must_use]
+    pub fn query(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.query.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// The same request with this body.
+    #[must_use]
+    pub fn body(mut self, content_type: &str, bytes: impl Into<Vec<u8>>) -> Self {
+        self.body = Some(Body {
+            content_type: content_type.to_owned(),
+            bytes: bytes.into(),
+        });
+        self
+    }
+
+    /// The same request that takes its answer in these media types; JSON if this is not called.
+    #[must_use]
+    pub fn accept(mut self, media_types: &str) -> Self {
+        media_types.clone_into(&mut self.accept);
+        self
+    }
+
+    /// The same request that waits this long for its answer, instead of what
+    /// [`ClientOptions::request_timeout`](super::ClientOptions::request_timeout) says. Counted for
+    /// the answer's beginning and for its body, each.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// What is to be done.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// Path and query as they stand in the request's first line.
+    pub fn path_and_query(&self) -> String {
+        let mut text = utf8_percent_encode(&self.path, PATH).to_string();
+        for (i, (name, value)) in self.query.iter().enumerate() {
+            let separator = if i == 0 { '?' } else { '&' };
+            let (name, value) = (
+                utf8_percent_encode(name, QUERY),
+                utf8_percent_encode(value, QUERY),
+            );
+            // Writing to a string cannot fail.
+            write!(text, "{separator}{name}={value}").unwrap_or_default();
+        }
+        text
+    }
+
+    fn new(method: Method, path: impl Into<String>) -> Self {
+        Self {
+            method,
+            path: path.into(),
+            query: Vec::new(),
+            accept: JSON.to_owned(),
+            body: None,
+            timeout: None,
+        }
+    }
+}
+
+/// `GET /api/v1/pods`, for logs: no query, no body.
+impl std::fmt::Display for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.method.as_str(), self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Request;
+
+    #[track_caller]
+    fn check(request: &Request, expected: &str) {
+        assert_eq!(request.path_and_query(), expected);
+    }
+
+    #[test]
+    fn what_http_reserves_is_escaped() {
+        check(&Request::get("/api/v1/pods"), "/api/v1/pods");
+        check(
+            &Request::get("/api/v1/pods")
+                .query("labelSelector", "app in (a,b),tier!=x&y")
+                .query("continue", "eyJ2==/+"),
+            "/api/v1/pods?labelSelector=app%20in%20%28a%2Cb%29%2Ctier%21%3Dx%26y&\
+             continue=eyJ2%3D%3D%2F%2B",
+        );
+        check(
+            &Request::get("/api/v1/namespaces/a?b/pods/c#d e%"),
+            "/api/v1/namespaces/a%3Fb/pods/c%23d%20e%25",
+        );
+        check(
+            &Request::get("/pods").query("resourceVersion", ""),
+            "/pods?resourceVersion=",
+        );
+        check(&Request::get("/größe"), "/gr%C3%B6%C3%9Fe");
+    }
+
+    #[test]
+    fn a_body_never_shows_in_debug_output() {
+        let request = Request::post("/api/v1/pods").body("application/json", *b"hunter2");
+        assert!(!format!("{request:?} {request}").contains("hunter2"));
+    }
+}

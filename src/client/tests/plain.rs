@@ -1,0 +1,299 @@
+//! Whole answers over plain HTTP.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use super::server::{Reply, Server, answer};
+use super::{client, client_of, stopped_while, unlimited};
+use crate::client::{ClientConfig, ClientError, ClientOptions, Request, TransportErrorKind};
+
+const NOT_FOUND: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",
+"message":"pods \"a\" not found","reason":"NotFound","details":{"name":"a","kind":"pods"},"code":404}"#;
+
+fn always(code: u16, headers: &'static str, body: &'static str) -> Server {
+    Server::plain(move |_| Reply::Write(answer(code, headers, body)))
+}
+
+#[test]
+fn a_request_is_sent_as_it_was_built_and_connections_are_kept() {
+    let server = always(201, "", "made");
+    let (client, _) = client_of(&server);
+    let post = Request::post("/api/v1/namespaces/default/pods")
+        .query("fieldManager", "a b")
+        .body("application/json", "{}");
+    let response = client.send(&post).expect("it is answered");
+    assert_eq!(
+        (response.code, response.body.as_slice()),
+        (201, &b"made"[..])
+    );
+    let delete = Request::delete("/api/v1/pods/a").body("application/json", "{\"x\":1}");
+    client.send(&delete).expect("it is answered");
+    let get = Request::get("/apis").accept("application/vnd.kubernetes.protobuf");
+    client.send(&get).expect("it is answered");
+
+    let (post, delete, get) = (server.next(), server.next(), server.next());
+    assert_eq!(
+        post.first_line,
+        "POST /api/v1/namespaces/default/pods?fieldManager=a%20b HTTP/1.1"
+    );
+    assert_eq!(post.body, "{}");
+    assert_eq!(post.all("content-type"), ["application/json"]);
+    assert_eq!(post.all("accept"), ["application/json"]);
+    assert_eq!(
+        post.all("user-agent"),
+        [ClientOptions::default().user_agent]
+    );
+    assert_eq!(post.all("accept-encoding"), [""; 0]);
+    assert_eq!(post.all("authorization"), [""; 0]);
+    assert_eq!(
+        post.all("host"),
+        [server.url().strip_prefix("http://").expect("it is")]
+    );
+    assert_eq!(delete.first_line, "DELETE /api/v1/pods/a HTTP/1.1");
+    assert_eq!(delete.body, "{\"x\":1}");
+    assert_eq!(get.all("accept"), ["application/vnd.kubernetes.protobuf"]);
+    assert_eq!(get.all("content-type"), [""; 0]);
+    assert_eq!([post.connection, delete.connection, get.connection], [0; 3]);
+}
+
+#[test]
+fn a_path_in_the_servers_url_comes_first() {
+    let server = always(200, "", "");
+    let config = ClientConfig::plain(&format!("{}/k8s/clusters/c-1/", server.url()));
+    let (client, _) = client(&config, &unlimited());
+    client
+        .send(&Request::get("/version"))
+        .expect("it is answered");
+    assert_eq!(
+        server.next().first_line,
+        "GET /k8s/clusters/c-1/version HTTP/1.1"
+    );
+}
+
+#[test]
+fn a_refusal_becomes_a_status_and_is_sent_once() {
+    let server = always(404, "content-type: application/json\r\n", NOT_FOUND);
+    let (client, _) = client_of(&server);
+    let error = client.send(&Request::get("/a")).expect_err("it is refused");
+    assert!(error.is_not_found() && !error.is_unsent());
+    assert_eq!(error.to_string(), "pods \"a\" not found");
+    assert_eq!(server.rest().len(), 1);
+}
+
+#[test]
+fn k_09_a_write_is_sent_once_whatever_becomes_of_its_connection() {
+    let server = Server::plain(|_| Reply::WriteAndClose(Vec::new()));
+    let (client, _) = client_of(&server);
+    let post = Request::post("/events").body("application/json", "{}");
+    let error = client.send(&post).expect_err("it is dropped");
+    assert!(
+        error.is_closed() && !error.is_unsent() && error.status().is_none(),
+        "{error}"
+    );
+    assert_eq!(server.rest().len(), 1);
+}
+
+#[test]
+fn k_09_a_request_that_cannot_be_built_is_not_sent() {
+    let server = always(201, "", "");
+    let (client, _) = client_of(&server);
+    let post = Request::post("/events").body("application/\njson", "{}");
+    let error = client.send(&post).expect_err("no header can be like that");
+    assert!(matches!(error, ClientError::Invalid(_)) && error.is_unsent());
+    assert_eq!(server.rest().len(), 0);
+}
+
+#[test]
+fn an_answer_cut_in_the_middle_is_a_broken_connection() {
+    let server = Server::plain(|_| {
+        Reply::WriteAndClose(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf".to_vec())
+    });
+    let (client, _) = client_of(&server);
+    let post = Request::post("/a").body("application/json", "{}");
+    let error = client.send(&post).expect_err("it is cut");
+    assert!(error.is_closed() && !error.is_unsent(), "{error:?}");
+}
+
+#[test]
+fn a_read_is_repeated_when_an_idle_connection_turns_out_to_be_closed() {
+    // The connection lives for one exchange; its second request finds it closed.
+    let server = Server::plain(|received| match received.n {
+        1 => Reply::WriteAndClose(Vec::new()),
+        _ => Reply::Write(answer(200, "", "ok")),
+    });
+    let (client, _) = client_of(&server);
+    client.send(&Request::get("/1")).expect("it is answered");
+    client.send(&Request::get("/2")).expect("it is repeated");
+    let seen = server.rest().into_iter();
+    let seen: Vec<_> = seen
+        .map(|request| (request.first_line, request.connection))
+        .collect();
+    let seen: Vec<_> = seen.iter().map(|(line, n)| (line.as_str(), *n)).collect();
+    assert_eq!(
+        seen,
+        [
+            ("GET /1 HTTP/1.1", 0),
+            ("GET /2 HTTP/1.1", 0),
+            ("GET /2 HTTP/1.1", 1)
+        ]
+    );
+}
+
+#[test]
+fn retry_after_is_obeyed_for_writes_too() {
+    let server = Server::plain(|received| {
+        Reply::Write(match received.n {
+            0 => answer(429, "Retry-After: 0\r\n", ""),
+            1 => answer(503, "Retry-After: 0\r\n", ""),
+            _ => answer(201, "", "made"),
+        })
+    });
+    let (client, _) = client_of(&server);
+    let post = Request::post("/a").body("application/json", "{}");
+    assert_eq!(client.send(&post).expect("third time lucky").code, 201);
+    assert!(server.rest().iter().all(|request| request.body == "{}"));
+}
+
+#[test]
+fn without_retry_after_a_refusal_stands() {
+    for code in [429, 500] {
+        let server = always(code, "", "busy");
+        let (client, _) = client_of(&server);
+        let error = client.send(&Request::get("/a")).expect_err("it is refused");
+        assert_eq!(error.status().map(crate::api::Status::code), Some(code));
+        assert_eq!(server.rest().len(), 1);
+    }
+}
+
+#[test]
+fn retries_are_counted_and_stop_ends_them_with_the_last_word() {
+    let server = always(429, "Retry-After: 0\r\n", "");
+    let (client, _) = client_of(&server);
+    let error = client.send(&Request::get("/a")).expect_err("it is refused");
+    assert!(error.is_too_many_requests());
+    assert_eq!(server.rest().len(), 11);
+
+    let server = always(429, "Retry-After: 30\r\n", "");
+    let (client, stop) = client_of(&server);
+    let blocked = || drop(server.next());
+    let result = stopped_while(&stop, blocked, move || client.send(&Request::get("/a")));
+    assert!(result.is_err_and(|error| error.is_too_many_requests()));
+}
+
+#[test]
+fn j_10_a_refused_connection_is_known_as_one_and_unsent() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let address = listener.local_addr().expect("it is bound");
+    drop(listener);
+    let (client, _) = client(
+        &ClientConfig::plain(&format!("http://{address}")),
+        &unlimited(),
+    );
+    let post = Request::post("/a").body("application/json", "{}");
+    let error = client.send(&post).expect_err("nobody listens");
+    assert!(error.is_connection_refused() && error.is_unsent());
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
+}
+
+#[test]
+fn an_unknown_host_is_unsent_and_not_refused() {
+    // A label this long is refused without asking the network.
+    let url = format!("http://{}.invalid", "x".repeat(64));
+    let (client, _) = client(&ClientConfig::plain(&url), &unlimited());
+    let error = client
+        .send(&Request::get("/a"))
+        .expect_err("it does not exist");
+    let transport = error.transport().expect("it is no refusal");
+    assert_eq!(
+        (transport.kind, transport.sent),
+        (TransportErrorKind::Other, false)
+    );
+}
+
+#[test]
+fn an_answer_that_does_not_come_is_a_timeout_of_unknown_outcome() {
+    let server = Server::plain(|_| Reply::WriteAndHold(Vec::new()));
+    let (client, _) = client_of(&server);
+    let request = Request::get("/a").timeout(Duration::from_millis(50));
+    let error = client.send(&request).expect_err("nothing comes");
+    assert!(error.is_timeout() && !error.is_unsent(), "{error:?}");
+
+    let head = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf";
+    let server = Server::plain(|_| Reply::WriteAndHold(head.to_vec()));
+    let (client, _) = client_of(&server);
+    let error = client.send(&request).expect_err("only half of it comes");
+    assert!(error.is_timeout() && !error.is_unsent(), "{error:?}");
+}
+
+#[test]
+fn redirects_are_not_followed() {
+    let server = always(307, "location: http://elsewhere.invalid/\r\n", "");
+    let (client, _) = client_of(&server);
+    let error = client
+        .send(&Request::get("/a"))
+        .expect_err("it is elsewhere");
+    assert_eq!(error.status().map(crate::api::Status::code), Some(307));
+    assert!(error.to_string().contains("elsewhere.invalid"), "{error}");
+}
+
+#[test]
+fn long_answers_and_warnings_are_taken() {
+    let body: &'static str = "x".repeat(12 << 20).leak();
+    let server = always(200, "Warning: 299 - \"use something else\"\r\n", body);
+    let (client, _) = client_of(&server);
+    let response = client.send(&Request::get("/a")).expect("it is answered");
+    assert_eq!(response.body.len(), body.len());
+}
+
+#[test]
+fn what_is_not_http_is_no_refusal() {
+    let server = Server::plain(|_| Reply::WriteAndClose(b"SSH-2.0-OpenSSH_9.6\r\n".to_vec()));
+    let (client, _) = client_of(&server);
+    let error = client
+        .send(&Request::get("/a"))
+        .expect_err("it is not HTTP");
+    assert!(
+        error.transport().is_some_and(|error| error.sent),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn throttles_are_apart_and_end_with_the_stop_signal() {
+    let server = always(200, "", "");
+    let options = ClientOptions {
+        qps: 0.001,
+        burst: 1,
+        ..ClientOptions::default()
+    };
+    let (client, stop) = client(&ClientConfig::plain(&server.url()), &options);
+    client
+        .send(&Request::get("/pods"))
+        .expect("the burst lets it go");
+    let events = client.with_throttle(0.0, 0);
+    events
+        .send(&Request::get("/events"))
+        .expect("its bucket is another");
+    let blocked = client.clone();
+    let blocked = move || blocked.send(&Request::get("/pods"));
+    let error = stopped_while(&stop, || {}, blocked).expect_err("it waits for a token");
+    assert!(matches!(error, ClientError::Stopped) && error.is_unsent());
+    assert_eq!(server.rest().len(), 2);
+    events
+        .send(&Request::get("/lease"))
+        .expect("what need not wait goes even now");
+}
+
+#[test]
+fn abort_cuts_a_request_in_flight_and_refuses_new_ones() {
+    let server = Server::plain(|_| Reply::WriteAndHold(Vec::new()));
+    let (client, stop) = client_of(&server);
+    let (blocked, at_stop) = (client.clone(), client.clone());
+    stop.on_stop(move || at_stop.abort());
+    let wait = || drop(server.next());
+    let post = Request::post("/a").body("application/json", "{}");
+    let error = stopped_while(&stop, wait, move || blocked.send(&post)).expect_err("it is cut");
+    assert!(!error.is_unsent(), "{error:?}");
+    let error = client.send(&Request::get("/a")).expect_err("it is over");
+    assert!(error.is_unsent(), "{error:?}");
+}

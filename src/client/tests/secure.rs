@@ -1,0 +1,257 @@
+//! TLS: whom the client trusts, as whom it appears, and that a stop reaches through it.
+
+use std::fmt::Write as _;
+use std::io::Read;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::RootCertStore;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+
+use super::server::{Reply, Server, answer, chunked};
+use super::{client, stopped_while, unlimited};
+use crate::client::{
+    Client, ClientConfig, ClientError, ConfigError, ConfigSource, Environment, Request,
+};
+use crate::stdx::stop::Stop;
+
+/// A certificate authority of a test's own.
+pub(in crate::client) struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    pub(in crate::client) fn new() -> Self {
+        let key = KeyPair::generate().expect("there is enough chance");
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "test authority");
+        let issuer = CertifiedIssuer::self_signed(params, key);
+        Self(issuer.expect("the parameters are good"))
+    }
+
+    pub(in crate::client) fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// Certificate and key for these names, in PEM.
+    pub(in crate::client) fn issue(&self, names: &[&str]) -> (String, String) {
+        let key = KeyPair::generate().expect("there is enough chance");
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let params = CertificateParams::new(names).expect("the names are good");
+        let certificate = params.signed_by(&key, &self.0);
+        let certificate = certificate.expect("the parameters are good");
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    /// A server's side with a certificate for `names`. With `clients`, every client must have a
+    /// certificate of that authority.
+    pub(super) fn server(&self, names: &[&str], clients: Option<&Self>) -> Arc<ServerConfig> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .expect("the provider knows them");
+        let builder = match clients {
+            None => builder.with_no_client_auth(),
+            Some(authority) => {
+                let mut roots = RootCertStore::empty();
+                roots.add(authority.0.der().clone()).expect("it is good");
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                builder.with_client_cert_verifier(verifier.build().expect("it has roots"))
+            }
+        };
+        let (certificate, key) = self.issue(names);
+        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes());
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("it is a key");
+        let chain = vec![certificate.expect("it is a certificate")];
+        Arc::new(
+            builder
+                .with_single_cert(chain, key)
+                .expect("they belong together"),
+        )
+    }
+}
+
+/// A kubeconfig for the server at `url` with these lines in its cluster and its user.
+pub(super) fn kubeconfig(url: &str, cluster: &[(&str, &str)], user: &[(&str, &str)]) -> String {
+    let mut text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: it\n\
+         contexts:\n- name: it\n  context: {{cluster: it, user: me}}\n\
+         clusters:\n- name: it\n  cluster:\n    server: {url}\n"
+    );
+    for (name, value) in cluster {
+        writeln!(text, "    {name}: {value}").expect("strings take all");
+    }
+    text.push_str("users:\n- name: me\n  user:\n    as-groups: []\n");
+    for (name, value) in user {
+        writeln!(text, "    {name}: {value}").expect("strings take all");
+    }
+    text
+}
+
+pub(super) fn load(text: &str) -> Result<ClientConfig, ConfigError> {
+    let file = tempfile::NamedTempFile::new().expect("there is room");
+    std::fs::write(file.path(), text).expect("there is room");
+    let source = ConfigSource {
+        kubeconfig: Some(file.path().to_owned()),
+        ..ConfigSource::default()
+    };
+    ClientConfig::load_from(&source, &Environment::new([], ""))
+}
+
+fn client_with(url: &str, cluster: &[(&str, &str)], user: &[(&str, &str)]) -> (Client, Stop) {
+    let config = load(&kubeconfig(url, cluster, user));
+    client(&config.expect("the kubeconfig is good"), &unlimited())
+}
+
+fn ok() -> impl Fn(&super::server::Received) -> Reply + Send + Sync {
+    |_| Reply::Write(answer(200, "", "ok"))
+}
+
+pub(super) fn base64(text: &str) -> String {
+    STANDARD.encode(text)
+}
+
+const CA_DATA: &str = "certificate-authority-data";
+const CERTIFICATE: &str = "client-certificate-data";
+const KEY: &str = "client-key-data";
+
+#[test]
+fn a_server_of_the_right_authority_is_trusted_also_if_it_is_second_in_the_bundle() {
+    let (stranger, authority) = (Authority::new(), Authority::new());
+    let server = Server::tls(authority.server(&["127.0.0.1"], None), ok());
+    let bundle = base64(&format!(
+        "{}\n# a comment\n{}",
+        stranger.pem(),
+        authority.pem()
+    ));
+    let (client, _) = client_with(&server.url(), &[(CA_DATA, &bundle)], &[]);
+    for _ in 0..3 {
+        client.send(&Request::get("/a")).expect("it is trusted");
+    }
+    assert!(server.rest().iter().all(|request| request.connection == 0));
+}
+
+#[test]
+fn a_server_of_another_authority_is_refused_with_the_reason() {
+    let (stranger, authority) = (Authority::new(), Authority::new());
+    let server = Server::tls(authority.server(&["127.0.0.1"], None), ok());
+    let ca = base64(&stranger.pem());
+    let (client, _) = client_with(&server.url(), &[(CA_DATA, &ca)], &[("token", "t")]);
+    let post = Request::post("/a").body("application/json", "{}");
+    let error = client.send(&post).expect_err("it is a stranger");
+    assert!(error.is_unsent() && !error.is_connection_refused());
+    assert!(error.to_string().contains("not signed by"), "{error}");
+    assert_eq!(server.rest().len(), 0);
+}
+
+#[test]
+fn tls_server_name_is_what_the_certificate_must_be_for() {
+    let authority = Authority::new();
+    let server = Server::tls(authority.server(&["kubernetes.example"], None), ok());
+    let ca = base64(&authority.pem());
+    let (client, _) = client_with(&server.url(), &[(CA_DATA, &ca)], &[]);
+    let error = client
+        .send(&Request::get("/a"))
+        .expect_err("its name is another");
+    assert!(error.to_string().contains("another name"), "{error}");
+
+    let name = ("tls-server-name", "kubernetes.example");
+    let (client, _) = client_with(&server.url(), &[(CA_DATA, &ca), name], &[]);
+    client.send(&Request::get("/a")).expect("its name is this");
+    let request = server.next();
+    assert_eq!(request.server_name.as_deref(), Some("kubernetes.example"));
+    let address = server.url();
+    assert_eq!(
+        request.all("host"),
+        [address.strip_prefix("https://").expect("it is")]
+    );
+}
+
+#[test]
+fn insecure_trusts_anyone() {
+    let server = Server::tls(Authority::new().server(&["elsewhere"], None), ok());
+    let insecure = [("insecure-skip-tls-verify", "true")];
+    let (client, _) = client_with(&server.url(), &insecure, &[]);
+    client.send(&Request::get("/a")).expect("anyone is trusted");
+}
+
+#[test]
+fn a_client_certificate_is_shown() {
+    let authority = Authority::new();
+    let server = Server::tls(authority.server(&["127.0.0.1"], Some(&authority)), ok());
+    let ca = base64(&authority.pem());
+    let (certificate, key) = authority.issue(&["me"]);
+    let (certificate, key) = (base64(&certificate), base64(&key));
+    let user = [(CERTIFICATE, certificate.as_str()), (KEY, key.as_str())];
+    let (client, _) = client_with(&server.url(), &[(CA_DATA, &ca)], &user);
+    client
+        .send(&Request::get("/a"))
+        .expect("the server knows us");
+
+    let (client, _) = client_with(&server.url(), &[(CA_DATA, &ca)], &[]);
+    let error = client
+        .send(&Request::get("/a"))
+        .expect_err("the server does not know us");
+    assert!(
+        error.status().is_none() && error.to_string().contains("Certificate"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_key_that_does_not_fit_is_found_at_the_start() {
+    let authority = Authority::new();
+    let certificate = base64(&authority.issue(&["me"]).0);
+    let key = base64(&authority.issue(&["me"]).1);
+    let user = [(CERTIFICATE, certificate.as_str()), (KEY, key.as_str())];
+    let ca = base64(&authority.pem());
+    let config = load(&kubeconfig("https://127.0.0.1", &[(CA_DATA, &ca)], &user));
+    let error = config.expect_err("the key is another's").to_string();
+    assert!(
+        error.contains("does not belong") && !error.contains(&key),
+        "{error}"
+    );
+}
+
+#[test]
+fn stop_ends_a_blocked_watch_read_over_tls() {
+    let authority = Authority::new();
+    let reply = |_: &_| Reply::WriteAndHold(chunked(&["{}\n"]));
+    let server = Server::tls(authority.server(&["127.0.0.1"], None), reply);
+    let ca = base64(&authority.pem());
+    let (client, stop) = client_with(&server.url(), &[(CA_DATA, &ca)], &[]);
+    let mut stream = client
+        .stream_client()
+        .open_watch(&Request::get("/a"))
+        .expect("it opens");
+    let mut line = [0; 3];
+    stream.read_exact(&mut line).expect("the line is here");
+    let error = stopped_while(&stop, || {}, move || stream.read(&mut [0])).expect_err("it is cut");
+    assert!(matches!(
+        ClientError::from_read(error),
+        ClientError::Stopped
+    ));
+}
+
+#[test]
+fn stop_ends_a_tls_handshake_that_hangs() {
+    // It accepts connections, and then says nothing.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let url = format!("https://{}", listener.local_addr().expect("it is bound"));
+    let insecure = [("insecure-skip-tls-verify", "true")];
+    let (client, stop) = client_with(&url, &insecure, &[]);
+    let streams = client.stream_client();
+    let mut kept = None;
+    let blocked = || kept = listener.accept().ok();
+    let result = stopped_while(&stop, blocked, move || {
+        streams.open_watch(&Request::get("/a"))
+    });
+    assert!(matches!(result, Err(ClientError::Stopped)), "{result:?}");
+}

@@ -1,0 +1,85 @@
+//! Creating: the checks of the namespace, defaults, validation, quota, and the object is there.
+
+use serde_json::{Value, json};
+
+use super::objects::{self, meta, text};
+use super::quota;
+use super::refusal::Refusal;
+use super::resource::Resource;
+use super::store::{Object, State, key_of};
+
+/// Creates `object` (without `kind` and `apiVersion`).
+pub(super) fn create(
+    state: &mut State,
+    resource: Resource,
+    namespace: Option<&str>,
+    mut object: Value,
+) -> Result<Object, Refusal> {
+    check_namespace(state, resource, namespace, &object)?;
+    if !text(&object, "/metadata/resourceVersion").is_empty() {
+        return Err(Refusal::version_at_birth());
+    }
+    meta::prepare(resource, namespace, &mut object);
+    objects::set_defaults(resource, &mut object);
+    objects::set_first_status(resource, &mut object);
+    prepare_by_kind(state, resource, namespace, &mut object);
+    let name = text(&object, "/metadata/name").to_owned();
+    let errors = objects::validate(resource, &object);
+    if !errors.is_empty() {
+        return Err(Refusal::invalid(resource, &name, errors));
+    }
+    if resource == Resource::Pods {
+        quota::check(state, namespace.unwrap_or_default(), &name)?;
+    }
+    let key = key_of(namespace, &name);
+    if state.get(resource, &key).is_some() {
+        return Err(Refusal::already_exists(resource, &name));
+    }
+    let object = state.put(resource, &key, object);
+    if resource == Resource::Pods {
+        quota::refresh(state, object.namespace());
+    }
+    Ok(object)
+}
+
+fn check_namespace(
+    state: &State,
+    resource: Resource,
+    namespace: Option<&str>,
+    object: &Value,
+) -> Result<(), Refusal> {
+    let Some(namespace) = namespace else {
+        return Ok(());
+    };
+    let own = text(object, "/metadata/namespace");
+    if !own.is_empty() && own != namespace {
+        return Err(Refusal::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    let Some(found) = state.get(Resource::Namespaces, namespace) else {
+        return Err(Refusal::not_found(Resource::Namespaces, namespace));
+    };
+    if text(&found.value(), "/status/phase") == "Terminating" {
+        let name = match text(object, "/metadata/name") {
+            "" => text(object, "/metadata/generateName"),
+            name => name,
+        };
+        return Err(Refusal::namespace_terminating(resource, name, namespace));
+    }
+    Ok(())
+}
+
+fn prepare_by_kind(state: &State, resource: Resource, namespace: Option<&str>, object: &mut Value) {
+    match resource {
+        Resource::Namespaces => {
+            let name = object["metadata"]["name"].clone();
+            object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
+            object["spec"] = json!({"finalizers": ["kubernetes"]});
+        }
+        Resource::Quotas => {
+            object["status"] = quota::status(state, namespace.unwrap_or_default(), object);
+        }
+        _ => {}
+    }
+}

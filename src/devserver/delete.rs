@@ -1,0 +1,202 @@
+//! Deleting: preconditions, grace periods, finalizers, and what goes along.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::garbage;
+use super::objects::{entries, meta, number, pod, text};
+use super::quota;
+use super::refusal::Refusal;
+use super::resource::Resource;
+use super::store::{Object, State};
+use super::update::current;
+
+/// Of the namespaces these are never deleted
+/// (apiserver `pkg/admission/plugin/namespace/lifecycle:immortalNamespaces`).
+const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// What a DELETE may say.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct DeleteOptions {
+    pub(super) grace_period_seconds: Option<i64>,
+    pub(super) preconditions: Option<Preconditions>,
+    pub(super) propagation_policy: Option<String>,
+    pub(super) orphan_dependents: Option<bool>,
+}
+
+/// What must hold of the object that is deleted.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Preconditions {
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+/// What became of the object.
+#[derive(Debug)]
+pub(super) enum Deleted {
+    /// It is gone; this was its last state.
+    Gone(Object),
+    /// It stays until its grace period is over or its last finalizer is taken off.
+    Stays(Object),
+}
+
+/// Deletes an object, or begins to.
+pub(super) fn delete(
+    state: &mut State,
+    resource: Resource,
+    key: &str,
+    options: &DeleteOptions,
+) -> Result<Deleted, Refusal> {
+    let object = current(state, resource, key)?;
+    let mut value = object.value();
+    check_preconditions(resource, &object, &value, options)?;
+    match resource {
+        Resource::Namespaces => delete_namespace(state, &object, value),
+        Resource::Pods => {
+            let is_changed = begin_grace_period(&mut value, options);
+            if !is_changed {
+                return Ok(Deleted::Stays(object));
+            }
+            add_policy_finalizer(&mut value, options);
+            let begun = state.put(resource, key, value.clone());
+            if is_released(&value) {
+                return Ok(Deleted::Gone(remove(state, resource, key, value)));
+            }
+            Ok(Deleted::Stays(begun))
+        }
+        _ => {
+            add_policy_finalizer(&mut value, options);
+            if entries(&value, "/metadata/finalizers").is_empty() {
+                return Ok(Deleted::Gone(remove(state, resource, key, value)));
+            }
+            if value.pointer("/metadata/deletionTimestamp").is_some() {
+                return Ok(Deleted::Stays(object));
+            }
+            value["metadata"]["deletionTimestamp"] = json!(meta::now());
+            value["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+            meta::bump_generation(&mut value);
+            state.put(resource, key, value);
+            garbage::owner_is_going(state, resource, key);
+            Ok(match state.get(resource, key) {
+                Some(object) => Deleted::Stays(Arc::clone(object)),
+                None => Deleted::Gone(object),
+            })
+        }
+    }
+}
+
+fn check_preconditions(
+    resource: Resource,
+    object: &Object,
+    value: &Value,
+    options: &DeleteOptions,
+) -> Result<(), Refusal> {
+    let preconditions = options.preconditions.clone().unwrap_or_default();
+    let uid = text(value, "/metadata/uid");
+    if let Some(wanted) = preconditions.uid.filter(|wanted| wanted != uid) {
+        let why = format!(
+            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The \
+             object might have been deleted and then recreated"
+        );
+        return Err(Refusal::precondition(resource, object.name(), &why));
+    }
+    let version = object.version.to_string();
+    let wanted = preconditions.resource_version;
+    if let Some(wanted) = wanted.filter(|wanted| *wanted != version) {
+        let why = format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the \
+             ResourceVersion in record ({version}). The object might have been modified"
+        );
+        return Err(Refusal::precondition(resource, object.name(), &why));
+    }
+    Ok(())
+}
+
+/// Sets when the pod has to be gone; false if that is set already and not made earlier
+/// (apiserver `pkg/registry/rest/delete.go:BeforeDelete`, kubernetes
+/// `pkg/registry/core/pod/strategy.go:CheckGracefulDelete`).
+fn begin_grace_period(pod: &mut Value, options: &DeleteOptions) -> bool {
+    let is_deleting = pod.pointer("/metadata/deletionTimestamp").is_some();
+    let mut seconds = options
+        .grace_period_seconds
+        .or_else(|| number(pod, "/spec/terminationGracePeriodSeconds"))
+        .unwrap_or(0);
+    if seconds < 0 {
+        seconds = 1;
+    }
+    if is_deleting {
+        let running = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0);
+        if options.grace_period_seconds.is_none() || seconds >= running {
+            return false;
+        }
+    } else if text(pod, "/spec/nodeName").is_empty() || pod::is_terminal(pod) {
+        seconds = 0;
+    }
+    let due = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
+    pod["metadata"]["deletionTimestamp"] = json!(meta::time_text(due));
+    pod["metadata"]["deletionGracePeriodSeconds"] = json!(seconds);
+    if !is_deleting {
+        meta::bump_generation(pod);
+    }
+    true
+}
+
+/// Who wants dependents orphaned, or gone first, has that remembered as a finalizer, which the
+/// garbage collector takes off.
+fn add_policy_finalizer(value: &mut Value, options: &DeleteOptions) {
+    let finalizer = match (
+        options.propagation_policy.as_deref(),
+        options.orphan_dependents,
+    ) {
+        (Some("Orphan"), _) | (None, Some(true)) => garbage::ORPHAN,
+        (Some("Foreground"), _) => garbage::FOREGROUND,
+        _ => return,
+    };
+    let mut finalizers = entries(value, "/metadata/finalizers").to_vec();
+    if !finalizers.contains(&json!(finalizer)) {
+        finalizers.push(json!(finalizer));
+        value["metadata"]["finalizers"] = json!(finalizers);
+    }
+}
+
+fn delete_namespace(
+    state: &mut State,
+    object: &Object,
+    mut value: Value,
+) -> Result<Deleted, Refusal> {
+    let name = object.name();
+    if IMMORTAL_NAMESPACES.contains(&name) {
+        let why = "this namespace may not be deleted";
+        return Err(Refusal::forbidden(Resource::Namespaces, name, why));
+    }
+    if value.pointer("/metadata/deletionTimestamp").is_none() {
+        value["metadata"]["deletionTimestamp"] = json!(meta::now());
+        value["status"]["phase"] = json!("Terminating");
+        let object = state.put(Resource::Namespaces, name, value);
+        garbage::namespace_is_going(state, name);
+        return Ok(Deleted::Stays(object));
+    }
+    Ok(Deleted::Stays(Arc::clone(object)))
+}
+
+/// True for an object that is being deleted and that nothing holds any more.
+pub(super) fn is_released(value: &Value) -> bool {
+    value.pointer("/metadata/deletionTimestamp").is_some()
+        && entries(value, "/metadata/finalizers").is_empty()
+        && entries(value, "/spec/finalizers").is_empty()
+        && number(value, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
+}
+
+/// Takes an object away, and lets go what depends on it.
+pub(super) fn remove(state: &mut State, resource: Resource, key: &str, value: Value) -> Object {
+    let object = state.remove(resource, key, value);
+    if resource == Resource::Pods {
+        quota::refresh(state, object.namespace());
+    }
+    garbage::is_gone(state, &object);
+    object
+}

@@ -1,0 +1,183 @@
+//! What goes when something else has gone: dependents after their owner, contents with their
+//! namespace. Only where [`super::store::Settings::garbage_collection`] is on; a control plane without
+//! the controllers that do this leaves everything as it is, and so does this server then.
+//!
+//! It runs at once, in the request that deletes; in a cluster it takes a moment.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::delete::{self, DeleteOptions};
+use super::objects::{entries, text};
+use super::resource::Resource;
+use super::store::{Object, State, key_of};
+use super::update::{self, Part};
+
+/// Finalizer of an owner whose dependents are to stay.
+pub(super) const ORPHAN: &str = "orphan";
+
+/// Finalizer of an owner that goes after its dependents.
+pub(super) const FOREGROUND: &str = "foregroundDeletion";
+
+/// Resources whose objects have owners.
+const DEPENDENTS: [Resource; 3] = [
+    Resource::ReplicaSets,
+    Resource::ReplicationControllers,
+    Resource::Pods,
+];
+
+/// An object has been marked as being deleted and has finalizers.
+pub(super) fn owner_is_going(state: &mut State, resource: Resource, key: &str) {
+    if !state.settings.garbage_collection {
+        return;
+    }
+    let Some(owner) = state.get(resource, key).map(Arc::clone) else {
+        return;
+    };
+    let value = owner.value();
+    let has = |finalizer: &str| entries(&value, "/metadata/finalizers").contains(&json!(finalizer));
+    let uid = text(&value, "/metadata/uid").to_owned();
+    if has(ORPHAN) {
+        for (resource, dependent) in dependents(state, &owner, &uid) {
+            disown(state, resource, &dependent, &uid);
+        }
+        take_off_finalizer(state, resource, key, ORPHAN);
+    } else if has(FOREGROUND) {
+        for (resource, dependent) in dependents(state, &owner, &uid) {
+            begin_delete(state, resource, &dependent.key);
+        }
+        finish_foreground(state, resource, key);
+    }
+}
+
+/// An object is gone.
+pub(super) fn is_gone(state: &mut State, object: &Object) {
+    if !state.settings.garbage_collection {
+        return;
+    }
+    let value = object.value();
+    let uid = text(&value, "/metadata/uid");
+    // A pod owns nothing, and looking through all other pods for each that goes would be slow.
+    let is_pod = value.pointer("/spec/containers").is_some();
+    if !is_pod {
+        for (resource, dependent) in dependents(state, object, uid) {
+            let owners = entries(&dependent.value(), "/metadata/ownerReferences").len();
+            if owners > 1 {
+                disown(state, resource, &dependent, uid);
+            } else {
+                begin_delete(state, resource, &dependent.key);
+            }
+        }
+    }
+    for owner in entries(&value, "/metadata/ownerReferences") {
+        let kind = text(owner, "/kind");
+        let mut kinds = DEPENDENTS.into_iter();
+        if let Some(resource) = kinds.find(|resource| resource.kind() == kind) {
+            let key = key_of(Some(object.namespace()), text(owner, "/name"));
+            finish_foreground(state, resource, &key);
+        }
+    }
+    finish_namespace(state, object.namespace());
+}
+
+/// A namespace has been marked as being deleted.
+pub(super) fn namespace_is_going(state: &mut State, namespace: &str) {
+    if !state.settings.garbage_collection {
+        return;
+    }
+    for resource in Resource::ALL.into_iter().filter(|r| r.is_namespaced()) {
+        let objects = state.of_namespace(resource, Some(namespace));
+        let keys: Vec<Box<str>> = objects.map(|object| object.key.clone()).collect();
+        for key in keys {
+            begin_delete(state, resource, &key);
+        }
+    }
+    finish_namespace(state, namespace);
+}
+
+/// The objects of the owner's namespace that name it among their owners.
+fn dependents(state: &State, owner: &Object, uid: &str) -> Vec<(Resource, Object)> {
+    let mut found = Vec::new();
+    for resource in DEPENDENTS {
+        for object in state.of_namespace(resource, Some(owner.namespace())) {
+            let value = object.value();
+            let mut owners = entries(&value, "/metadata/ownerReferences").iter();
+            if owners.any(|owner| text(owner, "/uid") == uid) {
+                found.push((resource, Arc::clone(object)));
+            }
+        }
+    }
+    found
+}
+
+fn begin_delete(state: &mut State, resource: Resource, key: &str) {
+    // The only refusals are of objects that are gone by now or whose preconditions fail.
+    if let Err(refusal) = delete::delete(state, resource, key, &DeleteOptions::default()) {
+        log::debug!("collecting {key}: {refusal:?}");
+    }
+}
+
+fn disown(state: &mut State, resource: Resource, dependent: &Object, uid: &str) {
+    let mut value = dependent.value();
+    let owners = entries(&value, "/metadata/ownerReferences").iter();
+    let kept: Vec<Value> = owners
+        .filter(|owner| text(owner, "/uid") != uid)
+        .cloned()
+        .collect();
+    value["metadata"]["ownerReferences"] = json!(kept);
+    change(state, resource, dependent, value);
+}
+
+fn take_off_finalizer(state: &mut State, resource: Resource, key: &str, finalizer: &str) {
+    let Some(object) = state.get(resource, key).map(Arc::clone) else {
+        return;
+    };
+    let mut value = object.value();
+    let finalizers = entries(&value, "/metadata/finalizers").iter();
+    let kept: Vec<Value> = finalizers
+        .filter(|entry| **entry != json!(finalizer))
+        .cloned()
+        .collect();
+    value["metadata"]["finalizers"] = json!(kept);
+    change(state, resource, &object, value);
+}
+
+fn change(state: &mut State, resource: Resource, object: &Object, value: Value) {
+    if let Err(refusal) = update::replace(state, resource, object, Part::Main, value) {
+        log::debug!("collecting {}: {refusal:?}", object.key);
+    }
+}
+
+/// Lets an owner go that waited for its last dependent.
+fn finish_foreground(state: &mut State, resource: Resource, key: &str) {
+    let Some(owner) = state.get(resource, key).map(Arc::clone) else {
+        return;
+    };
+    let value = owner.value();
+    let waits = value.pointer("/metadata/deletionTimestamp").is_some()
+        && entries(&value, "/metadata/finalizers").contains(&json!(FOREGROUND));
+    if waits && dependents(state, &owner, text(&value, "/metadata/uid")).is_empty() {
+        take_off_finalizer(state, resource, key, FOREGROUND);
+    }
+}
+
+/// Lets a namespace go that waited for its last object.
+fn finish_namespace(state: &mut State, namespace: &str) {
+    let Some(object) = state.get(Resource::Namespaces, namespace).map(Arc::clone) else {
+        return;
+    };
+    let mut value = object.value();
+    if text(&value, "/status/phase") != "Terminating" {
+        return;
+    }
+    let mut resources = Resource::ALL.into_iter().filter(|r| r.is_namespaced());
+    let is_empty = resources.all(|resource| {
+        let mut objects = state.of_namespace(resource, Some(namespace));
+        objects.next().is_none()
+    });
+    if is_empty {
+        value["spec"] = json!({});
+        state.remove(Resource::Namespaces, namespace, value);
+    }
+}

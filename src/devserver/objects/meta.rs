@@ -1,0 +1,286 @@
+//! Metadata: what the server sets at birth, what a request may not change, and names.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::super::refusal::FieldError;
+use super::super::resource::Resource;
+use super::{drop_nulls, entries, map_of, text};
+
+/// Longest name; the API server cuts a prefix so that five more characters fit
+/// (apiserver `pkg/storage/names/generate.go:MaxGeneratedNameLength`).
+const GENERATED_NAME_PREFIX_MAX: usize = 58;
+
+/// Characters of generated names (apimachinery `pkg/util/rand:alphanums`).
+const NAME_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Longest name of most objects (apimachinery `pkg/util/validation:DNS1123SubdomainMaxLength`).
+const NAME_MAX: usize = 253;
+
+/// Members that only the server sets; a request that says otherwise is not listened to.
+const SERVER_OWNED: [&str; 6] = [
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "managedFields",
+    "selfLink",
+];
+
+/// Kinds whose changes are counted in `metadata.generation`.
+fn has_generation(resource: Resource) -> bool {
+    matches!(
+        resource,
+        Resource::Pods | Resource::ReplicaSets | Resource::ReplicationControllers
+    )
+}
+
+/// Makes the metadata of a new object whole. A name that is given wins over `generateName`.
+pub(in super::super) fn prepare(resource: Resource, namespace: Option<&str>, object: &mut Value) {
+    let metadata = map_of(object, "metadata");
+    metadata.retain(|_, value| !value.is_null());
+    for name in SERVER_OWNED {
+        metadata.remove(name);
+    }
+    let prefix = metadata.get("generateName").and_then(Value::as_str);
+    let prefix = prefix.unwrap_or_default().to_owned();
+    let name = metadata.get("name").and_then(Value::as_str);
+    if name.unwrap_or_default().is_empty() && !prefix.is_empty() {
+        metadata.insert("name".to_owned(), json!(generate_name(&prefix)));
+    }
+    if let Some(namespace) = namespace {
+        metadata.insert("namespace".to_owned(), json!(namespace));
+    }
+    metadata.insert("uid".to_owned(), json!(new_uid()));
+    metadata.insert("creationTimestamp".to_owned(), json!(now()));
+    if has_generation(resource) {
+        metadata.insert("generation".to_owned(), json!(1));
+    }
+    drop_empty_maps(metadata);
+}
+
+/// Carries over into `new` what only the server sets; `resourceVersion` is taken off.
+pub(in super::super) fn keep_server_owned(old: &Value, new: &mut Value) {
+    let old = old["metadata"].as_object().cloned().unwrap_or_default();
+    let metadata = map_of(new, "metadata");
+    metadata.retain(|_, value| !value.is_null());
+    for name in SERVER_OWNED.into_iter().chain(["resourceVersion"]) {
+        metadata.remove(name);
+        if let Some(value) = old.get(name) {
+            metadata.insert(name.to_owned(), value.clone());
+        }
+    }
+    for name in ["name", "namespace", "uid", "generateName"] {
+        if let Some(value) = old.get(name) {
+            metadata.entry(name).or_insert_with(|| value.clone());
+        }
+    }
+    drop_empty_maps(metadata);
+}
+
+/// An empty map or list of metadata is as good as none, and is not sent.
+fn drop_empty_maps(metadata: &mut Map<String, Value>) {
+    metadata.retain(|_, value| match value {
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(values) => !values.is_empty(),
+        _ => true,
+    });
+    for name in ["labels", "annotations", "ownerReferences"] {
+        if let Some(value) = metadata.get_mut(name) {
+            drop_nulls(value);
+        }
+    }
+}
+
+/// Counts a change of what the object wants.
+pub(in super::super) fn bump_generation(object: &mut Value) {
+    if let Some(generation) = object["metadata"]["generation"].as_i64() {
+        object["metadata"]["generation"] = json!(generation + 1);
+    }
+}
+
+/// What is wrong with the metadata of a new object.
+pub(in super::super) fn validate(object: &Value) -> Vec<FieldError> {
+    let name = text(object, "/metadata/name");
+    let mut errors = Vec::new();
+    if name.is_empty() {
+        errors.push(FieldError::required(
+            "metadata.name",
+            "name or generateName is required",
+        ));
+    } else if !is_subdomain(name) {
+        let why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
+                   characters, '-' or '.', and must start and end with an alphanumeric character \
+                   (e.g. 'example.com', regex used for validation is \
+                   '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+        let value = json!(name).to_string();
+        errors.push(FieldError::invalid("metadata.name", &value, why));
+    }
+    errors.extend(validate_owners(object));
+    errors
+}
+
+/// What is wrong with the step from `old` to `new`.
+pub(in super::super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let owner_errors = validate_owners(new);
+    let mut errors = owner_errors.clone();
+    errors.extend(owner_errors);
+    for name in ["name", "namespace", "uid"] {
+        let (old, new) = (&old["metadata"][name], &new["metadata"][name]);
+        if old != new {
+            let error = FieldError::immutable(&format!("metadata.{name}"), &new.to_string());
+            errors.push(error);
+        }
+    }
+    let old_finalizers = entries(old, "/metadata/finalizers");
+    let is_deleting = old["metadata"]["deletionTimestamp"].is_string();
+    let added: Vec<&str> = entries(new, "/metadata/finalizers")
+        .iter()
+        .filter(|finalizer| !old_finalizers.contains(finalizer))
+        .filter_map(Value::as_str)
+        .collect();
+    if is_deleting && !added.is_empty() {
+        let why = format!(
+            "no new finalizers can be added if the object is being deleted, found new finalizers \
+             []string{added:?}"
+        );
+        let why = why.replace("[]string[", "[]string{").replace("\"]", "\"}");
+        errors.push(FieldError::forbidden("metadata.finalizers", &why));
+    }
+    // Metadata are validated once by all updates and once by each kind, and the causes show it.
+    let again = errors.clone();
+    errors.into_iter().chain(again).collect()
+}
+
+fn validate_owners(object: &Value) -> Vec<FieldError> {
+    let owners = entries(object, "/metadata/ownerReferences");
+    let mut errors = Vec::new();
+    for owner in owners {
+        for name in ["apiVersion", "kind", "name", "uid"] {
+            if text(owner, &format!("/{name}")).is_empty() {
+                let field = format!("metadata.ownerReferences.{name}");
+                let why = match name {
+                    "apiVersion" => "version must not be empty",
+                    _ => "must not be empty",
+                };
+                let value = owner.get(name).map_or("\"\"".to_owned(), Value::to_string);
+                errors.push(FieldError::invalid(&field, &value, why));
+            }
+        }
+    }
+    let is_controller = |owner: &&Value| owner["controller"] == json!(true);
+    let controllers: Vec<&Value> = owners.iter().filter(is_controller).collect();
+    if let [first, second, ..] = controllers.as_slice() {
+        let names = [*first, *second].map(|owner| {
+            let (kind, name) = (text(owner, "/kind"), text(owner, "/name"));
+            format!("{kind}/{name}")
+        });
+        let why = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for \
+             {} and {}",
+            names[0], names[1]
+        );
+        let value = owners.iter().map(owner_text).collect::<Vec<_>>().join(",");
+        let value = format!("[{value}]");
+        errors.push(FieldError::invalid(
+            "metadata.ownerReferences",
+            &value,
+            &why,
+        ));
+    }
+    errors
+}
+
+/// An owner reference with its members in the order in which the API server prints them.
+fn owner_text(owner: &Value) -> String {
+    let names = [
+        "apiVersion",
+        "kind",
+        "name",
+        "uid",
+        "controller",
+        "blockOwnerDeletion",
+    ];
+    let members = names.into_iter().filter_map(|name| {
+        let value = owner.get(name)?;
+        Some(format!("\"{name}\":{value}"))
+    });
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+}
+
+pub(super) fn is_subdomain(name: &str) -> bool {
+    name.len() <= NAME_MAX && name.split('.').all(is_label)
+}
+
+/// True for a DNS label of any length.
+pub(super) fn is_label(name: &str) -> bool {
+    let is_inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    !name.is_empty() && name.bytes().all(is_inner) && !name.starts_with('-') && !name.ends_with('-')
+}
+
+fn generate_name(prefix: &str) -> String {
+    let mut end = prefix.len().min(GENERATED_NAME_PREFIX_MAX);
+    while !prefix.is_char_boundary(end) {
+        end -= 1;
+    }
+    let suffix = (0..5).map(|_| {
+        let at = fastrand::usize(..NAME_CHARACTERS.len());
+        char::from(NAME_CHARACTERS[at])
+    });
+    let mut name = prefix[..end].to_owned();
+    name.extend(suffix);
+    name
+}
+
+/// A random UUID of version 4.
+fn new_uid() -> String {
+    let bits = fastrand::u128(..);
+    let bits = (bits & !(0xf << 76)) | (0x4 << 76);
+    let bits = (bits & !(0x3 << 62)) | (0x2 << 62);
+    let digits = format!("{bits:032x}");
+    let (a, b, c) = (&digits[..8], &digits[8..12], &digits[12..16]);
+    format!("{a}-{b}-{c}-{}-{}", &digits[16..20], &digits[20..])
+}
+
+/// The time of day as API objects have it.
+pub(in super::super) fn now() -> String {
+    time_text(Timestamp::now())
+}
+
+/// A time as API objects have it: whole seconds.
+pub(in super::super) fn time_text(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::resource::Resource;
+    use super::{generate_name, is_subdomain, new_uid, prepare};
+    use serde_json::json;
+
+    #[test]
+    fn uids_are_uuids_and_generated_names_fit() {
+        let uid = new_uid();
+        assert_eq!(uid.len(), 36);
+        assert_eq!(uid.as_bytes()[14], b'4');
+        assert!(b"89ab".contains(&uid.as_bytes()[19]), "{uid}");
+        let name = generate_name(&"x".repeat(80));
+        assert_eq!(name.len(), 63);
+        assert!(is_subdomain(&name) && is_subdomain("a.b-c") && !is_subdomain("a_b"));
+        assert!(!is_subdomain("-a") && !is_subdomain("a..b"));
+    }
+
+    #[test]
+    fn a_given_name_wins_and_server_owned_members_are_replaced() {
+        let mut pod = json!({"metadata": {
+            "name": "mine", "generateName": "web-", "uid": "x", "generation": 7,
+            "creationTimestamp": null, "deletionTimestamp": "2026-01-01T00:00:00Z", "labels": {},
+        }});
+        prepare(Resource::Pods, Some("n"), &mut pod);
+        let metadata = &pod["metadata"];
+        assert_eq!(metadata["name"], json!("mine"));
+        assert_eq!(metadata["generation"], json!(1));
+        assert_ne!(metadata["uid"], json!("x"));
+        assert!(metadata.get("deletionTimestamp").is_none() && metadata.get("labels").is_none());
+    }
+}

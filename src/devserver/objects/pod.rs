@@ -1,0 +1,144 @@
+//! Pods and pod templates: the defaults and the checks that tests and people run into.
+
+use serde_json::{Map, Value, json};
+
+use super::super::refusal::FieldError;
+use super::{drop_nulls, entries, map_of, meta, set_default, text};
+
+/// kubernetes `pkg/apis/core/v1/defaults.go`, `api/core/v1/types.go:DefaultTerminationGracePeriodSeconds`.
+const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 30;
+
+/// Sets the defaults of a pod.
+pub(super) fn set_defaults(pod: &mut Value) {
+    drop_nulls(&mut pod["spec"]);
+    let spec = map_of(pod, "spec");
+    set_spec_defaults(spec);
+    set_default(spec, "enableServiceLinks", true);
+}
+
+/// Sets the defaults that a template shares with a pod.
+pub(super) fn set_spec_defaults(spec: &mut Map<String, Value>) {
+    set_default(spec, "restartPolicy", "Always");
+    let grace = TERMINATION_GRACE_PERIOD_SECONDS;
+    set_default(spec, "terminationGracePeriodSeconds", grace);
+    set_default(spec, "dnsPolicy", "ClusterFirst");
+    set_default(spec, "schedulerName", "default-scheduler");
+    set_default(spec, "securityContext", json!({}));
+    for list in ["containers", "initContainers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        let maps = containers.into_iter().flatten();
+        maps.filter_map(Value::as_object_mut)
+            .for_each(set_container_defaults);
+    }
+}
+
+fn set_container_defaults(container: &mut Map<String, Value>) {
+    let image = container.get("image").and_then(Value::as_str);
+    let image = image.unwrap_or_default();
+    let last = image.rsplit('/').next().unwrap_or_default();
+    let is_latest = !image.contains('@') && (!last.contains(':') || last.ends_with(":latest"));
+    let pull_policy = if is_latest { "Always" } else { "IfNotPresent" };
+    set_default(container, "resources", json!({}));
+    set_default(container, "terminationMessagePath", "/dev/termination-log");
+    set_default(container, "terminationMessagePolicy", "File");
+    set_default(container, "imagePullPolicy", pull_policy);
+}
+
+/// A status request says nothing about owners; and what of a status is no pointer in the API
+/// server's own types is always sent, though it may be `null`.
+pub(super) fn prepare_status(old: &Value, pod: &mut Value) {
+    let metadata = map_of(pod, "metadata");
+    match old["metadata"].get("ownerReferences") {
+        Some(owners) => metadata.insert("ownerReferences".to_owned(), owners.clone()),
+        None => metadata.remove("ownerReferences"),
+    };
+    let status = map_of(pod, "status");
+    for (list, names, value) in [
+        (
+            "conditions",
+            ["lastProbeTime", "lastTransitionTime"],
+            Value::Null,
+        ),
+        ("containerStatuses", ["state", "lastState"], json!({})),
+        ("initContainerStatuses", ["state", "lastState"], json!({})),
+    ] {
+        let entries = status.get_mut(list).and_then(Value::as_array_mut);
+        let entries = entries.into_iter().flatten();
+        for entry in entries.filter_map(Value::as_object_mut) {
+            for name in names {
+                set_default(entry, name, value.clone());
+            }
+        }
+    }
+}
+
+pub(super) fn validate(pod: &Value) -> Vec<FieldError> {
+    validate_containers(pod, "")
+}
+
+/// What is wrong with the containers of a pod, or of the template at `prefix`, such as
+/// `spec.template.`.
+pub(super) fn validate_containers(object: &Value, prefix: &str) -> Vec<FieldError> {
+    let field = format!("{prefix}spec.containers");
+    let containers = entries(object, &format!("/{}", field.replace('.', "/")));
+    if containers.is_empty() {
+        return vec![FieldError::required(&field, "")];
+    }
+    let mut errors = Vec::new();
+    for (index, container) in containers.iter().enumerate() {
+        let name = text(container, "/name");
+        let name_field = format!("{field}[{index}].name");
+        if name.is_empty() {
+            errors.push(FieldError::required(&name_field, ""));
+        } else if !meta::is_label(name) {
+            let why = "a lowercase RFC 1123 label must consist of lower case alphanumeric \
+                       characters or '-', and must start and end with an alphanumeric character \
+                       (e.g. 'my-name',  or '123-abc', regex used for validation is \
+                       '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+            let value = json!(name).to_string();
+            errors.push(FieldError::invalid(&name_field, &value, why));
+        }
+        if text(container, "/image").trim().is_empty() {
+            errors.push(FieldError::required(&format!("{field}[{index}].image"), ""));
+        }
+    }
+    errors
+}
+
+/// A pod's spec is nearly frozen.
+pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    if changeable_blanked(&old["spec"]) == changeable_blanked(&new["spec"]) {
+        return Vec::new();
+    }
+    let why = "pod updates may not change fields other than `spec.containers[*].image`,\
+               `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` \
+               (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` \
+               (allow it to be set to 1 if it was previously negative)";
+    vec![FieldError::forbidden("spec", why)]
+}
+
+/// The spec without what an update may change.
+fn changeable_blanked(spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    drop_nulls(&mut spec);
+    let Some(map) = spec.as_object_mut() else {
+        return spec;
+    };
+    for name in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
+        map.remove(name);
+    }
+    for list in ["containers", "initContainers"] {
+        let containers = map.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            if let Some(container) = container.as_object_mut() {
+                container.remove("image");
+            }
+        }
+    }
+    spec
+}
+
+/// True for a pod that has run to its end; it no longer counts against a quota.
+pub(in super::super) fn is_terminal(pod: &Value) -> bool {
+    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+}

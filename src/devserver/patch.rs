@@ -1,0 +1,263 @@
+//! The two kinds of patch: JSON merge patch (RFC 7396) and strategic merge patch, which merges
+//! certain lists by a key of their entries. Pure functions on JSON trees.
+
+use serde_json::{Map, Value};
+
+/// Merges `patch` into `target`: members are set, those given as `null` are taken away.
+pub(super) fn json_merge(target: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    for (name, value) in patch {
+        if value.is_null() {
+            if let Some(map) = target.as_object_mut() {
+                map.remove(name);
+            }
+        } else {
+            json_merge(&mut target[name], value);
+        }
+    }
+}
+
+/// How a list is merged.
+enum ListMerge {
+    /// Entries are maps, told apart by this member.
+    ByKey(&'static str),
+    /// Entries are plain values, and each is there once.
+    AsSet,
+    /// The new list takes the place of the old one.
+    Replace,
+}
+
+/// kubernetes `api/core/v1/types.go` and `api/apps/v1/types.go`, the tags `patchStrategy` and
+/// `patchMergeKey`, as far as the kinds served here have such lists.
+fn list_merge(name: &str) -> ListMerge {
+    match name {
+        "ownerReferences" => ListMerge::ByKey("uid"),
+        "conditions" => ListMerge::ByKey("type"),
+        "containers"
+        | "initContainers"
+        | "ephemeralContainers"
+        | "volumes"
+        | "env"
+        | "imagePullSecrets"
+        | "secrets" => ListMerge::ByKey("name"),
+        "ports" => ListMerge::ByKey("containerPort"),
+        "volumeMounts" => ListMerge::ByKey("mountPath"),
+        "volumeDevices" => ListMerge::ByKey("devicePath"),
+        "podIPs" | "hostAliases" => ListMerge::ByKey("ip"),
+        "topologySpreadConstraints" => ListMerge::ByKey("topologyKey"),
+        "finalizers" => ListMerge::AsSet,
+        _ => ListMerge::Replace,
+    }
+}
+
+/// Merges a strategic merge patch into `target`.
+///
+/// # Errors
+/// What is wrong with the patch, such as a list entry without its key.
+pub(super) fn strategic_merge(target: &mut Value, patch: &Value) -> Result<(), String> {
+    let Some(patch) = patch.as_object() else {
+        return Err("cannot unmarshal the patch into a map".to_owned());
+    };
+    match patch.get("$patch").and_then(Value::as_str) {
+        Some("replace") => {
+            *target = without_directives(patch);
+            return Ok(());
+        }
+        Some("delete") => {
+            *target = Value::Object(Map::new());
+            return Ok(());
+        }
+        None | Some("merge") => {}
+        Some(other) => return Err(format!("unknown patch type found: {other}")),
+    }
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    for (name, value) in patch {
+        if let Some(list) = name.strip_prefix("$deleteFromPrimitiveList/") {
+            take_values(&mut target[list], value);
+        } else if !name.starts_with('$') {
+            merge_member(target, name, value)?;
+        }
+    }
+    Ok(())
+}
+
+fn merge_member(target: &mut Value, name: &str, value: &Value) -> Result<(), String> {
+    match value {
+        Value::Null => {
+            if let Some(map) = target.as_object_mut() {
+                map.remove(name);
+            }
+            Ok(())
+        }
+        Value::Object(_) => strategic_merge(&mut target[name], value),
+        Value::Array(patch) => {
+            let old = target[name].as_array().cloned().unwrap_or_default();
+            let merged = match list_merge(name) {
+                ListMerge::Replace => patch.clone(),
+                ListMerge::AsSet => merge_set(old, patch),
+                ListMerge::ByKey(key) => merge_by_key(old, patch, key)?,
+            };
+            target[name] = Value::Array(merged);
+            Ok(())
+        }
+        value => {
+            target[name] = value.clone();
+            Ok(())
+        }
+    }
+}
+
+fn merge_set(mut values: Vec<Value>, patch: &[Value]) -> Vec<Value> {
+    for value in patch {
+        if !values.contains(value) {
+            values.push(value.clone());
+        }
+    }
+    values
+}
+
+fn take_values(target: &mut Value, values: &Value) {
+    let values = values.as_array().map_or(&[][..], Vec::as_slice);
+    if let Some(target) = target.as_array_mut() {
+        target.retain(|value| !values.contains(value));
+    }
+}
+
+/// Merges two lists of maps. The order is the API server's: entries of the patch come first, except
+/// after those that already stood before them.
+fn merge_by_key(mut old: Vec<Value>, patch: &[Value], key: &str) -> Result<Vec<Value>, String> {
+    let directive = |entry: &Value| {
+        entry
+            .get("$patch")
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    if patch
+        .iter()
+        .any(|entry| directive(entry).as_deref() == Some("replace"))
+    {
+        let kept = patch.iter().filter(|entry| directive(entry).is_none());
+        return Ok(kept.cloned().collect());
+    }
+    let original: Vec<Value> = old.iter().map(|entry| entry[key].clone()).collect();
+    let mut patched: Vec<Value> = Vec::new();
+    for entry in patch {
+        let id = entry
+            .get(key)
+            .ok_or_else(|| format!("map: {entry} does not contain declared merge key: {key}"))?;
+        let at = old.iter().position(|known| known.get(key) == Some(id));
+        let known = at.map(|at| old.remove(at));
+        if directive(entry).as_deref() == Some("delete") {
+            continue;
+        }
+        let mut merged = known.unwrap_or_else(|| Value::Object(Map::new()));
+        strategic_merge(&mut merged, entry)?;
+        patched.push(merged);
+    }
+    let position = |entry: &Value| original.iter().position(|id| Some(id) == entry.get(key));
+    let mut merged = Vec::new();
+    let (mut old, mut patched) = (old.into_iter().peekable(), patched.into_iter().peekable());
+    loop {
+        let (left, right) = (old.peek(), patched.peek());
+        let takes_old = match (left, right) {
+            (None, None) => return Ok(merged),
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (Some(left), Some(right)) => {
+                matches!((position(left), position(right)), (Some(l), Some(r)) if l < r)
+            }
+        };
+        merged.extend(if takes_old {
+            old.next()
+        } else {
+            patched.next()
+        });
+    }
+}
+
+fn without_directives(patch: &Map<String, Value>) -> Value {
+    let members = patch.iter().filter(|(name, _)| !name.starts_with('$'));
+    members
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{json_merge, strategic_merge};
+
+    #[track_caller]
+    fn check(target: Value, patch: &Value, expected: &Value) {
+        let mut target = target;
+        strategic_merge(&mut target, patch).expect("a good patch");
+        assert_eq!(&target, expected, "after {patch}");
+    }
+
+    #[test]
+    fn maps_merge_and_null_removes() {
+        check(
+            json!({"metadata": {"labels": {"a": "1", "b": "2"}}}),
+            &json!({"metadata": {"labels": {"a": null, "c": "3"}}}),
+            &json!({"metadata": {"labels": {"b": "2", "c": "3"}}}),
+        );
+        let mut target = json!({"a": {"b": 1}, "l": [1]});
+        json_merge(&mut target, &json!({"a": {"b": null, "c": 2}, "l": [2]}));
+        assert_eq!(target, json!({"a": {"c": 2}, "l": [2]}));
+    }
+
+    #[test]
+    fn c_10_an_owner_is_deleted_by_its_uid() {
+        check(
+            json!({"ownerReferences": [{"uid": "1", "name": "x"}, {"uid": "2"}]}),
+            &json!({"ownerReferences": [{"$patch": "delete", "uid": "1"}]}),
+            &json!({"ownerReferences": [{"uid": "2"}]}),
+        );
+    }
+
+    #[test]
+    fn c_15_an_owner_is_merged_by_its_uid_and_a_new_one_comes_first() {
+        check(
+            json!({"ownerReferences": [{"uid": "1", "name": "x"}]}),
+            &json!({"ownerReferences": [{"uid": "1", "controller": true}]}),
+            &json!({"ownerReferences": [{"uid": "1", "name": "x", "controller": true}]}),
+        );
+        check(
+            json!({"ownerReferences": [{"uid": "1"}]}),
+            &json!({"ownerReferences": [{"uid": "2"}]}),
+            &json!({"ownerReferences": [{"uid": "2"}, {"uid": "1"}]}),
+        );
+    }
+
+    #[test]
+    fn other_lists() {
+        check(
+            json!({"conditions": [{"type": "A", "status": "True"}, {"type": "B"}]}),
+            &json!({"conditions": [{"type": "B", "status": "False"}]}),
+            &json!({"conditions": [
+                {"type": "A", "status": "True"}, {"type": "B", "status": "False"},
+            ]}),
+        );
+        check(
+            json!({"finalizers": ["a", "b"]}),
+            &json!({"finalizers": ["b", "c"], "$deleteFromPrimitiveList/finalizers": ["a"]}),
+            &json!({"finalizers": ["b", "c"]}),
+        );
+        check(
+            json!({"tolerations": [1, 2]}),
+            &json!({"tolerations": [3], "$setElementOrder/x": []}),
+            &json!({"tolerations": [3]}),
+        );
+        let error = strategic_merge(&mut json!({}), &json!({"containers": [{"image": "x"}]}));
+        assert!(error.is_err_and(|error| error.contains("declared merge key: name")));
+    }
+}

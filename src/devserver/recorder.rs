@@ -1,0 +1,96 @@
+//! What requests came: for tests that ask what the controller said and when.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use super::exchange::ApiRequest;
+
+/// One request and what was answered.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The request as it came.
+    pub request: ApiRequest,
+    /// When it had come whole.
+    pub started: Instant,
+    code: OnceLock<u16>,
+}
+
+impl Recorded {
+    /// The HTTP code of the answer; 0 if the connection was cut, `None` while there is no answer.
+    pub fn code(&self) -> Option<u16> {
+        self.code.get().copied()
+    }
+
+    /// Verb and resource, such as `create pods` or `update replicasets/status`.
+    pub fn action(&self) -> String {
+        format!("{} {}", self.request.verb(), self.request.resource())
+    }
+
+    /// The body as text, empty if there was none.
+    pub fn body(&self) -> String {
+        String::from_utf8_lossy(&self.request.body).into_owned()
+    }
+
+    pub(super) fn set_code(&self, code: u16) {
+        // Set once per request, by the thread that answers it.
+        self.code.set(code).unwrap_or_default();
+    }
+}
+
+/// Remembers the latest requests. Clones share what they remember.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    /// How many are kept; older ones are dropped.
+    length: usize,
+    requests: Arc<Mutex<VecDeque<Arc<Recorded>>>>,
+}
+
+impl Recorder {
+    /// A recorder that keeps the latest `length` requests.
+    pub fn new(length: usize) -> Self {
+        Self {
+            length,
+            requests: Arc::default(),
+        }
+    }
+
+    /// All requests that are remembered, in the order in which they came.
+    pub fn requests(&self) -> Vec<Arc<Recorded>> {
+        self.lock().iter().cloned().collect()
+    }
+
+    /// The requests with this verb and resource, as in `find("create", "pods")`.
+    pub fn find(&self, verb: &str, resource: &str) -> Vec<Arc<Recorded>> {
+        let mut requests = self.requests();
+        requests.retain(|recorded| {
+            recorded.request.verb() == verb && recorded.request.resource() == resource
+        });
+        requests
+    }
+
+    /// Forgets all requests so far.
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
+    pub(super) fn add(&self, request: ApiRequest) -> Arc<Recorded> {
+        let recorded = Arc::new(Recorded {
+            request,
+            started: Instant::now(),
+            code: OnceLock::new(),
+        });
+        if self.length > 0 {
+            let mut requests = self.lock();
+            if requests.len() >= self.length {
+                requests.pop_front();
+            }
+            requests.push_back(Arc::clone(&recorded));
+        }
+        recorded
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Recorded>>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,364 @@
+//! What the server says no with: `Status` objects in the words of kube-apiserver 1.36.
+
+use serde::Serialize;
+
+use super::exchange::Answer;
+use super::resource::Resource;
+
+/// A request that is not fulfilled.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Refusal(Box<Body>);
+
+/// The `Status` object, its members in the order in which the API server sends them.
+#[derive(Clone, Debug, Serialize)]
+struct Body {
+    kind: &'static str,
+    #[serde(rename = "apiVersion")]
+    api_version: &'static str,
+    metadata: ListMeta,
+    status: &'static str,
+    message: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Details>,
+    code: u16,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+struct ListMeta {
+    #[serde(rename = "continue", skip_serializing_if = "String::is_empty")]
+    continue_token: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Details {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    group: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    causes: Vec<Cause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_seconds: Option<u32>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Cause {
+    reason: &'static str,
+    message: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    field: String,
+}
+
+/// What is wrong with one field of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FieldError {
+    reason: &'static str,
+    message: String,
+    field: String,
+}
+
+impl FieldError {
+    /// `value` is the offending value as JSON.
+    pub(super) fn invalid(field: &str, value: &str, why: &str) -> Self {
+        let message = format!("Invalid value: {value}: {why}");
+        Self::new("FieldValueInvalid", field, message)
+    }
+
+    pub(super) fn immutable(field: &str, value: &str) -> Self {
+        Self::invalid(field, value, "field is immutable")
+    }
+
+    pub(super) fn required(field: &str, why: &str) -> Self {
+        let message = match why {
+            "" => "Required value".to_owned(),
+            why => format!("Required value: {why}"),
+        };
+        Self::new("FieldValueRequired", field, message)
+    }
+
+    pub(super) fn forbidden(field: &str, why: &str) -> Self {
+        Self::new("FieldValueForbidden", field, format!("Forbidden: {why}"))
+    }
+
+    pub(super) fn not_supported(field: &str, value: &str, supported: &str) -> Self {
+        let message = format!("Unsupported value: {value}: supported values: {supported}");
+        Self::new("FieldValueNotSupported", field, message)
+    }
+
+    fn new(reason: &'static str, field: &str, message: String) -> Self {
+        Self {
+            reason,
+            message,
+            field: field.to_owned(),
+        }
+    }
+}
+
+impl Refusal {
+    fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self(Box::new(Body {
+            kind: "Status",
+            api_version: "v1",
+            metadata: ListMeta::default(),
+            status: "Failure",
+            message: message.into(),
+            reason,
+            details: None,
+            code,
+        }))
+    }
+
+    fn about(mut self, name: &str, group: &'static str, kind: &'static str) -> Self {
+        self.0.details = Some(Details {
+            name: name.to_owned(),
+            group,
+            kind,
+            ..Details::default()
+        });
+        self
+    }
+
+    fn because(mut self, cause: Cause) -> Self {
+        self.0.details.get_or_insert_default().causes.push(cause);
+        self
+    }
+
+    /// 404 for a path that names nothing.
+    pub(super) fn no_such_path() -> Self {
+        let message = "the server could not find the requested resource";
+        Self::new(404, "NotFound", message).about("", "", "")
+    }
+
+    pub(super) fn not_found(resource: Resource, name: &str) -> Self {
+        let message = format!("{} \"{name}\" not found", resource.qualified_plural());
+        Self::new(404, "NotFound", message).about(name, resource.group(), resource.plural())
+    }
+
+    pub(super) fn already_exists(resource: Resource, name: &str) -> Self {
+        let message = format!("{} \"{name}\" already exists", resource.qualified_plural());
+        Self::new(409, "AlreadyExists", message).about(name, resource.group(), resource.plural())
+    }
+
+    pub(super) fn conflict(resource: Resource, name: &str, why: &str) -> Self {
+        let plural = resource.qualified_plural();
+        let message = format!("Operation cannot be fulfilled on {plural} \"{name}\": {why}");
+        Self::new(409, "Conflict", message).about(name, resource.group(), resource.plural())
+    }
+
+    /// A conflict with the preconditions of a delete, which names the kind and not the resource.
+    pub(super) fn precondition(resource: Resource, name: &str, why: &str) -> Self {
+        let kind = resource.qualified_kind();
+        let message = format!("Operation cannot be fulfilled on {kind} \"{name}\": {why}");
+        Self::new(409, "Conflict", message).about(name, resource.group(), resource.kind())
+    }
+
+    pub(super) fn modified(resource: Resource, name: &str) -> Self {
+        let why = "the object has been modified; please apply your changes to the latest version \
+                   and try again";
+        Self::conflict(resource, name, why)
+    }
+
+    pub(super) fn forbidden(resource: Resource, name: &str, why: &str) -> Self {
+        let message = format!(
+            "{} \"{name}\" is forbidden: {why}",
+            resource.qualified_plural()
+        );
+        Self::new(403, "Forbidden", message).about(name, resource.group(), resource.plural())
+    }
+
+    pub(super) fn namespace_terminating(resource: Resource, name: &str, namespace: &str) -> Self {
+        let why = format!(
+            "unable to create new content in namespace {namespace} because it is being terminated"
+        );
+        Self::forbidden(resource, name, &why).because(Cause {
+            reason: "NamespaceTerminating",
+            message: format!("namespace {namespace} is being terminated"),
+            field: "metadata.namespace".to_owned(),
+        })
+    }
+
+    /// INVARIANT: `errors` is not empty.
+    pub(super) fn invalid(resource: Resource, name: &str, errors: Vec<FieldError>) -> Self {
+        let kind = resource.qualified_kind();
+        Self::new(422, "Invalid", invalid_message(&kind, name, &errors))
+            .about(name, resource.group(), resource.kind())
+            .with_errors(errors)
+    }
+
+    /// 422 in the words of the generic checks, which name the resource and not the kind.
+    pub(super) fn invalid_resource(resource: Resource, name: &str, error: FieldError) -> Self {
+        let errors = vec![error];
+        let message = invalid_message(&resource.qualified_plural(), name, &errors);
+        Self::new(422, "Invalid", message)
+            .about(name, resource.group(), resource.plural())
+            .with_errors(errors)
+    }
+
+    /// 422 about a `Scale`.
+    pub(super) fn invalid_scale(name: &str, error: FieldError) -> Self {
+        let errors = vec![error];
+        let message = invalid_message("Scale.autoscaling", name, &errors);
+        Self::new(422, "Invalid", message)
+            .about(name, "autoscaling", "Scale")
+            .with_errors(errors)
+    }
+
+    /// A pod that cannot be assigned to a node.
+    pub(super) fn binding_conflict(name: &str, why: &str) -> Self {
+        let resource = "pods/binding";
+        let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
+        Self::new(409, "Conflict", message).about(name, "", resource)
+    }
+
+    /// 422 about the query of a list or watch.
+    pub(super) fn invalid_list_options(error: FieldError) -> Self {
+        let errors = vec![error];
+        let message = invalid_message("ListOptions.meta.k8s.io", "", &errors);
+        Self::new(422, "Invalid", message)
+            .about("", "meta.k8s.io", "ListOptions")
+            .with_errors(errors)
+    }
+
+    fn with_errors(mut self, errors: Vec<FieldError>) -> Self {
+        for error in errors {
+            self = self.because(Cause {
+                reason: error.reason,
+                message: error.message,
+                field: error.field,
+            });
+        }
+        self
+    }
+
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    pub(super) fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        Self::new(405, "MethodNotAllowed", message).about("", "", "")
+    }
+
+    pub(super) fn body_too_large() -> Self {
+        let message = "Request entity too large: limit is 3145728";
+        Self::new(413, "RequestEntityTooLarge", message)
+    }
+
+    /// 415 for an object that is no JSON.
+    pub(super) fn unsupported_object_type() -> Self {
+        let message = "the body of the request was in an unknown format - accepted media types \
+                       include: application/json";
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// 415 for a patch of an unknown kind.
+    pub(super) fn unsupported_patch_type() -> Self {
+        let message = "415: Unsupported Media Type";
+        Self::new(415, "UnsupportedMediaType", message).about("", "", "")
+    }
+
+    /// 500 for an object that claims to have a version before it is created.
+    pub(super) fn version_at_birth() -> Self {
+        let message = "resourceVersion should not be set on objects to be created";
+        Self::new(500, "", message)
+    }
+
+    /// A list's version that is no number.
+    pub(super) fn malformed_list_version(text: &str) -> Self {
+        let why = malformed_version(text);
+        Self::bad_request(format!("invalid resource version: {why}"))
+    }
+
+    /// A watch's version that is no number: 500, and without a reason.
+    pub(super) fn malformed_watch_version(text: &str) -> Self {
+        Self::new(500, "", malformed_version(text))
+    }
+
+    /// 410 inside a watch.
+    pub(super) fn too_old(wanted: u64, oldest: u64) -> Self {
+        let message = format!("too old resource version: {wanted} ({oldest})");
+        Self::new(410, "Expired", message)
+    }
+
+    /// 410 for a list at an exact version.
+    pub(super) fn list_too_old() -> Self {
+        let message = "The resourceVersion for the provided list is too old.";
+        Self::new(410, "Expired", message)
+    }
+
+    /// 410 for a further page; `token` goes on where the list was, at whatever version is current.
+    pub(super) fn continue_too_old(token: String) -> Self {
+        let message = "The provided continue parameter is too old to display a consistent list \
+                       result. You can start a new list without the continue parameter, or use \
+                       the continue token in this response to retrieve the remainder of the \
+                       results. Continuing with the provided token results in an inconsistent \
+                       list - objects that were created, modified, or deleted between the time \
+                       the first chunk was returned and now may show up in the list.";
+        let mut refusal = Self::new(410, "Expired", message);
+        refusal.0.metadata.continue_token = token;
+        refusal
+    }
+
+    /// 504 for a version that the server has not come to.
+    pub(super) fn too_large_version(wanted: u64, current: u64) -> Self {
+        let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
+        let mut refusal = Self::new(504, "Timeout", message).because(Cause {
+            reason: "ResourceVersionTooLarge",
+            message: "Too large resource version".to_owned(),
+            field: String::new(),
+        });
+        refusal
+            .0
+            .details
+            .get_or_insert_default()
+            .retry_after_seconds = Some(1);
+        refusal
+    }
+
+    /// The frame that ends a watch with this refusal.
+    pub(super) fn frame(&self) -> Vec<u8> {
+        let status = serde_json::to_string(self).expect("a status has text keys");
+        format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into_bytes()
+    }
+}
+
+impl From<Refusal> for Answer {
+    fn from(refusal: Refusal) -> Self {
+        let answer = Self::object(refusal.0.code, &refusal);
+        match refusal
+            .0
+            .details
+            .and_then(|details| details.retry_after_seconds)
+        {
+            Some(seconds) => answer.with_header("retry-after", &seconds.to_string()),
+            None => answer,
+        }
+    }
+}
+
+fn malformed_version(text: &str) -> String {
+    format!(
+        "resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid \
+         syntax"
+    )
+}
+
+/// Equal errors are named once in the message, and as often as they were found in the causes.
+fn invalid_message(kind: &str, name: &str, errors: &[FieldError]) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    for error in errors {
+        let text = format!("{}: {}", error.field, error.message);
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    match texts.as_slice() {
+        [text] => format!("{kind} \"{name}\" is invalid: {text}"),
+        texts => format!("{kind} \"{name}\" is invalid: [{}]", texts.join(", ")),
+    }
+}

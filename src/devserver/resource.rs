@@ -1,0 +1,203 @@
+//! The table of what is served: each resource's names, and how an object of it looks empty.
+
+/// A resource that the server keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Resource {
+    Pods,
+    ReplicaSets,
+    ReplicationControllers,
+    Namespaces,
+    Events,
+    Leases,
+    ServiceAccounts,
+    Quotas,
+}
+
+/// How many resources there are.
+pub(super) const N_RESOURCES: usize = 8;
+
+struct Facts {
+    group: &'static str,
+    plural: &'static str,
+    kind: &'static str,
+    namespaced: bool,
+    subresources: &'static [&'static str],
+    /// What follows the metadata of an object without content, as bookmarks show it.
+    empty: &'static str,
+}
+
+static FACTS: [Facts; N_RESOURCES] = [
+    Facts {
+        group: "",
+        plural: "pods",
+        kind: "Pod",
+        namespaced: true,
+        subresources: &["status", "binding"],
+        empty: r#","spec":{"containers":null},"status":{}"#,
+    },
+    Facts {
+        group: "apps",
+        plural: "replicasets",
+        kind: "ReplicaSet",
+        namespaced: true,
+        subresources: &["status", "scale"],
+        empty: concat!(
+            r#","spec":{"replicas":0,"selector":null,"template":{"metadata":{},"#,
+            r#""spec":{"containers":null}}},"status":{"replicas":0}"#
+        ),
+    },
+    Facts {
+        group: "",
+        plural: "replicationcontrollers",
+        kind: "ReplicationController",
+        namespaced: true,
+        subresources: &["status", "scale"],
+        empty: r#","spec":{},"status":{"replicas":0}"#,
+    },
+    Facts {
+        group: "",
+        plural: "namespaces",
+        kind: "Namespace",
+        namespaced: false,
+        subresources: &["status", "finalize"],
+        empty: r#","spec":{},"status":{}"#,
+    },
+    Facts {
+        group: "",
+        plural: "events",
+        kind: "Event",
+        namespaced: true,
+        subresources: &[],
+        empty: concat!(
+            r#","involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null,"#,
+            r#""eventTime":null,"reportingComponent":"","reportingInstance":"""#
+        ),
+    },
+    Facts {
+        group: "coordination.k8s.io",
+        plural: "leases",
+        kind: "Lease",
+        namespaced: true,
+        subresources: &[],
+        empty: r#","spec":{}"#,
+    },
+    Facts {
+        group: "",
+        plural: "serviceaccounts",
+        kind: "ServiceAccount",
+        namespaced: true,
+        subresources: &[],
+        empty: "",
+    },
+    Facts {
+        group: "",
+        plural: "resourcequotas",
+        kind: "ResourceQuota",
+        namespaced: true,
+        subresources: &["status"],
+        empty: r#","spec":{},"status":{}"#,
+    },
+];
+
+impl Resource {
+    /// All resources, in the order of the table.
+    pub(super) const ALL: [Self; N_RESOURCES] = [
+        Self::Pods,
+        Self::ReplicaSets,
+        Self::ReplicationControllers,
+        Self::Namespaces,
+        Self::Events,
+        Self::Leases,
+        Self::ServiceAccounts,
+        Self::Quotas,
+    ];
+
+    /// The resource with these names, if it is served. All are served in version `v1` only.
+    pub(super) fn find(group: &str, version: &str, plural: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|resource| {
+            version == "v1" && resource.group() == group && resource.plural() == plural
+        })
+    }
+
+    pub(super) fn index(self) -> usize {
+        self as usize
+    }
+
+    pub(super) fn group(self) -> &'static str {
+        self.facts().group
+    }
+
+    pub(super) fn plural(self) -> &'static str {
+        self.facts().plural
+    }
+
+    pub(super) fn kind(self) -> &'static str {
+        self.facts().kind
+    }
+
+    pub(super) fn is_namespaced(self) -> bool {
+        self.facts().namespaced
+    }
+
+    pub(super) fn subresources(self) -> &'static [&'static str] {
+        self.facts().subresources
+    }
+
+    pub(super) fn empty(self) -> &'static str {
+        self.facts().empty
+    }
+
+    /// True if the status is written by a request of its own, and by no other.
+    pub(super) fn has_status(self) -> bool {
+        self.subresources().contains(&"status")
+    }
+
+    /// `apps/v1`, or `v1` for the core group.
+    pub(super) fn api_version(self) -> String {
+        match self.group() {
+            "" => "v1".to_owned(),
+            group => format!("{group}/v1"),
+        }
+    }
+
+    /// `replicasets.apps`, or `pods` for the core group: how messages name the resource.
+    pub(super) fn qualified_plural(self) -> String {
+        qualified(self.plural(), self.group())
+    }
+
+    /// `ReplicaSet.apps`, or `Pod` for the core group: how messages name the kind.
+    pub(super) fn qualified_kind(self) -> String {
+        qualified(self.kind(), self.group())
+    }
+
+    fn facts(self) -> &'static Facts {
+        &FACTS[self.index()]
+    }
+}
+
+fn qualified(name: &str, group: &str) -> String {
+    if group.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name}.{group}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Resource;
+
+    #[test]
+    fn the_table_is_in_the_order_of_the_names() {
+        for (index, resource) in Resource::ALL.into_iter().enumerate() {
+            assert_eq!(resource.index(), index);
+            let (group, plural) = (resource.group(), resource.plural());
+            assert_eq!(Resource::find(group, "v1", plural), Some(resource));
+            let stem = resource.kind().to_lowercase();
+            assert!(plural.starts_with(&stem), "{plural} is not {stem}");
+        }
+        assert_eq!(Resource::ReplicaSets.qualified_plural(), "replicasets.apps");
+        assert_eq!(Resource::Pods.qualified_kind(), "Pod");
+    }
+}

@@ -1,0 +1,275 @@
+//! Reads `labelSelector` and `fieldSelector` of a query. Pure.
+
+use serde_json::Value;
+
+use super::refusal::Refusal;
+use super::resource::Resource;
+use super::store::Stored;
+use crate::api::Selector;
+use crate::api::label_selector::{LabelSelector, LabelSelectorRequirement};
+
+/// Which objects of a resource a list or watch is about.
+#[derive(Clone, Debug)]
+pub(super) struct Scope {
+    pub(super) namespace: Option<String>,
+    /// `None` selects everything.
+    labels: Option<Selector>,
+    fields: Vec<FieldTerm>,
+}
+
+#[derive(Clone, Debug)]
+struct FieldTerm {
+    path: String,
+    value: String,
+    equal: bool,
+}
+
+impl Scope {
+    pub(super) fn new(
+        resource: Resource,
+        namespace: Option<&str>,
+        label_selector: &str,
+        field_selector: &str,
+    ) -> Result<Self, Refusal> {
+        Ok(Self {
+            namespace: namespace.map(str::to_owned),
+            labels: parse_labels(label_selector)?,
+            fields: parse_fields(resource, field_selector)?,
+        })
+    }
+
+    /// True if it says more than which namespace.
+    pub(super) fn has_selectors(&self) -> bool {
+        self.labels.is_some() || !self.fields.is_empty()
+    }
+
+    pub(super) fn matches(&self, object: &Stored) -> bool {
+        let mut scoped = self.namespace.iter();
+        if scoped.any(|namespace| namespace != object.namespace()) {
+            return false;
+        }
+        let mut selectors = self.labels.iter();
+        selectors.all(|selector| selector.matches(&object.labels)) && self.fields_match(object)
+    }
+
+    fn fields_match(&self, object: &Stored) -> bool {
+        let mut value = None;
+        self.fields.iter().all(|term| {
+            let equal = match term.path.as_str() {
+                "metadata.name" => object.name() == term.value,
+                "metadata.namespace" => object.namespace() == term.value,
+                path => {
+                    let value = value.get_or_insert_with(|| object.value());
+                    field_of(value, path) == term.value
+                }
+            };
+            equal == term.equal
+        })
+    }
+}
+
+fn field_of<'a>(value: &'a Value, path: &str) -> &'a str {
+    // Two names of one field, for the sake of old clients.
+    let path = if path == "source" {
+        "source.component"
+    } else {
+        path
+    };
+    let mut fields = path.split('.');
+    let found = fields.try_fold(value, |value, field| value.get(field));
+    found.and_then(Value::as_str).unwrap_or_default()
+}
+
+fn parse_fields(resource: Resource, text: &str) -> Result<Vec<FieldTerm>, Refusal> {
+    let terms = text.split(',').filter(|term| !term.is_empty());
+    terms
+        .map(|term| {
+            let (path, value, equal) = split_term(term).ok_or_else(|| unusable(text))?;
+            if !is_selectable(resource, path) {
+                let message = format!("field label not supported: {path}");
+                return Err(Refusal::bad_request(message));
+            }
+            Ok(FieldTerm {
+                path: path.to_owned(),
+                value: value.to_owned(),
+                equal,
+            })
+        })
+        .collect()
+}
+
+fn unusable(text: &str) -> Refusal {
+    Refusal::bad_request(format!(
+        "invalid selector: '{text}'; can't understand '{text}'"
+    ))
+}
+
+fn is_selectable(resource: Resource, path: &str) -> bool {
+    let more: &[&str] = match resource {
+        Resource::Pods => &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        ],
+        Resource::ReplicaSets | Resource::ReplicationControllers => &["status.replicas"],
+        Resource::Namespaces => &["status.phase"],
+        Resource::Events => &[
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ],
+        _ => &[],
+    };
+    matches!(path, "metadata.name" | "metadata.namespace") || more.contains(&path)
+}
+
+/// Splits `a=b`, `a==b` and `a!=b`.
+fn split_term(term: &str) -> Option<(&str, &str, bool)> {
+    if let Some((name, value)) = term.split_once("!=") {
+        return Some((name.trim(), value.trim(), false));
+    }
+    let (name, value) = term.split_once('=')?;
+    let value = value.strip_prefix('=').unwrap_or(value);
+    Some((name.trim(), value.trim(), true))
+}
+
+fn parse_labels(text: &str) -> Result<Option<Selector>, Refusal> {
+    let unparsable = || Refusal::bad_request(format!("unable to parse requirement: {text}"));
+    let terms = split_outside_parentheses(text);
+    let requirements = terms
+        .into_iter()
+        .map(|term| requirement(term).ok_or_else(unparsable))
+        .collect::<Result<Vec<_>, _>>()?;
+    if requirements.is_empty() {
+        return Ok(None);
+    }
+    let selector = LabelSelector {
+        match_labels: None,
+        match_expressions: Some(requirements),
+    };
+    Selector::new(&selector)
+        .map(Some)
+        .map_err(|error| Refusal::bad_request(error.to_string()))
+}
+
+/// The terms between commas, where commas between parentheses do not count.
+fn split_outside_parentheses(text: &str) -> Vec<&str> {
+    let mut depth = 0_u32;
+    let terms = text.split(move |c| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    terms
+        .map(str::trim)
+        .filter(|term| !term.is_empty())
+        .collect()
+}
+
+fn requirement(term: &str) -> Option<LabelSelectorRequirement> {
+    let of = |key: &str, operator: &str, values: Vec<String>| {
+        let key_is_one_word = !key.is_empty() && !key.contains(char::is_whitespace);
+        key_is_one_word.then(|| LabelSelectorRequirement {
+            key: key.to_owned(),
+            operator: operator.to_owned(),
+            values: (!values.is_empty()).then_some(values),
+        })
+    };
+    if let Some(list) = term.strip_suffix(')') {
+        let (head, list) = list.split_once('(')?;
+        let (key, word) = head.trim().rsplit_once(char::is_whitespace)?;
+        let operator = match word {
+            "in" => "In",
+            "notin" => "NotIn",
+            _ => return None,
+        };
+        let values = list.split(',').map(|value| value.trim().to_owned());
+        return of(key.trim(), operator, values.collect());
+    }
+    if let Some((key, value, equal)) = split_term(term) {
+        let operator = if equal { "In" } else { "NotIn" };
+        return of(key, operator, vec![value.to_owned()]);
+    }
+    match term.strip_prefix('!') {
+        Some(key) => of(key.trim(), "DoesNotExist", Vec::new()),
+        None => of(term, "Exists", Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Resource, Scope, Stored};
+
+    #[track_caller]
+    fn check(labels: &str, fields: &str, expected: Option<bool>) {
+        let object = json!({
+            "metadata": {"name": "p", "namespace": "n", "labels": {"a": "1", "b": "x"}},
+            "status": {"phase": "Running"},
+        });
+        let object = Stored::new("n/p", 1, &object);
+        let scope = Scope::new(Resource::Pods, Some("n"), labels, fields);
+        let found = scope.ok().map(|scope| scope.matches(&object));
+        assert_eq!(found, expected, "labels {labels:?}, fields {fields:?}");
+    }
+
+    #[test]
+    fn label_selectors_of_every_form() {
+        for labels in [
+            "",
+            "a=1",
+            "a==1,b=x",
+            "a in (1, 2)",
+            "a in (2,1),b",
+            "c notin (1)",
+            "a!=2",
+            "c!=2",
+            "!c",
+            "a , b",
+        ] {
+            check(labels, "", Some(true));
+        }
+        for labels in [
+            "a=2",
+            "a in (2,3)",
+            "a notin (1)",
+            "a!=1",
+            "!a",
+            "c",
+            "a=1,c",
+        ] {
+            check(labels, "", Some(false));
+        }
+        for labels in ["a b", "a has (1)", "=1"] {
+            check(labels, "", None);
+        }
+    }
+
+    #[test]
+    fn field_selectors() {
+        check("", "metadata.name=p", Some(true));
+        check("", "metadata.name!=p", Some(false));
+        check("", "metadata.namespace==n,status.phase=Running", Some(true));
+        check("", "status.phase!=Running", Some(false));
+        check("", "spec.nodeName=", Some(true));
+        check("", "spec.containers=1", None);
+        check("", "nonsense", None);
+    }
+}

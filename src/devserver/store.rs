@@ -1,0 +1,323 @@
+//! The state of the server: every object, the one resource version, and a bounded history of
+//! changes from which watches and lists of earlier versions are served. Pure but for one lock.
+//!
+//! Objects are kept as JSON text without `kind` and `apiVersion`: most of them are only ever sent,
+//! and text is a tenth of the size of a tree of values.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::resource::{N_RESOURCES, Resource};
+use crate::api::Labels;
+
+/// One version of one object. Never changed.
+#[derive(Debug)]
+pub(super) struct Stored {
+    /// `namespace/name`, or the name of an object outside namespaces.
+    pub(super) key: Box<str>,
+    pub(super) version: u64,
+    pub(super) labels: Labels,
+    /// The object without `kind` and `apiVersion`.
+    pub(super) json: Box<[u8]>,
+}
+
+/// An object as it was at some version.
+pub(super) type Object = Arc<Stored>;
+
+/// What a watch calls a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// One change of one object.
+#[derive(Clone, Debug)]
+pub(super) struct Event {
+    pub(super) version: u64,
+    pub(super) change: Change,
+    /// The object after the change; of a deleted one its last state.
+    pub(super) object: Object,
+    /// The object before the change; `None` if it was added.
+    pub(super) previous: Option<Object>,
+}
+
+/// Everything of one resource.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    /// By key, which is the order of lists.
+    pub(super) objects: BTreeMap<Box<str>, Object>,
+    /// The latest changes, oldest first.
+    pub(super) events: VecDeque<Event>,
+    /// All changes up to this version may be missing from `events`.
+    pub(super) forgotten: u64,
+}
+
+/// What differs from server to server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    /// Changes kept per resource.
+    pub(super) history_length: usize,
+    /// Whether dependents go when their owner goes, and contents when their namespace goes.
+    pub(super) garbage_collection: bool,
+}
+
+/// All resources and the version that they share.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) version: u64,
+    pub(super) settings: Settings,
+    shelves: [Shelf; N_RESOURCES],
+    /// Which resources have changed since the lock was taken.
+    touched: [bool; N_RESOURCES],
+}
+
+/// The state behind its lock, shared by all connections.
+#[derive(Debug)]
+pub(super) struct Store {
+    state: Mutex<State>,
+    /// Given when the resource has changed, for watches that wait.
+    changed: [Condvar; N_RESOURCES],
+}
+
+/// The version that an empty server has; what it creates for itself comes after it.
+const FIRST_VERSION: u64 = 200;
+
+impl Store {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            state: Mutex::new(State {
+                version: FIRST_VERSION,
+                settings,
+                shelves: std::array::from_fn(|_| Shelf::default()),
+                touched: [false; N_RESOURCES],
+            }),
+            changed: std::array::from_fn(|_| Condvar::new()),
+        }
+    }
+
+    /// Looks at the state.
+    pub(super) fn read<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.lock())
+    }
+
+    /// Changes the state, and wakes the watches of what has changed.
+    pub(super) fn write<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let result = change(&mut state);
+        let touched = std::mem::take(&mut state.touched);
+        drop(state);
+        for (changed, _) in self
+            .changed
+            .iter()
+            .zip(touched)
+            .filter(|(_, touched)| *touched)
+        {
+            changed.notify_all();
+        }
+        result
+    }
+
+    /// Looks at the state until `look` finds something or `timeout` has passed since it last did
+    /// not. Blocks for changes of `resource` only.
+    pub(super) fn wait<T>(
+        &self,
+        resource: Resource,
+        timeout: Duration,
+        mut look: impl FnMut(&State) -> Option<T>,
+    ) -> Option<T> {
+        let state = self.lock();
+        if let Some(found) = look(&state) {
+            return Some(found);
+        }
+        let waited = self.changed[resource.index()].wait_timeout(state, timeout);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        look(&state)
+    }
+
+    /// Drops the history, so that whoever asks for a version before now is told that it is too old.
+    pub(super) fn forget_history(&self) {
+        self.write(|state| {
+            let version = state.version;
+            for shelf in &mut state.shelves {
+                shelf.events.clear();
+                shelf.forgotten = version;
+            }
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    pub(super) fn shelf(&self, resource: Resource) -> &Shelf {
+        &self.shelves[resource.index()]
+    }
+
+    pub(super) fn get(&self, resource: Resource, key: &str) -> Option<&Object> {
+        self.shelf(resource).objects.get(key)
+    }
+
+    /// The objects of one namespace, or of all.
+    pub(super) fn of_namespace(
+        &self,
+        resource: Resource,
+        namespace: Option<&str>,
+    ) -> impl Iterator<Item = &Object> {
+        in_namespace(&self.shelf(resource).objects, namespace)
+    }
+
+    /// Stores `value` under a new version, as new or in place of what is there.
+    pub(super) fn put(&mut self, resource: Resource, key: &str, value: Value) -> Object {
+        let object = self.next_version(key, value);
+        let shelf = &mut self.shelves[resource.index()];
+        let previous = shelf.objects.insert(key.into(), Arc::clone(&object));
+        let change = match previous {
+            Some(_) => Change::Modified,
+            None => Change::Added,
+        };
+        self.remember(resource, change, Arc::clone(&object), previous);
+        object
+    }
+
+    /// Removes an object; its last state is `value` under a new version.
+    pub(super) fn remove(&mut self, resource: Resource, key: &str, value: Value) -> Object {
+        let object = self.next_version(key, value);
+        let shelf = &mut self.shelves[resource.index()];
+        let previous = shelf.objects.remove(key);
+        self.remember(resource, Change::Deleted, Arc::clone(&object), previous);
+        object
+    }
+
+    fn next_version(&mut self, key: &str, mut value: Value) -> Object {
+        self.version += 1;
+        value["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        Arc::new(Stored::new(key, self.version, &value))
+    }
+
+    fn remember(
+        &mut self,
+        resource: Resource,
+        change: Change,
+        object: Object,
+        previous: Option<Object>,
+    ) {
+        let history_length = self.settings.history_length;
+        let shelf = &mut self.shelves[resource.index()];
+        shelf.events.push_back(Event {
+            version: self.version,
+            change,
+            object,
+            previous,
+        });
+        while shelf.events.len() > history_length {
+            if let Some(event) = shelf.events.pop_front() {
+                shelf.forgotten = event.version;
+            }
+        }
+        self.touched[resource.index()] = true;
+    }
+}
+
+impl Shelf {
+    /// The changes after `version`, oldest first.
+    pub(super) fn events_after(&self, version: u64) -> impl Iterator<Item = &Event> {
+        let first = self
+            .events
+            .partition_point(|event| event.version <= version);
+        self.events.range(first..)
+    }
+
+    /// All objects as they were at `version`; `None` if the history does not reach back so far.
+    pub(super) fn objects_at(&self, version: u64) -> Option<BTreeMap<Box<str>, Object>> {
+        if version < self.forgotten {
+            return None;
+        }
+        let mut objects = self.objects.clone();
+        let later = self.events.iter().rev();
+        for event in later.take_while(|event| event.version > version) {
+            match &event.previous {
+                Some(previous) => {
+                    objects.insert(event.object.key.clone(), Arc::clone(previous));
+                }
+                None => {
+                    objects.remove(&event.object.key);
+                }
+            }
+        }
+        Some(objects)
+    }
+}
+
+impl Stored {
+    pub(super) fn new(key: &str, version: u64, value: &Value) -> Self {
+        let labels = value["metadata"]["labels"].as_object();
+        let labels = labels.into_iter().flatten().map(|(name, value)| {
+            let value = value.as_str().unwrap_or_default();
+            (name.as_str(), value)
+        });
+        Self {
+            key: key.into(),
+            version,
+            labels: labels.collect(),
+            json: serde_json::to_vec(value)
+                .expect("JSON values have text keys")
+                .into(),
+        }
+    }
+
+    /// The namespace; empty for an object outside namespaces.
+    pub(super) fn namespace(&self) -> &str {
+        self.key
+            .split_once('/')
+            .map_or("", |(namespace, _)| namespace)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.key.split_once('/').map_or(&self.key, |(_, name)| name)
+    }
+
+    /// The object as a tree, without `kind` and `apiVersion`.
+    pub(super) fn value(&self) -> Value {
+        serde_json::from_slice(&self.json).expect("the text was written from a value")
+    }
+
+    /// Appends the object as it is sent by itself, with `kind` and `apiVersion`.
+    pub(super) fn write_full(&self, resource: Resource, text: &mut Vec<u8>) {
+        let (kind, api_version) = (resource.kind(), resource.api_version());
+        let head = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",");
+        text.extend_from_slice(head.as_bytes());
+        // An object always has metadata, so there is a member after the opening brace.
+        text.extend_from_slice(&self.json[1..]);
+    }
+}
+
+/// `namespace/name`, or only the name outside namespaces.
+pub(super) fn key_of(namespace: Option<&str>, name: &str) -> String {
+    match namespace {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name.to_owned(),
+    }
+}
+
+/// The objects of one namespace, or of all, in the order of their keys.
+pub(super) fn in_namespace<'a>(
+    objects: &'a BTreeMap<Box<str>, Object>,
+    namespace: Option<&str>,
+) -> impl Iterator<Item = &'a Object> + use<'a> {
+    let prefix = namespace.map(|namespace| format!("{namespace}/"));
+    let from = prefix.clone().unwrap_or_default().into_boxed_str();
+    objects
+        .range(from..)
+        .take_while(move |(key, _)| match &prefix {
+            Some(prefix) => key.starts_with(prefix),
+            None => true,
+        })
+        .map(|(_, object)| object)
+}

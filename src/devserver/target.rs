@@ -1,0 +1,109 @@
+//! Reads from a path what of the API it names. Pure.
+
+/// What a path under `/api/v1` or `/apis/GROUP/VERSION` names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// The API group; empty for the core group.
+    pub group: String,
+    /// The group's version.
+    pub version: String,
+    /// The namespace, where the path has one; a path to a namespace itself has none.
+    pub namespace: Option<String>,
+    /// The resource in the plural, such as `pods`.
+    pub resource: String,
+    /// The object's name; `None` for the whole collection.
+    pub name: Option<String>,
+    /// Such as `status`.
+    pub subresource: Option<String>,
+}
+
+impl Target {
+    /// What `path` names; `None` if it names no resource.
+    pub fn parse(path: &str) -> Option<Self> {
+        let mut segments = path.trim_matches('/').split('/');
+        let group = match segments.next()? {
+            "api" => "",
+            "apis" => segments.next()?,
+            _ => return None,
+        };
+        let version = segments.next()?;
+        let rest: Vec<&str> = segments.collect();
+        let (namespace, rest) = match rest.as_slice() {
+            ["namespaces", namespace, rest @ ..] if names_contents(rest) => {
+                (Some((*namespace).to_owned()), rest)
+            }
+            rest => (None, rest),
+        };
+        let text = |at: usize| rest.get(at).map(|segment| (*segment).to_owned());
+        if rest.len() > 3 || rest.iter().any(|segment| segment.is_empty()) {
+            return None;
+        }
+        Some(Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            namespace,
+            resource: text(0)?,
+            name: text(1),
+            subresource: text(2),
+        })
+    }
+
+    /// The resource as RBAC rules have it: `replicasets/status`.
+    pub fn rbac_resource(&self) -> String {
+        match &self.subresource {
+            Some(subresource) => format!("{}/{subresource}", self.resource),
+            None => self.resource.clone(),
+        }
+    }
+}
+
+/// What follows `namespaces/NAME/` is either a resource in it or a subresource of the namespace.
+fn names_contents(rest: &[&str]) -> bool {
+    !rest.is_empty() && !matches!(rest, ["status" | "finalize"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Target;
+
+    #[track_caller]
+    fn check(path: &str, expected: Option<(&str, &str, &str, &str)>) {
+        let target = Target::parse(path);
+        let found = target.as_ref().map(|t| {
+            (
+                t.group.clone(),
+                t.namespace.clone().unwrap_or_default(),
+                t.rbac_resource(),
+                t.name.clone().unwrap_or_default(),
+            )
+        });
+        let expected =
+            expected.map(|(a, b, c, d)| (a.to_owned(), b.to_owned(), c.to_owned(), d.to_owned()));
+        assert_eq!(found, expected, "{path}");
+    }
+
+    #[test]
+    fn paths_of_every_shape() {
+        check("/api/v1/pods", Some(("", "", "pods", "")));
+        check("/api/v1/namespaces", Some(("", "", "namespaces", "")));
+        check("/api/v1/namespaces/a", Some(("", "", "namespaces", "a")));
+        check(
+            "/api/v1/namespaces/a/finalize",
+            Some(("", "", "namespaces/finalize", "a")),
+        );
+        check("/api/v1/namespaces/a/pods/p", Some(("", "a", "pods", "p")));
+        check(
+            "/apis/apps/v1/namespaces/a/replicasets/r/status",
+            Some(("apps", "a", "replicasets/status", "r")),
+        );
+        for path in [
+            "/healthz",
+            "/api",
+            "/apis/apps",
+            "/apis/apps/v1",
+            "/api/v1/pods/a/b/c",
+        ] {
+            check(path, None);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Deletes: preconditions, grace periods, finalizers, collections, and what goes along.
+
+use serde_json::{Value, json};
+
+use super::rig::{PODS, REPLICA_SETS, Rig, check_refusal, names, owner, pod, uid};
+use crate::devserver::DevServerOptions;
+
+fn preconditions(name: &str, value: &str) -> Value {
+    json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {name: value}})
+}
+
+#[test]
+fn a_delete_of_another_uid_or_version_is_a_conflict() {
+    let rig = Rig::new();
+    let pod = rig.create_pod("p");
+    let zero = "00000000-0000-0000-0000-000000000000";
+    let path = format!("{PODS}/p");
+    let answer = rig.delete(&path, &preconditions("uid", zero));
+    let message = format!(
+        "Operation cannot be fulfilled on Pod \"p\": the UID in the precondition ({zero}) does \
+         not match the UID in record ({}). The object might have been deleted and then recreated",
+        uid(&pod)
+    );
+    check_refusal(&answer, 409, "Conflict", &message);
+    assert_eq!(answer.1["details"], json!({"name": "p", "kind": "Pod"}));
+    assert_eq!(
+        rig.delete(&path, &preconditions("resourceVersion", "1")).0,
+        409
+    );
+    let (code, gone) = rig.delete(&path, &preconditions("uid", &uid(&pod)));
+    assert_eq!(
+        (code, &gone["metadata"]["deletionGracePeriodSeconds"]),
+        (200, &json!(0))
+    );
+    let answer = rig.delete(&path, &json!({}));
+    check_refusal(&answer, 404, "NotFound", "pods \"p\" not found");
+}
+
+#[test]
+fn m_22_a_scheduled_pod_stays_for_its_grace_period() {
+    let rig = Rig::new();
+    rig.create_scheduled_pod("p");
+    let path = format!("{PODS}/p");
+    let (code, begun) = rig.delete(&path, &json!({}));
+    assert_eq!(
+        (code, &begun["metadata"]["deletionGracePeriodSeconds"]),
+        (200, &json!(30))
+    );
+    assert!(begun["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(begun["metadata"]["generation"], json!(2));
+    assert_eq!(rig.delete(&path, &json!({})), (200, begun));
+    assert_eq!(rig.delete(&path, &json!({"gracePeriodSeconds": 0})).0, 200);
+    assert_eq!(rig.get(&path).0, 404);
+}
+
+#[test]
+fn m_08_m_21_finalizers_hold_an_object() {
+    let rig = Rig::new();
+    for (collection, name) in [(PODS, "p"), (REPLICA_SETS, "web")] {
+        let mut object = match name {
+            "p" => rig.create_pod("p"),
+            _ => rig.create_replica_set("web", 1),
+        };
+        object["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        let path = format!("{collection}/{name}");
+        rig.ok("PUT", &path, &object);
+        let mut held = rig.delete(&path, &json!({})).1;
+        assert!(held["metadata"]["deletionTimestamp"].is_string());
+        assert_eq!(held["metadata"]["finalizers"], json!(["example.com/hold"]));
+        let more = json!({"metadata": {"finalizers": ["example.com/more"]}});
+        assert_eq!(rig.patch(&path, &more).0, 422);
+        held["metadata"]["finalizers"] = json!([]);
+        let from = rig.server.version();
+        let mut watch = rig.watch(collection, &format!("resourceVersion={from}"));
+        assert_eq!(rig.send("PUT", &path, &held).0, 200);
+        assert_eq!(rig.get(&path).0, 404);
+        // What is removed is what was stored.
+        let last = watch.next().expect("a frame");
+        assert_eq!(last["type"], json!("DELETED"));
+        let finalizers = &last["object"]["metadata"]["finalizers"];
+        assert_eq!(finalizers, &json!(["example.com/hold"]));
+    }
+}
+
+#[test]
+fn a_replica_set_goes_at_once_and_leaves_a_status() {
+    let rig = Rig::new();
+    let web = rig.create_replica_set("web", 1);
+    let (code, status) = rig.delete(&format!("{REPLICA_SETS}/web"), &json!({}));
+    let expected = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+        "details": {"name": "web", "group": "apps", "kind": "replicasets", "uid": uid(&web)},
+    });
+    assert_eq!((code, status), (200, expected));
+}
+
+#[test]
+fn n_07_a_collection_is_deleted_by_its_labels() {
+    let rig = Rig::new();
+    rig.create_pod("a");
+    rig.create_pod("b");
+    let mut other = pod("c");
+    other["metadata"]["labels"] = json!({"app": "other"});
+    rig.ok("POST", PODS, &other);
+    let (code, list) = rig.delete(&format!("{PODS}?labelSelector=app=web"), &json!({}));
+    assert_eq!((code, names(&list)), (200, vec!["a", "b"]));
+    assert_eq!(names(&rig.get(PODS).1), ["c"]);
+}
+
+fn rig_with_garbage_collection() -> (Rig, String) {
+    let rig = Rig::with(&DevServerOptions {
+        garbage_collection: true,
+        ..DevServerOptions::default()
+    });
+    let web = uid(&rig.create_replica_set("web", 2));
+    for name in ["a", "b"] {
+        let mut pod = pod(name);
+        pod["metadata"]["ownerReferences"] = json!([owner("web", &web)]);
+        rig.ok("POST", PODS, &pod);
+    }
+    rig.create_pod("stranger");
+    (rig, web)
+}
+
+#[test]
+fn dependents_go_with_their_owner() {
+    for policy in ["Background", "Foreground"] {
+        let (rig, _) = rig_with_garbage_collection();
+        let options = json!({"propagationPolicy": policy});
+        rig.delete(&format!("{REPLICA_SETS}/web"), &options);
+        assert_eq!(names(&rig.get(PODS).1), ["stranger"], "{policy}");
+        assert_eq!(rig.get(&format!("{REPLICA_SETS}/web")).0, 404);
+    }
+}
+
+#[test]
+fn orphans_stay() {
+    let (rig, _) = rig_with_garbage_collection();
+    let options = json!({"propagationPolicy": "Orphan"});
+    rig.delete(&format!("{REPLICA_SETS}/web"), &options);
+    let pods = rig.get(PODS).1;
+    assert_eq!(names(&pods), ["a", "b", "stranger"]);
+    assert_eq!(pods["items"][0]["metadata"].get("ownerReferences"), None);
+    assert_eq!(rig.get(&format!("{REPLICA_SETS}/web")).0, 404);
+}
+
+#[test]
+fn without_a_collector_dependents_and_finalizers_stay() {
+    let rig = Rig::new();
+    rig.create_replica_set("web", 1);
+    let options = json!({"propagationPolicy": "Foreground"});
+    let (code, held) = rig.delete(&format!("{REPLICA_SETS}/web"), &options);
+    assert_eq!(code, 200);
+    assert_eq!(
+        held["metadata"]["finalizers"],
+        json!(["foregroundDeletion"])
+    );
+}
+
+#[test]
+fn a_namespace_goes_with_its_contents() {
+    let (rig, _) = rig_with_garbage_collection();
+    rig.ok(
+        "POST",
+        "/api/v1/namespaces",
+        &json!({"metadata": {"name": "n"}}),
+    );
+    rig.ok("POST", "/api/v1/namespaces/n/pods", &pod("p"));
+    rig.delete("/api/v1/namespaces/n", &json!({}));
+    assert_eq!(rig.get("/api/v1/namespaces/n").0, 404);
+    assert_eq!(
+        names(&rig.get("/api/v1/namespaces/n/pods").1),
+        Vec::<&str>::new()
+    );
+}

@@ -1,0 +1,11 @@
+//! The server as a plain client sees it.
+
+mod deletes;
+mod faults;
+mod kubelet;
+mod lists;
+mod objects;
+mod patches;
+mod rig;
+mod watches;
+mod writes;

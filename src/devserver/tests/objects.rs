@@ -1,0 +1,209 @@
+//! Creating: names, defaults, admission, and the words of refusals.
+
+use serde_json::{Value, json};
+
+use super::rig::{PODS, REPLICA_SETS, Rig, check_refusal, pod, replica_set, uid, version};
+
+#[test]
+fn a_pod_gets_its_name_and_defaults() {
+    let rig = Rig::new();
+    let mut pod = pod("");
+    pod["metadata"] = json!({"generateName": "web-", "labels": {"app": "web"}});
+    let created = rig.ok("POST", PODS, &pod);
+    let name = created["metadata"]["name"].as_str().expect("a name");
+    assert!(name.starts_with("web-") && name.len() == 9, "{name}");
+    assert_eq!(created["metadata"]["generation"], json!(1));
+    assert_eq!(created["metadata"]["namespace"], json!("default"));
+    assert_eq!(
+        created["status"],
+        json!({"phase": "Pending", "qosClass": "BestEffort"})
+    );
+    let spec = &created["spec"];
+    assert_eq!(spec["restartPolicy"], json!("Always"));
+    assert_eq!(spec["terminationGracePeriodSeconds"], json!(30));
+    assert_eq!(
+        spec["containers"][0]["imagePullPolicy"],
+        json!("IfNotPresent")
+    );
+    assert_eq!(rig.get(&format!("{PODS}/{name}")), (200, created));
+}
+
+#[test]
+fn own_name_wins_and_a_second_create_says_already_exists() {
+    let rig = Rig::new();
+    let mut pod = pod("web-abcde");
+    pod["metadata"]["generateName"] = json!("web-");
+    let created = rig.ok("POST", PODS, &pod);
+    assert_eq!(created["metadata"]["name"], json!("web-abcde"));
+    assert_eq!(created["metadata"]["generateName"], json!("web-"));
+    let again = rig.send("POST", PODS, &pod);
+    check_refusal(
+        &again,
+        409,
+        "AlreadyExists",
+        "pods \"web-abcde\" already exists",
+    );
+    assert_eq!(
+        again.1["details"],
+        json!({"name": "web-abcde", "kind": "pods"})
+    );
+}
+
+#[test]
+fn an_unknown_member_of_a_template_survives() {
+    let rig = Rig::new();
+    let mut replica_set = replica_set("web", 2);
+    replica_set["spec"]["template"]["spec"]["fromTheFuture"] = json!({"deep": [1, null]});
+    let created = rig.ok("POST", REPLICA_SETS, &replica_set);
+    let unknown = &created["spec"]["template"]["spec"]["fromTheFuture"];
+    assert_eq!(unknown["deep"], json!([1, null]));
+    assert_eq!(created["status"], json!({"replicas": 0}));
+    replica_set["metadata"]["name"] = json!("one");
+    replica_set["spec"]["replicas"] = Value::Null;
+    let one = rig.ok("POST", REPLICA_SETS, &replica_set);
+    assert_eq!(one["spec"]["replicas"], json!(1));
+}
+
+#[test]
+fn what_is_not_there_is_not_found_in_the_servers_words() {
+    let rig = Rig::new();
+    let found = rig.get(&format!("{REPLICA_SETS}/nope"));
+    check_refusal(
+        &found,
+        404,
+        "NotFound",
+        "replicasets.apps \"nope\" not found",
+    );
+    let details = json!({"name": "nope", "group": "apps", "kind": "replicasets"});
+    assert_eq!(found.1["details"], details);
+    let found = rig.send("POST", "/api/v1/namespaces/missing/pods", &pod("p"));
+    check_refusal(&found, 404, "NotFound", "namespaces \"missing\" not found");
+    assert_eq!(rig.get("/api/v1/nonsense").0, 404);
+    assert_eq!(rig.get("/nonsense").0, 404);
+    assert_eq!(rig.get("/healthz"), (200, json!("ok")));
+}
+
+#[test]
+fn invalid_objects_are_refused_field_by_field() {
+    let rig = Rig::new();
+    let mut bad = pod("bad");
+    bad["spec"]["containers"] = json!([{"name": "C!", "image": ""}]);
+    let answer = rig.send("POST", PODS, &bad);
+    let rule = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or \
+                '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or \
+                '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+    let message = format!(
+        "Pod \"bad\" is invalid: [spec.containers[0].name: Invalid value: \"C!\": {rule}, \
+         spec.containers[0].image: Required value]"
+    );
+    check_refusal(&answer, 422, "Invalid", &message);
+    let cause = &answer.1["details"]["causes"][1];
+    let expected = json!({
+        "reason": "FieldValueRequired", "message": "Required value",
+        "field": "spec.containers[0].image",
+    });
+    assert_eq!(cause, &expected);
+    let mut mismatch = replica_set("web", 1);
+    mismatch["spec"]["selector"] = json!({"matchLabels": {"app": "other"}});
+    let (code, answer) = rig.send("POST", REPLICA_SETS, &mismatch);
+    assert_eq!(code, 422);
+    let message = answer["message"].as_str().expect("a message");
+    assert!(
+        message.contains("`selector` does not match template `labels`"),
+        "{message}"
+    );
+    assert_eq!(rig.send("POST", REPLICA_SETS, &replica_set("n", -1)).0, 422);
+}
+
+#[test]
+fn g_09_nothing_is_created_in_a_namespace_that_terminates() {
+    let rig = Rig::new();
+    let namespace = json!({"metadata": {"name": "doomed"}});
+    let created = rig.ok("POST", "/api/v1/namespaces", &namespace);
+    assert_eq!(created["status"]["phase"], json!("Active"));
+    let deleted = rig.delete("/api/v1/namespaces/doomed", &json!({})).1;
+    assert_eq!(deleted["status"]["phase"], json!("Terminating"));
+    let mut pod = pod("");
+    pod["metadata"] = json!({"generateName": "x-"});
+    let answer = rig.send("POST", "/api/v1/namespaces/doomed/pods", &pod);
+    let message = "pods \"x-\" is forbidden: unable to create new content in namespace doomed \
+                   because it is being terminated";
+    check_refusal(&answer, 403, "Forbidden", message);
+    let causes = json!([{
+        "reason": "NamespaceTerminating", "message": "namespace doomed is being terminated",
+        "field": "metadata.namespace",
+    }]);
+    assert_eq!(answer.1["details"]["causes"], causes);
+    assert_eq!(rig.delete("/api/v1/namespaces/default", &json!({})).0, 403);
+}
+
+#[test]
+fn n_03_a_quota_of_pods_is_held() {
+    let rig = Rig::new();
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}});
+    let path = "/api/v1/namespaces/default/resourcequotas";
+    let created = rig.ok("POST", path, &quota);
+    assert_eq!(
+        created["status"],
+        json!({"hard": {"pods": "2"}, "used": {"pods": "0"}})
+    );
+    rig.create_pod("a");
+    let failed = rig.create_pod("b");
+    let answer = rig.send("POST", PODS, &pod("c"));
+    let message = "pods \"c\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, \
+                   limited: pods=2";
+    check_refusal(&answer, 403, "Forbidden", message);
+    let status = json!({"metadata": failed["metadata"], "status": {"phase": "Failed"}});
+    rig.ok("PUT", &format!("{PODS}/b/status"), &status);
+    rig.create_pod("c");
+    let quota = rig.get(&format!("{path}/q")).1;
+    assert_eq!(quota["status"]["used"]["pods"], json!("2"));
+}
+
+#[test]
+fn malformed_and_oversized_bodies() {
+    let rig = Rig::new();
+    let json = "application/json";
+    assert_eq!(rig.send_as(json, "POST", PODS, "{").0, 400);
+    assert_eq!(rig.send_as(json, "POST", PODS, "[]").0, 400);
+    assert_eq!(rig.send_as("text/yaml", "POST", PODS, "{}").0, 415);
+    assert_eq!(rig.send("POST", PODS, &replica_set("web", 1)).0, 400);
+    let huge = format!("\"{}\"", "x".repeat(3 * 1024 * 1024));
+    assert_eq!(rig.send_as(json, "POST", PODS, &huge).0, 413);
+    assert_eq!(rig.send_as(json, "PROPFIND", PODS, "").0, 405);
+}
+
+#[test]
+fn events_and_leases_are_kept_as_sent() {
+    let rig = Rig::new();
+    let path = "/api/v1/namespaces/default/events";
+    let event = json!({
+        "metadata": {"name": "web.1"}, "involvedObject": {"kind": "ReplicaSet", "name": "web"},
+        "count": 1, "firstTimestamp": "2026-01-01T00:00:00Z", "message": "m",
+    });
+    let created = rig.ok("POST", path, &event);
+    let (code, patched) = rig.patch(&format!("{path}/web.1"), &json!({"count": 2}));
+    assert_eq!((code, &patched["count"]), (200, &json!(2)));
+    assert!(version(&patched) > version(&created));
+    let selector = format!("{path}?fieldSelector=involvedObject.name=web");
+    assert_eq!(
+        rig.get(&selector).1["items"][0]["metadata"]["uid"],
+        json!(uid(&created))
+    );
+    let none = format!("{path}?fieldSelector=involvedObject.name=other");
+    assert_eq!(rig.get(&none).1["items"], json!([]));
+
+    let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    let time = "2026-01-01T00:00:00.123456Z";
+    let lease = json!({
+        "metadata": {"name": "l"}, "spec": {"holderIdentity": "a", "renewTime": time},
+    });
+    let mut lease = rig.ok("POST", path, &lease);
+    assert_eq!(lease["spec"]["renewTime"], json!(time));
+    lease["spec"]["holderIdentity"] = json!("b");
+    let path = format!("{path}/l");
+    rig.ok("PUT", &path, &lease);
+    assert_eq!(rig.send("PUT", &path, &lease).0, 409);
+    lease["metadata"]["resourceVersion"] = Value::Null;
+    assert_eq!(rig.send("PUT", &path, &lease).0, 422);
+}

@@ -1,0 +1,239 @@
+//! Changing what is there: by PUT, by PATCH, and by the subresources `status`, `scale` and `binding`.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::delete;
+use super::objects::{self, meta, number, text};
+use super::quota;
+use super::refusal::{FieldError, Refusal};
+use super::resource::Resource;
+use super::store::{Object, State, Stored};
+
+/// Which half of an object a request writes; the other stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Everything but the status.
+    Main,
+    Status,
+}
+
+/// The object as it is now.
+pub(super) fn current(state: &State, resource: Resource, key: &str) -> Result<Object, Refusal> {
+    let name = key.rsplit('/').next().unwrap_or(key);
+    let object = state.get(resource, key).cloned();
+    object.ok_or_else(|| Refusal::not_found(resource, name))
+}
+
+/// Replaces an object by `new`, as PUT does.
+pub(super) fn put(
+    state: &mut State,
+    resource: Resource,
+    key: &str,
+    part: Part,
+    new: Value,
+) -> Result<Object, Refusal> {
+    check_name(key, &new)?;
+    let object = current(state, resource, key)?;
+    let (name, uid) = (object.name(), text(&new, "/metadata/uid"));
+    let old = object.value();
+    let old_uid = text(&old, "/metadata/uid");
+    if !uid.is_empty() && uid != old_uid {
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{}/{key}, ResourceVersion: 0, \
+             AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object \
+             meta: {old_uid}",
+            resource.plural()
+        );
+        return Err(Refusal::conflict(resource, name, &why));
+    }
+    if resource == Resource::Leases && text(&new, "/metadata/resourceVersion").is_empty() {
+        let why = "must be specified for an update";
+        let error = FieldError::invalid("metadata.resourceVersion", "0", why);
+        return Err(Refusal::invalid_resource(resource, name, error));
+    }
+    replace(state, resource, &object, part, new)
+}
+
+/// Refuses an object that is not called as the path says.
+pub(super) fn check_name(key: &str, new: &Value) -> Result<(), Refusal> {
+    let name = key.rsplit('/').next().unwrap_or(key);
+    let named = text(new, "/metadata/name");
+    if named == name {
+        return Ok(());
+    }
+    Err(Refusal::bad_request(format!(
+        "the name of the object ({named}) does not match the name on the URL ({name})"
+    )))
+}
+
+/// Stores `new` in place of `object`, if it is valid and based on the same version. What says the
+/// same as what is there changes nothing, not even the version.
+pub(super) fn replace(
+    state: &mut State,
+    resource: Resource,
+    object: &Object,
+    part: Part,
+    mut new: Value,
+) -> Result<Object, Refusal> {
+    let (key, name) = (&object.key, object.name());
+    let old = object.value();
+    let based_on = text(&new, "/metadata/resourceVersion");
+    if !based_on.is_empty() && based_on != object.version.to_string() {
+        return Err(Refusal::modified(resource, name));
+    }
+    let mut errors = Vec::new();
+    meta::keep_server_owned(&old, &mut new);
+    if part == Part::Status && resource.has_status() {
+        new["spec"] = old["spec"].clone();
+        objects::prepare_status(resource, &old, &mut new);
+        errors.extend(meta::validate_update(&old, &new));
+        errors.extend(objects::validate_status(resource, &new));
+    } else {
+        objects::set_defaults(resource, &mut new);
+        if resource.has_status() {
+            new["status"] = old["status"].clone();
+        }
+        errors.extend(meta::validate_update(&old, &new));
+        errors.extend(objects::validate_update(resource, &old, &new));
+    }
+    if !errors.is_empty() {
+        return Err(Refusal::invalid(resource, name, errors));
+    }
+    if old.get("spec") != new.get("spec") {
+        meta::bump_generation(&mut new);
+    }
+    if new == old {
+        return Ok(Arc::clone(object));
+    }
+    if delete::is_released(&new) {
+        // What is removed is what was stored, so watches see its last finalizer once more.
+        delete::remove(state, resource, key, old);
+        let answered = Stored::new(key, object.version, &new);
+        return Ok(Arc::new(answered));
+    }
+    let object = state.put(resource, key, new);
+    if resource == Resource::Pods {
+        quota::refresh(state, object.namespace());
+    }
+    Ok(object)
+}
+
+/// Assigns a pod to a node, as a scheduler does.
+pub(super) fn bind(state: &mut State, key: &str, binding: &Value) -> Result<(), Refusal> {
+    let object = current(state, Resource::Pods, key)?;
+    let mut pod = object.value();
+    let node = text(&pod, "/spec/nodeName");
+    let why = if node.is_empty() {
+        pod.pointer("/metadata/deletionTimestamp").map(|_| {
+            let name = object.name();
+            format!("pod {name} is being deleted, cannot be assigned to a host")
+        })
+    } else {
+        let name = object.name();
+        Some(format!("pod {name} is already assigned to node \"{node}\""))
+    };
+    if let Some(why) = why {
+        return Err(Refusal::binding_conflict(object.name(), &why));
+    }
+    pod["spec"]["nodeName"] = json!(text(binding, "/target/name"));
+    set_condition(&mut pod, "PodScheduled", "True");
+    state.put(Resource::Pods, key, pod);
+    Ok(())
+}
+
+/// Sets one condition of a pod to a status that it has since now.
+pub(super) fn set_condition(pod: &mut Value, kind: &str, status: &str) {
+    let entry = json!({
+        "type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": meta::now(),
+    });
+    let status = objects::map_of(pod, "status");
+    let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+    let Some(conditions) = conditions.as_array_mut() else {
+        return;
+    };
+    let mut known = conditions.iter_mut();
+    match known.find(|condition| text(condition, "/type") == kind) {
+        Some(condition) => *condition = entry,
+        None => conditions.push(entry),
+    }
+}
+
+/// The `Scale` of a ReplicaSet.
+pub(super) fn scale_of(resource: Resource, object: &Object) -> Value {
+    let value = object.value();
+    let metadata = &value["metadata"];
+    json!({
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"],
+            "creationTimestamp": metadata["creationTimestamp"],
+        },
+        "spec": {"replicas": number(&value, "/spec/replicas").unwrap_or(0)},
+        "status": {
+            "replicas": number(&value, "/status/replicas").unwrap_or(0),
+            "selector": selector_text(resource, &value),
+        },
+    })
+}
+
+/// Scales to what `scale` says; answers the object.
+pub(super) fn put_scale(
+    state: &mut State,
+    resource: Resource,
+    key: &str,
+    scale: &Value,
+) -> Result<Object, Refusal> {
+    let object = current(state, resource, key)?;
+    let uid = text(scale, "/metadata/uid");
+    let mut new = object.value();
+    if !uid.is_empty() && uid != text(&new, "/metadata/uid") {
+        return Err(Refusal::conflict(
+            resource,
+            object.name(),
+            "the UID differs",
+        ));
+    }
+    let replicas = number(scale, "/spec/replicas").unwrap_or(0);
+    if replicas < 0 {
+        let (value, why) = (replicas.to_string(), "must be greater than or equal to 0");
+        let error = FieldError::invalid("spec.replicas", &value, why);
+        return Err(Refusal::invalid_scale(object.name(), error));
+    }
+    new["metadata"]["resourceVersion"] = match text(scale, "/metadata/resourceVersion") {
+        "" => json!(object.version.to_string()),
+        version => json!(version),
+    };
+    new["spec"]["replicas"] = json!(replicas);
+    replace(state, resource, &object, Part::Main, new)
+}
+
+fn selector_text(resource: Resource, value: &Value) -> String {
+    let labels = match resource {
+        Resource::ReplicationControllers => &value["spec"]["selector"],
+        _ => &value["spec"]["selector"]["matchLabels"],
+    };
+    let equalities = labels.as_object().into_iter().flatten();
+    let mut terms: Vec<String> = equalities
+        .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    for expression in objects::entries(value, "/spec/selector/matchExpressions") {
+        let key = text(expression, "/key");
+        let values = objects::entries(expression, "/values").iter();
+        let values: Vec<&str> = values.filter_map(Value::as_str).collect();
+        let values = values.join(",");
+        terms.push(match text(expression, "/operator") {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "DoesNotExist" => format!("!{key}"),
+            _ => key.to_owned(),
+        });
+    }
+    terms.sort();
+    terms.join(",")
+}

@@ -1,0 +1,306 @@
+//! What becomes of one event after others, on a clock turned by hand.
+
+use std::time::Duration;
+
+use super::{EventType, object};
+use crate::api::{ObjectKey, Uid};
+use crate::stdx::clock::{Clock, FakeClock};
+use crate::writes::ObjectReference;
+use crate::writes::event_recorder::correlator::{Correlator, Occurrence};
+use crate::writes::event_recorder::{Event, Recorded};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+struct Fixture {
+    clock: FakeClock,
+    correlator: Correlator,
+}
+
+/// One event to come; what a case does not say is the same for all.
+#[derive(Clone)]
+struct Given {
+    object: ObjectReference,
+    type_: EventType,
+    reason: &'static str,
+    message: String,
+}
+
+fn given(message: impl Into<String>) -> Given {
+    Given {
+        object: object("web"),
+        type_: EventType::Normal,
+        reason: "Tested",
+        message: message.into(),
+    }
+}
+
+fn similar(n: usize) -> Vec<Given> {
+    (0..n).map(|i| given(format!("message {i}"))).collect()
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self {
+            clock: FakeClock::default(),
+            correlator: Correlator::new("tester"),
+        }
+    }
+
+    fn give(&mut self, given: Given) -> Option<Event> {
+        let occurrence = Occurrence {
+            object: given.object,
+            type_: given.type_,
+            reason: given.reason.into(),
+            message: given.message.into(),
+            at: self.clock.wall(),
+        };
+        let correlated = self.correlator.correlate(occurrence, &self.clock)?;
+        let event = correlated.event.clone();
+        let recorded = Recorded {
+            name: event.name.clone(),
+            first_timestamp: event.first_timestamp,
+            count: event.count,
+        };
+        self.correlator.update_state(correlated.key, recorded);
+        Some(event)
+    }
+}
+
+/// Gives `before`, then `interval` later `last`; what that becomes, if it is sent.
+#[track_caller]
+fn check(
+    before: Vec<Given>,
+    interval: Duration,
+    last: Given,
+    expected: Option<(&str, u32)>,
+) -> Option<Event> {
+    let mut fixture = Fixture::new();
+    for given in before {
+        fixture.give(given);
+    }
+    fixture.clock.advance(interval);
+    let event = fixture.give(last);
+    let actual = event.as_ref().map(|event| (&*event.message, event.count));
+    assert_eq!(actual, expected);
+    event
+}
+
+#[test]
+fn k_17_a_single_event_counts_one() {
+    check(vec![], SECOND, given("a"), Some(("a", 1)));
+}
+
+#[test]
+fn k_18_a_repeat_counts_two_under_the_first_name() {
+    let mut fixture = Fixture::new();
+    let first = fixture.give(given("a")).expect("it passes");
+    fixture.clock.advance(5 * SECOND);
+    let second = fixture.give(given("a")).expect("it passes");
+    let expected = Event {
+        count: 2,
+        last_timestamp: first.last_timestamp + 5 * SECOND,
+        ..first
+    };
+    assert_eq!(second, expected);
+}
+
+#[test]
+fn k_19_equal_events_are_never_aggregated() {
+    check(
+        vec![given("a"); 10],
+        30 * SECOND,
+        given("a"),
+        Some(("a", 11)),
+    );
+}
+
+#[test]
+fn k_20_too_many_events_about_one_object_are_dropped() {
+    check(vec![given("a"); 26], SECOND, given("a"), None);
+    check(vec![given("a"); 24], SECOND, given("a"), Some(("a", 25)));
+    let refilled = 300 * SECOND;
+    check(vec![given("a"); 26], refilled, given("a"), Some(("a", 27)));
+}
+
+#[test]
+fn k_21_events_about_other_objects_do_not_count() {
+    let about = |i: usize| Given {
+        object: object(&format!("web-{i}")),
+        ..given("a")
+    };
+    let before = (0..30).map(about).collect();
+    check(before, 5 * SECOND, given("a"), Some(("a", 1)));
+}
+
+#[test]
+fn k_22_the_tenth_similar_event_becomes_an_aggregate() {
+    let expected = Some(("(combined from similar events): last", 1));
+    check(similar(9), 5 * SECOND, given("last"), expected);
+    check(similar(8), 5 * SECOND, given("last"), Some(("last", 1)));
+}
+
+#[test]
+fn k_16_k_23_the_aggregate_counts_and_shows_the_latest_message() {
+    let expected = Some(("(combined from similar events): last", 2));
+    let event = check(similar(10), 5 * SECOND, given("last"), expected);
+    let event = event.expect("it passes");
+    assert_eq!(event.last_timestamp, event.first_timestamp + 5 * SECOND);
+}
+
+#[test]
+fn k_24_other_containers_count_for_themselves() {
+    let of_container = |field_path| Given {
+        object: ObjectReference {
+            field_path,
+            ..object("web")
+        },
+        ..given("a")
+    };
+    let before = vec![of_container("spec.containers{one}"); 9];
+    let last = of_container("spec.containers{two}");
+    check(before, 5 * SECOND, last, Some(("a", 1)));
+}
+
+#[test]
+fn k_25_a_group_that_was_quiet_starts_anew() {
+    let expected = Some(("(combined from similar events): last", 1));
+    check(similar(9), 600 * SECOND, given("last"), expected);
+    check(similar(9), 601 * SECOND, given("last"), Some(("last", 1)));
+}
+
+#[test]
+fn k_07_what_differs_in_object_or_reason_is_its_own_event() {
+    let web = || object("web");
+    let about = |object| Given {
+        object,
+        ..given("a")
+    };
+    let uid = Uid::new("uid-2");
+    let key = ObjectKey::new("other", "web");
+    let field_path = "spec.containers{a}";
+    for last in [
+        about(ObjectReference { uid, ..web() }),
+        about(ObjectReference { key, ..web() }),
+        about(ObjectReference {
+            field_path,
+            ..web()
+        }),
+        Given {
+            reason: "Other",
+            ..given("a")
+        },
+        Given {
+            type_: EventType::Warning,
+            ..given("a")
+        },
+    ] {
+        check(vec![given("a"); 3], SECOND, last, Some(("a", 1)));
+    }
+    let resource_version = "8".into();
+    let newer = about(ObjectReference {
+        resource_version,
+        ..web()
+    });
+    check(vec![given("a"); 3], SECOND, newer, Some(("a", 4)));
+}
+
+#[test]
+fn k_15_groups_differ_by_reason_but_not_by_message() {
+    let last = Given {
+        reason: "Other",
+        ..given("last")
+    };
+    check(similar(9), SECOND, last, Some(("last", 1)));
+}
+
+#[test]
+fn k_26_the_filter_looks_at_object_and_type_only() {
+    let other_reason = Given {
+        reason: "Other",
+        ..given("b")
+    };
+    check(vec![given("a"); 25], SECOND, other_reason, None);
+    let other_type = Given {
+        type_: EventType::Warning,
+        ..given("b")
+    };
+    check(vec![given("a"); 25], SECOND, other_type, Some(("b", 1)));
+}
+
+#[test]
+fn k_26_a_hundred_creations_at_once_are_nine_events_and_one_that_counts_sixteen() {
+    let mut fixture = Fixture::new();
+    let created = |i| Given {
+        reason: "SuccessfulCreate",
+        ..given(format!("Created pod: web-{i}"))
+    };
+    let sent: Vec<_> = (0..100).filter_map(|i| fixture.give(created(i))).collect();
+    let n_new = sent.iter().filter(|event| event.count == 1).count();
+    assert_eq!((sent.len(), n_new), (25, 10));
+    let last = sent.last().expect("there are some");
+    assert_eq!(last.count, 16);
+    assert_eq!(
+        &*last.message,
+        "(combined from similar events): Created pod: web-24"
+    );
+}
+
+#[test]
+fn k_13_a_new_correlator_counts_from_one() {
+    let mut old = Fixture::new();
+    let counts: Vec<_> = [given("a"), given("a")]
+        .into_iter()
+        .filter_map(|given| old.give(given))
+        .map(|event| event.count)
+        .collect();
+    assert_eq!(counts, [1, 2]);
+    let new = Fixture::new().give(given("a")).expect("it passes");
+    assert_eq!(new.count, 1);
+}
+
+#[test]
+fn what_the_server_says_is_counted_on() {
+    let mut fixture = Fixture::new();
+    let occurrence = |clock: &FakeClock| Occurrence {
+        object: object("web"),
+        type_: EventType::Normal,
+        reason: "Tested".into(),
+        message: "a".into(),
+        at: clock.wall(),
+    };
+    let Fixture { clock, correlator } = &mut fixture;
+    let sent = correlator
+        .correlate(occurrence(clock), clock)
+        .expect("it passes");
+    let recorded = Recorded {
+        name: "renamed".to_owned(),
+        first_timestamp: sent.event.first_timestamp - SECOND,
+        count: 7,
+    };
+    correlator.update_state(sent.key, recorded);
+    let again = correlator
+        .correlate(occurrence(clock), clock)
+        .expect("it passes");
+    assert_eq!(
+        (again.event.name.as_str(), again.event.count),
+        ("renamed", 8)
+    );
+    let earlier = sent.event.first_timestamp - SECOND;
+    assert_eq!(again.event.first_timestamp, earlier);
+}
+
+#[test]
+fn events_of_one_moment_have_names_of_their_own() {
+    let mut fixture = Fixture::new();
+    let names: Vec<_> = ["a", "b", "c"]
+        .iter()
+        .filter_map(|message| fixture.give(given(*message)))
+        .map(|event| event.name)
+        .collect();
+    let expected = [
+        "web.18867251edfa0000",
+        "web.18867251edfa0001",
+        "web.18867251edfa0002",
+    ];
+    assert_eq!(names, expected);
+}

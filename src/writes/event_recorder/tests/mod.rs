@@ -1,0 +1,147 @@
+//! Conformance group K, from K-05 on.
+
+mod correlating;
+mod requests;
+mod sending;
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::{
+    Event, EventOptions, EventRecorder, EventSink, EventStats, EventType, EventWorker,
+    ObjectReference, QueuedEventRecorder, Recorded, SinkError, event_recorder,
+};
+use crate::api::{ObjectKey, ResourceVersion, Uid};
+use crate::stdx::clock::FakeClock;
+use crate::stdx::stop::{Cause, Stop};
+
+/// What a sink was asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verb {
+    Create,
+    Patch,
+}
+
+type Answer = Result<Recorded, SinkError>;
+
+/// A server that keeps what it was asked and answers as it is told.
+struct ScriptedSink<F> {
+    calls: Arc<Mutex<Vec<(Verb, Event)>>>,
+    answer: F,
+}
+
+impl<F> fmt::Debug for ScriptedSink<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ScriptedSink")
+    }
+}
+
+impl<F: Fn(Verb, &Event) -> Answer + Send> ScriptedSink<F> {
+    fn call(&self, verb: Verb, event: &Event) -> Answer {
+        let mut calls = self.calls.lock().expect("no test panics with the lock");
+        calls.push((verb, event.clone()));
+        drop(calls);
+        (self.answer)(verb, event)
+    }
+}
+
+impl<F: Fn(Verb, &Event) -> Answer + Send> EventSink for ScriptedSink<F> {
+    fn create(&self, event: &Event) -> Answer {
+        self.call(Verb::Create, event)
+    }
+
+    fn patch(&self, event: &Event) -> Answer {
+        self.call(Verb::Patch, event)
+    }
+}
+
+/// A recorder whose thread is run by the test itself.
+struct Fixture {
+    clock: Arc<FakeClock>,
+    stop: Stop,
+    recorder: Arc<QueuedEventRecorder>,
+    worker: EventWorker,
+    calls: Arc<Mutex<Vec<(Verb, Event)>>>,
+}
+
+impl Fixture {
+    fn new(answer: impl Fn(Verb, &Event) -> Answer + Send + 'static) -> Self {
+        Self::with(options(), |_| answer)
+    }
+
+    fn with<F>(options: EventOptions, answer: impl FnOnce(Arc<FakeClock>) -> F) -> Self
+    where
+        F: Fn(Verb, &Event) -> Answer + Send + 'static,
+    {
+        let clock = Arc::new(FakeClock::default());
+        let stop = Stop::new();
+        let calls = Arc::default();
+        let sink = ScriptedSink {
+            calls: Arc::clone(&calls),
+            answer: answer(Arc::clone(&clock)),
+        };
+        let (recorder, worker) =
+            event_recorder(options, Box::new(sink), Arc::clone(&clock) as _, &stop);
+        Self {
+            clock,
+            stop,
+            recorder,
+            worker,
+            calls,
+        }
+    }
+
+    fn record(&self, object: &ObjectReference, message: &str) {
+        self.recorder
+            .event(object, EventType::Normal, "Tested", message.to_owned());
+    }
+
+    fn stop(&self) {
+        self.stop.stop(Cause::Requested("test".to_owned()));
+    }
+
+    /// Runs the thread's body until all is sent, or has been given up; what the sink was asked.
+    fn run(self) -> (Vec<(Verb, Event)>, EventStats) {
+        let Self {
+            recorder, worker, ..
+        } = self;
+        let counters = Arc::clone(&recorder.counters);
+        drop(recorder);
+        worker.run();
+        let calls = std::mem::take(&mut *self.calls.lock().expect("the worker has ended"));
+        (calls, counters.stats())
+    }
+}
+
+/// Does not wait between tries.
+fn options() -> EventOptions {
+    EventOptions {
+        retry_delay: Duration::ZERO,
+        ..EventOptions::new("tester")
+    }
+}
+
+fn object(name: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: "apps/v1",
+        kind: "ReplicaSet",
+        key: ObjectKey::new("ns", name),
+        uid: Uid::new("uid-1"),
+        resource_version: ResourceVersion::new("7"),
+        field_path: "",
+    }
+}
+
+/// What a server answers that takes the event as it is.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "it stands where an answer is wanted"
+)]
+fn stored(_: Verb, event: &Event) -> Answer {
+    Ok(Recorded {
+        name: event.name.clone(),
+        first_timestamp: event.first_timestamp,
+        count: event.count,
+    })
+}

@@ -1,0 +1,289 @@
+//! What is sent, how often, and that nobody waits for it.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{
+    Answer, EventOptions, EventStats, Fixture, ObjectReference, Recorded, SinkError, Verb, object,
+    options, stored,
+};
+use crate::api::{ObjectKey, Status};
+use crate::writes::event_recorder::{Event, EventRecorder, EventType};
+
+fn value(json: serde_json::Result<Vec<u8>>) -> Value {
+    let json = json.expect("it can be written");
+    serde_json::from_slice(&json).expect("it is JSON")
+}
+
+fn refused(code: u16, reason: &str) -> Answer {
+    Err(SinkError::Refused(Status::new(code, reason, "no")))
+}
+
+fn no_answer() -> Answer {
+    Err(SinkError::NoAnswer("connection refused".to_owned()))
+}
+
+fn verbs(calls: &[(Verb, Event)]) -> Vec<Verb> {
+    calls.iter().map(|(verb, _)| *verb).collect()
+}
+
+#[test]
+fn k_05_the_first_occurrence_is_a_whole_event() {
+    let fixture = Fixture::new(stored);
+    let about = ObjectReference {
+        field_path: "spec.containers[2]",
+        ..object("web")
+    };
+    let message = "Created pod: web-abcde".to_owned();
+    fixture
+        .recorder
+        .event(&about, EventType::Warning, "SuccessfulCreate", message);
+    let (calls, _) = fixture.run();
+    let [(Verb::Create, event)] = &calls[..] else {
+        panic!("{calls:?}");
+    };
+    let expected = json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "web.18867251edfa0000", "namespace": "ns"},
+        "involvedObject": {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "namespace": "ns",
+            "name": "web",
+            "uid": "uid-1",
+            "resourceVersion": "7",
+            "fieldPath": "spec.containers[2]",
+        },
+        "type": "Warning",
+        "reason": "SuccessfulCreate",
+        "message": "Created pod: web-abcde",
+        "source": {"component": "tester"},
+        "reportingComponent": "tester",
+        "reportingInstance": "",
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "count": 1,
+    });
+    assert_eq!(value(event.to_json()), expected);
+}
+
+#[test]
+fn k_08_an_object_without_namespace_has_its_events_in_default() {
+    let fixture = Fixture::new(stored);
+    let about = ObjectReference {
+        key: ObjectKey::new("", "node-1"),
+        ..object("")
+    };
+    fixture.record(&about, "a");
+    let (calls, _) = fixture.run();
+    let json = value(calls[0].1.to_json());
+    assert_eq!(json["metadata"]["namespace"], "default");
+    assert_eq!(json["involvedObject"]["namespace"], Value::Null);
+}
+
+#[test]
+fn a_repeat_is_a_patch_of_count_time_and_message() {
+    let fixture = Fixture::new(stored);
+    fixture.record(&object("web"), "a");
+    fixture.clock.advance(Duration::from_secs(5));
+    fixture.record(&object("web"), "a");
+    let (calls, _) = fixture.run();
+    assert_eq!(verbs(&calls), [Verb::Create, Verb::Patch]);
+    assert_eq!(calls[0].1.name, calls[1].1.name);
+    let expected = json!({"count": 2, "lastTimestamp": "2026-01-01T00:00:05Z", "message": "a"});
+    assert_eq!(value(calls[1].1.to_patch()), expected);
+}
+
+#[test]
+fn a_repeat_of_an_expired_event_becomes_a_new_one() {
+    let fixture = Fixture::new(|verb, event| match verb {
+        Verb::Create => stored(verb, event),
+        Verb::Patch => refused(404, "NotFound"),
+    });
+    fixture.record(&object("web"), "a");
+    fixture.record(&object("web"), "a");
+    let (calls, stats) = fixture.run();
+    assert_eq!(verbs(&calls), [Verb::Create, Verb::Patch, Verb::Create]);
+    assert_eq!((calls[2].1.count, stats.written_total), (2, 2));
+}
+
+#[test]
+fn k_09_refusals_are_final_and_silence_is_tried_again() {
+    type Script = fn() -> Answer;
+    let cases: [(&str, Script, usize); 6] = [
+        (
+            "cannot be built",
+            || Err(SinkError::Local("no".to_owned())),
+            1,
+        ),
+        ("invalid", || refused(422, "Invalid"), 1),
+        ("already exists", || refused(409, "AlreadyExists"), 1),
+        ("server broke down", || refused(500, "InternalError"), 1),
+        ("no answer", || no_answer(), 12),
+        ("stopping", || Err(SinkError::Stopped), 1),
+    ];
+    for (name, script, n_expected) in cases {
+        let fixture = Fixture::new(move |_, _| script());
+        fixture.record(&object("web"), "a");
+        let (calls, stats) = fixture.run();
+        assert_eq!(calls.len(), n_expected, "{name}");
+        assert_eq!((stats.written_total, stats.failed_total), (0, 1), "{name}");
+    }
+}
+
+#[test]
+fn k_09_a_second_try_may_succeed() {
+    let n_calls = AtomicUsize::new(0);
+    let fixture = Fixture::new(move |verb, event| {
+        if n_calls.fetch_add(1, Ordering::Relaxed) == 0 {
+            no_answer()
+        } else {
+            stored(verb, event)
+        }
+    });
+    fixture.record(&object("web"), "a");
+    let (calls, stats) = fixture.run();
+    assert_eq!((calls.len(), stats.written_total), (2, 1));
+}
+
+#[test]
+fn k_09_an_answer_that_is_no_event_is_no_answer() {
+    let fixture = Fixture::new(|_, event| Recorded::from_answer(event, b"{\"kind\":\"Status\"}"));
+    fixture.record(&object("web"), "a");
+    let (calls, _) = fixture.run();
+    assert_eq!(calls.len(), 12);
+}
+
+#[test]
+fn the_server_answer_is_read() {
+    let answer = json!({
+        "kind": "Event",
+        "metadata": {"name": "other", "namespace": "ns", "resourceVersion": "9"},
+        "firstTimestamp": "2025-12-31T23:59:59Z",
+        "lastTimestamp": null,
+        "count": 3,
+    });
+    let body = answer.to_string().into_bytes();
+    let fixture = Fixture::new(move |_, event| Recorded::from_answer(event, &body));
+    fixture.record(&object("web"), "a");
+    fixture.record(&object("web"), "a");
+    let (calls, _) = fixture.run();
+    let Event { name, count, .. } = &calls[1].1;
+    assert_eq!(
+        (calls[1].0, name.as_str(), *count),
+        (Verb::Patch, "other", 4)
+    );
+}
+
+#[test]
+fn k_11_a_stopped_recorder_tries_once_and_does_not_wait() {
+    let retry_delay = Duration::from_hours(1);
+    let options = EventOptions {
+        retry_delay,
+        ..options()
+    };
+    let fixture = Fixture::with(options, |_| |_, _: &Event| no_answer());
+    fixture.record(&object("a"), "a");
+    fixture.record(&object("b"), "b");
+    fixture.stop();
+    let (calls, stats) = fixture.run();
+    assert_eq!(verbs(&calls), [Verb::Create, Verb::Create]);
+    assert_eq!(stats.failed_total, 2);
+}
+
+#[test]
+fn what_is_queued_at_the_stop_is_sent_for_a_bounded_time() {
+    let options = EventOptions {
+        drain_max: Duration::from_secs(3),
+        ..options()
+    };
+    let fixture = Fixture::with(options, |clock| {
+        move |verb: Verb, event: &Event| {
+            clock.advance(Duration::from_secs(2));
+            stored(verb, event)
+        }
+    });
+    for name in ["a", "b", "c", "d"] {
+        fixture.record(&object(name), "a");
+    }
+    fixture.stop();
+    let (calls, _) = fixture.run();
+    assert_eq!(calls.len(), 2, "at 0 s and at 2 s, but not at 4 s");
+}
+
+#[test]
+fn k_12_many_events_that_fail_at_first_all_arrive() {
+    let failed = Mutex::new(HashMap::<_, u32>::new());
+    let fixture = Fixture::new(move |verb, event| {
+        let mut failed = failed.lock().expect("no test panics with the lock");
+        let n_failed = failed.entry(event.object.key.clone()).or_default();
+        *n_failed += 1;
+        if *n_failed <= 4 {
+            no_answer()
+        } else {
+            stored(verb, event)
+        }
+    });
+    for i in 0..1000 {
+        fixture.record(&object(&format!("web-{i}")), "a");
+    }
+    let (calls, stats) = fixture.run();
+    assert_eq!(calls.len(), 5000);
+    let expected = EventStats {
+        written_total: 1000,
+        ..EventStats::default()
+    };
+    assert_eq!(stats, expected);
+}
+
+#[test]
+fn k_27_a_full_queue_drops_events_and_nobody_waits() {
+    let options = EventOptions {
+        queue_max: 2,
+        ..options()
+    };
+    let fixture = Fixture::with(options, |_| stored);
+    for name in ["a", "b", "c", "d", "e"] {
+        fixture.record(&object(name), "a");
+    }
+    assert_eq!(fixture.recorder.stats().dropped_total, 3);
+    let (calls, _) = fixture.run();
+    let names: Vec<_> = calls
+        .iter()
+        .map(|(_, event)| &*event.object.key.name)
+        .collect();
+    assert_eq!(names, ["a", "b"]);
+}
+
+#[test]
+fn k_28_the_thread_ends_while_a_hundred_emit() {
+    let Fixture {
+        recorder,
+        worker,
+        stop,
+        ..
+    } = Fixture::new(stored);
+    let recorder = &recorder;
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || worker.run());
+        for i in 0..100 {
+            scope.spawn(move || {
+                let about = object(&format!("web-{i}"));
+                let record = || recorder.event(&about, EventType::Normal, "Tested", String::new());
+                (0..10).for_each(|_| record());
+            });
+        }
+        stop.stop(crate::stdx::stop::Cause::Requested("test".to_owned()));
+        thread.join().expect("the thread ends");
+    });
+    recorder.event(&object("web"), EventType::Normal, "Tested", String::new());
+    assert!(
+        recorder.stats().dropped_total > 0,
+        "nobody takes it any more"
+    );
+}

@@ -1,0 +1,167 @@
+//! The body of the thread `events`: takes what was recorded, correlates it, and sends it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, select_biased};
+
+use super::correlator::{Correlated, Correlator, Occurrence};
+use super::event::Event;
+use super::options::EventOptions;
+use super::sink::{EventSink, Recorded, SinkError};
+use super::stats::Counters;
+use crate::stdx::clock::Clock;
+use crate::stdx::report::report;
+use crate::stdx::stop::Stop;
+
+/// Tries before an event is given up (client-go `tools/record/event.go:maxTriesPerEvent`).
+const TRIES_MAX: u32 = 12;
+
+/// Sends what an [`EventRecorder`](super::EventRecorder) was told. Nobody ever waits for it.
+#[derive(Debug)]
+pub struct EventWorker {
+    pub(super) receiver: Receiver<Occurrence>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) correlator: Correlator,
+    pub(super) sink: Box<dyn EventSink>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) stop: Stop,
+    pub(super) options: EventOptions,
+}
+
+/// What one attempt at an event came to.
+enum Attempt {
+    Stored(Recorded),
+    GivenUp,
+    TryAgain(SinkError),
+}
+
+impl EventWorker {
+    /// The thread's body. Waits for events, and between two tries of one that got no answer.
+    ///
+    /// Ends when the stop signal was given and what was queued by then was tried once, or the time
+    /// for that is over; or when the recorder is gone.
+    pub fn run(mut self) {
+        let stopped = self.stop.receiver().clone();
+        loop {
+            select_biased! {
+                recv(stopped) -> _ => break,
+                recv(self.receiver) -> received => match received {
+                    Ok(occurrence) => self.record(occurrence),
+                    Err(_) => return,
+                },
+            }
+            self.counters.end_of_burst(self.receiver.is_empty());
+        }
+        self.drain();
+    }
+
+    /// Tries what is queued once each, for a bounded time.
+    ///
+    /// DIFFERS: upstream drops what is queued at shutdown.
+    fn drain(&mut self) {
+        let deadline = self.clock.now() + self.options.drain_max;
+        while let Ok(occurrence) = self.receiver.try_recv() {
+            if self.clock.now() >= deadline {
+                let n_lost = self.receiver.len() + 1;
+                log::warn!("{n_lost} events were not written before the daemon stopped");
+                return;
+            }
+            self.record(occurrence);
+        }
+    }
+
+    fn record(&mut self, occurrence: Occurrence) {
+        if let Some(correlated) = self.correlator.correlate(occurrence, &*self.clock) {
+            self.write(correlated);
+        } else {
+            self.counters.filtered.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Sends one event, again and again if there is no answer (client-go `event.go:recordToSink`).
+    fn write(&mut self, correlated: Correlated) {
+        let Correlated { event, key } = correlated;
+        for tries in 1..=TRIES_MAX {
+            match self.attempt(&event) {
+                Attempt::Stored(recorded) => {
+                    self.counters.written.fetch_add(1, Ordering::Relaxed);
+                    self.correlator.update_state(key, recorded);
+                    return;
+                }
+                Attempt::GivenUp => break,
+                Attempt::TryAgain(error) => {
+                    let why = report(&error);
+                    if tries == TRIES_MAX {
+                        log::warn!(
+                            "event {} is given up after {tries} tries: {why}",
+                            event.name
+                        );
+                        break;
+                    }
+                    log::debug!("event {} was not written, try {tries}: {why}", event.name);
+                    let delay = retry_delay(tries, self.options.retry_delay, fastrand::f64());
+                    if self.stop.wait_timeout(delay) {
+                        log::debug!("event {} is given up: the daemon stops", event.name);
+                        break;
+                    }
+                }
+            }
+        }
+        self.counters.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One attempt (client-go `event.go:recordEvent`).
+    fn attempt(&self, event: &Event) -> Attempt {
+        let answer = if event.count > 1 {
+            match self.sink.patch(event) {
+                // The stored one has expired, so its repeat becomes a new one.
+                Err(SinkError::Refused(status)) if status.is_not_found() => self.sink.create(event),
+                answer => answer,
+            }
+        } else {
+            self.sink.create(event)
+        };
+        match answer {
+            Ok(recorded) => Attempt::Stored(recorded),
+            Err(SinkError::Refused(status))
+                if status.is_already_exists() || status.is_namespace_terminating() =>
+            {
+                log::debug!("event {} was refused: {status}", event.name);
+                Attempt::GivenUp
+            }
+            Err(error @ (SinkError::Refused(_) | SinkError::Local(_))) => {
+                log::warn!("event {} was refused: {}", event.name, report(&error));
+                Attempt::GivenUp
+            }
+            Err(SinkError::Stopped) => Attempt::GivenUp,
+            Err(error @ SinkError::NoAnswer(_)) => Attempt::TryAgain(error),
+        }
+    }
+}
+
+/// How long to wait after so many tries; `random` is uniform in `0.0..1.0`. The first wait is cut at
+/// random, so that not all clients come back at once after a server's restart.
+fn retry_delay(tries: u32, delay: Duration, random: f64) -> Duration {
+    if tries == 1 {
+        delay.mul_f64(random)
+    } else {
+        delay
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::retry_delay;
+
+    #[test]
+    fn k_09_the_first_wait_is_random() {
+        let seconds = |tries, random| retry_delay(tries, Duration::from_secs(10), random);
+        assert_eq!(seconds(1, 0.0), Duration::ZERO);
+        assert_eq!(seconds(1, 0.25), Duration::from_millis(2500));
+        assert_eq!(seconds(2, 0.25), Duration::from_secs(10));
+    }
+}

@@ -1,0 +1,166 @@
+//! Pod requests as the API server takes them, and the events about their outcome. Called by the
+//! threads `sync-*` and `batch-*`.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::pod_body::{create_body, delete_body};
+use super::pod_control::{CreatedPod, PatchedPod, PodControl};
+use super::{EventRecorder, EventType, ObjectReference, WriteError};
+use crate::api::interner::Interner;
+use crate::api::workload_kind::collection_path;
+use crate::api::{ObjectKey, Pod, ReplicaSet, Selector, WorkloadKind};
+use crate::client::{Client, Request, Response};
+use crate::stdx::stop::Stop;
+
+/// Path of the core API group.
+const CORE: &str = "/api/v1";
+
+/// Writes pods through a client.
+#[derive(Clone, Debug)]
+pub struct RealPodControl {
+    client: Client,
+    recorder: Arc<dyn EventRecorder>,
+    kind: &'static WorkloadKind,
+    stop: Stop,
+}
+
+impl RealPodControl {
+    /// Writes pods for owners of `kind`, until `stop` is given: then it sends nothing any more.
+    pub fn new(
+        client: Client,
+        recorder: Arc<dyn EventRecorder>,
+        kind: &'static WorkloadKind,
+        stop: &Stop,
+    ) -> Self {
+        Self {
+            client,
+            recorder,
+            kind,
+            stop: stop.clone(),
+        }
+    }
+
+    fn send(&self, request: &Request) -> Result<Response, WriteError> {
+        if self.stop.is_stopped() {
+            return Err(WriteError::Stopped);
+        }
+        Ok(self.client.send(request)?)
+    }
+
+    fn record(&self, rs: &ReplicaSet, type_: EventType, reason: &str, message: String) {
+        let reference = ObjectReference {
+            api_version: self.kind.api_version,
+            kind: self.kind.kind,
+            key: rs.key.clone(),
+            uid: rs.uid.clone(),
+            resource_version: rs.resource_version.clone(),
+            field_path: "",
+        };
+        self.recorder.event(&reference, type_, reason, message);
+    }
+
+    fn list(&self, request: &Request) -> Result<Vec<Pod>, WriteError> {
+        #[derive(Deserialize)]
+        struct ListJson<'a> {
+            #[serde(borrow)]
+            items: Option<Vec<&'a RawValue>>,
+        }
+        let unreadable =
+            |error| WriteError::Unknown(format!("the answer is no list of pods: {error}"));
+        let response = self.send(request)?;
+        let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(unreadable)?;
+        let mut interner = Interner::default();
+        let pods = list.items.unwrap_or_default().into_iter();
+        pods.map(|pod| Pod::from_json(pod.get().as_bytes(), &mut interner).map_err(unreadable))
+            .collect()
+    }
+}
+
+impl PodControl for RealPodControl {
+    fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
+        let body = create_body(rs, self.kind, name)?;
+        let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
+        match self.send(&Request::post(path).body("application/json", body)) {
+            Ok(response) => {
+                let message = format!("Created pod: {name}");
+                self.record(rs, EventType::Normal, "SuccessfulCreate", message);
+                Ok(CreatedPod {
+                    resource_version: read_pod(&response.body).resource_version,
+                })
+            }
+            Err(error) => {
+                // A taken name is tried again under another; there is nothing to tell anybody.
+                let is_worth_telling = !error.is_namespace_terminating()
+                    && !error.is_already_exists()
+                    && !matches!(error, WriteError::Stopped);
+                if is_worth_telling {
+                    let message = format!("Error creating: {error}");
+                    self.record(rs, EventType::Warning, "FailedCreate", message);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn find_pod(&self, rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError> {
+        // The stock role may list pods but not get one.
+        let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
+        let request = Request::get(path).query("fieldSelector", format!("metadata.name={name}"));
+        Ok(self.list(&request)?.pop())
+    }
+
+    fn list_pods(&self, rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError> {
+        let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
+        self.list(&Request::get(path).query("labelSelector", selector.to_string()))
+    }
+
+    fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
+        let request =
+            Request::delete(pod_path(&pod.key)).body("application/json", delete_body(&pod.uid));
+        let name = &pod.key.name;
+        match self.send(&request) {
+            Ok(_) => {
+                let message = format!("Deleted pod: {name}");
+                self.record(rs, EventType::Normal, "SuccessfulDelete", message);
+                Ok(())
+            }
+            Err(error) => {
+                let is_worth_telling = !error.is_not_found()
+                    && !error.is_conflict()
+                    && !matches!(error, WriteError::Stopped);
+                if is_worth_telling {
+                    let message = format!("Error deleting: {error}");
+                    self.record(rs, EventType::Warning, "FailedDelete", message);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn patch_pod(&self, pod: &Pod, patch: Vec<u8>) -> Result<PatchedPod, WriteError> {
+        let request = Request::patch(pod_path(&pod.key))
+            .body("application/strategic-merge-patch+json", patch);
+        let patched = read_pod(&self.send(&request)?.body);
+        Ok(PatchedPod {
+            resource_version: patched.resource_version,
+            controller: patched.controller.map(|controller| controller.uid.clone()),
+        })
+    }
+}
+
+fn pod_path(key: &ObjectKey) -> String {
+    let collection = collection_path(CORE, "pods", Some(&key.namespace));
+    format!("{collection}/{}", key.name)
+}
+
+/// The pod in an answer. The write is done whatever the answer looks like, so one that cannot be read
+/// only leaves the version unknown.
+fn read_pod(body: &[u8]) -> Pod {
+    Pod::from_json(body, &mut Interner::default()).unwrap_or_else(|error| {
+        log::warn!("the API server's answer is no readable pod: {error}");
+        Pod::default()
+    })
+}

@@ -1,0 +1,452 @@
+//! A cluster for one test: the dev server, or the real control plane that `CONTROL_PLANE_URL` in the
+//! environment names, with a namespace that nobody else uses, and the daemon limited to it.
+//!
+//! On both servers the daemon's requests pass a recorder and a layer of faults
+//! ([`TestCluster::faults`]); the test's own requests do not.
+
+use std::env;
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use replicaset_controller::client::{ClientConfig, ConfigSource, Request};
+use replicaset_controller::devserver::{
+    DevServer, DevServerOptions, Faults, Recorded, Recorder, Server,
+};
+use replicaset_controller::manager::ManagerOptions;
+use replicaset_controller::stdx::stop::{Cause, Stop};
+use serde_json::{Value, json};
+
+use super::api::{Api, Kind};
+use super::daemon::{Daemon, DaemonProcess};
+use super::forward::Forward;
+use super::objects::{name, new_pod, number_at, text_at};
+use super::waiting::Waiting;
+
+/// Ordinary tests hold it shared; one whose daemon controls all namespaces holds it alone, on the
+/// real control plane, which all tests share.
+static CLUSTER: RwLock<()> = RwLock::new(());
+
+/// How many requests a failing test shows.
+const REQUESTS_SHOWN: usize = 300;
+
+/// How the daemon reaches the real control plane; the dev server has one way only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Through the recorder and the faults.
+    Recorded,
+    /// Without anything between, over TLS with a client certificate.
+    Certificate,
+    /// Without anything between, over TLS with a bearer token.
+    Token,
+}
+
+/// What a test wants of its cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    /// Whether the daemon controls all namespaces.
+    pub(crate) all_namespaces: bool,
+    /// How the daemon reaches the API server.
+    pub(crate) access: Access,
+    /// The daemon's options; the namespace is filled in.
+    pub(crate) options: ManagerOptions,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            all_namespaces: false,
+            access: Access::Recorded,
+            options: ManagerOptions {
+                kube_api_qps: 0.0,
+                batch_parallelism: 8,
+                stop_within: Duration::from_secs(15),
+                ..ManagerOptions::default()
+            },
+        }
+    }
+}
+
+/// What keeps other tests away.
+enum Guard {
+    Shared(RwLockReadGuard<'static, ()>),
+    Alone(RwLockWriteGuard<'static, ()>),
+    /// The dev server belongs to one test.
+    NotNeeded,
+}
+
+/// The server behind the faults.
+enum Backend {
+    Dev { server: DevServer, _front: Server },
+    Real { _proxy: Server },
+}
+
+/// A cluster for one test; see the module. Everything that [`Api`] and [`Waiting`] can do, it can.
+pub(crate) struct TestCluster {
+    // ORDER: the daemon stops first, then the servers, and then another test may have the cluster.
+    daemon: Option<Daemon>,
+    backend: Backend,
+    faults: Faults,
+    api: Api,
+    waiting: Waiting,
+    /// Where the daemon connects to.
+    config: ClientConfig,
+    /// Arguments for the binary that mean the same.
+    arguments: Vec<String>,
+    options: ManagerOptions,
+    /// INVARIANT: not given before the end, or a thread of a server has panicked.
+    stop: Stop,
+    guard: Guard,
+}
+
+impl TestCluster {
+    /// A cluster with an empty namespace, and no daemon yet.
+    pub(crate) fn start() -> Self {
+        Self::with(Setup::default())
+    }
+
+    /// A cluster with an empty namespace, and a daemon that controls it.
+    pub(crate) fn running() -> Self {
+        let mut cluster = Self::start();
+        cluster.start_daemon();
+        cluster
+    }
+
+    /// A cluster as the test wants it, with no daemon yet.
+    pub(crate) fn with(setup: Setup) -> Self {
+        start_log();
+        let namespace = format!("it-{:016x}", fastrand::u64(..));
+        let stop = Stop::new();
+        let parts = if Self::is_real() {
+            start_real(&setup, &stop)
+        } else {
+            start_dev(&stop)
+        };
+        let scope = (!setup.all_namespaces).then(|| namespace.clone());
+        let cluster = Self {
+            daemon: None,
+            backend: parts.backend,
+            faults: parts.faults,
+            api: Api::new(&parts.admin, &namespace, &stop),
+            waiting: Waiting::new(&stop),
+            config: parts.config,
+            arguments: parts.arguments,
+            options: ManagerOptions {
+                namespace: scope,
+                ..setup.options
+            },
+            stop,
+            guard: parts.guard,
+        };
+        cluster.create_namespace(&namespace);
+        cluster
+    }
+
+    /// True if the tests run against the real control plane.
+    pub(crate) fn is_real() -> bool {
+        env::var_os("CONTROL_PLANE_URL").is_some()
+    }
+
+    /// Makes another namespace that pods can be created in.
+    pub(crate) fn create_namespace(&self, namespace: &str) {
+        let object = json!({"metadata": {"name": namespace}});
+        self.api.create(Kind::Namespaces, &object);
+        let account = json!({"metadata": {"name": "default"}});
+        let there = self.api.in_namespace(namespace);
+        there.create(Kind::ServiceAccounts, &account);
+        // Admission looks accounts up in a cache of its own, which may not have it yet.
+        let probe = Request::post(there.collection(Kind::Pods))
+            .query("dryRun", "All")
+            .body("application/json", new_pod("probe").to_string());
+        if Self::is_real() {
+            self.waiting
+                .eventually("pods can be created", || there.send(&probe).is_ok());
+        }
+    }
+
+    /// Starts the daemon. Several may run one after the other, not at the same time.
+    pub(crate) fn start_daemon(&mut self) {
+        assert!(self.daemon.is_none(), "the daemon runs already");
+        self.daemon = Some(Daemon::start(&self.config, &self.options));
+    }
+
+    /// Stops the daemon and checks that it ended as it should.
+    pub(crate) fn stop_daemon(&mut self) {
+        drop(self.daemon.take().expect("the daemon runs"));
+    }
+
+    /// The daemon that runs.
+    pub(crate) fn daemon(&self) -> &Daemon {
+        self.daemon.as_ref().expect("the daemon runs")
+    }
+
+    /// A daemon in a process of its own, with further arguments.
+    pub(crate) fn start_process(&self, arguments: &[&str]) -> DaemonProcess {
+        let mut all = vec!["run", "--kube-api-qps=0"];
+        all.extend(self.arguments.iter().map(String::as_str));
+        if let Some(namespace) = &self.options.namespace {
+            all.extend(["--namespace", namespace]);
+        }
+        all.extend(arguments);
+        DaemonProcess::start(&all)
+    }
+
+    /// What the daemon's requests pass.
+    pub(crate) fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// The daemon's requests with this verb and resource, such as `create` and `pods`.
+    pub(crate) fn recorded(&self, verb: &str, resource: &str) -> Vec<Arc<Recorded>> {
+        self.faults.recorder().find(verb, resource)
+    }
+
+    /// How many requests the daemon has sent that change pods or a ReplicaSet's status.
+    pub(crate) fn n_writes(&self) -> usize {
+        let requests = self.faults.recorder().requests();
+        let is_write = |recorded: &&Arc<Recorded>| {
+            let verb = recorded.request.verb();
+            let resource = recorded.request.resource();
+            matches!(verb, "create" | "update" | "patch" | "delete") && resource != "events"
+        };
+        requests.iter().filter(is_write).count()
+    }
+
+    /// The dev server, for what only it can do; `None` on the real control plane.
+    pub(crate) fn dev_server(&self) -> Option<&DevServer> {
+        match &self.backend {
+            Backend::Dev { server, .. } => Some(server),
+            Backend::Real { .. } => None,
+        }
+    }
+
+    /// Requests of the test itself.
+    pub(crate) fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// Waits until the ReplicaSet's status says that it has what it wants.
+    #[track_caller]
+    pub(crate) fn stable(&self, replica_set: &str) {
+        self.eventually_eq(&format!("{replica_set} is stable"), &None, || {
+            let rs = self.replica_set(replica_set);
+            let wanted = (
+                number_at(&rs, "/spec/replicas"),
+                number_at(&rs, "/metadata/generation"),
+            );
+            let seen = (
+                number_at(&rs, "/status/replicas"),
+                number_at(&rs, "/status/observedGeneration"),
+            );
+            (wanted != seen).then(|| rs["status"].clone())
+        });
+    }
+
+    /// [`Waiting::eventually`].
+    #[track_caller]
+    pub(crate) fn eventually(&self, what: &str, predicate: impl Fn() -> bool) {
+        self.waiting.eventually(what, predicate);
+    }
+
+    /// [`Waiting::eventually_eq`].
+    #[track_caller]
+    pub(crate) fn eventually_eq<T: PartialEq + std::fmt::Debug>(
+        &self,
+        what: &str,
+        expected: &T,
+        actual: impl Fn() -> T,
+    ) {
+        self.waiting.eventually_eq(what, expected, actual);
+    }
+
+    /// [`Waiting::holds`].
+    #[track_caller]
+    pub(crate) fn holds(&self, what: &str, predicate: impl Fn() -> bool) {
+        self.waiting.holds(what, predicate);
+    }
+
+    /// [`Waiting`] itself.
+    pub(crate) fn waiting(&self) -> &Waiting {
+        &self.waiting
+    }
+
+    /// Logs what a failing test should show.
+    fn show(&self) {
+        let requests = self.faults.recorder().requests();
+        let first = requests.len().saturating_sub(REQUESTS_SHOWN);
+        let Some(began) = requests.first().map(|request| request.started) else {
+            log::error!("the daemon has sent nothing");
+            return;
+        };
+        let mut text = String::new();
+        for recorded in &requests[first..] {
+            let at = recorded.started.duration_since(began);
+            let code = recorded
+                .code()
+                .map_or("-".to_owned(), |code| code.to_string());
+            let request = &recorded.request;
+            let body = if request.body.len() < 600 {
+                recorded.body()
+            } else {
+                format!("{} bytes", request.body.len())
+            };
+            let (method, path) = (&request.method, &request.path_and_query);
+            text += &format!("{at:>10.3?} {code} {method} {path} {body}\n");
+        }
+        log::error!("requests of the daemon:\n{text}");
+        for kind in [Kind::ReplicaSets, Kind::Pods, Kind::Events] {
+            for object in self.api.list(kind, "") {
+                log::error!("{}", brief(kind, &object));
+            }
+        }
+    }
+
+    /// Leaves nothing that a daemon for all namespaces would work on.
+    fn clean_up(&self) {
+        for kind in [Kind::ReplicaSets, Kind::Pods] {
+            let options = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
+            let request = Request::delete(self.api.collection(kind))
+                .body("application/json", options.to_string());
+            if let Err(status) = self.api.send(&request) {
+                log::warn!("cleaning up: {status}");
+            }
+        }
+    }
+}
+
+impl Deref for TestCluster {
+    type Target = Api;
+
+    fn deref(&self) -> &Api {
+        &self.api
+    }
+}
+
+impl Drop for TestCluster {
+    fn drop(&mut self) {
+        let failed = std::thread::panicking();
+        if failed {
+            self.show();
+        }
+        drop(self.daemon.take());
+        if matches!(self.backend, Backend::Real { .. }) {
+            self.clean_up();
+        }
+        let server_failure = self.stop.cause();
+        let end = Cause::Requested("the test has ended".to_owned());
+        self.stop.stop(end);
+        if !failed {
+            assert_eq!(server_failure, None, "the server failed");
+        }
+    }
+}
+
+/// One line about an object.
+fn brief(kind: Kind, object: &Value) -> String {
+    let name = name(object);
+    match kind {
+        Kind::Events => {
+            let text = |pointer| text_at(object, pointer);
+            format!(
+                "event {} {} x{}: {}",
+                text("/reason"),
+                text("/involvedObject/name"),
+                number_at(object, "/count"),
+                text("/message")
+            )
+        }
+        _ => {
+            let mut metadata = object["metadata"].clone();
+            if let Some(metadata) = metadata.as_object_mut() {
+                metadata.remove("managedFields");
+            }
+            format!("{kind:?} {name} {metadata} {}", object["status"])
+        }
+    }
+}
+
+/// A started server and the ways to it.
+struct Started {
+    backend: Backend,
+    faults: Faults,
+    admin: ClientConfig,
+    config: ClientConfig,
+    arguments: Vec<String>,
+    guard: Guard,
+}
+
+fn start_dev(stop: &Stop) -> Started {
+    let server = DevServer::start(&DevServerOptions::default(), stop).expect("a free port");
+    let front = Server::start("127.0.0.1:0", server.handler(), stop).expect("a free port");
+    Started {
+        faults: server.faults().clone(),
+        admin: ClientConfig::plain(&front.url()),
+        config: ClientConfig::plain(&server.url()),
+        arguments: vec!["--master".to_owned(), server.url()],
+        backend: Backend::Dev {
+            server,
+            _front: front,
+        },
+        guard: Guard::NotNeeded,
+    }
+}
+
+fn start_real(setup: &Setup, stop: &Stop) -> Started {
+    let guard = if setup.all_namespaces {
+        Guard::Alone(CLUSTER.write().unwrap_or_else(PoisonError::into_inner))
+    } else {
+        Guard::Shared(CLUSTER.read().unwrap_or_else(PoisonError::into_inner))
+    };
+    let (controller, file) = kubeconfig("CONTROL_PLANE_CONTROLLER_KUBECONFIG");
+    let forward = Arc::new(Forward::new(&controller, stop));
+    let faults = Faults::new(forward, Recorder::new(100_000), stop);
+    let proxy = Server::start("127.0.0.1:0", Arc::new(faults.clone()), stop);
+    let proxy = proxy.expect("a free port");
+    let by_file = |file: PathBuf| vec!["--kubeconfig".to_owned(), file.display().to_string()];
+    let (config, arguments) = match setup.access {
+        Access::Recorded => {
+            let arguments = vec!["--master".to_owned(), proxy.url()];
+            (ClientConfig::plain(&proxy.url()), arguments)
+        }
+        Access::Certificate => (controller, by_file(file)),
+        Access::Token => {
+            let (config, file) = kubeconfig("CONTROL_PLANE_TOKEN_KUBECONFIG");
+            (config, by_file(file))
+        }
+    };
+    Started {
+        backend: Backend::Real { _proxy: proxy },
+        faults,
+        admin: kubeconfig("CONTROL_PLANE_ADMIN_KUBECONFIG").0,
+        config,
+        arguments,
+        guard,
+    }
+}
+
+/// The configuration that a variable of `tests/control-plane/run.sh` names.
+fn kubeconfig(variable: &str) -> (ClientConfig, PathBuf) {
+    let file = env::var_os(variable).unwrap_or_else(|| panic!("{variable} is not set"));
+    let file = PathBuf::from(file);
+    let source = ConfigSource {
+        kubeconfig: Some(file.clone()),
+        ..ConfigSource::default()
+    };
+    let config = ClientConfig::load(&source);
+    (
+        config.expect("the control plane's kubeconfig is good"),
+        file,
+    )
+}
+
+/// The daemon's log goes where the test's output goes, so that a failing test shows it.
+fn start_log() {
+    let default =
+        env_logger::Env::default().default_filter_or("replicaset_controller=debug,it=debug");
+    let started = env_logger::Builder::from_env(default)
+        .is_test(true)
+        .try_init();
+    // Another test of this process was first.
+    started.unwrap_or_default();
+}

@@ -1,0 +1,131 @@
+//! The daemon under test: its threads in this process, or the binary in a process of its own that
+//! can be killed.
+
+use std::fs::File;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use replicaset_controller::client::ClientConfig;
+use replicaset_controller::manager::{Manager, ManagerOptions};
+use replicaset_controller::stdx::stop::{Cause, Stop};
+
+/// The daemon's threads in this process. Dropping it stops it and checks that all have ended.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    /// Taken when it stops.
+    manager: Option<Manager>,
+    stop: Stop,
+}
+
+impl Daemon {
+    pub(crate) fn start(config: &ClientConfig, options: &ManagerOptions) -> Self {
+        let stop = Stop::new();
+        let manager = Manager::start(config, options, &stop).expect("the configuration is good");
+        Self {
+            manager: Some(manager),
+            stop,
+        }
+    }
+
+    /// What runs, for looks into its cache.
+    pub(crate) fn manager(&self) -> &Manager {
+        self.manager.as_ref().expect("it was not stopped yet")
+    }
+
+    /// Stops it as SIGTERM does, waits until all threads have ended, and says why it stopped.
+    pub(crate) fn stop(&mut self) -> Result<Cause, String> {
+        let requested = Cause::Requested("the test stops it".to_owned());
+        self.stop.stop(requested.clone());
+        match self.manager.take() {
+            Some(manager) => manager.wait(),
+            None => Ok(requested),
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let result = self.stop();
+        if std::thread::panicking() {
+            log::error!("the daemon ended with {result:?}");
+        } else {
+            assert!(
+                matches!(result, Ok(Cause::Requested(_))),
+                "the daemon ended with {result:?}"
+            );
+        }
+    }
+}
+
+/// The binary in a process of its own. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct DaemonProcess {
+    child: Child,
+    log: tempfile::NamedTempFile,
+}
+
+impl DaemonProcess {
+    /// Starts `replicaset-controller` with these arguments and nothing in the environment that
+    /// names a cluster.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let log = tempfile::NamedTempFile::new().expect("a file for the log");
+        let stderr = File::create(log.path()).expect("a file for the log");
+        let child = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
+            .args(arguments)
+            .env_remove("KUBECONFIG")
+            .env_remove("KUBERNETES_SERVICE_HOST")
+            .env("HOME", "/nonexistent")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr)
+            .spawn()
+            .expect("the binary runs");
+        Self { child, log }
+    }
+
+    /// The process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.log.path()).expect("a readable log")
+    }
+
+    /// SIGKILL, and waits until the process is gone.
+    pub(crate) fn kill(&mut self) {
+        // Gone already is as good.
+        self.child.kill().unwrap_or_default();
+        self.child.wait().expect("the process can be waited for");
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).expect("a process id");
+        kill(Pid::from_raw(id), signal).expect("the process is there");
+    }
+
+    /// SIGTERM, and waits until the process has ended.
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
+        self.signal(Signal::SIGTERM);
+        self.child.wait().expect("the process can be waited for")
+    }
+
+    /// The exit status, once it has ended.
+    pub(crate) fn try_wait(&mut self) -> Option<ExitStatus> {
+        self.child
+            .try_wait()
+            .expect("the process can be waited for")
+    }
+}
+
+impl Drop for DaemonProcess {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            log::error!("the process {} logged:\n{}", self.id(), self.log());
+        }
+    }
+}

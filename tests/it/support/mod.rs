@@ -1,0 +1,15 @@
+//! What the integration tests stand on: a cluster with a namespace of its own per test, the daemon
+//! under test, and the waiting. See [`TestCluster`].
+
+mod api;
+mod cluster;
+mod daemon;
+mod forward;
+mod objects;
+mod waiting;
+
+pub(crate) use api::{Api, Kind};
+pub(crate) use cluster::{Access, Setup, TestCluster};
+pub(crate) use daemon::{Daemon, DaemonProcess};
+pub(crate) use objects::*;
+pub(crate) use waiting::{HOLD_TIME, PATIENCE, Waiting};

@@ -1,0 +1,226 @@
+//! Rules of the house that a compiler does not check: who may use whom, sizes, banned calls, and that
+//! no async runtime is in the shipped binary.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Which rooms a room may use. `lib.rs` shows this table to people.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("api", &[]),
+    ("stdx", &[]),
+    ("cli", &[]),
+    ("telemetry", &["stdx"]),
+    ("workqueue", &["stdx"]),
+    ("client", &["api", "stdx"]),
+    ("devserver", &["api", "stdx"]),
+    ("cache", &["api", "client", "stdx"]),
+    ("writes", &["api", "client", "stdx"]),
+    (
+        "controller",
+        &["api", "cache", "workqueue", "writes", "stdx"],
+    ),
+    (
+        "manager",
+        &[
+            "api",
+            "cache",
+            "client",
+            "controller",
+            "stdx",
+            "workqueue",
+            "writes",
+        ],
+    ),
+    (
+        "run",
+        &[
+            "api",
+            "cache",
+            "cli",
+            "client",
+            "devserver",
+            "manager",
+            "stdx",
+        ],
+    ),
+];
+
+/// What may stand nowhere, with the files that are excepted.
+const BANNED: &[(&str, &[&str])] = &[
+    ("std::thread::spawn(", &[]),
+    ("thread::Builder::new(", &[]),
+    ("Builder::new().name(", &["src/stdx/thread.rs"]),
+    ("println!(", &[]),
+    ("todo!(", &[]),
+    ("unimplemented!(", &[]),
+    ("TODO", &[]),
+    ("FIXME", &[]),
+    ("#[ignore", &[]),
+    ("#[should_panic", &[]),
+    ("thread::sleep(", &[]),
+];
+
+/// Non-test lines above which a file is two rooms.
+const FILE_LINES_MAX: usize = 500;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All Rust files below `folder`, with their paths from the root and their texts.
+fn rust_files(folder: &str) -> Vec<(String, String)> {
+    fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+        let entries = fs::read_dir(folder).expect("a readable folder");
+        for path in entries.map(|entry| entry.expect("a readable entry").path()) {
+            if path.is_dir() {
+                collect(&path, files);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    let mut files = Vec::new();
+    collect(&root().join(folder), &mut files);
+    files.sort();
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).expect("a readable file");
+        let name = path
+            .strip_prefix(root())
+            .expect("below the root")
+            .display()
+            .to_string();
+        (name, text)
+    };
+    files.into_iter().map(read).collect()
+}
+
+fn is_test_file(name: &str) -> bool {
+    name.contains("tests") || name.contains("testing")
+}
+
+#[track_caller]
+fn assert_none(what: &str, offences: &[String]) {
+    assert!(offences.is_empty(), "{what}:\n{}", offences.join("\n"));
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    let files = [rust_files("src"), rust_files("tests")].concat();
+    let silent = files.iter().filter(|(_, text)| !text.starts_with("//!"));
+    let silent: Vec<String> = silent.map(|(name, _)| name.clone()).collect();
+    assert_none("files that do not open with //!", &silent);
+}
+
+#[test]
+fn rooms_use_only_what_they_may() {
+    let mut offences = Vec::new();
+    for (name, text) in rust_files("src") {
+        let path = name.trim_start_matches("src/");
+        let room = path.split(['/', '.']).next().unwrap_or_default();
+        if matches!(room, "lib" | "main") || is_test_file(&name) {
+            continue;
+        }
+        let allowed = MAY_USE.iter().find(|(of, _)| *of == room);
+        let Some((_, allowed)) = allowed else {
+            offences.push(format!("{name}: room {room} is not in the table"));
+            continue;
+        };
+        let code = text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"));
+        for used in code.flat_map(|line| line.split("crate::").skip(1)) {
+            let used = used
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .next();
+            let used = used.unwrap_or_default();
+            if used != room && !allowed.contains(&used) {
+                offences.push(format!("{name}: {room} may not use {used}"));
+            }
+        }
+    }
+    assert_none("arrows that the table does not allow", &offences);
+}
+
+#[test]
+fn files_are_small() {
+    let mut offences = Vec::new();
+    for (name, text) in rust_files("src") {
+        let lines = text
+            .lines()
+            .take_while(|line| !line.starts_with("mod tests {"))
+            .count();
+        if lines > FILE_LINES_MAX && !is_test_file(&name) {
+            offences.push(format!("{name}: {lines} lines"));
+        }
+    }
+    assert_none("files that are two rooms", &offences);
+}
+
+#[test]
+fn nothing_banned_is_used() {
+    let mut offences = Vec::new();
+    for (name, text) in [rust_files("src"), rust_files("tests")].concat() {
+        if name.ends_with("tidy.rs") {
+            continue;
+        }
+        for (banned, excepted) in BANNED {
+            if text.contains(banned) && !excepted.contains(&name.as_str()) {
+                offences.push(format!("{name}: {banned}"));
+            }
+        }
+    }
+    assert_none("banned calls and leftovers", &offences);
+}
+
+#[test]
+fn no_async_runtime_is_in_the_binary() {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let tree = Command::new(cargo)
+        .args([
+            "tree",
+            "--locked",
+            "--offline",
+            "--edges",
+            "normal",
+            "--prefix",
+            "none",
+        ])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(
+        tree.status.success(),
+        "{}",
+        String::from_utf8_lossy(&tree.stderr)
+    );
+    let tree = String::from_utf8_lossy(&tree.stdout);
+    assert!(
+        tree.lines().any(|line| line.starts_with("ureq ")),
+        "the tree is read wrongly"
+    );
+    let runtimes = ["tokio", "async-std", "smol", "hyper", "futures-executor"];
+    let crates = tree.lines().filter_map(|line| line.split(' ').next());
+    let found: Vec<String> = crates
+        .filter(|name| runtimes.contains(name))
+        .map(str::to_owned)
+        .collect();
+    assert_none("async runtimes in cargo tree", &found);
+}
+
+#[test]
+fn the_readme_lists_every_flag_of_run() {
+    let help = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
+        .args(["run", "--help"])
+        .output()
+        .expect("the binary runs");
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    let readme = fs::read_to_string(root().join("README.md")).expect("a README");
+    let words = help.split(|c: char| c.is_whitespace() || c == '[' || c == ',');
+    let flags = words.filter(|word| word.starts_with("--") && word.len() > 2);
+    let missing: Vec<String> = flags
+        .filter(|flag| !readme.contains(&format!("`{flag}")))
+        .map(str::to_owned)
+        .collect();
+    assert_none("flags that the README does not list", &missing);
+}
