@@ -4,6 +4,8 @@
 /// Clusters, the daemon under test, and the waiting.
 mod support;
 
+/// Group E: which pods go first.
+mod deletion_order;
 /// Group M: what upstream's integration tests show on a real API server.
 mod integration;
 /// Rules of the house that a compiler does not check.
