@@ -3,13 +3,19 @@
 CONTROL_PLANE := tests/control-plane
 
 .DEFAULT_GOAL := help
-.PHONY: help build test control-plane test-control-plane lint fmt doc check clean
+.PHONY: help build demo dev test control-plane test-control-plane lint fmt doc check clean
 
 help: ## List these verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
 
 build: ## Build the release binary into target/release
 	cargo build --release --locked
+
+demo: ## Watch the controller converge sample ReplicaSets, no cluster needed
+	cargo run --release --locked --quiet -- demo
+
+dev: ## Run dev API server, simulated kubelet and controller until stopped
+	cargo run --release --locked --quiet -- dev
 
 test: ## Run all tests that need nothing but Rust
 	cargo test --locked

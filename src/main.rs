@@ -4,12 +4,11 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use nix::sys::signal::{SigSet, Signal};
 use replicaset_controller::cli::{Cli, Command, ParseOutcome, parse};
 use replicaset_controller::stdx::report::report;
-use replicaset_controller::stdx::stop::{Cause, Stop};
+use replicaset_controller::stdx::signals;
+use replicaset_controller::stdx::stop::Stop;
 use replicaset_controller::{run, telemetry};
 
 const FAILURE: u8 = 1;
@@ -36,14 +35,25 @@ fn main() -> ExitCode {
 
 fn start(cli: Cli) -> ExitCode {
     let command = cli.command.unwrap_or(Command::Run(cli.run));
-    let Command::Run(args) = command;
-    telemetry::logging::init(args.log.level());
+    let level = match &command {
+        Command::Run(args) => args.log.level(),
+        Command::Dev(args) => args.log.level(),
+        // The demo tells its story on standard output; the log would only talk over it.
+        Command::Demo(args) if args.log.verbosity.is_empty() => log::LevelFilter::Warn,
+        Command::Demo(args) => args.log.level(),
+    };
+    telemetry::logging::init(level);
     let stop = Stop::new();
-    if let Err(error) = listen_for_signals(&stop) {
+    if let Err(error) = signals::listen(&stop) {
         log::error!("cannot listen for signals: {error}");
         return ExitCode::from(FAILURE);
     }
-    match run::run(&args, &stop) {
+    let result = match command {
+        Command::Run(args) => run::run(&args, &stop),
+        Command::Dev(args) => run::dev(&args, &stop),
+        Command::Demo(args) => run::demo(&args, &stop),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Not through the log: RUST_LOG must not hide why nothing runs.
@@ -54,23 +64,4 @@ fn start(cli: Cli) -> ExitCode {
             ExitCode::from(if error.is_usage() { USAGE } else { FAILURE })
         }
     }
-}
-
-/// The first SIGTERM or SIGINT stops the daemon, the second ends it at once. SIGHUP does nothing yet.
-fn listen_for_signals(stop: &Stop) -> Result<(), Box<dyn std::error::Error>> {
-    // ORDER: blocked before any other thread is started, since threads inherit what is blocked. The
-    // handler cannot tell signals apart, and SIGHUP must not be mistaken for SIGTERM.
-    let mut ignored = SigSet::empty();
-    ignored.add(Signal::SIGHUP);
-    ignored.thread_block()?;
-    let (stop, is_second) = (stop.clone(), AtomicBool::new(false));
-    ctrlc::set_handler(move || {
-        if is_second.swap(true, Ordering::Relaxed) {
-            log::error!("second signal: ending at once");
-            #[expect(clippy::exit, reason = "the operator has asked twice")]
-            std::process::exit(FAILURE.into());
-        }
-        stop.stop(Cause::Requested("a signal asked for it".to_owned()));
-    })?;
-    Ok(())
 }

@@ -1,4 +1,7 @@
-//! The commands, from their flags to their end. Called by `main` on the main thread.
+//! The three commands, from their flags to their end. Called by `main` on the main thread.
+
+mod demo;
+mod dev;
 
 use crate::cli::RunArgs;
 use crate::cli::flags::ControllerArgs;
@@ -6,11 +9,14 @@ use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions};
 use crate::stdx::stop::{Cause, Stop};
 
+pub use demo::demo;
+pub use dev::dev;
+
 /// Why a command ended badly.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// No API server is named anywhere.
-    #[error("{0}")]
+    #[error("{0}\nwithout a cluster at hand, try: replicaset-controller demo")]
     NoConfig(ConfigError),
     /// The configuration of the API server cannot be used.
     #[error("{0}")]
@@ -18,6 +24,21 @@ pub enum RunError {
     /// The configuration does not make a client.
     #[error("cannot make a client of the API server")]
     Client(#[source] ClientError),
+    /// The dev server cannot start.
+    #[error("cannot start the dev server")]
+    DevServer(#[source] std::io::Error),
+    /// A file cannot be read.
+    #[error("cannot read {path}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// What was to be shown did not come out.
+    #[error("{0}")]
+    Demo(String),
     /// A part of the daemon failed; the log says which.
     #[error("the daemon failed: {0}")]
     Failed(String),
@@ -29,7 +50,10 @@ pub enum RunError {
 impl RunError {
     /// True if the mistake is in the arguments or the configuration.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::NoConfig(_) | Self::Config(_))
+        matches!(
+            self,
+            Self::NoConfig(_) | Self::Config(_) | Self::File { .. }
+        )
     }
 }
 

@@ -30,12 +30,11 @@ impl<T: Indexed> Collector<T> {
         let object = known.unwrap_or_else(|| Arc::new(object));
         let key = object.key().clone();
         self.unread.remove(&key);
-        match self.places.get(&key) {
-            Some(place) => self.objects[*place] = Some(object),
-            None => {
-                self.places.insert(key, self.objects.len());
-                self.objects.push(Some(object));
-            }
+        if let Some(place) = self.places.get(&key) {
+            self.objects[*place] = Some(object);
+        } else {
+            self.places.insert(key, self.objects.len());
+            self.objects.push(Some(object));
         }
     }
 

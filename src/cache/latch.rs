@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError};
 /// A flag that never goes down again.
 #[derive(Debug)]
 pub(super) struct Latch {
-    /// Held while the flag is down. The channel has no room and carries nothing: only its end tells.
+    /// Held while the flag is down. The channel has no room and carries nothing: its end tells.
     sender: Mutex<Option<Sender<()>>>,
     receiver: Receiver<()>,
 }

@@ -33,6 +33,10 @@ pub struct Cli {
 pub enum Command {
     /// Run the controller against a cluster (the default).
     Run(RunArgs),
+    /// Run an in-memory API server with a simulated kubelet and the controller, until stopped.
+    Dev(DevArgs),
+    /// Show the controller at work on sample ReplicaSets, then exit: 0 if all of them converged.
+    Demo(DemoArgs),
 }
 
 /// Flags of `run`.
@@ -97,6 +101,38 @@ pub struct LogArgs {
     #[arg(short = 'v', long = "v", value_name = "N", num_args = 0..=1, require_equals = true,
         default_missing_value = "4", action = clap::ArgAction::Append)]
     pub verbosity: Vec<u8>,
+}
+
+/// Flags of `dev`.
+#[derive(Args, Clone, Debug)]
+pub struct DevArgs {
+    /// Port on the loopback interface; 0 means any free one.
+    #[arg(long, value_name = "PORT", default_value_t = 8001)]
+    pub port: u16,
+
+    /// How long a simulated pod takes to become Ready.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
+    pub pod_ready_after: Duration,
+
+    /// Flags that every command that runs a controller has.
+    #[command(flatten)]
+    pub controller: ControllerArgs,
+
+    /// Flags of the log.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// Flags of `demo`.
+#[derive(Args, Clone, Debug)]
+pub struct DemoArgs {
+    /// Manifest of the ReplicaSets to show; default a built-in sample.
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+
+    /// Flags of the log.
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 impl LogArgs {

@@ -5,5 +5,5 @@ pub mod duration;
 pub mod flags;
 pub mod parse;
 
-pub use flags::{Cli, Command, RunArgs};
+pub use flags::{Cli, Command, DemoArgs, DevArgs, RunArgs};
 pub use parse::{ParseOutcome, parse};

@@ -5,11 +5,14 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::config::Environment;
+use super::config::environment::Environment;
 
 /// The proxy for `host:port`, if there is to be one: `configured` (`proxy-url`), else what the
 /// environment says for `scheme` (Go `golang.org/x/net/http/httpproxy:Config.ProxyFunc`). A
 /// `proxy-url` that is configured is not subject to `NO_PROXY`.
+///
+/// DIFFERS: `ALL_PROXY` counts too, as it does for curl; and a server without TLS is reached through
+/// a tunnel as well.
 ///
 /// # Errors
 /// What is wrong with the proxy's URL, for people.

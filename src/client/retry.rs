@@ -53,6 +53,8 @@ pub(super) fn delay(
         return None;
     }
     match error {
+        // The server has waited for that version already, and the caller knows another way.
+        ClientError::Status(status) if status.is_too_large_resource_version() => None,
         ClientError::Status(status) if status.code() == 429 || status.code() >= 500 => {
             // Only whole seconds count; the header may also be a date, which upstream ignores.
             let seconds = retry_after?.trim().parse().ok()?;
@@ -122,6 +124,12 @@ mod tests {
     fn check(kind: Kind, retries: u32, error: &ClientError, header: Option<&str>, ms: Option<u64>) {
         let expected = ms.map(Duration::from_millis);
         assert_eq!(delay(kind, retries, error, header), expected);
+    }
+
+    #[test]
+    fn a_version_from_the_future_is_the_callers_matter() {
+        let status = Status::new(504, "Timeout", "Too large resource version: 9, current: 1");
+        check(Kind::Read, 0, &ClientError::Status(status), Some("1"), None);
     }
 
     #[test]

@@ -11,8 +11,6 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
 
-use super::connect::server_name;
-
 /// What TLS is made of; everything in PEM.
 #[derive(Default)]
 pub(super) struct TlsSource {
@@ -108,10 +106,16 @@ fn client_config(source: &TlsSource) -> Result<ClientConfig, String> {
 fn roots(pem: Option<&[u8]>) -> Result<RootCertStore, String> {
     let mut store = RootCertStore::empty();
     if let Some(pem) = pem {
-        for certificate in certificates(pem, "the certificate authority")? {
-            store
-                .add(certificate)
-                .map_err(|error| format!("the certificate authority cannot be used: {error}"))?;
+        let all = certificates(pem, "the certificate authority")?;
+        // As with Go, those that nobody could be checked against don't spoil the bundle.
+        let (_, n_ignored) = store.add_parsable_certificates(all);
+        if store.is_empty() {
+            return Err(
+                "the certificate authority holds no certificate that can be used".to_owned(),
+            );
+        }
+        if n_ignored > 0 {
+            log::warn!("{n_ignored} of the certificate authority's certificates cannot be used");
         }
     } else {
         let system = rustls_native_certs::load_native_certs();
@@ -211,4 +215,12 @@ impl ServerCertVerifier for TrustAnyone {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
     }
+}
+
+/// The name that a certificate must be for when `host` is connected to. An IPv6 address may stand
+/// in brackets, as it does in URLs.
+fn server_name(host: &str) -> Result<ServerName<'static>, String> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    ServerName::try_from(bare.to_owned())
+        .map_err(|error| format!("{host:?} cannot be the name in a certificate: {error}"))
 }

@@ -24,10 +24,13 @@ impl ReplicaSetController {
             "expected pods were not seen in time, asking the API server replicaset={}",
             rs.key
         );
-        let live = self.pod_control.list_pods(rs, selector)?;
         let owner = OwnerKey::new(self.kind.kind, &rs.key, &rs.uid);
+        let cached_before = self.cache.pods_owned_by(&owner);
+        let live = self.pod_control.list_pods(rs, selector)?;
         let cached = self.cache.pods_owned_by(&owner);
-        let cached_uids: HashSet<&Uid> = cached.iter().map(|pod| &pod.uid).collect();
+        // What the cache had before the LIST and has no more is known to have gone since.
+        let known = cached.iter().chain(&cached_before);
+        let known_uids: HashSet<&Uid> = known.map(|pod| &pod.uid).collect();
         let live_uids: HashSet<&Uid> = live
             .iter()
             .filter(|pod| pod.is_active())
@@ -36,7 +39,7 @@ impl ReplicaSetController {
         let creations: Vec<Arc<str>> = live
             .iter()
             .filter(|pod| pod.is_active() && pod.is_controlled_by(&rs.uid))
-            .filter(|pod| !cached_uids.contains(&pod.uid))
+            .filter(|pod| !known_uids.contains(&pod.uid))
             .map(|pod| Arc::clone(&pod.key.name))
             .collect();
         let deletions: Vec<Uid> = cached
@@ -62,3 +65,6 @@ impl ReplicaSetController {
         Ok(is_current)
     }
 }
+
+#[cfg(test)]
+mod tests;

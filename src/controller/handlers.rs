@@ -100,6 +100,11 @@ impl ReplicaSetController {
                     self.expectations
                         .creation_observed(&rs.key, &rs.uid, &new.key.name);
                 }
+                if !new.is_active() {
+                    // A pod that has finished counts no more than one that is going away.
+                    self.expectations
+                        .deletion_observed(&rs.key, &rs.uid, &new.uid);
+                }
                 self.enqueue(&rs.key);
                 if !old.is_ready && new.is_ready && rs.min_ready_seconds > 0 {
                     let seconds = u64::try_from(rs.min_ready_seconds).unwrap_or(0);

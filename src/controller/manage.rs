@@ -60,11 +60,15 @@ impl ReplicaSetController {
     /// Names whose fate is unknown come first: repeating those cannot make a second pod.
     fn choose_names(&self, rs: &ReplicaSet, count: usize) -> Vec<Arc<str>> {
         let is_taken = |name: &str| self.cache.pod(&pod_key(rs, name)).is_some();
-        let mut names = self.unresolved.take_creations(&rs.key, &rs.uid);
-        names.retain(|name| !is_taken(name));
-        for surplus in names.split_off(count.min(names.len())) {
-            self.unresolved.add_creation(&rs.key, &rs.uid, &surplus);
-        }
+        let mut names = self.unresolved.creations(&rs.key, &rs.uid);
+        names.retain(|name| {
+            let is_taken = is_taken(name);
+            if is_taken {
+                self.unresolved.resolve_creation(&rs.key, &rs.uid, name);
+            }
+            !is_taken
+        });
+        names.truncate(count);
         let more = count - names.len();
         let is_known = |name: &str| is_taken(name) || names.iter().any(|known| **known == *name);
         let fresh = self.names.take(rs, self.clock.wall(), more, is_known);
@@ -75,58 +79,62 @@ impl ReplicaSetController {
     /// Creates one pod; its expectation stays exactly if the pod is there and will be seen.
     fn create_pod(&self, rs: &ReplicaSet, name: &Arc<str>) -> Result<(), WriteError> {
         let mut name = Arc::clone(name);
-        for _ in 1..NAMES_TRIED_MAX {
-            match self.pod_control.create_pod(rs, &name) {
-                Err(error) if error.is_already_exists() => {}
-                result => {
-                    return self.settle_creation(rs, &name, result.map(|pod| pod.resource_version));
+        let mut tried = 1;
+        loop {
+            let error = match self.pod_control.create_pod(rs, &name) {
+                Ok(pod) => {
+                    self.creation_succeeded(rs, &name, &pod.resource_version);
+                    return Ok(());
                 }
-            }
+                Err(error) if error.is_already_exists() => error,
+                Err(error) => return self.creation_failed(rs, &name, error),
+            };
             match self.pod_control.find_pod(rs, &name) {
                 Ok(Some(pod)) if pod.is_controlled_by(&rs.uid) && pod.is_active() => {
                     // An earlier create of ours has arrived after all.
-                    self.settle_creation(rs, &name, Ok(pod.resource_version))?;
+                    self.creation_succeeded(rs, &name, &pod.resource_version);
                     self.observe_if_cached(rs, &name);
                     return Ok(());
                 }
-                Ok(_) => name = self.rename_creation(rs, &name),
-                Err(error) => return self.settle_creation(rs, &name, Err(error)),
+                Ok(_) if tried < NAMES_TRIED_MAX => name = self.rename_creation(rs, &name),
+                Ok(_) => return self.creation_failed(rs, &name, error),
+                Err(error) => {
+                    // The pod may be ours: only the same name is safe to be tried next.
+                    self.unresolved.add_creation(&rs.key, &rs.uid, &name);
+                    return self.creation_failed(rs, &name, error);
+                }
             }
+            tried += 1;
         }
-        let result = self
-            .pod_control
-            .create_pod(rs, &name)
-            .map(|pod| pod.resource_version);
-        self.settle_creation(rs, &name, result)
     }
 
-    fn settle_creation(
+    fn creation_succeeded(&self, rs: &ReplicaSet, name: &str, version: &ResourceVersion) {
+        self.unresolved.resolve_creation(&rs.key, &rs.uid, name);
+        self.written
+            .wrote_at(&rs.key, &rs.uid, Resource::Pods, version);
+    }
+
+    fn creation_failed(
         &self,
         rs: &ReplicaSet,
         name: &Arc<str>,
-        result: Result<ResourceVersion, WriteError>,
+        error: WriteError,
     ) -> Result<(), WriteError> {
-        match result {
-            Ok(version) => {
-                self.written
-                    .wrote_at(&rs.key, &rs.uid, Resource::Pods, &version);
-                Ok(())
-            }
-            // Nothing more can be created there, so there is nothing to repeat. The expectation stays
-            // and keeps later syncs from trying.
-            Err(error) if error.is_namespace_terminating() => Ok(()),
-            Err(error) => {
-                if error.is_unknown() {
-                    self.unresolved.add_creation(&rs.key, &rs.uid, name);
-                }
-                self.expectations.creation_observed(&rs.key, &rs.uid, name);
-                Err(error)
-            }
+        // Nothing more can be created there, so there is nothing to repeat. The expectation stays
+        // and keeps later syncs from trying.
+        if error.is_namespace_terminating() {
+            return Ok(());
         }
+        if error.is_unknown() {
+            self.unresolved.add_creation(&rs.key, &rs.uid, name);
+        }
+        self.expectations.creation_observed(&rs.key, &rs.uid, name);
+        Err(error)
     }
 
     /// The name belongs to somebody else, or to a pod of ours that is going away.
     fn rename_creation(&self, rs: &ReplicaSet, name: &Arc<str>) -> Arc<str> {
+        self.unresolved.resolve_creation(&rs.key, &rs.uid, name);
         let is_taken = |other: &str| other == &**name;
         let mut other = self.names.take(rs, self.clock.wall(), 1, is_taken);
         let other = other.pop().expect("one name was asked for");
@@ -156,7 +164,7 @@ impl ReplicaSetController {
                 rs,
                 selector,
             },
-            unresolved: &self.unresolved.take_deletions(&rs.key, &rs.uid),
+            unresolved: &self.unresolved_deletions(rs, active),
             now: self.clock.wall(),
         };
         let pods = pods_to_delete(active, count, &context);
@@ -169,20 +177,45 @@ impl ReplicaSetController {
         result.map_err(SyncError::Delete)
     }
 
+    /// Of the pods that are still active: the others need no deletion any more.
+    fn unresolved_deletions(&self, rs: &ReplicaSet, active: &[Arc<Pod>]) -> HashSet<Uid> {
+        let mut uids = self.unresolved.deletions(&rs.key, &rs.uid);
+        uids.retain(|uid| {
+            let is_active = active.iter().any(|pod| pod.uid == *uid);
+            if !is_active {
+                self.unresolved.resolve_deletion(&rs.key, &rs.uid, uid);
+            }
+            is_active
+        });
+        uids
+    }
+
+    /// Deletes one pod; its expectation stays exactly if its going will be seen.
     fn delete_pod_of(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
-        let Err(error) = self.pod_control.delete_pod(rs, pod) else {
-            return Ok(());
-        };
-        self.expectations
-            .deletion_observed(&rs.key, &rs.uid, &pod.uid);
-        if error.is_unknown() {
-            self.unresolved.add_deletion(&rs.key, &rs.uid, &pod.uid);
+        let (key, owner) = (&rs.key, &rs.uid);
+        match self.pod_control.delete_pod(rs, pod) {
+            Ok(()) => {}
+            // The pod that was meant is gone if nothing has its name, or something with another UID.
+            //
+            // DIFFERS: upstream stops waiting for it then, and would take another pod for it as long
+            // as the cache shows it.
+            Err(error) if error.is_not_found() || error.is_conflict() => {}
+            Err(error) => {
+                if error.is_unknown() {
+                    self.unresolved.add_deletion(key, owner, &pod.uid);
+                }
+                self.expectations.deletion_observed(key, owner, &pod.uid);
+                return Err(error);
+            }
         }
-        // The pod that was meant is gone if nothing has its name, or something with another UID.
-        if error.is_not_found() || error.is_conflict() {
-            return Ok(());
+        self.unresolved.resolve_deletion(key, owner, &pod.uid);
+        // The event may have come before the expectation was written down, and may have been the only
+        // one for a long time: a pod can take its time to go.
+        let cached = self.cache.pod(&pod.key);
+        if !cached.is_some_and(|cached| cached.uid == pod.uid && cached.is_active()) {
+            self.expectations.deletion_observed(key, owner, &pod.uid);
         }
-        Err(error)
+        Ok(())
     }
 }
 

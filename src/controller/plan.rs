@@ -37,8 +37,8 @@ pub fn plan(active: usize, replicas: i32, burst: usize) -> Plan {
 /// What the choice of pods rests on, beside the pods themselves.
 #[derive(Debug)]
 pub struct DeletionContext<'a> {
-    /// Pods of all ReplicaSets with the same controller, this one's included; `None` if the
-    /// ReplicaSet has no controller. Called only if pods have to be sorted.
+    /// Pods of all ReplicaSets with the same controller, this one's included; none if the
+    /// ReplicaSet has no controller. Asked only if pods have to be sorted.
     pub related_pods: &'a dyn RelatedPods,
     /// Pods whose deletion may already have happened: chosen before all others.
     pub unresolved: &'a HashSet<Uid>,

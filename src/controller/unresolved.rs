@@ -2,9 +2,10 @@
 //!
 //! A create that may have been stored is repeated under the *same name* before any other is tried, so
 //! that it cannot make a second pod; a delete that may have happened is repeated on the *same pod*
-//! before another one is chosen, so that it cannot take a second one.
+//! before another one is chosen, so that it cannot take a second one. A write stays here until its
+//! outcome is known: that a repetition was refused or not even tried says nothing about the first.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::api::{ObjectKey, Uid};
@@ -18,14 +19,26 @@ pub struct Unresolved {
 #[derive(Debug, Default)]
 struct Entry {
     owner: Uid,
-    creations: Vec<Arc<str>>,
+    creations: BTreeSet<Arc<str>>,
     deletions: HashSet<Uid>,
 }
 
 impl Unresolved {
     /// Notes that the pod `name` may or may not have been created for `owner`.
     pub fn add_creation(&self, key: &ObjectKey, owner: &Uid, name: &Arc<str>) {
-        self.with_entry(key, owner, |entry| entry.creations.push(Arc::clone(name)));
+        self.with_entry(key, owner, |entry| entry.creations.insert(Arc::clone(name)));
+    }
+
+    /// Notes that it is known now whether the pod `name` was created for `owner`.
+    pub fn resolve_creation(&self, key: &ObjectKey, owner: &Uid, name: &str) {
+        self.resolve(key, owner, |entry| entry.creations.remove(name));
+    }
+
+    /// The names to try first for `owner`.
+    pub fn creations(&self, key: &ObjectKey, owner: &Uid) -> Vec<Arc<str>> {
+        let entries = self.lock();
+        let entry = entries.get(key).filter(|entry| entry.owner == *owner);
+        entry.map_or_else(Vec::new, |entry| entry.creations.iter().cloned().collect())
     }
 
     /// Notes that the pod with this UID may or may not have been deleted for `owner`.
@@ -33,16 +46,16 @@ impl Unresolved {
         self.with_entry(key, owner, |entry| entry.deletions.insert(pod.clone()));
     }
 
-    /// Takes out the names to try first for `owner`.
-    pub fn take_creations(&self, key: &ObjectKey, owner: &Uid) -> Vec<Arc<str>> {
-        let take = |entry: &mut Entry| std::mem::take(&mut entry.creations);
-        self.take(key, owner, take)
+    /// Notes that it is known now whether the pod with this UID was deleted for `owner`.
+    pub fn resolve_deletion(&self, key: &ObjectKey, owner: &Uid, pod: &Uid) {
+        self.resolve(key, owner, |entry| entry.deletions.remove(pod));
     }
 
-    /// Takes out the pods to choose first for deletion by `owner`.
-    pub fn take_deletions(&self, key: &ObjectKey, owner: &Uid) -> HashSet<Uid> {
-        let take = |entry: &mut Entry| std::mem::take(&mut entry.deletions);
-        self.take(key, owner, take)
+    /// The pods to choose first for deletion by `owner`.
+    pub fn deletions(&self, key: &ObjectKey, owner: &Uid) -> HashSet<Uid> {
+        let entries = self.lock();
+        let entry = entries.get(key).filter(|entry| entry.owner == *owner);
+        entry.map_or_else(HashSet::new, |entry| entry.deletions.clone())
     }
 
     /// Forgets everything about `key`: of `owner` only, or (with `None`) of whoever.
@@ -56,7 +69,7 @@ impl Unresolved {
         }
     }
 
-    fn with_entry<T>(&self, key: &ObjectKey, owner: &Uid, change: impl FnOnce(&mut Entry) -> T) {
+    fn with_entry(&self, key: &ObjectKey, owner: &Uid, change: impl FnOnce(&mut Entry) -> bool) {
         let mut entries = self.lock();
         let entry = entries.entry(key.clone()).or_default();
         if entry.owner != *owner {
@@ -68,24 +81,21 @@ impl Unresolved {
         change(entry);
     }
 
-    fn take<T: Default>(
-        &self,
-        key: &ObjectKey,
-        owner: &Uid,
-        take: impl FnOnce(&mut Entry) -> T,
-    ) -> T {
+    fn resolve(&self, key: &ObjectKey, owner: &Uid, remove: impl FnOnce(&mut Entry) -> bool) {
         let mut entries = self.lock();
         let Some(entry) = entries.get_mut(key).filter(|entry| entry.owner == *owner) else {
-            return T::default();
+            return;
         };
-        let taken = take(entry);
+        remove(entry);
         if entry.creations.is_empty() && entry.deletions.is_empty() {
             entries.remove(key);
         }
-        taken
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,9 +55,10 @@ impl ApiRequest {
         value.split(';').next().unwrap_or_default().trim()
     }
 
-    /// True if this asks for a watch, as the API server reads it.
+    /// True if this asks for a watch, as the API server reads it: of a collection, that is.
     pub fn is_watch(&self) -> bool {
-        self.method == "GET" && is_true(self.query_value("watch"))
+        let is_named = || self.target().is_none_or(|target| target.name.is_some());
+        self.method == "GET" && is_true(self.query_value("watch")) && !is_named()
     }
 
     /// What of the API the path names; `None` for paths outside it, such as `/healthz`.
@@ -70,8 +71,8 @@ impl ApiRequest {
     pub fn verb(&self) -> &'static str {
         let named = self.target().is_some_and(|target| target.name.is_some());
         match self.method.as_str() {
-            "GET" if self.is_watch() => "watch",
             "GET" if named => "get",
+            "GET" if self.is_watch() => "watch",
             "GET" => "list",
             "POST" => "create",
             "PUT" => "update",

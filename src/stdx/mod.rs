@@ -1,8 +1,9 @@
-//! What the standard library lacks: named threads, a stop signal, a clock that tests can turn,
-//! and back-off. Imports nothing of the project.
+//! What the standard library lacks: named threads, a stop signal and what gives it, a clock that
+//! tests can turn, and back-off. Imports nothing of the project.
 
 pub mod backoff;
 pub mod clock;
 pub mod report;
+pub mod signals;
 pub mod stop;
 pub mod thread;

@@ -48,7 +48,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
 
 /// What may stand nowhere, with the files that are excepted.
 const BANNED: &[(&str, &[&str])] = &[
-    ("thread::spawn(", &[]),
+    ("std::thread::spawn(", &[]),
+    ("thread::Builder::new(", &[]),
     ("Builder::new().name(", &["src/stdx/thread.rs"]),
     ("println!(", &[]),
     ("todo!(", &[]),

@@ -8,7 +8,8 @@ use crate::stdx::backoff::BackoffParameters;
 pub const PAGE_SIZE: u32 = 500;
 
 /// No watch is asked to end sooner than this, and each at random up to twice as late, so that
-/// watches do not all reconnect at once (client-go `tools/cache/reflector.go:defaultMinWatchTimeout`).
+/// watches do not all reconnect at once
+/// (client-go `tools/cache/reflector.go:defaultMinWatchTimeout`).
 const MIN_WATCH_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// How requests are spaced out after failures

@@ -12,8 +12,8 @@ impl ListWatch {
     /// The first request of a paged list.
     ///
     /// A version other than 0 is asked for without a limit, because servers answer that out of
-    /// their cache, and a limited list out of etcd. A server whose answer at version 0 came in pages
-    /// has no such cache (client-go `tools/cache/reflector.go:list`).
+    /// their cache, and a limited list out of etcd. A server whose answer at version 0 came in
+    /// pages has no such cache (client-go `tools/cache/reflector.go:list`).
     pub(super) fn first_page(&self, is_second_try: bool) -> Paging {
         let resource_version = if self.is_unavailable {
             ResourceVersion::default()

@@ -18,9 +18,8 @@ use std::time::{Duration, Instant};
 pub use self::source::{Body, Collection, Source};
 use self::unread_log::UnreadLog;
 use super::collector::Collector;
-use super::decode::{
-    Decode, Decoded, Frame, ListMetadata, ReadWatch, StreamError, Unread, read_list, read_watch,
-};
+use super::decode::{Decode, Decoded, Frame, ListMetadata, ReadWatch, StreamError, Unread};
+use super::encoding::{read_list, read_watch};
 use super::event::CacheEvent;
 use super::list_watch::{
     Effect, Failure, ListQuery, ListWatch, ListWatchOptions, PageEnd, Reaction, Seen, Step,
@@ -35,8 +34,8 @@ use crate::stdx::clock::Clock;
 use crate::stdx::report::report;
 use crate::stdx::stop::Stop;
 
-/// Who is told what the watch brings. Called on the watch thread and under no lock; what blocks here
-/// blocks the watch.
+/// Who is told what the watch brings. Called on the watch thread and under no lock; what blocks
+/// here blocks the watch.
 pub trait Handler<T>: Send {
     /// The store has changed in this way.
     fn on_event(&mut self, event: &CacheEvent<T>);
@@ -249,7 +248,7 @@ impl<T: Decode> Reflector<T> {
             }
             Frame::Error(_) => return,
             Frame::Foreign(what) => {
-                log::warn!("the watch of {} brought {what}, it is skipped", T::RESOURCE);
+                self.unread_log.log_foreign(T::RESOURCE, what);
                 return;
             }
         };
@@ -297,13 +296,9 @@ impl<T: Decode> Reflector<T> {
             | Frame::Modified(Err(unread))
             | Frame::Deleted(Err(unread)) => {
                 self.on_unread(&unread);
-                match &unread.key {
-                    Some(key) => self.store.apply_unread(key, resource_version, is_deleted),
-                    None => {
-                        self.store.apply_bookmark(resource_version);
-                        None
-                    }
-                }
+                self.store.apply_bookmark(resource_version);
+                let key = unread.key.as_ref();
+                key.and_then(|key| self.store.apply_unread(key, resource_version, is_deleted))
             }
             Frame::Bookmark { .. } => {
                 self.store.apply_bookmark(resource_version);
@@ -346,7 +341,7 @@ impl<T: Decode> Reflector<T> {
     /// The handlers do no more than to compare and to enqueue, so this takes milliseconds.
     fn resync_if_due(&mut self) {
         let now = self.pace.now();
-        if !self.next_resync.is_some_and(|due| due <= now) || !self.store.has_synced() {
+        if self.next_resync.is_none_or(|due| due > now) || !self.store.has_synced() {
             return;
         }
         self.next_resync = Some(now + self.resync_period);
@@ -385,7 +380,7 @@ impl<T: Decode> Reflector<T> {
                         log::info!("watch of {resource} broke, opens it again: {why}");
                     }
                     reaction => {
-                        log::warn!("watch of {resource} ended unexpectedly, {reaction}: {why}")
+                        log::warn!("watch of {resource} ended unexpectedly, {reaction}: {why}");
                     }
                 }
             }

@@ -1,5 +1,6 @@
 //! The loop against a scripted server: what it requests, what the store shows, what is told.
 
+mod loopback;
 mod script;
 
 use std::sync::Arc;
@@ -366,12 +367,12 @@ fn a_list_that_breaks_off_changes_nothing() {
 #[test]
 fn j_20_a_resync_tells_every_object_as_it_is() {
     let mut options = paged();
-    options.min_resync_period = Duration::from_secs(60);
+    options.min_resync_period = Duration::from_mins(1);
     let run = Run::new(options).play([
         Reply::list("10", "", &["p1@1", "p2@2"]),
         Reply::watch(&[]).lasting(Duration::from_secs(59)),
         Reply::watch(&[]).lasting(Duration::from_secs(1)),
-        Reply::watch(&[bookmark("11")]).lasting(Duration::from_secs(60)),
+        Reply::watch(&[bookmark("11")]).lasting(Duration::from_mins(1)),
     ]);
     run.told(&[
         "add p1@1",
@@ -520,7 +521,7 @@ fn j_37_a_watch_that_ends_well_goes_on_at_once() {
         Reply::list("10", "", &[]),
         Reply::watch(&[]).lasting(Duration::from_secs(1)),
         Reply::watch(&[bookmark("15")]),
-        Reply::watch(&["break".to_owned()]).lasting(Duration::from_secs(300)),
+        Reply::watch(&["break".to_owned()]).lasting(Duration::from_mins(5)),
     ]);
     assert_eq!(
         run.short_requests(),

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use log::Level;
+
 use crate::api::ObjectKey;
 use crate::cache::decode::Unread;
 
@@ -14,6 +16,7 @@ const KEYS_MAX: usize = 1000;
 pub(super) struct UnreadLog {
     keys: HashSet<ObjectKey>,
     is_nameless_logged: bool,
+    is_foreign_logged: bool,
 }
 
 impl UnreadLog {
@@ -22,6 +25,16 @@ impl UnreadLog {
         if let Some(line) = self.line(kind, unread) {
             log::warn!("{line}");
         }
+    }
+
+    /// Logs something that was not asked for; at the default level only the first.
+    pub(super) fn log_foreign(&mut self, resource: &str, what: &str) {
+        let is_logged = std::mem::replace(&mut self.is_foreign_logged, true);
+        let level = if is_logged { Level::Debug } else { Level::Warn };
+        log::log!(
+            level,
+            "the watch of {resource} brought {what}, it is skipped"
+        );
     }
 
     fn line(&mut self, kind: &str, unread: &Unread) -> Option<String> {

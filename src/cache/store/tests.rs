@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::{Indexed, Store, UnreadKey};
-use crate::api::{ControllerRef, ObjectKey, OwnerKey, Pod, ResourceVersion, Uid};
+use crate::api::interner::Interner;
+use crate::api::{ControllerRef, ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Uid};
 use crate::cache::{Cache, CacheEvent, CacheView};
 
 fn pod(name: &str, version: &str) -> Pod {
@@ -207,6 +209,64 @@ fn the_view_finds_pods_by_owner_and_orphans_by_namespace() {
         names(cache.pods_owned_by(&owner("a", "a"))),
         ["a-1", "free"]
     );
+}
+
+fn replica_set(namespace: &str, name: &str, controller: Option<&str>) -> ReplicaSet {
+    let owners = controller
+        .map(|uid| json!([{"kind": "Deployment", "name": "d", "uid": uid, "controller": true}]));
+    let object = json!({
+        "metadata": {"namespace": namespace, "name": name, "uid": name, "ownerReferences": owners},
+        "spec": {},
+    });
+    let object = object.to_string();
+    ReplicaSet::from_json(object.as_bytes(), &mut Interner::default()).expect("readable")
+}
+
+#[test]
+fn the_view_finds_replica_sets_by_namespace_and_by_controller() {
+    let cache = Cache::default();
+    for (namespace, name, controller) in [
+        ("n", "a", Some("d1")),
+        ("n", "b", Some("d1")),
+        ("n", "c", None),
+        ("m", "a", Some("d2")),
+    ] {
+        let object = replica_set(namespace, name, controller);
+        cache.replica_sets.apply_added(object);
+    }
+    let keys = |found: Vec<Arc<ReplicaSet>>| -> Vec<String> {
+        found.iter().map(|object| object.key.to_string()).collect()
+    };
+    assert_eq!(keys(cache.replica_sets_in("n")), ["n/a", "n/b", "n/c"]);
+    assert_eq!(
+        keys(cache.replica_sets_controlled_by(&"d1".into())),
+        ["n/a", "n/b"]
+    );
+    assert_eq!(
+        keys(cache.replica_sets_controlled_by(&"d2".into())),
+        ["m/a"]
+    );
+    assert!(keys(cache.replica_sets_controlled_by(&"d3".into())).is_empty());
+    let key = ObjectKey::new("m", "a");
+    assert!(cache.replica_set(&key).is_some());
+
+    cache
+        .replica_sets
+        .apply_modified(replica_set("n", "a", Some("d2")));
+    cache
+        .replica_sets
+        .apply_deleted(replica_set("m", "a", None));
+    assert_eq!(
+        keys(cache.replica_sets_controlled_by(&"d1".into())),
+        ["n/b"]
+    );
+    assert_eq!(
+        keys(cache.replica_sets_controlled_by(&"d2".into())),
+        ["n/a"]
+    );
+    assert!(cache.replica_sets_in("m").is_empty());
+    assert!(cache.replica_set(&key).is_none());
+    check_indexes(&cache.replica_sets);
 }
 
 /// One random change; objects and owners come from small sets so that they meet often.

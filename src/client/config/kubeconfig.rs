@@ -95,10 +95,10 @@ fn read(path: &Path) -> Result<Option<KubeconfigFile>, ConfigError> {
         // What is wrong in YAML comes with a picture of the place; its first line is enough.
         Err(KubeconfigError::Parse(error)) => {
             let text = error.to_string();
-            format!(
-                "it is not valid: {}",
-                text.lines().next().unwrap_or_default()
-            )
+            let line = text.lines().next().unwrap_or_default();
+            // What follows is advice for programmers.
+            let line = line.split(", set ").next().unwrap_or_default();
+            format!("it is not valid: {}", line.trim_start_matches("error: "))
         }
         Err(error) => error.to_string(),
     };

@@ -357,7 +357,7 @@ fn errors_name_the_entry_and_the_way_out() {
         ),
         (server, "{tokenFile: gone}", &["gone cannot be read"]),
         (server, "{as-groups: [a]}", &["as-groups"]),
-        ("[]", "{}", &["config: it is not valid"]),
+        ("[]", "{}", &["config: it is not valid: line 4"]),
     ] {
         check_entry(cluster, user, parts);
     }
@@ -382,7 +382,7 @@ fn dangling_names_and_missing_contexts_are_named() {
         "current-context: gone",
         &["no context \"gone\"", "there are none"],
     );
-    check("a: b: c", &["config: it is not valid"]);
+    check("a: b: c", &["config: it is not valid: line 1"]);
 }
 
 #[test]

@@ -1,9 +1,14 @@
 //! Through a proxy.
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
 use super::secure::{Authority, base64, kubeconfig, load};
 use super::server::{Reply, Server, answer};
 use super::{client, unlimited};
 use crate::client::Request;
+use crate::stdx::stop::Stop;
+use crate::stdx::thread::spawn;
 
 #[test]
 fn a_tunnel_leads_to_tls_and_the_proxy_looks_up_the_name() {
@@ -60,4 +65,53 @@ fn a_proxy_that_refuses_proves_that_nothing_was_sent() {
         .expect_err("the proxy refuses");
     assert!(error.is_unsent() && error.status().is_none(), "{error:?}");
     assert!(error.to_string().contains("403"), "{error}");
+}
+
+/// One exchange as a SOCKS 5 proxy: returns the name that it was asked for, and answers as if it had
+/// reached it.
+fn socks(mut stream: TcpStream) -> std::io::Result<String> {
+    let mut greeting = [0; 2];
+    stream.read_exact(&mut greeting)?;
+    let mut methods = vec![0; greeting[1].into()];
+    stream.read_exact(&mut methods)?;
+    stream.write_all(&[5, 0])?;
+    let mut head = [0; 5];
+    stream.read_exact(&mut head)?;
+    assert_eq!(
+        head[..4],
+        [5, 1, 0, 3],
+        "it asks for a connection to a name"
+    );
+    let mut name_and_port = vec![0; usize::from(head[4]) + 2];
+    stream.read_exact(&mut name_and_port)?;
+    stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0])?;
+    let mut request = [0; 4096];
+    let _some = stream.read(&mut request)?;
+    stream.write_all(&answer(200, "", "ok"))?;
+    name_and_port.truncate(head[4].into());
+    Ok(String::from_utf8(name_and_port).expect("names are text"))
+}
+
+#[test]
+fn a_socks_proxy_looks_up_the_name() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let (sender, names) = crossbeam_channel::bounded(1);
+    let thread = spawn("t-socks", &Stop::new(), move || {
+        let (stream, _) = listener.accept().expect("the client comes");
+        sender.send(socks(stream)).expect("the test waits for it");
+    });
+    let proxy = format!("socks5://{address}");
+    let config = load(&kubeconfig(
+        "http://cluster.invalid",
+        &[("proxy-url", &proxy)],
+        &[],
+    ));
+    let (client, _) = client(&config.expect("the kubeconfig is good"), &unlimited());
+    client.send(&Request::get("/a")).expect("it gets through");
+    let name = names
+        .recv_timeout(super::PATIENCE)
+        .expect("the proxy was asked");
+    assert_eq!(name.expect("nothing broke"), "cluster.invalid");
+    thread.join().expect("the proxy does not panic");
 }

@@ -167,7 +167,7 @@ fn c_15_body_of_an_adoption() {
 fn c_17_c_23_failed_adoptions_are_all_tried_and_end_the_sync() {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, [pod("p1"), pod("p2")]);
-    fixture.writes.on_patch(|call| {
+    fixture.writes.on_patch(|call, _| {
         let message = format!("fake error {call}");
         Some(Err(refused(500, "InternalError", &message)))
     });
@@ -190,7 +190,7 @@ fn a_23_the_same_failure_of_many_is_told_once() {
     let fixture = fixture(&rs, pods);
     fixture
         .writes
-        .on_patch(|_| Some(Err(refused(500, "InternalError", "fake error"))));
+        .on_patch(|_, _| Some(Err(refused(500, "InternalError", "fake error"))));
     let error = fixture.sync("web").expect_err("the patches fail");
     assert_eq!(error.to_string(), "fake error");
     fixture.assert_counts(0, 0, 3);
@@ -265,7 +265,7 @@ fn c_21_a_release_of_a_pod_that_is_gone_or_has_no_owner_is_done() {
         let fixture = fixture(&rs, pods);
         fixture
             .writes
-            .on_patch(move |_| Some(Err(refused(code, reason, "no"))));
+            .on_patch(move |_, _| Some(Err(refused(code, reason, "no"))));
         assert_eq!(fixture.sync("web").is_ok(), is_done, "{reason}");
         fixture.assert_counts(0, 0, 1);
     }
@@ -277,7 +277,7 @@ fn c_22_an_orphan_that_is_gone_is_replaced() {
     let fixture = fixture(&rs, [pod("p1")]);
     fixture
         .writes
-        .on_patch(|_| Some(Err(refused(404, "NotFound", "gone"))));
+        .on_patch(|_, _| Some(Err(refused(404, "NotFound", "gone"))));
     fixture.sync_ok("web");
     fixture.assert_counts(1, 0, 1);
 }
@@ -357,7 +357,7 @@ fn h_16_h_17_only_adoptions_that_were_stored_are_waited_for() {
         (Err(WriteError::Unknown("lost".into())), ""),
     ] {
         let fixture = fixture(&rs, [pod("p1")]);
-        fixture.writes.on_patch(move |_| Some(answer.clone()));
+        fixture.writes.on_patch(move |_, _| Some(answer.clone()));
         drop(fixture.sync("web"));
         let written = fixture
             .controller
@@ -374,7 +374,7 @@ fn an_adoption_of_unknown_outcome_is_repeated() {
     let fixture = fixture(&rs, [pod("p1")]);
     fixture
         .writes
-        .on_patch(|call| (call == 0).then(|| Err(WriteError::Unknown("lost".into()))));
+        .on_patch(|call, _| (call == 0).then(|| Err(WriteError::Unknown("lost".into()))));
     fixture.sync("web").expect_err("the answer was lost");
     fixture.sync_ok("web");
     fixture.assert_counts(0, 0, 2);

@@ -63,8 +63,8 @@ fn order((a, rank_a): (&Pod, usize), (b, rank_b): (&Pod, usize)) -> Ordering {
 
 /// `first` is deleted before `second`, with these ranks.
 #[track_caller]
-fn check(first: (Pod, usize), second: (Pod, usize)) {
-    let (a, b) = ((&first.0, first.1), (&second.0, second.1));
+fn check((first, first_rank): (Pod, usize), (second, second_rank): (Pod, usize)) {
+    let (a, b) = ((&first, first_rank), (&second, second_rank));
     assert_eq!(order(a, b), Ordering::Less);
     assert_eq!(order(b, a), Ordering::Greater);
 }
@@ -295,12 +295,12 @@ fn e_25_any_pods_sort_without_panic_and_into_a_permutation() {
         );
         let mut counts: HashMap<&str, i32> = HashMap::new();
         let before = names(&pods);
-        before
-            .iter()
-            .for_each(|name| *counts.entry(name).or_default() += 1);
-        sorted
-            .iter()
-            .for_each(|name| *counts.entry(name).or_default() -= 1);
+        for name in &before {
+            *counts.entry(name).or_default() += 1;
+        }
+        for name in &sorted {
+            *counts.entry(name).or_default() -= 1;
+        }
         assert!(
             counts.values().all(|count| *count == 0),
             "round {round}: {sorted:?}"

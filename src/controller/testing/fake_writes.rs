@@ -1,6 +1,5 @@
 //! Writes that are recorded instead of sent; what they answer can be set by test.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -20,28 +19,28 @@ pub(in crate::controller) enum Write {
     UpdateStatus(ReplicaSetStatus),
 }
 
-type UpdateAnswer =
-    Box<dyn FnMut(&ReplicaSet, &ReplicaSetStatus) -> Option<Result<ReplicaSet, WriteError>> + Send>;
+type Answer<T> = Option<Result<T, WriteError>>;
 
-type Answer<T> = Box<dyn FnMut(usize) -> Option<Result<T, WriteError>> + Send>;
+/// What a call answers. Gets the number of the call, counted from 0 since the hook was set, and the
+/// pod's name; `None` means the ordinary answer.
+type Hook<T> = Option<(usize, Box<dyn FnMut(usize, &str) -> Answer<T> + Send>)>;
 
-/// Writes that are recorded; what they answer can be set by test. The number that an answer function
-/// gets counts the calls of its kind from 0; `None` means the ordinary answer.
+type UpdateHook = Box<dyn FnMut(&ReplicaSet, &ReplicaSetStatus) -> Answer<ReplicaSet> + Send>;
+
+/// Writes that are recorded; what they answer can be set by test. Hooks run without the lock, so they
+/// may do whatever a test does; one that is running is not set for calls made by itself.
 #[derive(Default)]
-pub(in crate::controller) struct FakeWrites {
-    state: Mutex<FakeState>,
-    creates: AtomicUsize,
-    deletes: AtomicUsize,
-    patches: AtomicUsize,
-}
+pub(in crate::controller) struct FakeWrites(Mutex<State>);
 
 #[derive(Default)]
-struct FakeState {
+struct State {
     writes: Vec<Write>,
-    on_create: Option<Answer<CreatedPod>>,
-    on_delete: Option<Answer<()>>,
-    on_patch: Option<Answer<PatchedPod>>,
-    on_update_status: Option<UpdateAnswer>,
+    on_create: Hook<CreatedPod>,
+    on_delete: Hook<()>,
+    on_patch: Hook<PatchedPod>,
+    on_find_pod: Hook<Option<Pod>>,
+    on_list_pods: Hook<Vec<Pod>>,
+    on_update_status: Option<UpdateHook>,
     live_replica_set: Option<Result<ReplicaSet, WriteError>>,
     live_pods: Vec<Pod>,
 }
@@ -52,35 +51,35 @@ impl std::fmt::Debug for FakeWrites {
     }
 }
 
+/// Declares the setters of hooks.
+macro_rules! hooks {
+    ($($name:ident: $answer:ty),* $(,)?) => {
+        impl FakeWrites {
+            $(pub(in crate::controller) fn $name(
+                &self,
+                hook: impl FnMut(usize, &str) -> Answer<$answer> + Send + 'static,
+            ) {
+                self.lock().$name = Some((0, Box::new(hook)));
+            })*
+        }
+    };
+}
+
+hooks! {
+    on_create: CreatedPod,
+    on_delete: (),
+    on_patch: PatchedPod,
+    on_find_pod: Option<Pod>,
+    on_list_pods: Vec<Pod>,
+}
+
 impl FakeWrites {
-    pub(in crate::controller) fn on_create(
-        &self,
-        answer: impl FnMut(usize) -> Option<Result<CreatedPod, WriteError>> + Send + 'static,
-    ) {
-        self.lock().on_create = Some(Box::new(answer));
-    }
-
-    pub(in crate::controller) fn on_delete(
-        &self,
-        answer: impl FnMut(usize) -> Option<Result<(), WriteError>> + Send + 'static,
-    ) {
-        self.lock().on_delete = Some(Box::new(answer));
-    }
-
-    pub(in crate::controller) fn on_patch(
-        &self,
-        answer: impl FnMut(usize) -> Option<Result<PatchedPod, WriteError>> + Send + 'static,
-    ) {
-        self.lock().on_patch = Some(Box::new(answer));
-    }
-
+    /// What a status update answers; `None` means success.
     pub(in crate::controller) fn on_update_status(
         &self,
-        answer: impl FnMut(&ReplicaSet, &ReplicaSetStatus) -> Option<Result<ReplicaSet, WriteError>>
-        + Send
-        + 'static,
+        hook: impl FnMut(&ReplicaSet, &ReplicaSetStatus) -> Answer<ReplicaSet> + Send + 'static,
     ) {
-        self.lock().on_update_status = Some(Box::new(answer));
+        self.lock().on_update_status = Some(Box::new(hook));
     }
 
     /// What a live GET of the ReplicaSet answers; without it, 404.
@@ -91,7 +90,7 @@ impl FakeWrites {
         self.lock().live_replica_set = Some(answer);
     }
 
-    /// What live LISTs of pods answer.
+    /// The pods that live reads find.
     pub(in crate::controller) fn set_live_pods(&self, pods: Vec<Pod>) {
         self.lock().live_pods = pods;
     }
@@ -138,76 +137,77 @@ impl FakeWrites {
         self.lock().writes.iter().filter_map(name).collect()
     }
 
-    fn record(&self, write: Write) {
-        self.lock().writes.push(write);
+    /// Records the call and asks the hook that `field` finds.
+    fn call<T>(
+        &self,
+        write: Write,
+        name: &str,
+        field: fn(&mut State) -> &mut Hook<T>,
+    ) -> Answer<T> {
+        let mut state = self.lock();
+        state.writes.push(write);
+        let (call, mut hook) = field(&mut state).take()?;
+        drop(state);
+        let answer = hook(call, name);
+        field(&mut self.lock()).get_or_insert((call + 1, hook));
+        answer
     }
 
-    fn lock(&self) -> MutexGuard<'_, FakeState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl PodControl for FakeWrites {
     fn create_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
-        let call = self.creates.fetch_add(1, Ordering::Relaxed);
-        self.record(Write::Create(name.to_owned()));
-        let answer = self
-            .lock()
-            .on_create
-            .as_mut()
-            .and_then(|answer| answer(call));
+        let write = Write::Create(name.to_owned());
+        let answer = self.call(write, name, |state| &mut state.on_create);
         answer.unwrap_or_else(|| Ok(CreatedPod::default()))
     }
 
     fn find_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError> {
-        self.record(Write::FindPod(name.to_owned()));
-        Ok(self
-            .lock()
-            .live_pods
-            .iter()
-            .find(|pod| *pod.key.name == *name)
-            .cloned())
+        let write = Write::FindPod(name.to_owned());
+        let answer = self.call(write, name, |state| &mut state.on_find_pod);
+        answer.unwrap_or_else(|| {
+            let state = self.lock();
+            let found = state.live_pods.iter().find(|pod| *pod.key.name == *name);
+            Ok(found.cloned())
+        })
     }
 
     fn list_pods(&self, _rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError> {
-        self.record(Write::ListPods);
-        let state = self.lock();
-        Ok(state
-            .live_pods
-            .iter()
-            .filter(|pod| selector.matches(&pod.labels))
-            .cloned()
-            .collect())
+        let answer = self.call(Write::ListPods, "", |state| &mut state.on_list_pods);
+        answer.unwrap_or_else(|| {
+            let state = self.lock();
+            let is_selected = |pod: &&Pod| selector.matches(&pod.labels);
+            Ok(state
+                .live_pods
+                .iter()
+                .filter(is_selected)
+                .cloned()
+                .collect())
+        })
     }
 
     fn delete_pod(&self, _rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
-        let call = self.deletes.fetch_add(1, Ordering::Relaxed);
-        self.record(Write::Delete(pod.key.name.to_string()));
-        let answer = self
-            .lock()
-            .on_delete
-            .as_mut()
-            .and_then(|answer| answer(call));
+        let write = Write::Delete(pod.key.name.to_string());
+        let answer = self.call(write, &pod.key.name, |state| &mut state.on_delete);
         answer.unwrap_or(Ok(()))
     }
 
     fn patch_pod(&self, pod: &Pod, patch: Vec<u8>) -> Result<PatchedPod, WriteError> {
-        let call = self.patches.fetch_add(1, Ordering::Relaxed);
         let patch = serde_json::from_slice(&patch).expect("a patch is JSON");
-        self.record(Write::Patch(pod.key.name.to_string(), patch));
-        let answer = self
-            .lock()
-            .on_patch
-            .as_mut()
-            .and_then(|answer| answer(call));
+        let write = Write::Patch(pod.key.name.to_string(), patch);
+        let answer = self.call(write, &pod.key.name, |state| &mut state.on_patch);
         answer.unwrap_or_else(|| Ok(PatchedPod::default()))
     }
 }
 
 impl ReplicaSetControl for FakeWrites {
     fn get(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError> {
-        self.record(Write::GetReplicaSet(key.to_string()));
-        let live = self.lock().live_replica_set.clone();
+        let mut state = self.lock();
+        state.writes.push(Write::GetReplicaSet(key.to_string()));
+        let live = state.live_replica_set.clone();
         live.unwrap_or_else(|| Err(refused(404, "NotFound", "not found")))
     }
 
@@ -216,11 +216,10 @@ impl ReplicaSetControl for FakeWrites {
         rs: &ReplicaSet,
         status: &ReplicaSetStatus,
     ) -> Result<ReplicaSet, WriteError> {
-        self.record(Write::UpdateStatus(status.clone()));
         let mut state = self.lock();
-        let answer = state.on_update_status.as_mut();
-        let answer = answer.and_then(|answer| answer(rs, status));
-        drop(state);
+        state.writes.push(Write::UpdateStatus(status.clone()));
+        let hook = state.on_update_status.as_mut();
+        let answer = hook.and_then(|hook| hook(rs, status));
         answer.unwrap_or_else(|| Ok(with_status(rs, status.clone())))
     }
 }

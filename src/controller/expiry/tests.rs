@@ -1,0 +1,131 @@
+//! Expectations that were not met in time.
+
+use std::time::Duration;
+
+use crate::api::{Pod, PodPhase, ReplicaSet};
+use crate::controller::testing::{Fixture, Write, owned_pod, ready_pod, replica_set};
+
+/// A fixture with `rs` and these pods in the cache.
+fn fixture(rs: &ReplicaSet, pods: impl IntoIterator<Item = Pod>) -> Fixture {
+    let fixture = Fixture::new();
+    fixture.cache_silently(Some(rs.clone()), pods);
+    fixture
+}
+
+/// An expired expectation asks the API server: the moment at which a pod slips in.
+#[test]
+fn b_09_a_pod_that_comes_while_expectations_are_asked_is_counted() {
+    let rs = replica_set("web", 2);
+    let fixture = fixture(&rs, [ready_pod("a", &rs)]);
+    let expectations = fixture.controller.expectations();
+    expectations.expect_creations(&rs.key, &rs.uid, ["b".into()]);
+    fixture.clock.advance(Duration::from_secs(301));
+    let (cache, second) = (fixture.cache.clone(), ready_pod("b", &rs));
+    fixture
+        .writes
+        .set_live_pods(vec![ready_pod("a", &rs), second.clone()]);
+    fixture.writes.on_list_pods(move |_, _| {
+        cache.pods.apply_modified(second.clone());
+        None
+    });
+    fixture.sync_ok("web");
+    fixture.assert_counts(0, 0, 0);
+    assert_eq!(fixture.writes.status_updates()[0].replicas, 2);
+}
+
+#[test]
+fn an_expectation_that_nobody_meets_leads_to_a_list() {
+    let rs = replica_set("web", 2);
+    let fixture = fixture(&rs, []);
+    fixture.sync_ok("web");
+    let created = fixture.writes.created();
+    fixture.clock.advance(Duration::from_mins(5));
+    fixture.sync_ok("web");
+    assert!(!fixture.writes.take().contains(&Write::ListPods), "not yet");
+
+    // The cache lags behind: nothing is created, but the pods are expected anew.
+    fixture.clock.advance(Duration::from_millis(1));
+    let live: Vec<Pod> = created.iter().map(|name| owned_pod(name, &rs)).collect();
+    fixture.writes.set_live_pods(live.clone());
+    fixture.sync_ok("web");
+    assert!(fixture.writes.take().contains(&Write::ListPods));
+    assert_eq!(fixture.open(&rs), Some((2, 0)));
+
+    // When the cache has caught up, the sync goes on as usual.
+    for pod in live {
+        fixture.deliver_pod(pod);
+    }
+    fixture.sync_ok("web");
+    assert_eq!(fixture.writes.take().len(), 1, "only status");
+}
+
+#[test]
+fn an_expired_expectation_of_pods_that_never_were_is_dropped() {
+    let rs = replica_set("web", 2);
+    let fixture = fixture(&rs, []);
+    fixture.sync_ok("web");
+    fixture.writes.take();
+    fixture.clock.advance(Duration::from_secs(301));
+    fixture.sync_ok("web");
+    fixture.assert_counts(2, 0, 0);
+}
+
+#[test]
+fn an_expired_expectation_waits_for_pods_that_the_cache_should_lose() {
+    let rs = replica_set("web", 1);
+    let pods = ["a", "b", "c"].map(|name| owned_pod(name, &rs));
+    let fixture = fixture(&rs, pods.clone());
+    fixture.sync_ok("web");
+    assert_eq!(fixture.writes.deleted().len(), 2);
+    fixture.writes.take();
+    fixture.clock.advance(Duration::from_secs(301));
+    let finished = Pod {
+        phase: PodPhase::Failed,
+        ..pods[1].clone()
+    };
+    fixture
+        .writes
+        .set_live_pods(vec![pods[2].clone(), finished.clone()]);
+    fixture.sync_ok("web");
+    fixture.assert_counts(0, 0, 0);
+    assert_eq!(fixture.open(&rs), Some((0, 2)));
+    fixture.deliver_pod_deleted(pods[0].clone());
+    assert_eq!(fixture.open(&rs), Some((0, 1)));
+    fixture.deliver_pod(Pod {
+        resource_version: "9".into(),
+        ..finished
+    });
+    assert_eq!(fixture.open(&rs), Some((0, 0)));
+}
+
+#[test]
+fn an_expired_expectation_acts_at_once_if_the_cache_is_current() {
+    let rs = replica_set("web", 1);
+    let pods = ["a", "b"].map(|name| owned_pod(name, &rs));
+    let fixture = fixture(&rs, pods.clone());
+    fixture.sync_ok("web");
+    fixture.writes.take();
+    fixture.clock.advance(Duration::from_secs(301));
+    fixture.writes.set_live_pods(pods.to_vec());
+    fixture.sync_ok("web");
+    fixture.assert_counts(0, 1, 0);
+}
+
+#[test]
+fn a_pod_that_goes_during_the_list_is_not_waited_for() {
+    let rs = replica_set("web", 1);
+    let pods = ["a", "b"].map(|name| owned_pod(name, &rs));
+    let fixture = fixture(&rs, pods.clone());
+    let expectations = fixture.controller.expectations();
+    expectations.expect_deletions(&rs.key, &rs.uid, ["uid-a".into()]);
+    fixture.clock.advance(Duration::from_secs(301));
+    fixture.writes.set_live_pods(pods.to_vec());
+    let (cache, gone) = (fixture.cache.clone(), pods[0].clone());
+    fixture.writes.on_list_pods(move |_, _| {
+        cache.pods.apply_deleted(gone.clone());
+        None
+    });
+    fixture.sync_ok("web");
+    fixture.assert_counts(0, 0, 0);
+    assert_eq!(fixture.open(&rs), Some((0, 0)));
+}

@@ -1,0 +1,251 @@
+//! Group H: a sync waits until the cache shows what was written last, and is woken then.
+
+use std::sync::Arc;
+
+use super::{at, fixture, two_ready};
+use crate::api::{Pod, ReplicaSet, ResourceVersion};
+use crate::cache::{CacheEvent, CacheView};
+use crate::controller::sync::Outcome;
+use crate::controller::testing::{
+    Fixture, key, owned_pod, pod, ready_pod, replica_set, with_status,
+};
+use crate::writes::{CreatedPod, PatchedPod};
+
+#[test]
+fn h_15_h_21_until_the_cache_shows_what_was_written_nothing_is_sent() {
+    let (fixture, rs) = (Fixture::new(), replica_set("web", 3));
+    fixture.deliver_replica_set(rs.clone());
+    fixture.queued();
+    fixture.deliver_bookmarks("10", "");
+    fixture.writes.on_create(|call, _| {
+        Some(Ok(CreatedPod {
+            resource_version: ResourceVersion::new(&(11 + call).to_string()),
+        }))
+    });
+    fixture.sync_ok("web");
+    let created = fixture.writes.created();
+    fixture.assert_counts(3, 0, 0);
+    fixture.writes.take();
+
+    for touch in 2..5 {
+        let mut touched = at(&touch.to_string(), rs.clone());
+        touched.generation = touch;
+        fixture.deliver_replica_set(touched);
+        assert_eq!(fixture.queued(), ["default/web"]);
+        assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
+    }
+    assert_eq!(fixture.writes.take(), []);
+
+    for (version, name) in [
+        ("11", &created[0]),
+        ("12", &created[1]),
+        ("13", &created[2]),
+    ] {
+        fixture.deliver_pod(Pod {
+            resource_version: version.into(),
+            ..owned_pod(name, &rs)
+        });
+        assert_eq!(fixture.queued(), ["default/web"], "the pod's owner");
+        if version != "13" {
+            assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
+        }
+    }
+    fixture.sync_ok("web");
+    fixture.assert_counts(0, 0, 0);
+    assert_eq!(fixture.writes.status_updates()[0].replicas, 3);
+}
+
+/// A controller that has created one pod under version 11 and written its status under version 21,
+/// has come too early once, and has an empty queue.
+fn too_early() -> (Fixture, ReplicaSet) {
+    let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
+    fixture.deliver_replica_set(rs.clone());
+    fixture.deliver_bookmarks("10", "20");
+    fixture.writes.on_create(|_, _| {
+        Some(Ok(CreatedPod {
+            resource_version: "11".into(),
+        }))
+    });
+    fixture
+        .writes
+        .on_update_status(|rs, status| Some(Ok(at("21", with_status(rs, status.clone())))));
+    fixture.sync_ok("web");
+    assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
+    fixture.queued();
+    fixture.writes.take();
+    (fixture, rs)
+}
+
+#[test]
+fn a_version_that_a_bookmark_brings_wakes_the_key() {
+    let (fixture, _) = too_early();
+    fixture.deliver_bookmarks("11", "");
+    assert_eq!(
+        fixture.queued(),
+        [""; 0],
+        "the ReplicaSets are still behind"
+    );
+    fixture.deliver_bookmarks("", "20");
+    assert_eq!(fixture.queued(), [""; 0]);
+    fixture.deliver_bookmarks("", "22");
+    assert_eq!(fixture.queued(), ["default/web"]);
+    fixture.sync_ok("web");
+    fixture.deliver_bookmarks("12", "23");
+    assert_eq!(fixture.queued(), [""; 0], "woken once");
+}
+
+#[test]
+fn a_version_that_strangers_bring_wakes_the_key() {
+    let (fixture, _) = too_early();
+    fixture.deliver_replica_set(at("21", {
+        let mut other = replica_set("other", 0);
+        other.replicas = 0;
+        other
+    }));
+    assert_eq!(fixture.queued(), ["default/other"]);
+    let mut stranger = pod("stranger");
+    stranger.labels = [("type", "other")].into_iter().collect();
+    stranger.resource_version = "11".into();
+    fixture.deliver_pod(stranger.clone());
+    assert_eq!(fixture.queued(), ["default/web"]);
+    // What the pod is, is not known by this: its expectation is still open, and only status is due.
+    fixture.sync_ok("web");
+    fixture.assert_counts(0, 0, 0);
+}
+
+#[test]
+fn whoever_does_not_wait_is_not_woken() {
+    let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
+    fixture.deliver_replica_set(rs);
+    fixture.deliver_bookmarks("10", "20");
+    fixture.writes.on_create(|_, _| {
+        Some(Ok(CreatedPod {
+            resource_version: "11".into(),
+        }))
+    });
+    fixture.sync_ok("web");
+    fixture.queued();
+    fixture.deliver_bookmarks("11", "21");
+    assert_eq!(fixture.queued(), [""; 0]);
+}
+
+#[test]
+fn a_replica_set_made_anew_does_not_wait_for_the_old_one() {
+    let (fixture, old) = too_early();
+    let mut new = at("30", old.clone());
+    new.uid = "uid-new".into();
+    fixture.deliver_replica_set(new.clone());
+    let written = fixture.controller.written_versions();
+    assert_eq!(written.written(&old.key, &old.uid), None);
+    assert_eq!(fixture.queued(), ["default/web"]);
+    fixture.sync_ok("web");
+    fixture.assert_counts(1, 0, 0);
+    assert_eq!(
+        written.written(&new.key, &new.uid).expect("a record").pods,
+        "11".into()
+    );
+}
+
+#[test]
+fn h_18_a_deleted_replica_set_does_not_wait() {
+    let (fixture, rs) = too_early();
+    let mut stale = rs.clone();
+    stale.uid = "uid-older".into();
+    let event = CacheEvent::Deleted(Arc::new(stale));
+    fixture.controller.handle_replica_set_event(&event);
+    let written = fixture.controller.written_versions();
+    assert!(
+        written.written(&rs.key, &rs.uid).is_some(),
+        "another UID was deleted"
+    );
+    fixture.deliver_replica_set_deleted(rs.clone());
+    assert_eq!(written.written(&rs.key, &rs.uid), None);
+    fixture.sync_ok("web");
+}
+
+#[test]
+fn h_16_what_is_waited_for_after_a_sync() {
+    let rs = replica_set("web", 2);
+    let fixture = fixture(&rs, [pod("orphan")]);
+    fixture.writes.set_live_replica_set(Ok(rs.clone()));
+    let version = |version: &str| ResourceVersion::new(version);
+    fixture.writes.on_create(move |_, _| {
+        Some(Ok(CreatedPod {
+            resource_version: version("12"),
+        }))
+    });
+    fixture.writes.on_patch(move |_, _| {
+        Some(Ok(PatchedPod {
+            resource_version: version("11"),
+            controller: Some("uid-web".into()),
+        }))
+    });
+    fixture
+        .writes
+        .on_update_status(|rs, status| Some(Ok(at("21", with_status(rs, status.clone())))));
+    fixture.sync_ok("web");
+    let written = fixture
+        .controller
+        .written_versions()
+        .written(&rs.key, &rs.uid);
+    let written = written.expect("a record");
+    assert_eq!(
+        (written.pods, written.replica_sets),
+        ("12".into(), "21".into())
+    );
+}
+
+#[test]
+fn h_16_a_status_that_was_right_already_and_deletions_are_not_waited_for() {
+    let mut rs = replica_set("web", 1);
+    rs.status = two_ready();
+    let fixture = fixture(&rs, [ready_pod("a", &rs), ready_pod("b", &rs)]);
+    fixture.sync_ok("web");
+    fixture.assert_counts(0, 1, 0);
+    let written = fixture
+        .controller
+        .written_versions()
+        .written(&rs.key, &rs.uid);
+    let written = written.unwrap_or_default();
+    assert_eq!(
+        (written.pods, written.replica_sets),
+        ("".into(), rs.resource_version)
+    );
+}
+
+#[test]
+fn h_21_a_slow_replica_set_watch_makes_no_second_status() {
+    let (fixture, _) = too_early();
+    fixture.deliver_bookmarks("15", "");
+    for _ in 0..5 {
+        assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
+    }
+    assert_eq!(fixture.writes.take(), []);
+}
+
+#[test]
+fn too_early_neither_ends_nor_prolongs_a_back_off() {
+    let (fixture, _) = too_early();
+    fixture.queue.add_rate_limited(key("web"));
+    fixture.controller.process(&key("web"));
+    assert_eq!(fixture.queue.num_requeues(&key("web")), 1);
+}
+
+#[test]
+fn h_20_the_cache_version_is_what_a_sync_waits_for() {
+    let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
+    for (version, deleted) in [("5", false), ("6", false), ("7", true)] {
+        let pod = Pod {
+            resource_version: version.into(),
+            ..owned_pod("a", &rs)
+        };
+        if deleted {
+            fixture.deliver_pod_deleted(pod);
+        } else {
+            fixture.deliver_pod(pod);
+        }
+        assert_eq!(fixture.cache.pods_resource_version(), version.into());
+    }
+    fixture.deliver_bookmarks("9", "");
+    assert_eq!(fixture.cache.pods_resource_version(), "9".into());
+}

@@ -1,0 +1,292 @@
+//! Writes whose outcome is not known: what the next syncs do about them.
+
+use crate::api::{Pod, ReplicaSet};
+use crate::controller::testing::{
+    Fixture, Write, owned_pod, pod, refused, replica_set, seconds_ago,
+};
+use crate::writes::WriteError;
+
+fn fixture(rs: &ReplicaSet, pods: impl IntoIterator<Item = Pod>) -> Fixture {
+    let fixture = Fixture::new();
+    fixture.cache_silently(Some(rs.clone()), pods);
+    fixture
+}
+
+fn lost() -> WriteError {
+    WriteError::Unknown("connection reset".to_owned())
+}
+
+fn already_exists() -> WriteError {
+    refused(409, "AlreadyExists", "pods \"x\" already exists")
+}
+
+fn forbidden() -> WriteError {
+    refused(403, "Forbidden", "exceeded quota")
+}
+
+/// The names of the pods created since the last look.
+fn creates(fixture: &Fixture) -> Vec<String> {
+    let created = fixture.writes.created();
+    fixture.writes.take();
+    created
+}
+
+/// The names of the pods deleted since the last look.
+fn deletes(fixture: &Fixture) -> Vec<String> {
+    let deleted = fixture.writes.deleted();
+    fixture.writes.take();
+    deleted
+}
+
+#[test]
+fn a_create_of_unknown_outcome_is_repeated_under_the_same_name() {
+    let rs = replica_set("web", 3);
+    let fixture = fixture(&rs, []);
+    fixture
+        .writes
+        .on_create(|call, _| (call == 1).then(|| Err(lost())));
+    fixture.sync("web").expect_err("one answer was lost");
+    let first = creates(&fixture);
+    assert_eq!(first.len(), 3);
+    for name in [&first[0], &first[2]] {
+        fixture.deliver_pod(owned_pod(name, &rs));
+    }
+    fixture.sync_ok("web");
+    assert_eq!(creates(&fixture), [first[1].clone()]);
+}
+
+#[test]
+fn a_create_that_was_stored_after_all_counts_as_done() {
+    let rs = replica_set("web", 2);
+    let fixture = fixture(&rs, []);
+    fixture.writes.on_create(|_, _| Some(Err(lost())));
+    fixture.sync("web").expect_err("the answer was lost");
+    let name = creates(&fixture).remove(0);
+
+    let stored = Pod {
+        resource_version: "11".into(),
+        ..owned_pod(&name, &rs)
+    };
+    fixture.writes.set_live_pods(vec![stored.clone()]);
+    fixture
+        .writes
+        .on_create(|call, _| (call == 0).then(|| Err(already_exists())));
+    fixture.sync_ok("web");
+    let created = fixture.writes.created();
+    assert_eq!((created.len(), &created[0]), (2, &name));
+    assert!(fixture.writes.take().contains(&Write::FindPod(name)));
+    assert_eq!(fixture.open(&rs), Some((2, 0)));
+    let written = fixture
+        .controller
+        .written_versions()
+        .written(&rs.key, &rs.uid);
+    assert_eq!(written.expect("a record").pods, "11".into());
+    fixture.deliver_pod(stored);
+    assert_eq!(fixture.open(&rs), Some((1, 0)));
+}
+
+#[test]
+fn a_create_that_was_stored_and_seen_meanwhile_is_not_expected() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, []);
+    let cache = fixture.cache.clone();
+    let (seen, writes) = (rs.clone(), std::sync::Arc::downgrade(&fixture.writes));
+    fixture.writes.on_create(move |_, name| {
+        let pod = owned_pod(name, &seen);
+        cache.pods.apply_modified(pod.clone());
+        writes
+            .upgrade()
+            .expect("the fixture lives")
+            .set_live_pods(vec![pod]);
+        Some(Err(already_exists()))
+    });
+    fixture.sync_ok("web");
+    fixture.assert_counts(1, 0, 0);
+    assert_eq!(fixture.open(&rs), Some((0, 0)));
+}
+
+#[test]
+fn a_name_that_is_taken_by_somebody_else_is_given_up() {
+    let rs = replica_set("web", 1);
+    let going = |name: &str| Pod {
+        deletion: Some(seconds_ago(0)),
+        ..owned_pod(name, &rs)
+    };
+    let strange = |name: &str| owned_pod(name, &replica_set("other", 1));
+    for taken in [&going as &dyn Fn(&str) -> Pod, &strange, &|name: &str| {
+        pod(name)
+    }] {
+        let fixture = fixture(&rs, []);
+        fixture
+            .writes
+            .on_create(|call, _| (call == 0).then(|| Err(already_exists())));
+        // The same names come in the same order, so a twin tells which one will be taken.
+        let twin = Fixture::new();
+        twin.cache_silently(Some(rs.clone()), []);
+        twin.sync_ok("web");
+        let name = creates(&twin).remove(0);
+        fixture.writes.set_live_pods(vec![taken(&name)]);
+        fixture.sync_ok("web");
+        let created = creates(&fixture);
+        assert_eq!((created.len(), &created[0]), (2, &name));
+        assert_ne!(created[1], name);
+        assert_eq!(fixture.open(&rs), Some((1, 0)));
+        fixture.deliver_pod(owned_pod(&created[1], &rs));
+        assert_eq!(fixture.open(&rs), Some((0, 0)));
+    }
+}
+
+#[test]
+fn after_eight_taken_names_the_create_fails() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, []);
+    fixture.writes.on_create(|_, _| Some(Err(already_exists())));
+    fixture.sync("web").expect_err("every name is taken");
+    let mut created = creates(&fixture);
+    assert_eq!(created.len(), 8);
+    created.sort();
+    created.dedup();
+    assert_eq!(created.len(), 8, "all different");
+    assert_eq!(fixture.open(&rs), Some((0, 0)));
+}
+
+#[test]
+fn a_name_stays_first_until_its_outcome_is_known() {
+    let rs = replica_set("web", 3);
+    let fixture = fixture(&rs, []);
+    fixture.writes.on_create(|_, _| Some(Err(lost())));
+    fixture.sync("web").expect_err("the answer was lost");
+    let name = creates(&fixture).remove(0);
+    // A refusal of the second request says nothing about the first.
+    fixture.writes.on_create(|_, _| Some(Err(forbidden())));
+    fixture.sync("web").expect_err("refused");
+    assert_eq!(creates(&fixture), std::slice::from_ref(&name));
+    // Nor does a failed look at the pod that has the name.
+    fixture.writes.on_create(|_, _| Some(Err(already_exists())));
+    fixture.writes.on_find_pod(|_, _| Some(Err(forbidden())));
+    fixture.sync("web").expect_err("the look is refused");
+    assert_eq!(creates(&fixture), std::slice::from_ref(&name));
+    fixture.writes.on_find_pod(|_, _| None);
+    fixture.writes.on_create(|_, _| None);
+    fixture.sync_ok("web");
+    let created = creates(&fixture);
+    assert_eq!((created.len(), &created[0]), (3, &name));
+}
+
+#[test]
+fn names_that_slow_start_did_not_come_to_stay_first() {
+    let rs = replica_set("web", 7);
+    let fixture = fixture(&rs, []);
+    fixture
+        .writes
+        .on_create(|call, _| (call >= 1).then(|| Err(lost())));
+    fixture.sync("web").expect_err("two answers were lost");
+    let created = creates(&fixture);
+    let mut unknown = created[1..].to_vec();
+    unknown.sort();
+    fixture.deliver_pod(owned_pod(&created[0], &rs));
+    fixture.writes.on_create(|_, _| Some(Err(forbidden())));
+    fixture.sync("web").expect_err("refused");
+    assert_eq!(creates(&fixture), unknown[..1]);
+    fixture.writes.on_create(|_, _| None);
+    fixture.sync_ok("web");
+    assert_eq!(creates(&fixture)[..2], unknown);
+}
+
+#[test]
+fn a_name_that_the_cache_shows_is_not_repeated() {
+    let rs = replica_set("web", 2);
+    let fixture = fixture(&rs, []);
+    fixture.writes.on_create(|_, _| Some(Err(lost())));
+    fixture.sync("web").expect_err("the answer was lost");
+    let name = creates(&fixture).remove(0);
+    fixture.deliver_pod(owned_pod(&name, &rs));
+    fixture.writes.on_create(|_, _| None);
+    fixture.sync_ok("web");
+    let created = creates(&fixture);
+    assert_eq!(created.len(), 1);
+    assert_ne!(created[0], name);
+}
+
+#[test]
+fn fewer_wanted_pods_keep_the_other_unknown_names_for_later() {
+    let mut rs = replica_set("web", 3);
+    let fixture = fixture(&rs, []);
+    fixture
+        .writes
+        .on_create(|call, _| (call >= 1).then(|| Err(lost())));
+    fixture.sync("web").expect_err("two answers were lost");
+    let created = creates(&fixture);
+    let mut unknown = created[1..].to_vec();
+    unknown.sort();
+    fixture.deliver_pod(owned_pod(&created[0], &rs));
+    rs.replicas = 2;
+    rs.resource_version = "2".into();
+    fixture.deliver_replica_set(rs.clone());
+    fixture.writes.on_create(|_, _| None);
+    fixture.sync_ok("web");
+    assert_eq!(creates(&fixture), unknown[..1]);
+    fixture.deliver_pod(owned_pod(&unknown[0], &rs));
+    rs.replicas = 3;
+    rs.resource_version = "3".into();
+    fixture.deliver_replica_set(rs);
+    fixture.sync_ok("web");
+    assert_eq!(creates(&fixture), unknown[1..]);
+}
+
+#[test]
+fn a_deletion_of_unknown_outcome_is_repeated_on_the_same_pod() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, [owned_pod("a", &rs), owned_pod("b", &rs)]);
+    fixture.writes.on_delete(|_, _| Some(Err(lost())));
+    fixture.sync("web").expect_err("the answer was lost");
+    assert_eq!(fixture.open(&rs), Some((0, 0)));
+    let name = deletes(&fixture).remove(0);
+    // Now another pod would be chosen, were it not for the first.
+    let other = if name == "a" { "b" } else { "a" };
+    fixture.deliver_pod(Pod {
+        resource_version: "2".into(),
+        deletion_cost: -1,
+        ..owned_pod(other, &rs)
+    });
+    fixture.writes.on_delete(|_, _| Some(Err(forbidden())));
+    fixture.sync("web").expect_err("refused");
+    assert_eq!(deletes(&fixture), std::slice::from_ref(&name));
+    fixture.writes.on_delete(|_, _| None);
+    fixture.sync_ok("web");
+    assert_eq!(deletes(&fixture), [name]);
+    assert_eq!(fixture.open(&rs), Some((0, 1)));
+}
+
+#[test]
+fn an_unknown_deletion_that_is_not_needed_now_is_remembered() {
+    let mut rs = replica_set("web", 1);
+    let pods = ["a", "b", "c"].map(|name| owned_pod(name, &rs));
+    let fixture = fixture(&rs, pods.clone());
+    fixture.writes.on_delete(|_, _| Some(Err(lost())));
+    fixture.sync("web").expect_err("two answers were lost");
+    let mut unknown = deletes(&fixture);
+    unknown.sort();
+    let kept = pods
+        .iter()
+        .find(|pod| !unknown.iter().any(|name| **name == *pod.key.name));
+    fixture.deliver_pod(Pod {
+        resource_version: "2".into(),
+        deletion_cost: -1,
+        ..kept.expect("one of three").clone()
+    });
+    fixture.writes.on_delete(|_, _| None);
+    let mut repeated = Vec::new();
+    for (replicas, version) in [(2, "2"), (1, "3")] {
+        rs.replicas = replicas;
+        rs.resource_version = version.into();
+        fixture.deliver_replica_set(rs.clone());
+        fixture.sync_ok("web");
+        let deleted = deletes(&fixture);
+        assert_eq!(deleted.len(), 1);
+        fixture.deliver_pod_deleted(owned_pod(&deleted[0], &rs));
+        repeated.extend(deleted);
+    }
+    repeated.sort();
+    assert_eq!(repeated, unknown);
+}
