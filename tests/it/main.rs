@@ -4,7 +4,7 @@
 /// Clusters, the daemon under test, and the waiting.
 mod support;
 
-/// Taking pods over and giving them back: groups C and parts of M.
-mod adoption;
+/// Group M: what upstream's integration tests show on a real API server.
+mod integration;
 /// Rules of the house that a compiler does not check.
 mod tidy;

@@ -262,6 +262,15 @@ impl Api {
         })
     }
 
+    /// Sets `spec.replicas` through the scale subresource, which it answers.
+    #[track_caller]
+    pub(crate) fn change_scale(&self, name: &str, replicas: i64) -> Value {
+        let path = self.path(Kind::ReplicaSets, &format!("{name}/scale"));
+        let mut scale = succeed(self.send(&Request::get(&path)), &path);
+        scale["spec"]["replicas"] = json!(replicas);
+        succeed(self.send(&with_json(Request::put(&path), &scale)), &path)
+    }
+
     /// Sets members of a pod's status, and leaves the others.
     #[track_caller]
     pub(crate) fn set_pod_status(&self, pod: &str, status: &Value) -> Value {

@@ -1,0 +1,432 @@
+//! Group M: what upstream's integration tests show on a real API server, without scheduler, kubelet
+//! and garbage collector.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    Access, Kind, Setup, TestCluster, container_statuses, controller_reference, controller_uid,
+    is_terminating, name, names, new_pod, new_replica_set, number_at, owner_references,
+    plain_reference, running, seconds_ago, text_at, uid, uids,
+};
+
+/// A finalizer that nobody removes but the test.
+const HOLD: &str = "example.com/hold";
+
+/// A pod with these references is there before the daemon starts; these it must have in the end.
+#[track_caller]
+fn check_adoption(before: impl Fn(&Value) -> Value, after: impl Fn(&Value) -> Value) {
+    let mut cluster = TestCluster::start();
+    let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
+    let mut pod = new_pod("p");
+    pod["metadata"]["ownerReferences"] = before(&rs);
+    cluster.create_pod(&pod);
+    cluster.start_daemon();
+    cluster.stable("rs");
+    let expected = after(&rs);
+    cluster.eventually_eq("the references", &expected, || {
+        json!(owner_references(&cluster.pod("p")))
+    });
+    cluster.holds("one pod, the same references", || {
+        cluster.live().len() == 1 && json!(owner_references(&cluster.pod("p"))) == expected
+    });
+}
+
+#[test]
+fn m_01_an_owner_becomes_the_controller() {
+    check_adoption(
+        |rs| json!([plain_reference(rs)]),
+        |rs| json!([controller_reference(rs)]),
+    );
+}
+
+#[test]
+fn m_02_an_orphan_is_adopted() {
+    check_adoption(|_| json!([]), |rs| json!([controller_reference(rs)]));
+}
+
+#[test]
+fn m_03_a_reference_of_the_controller_is_not_completed() {
+    let reference = |rs: &Value| {
+        let mut reference = plain_reference(rs);
+        reference["controller"] = json!(true);
+        json!([reference])
+    };
+    check_adoption(reference, reference);
+}
+
+#[test]
+fn m_05_the_selector_cannot_be_changed() {
+    let cluster = TestCluster::start();
+    cluster.create_replica_set(&new_replica_set("rs", 0));
+    let refusal = cluster.try_update(Kind::ReplicaSets, "rs", "rs", |rs| {
+        rs["spec"]["selector"]["matchLabels"] = json!({"app": "other"});
+        rs["spec"]["template"]["metadata"]["labels"] = json!({"app": "other"});
+    });
+    let refusal = refusal.expect_err("the selector is immutable");
+    assert_eq!(refusal.code(), 422);
+    for words in ["Invalid value", "field is immutable"] {
+        assert!(refusal.message().contains(words), "{refusal}");
+    }
+}
+
+#[test]
+fn m_06_m_07_f_28_pods_follow_replicas_and_generations_are_observed() {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("rs", 2));
+    cluster.stable("rs");
+    for replicas in [3, 0, 2] {
+        cluster.scale("rs", replicas);
+        cluster.stable("rs");
+        let n_pods = usize::try_from(replicas).expect("a small number");
+        cluster.eventually_eq("as many pods", &n_pods, || cluster.live().len());
+    }
+    let before = (
+        uids(&cluster.live()),
+        number_at(&cluster.replica_set("rs"), "/metadata/generation"),
+    );
+    let answer = cluster.update(Kind::ReplicaSets, "rs", |rs| {
+        rs["spec"]["template"]["metadata"]["annotations"] = json!({"k": "v"});
+    });
+    assert!(number_at(&answer, "/metadata/generation") > before.1);
+    cluster.stable("rs");
+    assert_eq!(uids(&cluster.live()), before.0, "no pod was replaced");
+}
+
+#[test]
+fn m_08_a_07_terminating_and_failed_pods_are_replaced_at_once() {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("rs", 2));
+    cluster.stable("rs");
+    let before = cluster.live();
+    let [terminating, failed] = before.as_slice() else {
+        panic!("two pods, not {before:?}");
+    };
+    cluster.update(Kind::Pods, &name(terminating), |pod| {
+        pod["metadata"]["finalizers"] = json!([HOLD]);
+    });
+    cluster.delete(Kind::Pods, &name(terminating));
+    cluster.set_pod_status(&name(failed), &json!({"phase": "Failed"}));
+    cluster.eventually_eq("four pods", &4, || cluster.live().len());
+    cluster.holds("four pods", || cluster.live().len() == 4);
+    for pod in &before {
+        assert_eq!(uid(&cluster.pod(&name(pod))), uid(pod));
+    }
+    cluster.eventually_eq("two replicas, one terminating", &(2, 1), || {
+        let status = cluster.status("rs");
+        let terminating = number_at(&status, "/terminatingReplicas");
+        (number_at(&status, "/replicas"), terminating)
+    });
+    cluster.update(Kind::Pods, &name(terminating), |pod| {
+        pod["metadata"]["finalizers"] = json!([]);
+    });
+    cluster.eventually_eq("none is terminating", &0, || {
+        number_at(&cluster.status("rs"), "/terminatingReplicas")
+    });
+}
+
+/// Two pods with these deletion costs, the first restarted five times; the survivor of a scale-down
+/// to one.
+#[track_caller]
+fn check_deletion_cost(costs: Option<[&str; 2]>, survivor: usize) {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("rs", 2));
+    cluster.stable("rs");
+    let pods = cluster.live();
+    for (i, restarts) in [5, 0].into_iter().enumerate() {
+        let pod = name(&pods[i]);
+        if let Some(costs) = costs {
+            cluster.update(Kind::Pods, &pod, |pod| {
+                pod["metadata"]["annotations"] =
+                    json!({"controller.kubernetes.io/pod-deletion-cost": costs[i]});
+            });
+        }
+        let statuses = json!({"containerStatuses": container_statuses(restarts)});
+        cluster.set_pod_status(&pod, &statuses);
+    }
+    cluster.scale("rs", 1);
+    let expected = vec![uid(&pods[survivor])];
+    cluster.eventually_eq("the survivor", &expected, || uids(&cluster.live()));
+}
+
+#[test]
+fn m_09_e_27_the_cheaper_pod_goes_although_it_restarted_less() {
+    check_deletion_cost(Some(["1000", "100"]), 0);
+}
+
+#[test]
+fn m_10_e_27_with_equal_costs_the_one_that_restarted_more_goes() {
+    check_deletion_cost(Some(["100", "100"]), 1);
+}
+
+#[test]
+fn m_11_e_27_without_costs_the_one_that_restarted_more_goes() {
+    check_deletion_cost(None, 1);
+}
+
+#[test]
+fn m_13_two_replica_sets_with_one_selector_leave_each_other_alone() {
+    let cluster = TestCluster::running();
+    for (replica_set, replicas) in [("rs-1", 1), ("rs-2", 2)] {
+        cluster.create_replica_set(&new_replica_set(replica_set, replicas));
+        cluster.stable(replica_set);
+    }
+    let expected = uids(&cluster.live());
+    assert_eq!(expected.len(), 3);
+    cluster.holds("the same three pods and two statuses", || {
+        let status = |name| number_at(&cluster.status(name), "/replicas");
+        uids(&cluster.live()) == expected && (status("rs-1"), status("rs-2")) == (1, 2)
+    });
+}
+
+#[test]
+fn m_14_a_pod_that_stops_matching_is_released_and_adopted_again() {
+    let cluster = TestCluster::running();
+    let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
+    cluster.stable("rs");
+    let pod = name(&cluster.live()[0]);
+    assert_eq!(controller_uid(&cluster.pod(&pod)), Some(uid(&rs)));
+    let labels = |labels: Value| {
+        cluster.update(Kind::Pods, &pod, |pod| {
+            pod["metadata"]["labels"] = labels.clone();
+        });
+    };
+    labels(json!({"other": "x"}));
+    cluster.eventually("released and replaced", || {
+        controller_uid(&cluster.pod(&pod)).is_none() && cluster.live().len() == 1
+    });
+    labels(json!({"app": "conf"}));
+    cluster.eventually("one pod, controlled", || {
+        let live = cluster.live();
+        live.len() == 1 && controller_uid(&live[0]) == Some(uid(&rs))
+    });
+}
+
+#[test]
+fn m_15_an_owner_of_another_kind_does_not_keep_a_pod_from_being_adopted() {
+    let cluster = TestCluster::running();
+    let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
+    cluster.stable("rs");
+    let pod = name(&cluster.live()[0]);
+    let stranger = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "stranger",
+        "uid": "5e3ccfcb-3c3e-4b0e-9d55-2e2a1f1f3d6a", "controller": false,
+    });
+    cluster.update(Kind::Pods, &pod, |pod| {
+        pod["metadata"]["ownerReferences"] = json!([stranger]);
+    });
+    cluster.eventually_eq("adopted beside the stranger", &(Some(uid(&rs)), 2), || {
+        let pod = cluster.pod(&pod);
+        (controller_uid(&pod), owner_references(&pod).len())
+    });
+    cluster.eventually_eq("one pod", &1, || cluster.live().len());
+}
+
+#[test]
+fn m_17_ready_and_available_pods_are_counted() {
+    let cluster = TestCluster::running();
+    let mut rs = new_replica_set("rs", 3);
+    rs["spec"]["minReadySeconds"] = json!(3600);
+    cluster.create_replica_set(&rs);
+    cluster.stable("rs");
+    assert_eq!(number_at(&cluster.status("rs"), "/availableReplicas"), 0);
+    let pods = cluster.live();
+    let (now, earlier) = (seconds_ago(0), seconds_ago(7200));
+    for (pod, is_ready, since) in [(0, false, &now), (1, true, &now), (2, true, &earlier)] {
+        cluster.set_pod_status(&name(&pods[pod]), &running(is_ready, Some(since)));
+    }
+    cluster.eventually_eq("replicas, ready, available", &(3, 2, 1), || {
+        let status = cluster.status("rs");
+        let number = |member: &str| number_at(&status, member);
+        (
+            number("/replicas"),
+            number("/readyReplicas"),
+            number("/availableReplicas"),
+        )
+    });
+}
+
+#[test]
+fn m_18_the_scale_subresource_scales() {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("rs", 1));
+    cluster.stable("rs");
+    for replicas in [3, 0] {
+        let scale = cluster.change_scale("rs", replicas);
+        assert_eq!(number_at(&scale, "/spec/replicas"), replicas);
+        assert_eq!(text_at(&scale, "/status/selector"), "app=conf");
+        cluster.stable("rs");
+        let n_pods = usize::try_from(replicas).expect("a small number");
+        cluster.eventually_eq("as many pods", &n_pods, || cluster.live().len());
+    }
+}
+
+#[test]
+fn m_19_of_three_orphans_two_are_adopted_and_one_is_deleted() {
+    let mut cluster = TestCluster::start();
+    let rs = cluster.create_replica_set(&new_replica_set("rs", 2));
+    for pod in ["p-1", "p-2", "p-3"] {
+        cluster.create_pod(&new_pod(pod));
+    }
+    cluster.start_daemon();
+    cluster.stable("rs");
+    cluster.eventually("two pods, controlled", || {
+        let live = cluster.live();
+        let is_controlled = |pod: &Value| controller_uid(pod) == Some(uid(&rs));
+        live.len() == 2 && live.iter().all(is_controlled)
+    });
+    cluster.holds("two pods", || cluster.live().len() == 2);
+    assert_eq!(cluster.recorded("create", "pods").len(), 0);
+    assert_eq!(cluster.recorded("delete", "pods").len(), 1);
+}
+
+#[test]
+fn m_21_a_05_c_02_a_replica_set_that_is_being_deleted_only_watches() {
+    let cluster = TestCluster::running();
+    let mut rs = new_replica_set("rs", 2);
+    rs["metadata"]["finalizers"] = json!([HOLD]);
+    cluster.create_replica_set(&rs);
+    cluster.stable("rs");
+    cluster.delete(Kind::ReplicaSets, "rs");
+    let rs = cluster.replica_set("rs");
+    assert!(is_terminating(&rs));
+    assert_eq!(rs["metadata"]["finalizers"], json!([HOLD]));
+
+    cluster.delete(Kind::Pods, &name(&cluster.live()[0]));
+    for orphan in ["orphan-1", "orphan-2"] {
+        cluster.create_pod(&new_pod(orphan));
+    }
+    let n_writes = cluster.recorded("create", "pods").len();
+    cluster.holds("neither replaced nor adopted", || {
+        cluster.live().len() == 3
+            && ["orphan-1", "orphan-2"]
+                .iter()
+                .all(|orphan| owner_references(&cluster.pod(orphan)).is_empty())
+    });
+    cluster.eventually_eq("the status goes on", &1, || {
+        number_at(&cluster.status("rs"), "/replicas")
+    });
+    assert_eq!(cluster.recorded("create", "pods").len(), n_writes);
+    assert_eq!(cluster.recorded("patch", "pods").len(), 0);
+    cluster.update(Kind::ReplicaSets, "rs", |rs| {
+        rs["metadata"]["finalizers"] = json!([]);
+    });
+    cluster.eventually("gone", || cluster.get(Kind::ReplicaSets, "rs").is_none());
+}
+
+#[test]
+fn m_22_f_12_terminating_pods_are_counted_until_they_are_gone() {
+    let cluster = TestCluster::running();
+    let mut rs = new_replica_set("rs", 5);
+    rs["spec"]["template"]["spec"]["nodeName"] = json!("fake-node");
+    rs["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(15);
+    cluster.create_replica_set(&rs);
+    cluster.stable("rs");
+    assert_eq!(number_at(&cluster.status("rs"), "/terminatingReplicas"), 0);
+    let pods = cluster.live();
+    for pod in &pods {
+        cluster.set_pod_status(&name(pod), &running(true, Some(&seconds_ago(0))));
+    }
+    for (n_terminating, pod) in (1..).zip(&pods[..3]) {
+        cluster.delete(Kind::Pods, &name(pod));
+        cluster.eventually_eq("replicas, terminating", &(5, n_terminating), || {
+            let status = cluster.status("rs");
+            (
+                number_at(&status, "/replicas"),
+                number_at(&status, "/terminatingReplicas"),
+            )
+        });
+    }
+    assert_eq!(cluster.live().len(), 8);
+    let n_writes = cluster.recorded("update", "replicasets/status").len();
+    cluster.holds("the status is left alone", || {
+        cluster.recorded("update", "replicasets/status").len() == n_writes
+    });
+    for pod in &pods[..3] {
+        cluster.kill_pod(&name(pod));
+    }
+    cluster.eventually_eq("none is terminating", &0, || {
+        number_at(&cluster.status("rs"), "/terminatingReplicas")
+    });
+}
+
+#[test]
+fn m_23_a_pod_without_its_label_is_released_and_replaced() {
+    let cluster = TestCluster::running();
+    for pod in ["p1", "p2"] {
+        cluster.create_pod(&new_pod(pod));
+    }
+    let rs = cluster.create_replica_set(&new_replica_set("rs", 2));
+    cluster.stable("rs");
+    for pod in ["p1", "p2"] {
+        assert_eq!(controller_uid(&cluster.pod(pod)), Some(uid(&rs)));
+    }
+    let patch = json!({"metadata": {"labels": {"app": null}}});
+    cluster.merge_patch(Kind::Pods, "p2", &patch);
+    cluster.eventually("released and replaced", || {
+        owner_references(&cluster.pod("p2")).is_empty() && cluster.list(Kind::Pods, "").len() == 3
+    });
+    assert_eq!(controller_uid(&cluster.pod("p1")), Some(uid(&rs)));
+}
+
+#[test]
+fn k_01_k_02_each_created_and_deleted_pod_is_an_event() {
+    let cluster = TestCluster::running();
+    let rs = cluster.create_replica_set(&new_replica_set("a", 2));
+    cluster.stable("a");
+    let pods = names(&cluster.live());
+    cluster.scale("a", 0);
+    let told = |reason: &str| {
+        let mut events = cluster.events_of("a");
+        events.retain(|event| text_at(event, "/reason") == reason);
+        events
+    };
+    for (reason, words) in [
+        ("SuccessfulCreate", "Created pod: "),
+        ("SuccessfulDelete", "Deleted pod: "),
+    ] {
+        let expected: Vec<String> = pods.iter().map(|pod| format!("{words}{pod}")).collect();
+        cluster.eventually_eq(reason, &expected, || {
+            let mut messages: Vec<String> = told(reason)
+                .iter()
+                .map(|event| text_at(event, "/message"))
+                .collect();
+            messages.sort();
+            messages
+        });
+        for event in told(reason) {
+            let object = &event["involvedObject"];
+            assert_eq!(object["kind"], json!("ReplicaSet"));
+            assert_eq!(object["apiVersion"], json!("apps/v1"));
+            assert_eq!(object["uid"], json!(uid(&rs)));
+            assert_eq!(object["namespace"], json!(cluster.namespace()));
+            assert_eq!(event["type"], json!("Normal"));
+            assert_eq!(event["source"]["component"], json!("replicaset-controller"));
+            assert_eq!(event["count"], json!(1));
+        }
+    }
+}
+
+/// The shortest way from nothing to pods and back to none, without anything in between.
+#[track_caller]
+fn check_access(access: Access) {
+    let mut cluster = TestCluster::with(Setup {
+        access,
+        ..Setup::default()
+    });
+    cluster.start_daemon();
+    cluster.create_replica_set(&new_replica_set("rs", 3));
+    cluster.stable("rs");
+    cluster.scale("rs", 0);
+    cluster.stable("rs");
+    cluster.eventually_eq("no pods", &0, || cluster.live().len());
+}
+
+#[test]
+fn a_daemon_with_a_client_certificate_converges() {
+    check_access(Access::Certificate);
+}
+
+#[test]
+fn a_daemon_with_a_bearer_token_converges() {
+    check_access(Access::Token);
+}
