@@ -6,6 +6,8 @@ mod support;
 
 /// Group C: taking pods over and giving them back.
 mod adoption;
+/// Which test shows which case of the conformance checklist.
+mod coverage;
 /// Group E: which pods go first.
 mod deletion_order;
 /// Group M: what upstream's integration tests show on a real API server.

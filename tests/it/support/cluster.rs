@@ -68,12 +68,11 @@ impl Default for Setup {
     }
 }
 
-/// What keeps other tests away.
-enum Guard {
-    Shared(RwLockReadGuard<'static, ()>),
-    Alone(RwLockWriteGuard<'static, ()>),
-    /// The dev server belongs to one test.
-    NotNeeded,
+/// What keeps other tests away; nothing on the dev server, which belongs to one test.
+#[derive(Default)]
+struct Guard {
+    shared: Option<RwLockReadGuard<'static, ()>>,
+    alone: Option<RwLockWriteGuard<'static, ()>>,
 }
 
 /// The server behind the faults.
@@ -97,7 +96,7 @@ pub(crate) struct TestCluster {
     options: ManagerOptions,
     /// INVARIANT: not given before the end, or a thread of a server has panicked.
     stop: Stop,
-    guard: Guard,
+    _guard: Guard,
 }
 
 impl TestCluster {
@@ -123,7 +122,9 @@ impl TestCluster {
         } else {
             start_dev(&stop)
         };
-        let scope = (!setup.all_namespaces).then(|| namespace.clone());
+        let all_namespaces = setup.all_namespaces;
+        let mut options = setup.options;
+        options.namespace = (!all_namespaces).then(|| namespace.clone());
         let cluster = Self {
             daemon: None,
             backend: parts.backend,
@@ -132,12 +133,9 @@ impl TestCluster {
             waiting: Waiting::new(&stop),
             config: parts.config,
             arguments: parts.arguments,
-            options: ManagerOptions {
-                namespace: scope,
-                ..setup.options
-            },
+            options,
             stop,
-            guard: parts.guard,
+            _guard: parts.guard,
         };
         cluster.create_namespace(&namespace);
         cluster
@@ -279,7 +277,7 @@ impl TestCluster {
             log::error!("the daemon has sent nothing");
             return;
         };
-        let mut text = String::new();
+        let mut lines = Vec::new();
         for recorded in &requests[first..] {
             let at = recorded.started.duration_since(began);
             let code = recorded
@@ -292,9 +290,9 @@ impl TestCluster {
                 format!("{} bytes", request.body.len())
             };
             let (method, path) = (&request.method, &request.path_and_query);
-            text += &format!("{at:>10.3?} {code} {method} {path} {body}\n");
+            lines.push(format!("{at:>10.3?} {code} {method} {path} {body}"));
         }
-        log::error!("requests of the daemon:\n{text}");
+        log::error!("requests of the daemon:\n{}", lines.join("\n"));
         for kind in [Kind::ReplicaSets, Kind::Pods, Kind::Events] {
             for object in self.api.list(kind, "") {
                 log::error!("{}", brief(kind, &object));
@@ -344,26 +342,18 @@ impl Drop for TestCluster {
 
 /// One line about an object.
 fn brief(kind: Kind, object: &Value) -> String {
-    let name = name(object);
-    match kind {
-        Kind::Events => {
-            let text = |pointer| text_at(object, pointer);
-            format!(
-                "event {} {} x{}: {}",
-                text("/reason"),
-                text("/involvedObject/name"),
-                number_at(object, "/count"),
-                text("/message")
-            )
-        }
-        _ => {
-            let mut metadata = object["metadata"].clone();
-            if let Some(metadata) = metadata.as_object_mut() {
-                metadata.remove("managedFields");
-            }
-            format!("{kind:?} {name} {metadata} {}", object["status"])
-        }
+    if kind == Kind::Events {
+        let text = |pointer| text_at(object, pointer);
+        let (reason, name) = (text("/reason"), text("/involvedObject/name"));
+        let (count, message) = (number_at(object, "/count"), text("/message"));
+        return format!("event {reason} {name} x{count}: {message}");
     }
+    let mut metadata = object["metadata"].clone();
+    if let Some(metadata) = metadata.as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    let name = name(object);
+    format!("{kind:?} {name} {metadata} {}", object["status"])
 }
 
 /// A started server and the ways to it.
@@ -388,16 +378,17 @@ fn start_dev(stop: &Stop) -> Started {
             server,
             _front: front,
         },
-        guard: Guard::NotNeeded,
+        guard: Guard::default(),
     }
 }
 
 fn start_real(setup: &Setup, stop: &Stop) -> Started {
-    let guard = if setup.all_namespaces {
-        Guard::Alone(CLUSTER.write().unwrap_or_else(PoisonError::into_inner))
+    let mut guard = Guard::default();
+    if setup.all_namespaces {
+        guard.alone = Some(CLUSTER.write().unwrap_or_else(PoisonError::into_inner));
     } else {
-        Guard::Shared(CLUSTER.read().unwrap_or_else(PoisonError::into_inner))
-    };
+        guard.shared = Some(CLUSTER.read().unwrap_or_else(PoisonError::into_inner));
+    }
     let (controller, file) = kubeconfig("CONTROL_PLANE_CONTROLLER_KUBECONFIG");
     let forward = Arc::new(Forward::new(&controller, stop));
     let faults = Faults::new(forward, Recorder::new(100_000), stop);
