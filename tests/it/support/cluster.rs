@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
+use replicaset_controller::api::ResourceVersion;
+use replicaset_controller::cache::CacheView;
 use replicaset_controller::client::{ClientConfig, ConfigSource, Request};
 use replicaset_controller::devserver::{
     DevServer, DevServerOptions, Faults, Recorded, Recorder, Server,
@@ -238,6 +240,21 @@ impl TestCluster {
                 number_at(&rs, "/status/observedGeneration"),
             );
             (wanted != seen).then(|| rs["status"].clone())
+        });
+    }
+
+    /// Waits until the daemon's cache is as new as `object`, such as what an update has answered.
+    /// Watches of pods and of ReplicaSets are not in step with one another.
+    #[track_caller]
+    pub(crate) fn caught_up_with(&self, kind: Kind, object: &Value) {
+        let version = ResourceVersion::new(&text_at(object, "/metadata/resourceVersion"));
+        let cache = self.daemon().manager().cache();
+        self.eventually("the cache has caught up", || {
+            let position = match kind {
+                Kind::Pods => cache.pods_resource_version(),
+                _ => cache.replica_sets_resource_version(),
+            };
+            position.is_as_new_as(&version)
         });
     }
 
