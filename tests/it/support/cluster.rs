@@ -5,6 +5,7 @@
 //! ([`TestCluster::faults`]); the test's own requests do not.
 
 use std::env;
+use std::net::ToSocketAddrs;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -14,7 +15,8 @@ use replicaset_controller::api::ResourceVersion;
 use replicaset_controller::cache::CacheView;
 use replicaset_controller::client::{ClientConfig, ConfigSource, Request};
 use replicaset_controller::devserver::{
-    DevServer, DevServerOptions, Faults, Recorded, Recorder, Server,
+    Action, DevServer, DevServerOptions, Faults, Handler, Matcher, Recorded, Recorder, Rule,
+    RuleHandle, Server,
 };
 use replicaset_controller::manager::ManagerOptions;
 use replicaset_controller::stdx::stop::{Cause, Stop};
@@ -169,6 +171,49 @@ impl TestCluster {
     pub(crate) fn start_daemon(&mut self) {
         assert!(self.daemon.is_none(), "the daemon runs already");
         self.daemon = Some(Daemon::start(&self.config, &self.options));
+    }
+
+    /// Starts the daemon with requests that go to `url`.
+    pub(crate) fn start_daemon_at(&mut self, url: &str) {
+        assert!(self.daemon.is_none(), "the daemon runs already");
+        let config = ClientConfig::plain(url);
+        self.daemon = Some(Daemon::start(&config, &self.options));
+    }
+
+    /// A further way to the recorder and the faults, and past them to the API server, that a test can
+    /// close. `wrap` may put something in front of them.
+    pub(crate) fn open_door(
+        &self,
+        address: impl ToSocketAddrs,
+        wrap: impl FnOnce(Faults) -> Arc<dyn Handler>,
+    ) -> Server {
+        let handler = wrap(self.faults.clone());
+        Server::start(address, handler, &self.stop).expect("the address is free")
+    }
+
+    /// Waits until the daemon has read both lists and its watches go on from there.
+    #[track_caller]
+    pub(crate) fn synced(&self) {
+        self.eventually("both lists are read", || {
+            self.daemon().manager().cache().has_synced()
+        });
+        for resource in ["pods", "replicasets"] {
+            let watches = Matcher::verb("watch", resource);
+            self.eventually("a watch of each", || self.faults.n_watches(&watches) == 1);
+        }
+    }
+
+    /// From now on nothing that the daemon's watch of `resource` brings comes through, until the
+    /// rule is removed.
+    pub(crate) fn hold_watch(&self, resource: &str) -> RuleHandle {
+        let watches = Matcher::verb("watch", resource);
+        self.faults.add(Rule::new(watches, Action::HoldWatch))
+    }
+
+    /// Does `action` to the daemon's requests with this verb and resource until the rule is removed.
+    pub(crate) fn fault(&self, verb: &str, resource: &str, action: Action) -> RuleHandle {
+        let rule = Rule::new(Matcher::verb(verb, resource), action);
+        self.faults.add(rule)
     }
 
     /// Stops the daemon and checks that it ended as it should.
@@ -344,6 +389,8 @@ impl Drop for TestCluster {
         if failed {
             self.show();
         }
+        // A daemon that stops finishes its requests, so nothing may be held any more.
+        self.faults.clear();
         drop(self.daemon.take());
         if matches!(self.backend, Backend::Real { .. }) {
             self.clean_up();
