@@ -4,7 +4,7 @@
 /// Clusters, the daemon under test, and the waiting.
 mod support;
 
-/// Group C: taking pods over and giving them back.
+/// Group C: whose pods are taken over and given back.
 mod adoption;
 /// Adoption and release as requests: group C.
 mod claiming;
