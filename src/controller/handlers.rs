@@ -81,7 +81,7 @@ impl ReplicaSetController {
         if new.is_terminating() {
             // The deletion counts from its start: a pod may take long to go.
             self.delete_pod(new);
-            if labels_changed {
+            if labels_changed || old.uid != new.uid {
                 self.delete_pod(old);
             }
             return;
@@ -91,6 +91,9 @@ impl ReplicaSetController {
             && let Some(controller) = &old.controller
             && let Some(rs) = self.resolve_controller_ref(old, controller)
         {
+            // When it goes at last, nothing will tell whose it was.
+            self.expectations
+                .deletion_observed(&rs.key, &rs.uid, &old.uid);
             self.enqueue(&rs.key);
         }
         if let Some(controller) = &new.controller {
