@@ -62,6 +62,7 @@ impl ReplicaSetController {
         if pod.is_terminating() {
             // After a restart of the daemon a pod may show up that is going away already.
             self.delete_pod(pod);
+            self.observe_creation(pod);
         } else if let Some(controller) = &pod.controller {
             if let Some(rs) = self.resolve_controller_ref(pod, controller) {
                 self.expectations
@@ -83,6 +84,9 @@ impl ReplicaSetController {
             self.delete_pod(new);
             if labels_changed || old.uid != new.uid {
                 self.delete_pod(old);
+            }
+            if old.uid != new.uid {
+                self.observe_creation(new);
             }
             return;
         }
@@ -129,10 +133,18 @@ impl ReplicaSetController {
         {
             self.expectations
                 .deletion_observed(&rs.key, &rs.uid, &pod.uid);
-            // A pod that came and went unseen will not come again.
+            self.enqueue(&rs.key);
+        }
+    }
+
+    /// A pod is seen for the first time, if only to go. That an older one of its name has gone says
+    /// nothing, so a deletion alone is no creation observed.
+    fn observe_creation(&self, pod: &Pod) {
+        if let Some(controller) = &pod.controller
+            && let Some(rs) = self.resolve_controller_ref(pod, controller)
+        {
             self.expectations
                 .creation_observed(&rs.key, &rs.uid, &pod.key.name);
-            self.enqueue(&rs.key);
         }
     }
 
