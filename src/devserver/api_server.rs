@@ -15,6 +15,7 @@ use super::refusal::Refusal;
 use super::resource::Resource;
 use super::selector::Scope;
 use super::store::{Object, State, Store, key_of};
+use super::table;
 use super::target::Target;
 use super::update::{self, Part};
 use super::watch::Watch;
@@ -92,7 +93,10 @@ impl ApiServer {
                 let watch = Watch::new(store, resource, scope()?, request)?;
                 Ok(Answer::stream(watch))
             }
-            "GET" => list(&self.store, resource, &scope()?, request),
+            "GET" => {
+                let answer = list(&self.store, resource, &scope()?, request)?;
+                Ok(table::for_people(resource, request, answer))
+            }
             "POST" if resource.is_namespaced() == namespace.is_some() => {
                 let object = read_object(resource, request)?;
                 let created = self
@@ -113,7 +117,7 @@ impl ApiServer {
                 let object = self
                     .store
                     .read(|state| update::current(state, resource, key))?;
-                Ok(found(&object))
+                Ok(table::for_people(resource, request, found(&object)))
             }
             ("GET", "scale") => {
                 let object = self

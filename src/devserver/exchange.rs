@@ -11,6 +11,9 @@ use serde::Serialize;
 use super::target::Target;
 use crate::api::Status;
 
+/// How long [`AnswerBody::read`] waits for a piece at a time.
+const READ_SLICE: Duration = Duration::from_millis(100);
+
 /// Whoever answers requests. Layers wrap one another, such as the faults round the API.
 pub trait Handler: Send + Sync {
     /// Answers one request. It may block; that holds up only the connection that it came by.
@@ -184,6 +187,26 @@ impl fmt::Debug for AnswerBody {
             Self::Whole(body) => write!(f, "Whole({} bytes)", body.len()),
             Self::Stream(_) => f.write_str("Stream"),
             Self::Cut => f.write_str("Cut"),
+        }
+    }
+}
+
+impl AnswerBody {
+    /// The whole body, a stream read to its end; `None` if it breaks.
+    pub(super) fn read(self) -> Option<Vec<u8>> {
+        let mut stream = match self {
+            Self::Cut => return None,
+            Self::Whole(body) => return Some(body),
+            Self::Stream(stream) => stream,
+        };
+        let mut body = Vec::new();
+        loop {
+            match stream.next(READ_SLICE) {
+                Next::Chunk(chunk) => body.extend_from_slice(&chunk),
+                Next::Idle => {}
+                Next::End => return Some(body),
+                Next::Cut => return None,
+            }
         }
     }
 }
