@@ -354,7 +354,8 @@ fn m_22_f_12_terminating_pods_are_counted_until_they_are_gone() {
 fn m_23_a_pod_without_its_label_is_released_and_replaced() {
     let cluster = TestCluster::running();
     for pod in ["p1", "p2"] {
-        cluster.create_pod(&new_pod(pod));
+        let pod = cluster.create_pod(&new_pod(pod));
+        cluster.caught_up_with(Kind::Pods, &pod);
     }
     let rs = cluster.create_replica_set(&new_replica_set("rs", 2));
     cluster.stable("rs");

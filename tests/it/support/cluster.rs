@@ -299,7 +299,7 @@ impl TestCluster {
                 Kind::Pods => cache.pods_resource_version(),
                 _ => cache.replica_sets_resource_version(),
             };
-            position.is_as_new_as(&version)
+            cache.has_synced() && position.is_as_new_as(&version)
         });
     }
 
