@@ -164,12 +164,9 @@ fn check_release_is_done(refused: Action) {
     estrange(&cluster, &pod);
     cluster.eventually_eq("the replacement", &1, || cluster.live().len());
     cluster.stable("rs");
-    // Each sync tries once more as long as the cache shows the reference. A sync that fails would
-    // come back by itself, again and again.
-    let n_patches_then = n_patches(&cluster);
-    cluster.holds("no sync fails", || {
-        n_patches(&cluster) <= n_patches_then + 1
-    });
+    // Each sync tries once more as long as the cache shows the reference: for the lost label, the new
+    // pod, and the status. A sync that fails would come back by itself far more often.
+    cluster.holds("no sync fails", || n_patches(&cluster) <= 5);
     assert!(rule.hits() > 0);
 }
 

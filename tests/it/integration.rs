@@ -291,7 +291,7 @@ fn m_21_a_05_c_02_a_replica_set_that_is_being_deleted_only_watches() {
     let rs = cluster.replica_set("rs");
     assert!(is_terminating(&rs));
     assert_eq!(rs["metadata"]["finalizers"], json!([HOLD]));
-
+    cluster.caught_up_with(Kind::ReplicaSets, &rs);
     cluster.delete(Kind::Pods, &name(&cluster.live()[0]));
     for orphan in ["orphan-1", "orphan-2"] {
         cluster.create_pod(&new_pod(orphan));
