@@ -20,7 +20,7 @@ pub mod workload_kind;
 pub use label_selector::Selector;
 pub use labels::Labels;
 pub use object_key::ObjectKey;
-pub use owner_reference::{ControllerRef, OwnerKey};
+pub use owner_reference::{ControllerRef, ControllingReference, OwnerKey};
 pub use pod::{Pod, PodPhase};
 pub use replica_set::{ReplicaSet, ReplicaSetStatus};
 pub use resource_version::ResourceVersion;

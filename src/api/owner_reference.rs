@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use super::object_key::ObjectKey;
 use super::uid::Uid;
+use super::workload_kind::WorkloadKind;
 
 /// The first owner reference of an object that has `controller: true`.
 ///
@@ -38,6 +41,32 @@ impl OwnerKey {
                 name: Arc::clone(&owner.name),
                 uid: uid.clone(),
             },
+        }
+    }
+}
+
+/// The owner reference by which an object is controlled, as it is sent to the API server.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControllingReference<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    name: &'a str,
+    uid: &'a Uid,
+    controller: bool,
+    block_owner_deletion: bool,
+}
+
+impl<'a> ControllingReference<'a> {
+    /// The reference to the object of `kind` that is called `name` and has `uid`.
+    pub fn to(kind: &WorkloadKind, name: &'a str, uid: &'a Uid) -> Self {
+        Self {
+            api_version: kind.api_version,
+            kind: kind.kind,
+            name,
+            uid,
+            controller: true,
+            block_owner_deletion: true,
         }
     }
 }

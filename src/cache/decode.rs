@@ -1,20 +1,14 @@
 //! What comes over the wire, object by object.
 //!
 //! Used by the [`reflector`](super::reflector) on a watch thread. The traits here say what the
-//! loop wants of any encoding; which one is read follows from the answer's `Content-Type`, so that
-//! another encoding is another reader and another entry in [`ACCEPT`]. JSON always works.
+//! loop wants of any encoding; [`encoding`](super::encoding) chooses one.
 
 use std::fmt::Debug;
-use std::io::{self, Read};
+use std::io;
 
-use super::json_frames::JsonWatch;
-use super::json_list::JsonList;
 use super::store::{Indexed, UnreadKey};
 use crate::api::interner::Interner;
 use crate::api::{Pod, ReplicaSet, ResourceVersion, Status};
-
-/// What is asked for, best first.
-pub const ACCEPT: &str = "application/json";
 
 /// No object, list member or watch frame may be longer than this, in bytes. An object in etcd has
 /// 1.5 MiB; the bound only keeps a broken server from filling the memory.
@@ -145,38 +139,4 @@ pub trait ReadWatch<T>: Debug {
     /// # Errors
     /// [`StreamError`]; the watch is of no use then.
     fn next_frame(&mut self, interner: &mut Interner) -> Result<Option<Frame<T>>, StreamError>;
-}
-
-/// A reader for a list of this content type.
-///
-/// # Errors
-/// [`StreamError::ContentType`] if it is none of [`ACCEPT`].
-pub fn read_list<T: Decode>(
-    content_type: &str,
-    body: Box<dyn Read + Send>,
-) -> Result<Box<dyn ReadList<T>>, StreamError> {
-    match media_type(content_type).as_str() {
-        "application/json" => Ok(Box::new(JsonList::new(body))),
-        _ => Err(StreamError::ContentType(content_type.to_owned())),
-    }
-}
-
-/// A reader for a watch of this content type.
-///
-/// # Errors
-/// [`StreamError::ContentType`] if it is none of [`ACCEPT`].
-pub fn read_watch<T: Decode>(
-    content_type: &str,
-    body: Box<dyn Read + Send>,
-) -> Result<Box<dyn ReadWatch<T>>, StreamError> {
-    match media_type(content_type).as_str() {
-        "application/json" => Ok(Box::new(JsonWatch::new(body))),
-        _ => Err(StreamError::ContentType(content_type.to_owned())),
-    }
-}
-
-/// `application/json` of `application/json;stream=watch`.
-fn media_type(content_type: &str) -> String {
-    let media_type = content_type.split(';').next().unwrap_or_default();
-    media_type.trim().to_ascii_lowercase()
 }

@@ -5,6 +5,7 @@
 
 mod collector;
 pub mod decode;
+pub mod encoding;
 pub mod event;
 mod json_frames;
 mod json_items;

@@ -10,7 +10,6 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use ureq::Error;
 use ureq::config::Config;
@@ -239,15 +238,4 @@ impl fmt::Debug for TlsTransport {
             .field(&self.stream.sock.get_ref())
             .finish()
     }
-}
-
-/// The name that a certificate must be for when `host` is connected to. An IPv6 address may stand
-/// in brackets, as it does in URLs.
-///
-/// # Errors
-/// `host` is neither a DNS name nor an address.
-pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, String> {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    ServerName::try_from(bare.to_owned())
-        .map_err(|error| format!("{host:?} cannot be the name in a certificate: {error}"))
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::config::Environment;
+use super::config::environment::Environment;
 
 /// The proxy for `host:port`, if there is to be one: `configured` (`proxy-url`), else what the
 /// environment says for `scheme` (Go `golang.org/x/net/http/httpproxy:Config.ProxyFunc`). A

@@ -11,8 +11,6 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
 
-use super::connect::server_name;
-
 /// What TLS is made of; everything in PEM.
 #[derive(Default)]
 pub(super) struct TlsSource {
@@ -217,4 +215,12 @@ impl ServerCertVerifier for TrustAnyone {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
     }
+}
+
+/// The name that a certificate must be for when `host` is connected to. An IPv6 address may stand
+/// in brackets, as it does in URLs.
+fn server_name(host: &str) -> Result<ServerName<'static>, String> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    ServerName::try_from(bare.to_owned())
+        .map_err(|error| format!("{host:?} cannot be the name in a certificate: {error}"))
 }

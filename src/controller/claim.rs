@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::error::SyncError;
 use super::written_versions::Resource;
 use super::{ReplicaSetController, error};
-use crate::api::{Pod, ReplicaSet, Selector, Uid};
+use crate::api::{ControllingReference, Pod, ReplicaSet, Selector, Uid};
 use crate::writes::{PatchedPod, WriteError};
 
 /// What is to be done with one pod.
@@ -129,14 +129,7 @@ impl ReplicaSetController {
     fn adopt_patch(&self, rs: &ReplicaSet, pod: &Pod) -> Vec<u8> {
         to_bytes(&Patch {
             metadata: AdoptMetadata {
-                owner_references: [OwnerReference {
-                    api_version: self.kind.api_version,
-                    kind: self.kind.kind,
-                    name: &rs.key.name,
-                    uid: &rs.uid,
-                    controller: true,
-                    block_owner_deletion: true,
-                }],
+                owner_references: [ControllingReference::to(self.kind, &rs.key.name, &rs.uid)],
                 uid: &pod.uid,
             },
         })
@@ -181,19 +174,8 @@ struct Patch<M> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AdoptMetadata<'a> {
-    owner_references: [OwnerReference<'a>; 1],
+    owner_references: [ControllingReference<'a>; 1],
     uid: &'a Uid,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct OwnerReference<'a> {
-    api_version: &'a str,
-    kind: &'a str,
-    name: &'a str,
-    uid: &'a Uid,
-    controller: bool,
-    block_owner_deletion: bool,
 }
 
 #[derive(Serialize)]

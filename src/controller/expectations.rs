@@ -102,7 +102,7 @@ impl Expectations {
         let entries = self.lock();
         match entries.get(key) {
             Some(entry) if entry.owner == *owner && entry.is_open() => {
-                if self.clock.now().duration_since(entry.since) > EXPECTATIONS_TIMEOUT {
+                if self.time_left_of(entry).is_zero() {
                     Satisfaction::Expired
                 } else {
                     Satisfaction::Open
@@ -110,6 +110,13 @@ impl Expectations {
             }
             _ => Satisfaction::Satisfied,
         }
+    }
+
+    /// How long until what is still expected of `owner` expires; `None` if nothing is.
+    pub fn time_left(&self, key: &ObjectKey, owner: &Uid) -> Option<Duration> {
+        let entries = self.lock();
+        let entry = entries.get(key).filter(|entry| entry.owner == *owner)?;
+        entry.is_open().then(|| self.time_left_of(entry))
     }
 
     /// Forgets what is expected for `key`: of `owner` only, or (with `None`) whoever owns it.
@@ -145,6 +152,12 @@ impl Expectations {
             since: self.clock.now(),
         };
         self.lock().insert(key.clone(), entry);
+    }
+
+    /// An expectation is believed for the whole of its time, the last moment included.
+    fn time_left_of(&self, entry: &Entry) -> Duration {
+        let age = self.clock.now().saturating_duration_since(entry.since);
+        (EXPECTATIONS_TIMEOUT + Duration::from_nanos(1)).saturating_sub(age)
     }
 
     fn observe(&self, key: &ObjectKey, owner: &Uid, strike: impl FnOnce(&mut Entry) -> bool) {

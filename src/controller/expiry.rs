@@ -1,4 +1,4 @@
-//! When an expectation was not met in time: asking the API server instead of guessing.
+//! When what was written does not come back in time: asking the API server instead of guessing.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl ReplicaSetController {
         selector: &Selector,
     ) -> Result<bool, SyncError> {
         log::warn!(
-            "expected pods were not seen in time, asking the API server replicaset={}",
+            "what was written was not seen in time, asking the API server replicaset={}",
             rs.key
         );
         let owner = OwnerKey::new(self.kind.kind, &rs.key, &rs.uid);

@@ -30,13 +30,20 @@ impl ReplicaSetController {
     ) -> Result<(), SyncError> {
         match plan {
             Plan::Nothing => Ok(()),
-            Plan::Create(count) => self.create_pods(rs, count),
+            Plan::Create(count) => {
+                let names = self.choose_names(rs, count);
+                // ORDER: names are chosen before pods are counted once more. A create of unknown
+                // outcome may have shown up since the sync looked at its pods; its name is not
+                // repeated then, so the pod has to count.
+                let arrived = self.count_arrived(rs, selector, active);
+                self.create_pods(rs, &names[..count - arrived.min(count)])
+            }
             Plan::Delete(count) => self.delete_pods(rs, selector, active, count),
         }
     }
 
-    fn create_pods(&self, rs: &ReplicaSet, count: usize) -> Result<(), SyncError> {
-        let names = self.choose_names(rs, count);
+    fn create_pods(&self, rs: &ReplicaSet, names: &[Arc<str>]) -> Result<(), SyncError> {
+        let count = names.len();
         // ORDER: every name is expected before the first request, since a pod may come back through
         // the watch before the answer to its create.
         self.expectations
@@ -55,6 +62,17 @@ impl ReplicaSetController {
         }
         log::info!("created {created} of {count} pods replicaset={}", rs.key);
         result.map_err(SyncError::Write)
+    }
+
+    /// How many pods of `rs` the cache shows that are not among `active`.
+    fn count_arrived(&self, rs: &ReplicaSet, selector: &Selector, active: &[Arc<Pod>]) -> usize {
+        let known: HashSet<&Uid> = active.iter().map(|pod| &pod.uid).collect();
+        let owner = OwnerKey::new(self.kind.kind, &rs.key, &rs.uid);
+        let pods = self.cache.pods_owned_by(&owner);
+        let has_arrived = |pod: &&Arc<Pod>| {
+            pod.is_active() && selector.matches(&pod.labels) && !known.contains(&pod.uid)
+        };
+        pods.iter().filter(has_arrived).count()
     }
 
     /// Names whose fate is unknown come first: repeating those cannot make a second pod.

@@ -22,6 +22,8 @@ pub mod unresolved;
 pub mod written_versions;
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod testing;
 
 use std::collections::HashMap;
@@ -94,9 +96,9 @@ impl ReplicaSetController {
             queue: parts.queue,
             batches: parts.batches,
             expectations: Expectations::new(Arc::clone(&parts.clock)),
+            written: WrittenVersions::new(Arc::clone(&parts.clock)),
             clock: parts.clock,
             burst_replicas: parts.burst_replicas,
-            written: WrittenVersions::default(),
             unresolved: Unresolved::default(),
             names: PodNames::default(),
             unusable_selectors: Mutex::default(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::expectations::Satisfaction;
 use super::plan::plan;
 use super::status::{Observation, calculate_status, find_min_next_pod_availability_check};
+use super::written_versions::Readiness;
 use super::{ReplicaSetController, SyncError};
 use crate::api::label_selector::SelectorError;
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Selector};
@@ -65,7 +66,9 @@ impl ReplicaSetController {
     /// # Errors
     /// The first thing that failed; then the key has to be synced again.
     pub fn sync_replica_set(&self, key: &ObjectKey) -> Result<Outcome, SyncError> {
-        if !self.written.ensure_ready(key, || self.cached_versions()) {
+        let readiness = self.written.ensure_ready(key, || self.cached_versions());
+        if let Readiness::TooEarly(left) = readiness {
+            self.queue.add_after(key.clone(), left);
             return Ok(Outcome::TooEarly);
         }
         let Some(rs) = self.cache.replica_set(key) else {
@@ -79,13 +82,7 @@ impl ReplicaSetController {
                 return Ok(Outcome::Synced);
             }
         };
-        // ORDER: expectations are asked before the pods are listed. A pod that arrives in between
-        // then only makes the list newer than the answer, never older.
-        let needs_sync = match self.expectations.satisfied_expectations(key, &rs.uid) {
-            Satisfaction::Satisfied => true,
-            Satisfaction::Open => false,
-            Satisfaction::Expired => self.renew_expectations(&rs, selector)?,
-        };
+        let needs_sync = self.may_manage(&rs, selector, readiness)?;
         let owned = self
             .cache
             .pods_owned_by(&OwnerKey::new(self.kind.kind, key, &rs.uid));
@@ -120,7 +117,30 @@ impl ReplicaSetController {
         self.record_replica_set(&updated);
         managed?;
         self.plan_availability_check(&updated, &active, &observation);
+        self.plan_expiry_check(&rs);
         Ok(Outcome::Synced)
+    }
+
+    /// Whether the cache shows this ReplicaSet's own doings, so that pods may be created and deleted.
+    ///
+    /// ORDER: called before the pods are listed. A pod that arrives in between then only makes the list
+    /// newer than the answer, never older.
+    fn may_manage(
+        &self,
+        rs: &ReplicaSet,
+        selector: &Selector,
+        readiness: Readiness,
+    ) -> Result<bool, SyncError> {
+        let satisfaction = self.expectations.satisfied_expectations(&rs.key, &rs.uid);
+        match (satisfaction, readiness) {
+            (Satisfaction::Open, _) => Ok(false),
+            (Satisfaction::Satisfied, Readiness::Ready | Readiness::TooEarly(_)) => Ok(true),
+            (Satisfaction::Satisfied, Readiness::Overdue) | (Satisfaction::Expired, _) => {
+                let is_current = self.renew_expectations(rs, selector)?;
+                self.written.clear(&rs.key, Some(&rs.uid));
+                Ok(is_current)
+            }
+        }
     }
 
     fn count_terminating(&self, owned: &[Arc<Pod>], selector: &Selector) -> Option<i32> {
@@ -155,6 +175,16 @@ impl ReplicaSetController {
             .unsigned_abs();
         let delay = next.map_or(fallback, |next| next.saturating_sub(spent));
         self.queue.add_after(rs.key.clone(), delay);
+    }
+
+    /// Comes back when what is expected expires, since an event that was lost wakes nobody.
+    ///
+    /// DIFFERS: upstream comes back with the next event of the ReplicaSet or its pods, or with the
+    /// periodic resync.
+    fn plan_expiry_check(&self, rs: &ReplicaSet) {
+        if let Some(left) = self.expectations.time_left(&rs.key, &rs.uid) {
+            self.queue.add_after(rs.key.clone(), left);
+        }
     }
 
     /// Once per generation: the next sync would say the same, and only a change of the spec helps.

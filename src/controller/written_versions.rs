@@ -5,13 +5,19 @@
 //! Nothing polls: whoever finds itself too early is noted, and the watch thread that brings the version
 //! puts the key back into the queue.
 //!
-//! DIFFERS: upstream (kubernetes `pkg/controller/util/consistency`) returns an error instead and comes
-//! back by rate-limited retry.
+//! A version that never comes, as after a restore of the API server's store from a backup, is not
+//! waited for longer than an expectation is believed; then the sync asks the API server.
+//!
+//! DIFFERS: upstream (kubernetes `pkg/controller/util/consistency`) returns an error instead, comes
+//! back by rate-limited retry, and waits for ever.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use super::expectations::EXPECTATIONS_TIMEOUT;
 use crate::api::{ObjectKey, ResourceVersion, Uid};
+use crate::stdx::clock::Clock;
 
 /// How far a cache has come, or must have come, for both kinds of objects. Empty: not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,10 +37,22 @@ pub enum Resource {
     ReplicaSets,
 }
 
+/// Whether a sync may rest on the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// The cache shows everything that was written.
+    Ready,
+    /// It does not yet; waiting is worth while for this long.
+    TooEarly(Duration),
+    /// It should have long ago.
+    Overdue,
+}
+
 /// The versions written for each ReplicaSet that the cache has not shown yet. Shared by workers and
 /// watch threads; one lock, held for the length of a few map operations.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct WrittenVersions {
+    clock: Arc<dyn Clock>,
     state: Mutex<State>,
 }
 
@@ -49,9 +67,19 @@ struct State {
 struct Record {
     owner: Uid,
     written: Versions,
+    /// When the highest of them was written.
+    since: Instant,
 }
 
 impl WrittenVersions {
+    /// Nothing written yet.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            state: Mutex::default(),
+        }
+    }
+
     /// Notes that a write for `owner` was stored under `version`. The highest counts; a record of
     /// another owner under the key is void. A version that is empty or does not compare is not noted.
     pub fn wrote_at(
@@ -65,6 +93,7 @@ impl WrittenVersions {
         if version.compare(version).is_none() {
             return;
         }
+        let now = self.clock.now();
         let mut state = self.lock();
         if state
             .records
@@ -76,6 +105,7 @@ impl WrittenVersions {
         let record = state.records.entry(key.clone()).or_insert_with(|| Record {
             owner: owner.clone(),
             written: Versions::default(),
+            since: now,
         });
         let written = match resource {
             Resource::Pods => &mut record.written.pods,
@@ -85,19 +115,27 @@ impl WrittenVersions {
             return;
         }
         *written = version.clone();
+        record.since = now;
     }
 
-    /// True if the cache shows everything written for `key`; then the record is dropped. Otherwise the
-    /// key is noted, and [`Self::advanced`] will name it. `cached` reads how far the cache has come; it
-    /// is called up to twice and never under the lock.
-    pub fn ensure_ready(&self, key: &ObjectKey, cached: impl Fn() -> Versions) -> bool {
+    /// Whether the cache shows everything written for `key`; then the record is dropped. If it is too
+    /// early the key is noted, and [`Self::advanced`] will name it. `cached` reads how far the cache
+    /// has come; it is called up to twice and never under the lock.
+    pub fn ensure_ready(&self, key: &ObjectKey, cached: impl Fn() -> Versions) -> Readiness {
         if self.drop_if_shown(key, &cached()) {
-            return true;
+            return Readiness::Ready;
         }
-        self.lock().wait(key);
+        let since = self.lock().wait(key);
         // ORDER: the cache may have moved between the first look and the note; from the note on the
         // watch threads tell, so a second look closes the gap.
-        self.drop_if_shown(key, &cached())
+        if self.drop_if_shown(key, &cached()) {
+            return Readiness::Ready;
+        }
+        let age = since.map(|since| self.clock.now().saturating_duration_since(since));
+        match EXPECTATIONS_TIMEOUT.saturating_sub(age.unwrap_or_default()) {
+            Duration::ZERO => Readiness::Overdue,
+            left => Readiness::TooEarly(left),
+        }
     }
 
     /// Called by the watch threads when the cache has come to `cached`: the keys that came too early
@@ -154,10 +192,11 @@ impl WrittenVersions {
 }
 
 impl State {
-    fn wait(&mut self, key: &ObjectKey) {
-        if self.records.contains_key(key) {
-            self.waiting.insert(key.clone());
-        }
+    /// Since when the record of `key` is as it is.
+    fn wait(&mut self, key: &ObjectKey) -> Option<Instant> {
+        let record = self.records.get(key)?;
+        self.waiting.insert(key.clone());
+        Some(record.since)
     }
 
     fn forget(&mut self, key: &ObjectKey) {

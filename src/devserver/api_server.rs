@@ -15,6 +15,7 @@ use super::refusal::Refusal;
 use super::resource::Resource;
 use super::selector::Scope;
 use super::store::{Object, State, Store, key_of};
+use super::table;
 use super::target::Target;
 use super::update::{self, Part};
 use super::watch::Watch;
@@ -92,7 +93,10 @@ impl ApiServer {
                 let watch = Watch::new(store, resource, scope()?, request)?;
                 Ok(Answer::stream(watch))
             }
-            "GET" => list(&self.store, resource, &scope()?, request),
+            "GET" => {
+                let answer = list(&self.store, resource, &scope()?, request)?;
+                Ok(table::for_people(resource, request, answer))
+            }
             "POST" if resource.is_namespaced() == namespace.is_some() => {
                 let object = read_object(resource, request)?;
                 let created = self
@@ -110,14 +114,10 @@ impl ApiServer {
         let found = |object: &Object| object_answer(200, resource, object);
         match (request.method.as_str(), named.subresource) {
             ("GET", "" | "status") => {
-                let watched = request.is_watch();
                 let object = self
                     .store
                     .read(|state| update::current(state, resource, key))?;
-                if watched {
-                    return Err(Refusal::method_not_allowed());
-                }
-                Ok(found(&object))
+                Ok(table::for_people(resource, request, found(&object)))
             }
             ("GET", "scale") => {
                 let object = self
@@ -164,10 +164,7 @@ impl ApiServer {
         let is_strategic = match request.content_type() {
             STRATEGIC_MERGE_PATCH => true,
             MERGE_PATCH => false,
-            _ => {
-                let accepted = format!("{MERGE_PATCH}, {STRATEGIC_MERGE_PATCH}");
-                return Err(Refusal::unsupported_media_type(&accepted));
-            }
+            _ => return Err(Refusal::unsupported_patch_type()),
         };
         let patch = read_body(request)?;
         let apply = |target: &mut Value| {
@@ -191,6 +188,7 @@ impl ApiServer {
             let mut value = object.value();
             apply(&mut value)?;
             strip_kind(&mut value);
+            update::check_name(key, &value)?;
             update::replace(state, resource, &object, part_of(subresource), value)
         })?;
         Ok(object_answer(200, resource, &object))
@@ -219,12 +217,7 @@ impl ApiServer {
             Deleted::Gone(object) if resource != Resource::Pods => {
                 Answer::object(200, &success_of(resource, &object))
             }
-            Deleted::Gone(object) => object_answer(200, resource, &object),
-            Deleted::Stays(object) => {
-                let is_foreground = options.propagation_policy.as_deref() == Some("Foreground");
-                let code = if is_foreground { 202 } else { 200 };
-                object_answer(code, resource, &object)
-            }
+            Deleted::Gone(object) | Deleted::Stays(object) => object_answer(200, resource, &object),
         })
     }
 
@@ -282,22 +275,24 @@ fn success_of(resource: Resource, object: &Object) -> Value {
 }
 
 fn read_body(request: &ApiRequest) -> Result<Value, Refusal> {
-    let value: Value = serde_json::from_slice(&request.body).map_err(|error| {
-        Refusal::bad_request(format!("error decoding the body of the request: {error}"))
-    })?;
+    let unrecognized = |why: &str| {
+        Refusal::bad_request(format!(
+            "the object provided is unrecognized: couldn't get version/kind; json parse error: \
+             {why}"
+        ))
+    };
+    let value: Value =
+        serde_json::from_slice(&request.body).map_err(|error| unrecognized(&error.to_string()))?;
     if value.is_object() {
         return Ok(value);
     }
-    Err(Refusal::bad_request(
-        "couldn't get version/kind; json parse error: the body is no JSON object",
-    ))
+    Err(unrecognized("the body is no JSON object"))
 }
 
 /// The object in the body, without `kind` and `apiVersion`.
 fn read_object(resource: Resource, request: &ApiRequest) -> Result<Value, Refusal> {
     if !matches!(request.content_type(), "" | "application/json") {
-        let accepted = "application/json";
-        return Err(Refusal::unsupported_media_type(accepted));
+        return Err(Refusal::unsupported_object_type());
     }
     let mut object = read_body(request)?;
     let (kind, api_version) = (text(&object, "/kind"), text(&object, "/apiVersion"));
@@ -305,7 +300,7 @@ fn read_object(resource: Resource, request: &ApiRequest) -> Result<Value, Refusa
     let is_version = matches!(api_version, "") || api_version == resource.api_version();
     if !is_kind || !is_version {
         return Err(Refusal::bad_request(format!(
-            "{kind} in version \"{api_version}\" cannot be handled as a {}",
+            "{kind} in version \"{api_version}\" cannot be handled as a {}: unknown conversion",
             resource.kind()
         )));
     }

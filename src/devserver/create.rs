@@ -16,8 +16,12 @@ pub(super) fn create(
     mut object: Value,
 ) -> Result<Object, Refusal> {
     check_namespace(state, resource, namespace, &object)?;
+    if !text(&object, "/metadata/resourceVersion").is_empty() {
+        return Err(Refusal::version_at_birth());
+    }
     meta::prepare(resource, namespace, &mut object);
     objects::set_defaults(resource, &mut object);
+    objects::set_first_status(resource, &mut object);
     prepare_by_kind(state, resource, namespace, &mut object);
     let name = text(&object, "/metadata/name").to_owned();
     let errors = objects::validate(resource, &object);
@@ -72,7 +76,6 @@ fn prepare_by_kind(state: &State, resource: Resource, namespace: Option<&str>, o
             let name = object["metadata"]["name"].clone();
             object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
             object["spec"] = json!({"finalizers": ["kubernetes"]});
-            object["status"] = json!({"phase": "Active"});
         }
         Resource::Quotas => {
             object["status"] = quota::status(state, namespace.unwrap_or_default(), object);

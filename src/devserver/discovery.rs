@@ -6,7 +6,7 @@ use super::exchange::Answer;
 use super::resource::Resource;
 
 /// The Kubernetes release that this server behaves like.
-const GIT_VERSION: &str = "v1.36.0";
+const GIT_VERSION: &str = "v1.36.3";
 
 const VERBS: [&str; 8] = [
     "create",

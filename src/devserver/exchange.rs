@@ -11,6 +11,9 @@ use serde::Serialize;
 use super::target::Target;
 use crate::api::Status;
 
+/// How long [`AnswerBody::read`] waits for a piece at a time.
+const READ_SLICE: Duration = Duration::from_millis(100);
+
 /// Whoever answers requests. Layers wrap one another, such as the faults round the API.
 pub trait Handler: Send + Sync {
     /// Answers one request. It may block; that holds up only the connection that it came by.
@@ -55,9 +58,10 @@ impl ApiRequest {
         value.split(';').next().unwrap_or_default().trim()
     }
 
-    /// True if this asks for a watch, as the API server reads it.
+    /// True if this asks for a watch, as the API server reads it: of a collection, that is.
     pub fn is_watch(&self) -> bool {
-        self.method == "GET" && is_true(self.query_value("watch"))
+        let is_named = || self.target().is_none_or(|target| target.name.is_some());
+        self.method == "GET" && is_true(self.query_value("watch")) && !is_named()
     }
 
     /// What of the API the path names; `None` for paths outside it, such as `/healthz`.
@@ -70,8 +74,8 @@ impl ApiRequest {
     pub fn verb(&self) -> &'static str {
         let named = self.target().is_some_and(|target| target.name.is_some());
         match self.method.as_str() {
-            "GET" if self.is_watch() => "watch",
             "GET" if named => "get",
+            "GET" if self.is_watch() => "watch",
             "GET" => "list",
             "POST" => "create",
             "PUT" => "update",
@@ -183,6 +187,26 @@ impl fmt::Debug for AnswerBody {
             Self::Whole(body) => write!(f, "Whole({} bytes)", body.len()),
             Self::Stream(_) => f.write_str("Stream"),
             Self::Cut => f.write_str("Cut"),
+        }
+    }
+}
+
+impl AnswerBody {
+    /// The whole body, a stream read to its end; `None` if it breaks.
+    pub(super) fn read(self) -> Option<Vec<u8>> {
+        let mut stream = match self {
+            Self::Cut => return None,
+            Self::Whole(body) => return Some(body),
+            Self::Stream(stream) => stream,
+        };
+        let mut body = Vec::new();
+        loop {
+            match stream.next(READ_SLICE) {
+                Next::Chunk(chunk) => body.extend_from_slice(&chunk),
+                Next::Idle => {}
+                Next::End => return Some(body),
+                Next::Cut => return None,
+            }
         }
     }
 }

@@ -184,7 +184,8 @@ impl Faults {
             answer = match action {
                 Action::CutAfter => Answer::cut(),
                 Action::AnswerAfter(make) => make(request),
-                Action::Rewrite(rewrite) => rewritten(answer, &*rewrite),
+                Action::Rewrite(rewrite) if !request.is_watch() => rewritten(answer, &*rewrite),
+                Action::CutInside(n_bytes) if !request.is_watch() => cut_inside(answer, n_bytes),
                 _ => answer,
             };
         }
@@ -322,23 +323,36 @@ impl fmt::Debug for RuleHandle {
     }
 }
 
-/// The answer with its body, read to its end, changed by `rewrite`.
+/// The answer with its body changed by `rewrite`.
 fn rewritten(mut answer: Answer, rewrite: &dyn Fn(Vec<u8>) -> Vec<u8>) -> Answer {
-    let body = match std::mem::replace(&mut answer.body, AnswerBody::Cut) {
-        AnswerBody::Cut => return answer,
-        AnswerBody::Whole(body) => body,
-        AnswerBody::Stream(mut stream) => {
-            let mut body = Vec::new();
-            loop {
-                match stream.next(HOLD_CHECK) {
-                    Next::Chunk(chunk) => body.extend_from_slice(&chunk),
-                    Next::Idle => {}
-                    Next::End => break body,
-                    Next::Cut => return answer,
-                }
-            }
-        }
-    };
-    answer.body = AnswerBody::Whole(rewrite(body));
+    if let Some(body) = take_body(&mut answer) {
+        answer.body = AnswerBody::Whole(rewrite(body));
+    }
     answer
+}
+
+/// The answer with the beginning of its body, after which the connection breaks.
+fn cut_inside(mut answer: Answer, n_bytes: usize) -> Answer {
+    if let Some(mut body) = take_body(&mut answer) {
+        body.truncate(n_bytes);
+        answer.body = AnswerBody::Stream(Box::new(Torn(Some(body))));
+    }
+    answer
+}
+
+/// Reads the body to its end and leaves [`AnswerBody::Cut`] in its place; `None` if it breaks.
+fn take_body(answer: &mut Answer) -> Option<Vec<u8>> {
+    std::mem::replace(&mut answer.body, AnswerBody::Cut).read()
+}
+
+/// A body that breaks off.
+struct Torn(Option<Vec<u8>>);
+
+impl ChunkStream for Torn {
+    fn next(&mut self, _: Duration) -> Next {
+        match self.0.take() {
+            Some(body) if !body.is_empty() => Next::Chunk(body),
+            _ => Next::Cut,
+        }
+    }
 }

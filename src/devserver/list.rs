@@ -50,15 +50,12 @@ fn await_version(store: &Store, resource: Resource, version: u64) -> Result<(), 
     Ok(())
 }
 
-/// Reads a resource version of a query; `None` for an empty one.
-pub(super) fn parse_version(text: &str) -> Result<Option<u64>, Refusal> {
+/// Reads a resource version of a query; an empty one reads as 0, which asks for any version.
+pub(super) fn parse_version(text: &str) -> Option<u64> {
     if text.is_empty() {
-        return Ok(None);
+        return Some(0);
     }
-    match text.parse() {
-        Ok(version) => Ok(Some(version)),
-        Err(_) => Err(Refusal::malformed_version(text)),
-    }
+    text.parse().ok()
 }
 
 /// Which state a list shows.
@@ -96,25 +93,27 @@ impl Options {
             return Err(Refusal::invalid_list_options(error));
         }
         if !token.is_empty() {
+            let options = Self::of_token(token, limit)?;
             if !matches!(version, "" | "0") {
                 return Err(Refusal::bad_request(
                     "specifying resource version is not allowed when using continue",
                 ));
             }
-            return Self::of_token(token, limit);
+            return Ok(options);
         }
         check_match(version, version_match)?;
-        let wanted = match parse_version(version)? {
-            None => Wanted::Current,
-            Some(0) => {
+        let malformed = || Refusal::malformed_list_version(version);
+        let wanted = match parse_version(version).ok_or_else(malformed)? {
+            0 if version.is_empty() => Wanted::Current,
+            0 => {
                 // Answered from memory, which does not page.
                 limit = 0;
                 Wanted::Current
             }
-            Some(version) if version_match == "Exact" => Wanted::Exact(version),
+            version if version_match == "Exact" => Wanted::Exact(version),
             // Before there was a match parameter, a limit made a list exact.
-            Some(version) if version_match.is_empty() && limit > 0 => Wanted::Exact(version),
-            Some(version) => Wanted::NotOlderThan(version),
+            version if version_match.is_empty() && limit > 0 => Wanted::Exact(version),
+            version => Wanted::NotOlderThan(version),
         };
         Ok(Self {
             wanted,
@@ -124,7 +123,7 @@ impl Options {
     }
 
     fn of_token(token: &str, limit: usize) -> Result<Self, Refusal> {
-        let invalid = || Refusal::bad_request("continue key is not valid");
+        let invalid = || Refusal::bad_request("invalid continue token: continue key is not valid");
         let token = BASE64_URL_SAFE_NO_PAD.decode(token.trim_end_matches('='));
         let token = token.ok().ok_or_else(invalid)?;
         let token: Option<serde_json::Value> = serde_json::from_slice(&token).ok();

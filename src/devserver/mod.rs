@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | HTTP | `http`, `connection`, `exchange` | connections, requests, answers, streams |
 //! | faults | `faults`, `recorder` | records requests; delays, refuses, cuts, holds back |
-//! | API | `api_server`, `target`, `discovery`, `refusal` | what a request asks for, and the words to say no |
+//! | API | `api_server`, `target`, `discovery`, `table`, `refusal` | what a request asks for, and the words to say no |
 //! | nodes | `kubelet` | a scheduler and kubelets, simulated |
 //! | verbs | `create`, `update`, `delete`, `patch`, `list`, `watch`, `selector` | what the API server does |
 //! | kinds | `objects`, `resource`, `quota`, `garbage` | defaults, validation, admission |
@@ -40,6 +40,7 @@ mod refusal;
 mod resource;
 mod selector;
 mod store;
+mod table;
 mod target;
 #[cfg(test)]
 mod tests;

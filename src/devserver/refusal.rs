@@ -190,6 +190,31 @@ impl Refusal {
             .with_errors(errors)
     }
 
+    /// 422 in the words of the generic checks, which name the resource and not the kind.
+    pub(super) fn invalid_resource(resource: Resource, name: &str, error: FieldError) -> Self {
+        let errors = vec![error];
+        let message = invalid_message(&resource.qualified_plural(), name, &errors);
+        Self::new(422, "Invalid", message)
+            .about(name, resource.group(), resource.plural())
+            .with_errors(errors)
+    }
+
+    /// 422 about a `Scale`.
+    pub(super) fn invalid_scale(name: &str, error: FieldError) -> Self {
+        let errors = vec![error];
+        let message = invalid_message("Scale.autoscaling", name, &errors);
+        Self::new(422, "Invalid", message)
+            .about(name, "autoscaling", "Scale")
+            .with_errors(errors)
+    }
+
+    /// A pod that cannot be assigned to a node.
+    pub(super) fn binding_conflict(name: &str, why: &str) -> Self {
+        let resource = "pods/binding";
+        let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
+        Self::new(409, "Conflict", message).about(name, "", resource)
+    }
+
     /// 422 about the query of a list or watch.
     pub(super) fn invalid_list_options(error: FieldError) -> Self {
         let errors = vec![error];
@@ -224,21 +249,34 @@ impl Refusal {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
-    pub(super) fn unsupported_media_type(accepted: &str) -> Self {
-        let message = format!(
-            "the body of the request was in an unknown format - accepted media types include: \
-             {accepted}"
-        );
+    /// 415 for an object that is no JSON.
+    pub(super) fn unsupported_object_type() -> Self {
+        let message = "the body of the request was in an unknown format - accepted media types \
+                       include: application/json";
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// 500 without a reason, as for a resource version that is no number.
-    pub(super) fn malformed_version(text: &str) -> Self {
-        let message = format!(
-            "resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": \
-             invalid syntax"
-        );
+    /// 415 for a patch of an unknown kind.
+    pub(super) fn unsupported_patch_type() -> Self {
+        let message = "415: Unsupported Media Type";
+        Self::new(415, "UnsupportedMediaType", message).about("", "", "")
+    }
+
+    /// 500 for an object that claims to have a version before it is created.
+    pub(super) fn version_at_birth() -> Self {
+        let message = "resourceVersion should not be set on objects to be created";
         Self::new(500, "", message)
+    }
+
+    /// A list's version that is no number.
+    pub(super) fn malformed_list_version(text: &str) -> Self {
+        let why = malformed_version(text);
+        Self::bad_request(format!("invalid resource version: {why}"))
+    }
+
+    /// A watch's version that is no number: 500, and without a reason.
+    pub(super) fn malformed_watch_version(text: &str) -> Self {
+        Self::new(500, "", malformed_version(text))
     }
 
     /// 410 inside a watch.
@@ -301,6 +339,13 @@ impl From<Refusal> for Answer {
             None => answer,
         }
     }
+}
+
+fn malformed_version(text: &str) -> String {
+    format!(
+        "resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid \
+         syntax"
+    )
 }
 
 /// Equal errors are named once in the message, and as often as they were found in the causes.

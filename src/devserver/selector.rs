@@ -84,11 +84,10 @@ fn parse_fields(resource: Resource, text: &str) -> Result<Vec<FieldTerm>, Refusa
     let terms = text.split(',').filter(|term| !term.is_empty());
     terms
         .map(|term| {
-            let (path, value, equal) = split_term(term)
-                .ok_or_else(|| unusable(resource, text, "invalid field selector"))?;
+            let (path, value, equal) = split_term(term).ok_or_else(|| unusable(text))?;
             if !is_selectable(resource, path) {
-                let why = format!("field label not supported: {path}");
-                return Err(unusable(resource, text, &why));
+                let message = format!("field label not supported: {path}");
+                return Err(Refusal::bad_request(message));
             }
             Ok(FieldTerm {
                 path: path.to_owned(),
@@ -99,12 +98,9 @@ fn parse_fields(resource: Resource, text: &str) -> Result<Vec<FieldTerm>, Refusa
         .collect()
 }
 
-fn unusable(resource: Resource, text: &str, why: &str) -> Refusal {
-    let group_version = resource.api_version();
+fn unusable(text: &str) -> Refusal {
     Refusal::bad_request(format!(
-        "Unable to find \"{group_version}, Resource={}\" that match label selector \"\", field \
-         selector \"{text}\": {why}",
-        resource.plural()
+        "invalid selector: '{text}'; can't understand '{text}'"
     ))
 }
 

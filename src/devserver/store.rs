@@ -93,10 +93,7 @@ impl Store {
             state: Mutex::new(State {
                 version: FIRST_VERSION,
                 settings,
-                shelves: std::array::from_fn(|_| Shelf {
-                    forgotten: FIRST_VERSION,
-                    ..Shelf::default()
-                }),
+                shelves: std::array::from_fn(|_| Shelf::default()),
                 touched: [false; N_RESOURCES],
             }),
             changed: std::array::from_fn(|_| Condvar::new()),

@@ -1,13 +1,15 @@
 //! Changing what is there: by PUT, by PATCH, and by the subresources `status`, `scale` and `binding`.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::delete;
-use super::objects::{self, meta, number, replica_set, text};
+use super::objects::{self, meta, number, text};
 use super::quota;
 use super::refusal::{FieldError, Refusal};
 use super::resource::Resource;
-use super::store::{Object, State};
+use super::store::{Object, State, Stored};
 
 /// Which half of an object a request writes; the other stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +34,9 @@ pub(super) fn put(
     part: Part,
     new: Value,
 ) -> Result<Object, Refusal> {
+    check_name(key, &new)?;
     let object = current(state, resource, key)?;
     let (name, uid) = (object.name(), text(&new, "/metadata/uid"));
-    let named = text(&new, "/metadata/name");
-    if named != name {
-        return Err(Refusal::bad_request(format!(
-            "the name of the object ({named}) does not match the name on the URL ({name})"
-        )));
-    }
     let old = object.value();
     let old_uid = text(&old, "/metadata/uid");
     if !uid.is_empty() && uid != old_uid {
@@ -54,9 +51,21 @@ pub(super) fn put(
     if resource == Resource::Leases && text(&new, "/metadata/resourceVersion").is_empty() {
         let why = "must be specified for an update";
         let error = FieldError::invalid("metadata.resourceVersion", "0", why);
-        return Err(Refusal::invalid(resource, name, vec![error]));
+        return Err(Refusal::invalid_resource(resource, name, error));
     }
     replace(state, resource, &object, part, new)
+}
+
+/// Refuses an object that is not called as the path says.
+pub(super) fn check_name(key: &str, new: &Value) -> Result<(), Refusal> {
+    let name = key.rsplit('/').next().unwrap_or(key);
+    let named = text(new, "/metadata/name");
+    if named == name {
+        return Ok(());
+    }
+    Err(Refusal::bad_request(format!(
+        "the name of the object ({named}) does not match the name on the URL ({name})"
+    )))
 }
 
 /// Stores `new` in place of `object`, if it is valid and based on the same version. What says the
@@ -75,41 +84,34 @@ pub(super) fn replace(
         return Err(Refusal::modified(resource, name));
     }
     let mut errors = Vec::new();
+    meta::keep_server_owned(&old, &mut new);
     if part == Part::Status && resource.has_status() {
-        // DIFFERS: the API server would also take labels and annotations from a ReplicaSet's
-        // status request. Nobody sends others than those that are there.
-        let status = new["status"].take();
-        new = old.clone();
-        new["status"] = status;
+        new["spec"] = old["spec"].clone();
+        objects::prepare_status(resource, &old, &mut new);
+        errors.extend(meta::validate_update(&old, &new));
         errors.extend(objects::validate_status(resource, &new));
     } else {
-        errors.extend(meta::validate_update(resource, &old, &new));
-        meta::keep_server_owned(&old, &mut new);
+        objects::set_defaults(resource, &mut new);
         if resource.has_status() {
             new["status"] = old["status"].clone();
         }
-        if let Some(spec) = new.get_mut("spec") {
-            objects::drop_nulls(spec);
-        }
+        errors.extend(meta::validate_update(&old, &new));
         errors.extend(objects::validate_update(resource, &old, &new));
     }
     if !errors.is_empty() {
         return Err(Refusal::invalid(resource, name, errors));
     }
-    if matches!(
-        resource,
-        Resource::ReplicaSets | Resource::ReplicationControllers
-    ) {
-        replica_set::normalize_status(&mut new);
-    }
     if old.get("spec") != new.get("spec") {
         meta::bump_generation(&mut new);
     }
     if new == old {
-        return Ok(std::sync::Arc::clone(object));
+        return Ok(Arc::clone(object));
     }
     if delete::is_released(&new) {
-        return Ok(delete::remove(state, resource, key, new));
+        // What is removed is what was stored, so watches see its last finalizer once more.
+        delete::remove(state, resource, key, old);
+        let answered = Stored::new(key, object.version, &new);
+        return Ok(Arc::new(answered));
     }
     let object = state.put(resource, key, new);
     if resource == Resource::Pods {
@@ -133,7 +135,7 @@ pub(super) fn bind(state: &mut State, key: &str, binding: &Value) -> Result<(), 
         Some(format!("pod {name} is already assigned to node \"{node}\""))
     };
     if let Some(why) = why {
-        return Err(Refusal::conflict(Resource::Pods, object.name(), &why));
+        return Err(Refusal::binding_conflict(object.name(), &why));
     }
     pod["spec"]["nodeName"] = json!(text(binding, "/target/name"));
     set_condition(&mut pod, "PodScheduled", "True");
@@ -198,6 +200,11 @@ pub(super) fn put_scale(
         ));
     }
     let replicas = number(scale, "/spec/replicas").unwrap_or(0);
+    if replicas < 0 {
+        let (value, why) = (replicas.to_string(), "must be greater than or equal to 0");
+        let error = FieldError::invalid("spec.replicas", &value, why);
+        return Err(Refusal::invalid_scale(object.name(), error));
+    }
     new["metadata"]["resourceVersion"] = match text(scale, "/metadata/resourceVersion") {
         "" => json!(object.version.to_string()),
         version => json!(version),

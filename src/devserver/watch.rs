@@ -70,8 +70,10 @@ impl Watch {
     ) -> Result<Self, Refusal> {
         let send_initial = request.query_value("sendInitialEvents");
         check_match(send_initial, request.query_value("resourceVersionMatch"))?;
-        let version = parse_version(request.query_value("resourceVersion"))?;
-        let version = version.filter(|version| *version > 0);
+        let text = request.query_value("resourceVersion");
+        let malformed = || Refusal::malformed_watch_version(text);
+        let version = parse_version(text).ok_or_else(malformed)?;
+        let version = Some(version).filter(|version| *version > 0);
         let streaming = is_true(send_initial);
         let bookmarks = is_true(request.query_value("allowWatchBookmarks"));
         let phase = match version {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::WriteError;
-use crate::api::{ReplicaSet, Uid, WorkloadKind};
+use crate::api::{ControllingReference, ReplicaSet, Uid, WorkloadKind};
 
 /// The body that creates a pod called `name` from the template of `rs`: its labels, annotations,
 /// finalizers and spec as the bytes that they are, and `rs` as the one controller
@@ -41,14 +41,7 @@ pub fn create_body(
             labels: metadata.labels,
             annotations: metadata.annotations,
             finalizers: metadata.finalizers,
-            owner_references: [OwnerReferenceJson {
-                api_version: kind.api_version,
-                kind: kind.kind,
-                name: &rs.key.name,
-                uid: &rs.uid,
-                controller: true,
-                block_owner_deletion: true,
-            }],
+            owner_references: [ControllingReference::to(kind, &rs.key.name, &rs.uid)],
         },
         spec: template.spec,
         other: template.other,
@@ -110,18 +103,7 @@ struct PodMetadataJson<'a> {
     annotations: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     finalizers: Option<&'a RawValue>,
-    owner_references: [OwnerReferenceJson<'a>; 1],
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct OwnerReferenceJson<'a> {
-    api_version: &'a str,
-    kind: &'a str,
-    name: &'a str,
-    uid: &'a Uid,
-    controller: bool,
-    block_owner_deletion: bool,
+    owner_references: [ControllingReference<'a>; 1],
 }
 
 #[derive(Serialize)]

@@ -18,9 +18,8 @@ use std::time::{Duration, Instant};
 pub use self::source::{Body, Collection, Source};
 use self::unread_log::UnreadLog;
 use super::collector::Collector;
-use super::decode::{
-    Decode, Decoded, Frame, ListMetadata, ReadWatch, StreamError, Unread, read_list, read_watch,
-};
+use super::decode::{Decode, Decoded, Frame, ListMetadata, ReadWatch, StreamError, Unread};
+use super::encoding::{read_list, read_watch};
 use super::event::CacheEvent;
 use super::list_watch::{
     Effect, Failure, ListQuery, ListWatch, ListWatchOptions, PageEnd, Reaction, Seen, Step,

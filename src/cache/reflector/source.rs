@@ -3,7 +3,7 @@
 use std::fmt::{self, Debug};
 use std::io::Read;
 
-use crate::cache::decode::ACCEPT;
+use crate::cache::encoding::ACCEPT;
 use crate::cache::list_watch::{ListQuery, WatchQuery};
 use crate::client::{BodyStream, ClientError, Request, StreamClient};
 

@@ -2,7 +2,7 @@
 //! the pod's service account. Loaded once at the start, on the main thread; everything that can be
 //! wrong with files and certificates is found here.
 
-mod environment;
+pub(super) mod environment;
 mod error;
 mod in_cluster;
 mod kubeconfig;

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use crate::api::{Pod, PodPhase, ReplicaSet};
+use crate::api::{Pod, PodPhase, ReplicaSet, ResourceVersion};
+use crate::controller::sync::Outcome;
 use crate::controller::testing::{Fixture, Write, owned_pod, ready_pod, replica_set};
+use crate::writes::CreatedPod;
 
 /// A fixture with `rs` and these pods in the cache.
 fn fixture(rs: &ReplicaSet, pods: impl IntoIterator<Item = Pod>) -> Fixture {
@@ -128,4 +130,53 @@ fn a_pod_that_goes_during_the_list_is_not_waited_for() {
     fixture.sync_ok("web");
     fixture.assert_counts(0, 0, 0);
     assert_eq!(fixture.open(&rs), Some((0, 0)));
+}
+
+#[test]
+fn an_expectation_wakes_its_key_when_it_expires() {
+    let rs = replica_set("web", 2);
+    let fixture = fixture(&rs, []);
+    fixture.sync_ok("web");
+    assert_eq!(fixture.queued_after(Duration::from_mins(5)), [""; 0]);
+    assert_eq!(
+        fixture.queued_after(Duration::from_millis(1)),
+        ["default/web"]
+    );
+}
+
+/// As after a restore of the API server's store from a backup: the versions start over from below.
+#[test]
+fn a_version_that_never_comes_leads_to_a_list_too() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, []);
+    fixture.deliver_bookmarks("1000", "1000");
+    fixture.writes.on_create(|call, _| {
+        Some(Ok(CreatedPod {
+            resource_version: ResourceVersion::new(&(1001 + call).to_string()),
+        }))
+    });
+    fixture.sync_ok("web");
+    let pod = owned_pod(&fixture.writes.created()[0], &rs);
+    for event in fixture
+        .cache
+        .pods
+        .replace(vec![pod.clone().into()], &[], &"500".into())
+    {
+        fixture.controller.handle_pod_event(&event);
+    }
+    fixture.deliver_pod_deleted(Pod {
+        resource_version: "501".into(),
+        ..pod
+    });
+    assert_eq!(fixture.queued(), ["default/web"]);
+    fixture.writes.take();
+    assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
+    assert_eq!(
+        fixture.queued_after(Duration::from_mins(5)),
+        ["default/web"]
+    );
+    fixture.sync_ok("web");
+    let writes = fixture.writes.take();
+    assert!(writes.contains(&Write::ListPods));
+    assert!(writes.iter().any(|write| matches!(write, Write::Create(_))));
 }

@@ -164,7 +164,9 @@ fn a_20_workers_end_when_the_queue_is_shut_down_and_empty() {
     fixture.queue.add(key("web"));
     fixture.queue.add(key("other"));
     fixture.queue.shut_down();
-    fixture.controller.run_worker();
+    fixture
+        .controller
+        .run_worker(&crate::stdx::stop::Stop::new());
     fixture.assert_counts(2, 0, 0);
 }
 

@@ -1,8 +1,11 @@
 //! Group H, as far as it is about the record alone.
 
-use super::{Resource, Versions, WrittenVersions};
+use std::sync::Arc;
+
+use super::{EXPECTATIONS_TIMEOUT, Readiness, Resource, Versions, WrittenVersions};
 use crate::api::{ObjectKey, Uid};
 use crate::controller::testing::key;
+use crate::stdx::clock::FakeClock;
 
 fn versions(pods: &str, replica_sets: &str) -> Versions {
     Versions {
@@ -11,13 +14,17 @@ fn versions(pods: &str, replica_sets: &str) -> Versions {
     }
 }
 
+fn store() -> WrittenVersions {
+    WrittenVersions::new(Arc::new(FakeClock::default()))
+}
+
 fn rs() -> (ObjectKey, Uid) {
     (key("web"), Uid::new("uid-web"))
 }
 
 /// A record of these writes: first pods, then ReplicaSets.
 fn written(pods: &[&str], replica_sets: &[&str]) -> WrittenVersions {
-    let store = WrittenVersions::default();
+    let store = store();
     let (key, owner) = rs();
     for version in pods {
         store.wrote_at(&key, &owner, Resource::Pods, &(*version).into());
@@ -30,11 +37,8 @@ fn written(pods: &[&str], replica_sets: &[&str]) -> WrittenVersions {
 
 #[track_caller]
 fn check_ready(store: &WrittenVersions, cached: &Versions, ready: bool) {
-    assert_eq!(
-        store.ensure_ready(&key("web"), || cached.clone()),
-        ready,
-        "{cached:?}"
-    );
+    let readiness = store.ensure_ready(&key("web"), || cached.clone());
+    assert_eq!(readiness == Readiness::Ready, ready, "{cached:?}");
 }
 
 #[test]
@@ -63,7 +67,7 @@ fn h_02_resources_are_kept_apart() {
 
 #[test]
 fn h_03_without_writes_all_is_ready() {
-    check_ready(&WrittenVersions::default(), &versions("1", "1"), true);
+    check_ready(&store(), &versions("1", "1"), true);
 }
 
 #[test]
@@ -113,7 +117,7 @@ fn h_10_another_uid_replaces_the_record() {
 #[test]
 fn h_11_parallel_writers_make_one_record() {
     let (key, owner) = rs();
-    let store = WrittenVersions::default();
+    let store = store();
     std::thread::scope(|scope| {
         for version in 1..=50 {
             let (store, key, owner) = (&store, &key, &owner);
@@ -193,7 +197,33 @@ fn a_version_that_comes_during_the_look_is_not_missed() {
         looks.set(version + 1);
         versions(&version.to_string(), "1")
     };
-    assert!(store.ensure_ready(&key("web"), cached));
+    assert_eq!(store.ensure_ready(&key("web"), cached), Readiness::Ready);
     assert_eq!(looks.get(), 11, "looked at twice");
     assert_eq!(store.advanced(|| versions("10", "1")), []);
+}
+
+#[test]
+fn a_version_is_waited_for_as_long_as_an_expectation_is_believed() {
+    let clock = Arc::new(FakeClock::default());
+    let store = WrittenVersions::new(Arc::clone(&clock) as Arc<_>);
+    let (key, owner) = rs();
+    store.wrote_at(&key, &owner, Resource::Pods, &"10".into());
+    let check = |version: &str, readiness| {
+        assert_eq!(
+            store.ensure_ready(&key, || versions(version, "1")),
+            readiness
+        );
+    };
+    check("9", Readiness::TooEarly(EXPECTATIONS_TIMEOUT));
+    let minute = std::time::Duration::from_mins(1);
+    clock.advance(minute);
+    check("9", Readiness::TooEarly(4 * minute));
+    // A lower version is nothing new, a higher one is.
+    store.wrote_at(&key, &owner, Resource::Pods, &"8".into());
+    check("9", Readiness::TooEarly(4 * minute));
+    store.wrote_at(&key, &owner, Resource::Pods, &"11".into());
+    check("10", Readiness::TooEarly(5 * minute));
+    clock.advance(EXPECTATIONS_TIMEOUT);
+    check("10", Readiness::Overdue);
+    check("11", Readiness::Ready);
 }

@@ -79,7 +79,9 @@ pub enum Action {
     CutAfter,
     /// What it asks for is done; then it is answered by this.
     AnswerAfter(Arc<MakeAnswer>),
-    /// The body of the answer is changed. A stream is read to its end for that.
+    /// The connection breaks after so many bytes of the answer's body. Not for watches.
+    CutInside(usize),
+    /// The body of the answer is changed. A stream is read to its end for that. Not for watches.
     Rewrite(Arc<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>),
     /// What a watch has to send is sent that much later, in order. Takes effect on running watches
     /// and ends with the rule.
@@ -126,6 +128,7 @@ impl fmt::Debug for Action {
             Self::CutBefore => f.write_str("CutBefore"),
             Self::CutAfter => f.write_str("CutAfter"),
             Self::AnswerAfter(_) => f.write_str("AnswerAfter"),
+            Self::CutInside(n_bytes) => write!(f, "CutInside({n_bytes})"),
             Self::Rewrite(_) => f.write_str("Rewrite"),
             Self::LagWatch(lag) => write!(f, "LagWatch({lag:?})"),
             Self::HoldWatch => f.write_str("HoldWatch"),

@@ -121,12 +121,10 @@ pub(in super::super) fn validate(object: &Value) -> Vec<FieldError> {
 }
 
 /// What is wrong with the step from `old` to `new`.
-pub(in super::super) fn validate_update(
-    resource: Resource,
-    old: &Value,
-    new: &Value,
-) -> Vec<FieldError> {
-    let mut errors = validate_owners(new);
+pub(in super::super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let owner_errors = validate_owners(new);
+    let mut errors = owner_errors.clone();
+    errors.extend(owner_errors);
     for name in ["name", "namespace", "uid"] {
         let (old, new) = (&old["metadata"][name], &new["metadata"][name]);
         if old != new {
@@ -149,25 +147,21 @@ pub(in super::super) fn validate_update(
         let why = why.replace("[]string[", "[]string{").replace("\"]", "\"}");
         errors.push(FieldError::forbidden("metadata.finalizers", &why));
     }
-    if resource == Resource::Pods {
-        // Pods are validated twice over, and their causes show it.
-        errors = errors.iter().flat_map(|e| [e.clone(), e.clone()]).collect();
-    }
-    errors
+    // Metadata are validated once by all updates and once by each kind, and the causes show it.
+    let again = errors.clone();
+    errors.into_iter().chain(again).collect()
 }
 
 fn validate_owners(object: &Value) -> Vec<FieldError> {
     let owners = entries(object, "/metadata/ownerReferences");
     let mut errors = Vec::new();
-    for (index, owner) in owners.iter().enumerate() {
+    for owner in owners {
         for name in ["apiVersion", "kind", "name", "uid"] {
             if text(owner, &format!("/{name}")).is_empty() {
-                let field = format!("metadata.ownerReferences[{index}].{name}");
+                let field = format!("metadata.ownerReferences.{name}");
                 let why = match name {
                     "apiVersion" => "version must not be empty",
-                    "kind" => "must not be empty",
-                    "name" => "name must not be empty",
-                    _ => "uid must not be empty",
+                    _ => "must not be empty",
                 };
                 let value = owner.get(name).map_or("\"\"".to_owned(), Value::to_string);
                 errors.push(FieldError::invalid(&field, &value, why));

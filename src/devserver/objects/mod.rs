@@ -1,21 +1,44 @@
 //! What the kinds of objects have of their own: defaults and validation. Pure functions on JSON
 //! trees without `kind` and `apiVersion`.
 
+mod event;
 pub(super) mod meta;
 pub(super) mod pod;
 pub(super) mod replica_set;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::refusal::FieldError;
 use super::resource::Resource;
 
-/// Sets what the API server sets where the request says nothing.
+/// Sets what the API server sets where a request to create or to change says nothing.
 pub(super) fn set_defaults(resource: Resource, object: &mut Value) {
     match resource {
         Resource::Pods => pod::set_defaults(object),
         Resource::ReplicaSets | Resource::ReplicationControllers => {
             replica_set::set_defaults(object);
+        }
+        Resource::Events => event::set_defaults(object),
+        _ => {}
+    }
+}
+
+/// Sets the status with which every object of a kind begins, whatever the request says.
+pub(super) fn set_first_status(resource: Resource, object: &mut Value) {
+    object["status"] = match resource {
+        Resource::Pods => json!({"phase": "Pending", "qosClass": "BestEffort"}),
+        Resource::ReplicaSets | Resource::ReplicationControllers => json!({"replicas": 0}),
+        Resource::Namespaces => json!({"phase": "Active"}),
+        _ => return,
+    };
+}
+
+/// Brings a status that is to be written into the form in which the API server keeps it.
+pub(super) fn prepare_status(resource: Resource, old: &Value, new: &mut Value) {
+    match resource {
+        Resource::Pods => pod::prepare_status(old, new),
+        Resource::ReplicaSets | Resource::ReplicationControllers => {
+            replica_set::prepare_status(new);
         }
         _ => {}
     }
@@ -27,6 +50,7 @@ pub(super) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
     match resource {
         Resource::Pods => errors.extend(pod::validate(object)),
         Resource::ReplicaSets => errors.extend(replica_set::validate(object)),
+        Resource::Events => errors.extend(event::validate(object)),
         _ => {}
     }
     errors

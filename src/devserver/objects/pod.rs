@@ -8,13 +8,12 @@ use super::{drop_nulls, entries, map_of, meta, set_default, text};
 /// kubernetes `pkg/apis/core/v1/defaults.go`, `api/core/v1/types.go:DefaultTerminationGracePeriodSeconds`.
 const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 30;
 
-/// Sets the defaults of a new pod, and the status with which every pod begins.
+/// Sets the defaults of a pod.
 pub(super) fn set_defaults(pod: &mut Value) {
     drop_nulls(&mut pod["spec"]);
     let spec = map_of(pod, "spec");
     set_spec_defaults(spec);
     set_default(spec, "enableServiceLinks", true);
-    pod["status"] = json!({"phase": "Pending", "qosClass": "BestEffort"});
 }
 
 /// Sets the defaults that a template shares with a pod.
@@ -43,6 +42,34 @@ fn set_container_defaults(container: &mut Map<String, Value>) {
     set_default(container, "terminationMessagePath", "/dev/termination-log");
     set_default(container, "terminationMessagePolicy", "File");
     set_default(container, "imagePullPolicy", pull_policy);
+}
+
+/// A status request says nothing about owners; and what of a status is no pointer in the API
+/// server's own types is always sent, though it may be `null`.
+pub(super) fn prepare_status(old: &Value, pod: &mut Value) {
+    let metadata = map_of(pod, "metadata");
+    match old["metadata"].get("ownerReferences") {
+        Some(owners) => metadata.insert("ownerReferences".to_owned(), owners.clone()),
+        None => metadata.remove("ownerReferences"),
+    };
+    let status = map_of(pod, "status");
+    for (list, names, value) in [
+        (
+            "conditions",
+            ["lastProbeTime", "lastTransitionTime"],
+            Value::Null,
+        ),
+        ("containerStatuses", ["state", "lastState"], json!({})),
+        ("initContainerStatuses", ["state", "lastState"], json!({})),
+    ] {
+        let entries = status.get_mut(list).and_then(Value::as_array_mut);
+        let entries = entries.into_iter().flatten();
+        for entry in entries.filter_map(Value::as_object_mut) {
+            for name in names {
+                set_default(entry, name, value.clone());
+            }
+        }
+    }
 }
 
 pub(super) fn validate(pod: &Value) -> Vec<FieldError> {

@@ -15,7 +15,7 @@ const OMITTED_WHEN_ZERO: [&str; 4] = [
     "observedGeneration",
 ];
 
-/// Sets the defaults of a new ReplicaSet, and the status with which it begins.
+/// Sets the defaults of a ReplicaSet.
 ///
 /// DIFFERS: the API server drops members that it does not know. They stay here, so that a test can
 /// follow one from a template into a pod.
@@ -27,11 +27,10 @@ pub(super) fn set_defaults(replica_set: &mut Value) {
         map_of(template, "metadata");
         pod::set_spec_defaults(map_of(template, "spec"));
     }
-    replica_set["status"] = json!({"replicas": 0});
 }
 
 /// Writes a status as the API server does, without counts that are 0.
-pub(in super::super) fn normalize_status(replica_set: &mut Value) {
+pub(super) fn prepare_status(replica_set: &mut Value) {
     let status = map_of(replica_set, "status");
     status.retain(|name, value| {
         let is_zero = *value == json!(0) && OMITTED_WHEN_ZERO.contains(&name.as_str());
@@ -70,8 +69,16 @@ fn validate_replicas(replica_set: &Value) -> Vec<FieldError> {
 }
 
 fn validate_selector(replica_set: &Value) -> Vec<FieldError> {
+    let labels = replica_set.pointer("/spec/template/metadata/labels");
+    let empty = Map::new();
+    let labels = labels.and_then(Value::as_object).unwrap_or(&empty);
+    let mismatch = || {
+        let value = Value::from(labels.clone()).to_string();
+        let why = "`selector` does not match template `labels`";
+        FieldError::invalid("spec.template.metadata.labels", &value, why)
+    };
     let Some(selector_value) = replica_set.pointer("/spec/selector") else {
-        return vec![FieldError::required("spec.selector", "")];
+        return vec![FieldError::required("spec.selector", ""), mismatch()];
     };
     let selector = serde_json::from_value::<LabelSelector>(selector_value.clone());
     let selector = selector
@@ -89,9 +96,6 @@ fn validate_selector(replica_set: &Value) -> Vec<FieldError> {
             return vec![FieldError::invalid("spec.selector", &value, &error)];
         }
     };
-    let labels = replica_set.pointer("/spec/template/metadata/labels");
-    let empty = Map::new();
-    let labels = labels.and_then(Value::as_object).unwrap_or(&empty);
     let pairs = labels.iter().map(|(name, value)| {
         let value = value.as_str().unwrap_or_default();
         (name.as_str(), value)
@@ -99,10 +103,7 @@ fn validate_selector(replica_set: &Value) -> Vec<FieldError> {
     if selector.matches(&pairs.collect::<Labels>()) {
         return Vec::new();
     }
-    let value = Value::from(labels.clone()).to_string();
-    let why = "`selector` does not match template `labels`";
-    let field = "spec.template.metadata.labels";
-    vec![FieldError::invalid(field, &value, why)]
+    vec![mismatch()]
 }
 
 pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {

@@ -70,8 +70,15 @@ fn m_08_m_21_finalizers_hold_an_object() {
         let more = json!({"metadata": {"finalizers": ["example.com/more"]}});
         assert_eq!(rig.patch(&path, &more).0, 422);
         held["metadata"]["finalizers"] = json!([]);
+        let from = rig.server.version();
+        let mut watch = rig.watch(collection, &format!("resourceVersion={from}"));
         assert_eq!(rig.send("PUT", &path, &held).0, 200);
         assert_eq!(rig.get(&path).0, 404);
+        // What is removed is what was stored.
+        let last = watch.next().expect("a frame");
+        assert_eq!(last["type"], json!("DELETED"));
+        let finalizers = &last["object"]["metadata"]["finalizers"];
+        assert_eq!(finalizers, &json!(["example.com/hold"]));
     }
 }
 
@@ -143,7 +150,7 @@ fn without_a_collector_dependents_and_finalizers_stay() {
     rig.create_replica_set("web", 1);
     let options = json!({"propagationPolicy": "Foreground"});
     let (code, held) = rig.delete(&format!("{REPLICA_SETS}/web"), &options);
-    assert_eq!(code, 202);
+    assert_eq!(code, 200);
     assert_eq!(
         held["metadata"]["finalizers"],
         json!(["foregroundDeletion"])

@@ -153,6 +153,23 @@ fn c_18_an_answer_is_rewritten() {
 }
 
 #[test]
+fn a_body_breaks_off() {
+    let rig = Rig::new();
+    rig.create_pod("a");
+    rig.create_pod("b");
+    let rule = Rule::new(Matcher::verb("list", "pods"), Action::CutInside(1000));
+    rig.server.faults().add(rule.times(1));
+    let answer = ureq::get(rig.server.url() + PODS)
+        .call()
+        .expect("an answer's head");
+    let mut body = Vec::new();
+    let mut reader = answer.into_body().into_reader();
+    assert!(std::io::Read::read_to_end(&mut reader, &mut body).is_err());
+    assert_eq!(body.len(), 1000);
+    assert_eq!(names(&rig.get(PODS).1), ["a", "b"]);
+}
+
+#[test]
 fn h_21_frames_come_late_and_in_order() {
     let rig = Rig::new();
     let from = rig.server.version();

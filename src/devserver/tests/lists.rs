@@ -68,6 +68,7 @@ fn versions_of_lists() {
     ))
     .1;
     assert_eq!((names(&at_least), version(&at_least)), (vec!["a", "b"], b));
+    rig.server.forget_history();
     let answer = list("resourceVersion=5&resourceVersionMatch=Exact".to_owned());
     let message = "The resourceVersion for the provided list is too old.";
     check_refusal(&answer, 410, "Expired", message);

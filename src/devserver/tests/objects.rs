@@ -207,3 +207,31 @@ fn events_and_leases_are_kept_as_sent() {
     lease["metadata"]["resourceVersion"] = Value::Null;
     assert_eq!(rig.send("PUT", &path, &lease).0, 422);
 }
+
+#[test]
+fn kubectl_gets_tables() {
+    let rig = Rig::new();
+    rig.create_replica_set("web", 3);
+    rig.create_pod("p");
+    let tables = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+    let get = |path: &str| -> Value {
+        let url = rig.server.url() + path;
+        let mut answer = ureq::get(url)
+            .header("accept", tables)
+            .call()
+            .expect("a table");
+        let text = answer.body_mut().read_to_string().expect("a whole answer");
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let table = get(REPLICA_SETS);
+    assert_eq!(table["kind"], json!("Table"));
+    assert_eq!(table["columnDefinitions"][1]["name"], json!("Desired"));
+    let cells = table["rows"][0]["cells"].as_array().expect("cells");
+    assert_eq!(
+        cells[..4],
+        [json!("web"), json!("3"), json!("0"), json!("0")]
+    );
+    let pod = get(&format!("{PODS}/p"));
+    let cells = pod["rows"][0]["cells"].as_array().expect("cells");
+    assert_eq!(cells[..3], [json!("p"), json!("0/1"), json!("Pending")]);
+}

@@ -8,8 +8,9 @@ use crossbeam_channel::{Receiver, select_biased};
 
 use super::correlator::{Correlated, Correlator, Occurrence};
 use super::event::Event;
-use super::queued::{Counters, EventOptions};
+use super::options::EventOptions;
 use super::sink::{EventSink, Recorded, SinkError};
+use super::stats::Counters;
 use crate::stdx::clock::Clock;
 use crate::stdx::report::report;
 use crate::stdx::stop::Stop;

@@ -1,0 +1,336 @@
+//! Random histories of the whole controller against a model of the API server, on one thread and with
+//! a clock turned by hand: watches that lag and break, answers that are lost, requests that arrive
+//! after their client has given up, daemons killed in the middle of a request.
+//!
+//! What must hold in all of them: a pod is created only while there are really fewer than the
+//! ReplicaSet, as the daemon knows it, wants; and when the trouble ends, everybody gets what they want
+//! by the daemon's own timers and the watches alone.
+//!
+//! A failure names its seed; `SIMULATION_SEEDS=FIRST..END` runs other seeds than the usual ones.
+
+mod requests;
+mod server;
+mod watches;
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use self::server::Server;
+use super::ReplicaSetController;
+use crate::api::{ObjectKey, PodPhase, ReplicaSet};
+use crate::cache::Cache;
+use crate::stdx::clock::{Clock, FakeClock};
+use crate::workqueue::WorkQueue;
+
+const STEPS: usize = 250;
+
+/// Virtual time within which everything must be as wanted once the trouble is over: a back-off at its
+/// longest, and two expiries of an expectation.
+const SETTLE_TIME: Duration = Duration::from_mins(30);
+
+/// What may happen in one history, beside what always may.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each kind of trouble comes with and without each other"
+)]
+#[derive(Clone, Copy, Debug)]
+struct Trouble {
+    /// Pods fail, are deleted or relabelled by somebody else.
+    deaths: bool,
+    /// Pods without an owner turn up.
+    orphans: bool,
+    /// ReplicaSets are deleted and made anew.
+    recreations: bool,
+    /// The daemon is killed and started again, also in the middle of a request.
+    kills: bool,
+    /// Lines of a watch are lost in a relist.
+    relists: bool,
+}
+
+/// One running daemon: its memory, and how far its watches have come.
+#[derive(Debug)]
+struct Daemon {
+    cache: Cache,
+    queue: Arc<WorkQueue<ObjectKey>>,
+    controller: Arc<ReplicaSetController>,
+}
+
+#[derive(Debug)]
+struct World {
+    clock: Arc<FakeClock>,
+    burst: usize,
+    trouble: Trouble,
+    state: Mutex<State>,
+    this: Weak<World>,
+}
+
+#[derive(Debug)]
+struct State {
+    rng: Rng,
+    server: Server,
+    daemon: Option<Arc<Daemon>>,
+    /// Lines of the logs that the daemon has seen.
+    pods_seen: usize,
+    replica_sets_seen: usize,
+    /// Requests fail only while this is set.
+    is_troubled: bool,
+    /// The daemon is dead; the panic that unwinds its sync is on its way.
+    is_killed: bool,
+    wrong: Vec<String>,
+    /// What happened, for people.
+    history: Vec<String>,
+}
+
+impl World {
+    fn new(seed: u64) -> Arc<Self> {
+        let mut rng = Rng::with_seed(seed);
+        let trouble = Trouble {
+            deaths: rng.bool(),
+            orphans: rng.bool(),
+            recreations: rng.bool(),
+            kills: rng.bool(),
+            relists: rng.bool(),
+        };
+        let mut server = Server::default();
+        for name in ["one", "two"].iter().take(rng.usize(1..=2)) {
+            server.add_replica_set(name, rng.i32(0..8));
+        }
+        let world = Arc::new_cyclic(|this| Self {
+            clock: Arc::new(FakeClock::default()),
+            burst: rng.usize(1..8),
+            trouble,
+            state: Mutex::new(State {
+                rng,
+                server,
+                daemon: None,
+                pods_seen: 0,
+                replica_sets_seen: 0,
+                is_troubled: true,
+                is_killed: false,
+                wrong: Vec::new(),
+                history: Vec::new(),
+            }),
+            this: Weak::clone(this),
+        });
+        world.start_daemon();
+        world
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn dice(&self, sides: u32) -> u32 {
+        self.lock().rng.u32(..sides)
+    }
+
+    fn daemon(&self) -> Arc<Daemon> {
+        let state = self.lock();
+        Arc::clone(state.daemon.as_ref().expect("a daemon runs from the start"))
+    }
+
+    /// One thing that happens. Which one is up to chance.
+    fn step(&self) {
+        match self.dice(24) {
+            0..6 => self.work(),
+            6..10 => drop(self.deliver_pod()),
+            10..12 => drop(self.deliver_replica_set()),
+            12..14 => self.pass_time(),
+            14..16 => self.scale(),
+            16..19 => self.change_a_pod(),
+            19 => self.lock().server.see_late(self.clock.wall()),
+            20 if self.trouble.relists => match self.dice(4) {
+                0 => self.relist_replica_sets(),
+                1 => self.relist_pods(),
+                _ => {}
+            },
+            21 if self.trouble.kills && self.dice(5) == 0 => self.start_daemon(),
+            22 if self.trouble.orphans && self.dice(3) == 0 => self.add_orphan(),
+            23 if self.trouble.recreations && self.dice(5) == 0 => self.recreate(),
+            _ => {}
+        }
+    }
+
+    fn work(&self) {
+        let daemon = self.daemon();
+        if let Some(key) = daemon.queue.try_get() {
+            daemon.controller.process(&key);
+        }
+        if self.lock().is_killed {
+            self.start_daemon();
+        }
+    }
+
+    fn pass_time(&self) {
+        let milliseconds = match self.dice(20) {
+            0 => 301_000,
+            1..5 => 10_000,
+            _ => 100,
+        };
+        self.clock.advance(Duration::from_millis(milliseconds));
+        self.daemon().queue.advance(self.clock.now());
+    }
+
+    fn any_replica_set(&self) -> Option<ReplicaSet> {
+        let mut state = self.lock();
+        let all: Vec<ReplicaSet> = state.server.replica_sets.values().cloned().collect();
+        state.rng.choice(all)
+    }
+
+    fn scale(&self) {
+        if let Some(rs) = self.any_replica_set() {
+            let mut state = self.lock();
+            let replicas = state.rng.i32(0..10);
+            state.server.change_replica_set(&rs.key.name, |rs| {
+                rs.replicas = replicas;
+                rs.generation += 1;
+            });
+        }
+    }
+
+    fn recreate(&self) {
+        if let Some(rs) = self.any_replica_set() {
+            let mut state = self.lock();
+            let replicas = state.rng.i32(0..10);
+            state.server.add_replica_set(&rs.key.name, replicas);
+        }
+    }
+
+    fn add_orphan(&self) {
+        if let Some(rs) = self.any_replica_set() {
+            let mut state = self.lock();
+            let name = format!("orphan-{}", state.rng.u32(..));
+            drop(state.server.add_pod(&rs, &name, false));
+        }
+    }
+
+    fn change_a_pod(&self) {
+        let now = self.clock.wall();
+        let mut state = self.lock();
+        let names: Vec<Arc<str>> = state.server.pods.keys().cloned().collect();
+        let Some(name) = state.rng.choice(names) else {
+            return;
+        };
+        let what = state.rng.u32(..8);
+        let server = &mut state.server;
+        match what {
+            0 | 1 => server.change_pod(&name, |pod| {
+                pod.node = Some("node".into());
+                if !pod.phase.is_terminal() {
+                    pod.phase = PodPhase::Running;
+                }
+            }),
+            2 => server.change_pod(&name, |pod| {
+                pod.is_ready = true;
+                pod.ready_transition = Some(now);
+            }),
+            3 | 4 => server.finish(&name),
+            5 if self.trouble.deaths => {
+                server.change_pod(&name, |pod| pod.phase = PodPhase::Failed);
+            }
+            6 if self.trouble.deaths => {
+                let pod = server.pods.get(&name).expect("it was chosen").clone();
+                server.delete_pod(&pod, now).expect("it is there");
+            }
+            7 if self.trouble.deaths => {
+                let labels = [("type", "lost")].into_iter().collect();
+                server.change_pod(&name, |pod| pod.labels = labels);
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends all trouble and waits until everybody has what they want.
+    fn settle(&self) {
+        self.lock().is_troubled = false;
+        let end = self.clock.now() + SETTLE_TIME;
+        loop {
+            while self.deliver_pod() || self.deliver_replica_set() {}
+            self.lock().server.see_late(self.clock.wall());
+            let daemon = self.daemon();
+            if !daemon.queue.is_empty() {
+                self.work();
+                continue;
+            }
+            let mut state = self.lock();
+            let names: Vec<Arc<str>> = state.server.pods.keys().cloned().collect();
+            for name in names {
+                state.server.finish(&name);
+            }
+            let is_quiet = state.server.late.is_empty()
+                && state.pods_seen == state.server.pod_log.len()
+                && state.replica_sets_seen == state.server.replica_set_log.len();
+            drop(state);
+            if !is_quiet {
+                continue;
+            }
+            match daemon.queue.next_deadline() {
+                Some(due) if due <= end => {
+                    self.clock
+                        .advance(due.saturating_duration_since(self.clock.now()));
+                    daemon.queue.advance(self.clock.now());
+                }
+                _ => return,
+            }
+        }
+    }
+
+    #[track_caller]
+    fn assert_right(&self, when: &str, wrong: &[String]) {
+        if !wrong.is_empty() {
+            let history = self.lock().history.join("\n");
+            panic!("{history}\n{:?}\n{when}: {wrong:?}", self.trouble);
+        }
+    }
+
+    /// What is not as it must be after [`Self::settle`].
+    fn unsettled(&self) -> Vec<String> {
+        let state = self.lock();
+        let mut wrong = Vec::new();
+        for rs in state.server.replica_sets.values() {
+            let active = state.server.n_active(rs);
+            let wanted = usize::try_from(rs.replicas).unwrap_or(0);
+            let said = usize::try_from(rs.status.replicas).unwrap_or(0);
+            if active != wanted || said != wanted || rs.status.observed_generation != rs.generation
+            {
+                wrong.push(format!(
+                    "{}: {active} of {wanted}, status {:?}",
+                    rs.key, rs.status
+                ));
+            }
+        }
+        wrong
+    }
+}
+
+fn check(seed: u64) {
+    let world = World::new(seed);
+    for step in 0..STEPS {
+        world.step();
+        let wrong = std::mem::take(&mut world.lock().wrong);
+        world.assert_right(&format!("seed {seed}, step {step}"), &wrong);
+    }
+    world.settle();
+    let mut wrong = std::mem::take(&mut world.lock().wrong);
+    wrong.extend(world.unsettled());
+    world.assert_right(&format!("seed {seed}, settling"), &wrong);
+    // The daemon and the world know each other; this lets both go.
+    world.lock().daemon = None;
+}
+
+fn seeds() -> Range<u64> {
+    let given = std::env::var("SIMULATION_SEEDS").ok();
+    let range = given.as_deref().and_then(|range| range.split_once(".."));
+    let range = range.and_then(|(first, end)| Some(first.parse().ok()?..end.parse().ok()?));
+    range.unwrap_or(0..300)
+}
+
+#[test]
+fn no_history_makes_a_pod_too_many_and_every_history_settles() {
+    for seed in seeds() {
+        check(seed);
+    }
+}

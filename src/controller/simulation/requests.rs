@@ -1,0 +1,143 @@
+//! The requests of the daemon in the simulation, and what becomes of them.
+
+use std::fmt::{Debug, Display};
+
+use super::server::Late;
+use super::{State, World};
+use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, Selector};
+use crate::controller::testing::refused;
+use crate::stdx::clock::Clock;
+use crate::writes::{CreatedPod, PatchedPod, PodControl, ReplicaSetControl, WriteError};
+
+/// What becomes of one request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    Answered,
+    Refused,
+    AnswerLost,
+    RequestLost,
+    Late,
+}
+
+impl World {
+    /// Carries out one request, or not, and answers it, or not.
+    fn request<T: Debug>(
+        &self,
+        what: &dyn Display,
+        late: Option<Late>,
+        carry_out: impl FnOnce(&mut State) -> Result<T, WriteError>,
+    ) -> Result<T, WriteError> {
+        self.deliver_some();
+        let mut state = self.lock();
+        let fate = match state.rng.u32(..40) {
+            _ if !state.is_troubled => Fate::Answered,
+            0 | 1 => Fate::Refused,
+            2 | 3 => Fate::AnswerLost,
+            4 => Fate::RequestLost,
+            5 if late.is_some() => Fate::Late,
+            _ => Fate::Answered,
+        };
+        let is_killed = state.is_troubled && self.trouble.kills && state.rng.u32(..60) == 0;
+        let before = state.server.n_lines();
+        let answer: Option<Result<T, WriteError>> = match fate {
+            Fate::Answered | Fate::AnswerLost => Some(carry_out(&mut state)),
+            Fate::Late => {
+                state.server.late.extend(late);
+                None
+            }
+            Fate::Refused | Fate::RequestLost => None,
+        };
+        state.is_killed = is_killed;
+        let changed = state.server.n_lines() > before;
+        let line = format!("{what}: {fate:?}, changed {changed}, killed {is_killed}");
+        state.history.push(line);
+        drop(state);
+        if is_killed {
+            // Unwinds as a panic does, but without a message for each of thousands.
+            std::panic::resume_unwind(Box::new("the daemon is killed"));
+        }
+        self.deliver_some();
+        match answer {
+            Some(answer) if fate == Fate::Answered => answer,
+            _ if fate == Fate::Refused => Err(refused(403, "Forbidden", "refused")),
+            _ => Err(WriteError::Unknown("the answer was lost".to_owned())),
+        }
+    }
+}
+
+impl PodControl for World {
+    fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
+        let late = Late::Create(rs.clone(), name.into());
+        self.request(&format_args!("create {name}"), Some(late), |state| {
+            let (active, wanted) = (state.server.n_active(rs), rs.replicas);
+            let answer = state.server.add_pod(rs, name, true);
+            if answer.is_ok() && active >= usize::try_from(wanted).unwrap_or(0) {
+                let wrong = format!("{name} is created though {active} of {wanted} are there");
+                state.wrong.push(wrong);
+            }
+            answer
+        })
+    }
+
+    fn find_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError> {
+        self.request(&format_args!("find {name}"), None, |state| {
+            Ok(state.server.pods.get(name).cloned())
+        })
+    }
+
+    fn list_pods(&self, _rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError> {
+        self.request(&"list pods", None, |state| {
+            let is_selected = |pod: &&Pod| selector.matches(&pod.labels);
+            let pods = state.server.pods.values().filter(is_selected);
+            Ok(pods.cloned().collect())
+        })
+    }
+
+    fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
+        let now = self.clock.wall();
+        let late = Late::Delete(pod.clone());
+        self.request(
+            &format_args!("delete {}", pod.key.name),
+            Some(late),
+            |state| {
+                let active = state.server.n_active(rs);
+                let answer = state.server.delete_pod(pod, now);
+                let wanted = usize::try_from(rs.replicas).unwrap_or(0);
+                // Pods that die unseen may make a deletion one too many; otherwise nothing may.
+                let is_guarded = !self.trouble.deaths && !self.trouble.recreations;
+                if is_guarded && state.server.n_active(rs) < active.min(wanted) {
+                    let name = &pod.key.name;
+                    let wrong =
+                        format!("{name} is deleted though only {active} of {wanted} are there");
+                    state.wrong.push(wrong);
+                }
+                answer
+            },
+        )
+    }
+
+    fn patch_pod(&self, pod: &Pod, patch: Vec<u8>) -> Result<PatchedPod, WriteError> {
+        self.request(&format_args!("patch {}", pod.key.name), None, |state| {
+            state.server.patch_pod(&pod.key.name, &patch)
+        })
+    }
+}
+
+impl ReplicaSetControl for World {
+    fn get(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError> {
+        self.request(&format_args!("get {key}"), None, |state| {
+            let found = state.server.replica_sets.get(&key.name).cloned();
+            found.ok_or_else(|| refused(404, "NotFound", "replicaset not found"))
+        })
+    }
+
+    fn update_status(
+        &self,
+        rs: &ReplicaSet,
+        status: &ReplicaSetStatus,
+    ) -> Result<ReplicaSet, WriteError> {
+        self.request(&format_args!("status of {}", rs.key), None, |state| {
+            state.server.update_status(rs, status)
+        })
+    }
+}

@@ -1,0 +1,285 @@
+//! The API server of the simulation: what is stored, and the log that the watches read.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::api::{ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
+use crate::api::{ResourceVersion, Uid};
+use crate::controller::testing::{controller_ref, read_replica_set, refused, replica_set_json};
+use crate::writes::{CreatedPod, PatchedPod, WriteError};
+
+/// One line of a watch.
+#[derive(Clone, Debug)]
+pub(super) enum Line<T> {
+    Put(T),
+    Gone(T),
+}
+
+impl fmt::Display for Line<Pod> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, pod) = match self {
+            Self::Put(pod) => ("is", pod),
+            Self::Gone(pod) => ("was", pod),
+        };
+        let owner = pod.controller.as_ref().map(|owner| owner.uid.to_string());
+        write!(
+            f,
+            "pod {} {what} {:?} {} of {owner:?}, active {}, version {}",
+            pod.key.name,
+            pod.phase,
+            pod.labels,
+            pod.is_active(),
+            pod.resource_version
+        )
+    }
+}
+
+impl fmt::Display for Line<ReplicaSet> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, rs) = match self {
+            Self::Put(rs) => ("wants", rs),
+            Self::Gone(rs) => ("wanted", rs),
+        };
+        let (name, uid, version) = (&rs.key.name, &rs.uid, &rs.resource_version);
+        write!(f, "{name} {uid} {what} {}, version {version}", rs.replicas)
+    }
+}
+
+/// A request that the server will see later, after its client has given up.
+#[derive(Debug)]
+pub(super) enum Late {
+    Create(ReplicaSet, Arc<str>),
+    Delete(Pod),
+}
+
+/// All objects are in the namespace `default`; a ReplicaSet selects the pods labelled with its name.
+#[derive(Debug, Default)]
+pub(super) struct Server {
+    version: u64,
+    n_uids: u64,
+    pub(super) pods: BTreeMap<Arc<str>, Pod>,
+    pub(super) replica_sets: BTreeMap<Arc<str>, ReplicaSet>,
+    pub(super) pod_log: Vec<Line<Pod>>,
+    pub(super) replica_set_log: Vec<Line<ReplicaSet>>,
+    pub(super) late: Vec<Late>,
+}
+
+impl Server {
+    pub(super) fn version(&self) -> ResourceVersion {
+        ResourceVersion::new(&self.version.to_string())
+    }
+
+    fn next_version(&mut self) -> ResourceVersion {
+        self.version += 1;
+        self.version()
+    }
+
+    fn next_uid(&mut self) -> Uid {
+        self.n_uids += 1;
+        Uid::new(&format!("uid-{}", self.n_uids))
+    }
+
+    /// Stores a new ReplicaSet, in place of one with the same name.
+    pub(super) fn add_replica_set(&mut self, name: &str, replicas: i32) {
+        let mut object = replica_set_json(name, replicas);
+        object["spec"]["selector"]["matchLabels"]["type"] = name.into();
+        object["spec"]["template"]["metadata"]["labels"]["type"] = name.into();
+        let mut rs = read_replica_set(&object);
+        rs.uid = self.next_uid();
+        self.remove_replica_set(name);
+        self.put_replica_set(rs);
+    }
+
+    pub(super) fn remove_replica_set(&mut self, name: &str) {
+        if let Some(mut rs) = self.replica_sets.remove(name) {
+            rs.resource_version = self.next_version();
+            self.replica_set_log.push(Line::Gone(rs));
+        }
+    }
+
+    /// Changes a ReplicaSet, if it is there.
+    pub(super) fn change_replica_set(&mut self, name: &str, change: impl FnOnce(&mut ReplicaSet)) {
+        if let Some(rs) = self.replica_sets.get(name) {
+            let mut rs = rs.clone();
+            change(&mut rs);
+            self.put_replica_set(rs);
+        }
+    }
+
+    fn put_replica_set(&mut self, mut rs: ReplicaSet) -> ReplicaSet {
+        rs.resource_version = self.next_version();
+        self.replica_sets
+            .insert(Arc::clone(&rs.key.name), rs.clone());
+        self.replica_set_log.push(Line::Put(rs.clone()));
+        rs
+    }
+
+    /// Changes a pod, if it is there.
+    pub(super) fn change_pod(&mut self, name: &str, change: impl FnOnce(&mut Pod)) {
+        if let Some(pod) = self.pods.get(name) {
+            let mut pod = pod.clone();
+            change(&mut pod);
+            self.put_pod(pod);
+        }
+    }
+
+    fn put_pod(&mut self, mut pod: Pod) -> ResourceVersion {
+        pod.resource_version = self.next_version();
+        let version = pod.resource_version.clone();
+        self.pods.insert(Arc::clone(&pod.key.name), pod.clone());
+        self.pod_log.push(Line::Put(pod));
+        version
+    }
+
+    pub(super) fn remove_pod(&mut self, name: &str) {
+        if let Some(mut pod) = self.pods.remove(name) {
+            pod.resource_version = self.next_version();
+            self.pod_log.push(Line::Gone(pod));
+        }
+    }
+
+    /// Stores a new pod for `rs`, or one that nobody owns but that `rs` would adopt.
+    pub(super) fn add_pod(
+        &mut self,
+        rs: &ReplicaSet,
+        name: &str,
+        is_owned: bool,
+    ) -> Result<CreatedPod, WriteError> {
+        if self.pods.contains_key(name) {
+            let message = format!("pods \"{name}\" already exists");
+            return Err(refused(409, "AlreadyExists", &message));
+        }
+        // A late request for the same name is refused. That it comes only after this pod has gone
+        // again is left out: nothing but the server could tell that it is the old one.
+        self.late
+            .retain(|late| !matches!(late, Late::Create(_, late) if **late == *name));
+        let owner = || controller_ref("ReplicaSet", &rs.key.name, &rs.uid.to_string());
+        let pod = Pod {
+            key: ObjectKey::new("default", name),
+            uid: self.next_uid(),
+            labels: rs.template_labels.clone(),
+            controller: is_owned.then(owner),
+            phase: PodPhase::Pending,
+            ..Pod::default()
+        };
+        let resource_version = self.put_pod(pod);
+        Ok(CreatedPod { resource_version })
+    }
+
+    /// A pod that runs somewhere takes its time to go, others go at once.
+    pub(super) fn delete_pod(&mut self, pod: &Pod, now: Timestamp) -> Result<(), WriteError> {
+        let Some(stored) = self.pods.get(&pod.key.name) else {
+            return Err(refused(404, "NotFound", "pod not found"));
+        };
+        if stored.uid != pod.uid {
+            return Err(refused(
+                409,
+                "Conflict",
+                "the UID in the precondition differs",
+            ));
+        }
+        if stored.node.is_none() {
+            self.remove_pod(&pod.key.name);
+        } else if !stored.is_terminating() {
+            self.change_pod(&pod.key.name, |pod| pod.deletion = Some(now));
+        }
+        Ok(())
+    }
+
+    /// Applies an adoption or a release.
+    pub(super) fn patch_pod(&mut self, name: &str, patch: &[u8]) -> Result<PatchedPod, WriteError> {
+        let patch: Value = serde_json::from_slice(patch).expect("a patch is JSON");
+        let metadata = &patch["metadata"];
+        let Some(pod) = self.pods.get(name) else {
+            return Err(refused(404, "NotFound", "pod not found"));
+        };
+        let mut pod = pod.clone();
+        if metadata["uid"] != pod.uid.to_string() {
+            return Err(refused(422, "Invalid", "metadata.uid: field is immutable"));
+        }
+        let owner = &metadata["ownerReferences"][0];
+        let text = |field: &str| owner[field].as_str().unwrap_or_default();
+        let is_owner = |owner: &Arc<ControllerRef>| owner.uid == text("uid").into();
+        if owner["$patch"] == "delete" {
+            pod.controller = pod.controller.filter(|owner| !is_owner(owner));
+        } else if pod
+            .controller
+            .as_ref()
+            .is_some_and(|owner| !is_owner(owner))
+        {
+            return Err(refused(
+                422,
+                "Invalid",
+                "only one reference can have controller set",
+            ));
+        } else {
+            pod.controller = Some(controller_ref(text("kind"), text("name"), text("uid")));
+        }
+        let controller = pod.controller.as_ref().map(|owner| owner.uid.clone());
+        Ok(PatchedPod {
+            resource_version: self.put_pod(pod),
+            controller,
+        })
+    }
+
+    pub(super) fn update_status(
+        &mut self,
+        rs: &ReplicaSet,
+        status: &ReplicaSetStatus,
+    ) -> Result<ReplicaSet, WriteError> {
+        let Some(stored) = self.replica_sets.get(&rs.key.name) else {
+            return Err(refused(404, "NotFound", "replicaset not found"));
+        };
+        if stored.resource_version != rs.resource_version || stored.uid != rs.uid {
+            return Err(refused(409, "Conflict", "the object has been modified"));
+        }
+        let mut stored = stored.clone();
+        if stored.status == *status {
+            return Ok(stored);
+        }
+        stored.status = status.clone();
+        Ok(self.put_replica_set(stored))
+    }
+
+    /// Sees one request whose client has given up long ago.
+    pub(super) fn see_late(&mut self, now: Timestamp) {
+        match self.late.pop() {
+            Some(Late::Create(rs, name)) => drop(self.add_pod(&rs, &name, true)),
+            Some(Late::Delete(pod)) => drop(self.delete_pod(&pod, now)),
+            None => {}
+        }
+    }
+
+    /// Ends what takes its time: pods that go, and pods whose owner is gone.
+    pub(super) fn finish(&mut self, name: &str) {
+        let Some(pod) = self.pods.get(name) else {
+            return;
+        };
+        let has_owner = pod.controller.as_ref().is_none_or(|owner| {
+            self.replica_sets
+                .get(&owner.name)
+                .is_some_and(|rs| rs.uid == owner.uid)
+        });
+        if pod.is_terminating() || !has_owner {
+            self.remove_pod(name);
+        }
+    }
+
+    /// How much has happened.
+    pub(super) fn n_lines(&self) -> usize {
+        self.pod_log.len() + self.replica_set_log.len()
+    }
+
+    /// How many pods `rs` really has.
+    pub(super) fn n_active(&self, rs: &ReplicaSet) -> usize {
+        let selector = rs.selector.as_ref().expect("a valid selector");
+        let is_counted = |pod: &&Pod| {
+            pod.is_active() && pod.is_controlled_by(&rs.uid) && selector.matches(&pod.labels)
+        };
+        self.pods.values().filter(is_counted).count()
+    }
+}

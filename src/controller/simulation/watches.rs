@@ -1,0 +1,150 @@
+//! How the daemon of the simulation comes to know what the server stores: lists and watches.
+
+use std::sync::Arc;
+
+use super::server::Line;
+use super::{Daemon, World};
+use crate::api::workload_kind::REPLICA_SET;
+use crate::cache::Cache;
+use crate::controller::slow_start::Serial;
+use crate::controller::{Parts, ReplicaSetController};
+use crate::stdx::clock::Clock;
+use crate::workqueue::WorkQueue;
+
+impl World {
+    /// Starts a daemon in place of the one that runs. Requests under way arrive before its first list
+    /// or not at all: a create that arrives later is met by asking for the same name, but only as long
+    /// as the generation and the hour are the same.
+    pub(super) fn start_daemon(&self) {
+        let cache = Cache::default();
+        let queue = Arc::new(WorkQueue::new(Arc::clone(&self.clock) as Arc<_>));
+        let this = self.this.upgrade().expect("the world is alive");
+        let controller = Arc::new(ReplicaSetController::new(Parts {
+            kind: &REPLICA_SET,
+            cache: Arc::new(cache.clone()),
+            pod_control: Arc::clone(&this) as Arc<_>,
+            replica_set_control: this,
+            queue: Arc::clone(&queue),
+            batches: Arc::new(Serial),
+            clock: Arc::clone(&self.clock) as Arc<_>,
+            burst_replicas: self.burst,
+        }));
+        let daemon = Daemon {
+            cache,
+            queue,
+            controller,
+        };
+        let mut state = self.lock();
+        state.is_killed = false;
+        while !state.server.late.is_empty() {
+            if state.rng.bool() {
+                state.server.see_late(self.clock.wall());
+            } else {
+                state.server.late.pop();
+            }
+        }
+        state.daemon = Some(Arc::new(daemon));
+        drop(state);
+        self.relist_replica_sets();
+        self.relist_pods();
+    }
+
+    pub(super) fn relist_pods(&self) {
+        let daemon = self.daemon();
+        let mut state = self.lock();
+        state.pods_seen = state.server.pod_log.len();
+        let pods = state.server.pods.values().cloned().map(Arc::new).collect();
+        let version = state.server.version();
+        drop(state);
+        for event in daemon.cache.pods.replace(pods, &[], &version) {
+            daemon.controller.handle_pod_event(&event);
+        }
+        daemon.controller.handle_cache_advanced();
+    }
+
+    pub(super) fn relist_replica_sets(&self) {
+        let daemon = self.daemon();
+        let mut state = self.lock();
+        state.replica_sets_seen = state.server.replica_set_log.len();
+        let stored = state.server.replica_sets.values();
+        let replica_sets = stored.cloned().map(Arc::new).collect();
+        let version = state.server.version();
+        drop(state);
+        let events = daemon
+            .cache
+            .replica_sets
+            .replace(replica_sets, &[], &version);
+        for event in events {
+            daemon.controller.handle_replica_set_event(&event);
+        }
+        daemon.controller.handle_cache_advanced();
+    }
+
+    /// One line of the watch of pods; a bookmark if there is none. False if there was none.
+    pub(super) fn deliver_pod(&self) -> bool {
+        let daemon = self.daemon();
+        let mut state = self.lock();
+        let line = state.server.pod_log.get(state.pods_seen).cloned();
+        if let Some(line) = &line {
+            let seen = format!("seen: {line}");
+            state.history.push(seen);
+        }
+        state.pods_seen += usize::from(line.is_some());
+        let version = state.server.version();
+        drop(state);
+        let is_line = line.is_some();
+        let event = match line {
+            Some(Line::Put(pod)) => daemon.cache.pods.apply_modified(pod),
+            Some(Line::Gone(pod)) => daemon.cache.pods.apply_deleted(pod),
+            None => {
+                daemon.cache.pods.apply_bookmark(&version);
+                None
+            }
+        };
+        if let Some(event) = event {
+            daemon.controller.handle_pod_event(&event);
+        }
+        daemon.controller.handle_cache_advanced();
+        is_line
+    }
+
+    /// As [`Self::deliver_pod`], of ReplicaSets.
+    pub(super) fn deliver_replica_set(&self) -> bool {
+        let daemon = self.daemon();
+        let mut state = self.lock();
+        let line = state.server.replica_set_log.get(state.replica_sets_seen);
+        let line = line.cloned();
+        if let Some(line) = &line {
+            let seen = format!("seen: {line}");
+            state.history.push(seen);
+        }
+        state.replica_sets_seen += usize::from(line.is_some());
+        let version = state.server.version();
+        drop(state);
+        let is_line = line.is_some();
+        let event = match line {
+            Some(Line::Put(rs)) => daemon.cache.replica_sets.apply_modified(rs),
+            Some(Line::Gone(rs)) => daemon.cache.replica_sets.apply_deleted(rs),
+            None => {
+                daemon.cache.replica_sets.apply_bookmark(&version);
+                None
+            }
+        };
+        if let Some(event) = event {
+            daemon.controller.handle_replica_set_event(&event);
+        }
+        daemon.controller.handle_cache_advanced();
+        is_line
+    }
+
+    /// The watches go on while a sync waits for its answer.
+    pub(super) fn deliver_some(&self) {
+        for _ in 0..self.dice(3) {
+            if self.dice(3) == 0 {
+                self.deliver_replica_set();
+            } else {
+                self.deliver_pod();
+            }
+        }
+    }
+}

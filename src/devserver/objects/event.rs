@@ -1,0 +1,35 @@
+//! Events of the core group: what is there though the request does not say it.
+
+use serde_json::{Value, json};
+
+use super::super::refusal::FieldError;
+use super::text;
+
+pub(super) fn set_defaults(event: &mut Value) {
+    let Some(event) = event.as_object_mut() else {
+        return;
+    };
+    for (name, value) in [
+        ("involvedObject", json!({})),
+        ("source", json!({})),
+        ("firstTimestamp", Value::Null),
+        ("lastTimestamp", Value::Null),
+        ("eventTime", Value::Null),
+        ("reportingComponent", json!("")),
+        ("reportingInstance", json!("")),
+    ] {
+        event.entry(name).or_insert(value);
+    }
+}
+
+/// An event is kept in the namespace of its object, or in `default` if that has none.
+pub(super) fn validate(event: &Value) -> Vec<FieldError> {
+    let about = text(event, "/involvedObject/namespace");
+    let own = text(event, "/metadata/namespace");
+    if about == own || (about.is_empty() && own == "default") {
+        return Vec::new();
+    }
+    let value = json!(about).to_string();
+    let why = "does not match event.namespace";
+    vec![FieldError::invalid("involvedObject.namespace", &value, why)]
+}

@@ -1,0 +1,217 @@
+//! Group F: what the status says, when it is written, and when availability is looked at again.
+
+use std::time::{Duration, Instant};
+
+use replicaset_controller::api::Status;
+use replicaset_controller::devserver::{Action, Matcher, Rule};
+use serde_json::{Value, json};
+
+use crate::support::{
+    Kind, TestCluster, name, new_replica_set, new_replica_set_labelled, number_at, running,
+    seconds_ago, text_at,
+};
+
+/// Replicas, fully labelled, ready, available; terminating is 0 in all cases here.
+type Counts = (i64, i64, i64, i64);
+
+fn counts(status: &Value) -> Counts {
+    let number = |member: &str| number_at(status, member);
+    (
+        number("/replicas"),
+        number("/fullyLabeledReplicas"),
+        number("/readyReplicas"),
+        number("/availableReplicas"),
+    )
+}
+
+/// A ReplicaSet with its pods, and what its status must count.
+struct Case {
+    name: &'static str,
+    n_pods: i64,
+    min_ready_seconds: i64,
+    /// Since how many seconds the pods are ready; `None` leaves them pending.
+    ready_since: Option<i64>,
+    /// Whether the template gets a label that the pods do not have.
+    is_partial: bool,
+    expected: Counts,
+}
+
+#[test]
+fn f_01_f_02_f_04_f_05_f_07_f_08_f_10_pods_are_counted() {
+    let case = |name, n_pods, min_ready_seconds, ready_since, is_partial, expected| Case {
+        name,
+        n_pods,
+        min_ready_seconds,
+        ready_since,
+        is_partial,
+        expected,
+    };
+    let cases = [
+        case("f-01", 1, 0, Some(0), false, (1, 1, 1, 1)),
+        case("f-02", 1, 0, Some(0), true, (1, 0, 1, 1)),
+        case("f-04", 2, 0, Some(0), false, (2, 2, 2, 2)),
+        case("f-05", 2, 0, Some(0), true, (2, 0, 2, 2)),
+        case("f-07", 1, 0, None, false, (1, 1, 0, 0)),
+        case("f-08", 1, 3600, Some(0), false, (1, 1, 1, 0)),
+        case("f-10", 1, 3600, Some(7200), false, (1, 1, 1, 1)),
+    ];
+    let cluster = TestCluster::running();
+    for case in &cases {
+        let mut rs = new_replica_set_labelled(case.name, case.n_pods, case.name);
+        rs["spec"]["minReadySeconds"] = json!(case.min_ready_seconds);
+        cluster.create_replica_set(&rs);
+    }
+    for case in &cases {
+        cluster.stable(case.name);
+        for pod in cluster.list(Kind::Pods, &format!("app={}", case.name)) {
+            if let Some(seconds) = case.ready_since {
+                let status = running(true, Some(&seconds_ago(seconds)));
+                cluster.set_pod_status(&name(&pod), &status);
+            }
+        }
+        if case.is_partial {
+            cluster.update(Kind::ReplicaSets, case.name, |rs| {
+                rs["spec"]["template"]["metadata"]["labels"]["more"] = json!("x");
+            });
+        }
+    }
+    let is_right = |case: &Case| {
+        let status = cluster.status(case.name);
+        // Absent is something else than 0 here.
+        counts(&status) == case.expected && status["terminatingReplicas"] == json!(0)
+    };
+    for case in &cases {
+        cluster.eventually(&format!("{}: {:?}", case.name, case.expected), || {
+            is_right(case)
+        });
+    }
+    cluster.holds("all counts", || cases.iter().all(is_right));
+}
+
+/// The condition that tells of failures, as status, reason and message.
+fn failure(cluster: &TestCluster) -> Option<(String, String, String)> {
+    let status = cluster.status("a");
+    let conditions = status["conditions"].as_array()?;
+    let condition = conditions
+        .iter()
+        .find(|condition| condition["type"] == json!("ReplicaFailure"))?;
+    let text = |pointer| text_at(condition, pointer);
+    Some((text("/status"), text("/reason"), text("/message")))
+}
+
+fn failed(reason: &str, message: &str) -> (String, String, String) {
+    ("True".to_owned(), reason.to_owned(), message.to_owned())
+}
+
+#[test]
+fn f_15_f_17_a_failed_create_is_a_condition_until_it_succeeds() {
+    let cluster = TestCluster::running();
+    let refusal = Action::refuse(Status::new(403, "Forbidden", "no more on purpose"));
+    let rule = Rule::new(Matcher::verb("create", "pods"), refusal).after(1);
+    let rule = cluster.faults().add(rule);
+    cluster.create_replica_set(&new_replica_set("a", 2));
+    let expected = Some(failed("FailedCreate", "no more on purpose"));
+    cluster.eventually_eq("the condition", &expected, || failure(&cluster));
+    cluster.eventually_eq("the pod that could be created", &1, || {
+        number_at(&cluster.status("a"), "/replicas")
+    });
+    rule.remove();
+    cluster.stable("a");
+    cluster.eventually_eq("no condition", &None, || failure(&cluster));
+}
+
+#[test]
+fn f_16_f_17_a_failed_delete_is_a_condition_until_it_succeeds() {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    cluster.stable("a");
+    let refusal = Action::refuse(Status::new(403, "Forbidden", "kept on purpose"));
+    let rule = Rule::new(Matcher::verb("delete", "pods"), refusal);
+    let rule = cluster.faults().add(rule);
+    cluster.scale("a", 2);
+    let message = "unable to delete pods: kept on purpose";
+    let expected = Some(failed("FailedDelete", message));
+    cluster.eventually_eq("the condition", &expected, || failure(&cluster));
+    assert_eq!(number_at(&cluster.status("a"), "/replicas"), 3);
+    rule.remove();
+    cluster.stable("a");
+    cluster.eventually_eq("no condition", &None, || failure(&cluster));
+    assert_eq!(cluster.live().len(), 2);
+}
+
+#[test]
+fn f_21_a_status_that_is_right_is_not_written() {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("a", 2));
+    cluster.stable("a");
+    let n_puts = || cluster.recorded("update", "replicasets/status").len();
+    // An annotation of its own changes nothing that the status tells.
+    cluster.faults().recorder().clear();
+    let patch = json!({"metadata": {"annotations": {"touched": "yes"}}});
+    cluster.merge_patch(Kind::ReplicaSets, "a", &patch);
+    cluster.holds("no status is written", || n_puts() == 0);
+    cluster.update(Kind::ReplicaSets, "a", |rs| {
+        rs["spec"]["template"]["metadata"]["annotations"] = json!({"k": "v"});
+    });
+    cluster.stable("a");
+    cluster.holds("one status is written", || n_puts() == 1);
+}
+
+#[test]
+fn f_27_conditions_of_others_stay() {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.stable("a");
+    let condition = json!({
+        "type": "example.com/Checked", "status": "True", "reason": "Because",
+        "message": "by somebody else", "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    cluster.update_status(Kind::ReplicaSets, "a", |rs| {
+        rs["status"]["conditions"] = json!([condition]);
+    });
+    cluster.scale("a", 2);
+    cluster.stable("a");
+    assert_eq!(cluster.status("a")["conditions"], json!([condition]));
+    let refusal = Action::refuse(Status::new(403, "Forbidden", "on purpose"));
+    let rule = Rule::new(Matcher::verb("create", "pods"), refusal);
+    let rule = cluster.faults().add(rule);
+    cluster.scale("a", 3);
+    cluster.eventually("a condition of its own", || failure(&cluster).is_some());
+    assert_eq!(cluster.status("a")["conditions"][0], condition);
+    rule.remove();
+    cluster.eventually("and without", || failure(&cluster).is_none());
+    assert_eq!(cluster.status("a")["conditions"], json!([condition]));
+}
+
+#[test]
+fn f_30_pods_become_available_one_by_one_without_any_event() {
+    const MIN_READY_SECONDS: i64 = 3;
+    let cluster = TestCluster::running();
+    let mut rs = new_replica_set("a", 4);
+    rs["spec"]["minReadySeconds"] = json!(MIN_READY_SECONDS);
+    cluster.create_replica_set(&rs);
+    cluster.stable("a");
+    let now = jiff::Timestamp::now().as_second();
+    let ready_since = [now, now - 1, now - 2];
+    for (pod, since) in cluster.live().iter().zip(ready_since) {
+        let since = seconds_ago(jiff::Timestamp::now().as_second() - since);
+        cluster.set_pod_status(&name(pod), &running(true, Some(&since)));
+    }
+    let began = Instant::now();
+    cluster.eventually_eq("three are available", &3, || {
+        let available = number_at(&cluster.status("a"), "/availableReplicas");
+        let now = jiff::Timestamp::now().as_second();
+        let due = ready_since
+            .iter()
+            .filter(|since| now - **since >= MIN_READY_SECONDS);
+        let n_due = i64::try_from(due.count()).expect("a small number");
+        assert!(
+            available <= n_due,
+            "{available} are available, {n_due} can be"
+        );
+        available
+    });
+    let limit = Duration::from_secs(5);
+    assert!(began.elapsed() < limit, "only after {:?}", began.elapsed());
+    assert_eq!(counts(&cluster.status("a")), (4, 4, 3, 3));
+}
