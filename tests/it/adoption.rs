@@ -1,11 +1,39 @@
-//! Group C: whose pods are taken over and given back.
+//! Group C: taking pods over, giving them back, and what happens when that is refused.
 
-use serde_json::json;
+use std::time::Duration;
+
+use replicaset_controller::api::Status;
+use replicaset_controller::devserver::{Action, Matcher, Rule, RuleHandle};
+use serde_json::{Value, json};
 
 use crate::support::{
-    Kind, Setup, TestCluster, controller_reference, controller_uid, foreign_controller_reference,
-    name, new_pod, new_replica_set, owner_references, uid, uids,
+    Kind, PATIENCE, Setup, TestCluster, controller_reference, controller_uid,
+    foreign_controller_reference, name, new_pod, new_replica_set, number_at, owner_references, uid,
+    uids,
 };
+
+const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
+
+/// Refuses all patches of pods from now on.
+fn refuse_patches(cluster: &TestCluster, code: u16, reason: &str) -> RuleHandle {
+    let refusal = Action::refuse(Status::new(code, reason, "on purpose"));
+    cluster
+        .faults()
+        .add(Rule::new(Matcher::verb("patch", "pods"), refusal))
+}
+
+/// A ReplicaSet of one pod that has just lost its label, with all patches refused.
+fn released_in_vain(code: u16, reason: &str) -> (TestCluster, RuleHandle, Value) {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("rs", 1));
+    cluster.stable("rs");
+    let rule = refuse_patches(&cluster, code, reason);
+    let pod = cluster.live().remove(0);
+    let patch = json!({"metadata": {"labels": {"app": "other"}}});
+    cluster.merge_patch(Kind::Pods, &name(&pod), &patch);
+    assert!(rule.wait_for_hits(1, PATIENCE), "a release is tried");
+    (cluster, rule, pod)
+}
 
 #[test]
 fn c_01_only_the_orphan_that_matches_is_adopted() {
@@ -88,4 +116,187 @@ fn c_08_orphans_in_other_namespaces_are_left_alone() {
         controller_uid(&elsewhere.pod("p")) == Some(uid(&rs))
     });
     elsewhere.delete(Kind::ReplicaSets, "rs");
+}
+
+#[test]
+fn c_10_a_release_names_the_pod_and_the_owner_by_uid() {
+    let cluster = TestCluster::running();
+    let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
+    cluster.stable("rs");
+    let pod = cluster.live().remove(0);
+    cluster.update(Kind::Pods, &name(&pod), |pod| {
+        pod["metadata"]["labels"] = json!({"other": "x"});
+    });
+    cluster.eventually("released", || {
+        owner_references(&cluster.pod(&name(&pod))).is_empty()
+    });
+    let patches = cluster.recorded("patch", "pods");
+    assert_eq!(patches.len(), 1);
+    assert_eq!(patches[0].request.content_type(), STRATEGIC_MERGE);
+    let body = format!(
+        r#"{{"metadata":{{"uid":"{}","ownerReferences":[{{"$patch":"delete","uid":"{}"}}]}}}}"#,
+        uid(&pod),
+        uid(&rs)
+    );
+    assert_eq!(patches[0].body(), body);
+}
+
+#[test]
+fn c_15_an_adoption_names_the_pod_by_uid_and_leaves_other_owners() {
+    let mut cluster = TestCluster::start();
+    let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
+    let owner = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "name": "another",
+        "uid": "2b0d7bc3-3f6c-4c0c-8a8f-4b7d3c1f0a11",
+    });
+    let mut pod = new_pod("p");
+    pod["metadata"]["ownerReferences"] = json!([owner]);
+    let pod = cluster.create_pod(&pod);
+    cluster.start_daemon();
+    cluster.stable("rs");
+    let patches = cluster.recorded("patch", "pods");
+    assert_eq!(patches.len(), 1);
+    assert_eq!(patches[0].request.content_type(), STRATEGIC_MERGE);
+    let body: Value = serde_json::from_str(&patches[0].body()).expect("a patch is JSON");
+    let expected = json!({"metadata": {
+        "uid": uid(&pod),
+        "ownerReferences": [controller_reference(&rs)],
+    }});
+    assert_eq!(body, expected);
+    // The API server puts what a strategic merge adds in front.
+    let mut owners = owner_references(&cluster.pod("p"));
+    owners.sort_by_key(|owner| owner["kind"] != json!("ConfigMap"));
+    assert_eq!(owners, [owner, controller_reference(&rs)]);
+}
+
+#[test]
+fn c_17_a_23_nothing_is_created_while_adopting_fails() {
+    let mut cluster = TestCluster::start();
+    cluster.create_replica_set(&new_replica_set("rs", 2));
+    for pod in ["p1", "p2"] {
+        cluster.create_pod(&new_pod(pod));
+    }
+    let rule = refuse_patches(&cluster, 500, "InternalError");
+    cluster.start_daemon();
+    assert!(
+        rule.wait_for_hits(6, PATIENCE),
+        "both are tried, several times"
+    );
+    cluster.holds("nothing else is done", || {
+        let status = cluster.status("rs");
+        number_at(&status, "/observedGeneration") == 0 && cluster.live().len() == 2
+    });
+    assert_eq!(cluster.n_writes(), cluster.recorded("patch", "pods").len());
+    rule.remove();
+    cluster.stable("rs");
+    let live = cluster.live();
+    assert_eq!(live.len(), 2);
+    assert!(live.iter().all(|pod| controller_uid(pod).is_some()));
+    assert_eq!(cluster.recorded("create", "pods").len(), 0);
+}
+
+#[test]
+fn c_18_a_replica_set_that_is_deleted_in_truth_adopts_nothing() {
+    let mut cluster = TestCluster::start();
+    let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
+    cluster.create_pod(&new_pod("p"));
+    let deleted = Action::rewrite_json(|rs| {
+        rs["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    });
+    let rule = Rule::new(Matcher::verb("get", "replicasets"), deleted);
+    let rule = cluster.faults().add(rule);
+    cluster.start_daemon();
+    assert!(rule.wait_for_hits(3, PATIENCE), "it looks, and looks again");
+    assert_eq!(cluster.n_writes(), 0);
+    rule.remove();
+    cluster.stable("rs");
+    assert_eq!(controller_uid(&cluster.pod("p")), Some(uid(&rs)));
+}
+
+#[test]
+fn c_21_a_release_of_a_pod_that_is_gone_is_done() {
+    for (code, reason) in [(404, "NotFound"), (422, "Invalid")] {
+        let (cluster, rule, pod) = released_in_vain(code, reason);
+        cluster.eventually_eq("a replacement", &1, || cluster.live().len());
+        cluster.stable("rs");
+        // Each sync tries it: for the lost label, the new pod, and the two writes of the status. An
+        // error would be tried far more often in this time.
+        cluster.holds("it is not tried again and again", || rule.hits() <= 5);
+        assert!(!owner_references(&cluster.pod(&name(&pod))).is_empty());
+    }
+}
+
+#[test]
+fn c_21_any_other_refusal_of_a_release_is_repeated() {
+    let (cluster, rule, pod) = released_in_vain(500, "InternalError");
+    assert!(rule.wait_for_hits(3, PATIENCE), "a release is tried again");
+    assert_eq!(cluster.live().len(), 0, "no replacement meanwhile");
+    rule.remove();
+    cluster.eventually("released and replaced", || {
+        owner_references(&cluster.pod(&name(&pod))).is_empty() && cluster.live().len() == 1
+    });
+}
+
+#[test]
+fn c_22_an_orphan_that_is_gone_when_it_is_adopted_is_replaced() {
+    let mut cluster = TestCluster::start();
+    cluster.create_replica_set(&new_replica_set("rs", 1));
+    cluster.create_pod(&new_pod("p"));
+    let rule = refuse_patches(&cluster, 404, "NotFound");
+    cluster.start_daemon();
+    cluster.stable("rs");
+    cluster.eventually_eq("the orphan and its replacement", &2, || {
+        cluster.live().len()
+    });
+    cluster.holds("two pods", || cluster.live().len() == 2);
+    assert!(rule.hits() >= 1);
+    assert_eq!(cluster.recorded("create", "pods").len(), 1);
+    // What was held against the orphan is not held for ever: it is one too many then.
+    rule.remove();
+    let patch = json!({"metadata": {"labels": {"touched": "yes"}}});
+    cluster.merge_patch(Kind::Pods, "p", &patch);
+    cluster
+        .waiting()
+        .eventually("one pod", || cluster.live().len() == 1);
+    cluster
+        .waiting()
+        .holds_for(Duration::from_millis(500), "one pod", || {
+            cluster.live().len() == 1
+        });
+}
+
+#[test]
+fn c_18_a_replica_set_of_another_uid_is_not_the_one_that_adopts() {
+    let mut cluster = TestCluster::start();
+    cluster.create_replica_set(&new_replica_set("rs", 2));
+    cluster.create_pod(&new_pod("p"));
+    let recreated = Action::rewrite_json(|rs| rs["metadata"]["uid"] = json!("1-2-3"));
+    let rule = Rule::new(Matcher::verb("get", "replicasets"), recreated);
+    let rule = cluster.faults().add(rule);
+    cluster.start_daemon();
+    assert!(rule.wait_for_hits(3, PATIENCE), "it looks, and looks again");
+    assert_eq!(cluster.n_writes(), 0);
+    rule.remove();
+    cluster.stable("rs");
+}
+
+#[test]
+fn an_owner_that_is_recreated_does_not_inherit_pods() {
+    // What names the old ReplicaSet by its UID is neither the new one's nor an orphan.
+    let cluster = TestCluster::running();
+    let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
+    cluster.stable("rs");
+    let pod = cluster.live().remove(0);
+    let options = json!({"propagationPolicy": "Background"});
+    cluster.delete_with(Kind::ReplicaSets, "rs", &options);
+    let other = cluster.create_replica_set(&new_replica_set("rs", 1));
+    cluster.stable("rs");
+    let references = owner_references(&cluster.pod(&name(&pod)));
+    assert_eq!(references, [controller_reference(&rs)]);
+    let is_of_the_other = |pod: &Value| controller_uid(pod) == Some(uid(&other));
+    cluster.holds("one new pod beside the old", || {
+        let live = cluster.live();
+        live.len() == 2 && live.iter().filter(|pod| is_of_the_other(pod)).count() == 1
+    });
+    assert!(cluster.recorded("patch", "pods").is_empty());
 }

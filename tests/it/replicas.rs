@@ -1,10 +1,11 @@
-//! Group A: as many pods as wanted, made from the template.
+//! Group A: as many pods as wanted, made from the template, and nothing before everything is known.
 
-use replicaset_controller::devserver::Matcher;
+use replicaset_controller::devserver::{Action, Matcher, Rule};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Kind, TestCluster, controller_reference, name, new_replica_set, number_at, text_at, uids,
+    Kind, PATIENCE, TestCluster, controller_reference, name, new_pod, new_replica_set, number_at,
+    text_at, uids,
 };
 
 #[test]
@@ -118,6 +119,61 @@ fn a_09_pods_are_made_from_the_template() {
     cluster.update(Kind::Pods, &name(&pod), |pod| {
         pod["metadata"]["finalizers"] = json!([]);
     });
+}
+
+#[test]
+fn what_this_build_does_not_know_of_a_template_is_passed_on() {
+    // A real API server drops what it does not know before the daemon can see it, so there this
+    // shows only that rarely used members survive.
+    let cluster = TestCluster::running();
+    let mut rs = new_replica_set("a", 1);
+    let spec = &mut rs["spec"]["template"]["spec"];
+    spec["fieldOfTheFuture"] =
+        json!({"deep": [1, 2.50, {"x": null}], "big": 12_345_678_901_234_i64});
+    spec["schedulingGates"] = json!([{"name": "example.com/gate"}]);
+    let rs = cluster.create_replica_set(&rs);
+    cluster.stable("a");
+    let posts = cluster.recorded("create", "pods");
+    let body: Value = serde_json::from_str(&posts[0].body()).expect("a pod is JSON");
+    assert_eq!(body["spec"], rs["spec"]["template"]["spec"]);
+    assert_eq!(
+        body["spec"]["schedulingGates"][0]["name"],
+        "example.com/gate"
+    );
+    let is_kept = body["spec"]["fieldOfTheFuture"]["deep"][2].is_object();
+    assert_eq!(is_kept, !TestCluster::is_real());
+}
+
+/// Starts the daemon with the first look at a resource held back.
+#[track_caller]
+fn check_waits_for(resource: &str) {
+    let mut cluster = TestCluster::start();
+    let rs = cluster.create_replica_set(&new_replica_set("a", 2));
+    for pod in ["p1", "p2"] {
+        let mut pod = new_pod(pod);
+        pod["metadata"]["ownerReferences"] = json!([controller_reference(&rs)]);
+        cluster.create_pod(&pod);
+    }
+    let look = Matcher::verb("list", resource).or(Matcher::verb("watch", resource));
+    let rule = cluster.faults().add(Rule::new(look, Action::Hold));
+    cluster.start_daemon();
+    assert!(rule.wait_for_hits(1, PATIENCE), "{resource} are asked for");
+    cluster.holds("nothing is written", || cluster.n_writes() == 0);
+    rule.remove();
+    cluster.stable("a");
+    cluster.holds("two pods", || cluster.live().len() == 2);
+    let n_status = cluster.recorded("update", "replicasets/status").len();
+    assert_eq!((cluster.n_writes(), n_status), (1, 1));
+}
+
+#[test]
+fn a_19_nothing_is_done_before_the_pods_are_known() {
+    check_waits_for("pods");
+}
+
+#[test]
+fn a_19_nothing_is_done_before_the_replica_sets_are_known() {
+    check_waits_for("replicasets");
 }
 
 #[test]

@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use replicaset_controller::api::Status;
+use replicaset_controller::devserver::{Action, Matcher, Rule};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Kind, TestCluster, forbidden, name, new_replica_set, new_replica_set_labelled, number_at,
-    replica_failure, running, seconds_ago,
+    Kind, TestCluster, name, new_replica_set, new_replica_set_labelled, number_at, running,
+    seconds_ago, text_at,
 };
 
 /// Replicas, fully labelled, ready, available; terminating is 0 in all cases here.
@@ -86,6 +88,57 @@ fn f_01_f_02_f_04_f_05_f_07_f_08_f_10_pods_are_counted() {
     cluster.holds("all counts", || cases.iter().all(is_right));
 }
 
+/// The condition that tells of failures, as status, reason and message.
+fn failure(cluster: &TestCluster) -> Option<(String, String, String)> {
+    let status = cluster.status("a");
+    let conditions = status["conditions"].as_array()?;
+    let condition = conditions
+        .iter()
+        .find(|condition| condition["type"] == json!("ReplicaFailure"))?;
+    let text = |pointer| text_at(condition, pointer);
+    Some((text("/status"), text("/reason"), text("/message")))
+}
+
+fn failed(reason: &str, message: &str) -> (String, String, String) {
+    ("True".to_owned(), reason.to_owned(), message.to_owned())
+}
+
+#[test]
+fn f_15_f_17_a_failed_create_is_a_condition_until_it_succeeds() {
+    let cluster = TestCluster::running();
+    let refusal = Action::refuse(Status::new(403, "Forbidden", "no more on purpose"));
+    let rule = Rule::new(Matcher::verb("create", "pods"), refusal).after(1);
+    let rule = cluster.faults().add(rule);
+    cluster.create_replica_set(&new_replica_set("a", 2));
+    let expected = Some(failed("FailedCreate", "no more on purpose"));
+    cluster.eventually_eq("the condition", &expected, || failure(&cluster));
+    cluster.eventually_eq("the pod that could be created", &1, || {
+        number_at(&cluster.status("a"), "/replicas")
+    });
+    rule.remove();
+    cluster.stable("a");
+    cluster.eventually_eq("no condition", &None, || failure(&cluster));
+}
+
+#[test]
+fn f_16_f_17_a_failed_delete_is_a_condition_until_it_succeeds() {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    cluster.stable("a");
+    let refusal = Action::refuse(Status::new(403, "Forbidden", "kept on purpose"));
+    let rule = Rule::new(Matcher::verb("delete", "pods"), refusal);
+    let rule = cluster.faults().add(rule);
+    cluster.scale("a", 2);
+    let message = "unable to delete pods: kept on purpose";
+    let expected = Some(failed("FailedDelete", message));
+    cluster.eventually_eq("the condition", &expected, || failure(&cluster));
+    assert_eq!(number_at(&cluster.status("a"), "/replicas"), 3);
+    rule.remove();
+    cluster.stable("a");
+    cluster.eventually_eq("no condition", &None, || failure(&cluster));
+    assert_eq!(cluster.live().len(), 2);
+}
+
 #[test]
 fn f_21_a_status_that_is_right_is_not_written() {
     let cluster = TestCluster::running();
@@ -119,13 +172,14 @@ fn f_27_conditions_of_others_stay() {
     cluster.scale("a", 2);
     cluster.stable("a");
     assert_eq!(cluster.status("a")["conditions"], json!([condition]));
-    let rule = cluster.fault("create", "pods", forbidden("on purpose"));
-    let failure = || replica_failure(&cluster.status("a"));
+    let refusal = Action::refuse(Status::new(403, "Forbidden", "on purpose"));
+    let rule = Rule::new(Matcher::verb("create", "pods"), refusal);
+    let rule = cluster.faults().add(rule);
     cluster.scale("a", 3);
-    cluster.eventually("a condition of its own", || failure().is_some());
+    cluster.eventually("a condition of its own", || failure(&cluster).is_some());
     assert_eq!(cluster.status("a")["conditions"][0], condition);
     rule.remove();
-    cluster.eventually("and without", || failure().is_none());
+    cluster.eventually("and without", || failure(&cluster).is_none());
     assert_eq!(cluster.status("a")["conditions"], json!([condition]));
 }
 
