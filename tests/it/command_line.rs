@@ -12,9 +12,7 @@ use replicaset_controller::client::Request;
 use replicaset_controller::devserver::Action;
 use serde_json::{Value, json};
 
-use crate::support::{
-    DaemonProcess, Kind, TestCluster, new_replica_set, text_at,
-};
+use crate::support::{DaemonProcess, Kind, TestCluster, new_replica_set, text_at};
 use crate::tidy::root;
 
 /// Within this a daemon that waits for nothing but the next event ends.
@@ -57,7 +55,11 @@ impl Ended {
     fn check(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, Some(code), "{}{}", self.stdout, self.stderr);
         for word in words {
-            assert!(self.stderr.contains(word), "no {word:?} in\n{}", self.stderr);
+            assert!(
+                self.stderr.contains(word),
+                "no {word:?} in\n{}",
+                self.stderr
+            );
         }
     }
 }
@@ -79,7 +81,11 @@ fn check_ends(mut process: DaemonProcess, code: i32) {
 }
 
 /// A file in which a kubeconfig stands.
-fn kubeconfig(server: &str, authority: Option<&str>, token: Option<&str>) -> tempfile::NamedTempFile {
+fn kubeconfig(
+    server: &str,
+    authority: Option<&str>,
+    token: Option<&str>,
+) -> tempfile::NamedTempFile {
     let mut cluster = json!({"server": server});
     if let Some(authority) = authority {
         cluster["certificate-authority"] = json!(authority);
@@ -93,7 +99,8 @@ fn kubeconfig(server: &str, authority: Option<&str>, token: Option<&str>) -> tem
     });
     let mut file = tempfile::NamedTempFile::new().expect("a file for the kubeconfig");
     let text = config.to_string();
-    file.write_all(text.as_bytes()).expect("room for a kubeconfig");
+    file.write_all(text.as_bytes())
+        .expect("room for a kubeconfig");
     file
 }
 
@@ -215,7 +222,9 @@ fn with_rights_in_one_namespace_it_controls_that_namespace() {
                 ),
             };
             let request = Request::post(path).body("application/json", object.to_string());
-            cluster.send(&request).expect("the administrator may do this");
+            cluster
+                .send(&request)
+                .expect("the administrator may do this");
         }
         let account = "replicaset-controller/token";
         let request = Request::post(cluster.path(Kind::ServiceAccounts, account)).body(
@@ -306,7 +315,12 @@ fn levels(arguments: &[&str]) -> BTreeMap<String, usize> {
 #[test]
 fn v_raises_the_level_of_the_log() {
     let known = ["INFO", "DEBUG", "TRACE"];
-    for (arguments, shown) in [(&[][..], 1), (&["-v"][..], 2), (&["-vv"][..], 3), (&["--v=2"][..], 1)] {
+    for (arguments, shown) in [
+        (&[][..], 1),
+        (&["-v"][..], 2),
+        (&["-vv"][..], 3),
+        (&["--v=2"][..], 1),
+    ] {
         let levels = levels(arguments);
         for (number, level) in known.into_iter().enumerate() {
             let is_shown = levels.contains_key(level);
@@ -335,7 +349,9 @@ fn a_quiet_cluster_logs_nothing() {
     assert!(log.contains(&name), "{log}");
     cluster
         .waiting()
-        .holds_for(Duration::from_secs(4), "no new line", || process.log() == log);
+        .holds_for(Duration::from_secs(4), "no new line", || {
+            process.log() == log
+        });
     check_ends(process, 0);
 }
 

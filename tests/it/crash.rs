@@ -72,7 +72,10 @@ fn killed_at_any_moment_it_makes_no_pod_too_many() {
     cluster.holds("as many as wanted", || census.n_active() == wanted);
     for rs in &sets {
         let most = census.most(&uid(rs));
-        assert!(most <= wanted / sets.len(), "{most} pods at once, killed at {moments:?}");
+        assert!(
+            most <= wanted / sets.len(),
+            "{most} pods at once, killed at {moments:?}"
+        );
     }
     // More than is asked for: nothing was even made in vain.
     assert_eq!(census.n_seen(), wanted, "killed at {moments:?}");
@@ -117,7 +120,9 @@ fn an_interrupt_from_the_keyboard_ends_it_too() {
 #[test]
 fn a_daemon_that_gets_no_list_ends_at_once() {
     let cluster = TestCluster::start();
-    let hold = cluster.faults().add(Rule::new(Matcher::any(), Action::Hold));
+    let hold = cluster
+        .faults()
+        .add(Rule::new(Matcher::any(), Action::Hold));
     let process = cluster.start_process(&[]);
     cluster.eventually("both lists are asked for", || hold.hits() >= 2);
     check_ends(process, Signal::SIGTERM, SOON);
@@ -141,7 +146,9 @@ fn a_daemon_that_waits_for_a_server_that_is_down_ends_at_once() {
 fn a_daemon_whose_requests_hang_ends_in_time() {
     let cluster = TestCluster::start();
     let process = start_synced(&cluster);
-    let hold = cluster.faults().add(Rule::new(Matcher::any(), Action::Hold));
+    let hold = cluster
+        .faults()
+        .add(Rule::new(Matcher::any(), Action::Hold));
     cluster.create_replica_set(&new_replica_set("a", 30));
     cluster.eventually("a create hangs", || hold.hits() > 0);
     check_ends(process, Signal::SIGTERM, STOP_WITHIN);

@@ -8,8 +8,8 @@ use replicaset_controller::devserver::{Action, Matcher, Rule};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Kind, TestCluster, is_terminating, json_body, last_part, name, names,
-    new_pod, new_replica_set, new_replica_set_labelled, uid,
+    Kind, TestCluster, is_terminating, json_body, last_part, name, names, new_pod, new_replica_set,
+    new_replica_set_labelled, uid,
 };
 
 /// The names under which pods were asked for, in the order of the requests.
