@@ -11,6 +11,7 @@ use crate::controller::testing::{
     Fixture, key, owned_pod, pod, read_replica_set, ready_pod, refused, replica_set,
     replica_set_json, seconds_ago, with_status,
 };
+use crate::controller::written_versions::Resource;
 use crate::writes::CreatedPod;
 
 /// A fixture with `rs` and these pods in the cache.
@@ -70,7 +71,10 @@ fn a_04_of_a_replica_set_that_is_gone_nothing_is_kept() {
     controller
         .expectations()
         .expect_creations(&rs.key, &rs.uid, ["a".into()]);
-    controller.record_replica_set(&rs);
+    let version = "9".into();
+    controller
+        .written
+        .wrote_at(&rs.key, &rs.uid, Resource::Pods, &version);
     fixture.sync_ok("web");
     assert_eq!(fixture.writes.take(), []);
     assert_eq!(fixture.open(&rs), None);
