@@ -47,18 +47,14 @@ impl PodNames {
         is_taken: impl Fn(&str) -> bool,
     ) -> Vec<Arc<str>> {
         let seed = seed(rs, now);
-        let start = self.position(rs, seed);
         let prefix = prefix(&rs.key.name);
         let mut names: Vec<Arc<str>> = Vec::with_capacity(count);
-        let mut next = start;
         while names.len() < count {
-            let name = format!("{prefix}{}", suffix(seed, next));
-            next += 1;
+            let name = format!("{prefix}{}", suffix(seed, self.draw(rs, seed)));
             if !is_taken(&name) && !names.iter().any(|taken| **taken == *name) {
                 names.push(name.into());
             }
         }
-        self.advance(rs, seed, next);
         names
     }
 
@@ -76,29 +72,25 @@ impl PodNames {
         }
     }
 
-    fn position(&self, rs: &ReplicaSet, seed: u64) -> u64 {
-        let positions = self
-            .positions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let position = positions.get(&rs.key);
-        position
-            .filter(|at| at.owner == rs.uid && at.seed == seed)
-            .map_or(0, |at| at.next)
-    }
-
-    /// No two workers ever sync one key at once, so nobody else has moved this position meanwhile.
-    fn advance(&self, rs: &ReplicaSet, seed: u64, next: u64) {
-        let position = Position {
+    /// The next place in the sequence. Several creates of one batch may ask at once, if their names
+    /// turn out to be taken.
+    fn draw(&self, rs: &ReplicaSet, seed: u64) -> u64 {
+        let start = || Position {
             owner: rs.uid.clone(),
             seed,
-            next,
+            next: 0,
         };
         let mut positions = self
             .positions
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        positions.insert(rs.key.clone(), position);
+        let position = positions.entry(rs.key.clone()).or_insert_with(start);
+        if position.owner != rs.uid || position.seed != seed {
+            *position = start();
+        }
+        let drawn = position.next;
+        position.next += 1;
+        drawn
     }
 }
 
@@ -168,6 +160,19 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn parallel_takers_get_different_names() {
+        let (names, rs) = (PodNames::default(), replica_set("web", 1));
+        let taken: Vec<Vec<Arc<str>>> = std::thread::scope(|scope| {
+            let take = || names.take(&rs, noon(), 50, |_| false);
+            let takers: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
+            let join = |taker: std::thread::ScopedJoinHandle<'_, _>| taker.join().expect("names");
+            takers.into_iter().map(join).collect()
+        });
+        let different: std::collections::HashSet<_> = taken.iter().flatten().collect();
+        assert_eq!(different.len(), 200);
     }
 
     #[test]
