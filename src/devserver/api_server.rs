@@ -114,15 +114,11 @@ impl ApiServer {
         let found = |object: &Object| object_answer(200, resource, object);
         match (request.method.as_str(), named.subresource) {
             ("GET", "" | "status") => {
-                let object = self
-                    .store
-                    .read(|state| update::current(state, resource, key))?;
+                let object = self.store.read(|state| state.current(resource, key))?;
                 Ok(table::for_people(resource, request, found(&object)))
             }
             ("GET", "scale") => {
-                let object = self
-                    .store
-                    .read(|state| update::current(state, resource, key))?;
+                let object = self.store.read(|state| state.current(resource, key))?;
                 Ok(Answer::object(200, &update::scale_of(resource, &object)))
             }
             ("PUT", "scale") => {
@@ -177,14 +173,14 @@ impl ApiServer {
         let (resource, key) = (named.resource, named.key.as_str());
         if subresource == "scale" {
             return self.scale(resource, |state| {
-                let object = update::current(state, resource, key)?;
+                let object = state.current(resource, key)?;
                 let mut scale = update::scale_of(resource, &object);
                 apply(&mut scale)?;
                 update::put_scale(state, resource, key, &scale)
             });
         }
         let object = self.store.write(|state| {
-            let object = update::current(state, resource, key)?;
+            let object = state.current(resource, key)?;
             let mut value = object.value();
             apply(&mut value)?;
             strip_kind(&mut value);

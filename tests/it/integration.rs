@@ -141,7 +141,8 @@ fn check_deletion_cost(costs: Option<[&str; 2]>, survivor: usize) {
             });
         }
         let statuses = json!({"containerStatuses": container_statuses(restarts)});
-        cluster.set_pod_status(&pod, &statuses);
+        let pod = cluster.set_pod_status(&pod, &statuses);
+        cluster.caught_up_with(Kind::Pods, &pod);
     }
     cluster.scale("rs", 1);
     let expected = vec![uid(&pods[survivor])];

@@ -99,8 +99,8 @@ fn failure(cluster: &TestCluster) -> Option<(String, String, String)> {
     Some((text("/status"), text("/reason"), text("/message")))
 }
 
-fn failed(reason: &str, message: &str) -> Option<(String, String, String)> {
-    Some(("True".to_owned(), reason.to_owned(), message.to_owned()))
+fn failed(reason: &str, message: &str) -> (String, String, String) {
+    ("True".to_owned(), reason.to_owned(), message.to_owned())
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn f_15_f_17_a_failed_create_is_a_condition_until_it_succeeds() {
     let rule = Rule::new(Matcher::verb("create", "pods"), refusal).after(1);
     let rule = cluster.faults().add(rule);
     cluster.create_replica_set(&new_replica_set("a", 2));
-    let expected = failed("FailedCreate", "no more on purpose");
+    let expected = Some(failed("FailedCreate", "no more on purpose"));
     cluster.eventually_eq("the condition", &expected, || failure(&cluster));
     cluster.eventually_eq("the pod that could be created", &1, || {
         number_at(&cluster.status("a"), "/replicas")
@@ -129,7 +129,8 @@ fn f_16_f_17_a_failed_delete_is_a_condition_until_it_succeeds() {
     let rule = Rule::new(Matcher::verb("delete", "pods"), refusal);
     let rule = cluster.faults().add(rule);
     cluster.scale("a", 2);
-    let expected = failed("FailedDelete", "unable to delete pods: kept on purpose");
+    let message = "unable to delete pods: kept on purpose";
+    let expected = Some(failed("FailedDelete", message));
     cluster.eventually_eq("the condition", &expected, || failure(&cluster));
     assert_eq!(number_at(&cluster.status("a"), "/replicas"), 3);
     rule.remove();

@@ -3,12 +3,15 @@
 
 use std::fs::File;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use replicaset_controller::client::ClientConfig;
 use replicaset_controller::manager::{Manager, ManagerOptions};
 use replicaset_controller::stdx::stop::{Cause, Stop};
+
+use super::waiting::Waiting;
 
 /// The daemon's threads in this process. Dropping it stops it and checks that all have ended.
 #[derive(Debug)]
@@ -111,6 +114,20 @@ impl DaemonProcess {
     pub(crate) fn terminate(&mut self) -> ExitStatus {
         self.signal(Signal::SIGTERM);
         self.child.wait().expect("the process can be waited for")
+    }
+
+    /// Waits until the process has ended by itself; the test fails if that takes longer than `limit`.
+    #[track_caller]
+    pub(crate) fn exit_within(&mut self, limit: Duration) -> ExitStatus {
+        let waiting = Waiting::new(&Stop::new());
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.try_wait() {
+                return status;
+            }
+            assert!(began.elapsed() < limit, "still running after {limit:?}");
+            waiting.pause(Duration::from_millis(10));
+        }
     }
 
     /// The exit status, once it has ended.

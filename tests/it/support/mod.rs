@@ -6,10 +6,12 @@ mod cluster;
 mod daemon;
 mod forward;
 mod objects;
+mod requests;
 mod waiting;
 
 pub(crate) use api::{Api, Kind};
 pub(crate) use cluster::{Access, Setup, TestCluster};
 pub(crate) use daemon::{Daemon, DaemonProcess};
 pub(crate) use objects::*;
+pub(crate) use requests::*;
 pub(crate) use waiting::{HOLD_TIME, PATIENCE, Waiting};
