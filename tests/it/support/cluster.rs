@@ -237,6 +237,16 @@ impl TestCluster {
         DaemonProcess::start(&all)
     }
 
+    /// Where the daemon connects to.
+    pub(crate) fn url(&self) -> String {
+        self.config.server().to_string()
+    }
+
+    /// Given when the test ends, and when one of its servers fails.
+    pub(crate) fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
     /// What the daemon's requests pass.
     pub(crate) fn faults(&self) -> &Faults {
         &self.faults
@@ -299,7 +309,7 @@ impl TestCluster {
                 Kind::Pods => cache.pods_resource_version(),
                 _ => cache.replica_sets_resource_version(),
             };
-            position.is_as_new_as(&version)
+            cache.has_synced() && position.is_as_new_as(&version)
         });
     }
 

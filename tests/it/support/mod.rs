@@ -2,6 +2,7 @@
 //! under test, and the waiting. See [`TestCluster`].
 
 mod api;
+mod census;
 mod cluster;
 mod daemon;
 mod forward;
@@ -10,6 +11,7 @@ mod requests;
 mod waiting;
 
 pub(crate) use api::{Api, Kind};
+pub(crate) use census::Census;
 pub(crate) use cluster::{Access, Setup, TestCluster};
 pub(crate) use daemon::{Daemon, DaemonProcess};
 pub(crate) use objects::*;
