@@ -6,6 +6,9 @@
 //! killed in the middle of a scale-up and started again therefore asks for the *same* names as before:
 //! a create that was still under way at the API server makes the repeated one fail as "already exists"
 //! instead of making one pod too many.
+//!
+//! A name that the API server refused is tried again before others. Its refusal then reads the same as
+//! the one before, so that its event is counted up instead of standing beside it.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -35,6 +38,8 @@ struct Position {
     owner: Uid,
     seed: u64,
     next: u64,
+    /// Names given back, to be tried first.
+    refused: Vec<Arc<str>>,
 }
 
 impl PodNames {
@@ -47,9 +52,10 @@ impl PodNames {
         is_taken: impl Fn(&str) -> bool,
     ) -> Vec<Arc<str>> {
         let seed = seed(rs, now);
-        let start = self.position(rs, seed);
+        let (start, mut names) = self.position(rs, seed);
+        names.retain(|name| !is_taken(name));
+        let refused = names.split_off(names.len().min(count));
         let prefix = prefix(&rs.key.name);
-        let mut names: Vec<Arc<str>> = Vec::with_capacity(count);
         let mut next = start;
         while names.len() < count {
             let name = format!("{prefix}{}", suffix(seed, next));
@@ -58,8 +64,22 @@ impl PodNames {
                 names.push(name.into());
             }
         }
-        self.advance(rs, seed, next);
+        self.advance(rs, seed, next, refused);
         names
+    }
+
+    /// Takes back a name under which no pod was or will be stored. Bounded, since only what was taken
+    /// comes back, and what came back is taken first.
+    pub fn give_back(&self, rs: &ReplicaSet, name: &Arc<str>) {
+        let mut positions = self
+            .positions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = positions.get_mut(&rs.key)
+            && at.owner == rs.uid
+        {
+            at.refused.push(Arc::clone(name));
+        }
     }
 
     /// Forgets the sequence of `key`: of `owner` only, or (with `None`) of whoever.
@@ -76,7 +96,7 @@ impl PodNames {
         }
     }
 
-    fn position(&self, rs: &ReplicaSet, seed: u64) -> u64 {
+    fn position(&self, rs: &ReplicaSet, seed: u64) -> (u64, Vec<Arc<str>>) {
         let positions = self
             .positions
             .lock()
@@ -84,15 +104,16 @@ impl PodNames {
         let position = positions.get(&rs.key);
         position
             .filter(|at| at.owner == rs.uid && at.seed == seed)
-            .map_or(0, |at| at.next)
+            .map_or((0, Vec::new()), |at| (at.next, at.refused.clone()))
     }
 
     /// No two workers ever sync one key at once, so nobody else has moved this position meanwhile.
-    fn advance(&self, rs: &ReplicaSet, seed: u64, next: u64) {
+    fn advance(&self, rs: &ReplicaSet, seed: u64, next: u64, refused: Vec<Arc<str>>) {
         let position = Position {
             owner: rs.uid.clone(),
             seed,
             next,
+            refused,
         };
         let mut positions = self
             .positions
@@ -168,6 +189,21 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_name_given_back_comes_first_unless_it_is_taken_meanwhile() {
+        let (names, rs) = (PodNames::default(), replica_set("web", 1));
+        let first = names.take(&rs, noon(), 3, |_| false);
+        names.give_back(&rs, &first[0]);
+        names.give_back(&rs, &first[2]);
+        assert_eq!(names.take(&rs, noon(), 1, |_| false), [first[0].clone()]);
+        let second = names.take(&rs, noon(), 2, |_| false);
+        assert_eq!(second[0], first[2]);
+        assert!(!first.contains(&second[1]), "given out once");
+        names.give_back(&rs, &second[1]);
+        let third = names.take(&rs, noon(), 1, |name| *name == *second[1]);
+        assert!(!first.contains(&third[0]) && !second.contains(&third[0]));
     }
 
     #[test]
