@@ -6,8 +6,6 @@ mod support;
 
 /// Group C: whose pods are taken over and given back.
 mod adoption;
-/// Adoption and release as requests: group C.
-mod claiming;
 /// Flags, exit codes, signals, log and threads of the binary.
 mod command_line;
 /// Which test shows which case of the conformance checklist.
