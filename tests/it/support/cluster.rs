@@ -344,14 +344,10 @@ impl TestCluster {
     /// Logs what a failing test should show.
     fn show(&self) {
         let requests = self.faults.recorder().requests();
+        let began = requests.first().map(|request| request.started);
         let first = requests.len().saturating_sub(REQUESTS_SHOWN);
-        let Some(began) = requests.first().map(|request| request.started) else {
-            log::error!("the daemon has sent nothing");
-            return;
-        };
-        let mut lines = Vec::new();
-        for recorded in &requests[first..] {
-            let at = recorded.started.duration_since(began);
+        let line = |recorded: &Arc<Recorded>| {
+            let at = began.map(|began| recorded.started.duration_since(began));
             let code = recorded
                 .code()
                 .map_or("-".to_owned(), |code| code.to_string());
@@ -362,8 +358,12 @@ impl TestCluster {
                 format!("{} bytes", request.body.len())
             };
             let (method, path) = (&request.method, &request.path_and_query);
-            lines.push(format!("{at:>10.3?} {code} {method} {path} {body}"));
-        }
+            format!(
+                "{:>10.3?} {code} {method} {path} {body}",
+                at.unwrap_or_default()
+            )
+        };
+        let lines: Vec<String> = requests[first..].iter().map(line).collect();
         log::error!("requests of the daemon:\n{}", lines.join("\n"));
         for kind in [Kind::ReplicaSets, Kind::Pods, Kind::Events] {
             for object in self.api.list(kind, "") {
