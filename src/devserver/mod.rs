@@ -63,7 +63,7 @@ use crate::stdx::stop::{Cause, Stop};
 pub use exchange::{Answer, AnswerBody, ApiRequest, ChannelStream, ChunkStream, Handler, Next};
 pub use faults::{Action, Ending, Faults, Matcher, Rule, RuleHandle};
 pub use http::Server;
-pub use kubelet::KubeletOptions;
+pub use kubelet::{KubeletOptions, wishes};
 pub use recorder::{Recorded, Recorder};
 pub use target::Target;
 
