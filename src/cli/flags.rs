@@ -35,7 +35,7 @@ pub enum Command {
     Run(RunArgs),
     /// Run an in-memory API server with a simulated kubelet and the controller, until stopped.
     Dev(DevArgs),
-    /// Show the controller at work on sample ReplicaSets, then exit: 0 if all of them converged.
+    /// Show the controller at work, chapter by chapter; exit code 0 if all came out as told.
     Demo(DemoArgs),
 }
 
@@ -126,9 +126,9 @@ pub struct DevArgs {
 /// Flags of `demo`.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
-    /// Manifest of the ReplicaSets to show; default a built-in sample.
-    #[arg(long, value_name = "FILE")]
-    pub file: Option<PathBuf>,
+    /// Go without pauses for the eye, as for CI.
+    #[arg(long)]
+    pub fast: bool,
 
     /// Flags of the log.
     #[command(flatten)]
