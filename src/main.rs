@@ -37,6 +37,8 @@ fn start(cli: Cli) -> ExitCode {
     let command = cli.command.unwrap_or(Command::Run(cli.run));
     let level = match &command {
         Command::Run(args) => args.log.level(),
+        // Its own lines say what changes.
+        Command::Dev(args) if args.log.verbosity.is_empty() => log::LevelFilter::Warn,
         Command::Dev(args) => args.log.level(),
         // The demo tells its story on standard output; the log would only talk over it, and of
         // failures that are part of the story.

@@ -12,7 +12,7 @@
 //! | nodes | `kubelet` | a scheduler and kubelets, simulated |
 //! | verbs | `create`, `update`, `delete`, `patch`, `list`, `watch`, `selector` | what the API server does |
 //! | kinds | `objects`, `resource`, `quota`, `garbage` | defaults, validation, admission |
-//! | state | `store`, `tally` | objects, versions, history |
+//! | state | `store`, `tally`, `snapshot` | objects, versions, history |
 //!
 //! HTTP and faults know nothing of the rest, so that a test can put them in front of a real API
 //! server. Threads: `dev-accept`, one `dev-conn-N` per connection, `dev-kubelet`. The one lock of the
@@ -39,6 +39,7 @@ mod recorder;
 mod refusal;
 mod resource;
 mod selector;
+mod snapshot;
 mod store;
 mod table;
 mod tally;
@@ -65,6 +66,7 @@ pub use faults::{Action, Ending, Faults, Matcher, Rule, RuleHandle};
 pub use http::Server;
 pub use kubelet::{KubeletOptions, wishes};
 pub use recorder::{Recorded, Recorder};
+pub use snapshot::Rejected;
 pub use tally::Tally;
 pub use target::Target;
 

@@ -4,14 +4,12 @@
 //! | file | what it does |
 //! |---|---|
 //! | `stage` | dev server, controller, hands, looking and waiting |
-//! | `facts` | what the server's objects say |
 //! | `scene` | what the viewer sees, as data |
 //! | `table`, `screen` | that on a terminal |
 //! | `plain` | that as lines |
 //! | `chapters` | what is done and what must come of it |
 
 mod chapters;
-mod facts;
 mod plain;
 mod scene;
 mod screen;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::facts::World;
+use crate::run::facts::World;
 
 /// What is shown.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,7 +59,7 @@ pub(super) trait Display {
 
 /// The table of all ReplicaSets.
 pub(super) fn rows(world: &World) -> Vec<Row> {
-    let row = |set: &super::facts::SetFacts| {
+    let row = |set: &crate::run::facts::SetFacts| {
         let pods = world.pods_of(set);
         let event = world.last_event(set);
         Row {

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::facts::World;
 use super::scene::{Display, Scene, rows};
 use crate::client::{Client, ClientConfig, ClientError, ClientOptions, Request};
 use crate::devserver::{Action, DevServer, Matcher, Recorded, Rule, RuleHandle, Tally};
 use crate::manager::{Manager, ManagerOptions};
 use crate::run::RunError;
+use crate::run::facts::World;
 use crate::stdx::stop::{Cause, Stop};
 
 /// How often the server's objects are looked at.

@@ -75,7 +75,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
         format!("{} pods replace the released one", new.len())
     })?;
     stage.note(format!("{} takes its place", new[0]));
-    let is_left_alone = |world: &crate::run::demo::facts::World| {
+    let is_left_alone = |world: &crate::run::facts::World| {
         world
             .pod(ORPHAN)
             .is_some_and(|pod| pod.is_ready && !pod.is_deleting && pod.owner.is_empty())

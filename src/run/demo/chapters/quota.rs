@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{PATIENCE, collection, replica_set, set_path, until_complete};
-use crate::run::demo::facts::World;
 use crate::run::demo::stage::{Stage, Told, check};
+use crate::run::facts::World;
 
 const NAMESPACE: &str = "tight";
 

@@ -1,5 +1,5 @@
-//! What the server's objects say, read without any of the controller's own code, so that the demo
-//! checks the controller and not itself. Pure.
+//! What the dev server's objects say, for `dev` and `demo`. Read without any of the controller's own
+//! code, so that the demo checks the controller and not itself. Pure.
 
 use serde_json::Value;
 
