@@ -205,7 +205,10 @@ mod tests {
         let first = names.take(&rs, noon(), 3, |_| false);
         names.give_back(&rs, &first[0]);
         names.give_back(&rs, &first[2]);
-        assert_eq!(names.take(&rs, noon(), 1, |_| false), [Arc::clone(&first[0])]);
+        assert_eq!(
+            names.take(&rs, noon(), 1, |_| false),
+            [Arc::clone(&first[0])]
+        );
         let second = names.take(&rs, noon(), 2, |_| false);
         assert_eq!(second[0], first[2]);
         assert!(!first.contains(&second[1]), "given out once");
