@@ -12,6 +12,8 @@ mod claiming;
 mod coverage;
 /// Group E: which pods go first.
 mod deletion_order;
+/// The dev server against the real one, request by request.
+mod differential;
 /// The event recorder: group K.
 mod events;
 /// Expectations: groups A and B, and writes whose outcome is unknown.

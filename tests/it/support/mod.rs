@@ -10,7 +10,7 @@ mod requests;
 mod waiting;
 
 pub(crate) use api::{Api, Kind};
-pub(crate) use cluster::{Access, Setup, TestCluster};
+pub(crate) use cluster::{Access, Setup, TestCluster, admin_config};
 pub(crate) use daemon::{Daemon, DaemonProcess};
 pub(crate) use objects::*;
 pub(crate) use requests::*;
