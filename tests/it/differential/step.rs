@@ -132,6 +132,19 @@ impl Step {
                 .map(str::to_owned),
         }
     }
+
+    /// The path of the object in a namespace that the request is about; `None` if it names none.
+    pub(super) fn object_named(&self) -> Option<String> {
+        let (before, after) = self.path.split_once("/namespaces/")?;
+        let mut parts = after.split('/');
+        let (namespace, plural) = (parts.next()?, parts.next()?);
+        let name = parts.next().or_else(|| match &self.body {
+            Body::Json(object) => object["metadata"]["name"].as_str(),
+            _ => None,
+        });
+        let name = name?;
+        Some(format!("{before}/namespaces/{namespace}/{plural}/{name}"))
+    }
 }
 
 impl fmt::Display for Step {
