@@ -52,7 +52,7 @@ pub(super) struct Event {
 }
 
 /// Everything of one resource.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Shelf {
     /// By key, which is the order of lists.
     pub(super) objects: BTreeMap<Box<str>, Object>,
@@ -67,12 +67,13 @@ pub(super) struct Shelf {
 pub(super) struct Settings {
     /// Changes kept per resource.
     pub(super) history_length: usize,
-    /// Whether dependents go when their owner goes, and contents when their namespace goes.
+    /// Whether dependents go when their owner goes, and contents when their namespace goes; and
+    /// whether namespaces are born with their service account `default`.
     pub(super) garbage_collection: bool,
 }
 
 /// What has happened that other objects may have to follow.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Consequence {
     /// This was the object's last state.
     Gone(Object),
@@ -83,7 +84,7 @@ pub(super) enum Consequence {
 }
 
 /// All resources and the version that they share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) version: u64,
     pub(super) settings: Settings,
@@ -143,6 +144,14 @@ impl Store {
         {
             changed.notify_all();
         }
+        result
+    }
+
+    /// Does a change with all that follows on a copy, which nobody else sees and nothing is kept of.
+    pub(super) fn rehearse<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock().clone();
+        let result = change(&mut state);
+        (self.follow_up)(&mut state);
         result
     }
 

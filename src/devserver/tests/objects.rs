@@ -229,7 +229,7 @@ fn kubectl_gets_tables() {
     let cells = table["rows"][0]["cells"].as_array().expect("cells");
     assert_eq!(
         cells[..4],
-        [json!("web"), json!("3"), json!("0"), json!("0")]
+        [json!("web"), json!(3), json!(0), json!(0)]
     );
     let pod = get(&format!("{PODS}/p"));
     let cells = pod["rows"][0]["cells"].as_array().expect("cells");
