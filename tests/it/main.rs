@@ -14,6 +14,8 @@ mod coverage;
 mod crash;
 /// Group E: which pods go first.
 mod deletion_order;
+/// The dev server against the real one, request by request.
+mod differential;
 /// The event recorder: group K.
 mod events;
 /// Expectations: groups A and B, and writes whose outcome is unknown.
