@@ -8,6 +8,8 @@ mod support;
 mod adoption;
 /// Group E: which pods go first.
 mod deletion_order;
+/// `demo`, as people and as pipes see it.
+mod demo;
 /// Group M: what upstream's integration tests show on a real API server.
 mod integration;
 /// Group A: as many pods as wanted, made from the template.
