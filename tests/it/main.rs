@@ -14,6 +14,8 @@ mod coverage;
 mod crash;
 /// Group E: which pods go first.
 mod deletion_order;
+/// `demo`, as people and as pipes see it.
+mod demo;
 /// The dev server against the real one, request by request.
 mod differential;
 /// The event recorder: group K.

@@ -15,12 +15,10 @@ pub(super) struct Document {
     pub(super) object: Value,
 }
 
-/// Reads all documents of the files, and of the files of folders. A file that is not there counts as
+/// Reads all documents of the files, and of the files of folders; and says, a line each, which files
+/// cannot be read and which documents are neither YAML nor JSON. A file that is not there counts as
 /// empty if `may_lack` says so.
-///
-/// # Errors
-/// A line for each file that cannot be read and each document that is neither YAML nor JSON.
-pub(super) fn read(paths: &[PathBuf], may_lack: bool) -> Result<Vec<Document>, Vec<String>> {
+pub(super) fn read(paths: &[PathBuf], may_lack: bool) -> (Vec<Document>, Vec<String>) {
     let (mut documents, mut errors) = (Vec::new(), Vec::new());
     for path in paths {
         let files = match files_of(path) {
@@ -43,11 +41,7 @@ pub(super) fn read(paths: &[PathBuf], may_lack: bool) -> Result<Vec<Document>, V
             }
         }
     }
-    if errors.is_empty() {
-        Ok(documents)
-    } else {
-        Err(errors)
-    }
+    (documents, errors)
 }
 
 /// Writes the objects to a file, as one JSON list if it is called so, else as YAML documents. The
@@ -121,7 +115,8 @@ fn parse(name: &str, text: &str) -> (Vec<Document>, Vec<String>) {
 
 fn first_line(error: &serde_saphyr::Error) -> String {
     let text = error.to_string();
-    text.lines().next().unwrap_or_default().to_owned()
+    let line = text.lines().next().unwrap_or_default();
+    line.trim_start_matches("error: ").to_owned()
 }
 
 /// The YAML documents of a text that say anything. Each begins with as many empty lines as stand
@@ -217,8 +212,11 @@ mod tests {
             &["/nonexistent/x.yaml".into(), "/nonexistent/y".into()],
             false,
         );
-        assert_eq!(missing.expect_err("no files").len(), 2);
-        assert_eq!(read(&["/nonexistent/x.yaml".into()], true), Ok(Vec::new()));
+        assert_eq!((missing.0.len(), missing.1.len()), (0, 2));
+        assert_eq!(
+            read(&["/nonexistent/x.yaml".into()], true),
+            (Vec::new(), Vec::new())
+        );
     }
 
     #[test]
@@ -233,7 +231,8 @@ mod tests {
             write(&folder.path().join(name), &objects).expect("a file");
         }
         fs::write(folder.path().join("note.txt"), "not read").expect("a file");
-        let documents = read(&[folder.path().to_owned()], false).expect("good files");
+        let (documents, errors) = read(&[folder.path().to_owned()], false);
+        assert_eq!(errors, [""; 0]);
         let found: Vec<&Value> = documents.iter().map(|document| &document.object).collect();
         let expected: Vec<&Value> = objects.iter().chain(&objects).collect();
         assert_eq!(found, expected);

@@ -36,12 +36,11 @@ const TERMINATE_AFTER: Duration = Duration::from_secs(1);
 /// If the address is taken, if files cannot be used, or what made the daemon fail.
 pub fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
     let save_to = save_to(args)?;
-    let documents = documents::read(&args.data, args.save);
-    let documents = documents.map_err(|errors| RunError::Files(errors.join("\n")))?;
+    let (documents, errors) = documents::read(&args.data, args.save);
     // The server must outlive the controller, which has a last event to write.
     let server_stop = Stop::new();
     let mut server = start_server(args, &server_stop)?;
-    load(&server, &documents)?;
+    load(&server, &documents, errors)?;
     let url = local_url(&server, args);
     if let Some(path) = &args.write_kubeconfig {
         kubeconfig::write(path, &url).map_err(|error| file_error("write", path, &error))?;
@@ -62,9 +61,8 @@ pub fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
         (None, Cause::Requested(_)) => Ok(()),
         (None, Cause::Failed(why)) => Err(RunError::Failed(why)),
     };
-    if let Some(path) = save_to {
-        let saved = save(&server, path);
-        result = result.and(saved);
+    if let Some(path) = save_to.filter(|_| result.is_ok()) {
+        result = save(&server, path);
     }
     server.stop();
     result
@@ -100,18 +98,27 @@ fn start_server(args: &DevArgs, stop: &Stop) -> Result<DevServer, RunError> {
     DevServer::start(&options, stop).map_err(RunError::DevServer)
 }
 
-fn load(server: &DevServer, documents: &[Document]) -> Result<(), RunError> {
+/// Takes the documents in; `errors` are those of the files that could not be read.
+fn load(
+    server: &DevServer,
+    documents: &[Document],
+    mut errors: Vec<String>,
+) -> Result<(), RunError> {
     let objects: Vec<Value> = documents
         .iter()
         .map(|document| document.object.clone())
         .collect();
-    server.load(&objects).map_err(|rejected| {
-        let lines = rejected.iter().map(|rejected| {
-            let origin = &documents[rejected.index].origin;
-            format!("{origin}: {}", rejected.why)
-        });
-        RunError::Files(lines.collect::<Vec<String>>().join("\n"))
-    })
+    let rejected = server.load(&objects).err().unwrap_or_default();
+    let rejected = rejected.iter().map(|rejected| {
+        let origin = &documents[rejected.index].origin;
+        format!("{origin}: {}", rejected.why)
+    });
+    errors.extend(rejected);
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(RunError::Files(errors.join("\n")))
+    }
 }
 
 fn save(server: &DevServer, path: &Path) -> Result<(), RunError> {
@@ -146,9 +153,13 @@ fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
         .insecure_listen
         .filter(|address| !address.is_loopback());
     if let Some(address) = address {
-        log::warn!(
-            "listening at {address}: whoever reaches it may do everything, there is no authentication"
+        // Not through the log, which may be silenced.
+        let text = format!(
+            "WARNING: whoever reaches {address} may do everything here, there is no authentication\n"
         );
+        std::io::stderr()
+            .write_all(text.as_bytes())
+            .unwrap_or_default();
     }
     say(&format!("API server    {url}"));
     let (n_nodes, after) = (args.nodes, args.pod_ready_after);
