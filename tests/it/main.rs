@@ -26,6 +26,8 @@ mod expectations;
 mod integration;
 /// Lists and watches on the wire: group J.
 mod list_watch;
+/// What once went wrong against a real control plane.
+mod regressions;
 /// Group A: as many pods as wanted, made from the template.
 mod replicas;
 /// Creates and deletes that fail: group G.
