@@ -64,13 +64,19 @@ impl Pair {
         let Some(path) = step.object_named() else {
             return;
         };
-        let unhold = Step::patch(MERGE_PATCH, &path, json!({"metadata": {"finalizers": null}}));
+        let unhold = Step::patch(
+            MERGE_PATCH,
+            &path,
+            json!({"metadata": {"finalizers": null}}),
+        );
         let delete = Step::delete(&path, json!({"gracePeriodSeconds": 0}));
         for side in [&mut self.real, &mut self.dev] {
             for step in [&delete, &unhold, &delete] {
                 side.send(step);
             }
         }
+        self.real.level_births(&path, &self.dev);
+        self.dev.level_births(&path, &self.real);
     }
 
     fn watch(&mut self, watched: &Watched) {
