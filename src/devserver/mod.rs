@@ -14,7 +14,7 @@
 //! | verbs | `create`, `update`, `scale`, `delete`, `removal`, `list`, `watch`, `selector` | what the API server does |
 //! | patches | `patching`, `patch`, `json_patch`, `apply`, `managers` | the four kinds of patch |
 //! | kinds | `objects`, `shape`, `resource`, `quota`, `garbage` | defaults, validation, admission |
-//! | state | `store` | objects, versions, history |
+//! | state | `store`, `tally`, `snapshot` | objects, versions, history |
 //!
 //! HTTP and faults know nothing of the rest, so that a test can put them in front of a real API
 //! server. Threads: `dev-accept`, one `dev-conn-N` per connection, `dev-kubelet`. The one lock of the
@@ -55,8 +55,10 @@ mod resource;
 mod scale;
 mod selector;
 mod shape;
+mod snapshot;
 mod store;
 mod table;
+mod tally;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -79,8 +81,10 @@ use crate::stdx::stop::{Cause, Stop};
 pub use exchange::{Answer, AnswerBody, ApiRequest, ChannelStream, ChunkStream, Handler, Next};
 pub use faults::{Action, Ending, Faults, Matcher, Rule, RuleHandle};
 pub use http::Server;
-pub use kubelet::KubeletOptions;
+pub use kubelet::{KubeletOptions, wishes};
 pub use recorder::{Recorded, Recorder};
+pub use snapshot::Rejected;
+pub use tally::Tally;
 pub use target::Target;
 
 /// Namespaces that every cluster has.

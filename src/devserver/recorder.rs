@@ -13,13 +13,18 @@ pub struct Recorded {
     pub request: ApiRequest,
     /// When it had come whole.
     pub started: Instant,
-    code: OnceLock<u16>,
+    answer: OnceLock<(u16, Instant)>,
 }
 
 impl Recorded {
     /// The HTTP code of the answer; 0 if the connection was cut, `None` while there is no answer.
     pub fn code(&self) -> Option<u16> {
-        self.code.get().copied()
+        self.answer.get().map(|(code, _)| *code)
+    }
+
+    /// When the answer was there, before it was sent; `None` while there is none.
+    pub fn answered(&self) -> Option<Instant> {
+        self.answer.get().map(|(_, at)| *at)
     }
 
     /// Verb and resource, such as `create pods` or `update replicasets/status`.
@@ -34,7 +39,7 @@ impl Recorded {
 
     pub(super) fn set_code(&self, code: u16) {
         // Set once per request, by the thread that answers it.
-        self.code.set(code).unwrap_or_default();
+        self.answer.set((code, Instant::now())).unwrap_or_default();
     }
 }
 
@@ -78,7 +83,7 @@ impl Recorder {
         let recorded = Arc::new(Recorded {
             request,
             started: Instant::now(),
-            code: OnceLock::new(),
+            answer: OnceLock::new(),
         });
         if self.length > 0 {
             let mut requests = self.lock();

@@ -1,4 +1,4 @@
-//! A daemon never acts twice on the same lack: groups A and B, and writes whose outcome is unknown.
+//! A daemon never acts twice on the same lack: group B, and writes whose outcome is unknown.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use replicaset_controller::devserver::{Action, Matcher, Rule};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Kind, TestCluster, controller_reference, is_terminating, json_body, last_part, name, names,
-    new_pod, new_replica_set, new_replica_set_labelled, uid,
+    Kind, TestCluster, is_terminating, json_body, last_part, name, names, new_pod, new_replica_set,
+    new_replica_set_labelled, uid,
 };
 
 /// The names under which pods were asked for, in the order of the requests.
@@ -37,46 +37,6 @@ fn recreate(cluster: &TestCluster) {
 
 fn pods_of_the_other(cluster: &TestCluster) -> usize {
     cluster.list(Kind::Pods, "app=other").len()
-}
-
-/// Nothing is written before `held` was listed, and nothing but a status after.
-#[track_caller]
-fn check_waits_for_list_of(held: &str) {
-    let mut cluster = TestCluster::start();
-    let rs = cluster.create_replica_set(&new_replica_set("a", 2));
-    for pod in ["p1", "p2"] {
-        let mut pod = new_pod(pod);
-        pod["metadata"]["ownerReferences"] = json!([controller_reference(&rs)]);
-        cluster.create_pod(&pod);
-    }
-    let list = cluster.fault("list", held, Action::Hold);
-    let watch = cluster.hold_watch(held);
-    cluster.start_daemon();
-    cluster.eventually("both lists are asked for", || {
-        let asked = |resource| {
-            !cluster.recorded("watch", resource).is_empty()
-                || !cluster.recorded("list", resource).is_empty()
-        };
-        asked("pods") && asked("replicasets")
-    });
-    cluster.holds("nothing is written", || cluster.n_writes() == 0);
-    list.remove();
-    watch.remove();
-    cluster.stable("a");
-    cluster.holds("one write, the status", || {
-        cluster.n_writes() == cluster.recorded("update", "replicasets/status").len()
-            && cluster.n_writes() <= 1
-    });
-}
-
-#[test]
-fn a_19_nothing_is_written_before_the_pods_are_listed() {
-    check_waits_for_list_of("pods");
-}
-
-#[test]
-fn a_19_nothing_is_written_before_the_replica_sets_are_listed() {
-    check_waits_for_list_of("replicasets");
 }
 
 #[test]
@@ -127,46 +87,6 @@ fn b_13_h_21_a_pod_watch_that_lags_makes_no_second_pods_and_freezes_the_status()
     hold.remove();
     cluster.stable("a");
     cluster.holds("still three", || names_posted(&cluster).len() == 3);
-}
-
-/// A real API server drops what its schema does not know when the ReplicaSet is created, so that
-/// only the dev server shows that the daemon itself drops nothing.
-#[test]
-fn a_09_the_template_passes_whole_with_fields_that_nobody_knows() {
-    let cluster = TestCluster::running();
-    let mut rs = new_replica_set("a", 1);
-    let template = &mut rs["spec"]["template"];
-    template["metadata"]["annotations"] = json!({"note": "a \"quoted\" ü"});
-    template["metadata"]["finalizers"] = json!(["example.com/hold"]);
-    template["spec"]["terminationGracePeriodSeconds"] = json!(7);
-    template["spec"]["fieldOfTomorrow"] = json!({"deep": [1, 2.5, "x", null, {"y": true}]});
-    template["spec"]["containers"][0]["fieldOfTomorrow"] = json!("yes");
-    let rs = cluster.create_replica_set(&rs);
-    cluster.stable("a");
-    let posts = cluster.recorded("create", "pods");
-    let body = json_body(&posts[0]);
-    let template = &rs["spec"]["template"];
-    assert_eq!(body["spec"], template["spec"]);
-    if !TestCluster::is_real() {
-        assert_eq!(body["spec"]["fieldOfTomorrow"]["deep"][1], json!(2.5));
-        assert_eq!(
-            body["spec"]["containers"][0]["fieldOfTomorrow"],
-            json!("yes")
-        );
-    }
-    let mut metadata = template["metadata"].clone();
-    let members = metadata.as_object_mut().expect("a template has labels");
-    members.retain(|member, _| member != "creationTimestamp");
-    members.insert("name".to_owned(), body["metadata"]["name"].clone());
-    members.insert("generateName".to_owned(), json!("a-"));
-    let references = json!([controller_reference(&rs)]);
-    members.insert("ownerReferences".to_owned(), references);
-    assert_eq!(body["metadata"], metadata);
-    let expected = format!("/api/v1/namespaces/{}/pods", cluster.namespace());
-    assert_eq!(posts[0].request.path, expected);
-    // So that the pod can go.
-    let pod = name(&cluster.live()[0]);
-    cluster.merge_patch(Kind::Pods, &pod, &json!({"metadata": {"finalizers": null}}));
 }
 
 /// Creates are done, and their answers are replaced by `fault`; there are as many pods as wanted all

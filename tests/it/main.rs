@@ -4,14 +4,18 @@
 /// Clusters, the daemon under test, and the waiting.
 mod support;
 
-/// Group C: taking pods over and giving them back.
+/// Group C: whose pods are taken over and given back.
 mod adoption;
-/// Adoption and release as requests: group C.
-mod claiming;
+/// Flags, exit codes, signals, log and threads of the binary.
+mod command_line;
 /// Which test shows which case of the conformance checklist.
 mod coverage;
+/// The binary killed at any moment, and stopped while something hangs.
+mod crash;
 /// Group E: which pods go first.
 mod deletion_order;
+/// `demo`, as people and as pipes see it.
+mod demo;
 /// The dev server against the real one, request by request.
 mod differential;
 /// The event recorder: group K.

@@ -7,5 +7,6 @@ mod lists;
 mod objects;
 mod patches;
 mod rig;
+mod snapshot;
 mod watches;
 mod writes;
