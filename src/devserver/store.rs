@@ -81,6 +81,8 @@ pub(super) enum Consequence {
     OwnerGoing(Resource, Box<str>),
     /// A namespace has been marked as being deleted.
     NamespaceGoing(Box<str>),
+    /// The object has got owners, which may be gone already.
+    Owned(Resource, Box<str>),
 }
 
 /// All resources and the version that they share.
@@ -222,6 +224,13 @@ impl State {
             Some(_) => Change::Modified,
             None => Change::Added,
         };
+        let is_as_before = previous
+            .as_ref()
+            .is_some_and(|previous| previous.owners == object.owners);
+        if !object.owners.is_empty() && !is_as_before {
+            let consequence = Consequence::Owned(resource, key.into());
+            self.consequences.push_back(consequence);
+        }
         self.remember(resource, change, Arc::clone(&object), previous);
         object
     }

@@ -75,6 +75,8 @@ impl Pair {
                 side.send(step);
             }
         }
+        self.real.level_births(&path, &self.dev);
+        self.dev.level_births(&path, &self.real);
     }
 
     fn watch(&mut self, watched: &Watched) {

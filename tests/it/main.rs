@@ -24,6 +24,8 @@ mod events;
 mod expectations;
 /// Group M: what upstream's integration tests show on a real API server.
 mod integration;
+/// The dev server as people use it, with a real kubectl.
+mod kubectl;
 /// Lists and watches on the wire: group J.
 mod list_watch;
 /// What once went wrong against a real control plane.

@@ -78,7 +78,8 @@ impl Side {
         Answer { code, body }
     }
 
-    /// The frames of a watch up to that of the object called `last`, normalised.
+    /// The frames of a watch up to that of the object called `last`, or to that of this type,
+    /// normalised.
     pub(super) fn watch(&mut self, step: &Step, last: &str) -> Vec<Value> {
         let request = self.request(step);
         let stream = self.client.stream_client().open_watch(&request);
@@ -91,7 +92,7 @@ impl Side {
         for line in stream.lines().map_while(Result::ok) {
             let mut frame: Value = parse(line.as_bytes());
             let metadata = &frame["object"]["metadata"];
-            let is_last = metadata["name"] == last;
+            let is_last = metadata["name"] == last || frame["type"] == last;
             let of_frame = metadata["resourceVersion"].as_str();
             if let Some(of_frame) = of_frame.and_then(|text| text.parse::<u64>().ok()) {
                 // The first frames of a streamed list are in the order of names.
@@ -107,6 +108,13 @@ impl Side {
             }
         }
         frames
+    }
+
+    /// Counts the objects that there have been under `path` as `other` does, if that has seen more.
+    pub(super) fn level_births(&mut self, path: &str, other: &Self) {
+        let n_born = other.memory.n_born.get(path).copied().unwrap_or(0);
+        let own = self.memory.n_born.entry(path.to_owned()).or_default();
+        *own = n_born.max(*own);
     }
 
     fn request(&self, step: &Step) -> Request {
