@@ -88,6 +88,8 @@ pub(super) enum Consequence {
 pub(super) struct State {
     pub(super) version: u64,
     pub(super) settings: Settings,
+    /// A copy that is thrown away: what is stored in it gets no version.
+    is_rehearsal: bool,
     /// What is still to be followed up; empty whenever the lock is not held.
     pub(super) consequences: VecDeque<Consequence>,
     shelves: [Shelf; N_RESOURCES],
@@ -116,6 +118,7 @@ impl Store {
             state: Mutex::new(State {
                 version: FIRST_VERSION,
                 settings,
+                is_rehearsal: false,
                 consequences: VecDeque::new(),
                 shelves: std::array::from_fn(|_| Shelf::default()),
                 touched: [false; N_RESOURCES],
@@ -150,6 +153,7 @@ impl Store {
     /// Does a change with all that follows on a copy, which nobody else sees and nothing is kept of.
     pub(super) fn rehearse<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock().clone();
+        state.is_rehearsal = true;
         let result = change(&mut state);
         (self.follow_up)(&mut state);
         result
@@ -236,8 +240,10 @@ impl State {
     }
 
     fn next_version(&mut self, key: &str, mut value: Value) -> Object {
-        self.version += 1;
-        value["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        if !self.is_rehearsal {
+            self.version += 1;
+            value["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        }
         Arc::new(Stored::new(key, self.version, &value))
     }
 
