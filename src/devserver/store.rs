@@ -90,6 +90,8 @@ pub(super) enum Consequence {
 pub(super) struct State {
     pub(super) version: u64,
     pub(super) settings: Settings,
+    /// A copy that is thrown away: what is stored in it gets no version.
+    is_rehearsal: bool,
     /// What is still to be followed up; empty whenever the lock is not held.
     pub(super) consequences: VecDeque<Consequence>,
     shelves: [Shelf; N_RESOURCES],
@@ -118,6 +120,7 @@ impl Store {
             state: Mutex::new(State {
                 version: FIRST_VERSION,
                 settings,
+                is_rehearsal: false,
                 consequences: VecDeque::new(),
                 shelves: std::array::from_fn(|_| Shelf::default()),
                 touched: [false; N_RESOURCES],
@@ -152,6 +155,7 @@ impl Store {
     /// Does a change with all that follows on a copy, which nobody else sees and nothing is kept of.
     pub(super) fn rehearse<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock().clone();
+        state.is_rehearsal = true;
         let result = change(&mut state);
         (self.follow_up)(&mut state);
         result
@@ -245,8 +249,10 @@ impl State {
     }
 
     fn next_version(&mut self, key: &str, mut value: Value) -> Object {
-        self.version += 1;
-        value["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        if !self.is_rehearsal {
+            self.version += 1;
+            value["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        }
         Arc::new(Stored::new(key, self.version, &value))
     }
 
