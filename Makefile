@@ -2,6 +2,9 @@
 
 CONTROL_PLANE := tests/control-plane
 
+# Tests wait far more than they compute, so more of them may run than there are processors.
+export RUST_TEST_THREADS ?= 16
+
 .DEFAULT_GOAL := help
 .PHONY: help build demo dev test control-plane test-control-plane lint fmt doc check clean
 

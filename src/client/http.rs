@@ -2,7 +2,7 @@
 //! loops in `mod` and `stream`, on the thread that sends.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ureq::http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
 use ureq::http::uri::{PathAndQuery, Uri};
@@ -127,11 +127,16 @@ impl Http {
         request: &Request,
         timeouts: Timeouts,
     ) -> Result<http::Response<Body>, Failure> {
+        let began = Instant::now();
         let bytes = request.body.as_ref().map(|body| body.bytes.as_slice());
         let answer = match bytes {
-            Some(bytes) => self.run(request, bytes, timeouts)?,
-            None => self.run(request, (), timeouts)?,
+            Some(bytes) => self.run(request, bytes, timeouts),
+            None => self.run(request, (), timeouts),
         };
+        let code = answer.as_ref().map(|answer| answer.status().as_u16());
+        let code = code.map_or("no answer".to_owned(), |code| code.to_string());
+        log::trace!("{request}: {code} after {:.3?}", began.elapsed());
+        let answer = answer?;
         self.warnings.log(answer.headers());
         if answer.status().is_success() {
             return Ok(answer);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::{ReplicaSetController, SyncError};
-use crate::api::{OwnerKey, ReplicaSet, Selector, Uid};
+use crate::api::{OwnerKey, Pod, ReplicaSet, Selector, Uid};
 
 impl ReplicaSetController {
     /// Compares the cache with what the API server has now. Whatever the cache lacks is expected
@@ -36,11 +36,10 @@ impl ReplicaSetController {
             .filter(|pod| pod.is_active())
             .map(|pod| &pod.uid)
             .collect();
-        let creations: Vec<Arc<str>> = live
+        let creations: Vec<&Pod> = live
             .iter()
             .filter(|pod| pod.is_active() && pod.is_controlled_by(&rs.uid))
             .filter(|pod| !known_uids.contains(&pod.uid))
-            .map(|pod| Arc::clone(&pod.key.name))
             .collect();
         let deletions: Vec<Uid> = cached
             .iter()
@@ -51,10 +50,15 @@ impl ReplicaSetController {
         let is_current = creations.is_empty() && deletions.is_empty();
         // INVARIANT: what arrived in the cache since it was read above is struck out below, because
         // its event may have come before the new expectation was written down.
+        let names = creations.iter().map(|pod| Arc::clone(&pod.key.name));
         self.expectations
-            .expect(&rs.key, &rs.uid, creations.clone(), deletions.clone());
-        for name in &creations {
-            self.observe_if_cached(rs, name);
+            .expect(&rs.key, &rs.uid, names, deletions.clone());
+        for pod in creations {
+            let cached = self.cache.pod(&pod.key);
+            if cached.is_some_and(|cached| cached.uid == pod.uid) {
+                self.expectations
+                    .creation_observed(&rs.key, &rs.uid, &pod.key.name);
+            }
         }
         for uid in &deletions {
             let pods = self.cache.pods_owned_by(&owner);

@@ -62,6 +62,7 @@ impl ReplicaSetController {
         if pod.is_terminating() {
             // After a restart of the daemon a pod may show up that is going away already.
             self.delete_pod(pod);
+            self.observe_creation(pod);
         } else if let Some(controller) = &pod.controller {
             if let Some(rs) = self.resolve_controller_ref(pod, controller) {
                 self.expectations
@@ -81,8 +82,11 @@ impl ReplicaSetController {
         if new.is_terminating() {
             // The deletion counts from its start: a pod may take long to go.
             self.delete_pod(new);
-            if labels_changed {
+            if labels_changed || old.uid != new.uid {
                 self.delete_pod(old);
+            }
+            if old.uid != new.uid {
+                self.observe_creation(new);
             }
             return;
         }
@@ -91,6 +95,9 @@ impl ReplicaSetController {
             && let Some(controller) = &old.controller
             && let Some(rs) = self.resolve_controller_ref(old, controller)
         {
+            // When it goes at last, nothing will tell whose it was.
+            self.expectations
+                .deletion_observed(&rs.key, &rs.uid, &old.uid);
             self.enqueue(&rs.key);
         }
         if let Some(controller) = &new.controller {
@@ -126,10 +133,18 @@ impl ReplicaSetController {
         {
             self.expectations
                 .deletion_observed(&rs.key, &rs.uid, &pod.uid);
-            // A pod that came and went unseen will not come again.
+            self.enqueue(&rs.key);
+        }
+    }
+
+    /// A pod is seen for the first time, if only to go. That an older one of its name has gone says
+    /// nothing, so a deletion alone is no creation observed.
+    fn observe_creation(&self, pod: &Pod) {
+        if let Some(controller) = &pod.controller
+            && let Some(rs) = self.resolve_controller_ref(pod, controller)
+        {
             self.expectations
                 .creation_observed(&rs.key, &rs.uid, &pod.key.name);
-            self.enqueue(&rs.key);
         }
     }
 

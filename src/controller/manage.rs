@@ -31,7 +31,7 @@ impl ReplicaSetController {
         match plan {
             Plan::Nothing => Ok(()),
             Plan::Create(count) => {
-                let names = self.choose_names(rs, count);
+                let names = self.choose_names(rs, selector, count)?;
                 // ORDER: names are chosen before pods are counted once more. A create of unknown
                 // outcome may have shown up since the sync looked at its pods; its name is not
                 // repeated then, so the pod has to count.
@@ -44,6 +44,9 @@ impl ReplicaSetController {
 
     fn create_pods(&self, rs: &ReplicaSet, names: &[Arc<str>]) -> Result<(), SyncError> {
         let count = names.len();
+        if count == 0 {
+            return Ok(());
+        }
         // ORDER: every name is expected before the first request, since a pod may come back through
         // the watch before the answer to its create.
         self.expectations
@@ -76,22 +79,21 @@ impl ReplicaSetController {
     }
 
     /// Names whose fate is unknown come first: repeating those cannot make a second pod.
-    fn choose_names(&self, rs: &ReplicaSet, count: usize) -> Vec<Arc<str>> {
-        let is_taken = |name: &str| self.cache.pod(&pod_key(rs, name)).is_some();
-        let mut names = self.unresolved.creations(&rs.key, &rs.uid);
-        names.retain(|name| {
-            let is_taken = is_taken(name);
-            if is_taken {
-                self.unresolved.resolve_creation(&rs.key, &rs.uid, name);
-            }
-            !is_taken
-        });
-        names.truncate(count);
+    fn choose_names(
+        &self,
+        rs: &ReplicaSet,
+        selector: &Selector,
+        count: usize,
+    ) -> Result<Vec<Arc<str>>, SyncError> {
+        let mut names = self.creations_to_repeat(rs, selector, count)?;
+        let is_known = |name: &str| {
+            self.cache.pod(&pod_key(rs, name)).is_some()
+                || names.iter().any(|known| **known == *name)
+        };
         let more = count - names.len();
-        let is_known = |name: &str| is_taken(name) || names.iter().any(|known| **known == *name);
         let fresh = self.names.take(rs, self.clock.wall(), more, is_known);
         names.extend(fresh);
-        names
+        Ok(names)
     }
 
     /// Creates one pod; its expectation stays exactly if the pod is there and will be seen.
@@ -143,11 +145,22 @@ impl ReplicaSetController {
         if error.is_namespace_terminating() {
             return Ok(());
         }
+        self.expectations.creation_observed(&rs.key, &rs.uid, name);
         if error.is_unknown() {
             self.unresolved.add_creation(&rs.key, &rs.uid, name);
+        } else if error.status().is_some() && !error.is_already_exists() {
+            // ORDER: last, since another creation of this batch may take the name and expect it.
+            self.give_back_unless_unresolved(rs, name);
         }
-        self.expectations.creation_observed(&rs.key, &rs.uid, name);
         Err(error)
+    }
+
+    /// DIFFERS: upstream has no names to repeat. The API server names the pod after the first half of
+    /// admission, so its refusals have no name in them, or a new one each time.
+    fn give_back_unless_unresolved(&self, rs: &ReplicaSet, name: &Arc<str>) {
+        if !self.unresolved.creations(&rs.key, &rs.uid).contains(name) {
+            self.names.give_back(rs, name);
+        }
     }
 
     /// The name belongs to somebody else, or to a pod of ours that is going away.
@@ -182,7 +195,7 @@ impl ReplicaSetController {
                 rs,
                 selector,
             },
-            unresolved: &self.unresolved_deletions(rs, active),
+            unresolved: &self.deletions_to_repeat(rs, selector, active, count)?,
             now: self.clock.wall(),
         };
         let pods = pods_to_delete(active, count, &context);
@@ -193,19 +206,6 @@ impl ReplicaSetController {
         let (deleted, result) = run_all(0..pods.len(), &*self.batches, &delete);
         log::info!("deleted {deleted} of {count} pods replicaset={}", rs.key);
         result.map_err(SyncError::Delete)
-    }
-
-    /// Of the pods that are still active: the others need no deletion any more.
-    fn unresolved_deletions(&self, rs: &ReplicaSet, active: &[Arc<Pod>]) -> HashSet<Uid> {
-        let mut uids = self.unresolved.deletions(&rs.key, &rs.uid);
-        uids.retain(|uid| {
-            let is_active = active.iter().any(|pod| pod.uid == *uid);
-            if !is_active {
-                self.unresolved.resolve_deletion(&rs.key, &rs.uid, uid);
-            }
-            is_active
-        });
-        uids
     }
 
     /// Deletes one pod; its expectation stays exactly if its going will be seen.
@@ -237,7 +237,8 @@ impl ReplicaSetController {
     }
 }
 
-fn pod_key(rs: &ReplicaSet, name: &str) -> ObjectKey {
+/// The key of a pod of `rs`.
+pub(super) fn pod_key(rs: &ReplicaSet, name: &str) -> ObjectKey {
     ObjectKey {
         namespace: Arc::clone(&rs.key.namespace),
         name: name.into(),

@@ -1,7 +1,7 @@
 //! What a sync does about the number of pods: pure arithmetic over a snapshot.
 
 use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -40,8 +40,8 @@ pub struct DeletionContext<'a> {
     /// Pods of all ReplicaSets with the same controller, this one's included; none if the
     /// ReplicaSet has no controller. Asked only if pods have to be sorted.
     pub related_pods: &'a dyn RelatedPods,
-    /// Pods whose deletion may already have happened: chosen before all others.
-    pub unresolved: &'a HashSet<Uid>,
+    /// Pods whose deletion may already have happened: chosen before all others, in this order.
+    pub unresolved: &'a [Uid],
     /// The time of day that ages are counted from.
     pub now: Timestamp,
 }
@@ -63,10 +63,10 @@ pub fn pods_to_delete(
     if count >= pods.len() {
         return pods.to_vec();
     }
-    let (mut chosen, rest): (Vec<_>, Vec<_>) = pods
-        .iter()
-        .cloned()
-        .partition(|pod| context.unresolved.contains(&pod.uid));
+    let rank = |pod: &Arc<Pod>| context.unresolved.iter().position(|uid| *uid == pod.uid);
+    let (mut chosen, rest): (Vec<_>, Vec<_>) =
+        pods.iter().cloned().partition(|pod| rank(pod).is_some());
+    chosen.sort_by_cached_key(rank);
     chosen.truncate(count);
     let more = count - chosen.len();
     if more > 0 {

@@ -166,9 +166,13 @@ impl ReplicaSetController {
         }
     }
 
-    /// Notes the version of `rs` after the status step, written or not, so that the next sync does not
-    /// start from an older one.
+    /// Notes the version of `rs` after the status step, so that the next sync does not start from an
+    /// older one. Of the many that the cache shows already nothing is kept.
     pub(super) fn record_replica_set(&self, rs: &ReplicaSet) {
+        let cached = self.cache.replica_sets_resource_version();
+        if cached.is_as_new_as(&rs.resource_version) {
+            return;
+        }
         self.written.wrote_at(
             &rs.key,
             &rs.uid,

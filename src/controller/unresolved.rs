@@ -8,7 +8,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::api::{ObjectKey, Uid};
+use super::manage::pod_key;
+use super::{ReplicaSetController, SyncError};
+use crate::api::{ObjectKey, Pod, ReplicaSet, Selector, Uid};
 
 /// The unresolved writes of all ReplicaSets; shared by the workers and the watch threads.
 #[derive(Debug, Default)]
@@ -20,7 +22,7 @@ pub struct Unresolved {
 struct Entry {
     owner: Uid,
     creations: BTreeSet<Arc<str>>,
-    deletions: HashSet<Uid>,
+    deletions: BTreeSet<Uid>,
 }
 
 impl Unresolved {
@@ -52,10 +54,10 @@ impl Unresolved {
     }
 
     /// The pods to choose first for deletion by `owner`.
-    pub fn deletions(&self, key: &ObjectKey, owner: &Uid) -> HashSet<Uid> {
+    pub fn deletions(&self, key: &ObjectKey, owner: &Uid) -> Vec<Uid> {
         let entries = self.lock();
         let entry = entries.get(key).filter(|entry| entry.owner == *owner);
-        entry.map_or_else(HashSet::new, |entry| entry.deletions.clone())
+        entry.map_or_else(Vec::new, |entry| entry.deletions.iter().cloned().collect())
     }
 
     /// Forgets everything about `key`: of `owner` only, or (with `None`) of whoever.
@@ -94,6 +96,67 @@ impl Unresolved {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ReplicaSetController {
+    /// Up to `count` names whose creation is to be repeated. Blocks for one LIST if there are more: of
+    /// those left out some pods may exist, so those that do have to be counted first.
+    ///
+    /// # Errors
+    /// If the LIST fails.
+    pub(super) fn creations_to_repeat(
+        &self,
+        rs: &ReplicaSet,
+        selector: &Selector,
+        count: usize,
+    ) -> Result<Vec<Arc<str>>, SyncError> {
+        let mut names = self.unresolved.creations(&rs.key, &rs.uid);
+        names.retain(|name| {
+            let is_seen = self.cache.pod(&pod_key(rs, name)).is_some();
+            if is_seen {
+                self.unresolved.resolve_creation(&rs.key, &rs.uid, name);
+            }
+            !is_seen
+        });
+        if names.len() > count {
+            let live = self.pod_control.list_pods(rs, selector)?;
+            let is_ours = |pod: &&Pod| pod.is_active() && pod.is_controlled_by(&rs.uid);
+            let live = live.iter().filter(is_ours);
+            let live: HashSet<&Arc<str>> = live.map(|pod| &pod.key.name).collect();
+            names.sort_by_key(|name| !live.contains(name));
+            names.truncate(count);
+        }
+        Ok(names)
+    }
+
+    /// The pods of `active` whose deletion is to be repeated, those first that are gone already if not
+    /// all can be among the `count` that go. Blocks for one LIST in that case.
+    ///
+    /// # Errors
+    /// If the LIST fails.
+    pub(super) fn deletions_to_repeat(
+        &self,
+        rs: &ReplicaSet,
+        selector: &Selector,
+        active: &[Arc<Pod>],
+        count: usize,
+    ) -> Result<Vec<Uid>, SyncError> {
+        let unresolved = self.unresolved.deletions(&rs.key, &rs.uid);
+        let active: HashSet<&Uid> = active.iter().map(|pod| &pod.uid).collect();
+        let (mut uids, seen): (Vec<Uid>, Vec<Uid>) =
+            unresolved.into_iter().partition(|uid| active.contains(uid));
+        for uid in &seen {
+            self.unresolved.resolve_deletion(&rs.key, &rs.uid, uid);
+        }
+        if uids.len() > count {
+            let live = self.pod_control.list_pods(rs, selector)?;
+            let live = live.iter().filter(|pod| pod.is_active());
+            let live: HashSet<&Uid> = live.map(|pod| &pod.uid).collect();
+            uids.sort_by_key(|uid| live.contains(uid));
+            uids.truncate(count);
+        }
+        Ok(uids)
     }
 }
 

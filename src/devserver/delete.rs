@@ -5,13 +5,18 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::garbage;
 use super::objects::{entries, meta, number, pod, text};
-use super::quota;
-use super::refusal::Refusal;
+use super::options::check_dry_run;
+use super::refusal::{FieldError, Refusal};
+use super::removal::{is_released, remove};
 use super::resource::Resource;
-use super::store::{Object, State};
-use super::update::current;
+use super::store::{Consequence, Object, State};
+
+/// Finalizer of an owner whose dependents are to stay.
+pub(super) const ORPHAN: &str = "orphan";
+
+/// Finalizer of an owner that goes after its dependents.
+pub(super) const FOREGROUND: &str = "foregroundDeletion";
 
 /// Of the namespaces these are never deleted
 /// (apiserver `pkg/admission/plugin/namespace/lifecycle:immortalNamespaces`).
@@ -25,6 +30,33 @@ pub(super) struct DeleteOptions {
     pub(super) preconditions: Option<Preconditions>,
     pub(super) propagation_policy: Option<String>,
     pub(super) orphan_dependents: Option<bool>,
+    pub(super) dry_run: Vec<String>,
+}
+
+impl DeleteOptions {
+    /// Refuses what no delete may say (apimachinery
+    /// `pkg/apis/meta/v1/validation:ValidateDeleteOptions`).
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        let mut errors = Vec::new();
+        if let Some(policy) = &self.propagation_policy {
+            let value = json!(policy).to_string();
+            let field = "propagationPolicy";
+            if self.orphan_dependents.is_some() {
+                let why = "orphanDependents and deletionPropagation cannot be both set";
+                errors.push(FieldError::invalid(field, &value, why));
+            }
+            if !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan") {
+                let supported = "\"Foreground\", \"Background\", \"Orphan\", \"nil\"";
+                errors.push(FieldError::not_supported(field, &value, supported));
+            }
+        }
+        let dry_run: Vec<&str> = self.dry_run.iter().map(String::as_str).collect();
+        errors.extend(check_dry_run(&dry_run));
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(Refusal::invalid_options("DeleteOptions", errors))
+    }
 }
 
 /// What must hold of the object that is deleted.
@@ -51,7 +83,7 @@ pub(super) fn delete(
     key: &str,
     options: &DeleteOptions,
 ) -> Result<Deleted, Refusal> {
-    let object = current(state, resource, key)?;
+    let object = state.current(resource, key)?;
     let mut value = object.value();
     check_preconditions(resource, &object, &value, options)?;
     match resource {
@@ -79,12 +111,10 @@ pub(super) fn delete(
             value["metadata"]["deletionTimestamp"] = json!(meta::now());
             value["metadata"]["deletionGracePeriodSeconds"] = json!(0);
             meta::bump_generation(&mut value);
-            state.put(resource, key, value);
-            garbage::owner_is_going(state, resource, key);
-            Ok(match state.get(resource, key) {
-                Some(object) => Deleted::Stays(Arc::clone(object)),
-                None => Deleted::Gone(object),
-            })
+            let going = state.put(resource, key, value);
+            let consequence = Consequence::OwnerGoing(resource, key.into());
+            state.consequences.push_back(consequence);
+            Ok(Deleted::Stays(going))
         }
     }
 }
@@ -152,8 +182,8 @@ fn add_policy_finalizer(value: &mut Value, options: &DeleteOptions) {
         options.propagation_policy.as_deref(),
         options.orphan_dependents,
     ) {
-        (Some("Orphan"), _) | (None, Some(true)) => garbage::ORPHAN,
-        (Some("Foreground"), _) => garbage::FOREGROUND,
+        (Some("Orphan"), _) | (None, Some(true)) => ORPHAN,
+        (Some("Foreground"), _) => FOREGROUND,
         _ => return,
     };
     let mut finalizers = entries(value, "/metadata/finalizers").to_vec();
@@ -177,26 +207,9 @@ fn delete_namespace(
         value["metadata"]["deletionTimestamp"] = json!(meta::now());
         value["status"]["phase"] = json!("Terminating");
         let object = state.put(Resource::Namespaces, name, value);
-        garbage::namespace_is_going(state, name);
+        let consequence = Consequence::NamespaceGoing(name.into());
+        state.consequences.push_back(consequence);
         return Ok(Deleted::Stays(object));
     }
     Ok(Deleted::Stays(Arc::clone(object)))
-}
-
-/// True for an object that is being deleted and that nothing holds any more.
-pub(super) fn is_released(value: &Value) -> bool {
-    value.pointer("/metadata/deletionTimestamp").is_some()
-        && entries(value, "/metadata/finalizers").is_empty()
-        && entries(value, "/spec/finalizers").is_empty()
-        && number(value, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
-}
-
-/// Takes an object away, and lets go what depends on it.
-pub(super) fn remove(state: &mut State, resource: Resource, key: &str, value: Value) -> Object {
-    let object = state.remove(resource, key, value);
-    if resource == Resource::Pods {
-        quota::refresh(state, object.namespace());
-    }
-    garbage::is_gone(state, &object);
-    object
 }

@@ -2,23 +2,18 @@
 //! namespace. Only where [`super::store::Settings::garbage_collection`] is on; a control plane without
 //! the controllers that do this leaves everything as it is, and so does this server then.
 //!
-//! It runs at once, in the request that deletes; in a cluster it takes a moment.
+//! It runs after the request that deletes, before anyone else sees the state; in a cluster it takes
+//! a moment.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::delete::{self, DeleteOptions};
+use super::delete::{self, DeleteOptions, FOREGROUND, ORPHAN};
 use super::objects::{entries, text};
 use super::resource::Resource;
-use super::store::{Object, State, key_of};
+use super::store::{Consequence, Object, State, key_of};
 use super::update::{self, Part};
-
-/// Finalizer of an owner whose dependents are to stay.
-pub(super) const ORPHAN: &str = "orphan";
-
-/// Finalizer of an owner that goes after its dependents.
-pub(super) const FOREGROUND: &str = "foregroundDeletion";
 
 /// Resources whose objects have owners.
 const DEPENDENTS: [Resource; 3] = [
@@ -27,11 +22,21 @@ const DEPENDENTS: [Resource; 3] = [
     Resource::Pods,
 ];
 
-/// An object has been marked as being deleted and has finalizers.
-pub(super) fn owner_is_going(state: &mut State, resource: Resource, key: &str) {
-    if !state.settings.garbage_collection {
-        return;
+/// Follows up what has happened, and what happens by that.
+pub(super) fn follow_up(state: &mut State) {
+    while let Some(consequence) = state.consequences.pop_front() {
+        if !state.settings.garbage_collection {
+            continue;
+        }
+        match consequence {
+            Consequence::Gone(object) => is_gone(state, &object),
+            Consequence::OwnerGoing(resource, key) => owner_is_going(state, resource, &key),
+            Consequence::NamespaceGoing(name) => namespace_is_going(state, &name),
+        }
     }
+}
+
+fn owner_is_going(state: &mut State, resource: Resource, key: &str) {
     let Some(owner) = state.get(resource, key).map(Arc::clone) else {
         return;
     };
@@ -51,19 +56,14 @@ pub(super) fn owner_is_going(state: &mut State, resource: Resource, key: &str) {
     }
 }
 
-/// An object is gone.
-pub(super) fn is_gone(state: &mut State, object: &Object) {
-    if !state.settings.garbage_collection {
-        return;
-    }
+fn is_gone(state: &mut State, object: &Object) {
     let value = object.value();
     let uid = text(&value, "/metadata/uid");
     // A pod owns nothing, and looking through all other pods for each that goes would be slow.
     let is_pod = value.pointer("/spec/containers").is_some();
     if !is_pod {
         for (resource, dependent) in dependents(state, object, uid) {
-            let owners = entries(&dependent.value(), "/metadata/ownerReferences").len();
-            if owners > 1 {
+            if dependent.owners.len() > 1 {
                 disown(state, resource, &dependent, uid);
             } else {
                 begin_delete(state, resource, &dependent.key);
@@ -81,11 +81,7 @@ pub(super) fn is_gone(state: &mut State, object: &Object) {
     finish_namespace(state, object.namespace());
 }
 
-/// A namespace has been marked as being deleted.
-pub(super) fn namespace_is_going(state: &mut State, namespace: &str) {
-    if !state.settings.garbage_collection {
-        return;
-    }
+fn namespace_is_going(state: &mut State, namespace: &str) {
     for resource in Resource::ALL.into_iter().filter(|r| r.is_namespaced()) {
         let objects = state.of_namespace(resource, Some(namespace));
         let keys: Vec<Box<str>> = objects.map(|object| object.key.clone()).collect();
@@ -101,9 +97,7 @@ fn dependents(state: &State, owner: &Object, uid: &str) -> Vec<(Resource, Object
     let mut found = Vec::new();
     for resource in DEPENDENTS {
         for object in state.of_namespace(resource, Some(owner.namespace())) {
-            let value = object.value();
-            let mut owners = entries(&value, "/metadata/ownerReferences").iter();
-            if owners.any(|owner| text(owner, "/uid") == uid) {
+            if object.owners.iter().any(|owner| **owner == *uid) {
                 found.push((resource, Arc::clone(object)));
             }
         }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::objects::{pod, text};
+use super::objects::text;
 use super::refusal::Refusal;
 use super::resource::Resource;
 use super::store::{Object, State};
@@ -60,5 +60,5 @@ fn pods_limit(quota: &Value) -> Option<usize> {
 
 fn n_pods(state: &State, namespace: &str) -> usize {
     let pods = state.of_namespace(Resource::Pods, Some(namespace));
-    pods.filter(|pod| !pod::is_terminal(&pod.value())).count()
+    pods.filter(|pod| !pod.is_terminal).count()
 }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::objects::{entries, text};
 use super::refusal::Refusal;
 use super::resource::Resource;
 use super::store::Stored;
@@ -210,6 +211,32 @@ fn requirement(term: &str) -> Option<LabelSelectorRequirement> {
         Some(key) => of(key.trim(), "DoesNotExist", Vec::new()),
         None => of(term, "Exists", Vec::new()),
     }
+}
+
+/// The selector of a ReplicaSet or ReplicationController as a query has it.
+pub(super) fn selector_text(resource: Resource, value: &Value) -> String {
+    let labels = match resource {
+        Resource::ReplicationControllers => &value["spec"]["selector"],
+        _ => &value["spec"]["selector"]["matchLabels"],
+    };
+    let equalities = labels.as_object().into_iter().flatten();
+    let mut terms: Vec<String> = equalities
+        .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    for expression in entries(value, "/spec/selector/matchExpressions") {
+        let key = text(expression, "/key");
+        let values = entries(expression, "/values").iter();
+        let values: Vec<&str> = values.filter_map(Value::as_str).collect();
+        let values = values.join(",");
+        terms.push(match text(expression, "/operator") {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "DoesNotExist" => format!("!{key}"),
+            _ => key.to_owned(),
+        });
+    }
+    terms.sort();
+    terms.join(",")
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::refusal::Refusal;
 use super::resource::{N_RESOURCES, Resource};
 use crate::api::Labels;
 
@@ -20,6 +21,10 @@ pub(super) struct Stored {
     pub(super) key: Box<str>,
     pub(super) version: u64,
     pub(super) labels: Labels,
+    /// The UIDs of its owners.
+    pub(super) owners: Box<[Box<str>]>,
+    /// True for a pod that has run to its end.
+    pub(super) is_terminal: bool,
     /// The object without `kind` and `apiVersion`.
     pub(super) json: Box<[u8]>,
 }
@@ -47,7 +52,7 @@ pub(super) struct Event {
 }
 
 /// Everything of one resource.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Shelf {
     /// By key, which is the order of lists.
     pub(super) objects: BTreeMap<Box<str>, Object>,
@@ -62,15 +67,29 @@ pub(super) struct Shelf {
 pub(super) struct Settings {
     /// Changes kept per resource.
     pub(super) history_length: usize,
-    /// Whether dependents go when their owner goes, and contents when their namespace goes.
+    /// Whether dependents go when their owner goes, and contents when their namespace goes; and
+    /// whether namespaces are born with their service account `default`.
     pub(super) garbage_collection: bool,
 }
 
+/// What has happened that other objects may have to follow.
+#[derive(Clone, Debug)]
+pub(super) enum Consequence {
+    /// This was the object's last state.
+    Gone(Object),
+    /// An object with finalizers has been marked as being deleted.
+    OwnerGoing(Resource, Box<str>),
+    /// A namespace has been marked as being deleted.
+    NamespaceGoing(Box<str>),
+}
+
 /// All resources and the version that they share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) version: u64,
     pub(super) settings: Settings,
+    /// What is still to be followed up; empty whenever the lock is not held.
+    pub(super) consequences: VecDeque<Consequence>,
     shelves: [Shelf; N_RESOURCES],
     /// Which resources have changed since the lock was taken.
     touched: [bool; N_RESOURCES],
@@ -80,6 +99,8 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Store {
     state: Mutex<State>,
+    /// Follows up the consequences of each change.
+    follow_up: fn(&mut State),
     /// Given when the resource has changed, for watches that wait.
     changed: [Condvar; N_RESOURCES],
 }
@@ -88,11 +109,14 @@ pub(super) struct Store {
 const FIRST_VERSION: u64 = 200;
 
 impl Store {
-    pub(super) fn new(settings: Settings) -> Self {
+    /// A store in which `follow_up` is called after each change, under the same lock.
+    pub(super) fn new(settings: Settings, follow_up: fn(&mut State)) -> Self {
         Self {
+            follow_up,
             state: Mutex::new(State {
                 version: FIRST_VERSION,
                 settings,
+                consequences: VecDeque::new(),
                 shelves: std::array::from_fn(|_| Shelf::default()),
                 touched: [false; N_RESOURCES],
             }),
@@ -105,10 +129,11 @@ impl Store {
         look(&self.lock())
     }
 
-    /// Changes the state, and wakes the watches of what has changed.
+    /// Changes the state with all that follows, and wakes the watches of what has changed.
     pub(super) fn write<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let result = change(&mut state);
+        (self.follow_up)(&mut state);
         let touched = std::mem::take(&mut state.touched);
         drop(state);
         for (changed, _) in self
@@ -119,6 +144,14 @@ impl Store {
         {
             changed.notify_all();
         }
+        result
+    }
+
+    /// Does a change with all that follows on a copy, which nobody else sees and nothing is kept of.
+    pub(super) fn rehearse<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock().clone();
+        let result = change(&mut state);
+        (self.follow_up)(&mut state);
         result
     }
 
@@ -162,6 +195,13 @@ impl State {
 
     pub(super) fn get(&self, resource: Resource, key: &str) -> Option<&Object> {
         self.shelf(resource).objects.get(key)
+    }
+
+    /// The object as it is now, or that it is not there.
+    pub(super) fn current(&self, resource: Resource, key: &str) -> Result<Object, Refusal> {
+        let name = key.rsplit('/').next().unwrap_or(key);
+        let object = self.get(resource, key).cloned();
+        object.ok_or_else(|| Refusal::not_found(resource, name))
     }
 
     /// The objects of one namespace, or of all.
@@ -262,10 +302,18 @@ impl Stored {
             let value = value.as_str().unwrap_or_default();
             (name.as_str(), value)
         });
+        let owners = value["metadata"]["ownerReferences"].as_array();
+        let owners = owners.into_iter().flatten();
+        let phase = value["status"]["phase"].as_str();
         Self {
             key: key.into(),
             version,
             labels: labels.collect(),
+            owners: owners
+                .filter_map(|owner| owner["uid"].as_str())
+                .map(Box::from)
+                .collect(),
+            is_terminal: matches!(phase, Some("Succeeded" | "Failed")),
             json: serde_json::to_vec(value)
                 .expect("JSON values have text keys")
                 .into(),

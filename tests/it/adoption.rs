@@ -219,8 +219,9 @@ fn c_21_a_release_of_a_pod_that_is_gone_is_done() {
         let (cluster, rule, pod) = released_in_vain(code, reason);
         cluster.eventually_eq("a replacement", &1, || cluster.live().len());
         cluster.stable("rs");
-        let n_tried = rule.hits();
-        cluster.holds("it is not tried again and again", || rule.hits() == n_tried);
+        // Each sync tries it: for the lost label, the new pod, and the two writes of the status. An
+        // error would be tried far more often in this time.
+        cluster.holds("it is not tried again and again", || rule.hits() <= 5);
         assert!(!owner_references(&cluster.pod(&name(&pod))).is_empty());
     }
 }
@@ -262,4 +263,40 @@ fn c_22_an_orphan_that_is_gone_when_it_is_adopted_is_replaced() {
         .holds_for(Duration::from_millis(500), "one pod", || {
             cluster.live().len() == 1
         });
+}
+
+#[test]
+fn c_18_a_replica_set_of_another_uid_is_not_the_one_that_adopts() {
+    let mut cluster = TestCluster::start();
+    cluster.create_replica_set(&new_replica_set("rs", 2));
+    cluster.create_pod(&new_pod("p"));
+    let recreated = Action::rewrite_json(|rs| rs["metadata"]["uid"] = json!("1-2-3"));
+    let rule = Rule::new(Matcher::verb("get", "replicasets"), recreated);
+    let rule = cluster.faults().add(rule);
+    cluster.start_daemon();
+    assert!(rule.wait_for_hits(3, PATIENCE), "it looks, and looks again");
+    assert_eq!(cluster.n_writes(), 0);
+    rule.remove();
+    cluster.stable("rs");
+}
+
+#[test]
+fn an_owner_that_is_recreated_does_not_inherit_pods() {
+    // What names the old ReplicaSet by its UID is neither the new one's nor an orphan.
+    let cluster = TestCluster::running();
+    let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
+    cluster.stable("rs");
+    let pod = cluster.live().remove(0);
+    let options = json!({"propagationPolicy": "Background"});
+    cluster.delete_with(Kind::ReplicaSets, "rs", &options);
+    let other = cluster.create_replica_set(&new_replica_set("rs", 1));
+    cluster.stable("rs");
+    let references = owner_references(&cluster.pod(&name(&pod)));
+    assert_eq!(references, [controller_reference(&rs)]);
+    let is_of_the_other = |pod: &Value| controller_uid(pod) == Some(uid(&other));
+    cluster.holds("one new pod beside the old", || {
+        let live = cluster.live();
+        live.len() == 2 && live.iter().filter(|pod| is_of_the_other(pod)).count() == 1
+    });
+    assert!(cluster.recorded("patch", "pods").is_empty());
 }

@@ -4,16 +4,34 @@
 /// Clusters, the daemon under test, and the waiting.
 mod support;
 
-/// Group C: taking pods over and giving them back.
+/// Group C: whose pods are taken over and given back.
 mod adoption;
+/// Flags, exit codes, signals, log and threads of the binary.
+mod command_line;
+/// Which test shows which case of the conformance checklist.
+mod coverage;
+/// The binary killed at any moment, and stopped while something hangs.
+mod crash;
 /// Group E: which pods go first.
 mod deletion_order;
 /// `demo`, as people and as pipes see it.
 mod demo;
+/// `dev`: data that is loaded and kept.
+mod dev;
+/// The event recorder: group K.
+mod events;
+/// Expectations: groups A and B, and writes whose outcome is unknown.
+mod expectations;
 /// Group M: what upstream's integration tests show on a real API server.
 mod integration;
+/// Lists and watches on the wire: group J.
+mod list_watch;
 /// Group A: as many pods as wanted, made from the template.
 mod replicas;
+/// Creates and deletes that fail: group G.
+mod slow_start;
+/// Status updates: parts of groups F and H.
+mod staleness;
 /// Group F: what the status says and when it is written.
 mod status;
 /// Rules of the house that a compiler does not check.

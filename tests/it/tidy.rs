@@ -66,12 +66,12 @@ const BANNED: &[(&str, &[&str])] = &[
 /// Non-test lines above which a file is two rooms.
 const FILE_LINES_MAX: usize = 500;
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// All Rust files below `folder`, with their paths from the root and their texts.
-fn rust_files(folder: &str) -> Vec<(String, String)> {
+pub(crate) fn rust_files(folder: &str) -> Vec<(String, String)> {
     fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
         let entries = fs::read_dir(folder).expect("a readable folder");
         for path in entries.map(|entry| entry.expect("a readable entry").path()) {

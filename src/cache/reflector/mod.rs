@@ -353,6 +353,13 @@ impl<T: Decode> Reflector<T> {
 
     fn tell(&mut self, event: &CacheEvent<T>) {
         count(&self.stats.events);
+        let (what, object) = match event {
+            CacheEvent::Added(object) => ("added", object),
+            CacheEvent::Updated { new, .. } => ("updated", new),
+            CacheEvent::Deleted(object) => ("deleted", object),
+        };
+        let (key, version) = (object.key(), object.resource_version());
+        log::debug!("{} {key} is {what} at version {version}", T::KIND);
         self.handler.on_event(event);
     }
 

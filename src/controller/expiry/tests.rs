@@ -180,3 +180,27 @@ fn a_version_that_never_comes_leads_to_a_list_too() {
     assert!(writes.contains(&Write::ListPods));
     assert!(writes.iter().any(|write| matches!(write, Write::Create(_))));
 }
+
+/// The pod in the cache was deleted and made anew under its name; neither is seen yet.
+#[test]
+fn a_pod_made_anew_is_expected_although_its_name_is_in_the_cache() {
+    let rs = replica_set("web", 1);
+    let old = owned_pod("a", &rs);
+    let fixture = fixture(&rs, [old.clone()]);
+    let expectations = fixture.controller.expectations();
+    expectations.expect_creations(&rs.key, &rs.uid, ["a".into()]);
+    fixture.clock.advance(Duration::from_secs(301));
+    let new = Pod {
+        uid: "uid-again".into(),
+        resource_version: "3".into(),
+        ..old.clone()
+    };
+    fixture.writes.set_live_pods(vec![new.clone()]);
+    fixture.sync_ok("web");
+    assert_eq!(fixture.open(&rs), Some((1, 1)));
+    fixture.deliver_pod_deleted(old);
+    assert_eq!(fixture.open(&rs), Some((1, 0)));
+    fixture.deliver_pod(new);
+    assert_eq!(fixture.open(&rs), Some((0, 0)));
+    fixture.assert_counts(0, 0, 0);
+}

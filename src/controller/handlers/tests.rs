@@ -439,3 +439,31 @@ fn a_pod_made_anew_unseen_is_a_deletion_and_a_creation() {
         (vec!["default/web".into()], Some((0, 0)))
     );
 }
+
+#[test]
+fn a_pod_made_anew_unseen_and_going_already_is_two_deletions() {
+    let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
+    let old = owned_pod("a", &rs);
+    fixture.cache_silently(Some(rs.clone()), [old.clone()]);
+    let expectations = fixture.controller.expectations();
+    expectations.expect_deletions(&rs.key, &rs.uid, [old.uid.clone(), "uid-again".into()]);
+    fixture.deliver_pod(Pod {
+        uid: "uid-again".into(),
+        ..at("2", terminating(old))
+    });
+    assert_eq!(fixture.open(&rs), Some((0, 0)));
+}
+
+/// The event of its end will not name the one who waits for it.
+#[test]
+fn a_pod_that_is_lost_to_somebody_else_is_not_waited_for() {
+    let (fixture, one, two) = two();
+    for controller in [None, owned_pod("a", &two).controller] {
+        let old = owned_pod("a", &one);
+        fixture.cache_silently(None, [at("1", old.clone())]);
+        let expectations = fixture.controller.expectations();
+        expectations.expect_deletions(&one.key, &one.uid, [old.uid.clone()]);
+        fixture.deliver_pod(at("2", Pod { controller, ..old }));
+        assert_eq!(fixture.open(&one), Some((0, 0)));
+    }
+}

@@ -1,6 +1,5 @@
 //! Group E: which pods are chosen. Whole syncs are in `manage/tests.rs`.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::{BURST_REPLICAS, DeletionContext, Plan, RelatedPods, plan, pods_to_delete};
@@ -38,7 +37,7 @@ fn choose(
         unresolved: &unresolved
             .iter()
             .map(|uid| (*uid).into())
-            .collect::<HashSet<_>>(),
+            .collect::<Vec<_>>(),
         now: seconds_ago(0),
     };
     let chosen = pods_to_delete(&pods, count, &context);
@@ -167,6 +166,6 @@ fn pods_whose_deletion_may_have_happened_go_before_all_others() {
     let related = Related(Vec::new());
     assert_eq!(choose(&pods, 1, &Unasked, &["uid-c"]), ["c"]);
     assert_eq!(choose(&pods, 2, &related, &["uid-c"]), ["c", "a"]);
-    assert_eq!(choose(&pods, 1, &Unasked, &["uid-b", "uid-c"]), ["b"]);
+    assert_eq!(choose(&pods, 1, &Unasked, &["uid-c", "uid-b"]), ["c"]);
     assert_eq!(choose(&pods, 1, &related, &["uid-unknown"]), ["a"]);
 }

@@ -290,3 +290,71 @@ fn an_unknown_deletion_that_is_not_needed_now_is_remembered() {
     repeated.sort();
     assert_eq!(repeated, unknown);
 }
+
+/// One of two lost creates was stored; if only one more pod is wanted now, that is the one.
+#[test]
+fn of_more_unknown_names_than_pods_wanted_the_stored_ones_are_repeated() {
+    let mut rs = replica_set("web", 3);
+    let fixture = fixture(&rs, []);
+    fixture
+        .writes
+        .on_create(|call, _| (call >= 1).then(|| Err(lost())));
+    fixture.sync("web").expect_err("two answers were lost");
+    let created = creates(&fixture);
+    let last = created[1..].iter().max().expect("two names").clone();
+    fixture.deliver_pod(owned_pod(&created[0], &rs));
+    rs.replicas = 2;
+    rs.resource_version = "2".into();
+    fixture.deliver_replica_set(rs.clone());
+    fixture
+        .writes
+        .set_live_pods(vec![owned_pod(&created[0], &rs), owned_pod(&last, &rs)]);
+    fixture.writes.on_create(|_, _| Some(Err(already_exists())));
+    fixture.sync_ok("web");
+    assert_eq!(creates(&fixture), [last]);
+    assert_eq!(fixture.open(&rs), Some((1, 0)));
+}
+
+#[test]
+fn of_more_unknown_deletions_than_pods_too_many_those_that_happened_are_repeated() {
+    let mut rs = replica_set("web", 1);
+    let pods = ["a", "b", "c"].map(|name| owned_pod(name, &rs));
+    let fixture = fixture(&rs, pods.clone());
+    fixture.writes.on_delete(|_, _| Some(Err(lost())));
+    fixture.sync("web").expect_err("two answers were lost");
+    let unknown = deletes(&fixture);
+    let gone = unknown.iter().max().expect("two names").clone();
+    rs.replicas = 2;
+    rs.resource_version = "2".into();
+    fixture.deliver_replica_set(rs.clone());
+    let live = pods.iter().filter(|pod| *pod.key.name != *gone);
+    fixture.writes.set_live_pods(live.cloned().collect());
+    fixture
+        .writes
+        .on_delete(|_, _| Some(Err(refused(404, "NotFound", "gone"))));
+    fixture.sync_ok("web");
+    assert_eq!(deletes(&fixture), [gone]);
+    assert_eq!(fixture.open(&rs), Some((0, 1)));
+}
+
+/// A pod that shows up after the sync has looked at its pods is neither repeated nor made up for.
+#[test]
+fn an_unknown_create_that_shows_up_during_the_sync_counts() {
+    let rs = replica_set("web", 2);
+    let fixture = fixture(&rs, []);
+    fixture.writes.on_create(|_, _| Some(Err(lost())));
+    fixture.sync("web").expect_err("the answer was lost");
+    let stored = owned_pod(&creates(&fixture)[0], &rs);
+    // The sync looks at its pods, releases one, and meanwhile another arrives.
+    let mut leaving = owned_pod("leaving", &rs);
+    leaving.labels = [("type", "test")].into_iter().collect();
+    fixture.cache_silently(None, [leaving]);
+    let cache = fixture.cache.clone();
+    fixture.writes.on_patch(move |_, _| {
+        cache.pods.apply_modified(stored.clone());
+        None
+    });
+    fixture.writes.on_create(|_, _| None);
+    fixture.sync_ok("web");
+    fixture.assert_counts(1, 0, 1);
+}

@@ -5,14 +5,18 @@
 //! ([`TestCluster::faults`]); the test's own requests do not.
 
 use std::env;
+use std::net::ToSocketAddrs;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
+use replicaset_controller::api::ResourceVersion;
+use replicaset_controller::cache::CacheView;
 use replicaset_controller::client::{ClientConfig, ConfigSource, Request};
 use replicaset_controller::devserver::{
-    DevServer, DevServerOptions, Faults, Recorded, Recorder, Server,
+    Action, DevServer, DevServerOptions, Faults, Handler, Matcher, Recorded, Recorder, Rule,
+    RuleHandle, Server,
 };
 use replicaset_controller::manager::ManagerOptions;
 use replicaset_controller::stdx::stop::{Cause, Stop};
@@ -68,17 +72,16 @@ impl Default for Setup {
     }
 }
 
-/// What keeps other tests away.
-enum Guard {
-    Shared(RwLockReadGuard<'static, ()>),
-    Alone(RwLockWriteGuard<'static, ()>),
-    /// The dev server belongs to one test.
-    NotNeeded,
+/// What keeps other tests away; nothing on the dev server, which belongs to one test.
+#[derive(Default)]
+struct Guard {
+    shared: Option<RwLockReadGuard<'static, ()>>,
+    alone: Option<RwLockWriteGuard<'static, ()>>,
 }
 
 /// The server behind the faults.
 enum Backend {
-    Dev { server: DevServer, _front: Server },
+    Dev { _server: DevServer, _front: Server },
     Real { _proxy: Server },
 }
 
@@ -97,7 +100,7 @@ pub(crate) struct TestCluster {
     options: ManagerOptions,
     /// INVARIANT: not given before the end, or a thread of a server has panicked.
     stop: Stop,
-    guard: Guard,
+    _guard: Guard,
 }
 
 impl TestCluster {
@@ -123,7 +126,9 @@ impl TestCluster {
         } else {
             start_dev(&stop)
         };
-        let scope = (!setup.all_namespaces).then(|| namespace.clone());
+        let all_namespaces = setup.all_namespaces;
+        let mut options = setup.options;
+        options.namespace = (!all_namespaces).then(|| namespace.clone());
         let cluster = Self {
             daemon: None,
             backend: parts.backend,
@@ -132,12 +137,9 @@ impl TestCluster {
             waiting: Waiting::new(&stop),
             config: parts.config,
             arguments: parts.arguments,
-            options: ManagerOptions {
-                namespace: scope,
-                ..setup.options
-            },
+            options,
             stop,
-            guard: parts.guard,
+            _guard: parts.guard,
         };
         cluster.create_namespace(&namespace);
         cluster
@@ -171,6 +173,49 @@ impl TestCluster {
         self.daemon = Some(Daemon::start(&self.config, &self.options));
     }
 
+    /// Starts the daemon with requests that go to `url`.
+    pub(crate) fn start_daemon_at(&mut self, url: &str) {
+        assert!(self.daemon.is_none(), "the daemon runs already");
+        let config = ClientConfig::plain(url);
+        self.daemon = Some(Daemon::start(&config, &self.options));
+    }
+
+    /// A further way to the recorder and the faults, and past them to the API server, that a test can
+    /// close. `wrap` may put something in front of them.
+    pub(crate) fn open_door(
+        &self,
+        address: impl ToSocketAddrs,
+        wrap: impl FnOnce(Faults) -> Arc<dyn Handler>,
+    ) -> Server {
+        let handler = wrap(self.faults.clone());
+        Server::start(address, handler, &self.stop).expect("the address is free")
+    }
+
+    /// Waits until the daemon has read both lists and its watches go on from there.
+    #[track_caller]
+    pub(crate) fn synced(&self) {
+        self.eventually("both lists are read", || {
+            self.daemon().manager().cache().has_synced()
+        });
+        for resource in ["pods", "replicasets"] {
+            let watches = Matcher::verb("watch", resource);
+            self.eventually("a watch of each", || self.faults.n_watches(&watches) == 1);
+        }
+    }
+
+    /// From now on nothing that the daemon's watch of `resource` brings comes through, until the
+    /// rule is removed.
+    pub(crate) fn hold_watch(&self, resource: &str) -> RuleHandle {
+        let watches = Matcher::verb("watch", resource);
+        self.faults.add(Rule::new(watches, Action::HoldWatch))
+    }
+
+    /// Does `action` to the daemon's requests with this verb and resource until the rule is removed.
+    pub(crate) fn fault(&self, verb: &str, resource: &str, action: Action) -> RuleHandle {
+        let rule = Rule::new(Matcher::verb(verb, resource), action);
+        self.faults.add(rule)
+    }
+
     /// Stops the daemon and checks that it ended as it should.
     pub(crate) fn stop_daemon(&mut self) {
         drop(self.daemon.take().expect("the daemon runs"));
@@ -190,6 +235,16 @@ impl TestCluster {
         }
         all.extend(arguments);
         DaemonProcess::start(&all)
+    }
+
+    /// Where the daemon connects to.
+    pub(crate) fn url(&self) -> String {
+        self.config.server().to_string()
+    }
+
+    /// Given when the test ends, and when one of its servers fails.
+    pub(crate) fn stop(&self) -> &Stop {
+        &self.stop
     }
 
     /// What the daemon's requests pass.
@@ -213,14 +268,6 @@ impl TestCluster {
         requests.iter().filter(is_write).count()
     }
 
-    /// The dev server, for what only it can do; `None` on the real control plane.
-    pub(crate) fn dev_server(&self) -> Option<&DevServer> {
-        match &self.backend {
-            Backend::Dev { server, .. } => Some(server),
-            Backend::Real { .. } => None,
-        }
-    }
-
     /// Requests of the test itself.
     pub(crate) fn api(&self) -> &Api {
         &self.api
@@ -240,6 +287,21 @@ impl TestCluster {
                 number_at(&rs, "/status/observedGeneration"),
             );
             (wanted != seen).then(|| rs["status"].clone())
+        });
+    }
+
+    /// Waits until the daemon's cache is as new as `object`, such as what an update has answered.
+    /// Watches of pods and of ReplicaSets are not in step with one another.
+    #[track_caller]
+    pub(crate) fn caught_up_with(&self, kind: Kind, object: &Value) {
+        let version = ResourceVersion::new(&text_at(object, "/metadata/resourceVersion"));
+        let cache = self.daemon().manager().cache();
+        self.eventually("the cache has caught up", || {
+            let position = match kind {
+                Kind::Pods => cache.pods_resource_version(),
+                _ => cache.replica_sets_resource_version(),
+            };
+            cache.has_synced() && position.is_as_new_as(&version)
         });
     }
 
@@ -274,14 +336,10 @@ impl TestCluster {
     /// Logs what a failing test should show.
     fn show(&self) {
         let requests = self.faults.recorder().requests();
+        let began = requests.first().map(|request| request.started);
         let first = requests.len().saturating_sub(REQUESTS_SHOWN);
-        let Some(began) = requests.first().map(|request| request.started) else {
-            log::error!("the daemon has sent nothing");
-            return;
-        };
-        let mut text = String::new();
-        for recorded in &requests[first..] {
-            let at = recorded.started.duration_since(began);
+        let line = |recorded: &Arc<Recorded>| {
+            let at = began.map(|began| recorded.started.duration_since(began));
             let code = recorded
                 .code()
                 .map_or("-".to_owned(), |code| code.to_string());
@@ -292,9 +350,13 @@ impl TestCluster {
                 format!("{} bytes", request.body.len())
             };
             let (method, path) = (&request.method, &request.path_and_query);
-            text += &format!("{at:>10.3?} {code} {method} {path} {body}\n");
-        }
-        log::error!("requests of the daemon:\n{text}");
+            format!(
+                "{:>10.3?} {code} {method} {path} {body}",
+                at.unwrap_or_default()
+            )
+        };
+        let lines: Vec<String> = requests[first..].iter().map(line).collect();
+        log::error!("requests of the daemon:\n{}", lines.join("\n"));
         for kind in [Kind::ReplicaSets, Kind::Pods, Kind::Events] {
             for object in self.api.list(kind, "") {
                 log::error!("{}", brief(kind, &object));
@@ -329,6 +391,8 @@ impl Drop for TestCluster {
         if failed {
             self.show();
         }
+        // A daemon that stops finishes its requests, so nothing may be held any more.
+        self.faults.clear();
         drop(self.daemon.take());
         if matches!(self.backend, Backend::Real { .. }) {
             self.clean_up();
@@ -344,26 +408,18 @@ impl Drop for TestCluster {
 
 /// One line about an object.
 fn brief(kind: Kind, object: &Value) -> String {
-    let name = name(object);
-    match kind {
-        Kind::Events => {
-            let text = |pointer| text_at(object, pointer);
-            format!(
-                "event {} {} x{}: {}",
-                text("/reason"),
-                text("/involvedObject/name"),
-                number_at(object, "/count"),
-                text("/message")
-            )
-        }
-        _ => {
-            let mut metadata = object["metadata"].clone();
-            if let Some(metadata) = metadata.as_object_mut() {
-                metadata.remove("managedFields");
-            }
-            format!("{kind:?} {name} {metadata} {}", object["status"])
-        }
+    if kind == Kind::Events {
+        let text = |pointer| text_at(object, pointer);
+        let (reason, name) = (text("/reason"), text("/involvedObject/name"));
+        let (count, message) = (number_at(object, "/count"), text("/message"));
+        return format!("event {reason} {name} x{count}: {message}");
     }
+    let mut metadata = object["metadata"].clone();
+    if let Some(metadata) = metadata.as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    let name = name(object);
+    format!("{kind:?} {name} {metadata} {}", object["status"])
 }
 
 /// A started server and the ways to it.
@@ -385,19 +441,20 @@ fn start_dev(stop: &Stop) -> Started {
         config: ClientConfig::plain(&server.url()),
         arguments: vec!["--master".to_owned(), server.url()],
         backend: Backend::Dev {
-            server,
+            _server: server,
             _front: front,
         },
-        guard: Guard::NotNeeded,
+        guard: Guard::default(),
     }
 }
 
 fn start_real(setup: &Setup, stop: &Stop) -> Started {
-    let guard = if setup.all_namespaces {
-        Guard::Alone(CLUSTER.write().unwrap_or_else(PoisonError::into_inner))
+    let mut guard = Guard::default();
+    if setup.all_namespaces {
+        guard.alone = Some(CLUSTER.write().unwrap_or_else(PoisonError::into_inner));
     } else {
-        Guard::Shared(CLUSTER.read().unwrap_or_else(PoisonError::into_inner))
-    };
+        guard.shared = Some(CLUSTER.read().unwrap_or_else(PoisonError::into_inner));
+    }
     let (controller, file) = kubeconfig("CONTROL_PLANE_CONTROLLER_KUBECONFIG");
     let forward = Arc::new(Forward::new(&controller, stop));
     let faults = Faults::new(forward, Recorder::new(100_000), stop);

@@ -3,12 +3,15 @@
 
 use std::fs::File;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use replicaset_controller::client::ClientConfig;
 use replicaset_controller::manager::{Manager, ManagerOptions};
 use replicaset_controller::stdx::stop::{Cause, Stop};
+
+use super::waiting::Waiting;
 
 /// The daemon's threads in this process. Dropping it stops it and checks that all have ended.
 #[derive(Debug)]
@@ -62,6 +65,7 @@ impl Drop for Daemon {
 #[derive(Debug)]
 pub(crate) struct DaemonProcess {
     child: Child,
+    output: tempfile::NamedTempFile,
     log: tempfile::NamedTempFile,
 }
 
@@ -69,6 +73,8 @@ impl DaemonProcess {
     /// Starts `replicaset-controller` with these arguments and nothing in the environment that
     /// names a cluster.
     pub(crate) fn start(arguments: &[&str]) -> Self {
+        let output = tempfile::NamedTempFile::new().expect("a file for the output");
+        let stdout = File::create(output.path()).expect("a file for the output");
         let log = tempfile::NamedTempFile::new().expect("a file for the log");
         let stderr = File::create(log.path()).expect("a file for the log");
         let child = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
@@ -77,16 +83,21 @@ impl DaemonProcess {
             .env_remove("KUBERNETES_SERVICE_HOST")
             .env("HOME", "/nonexistent")
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(stdout)
             .stderr(stderr)
             .spawn()
             .expect("the binary runs");
-        Self { child, log }
+        Self { child, output, log }
     }
 
     /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// What it has said on standard output so far.
+    pub(crate) fn output(&self) -> String {
+        std::fs::read_to_string(self.output.path()).expect("readable output")
     }
 
     /// What it has logged so far.
@@ -107,10 +118,18 @@ impl DaemonProcess {
         kill(Pid::from_raw(id), signal).expect("the process is there");
     }
 
-    /// SIGTERM, and waits until the process has ended.
-    pub(crate) fn terminate(&mut self) -> ExitStatus {
-        self.signal(Signal::SIGTERM);
-        self.child.wait().expect("the process can be waited for")
+    /// Waits until the process has ended by itself; the test fails if that takes longer than `limit`.
+    #[track_caller]
+    pub(crate) fn exit_within(&mut self, limit: Duration) -> ExitStatus {
+        let waiting = Waiting::new(&Stop::new());
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.try_wait() {
+                return status;
+            }
+            assert!(began.elapsed() < limit, "still running after {limit:?}");
+            waiting.pause(Duration::from_millis(10));
+        }
     }
 
     /// The exit status, once it has ended.

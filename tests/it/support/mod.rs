@@ -2,14 +2,18 @@
 //! under test, and the waiting. See [`TestCluster`].
 
 mod api;
+mod census;
 mod cluster;
 mod daemon;
 mod forward;
 mod objects;
+mod requests;
 mod waiting;
 
-pub(crate) use api::{Api, Kind};
+pub(crate) use api::Kind;
+pub(crate) use census::Census;
 pub(crate) use cluster::{Access, Setup, TestCluster};
-pub(crate) use daemon::{Daemon, DaemonProcess};
+pub(crate) use daemon::DaemonProcess;
 pub(crate) use objects::*;
-pub(crate) use waiting::{HOLD_TIME, PATIENCE, Waiting};
+pub(crate) use requests::*;
+pub(crate) use waiting::{PATIENCE, Waiting};

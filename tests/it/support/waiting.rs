@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use replicaset_controller::stdx::stop::Stop;
 
 /// How long anything may take to become true.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How long something must stay true where a test says no other time. The daemon decides within
 /// milliseconds, so what is to go wrong goes wrong soon.

@@ -1,0 +1,389 @@
+//! The binary as its operator meets it: flags, exit codes, signals, log, threads.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use replicaset_controller::client::Request;
+use replicaset_controller::devserver::Action;
+use serde_json::{Value, json};
+
+use crate::support::{DaemonProcess, Kind, TestCluster, new_replica_set, text_at};
+use crate::tidy::root;
+
+/// Within this a daemon that waits for nothing but the next event ends.
+const SOON: Duration = Duration::from_secs(5);
+
+/// What the binary prints and ends with, in an environment that names no cluster.
+struct Ended {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs the binary to its end.
+fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Ended {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
+        .args(arguments)
+        .env_remove("KUBECONFIG")
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .env_remove("RUST_LOG")
+        .env("HOME", "/nonexistent")
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .expect("the binary runs");
+    let text = |bytes| String::from_utf8(bytes).expect("what it prints is text");
+    Ended {
+        code: status.code(),
+        stdout: text(stdout),
+        stderr: text(stderr),
+    }
+}
+
+impl Ended {
+    /// It ended with this code, and standard error says all of this.
+    #[track_caller]
+    fn check(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, Some(code), "{}{}", self.stdout, self.stderr);
+        for word in words {
+            assert!(
+                self.stderr.contains(word),
+                "no {word:?} in\n{}",
+                self.stderr
+            );
+        }
+    }
+}
+
+/// Waits until the process has read both lists.
+#[track_caller]
+fn synced(cluster: &TestCluster, process: &DaemonProcess) {
+    cluster.eventually("both lists are read", || {
+        let log = process.log();
+        log.contains(" pods listed in ") && log.contains(" replicasets listed in ")
+    });
+}
+
+#[track_caller]
+fn check_ends(mut process: DaemonProcess, code: i32) {
+    process.signal(Signal::SIGTERM);
+    let status = process.exit_within(SOON);
+    assert_eq!(status.code(), Some(code), "{}", process.log());
+}
+
+/// A file in which a kubeconfig stands.
+fn kubeconfig(
+    server: &str,
+    authority: Option<&str>,
+    token: Option<&str>,
+) -> tempfile::NamedTempFile {
+    let mut cluster = json!({"server": server});
+    if let Some(authority) = authority {
+        cluster["certificate-authority"] = json!(authority);
+    }
+    let user = token.map_or(json!({}), |token| json!({"token": token}));
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "other",
+        "clusters": [{"name": "test", "cluster": cluster}],
+        "users": [{"name": "me", "user": user}],
+        "contexts": [{"name": "here", "context": {"cluster": "test", "user": "me"}}],
+    });
+    let mut file = tempfile::NamedTempFile::new().expect("a file for the kubeconfig");
+    let text = config.to_string();
+    file.write_all(text.as_bytes())
+        .expect("room for a kubeconfig");
+    file
+}
+
+#[test]
+fn help_and_version_are_shown() {
+    for arguments in [vec!["--help"], vec!["run", "--help"]] {
+        let ended = run(&arguments, &[]);
+        assert_eq!(ended.code, Some(0));
+        for flag in ["--kubeconfig", "--kube-api-qps", "--namespace", "-v"] {
+            assert!(ended.stdout.contains(flag), "{}", ended.stdout);
+        }
+        assert_eq!(ended.stderr, "");
+    }
+    let version = run(&["--version"], &[]);
+    let expected = format!("replicaset-controller {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!((version.code, version.stdout), (Some(0), expected));
+}
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let mistakes = [
+        "--kube-api-qps=fast",
+        "--no-such-flag",
+        "--namespace=UPPER",
+        "--concurrent-replicaset-syncs=0",
+    ];
+    let ended = run(&mistakes, &[]);
+    let words = mistakes.map(|mistake| mistake.split('=').next().unwrap_or_default());
+    ended.check(2, &words);
+    assert_eq!(ended.stdout, "");
+    run(&["no-such-command"], &[]).check(2, &["no-such-command"]);
+}
+
+#[test]
+fn without_a_configuration_all_places_are_named_and_the_demo_is_offered() {
+    let home = tempfile::tempdir().expect("a home");
+    let home = home.path().display().to_string();
+    let ended = run(&[], &[("HOME", &home)]);
+    let file = format!("{home}/.kube/config");
+    let places = [
+        "--kubeconfig",
+        "$KUBECONFIG",
+        &file,
+        "$KUBERNETES_SERVICE_HOST",
+        "replicaset-controller demo",
+    ];
+    ended.check(2, &places);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_used_is_named() {
+    run(&["--kubeconfig=/nonexistent/file"], &[]).check(2, &["/nonexistent/file"]);
+    let file = kubeconfig("http://127.0.0.1:1", None, None);
+    let path = file.path().display().to_string();
+    run(&["--kubeconfig", &path], &[]).check(2, &[&path, "other"]);
+    run(&[], &[("KUBECONFIG", &path)]).check(2, &[&path, "other"]);
+    let arguments = ["--kubeconfig", &path, "--context", "elsewhere"];
+    run(&arguments, &[]).check(2, &[&path, "elsewhere"]);
+    run(&["--master", "nowhere at all"], &[]).check(2, &["--master", "nowhere at all"]);
+}
+
+#[test]
+fn a_port_that_is_taken_is_a_failure_and_no_mistake() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    run(&["dev", &format!("--port={port}")], &[]).check(1, &["dev server"]);
+}
+
+#[test]
+fn data_that_cannot_be_is_wrong_usage() {
+    let data = |paths: &[&str]| {
+        let flags = paths.iter().flat_map(|path| ["--data", path]);
+        let arguments: Vec<&str> = ["dev", "--port=0"].into_iter().chain(flags).collect();
+        run(&arguments, &[])
+    };
+    data(&["/nonexistent/file"]).check(2, &["/nonexistent/file"]);
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    let rs = new_replica_set("NOT-A-NAME", 1);
+    write!(file, "{rs}\n{{\"kind\": \"Car\", \"apiVersion\": \"v1\"}}").expect("room for both");
+    let path = file.path().display().to_string();
+    let words = ["/nonexistent", "NOT-A-NAME", "document 2: Car of v1 is not"];
+    data(&[&path, "/nonexistent/file"]).check(2, &words);
+    let saving = run(&["dev", "--port=0", "--save", "--data=a", "--data=b"], &[]);
+    saving.check(2, &["--save"]);
+}
+
+#[test]
+fn a_kubeconfig_and_a_context_are_enough() {
+    let cluster = TestCluster::start();
+    let file = kubeconfig(&cluster.url(), None, None);
+    let path = file.path().display().to_string();
+    let namespace = format!("--namespace={}", cluster.namespace());
+    let process = DaemonProcess::start(&["--kubeconfig", &path, "--context=here", &namespace]);
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    cluster.stable("a");
+    check_ends(process, 0);
+}
+
+/// The manifest that the README names, for this namespace in place of its own.
+fn namespaced_rbac(namespace: &str) -> Vec<Value> {
+    let text = fs::read_to_string(root().join("config/rbac-namespace.yaml"));
+    let text = text.expect("the manifest").replace("shop", namespace);
+    serde_saphyr::from_multiple(&text).expect("the manifest is YAML")
+}
+
+/// On the dev server, which knows no rights, this shows no more than that the token does no harm.
+#[test]
+fn with_rights_in_one_namespace_it_controls_that_namespace() {
+    let cluster = TestCluster::start();
+    let mut token = None;
+    if TestCluster::is_real() {
+        for object in namespaced_rbac(cluster.namespace()) {
+            let path = match text_at(&object, "/kind").as_str() {
+                "ServiceAccount" => cluster.collection(Kind::ServiceAccounts),
+                _ => format!(
+                    "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+                    cluster.namespace()
+                ),
+            };
+            let request = Request::post(path).body("application/json", object.to_string());
+            cluster
+                .send(&request)
+                .expect("the administrator may do this");
+        }
+        let account = "replicaset-controller/token";
+        let request = Request::post(cluster.path(Kind::ServiceAccounts, account)).body(
+            "application/json",
+            r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}"#,
+        );
+        let answer = cluster.send(&request).expect("the account is there");
+        token = Some(text_at(&answer, "/status/token"));
+    }
+    let (server, authority) = match std::env::var("CONTROL_PLANE_URL") {
+        Ok(url) => (url, std::env::var("CONTROL_PLANE_CA").ok()),
+        Err(_) => (cluster.url(), None),
+    };
+    let file = kubeconfig(&server, authority.as_deref(), token.as_deref());
+    let path = file.path().display().to_string();
+    let common = ["--kubeconfig", &path, "--context=here"];
+    if TestCluster::is_real() {
+        let without = DaemonProcess::start(&common);
+        cluster.eventually("it may not list the whole cluster", || {
+            let log = without.log();
+            let refusal = |resource| format!("cannot list resource \"{resource}\"");
+            log.contains(&refusal("pods")) && log.contains(&refusal("replicasets"))
+        });
+        check_ends(without, 0);
+    }
+    let namespace = format!("--namespace={}", cluster.namespace());
+    let process = DaemonProcess::start(&[&common[..], &[&namespace]].concat());
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    cluster.stable("a");
+    cluster.scale("a", 1);
+    cluster.stable("a");
+    cluster.eventually_eq("events", &5, || cluster.events_of("a").len());
+    let log = process.log();
+    assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
+    check_ends(process, 0);
+}
+
+#[test]
+fn a_hangup_changes_nothing() {
+    let cluster = TestCluster::start();
+    let mut process = cluster.start_process(&[]);
+    synced(&cluster, &process);
+    process.signal(Signal::SIGHUP);
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.stable("a");
+    process.signal(Signal::SIGHUP);
+    cluster.scale("a", 2);
+    cluster.stable("a");
+    assert_eq!(process.try_wait(), None);
+    check_ends(process, 0);
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let cluster = TestCluster::start();
+    let mut process = cluster.start_process(&[]);
+    synced(&cluster, &process);
+    let hold = cluster.fault("create", "pods", Action::Hold);
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.eventually("a create is under way", || hold.hits() == 1);
+    process.signal(Signal::SIGTERM);
+    cluster.eventually("it stops", || process.log().contains("stopping: "));
+    cluster.holds("it waits for the answer", || {
+        fs::exists(format!("/proc/{}/fd", process.id())).is_ok_and(|exists| exists)
+    });
+    assert_eq!(process.try_wait(), None);
+    process.signal(Signal::SIGTERM);
+    let status = process.exit_within(Duration::from_secs(2));
+    assert_eq!(status.code(), Some(1), "{}", process.log());
+}
+
+/// The levels of all lines of a daemon that has made a few pods.
+fn levels(arguments: &[&str]) -> BTreeMap<String, usize> {
+    let cluster = TestCluster::start();
+    let process = cluster.start_process(arguments);
+    synced(&cluster, &process);
+    cluster.create_replica_set(&new_replica_set("a", 2));
+    cluster.stable("a");
+    let mut levels = BTreeMap::new();
+    for line in process.log().lines() {
+        let level = line.split_whitespace().nth(1).unwrap_or_default();
+        *levels.entry(level.to_owned()).or_insert(0) += 1;
+    }
+    check_ends(process, 0);
+    levels
+}
+
+#[test]
+fn v_raises_the_level_of_the_log() {
+    let known = ["INFO", "DEBUG", "TRACE"];
+    for (arguments, shown) in [
+        (&[][..], 1),
+        (&["-v"][..], 2),
+        (&["-vv"][..], 3),
+        (&["--v=2"][..], 1),
+    ] {
+        let levels = levels(arguments);
+        for (number, level) in known.into_iter().enumerate() {
+            let is_shown = levels.contains_key(level);
+            assert_eq!(is_shown, number < shown, "{arguments:?}: {levels:?}");
+        }
+    }
+}
+
+#[test]
+fn a_quiet_cluster_logs_nothing() {
+    let cluster = TestCluster::start();
+    let process = cluster.start_process(&[]);
+    synced(&cluster, &process);
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    cluster.stable("a");
+    cluster.eventually_eq("events", &3, || cluster.events_of("a").len());
+    let log = process.log();
+    let n_lines = log.lines().count();
+    assert!(n_lines <= 6, "start, two lists, and what was done:\n{log}");
+    for line in log.lines() {
+        let thread = line.split(['[', ']']).nth(1).unwrap_or_default();
+        assert!(!thread.is_empty(), "no thread in {line}");
+        assert!(line.contains(" INFO  ["), "{line}");
+    }
+    let name = format!("replicaset={}/a", cluster.namespace());
+    assert!(log.contains(&name), "{log}");
+    cluster
+        .waiting()
+        .holds_for(Duration::from_secs(4), "no new line", || {
+            process.log() == log
+        });
+    check_ends(process, 0);
+}
+
+#[test]
+fn every_thread_has_its_name() {
+    let cluster = TestCluster::start();
+    let arguments = ["--concurrent-replicaset-syncs=2", "--batch-parallelism=3"];
+    let process = cluster.start_process(&arguments);
+    synced(&cluster, &process);
+    cluster.create_replica_set(&new_replica_set("a", 10));
+    cluster.stable("a");
+    let expected = [
+        "batch-0",
+        "batch-1",
+        "batch-2",
+        "ctrl-c",
+        "delay",
+        "events",
+        "replicaset-cont",
+        "sync-0",
+        "sync-1",
+        "watch-pods",
+        "watch-rs",
+    ];
+    let threads = || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", process.id()));
+        let tasks = tasks.expect("the process runs").flatten();
+        let names = tasks.map(|task| fs::read_to_string(task.path().join("comm")));
+        let mut names: Vec<String> = names.flatten().map(|name| name.trim().to_owned()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(threads(), expected);
+    cluster.holds("they stay the same", || threads() == expected);
+    check_ends(process, 0);
+}

@@ -1,0 +1,174 @@
+//! The binary killed at any moment, and stopped while something hangs. The process is the shipped
+//! one; on the real control plane it connects over TLS where a test says so.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use replicaset_controller::devserver::{Action, Matcher, Rule};
+use serde_json::Value;
+
+use crate::support::{
+    Access, Census, DaemonProcess, Setup, TestCluster, new_replica_set, new_replica_set_labelled,
+    uid,
+};
+
+/// Within this a daemon that waits for nothing but the next event ends.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Within this every daemon ends.
+const STOP_WITHIN: Duration = Duration::from_secs(30);
+
+/// How often the daemon is killed on its way.
+const KILLS: usize = 6;
+
+fn over_tls() -> TestCluster {
+    TestCluster::with(Setup {
+        access: Access::Certificate,
+        ..Setup::default()
+    })
+}
+
+/// A process that has read both lists.
+fn start_synced(cluster: &TestCluster) -> DaemonProcess {
+    let process = cluster.start_process(&[]);
+    cluster.eventually("both lists are read", || {
+        let log = process.log();
+        log.contains(" pods listed in ") && log.contains(" replicasets listed in ")
+    });
+    process
+}
+
+#[track_caller]
+fn check_ends(mut process: DaemonProcess, signal: Signal, limit: Duration) {
+    process.signal(signal);
+    let status = process.exit_within(limit);
+    assert_eq!(status.code(), Some(0), "{}", process.log());
+}
+
+/// Three ReplicaSets of sixty pods each, and the daemon killed whenever so many pods more are there.
+#[test]
+fn killed_at_any_moment_it_makes_no_pod_too_many() {
+    const REPLICAS: i64 = 60;
+    let cluster = over_tls();
+    let census = Census::start(cluster.api(), cluster.stop());
+    let names = ["a", "b", "c"];
+    let sets: Vec<Value> = names
+        .iter()
+        .map(|name| cluster.create_replica_set(&new_replica_set_labelled(name, REPLICAS, name)))
+        .collect();
+    let wanted = usize::try_from(REPLICAS).expect("a few") * sets.len();
+    let mut moments: Vec<usize> = (0..KILLS).map(|_| fastrand::usize(1..wanted)).collect();
+    moments.sort_unstable();
+    for moment in &moments {
+        let mut process = cluster.start_process(&[]);
+        census.wait_for_seen(*moment);
+        process.kill();
+    }
+    let process = cluster.start_process(&[]);
+    for name in names {
+        cluster.stable(name);
+    }
+    cluster.holds("as many as wanted", || census.n_active() == wanted);
+    for rs in &sets {
+        let most = census.most(&uid(rs));
+        assert!(
+            most <= wanted / sets.len(),
+            "{most} pods at once, killed at {moments:?}"
+        );
+    }
+    // More than is asked for: nothing was even made in vain.
+    assert_eq!(census.n_seen(), wanted, "killed at {moments:?}");
+    check_ends(process, Signal::SIGTERM, SOON);
+}
+
+#[test]
+fn killed_in_a_scale_down_it_leaves_as_many_as_wanted() {
+    let cluster = over_tls();
+    cluster.create_replica_set(&new_replica_set("a", 80));
+    let mut process = cluster.start_process(&[]);
+    cluster.stable("a");
+    cluster.scale("a", 10);
+    for limit in [70, 40, 20] {
+        let what = "some pods are gone";
+        cluster.eventually(what, || cluster.live().len() <= limit);
+        process.kill();
+        process = cluster.start_process(&[]);
+    }
+    cluster.stable("a");
+    cluster.holds("ten pods", || cluster.live().len() == 10);
+    check_ends(process, Signal::SIGTERM, SOON);
+}
+
+#[test]
+fn a_quiet_daemon_ends_at_once() {
+    let cluster = over_tls();
+    let process = start_synced(&cluster);
+    cluster.create_replica_set(&new_replica_set("a", 2));
+    cluster.stable("a");
+    // Both watches are blocked in a read now, over TLS on the real control plane.
+    check_ends(process, Signal::SIGTERM, SOON);
+}
+
+#[test]
+fn an_interrupt_from_the_keyboard_ends_it_too() {
+    let cluster = TestCluster::start();
+    let process = start_synced(&cluster);
+    check_ends(process, Signal::SIGINT, SOON);
+}
+
+#[test]
+fn a_daemon_that_gets_no_list_ends_at_once() {
+    let cluster = TestCluster::start();
+    let hold = cluster
+        .faults()
+        .add(Rule::new(Matcher::any(), Action::Hold));
+    let process = cluster.start_process(&[]);
+    cluster.eventually("both lists are asked for", || hold.hits() >= 2);
+    check_ends(process, Signal::SIGTERM, SOON);
+}
+
+#[test]
+fn a_daemon_that_waits_for_a_server_that_is_down_ends_at_once() {
+    // A port that nobody listens at: it was free a moment ago.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let cluster = TestCluster::start();
+    let process = DaemonProcess::start(&["--master", &format!("http://{address}")]);
+    cluster.eventually("both watches say so", || {
+        process.log().matches("tries again in").count() >= 2
+    });
+    check_ends(process, Signal::SIGTERM, SOON);
+}
+
+#[test]
+fn a_daemon_whose_requests_hang_ends_in_time() {
+    let cluster = TestCluster::start();
+    let process = start_synced(&cluster);
+    let hold = cluster
+        .faults()
+        .add(Rule::new(Matcher::any(), Action::Hold));
+    cluster.create_replica_set(&new_replica_set("a", 30));
+    cluster.eventually("a create hangs", || hold.hits() > 0);
+    check_ends(process, Signal::SIGTERM, STOP_WITHIN);
+}
+
+#[test]
+fn requests_under_way_are_finished_and_their_events_written() {
+    let cluster = TestCluster::start();
+    let mut process = start_synced(&cluster);
+    let hold = cluster.fault("create", "pods", Action::Hold);
+    cluster.create_replica_set(&new_replica_set("a", 5));
+    cluster.eventually("a create is under way", || hold.hits() == 1);
+    process.signal(Signal::SIGTERM);
+    cluster.eventually("it stops", || process.log().contains("stopping: "));
+    cluster.holds("it waits for the answer", || cluster.live().is_empty());
+    assert_eq!(process.try_wait(), None);
+    hold.remove();
+    let status = process.exit_within(SOON);
+    assert_eq!(status.code(), Some(0), "{}", process.log());
+    assert_eq!(cluster.live().len(), 1, "nothing is begun any more");
+    assert_eq!(cluster.recorded("create", "pods").len(), 1);
+    assert_eq!(cluster.events_of("a").len(), 1);
+}

@@ -1,0 +1,228 @@
+//! Creates and deletes that fail: slow start, quota, what is told about it (group G, N-03, K-03,
+//! K-04).
+
+use std::time::Duration;
+
+use replicaset_controller::api::Status;
+use replicaset_controller::client::Request;
+use replicaset_controller::devserver::{Action, Matcher, Rule};
+use serde_json::{Value, json};
+
+use crate::support::{
+    Kind, TestCluster, forbidden, internal_error, json_body, last_part, name, new_pod,
+    new_replica_set, number_at, replica_failure, text_at,
+};
+
+/// What the API server says in the tests that make it refuse.
+const WHY: &str = "pods \"a-\" is forbidden: not today";
+
+fn n_posts(cluster: &TestCluster) -> usize {
+    cluster.recorded("create", "pods").len()
+}
+
+/// The events about `a` with this reason.
+fn told(cluster: &TestCluster, reason: &str) -> Vec<Value> {
+    let mut events = cluster.events_of("a");
+    events.retain(|event| event["reason"] == reason);
+    events
+}
+
+#[track_caller]
+fn check_no_failure(cluster: &TestCluster) {
+    cluster.eventually_eq("no condition", &None, || {
+        replica_failure(&cluster.status("a"))
+    });
+}
+
+/// The status updates that said that something failed.
+fn n_failures_written(cluster: &TestCluster) -> usize {
+    let updates = cluster.recorded("update", "replicasets/status");
+    let has_failure = |body: &Value| replica_failure(&body["status"]).is_some();
+    updates
+        .iter()
+        .filter(|update| has_failure(&json_body(update)))
+        .count()
+}
+
+#[test]
+fn k_04_a_failed_delete_is_an_event() {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    cluster.stable("a");
+    let rule = cluster.fault("delete", "pods", forbidden(WHY));
+    cluster.scale("a", 2);
+    cluster.eventually("the event", || {
+        let events = told(&cluster, "FailedDelete");
+        events.iter().any(|event| {
+            event["type"] == "Warning" && event["message"] == format!("Error deleting: {WHY}")
+        })
+    });
+    assert_eq!(cluster.live().len(), 3);
+    rule.remove();
+    cluster.stable("a");
+}
+
+#[test]
+fn g_04_the_batch_with_a_refusal_is_the_last() {
+    let cluster = TestCluster::running();
+    cluster.synced();
+    let rule = Rule::new(Matcher::verb("create", "pods"), forbidden(WHY));
+    let rule = cluster.faults().add(rule.after(10));
+    cluster.create_replica_set(&new_replica_set("a", 100));
+    let updates = || cluster.recorded("update", "replicasets/status");
+    cluster.eventually("a status", || !updates().is_empty());
+    let first_update = updates()[0].started;
+    let posts = cluster.recorded("create", "pods");
+    let before = posts.iter().filter(|post| post.started <= first_update);
+    assert_eq!(before.count(), 15, "1 + 2 + 4 + 8");
+    cluster.eventually_eq("ten pods", &10, || {
+        number_at(&cluster.status("a"), "/replicas")
+    });
+    // One try per retry, and the retries thin out: 5, 10, 20, ... ms make nine in two seconds and a
+    // half. The events of ten pods and of a few statuses wake the ReplicaSet besides.
+    cluster
+        .waiting()
+        .holds_for(Duration::from_secs(2), "few tries", || {
+            n_posts(&cluster) <= 15 + 10 + 15
+        });
+    let n_before = n_posts(&cluster);
+    assert!(n_before > 15 + 4, "it is tried again: {n_before}");
+    assert_eq!(cluster.live().len(), 10);
+    rule.remove();
+    cluster.stable("a");
+    assert_eq!(cluster.live().len(), 100);
+}
+
+#[test]
+fn g_09_k_03_creates_that_a_terminating_namespace_refuses_count_as_done() {
+    let cluster = TestCluster::running();
+    let why = Status::new(403, "Forbidden", "the namespace is going away")
+        .with_cause("NamespaceTerminating", "namespace it is being terminated");
+    cluster.fault("create", "pods", Action::refuse(why));
+    cluster.create_replica_set(&new_replica_set("a", 5));
+    cluster.eventually_eq("all creates", &5, || n_posts(&cluster));
+    cluster.holds("no more, and no failure", || {
+        n_posts(&cluster) == 5
+            && n_failures_written(&cluster) == 0
+            && cluster.events_of("a").is_empty()
+    });
+}
+
+#[test]
+fn g_09_in_a_namespace_that_is_deleted_nothing_fails() {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.stable("a");
+    cluster.delete(Kind::Namespaces, cluster.namespace());
+    cluster.eventually("it is terminating", || {
+        let namespace = cluster.get(Kind::Namespaces, cluster.namespace());
+        namespace.is_some_and(|it| text_at(&it, "/status/phase") == "Terminating")
+    });
+    cluster.scale("a", 4);
+    cluster.eventually_eq("three creates", &4, || n_posts(&cluster));
+    cluster.holds("no more, and no failure", || {
+        n_posts(&cluster) == 4 && n_failures_written(&cluster) == 0
+    });
+    let status = cluster.status("a");
+    assert_eq!(number_at(&status, "/replicas"), 1);
+    assert_eq!(number_at(&status, "/observedGeneration"), 2);
+    let last = &cluster.recorded("create", "pods")[3];
+    assert_eq!(last.code(), Some(403));
+}
+
+/// Does the quota controller's work. Admission looks at a cache of its own, so it is first shown a
+/// quota that allows nothing: having seen that, it can be behind only by refusing too much.
+fn fill_in_quota(cluster: &TestCluster) {
+    let set_status = |hard: &str| {
+        cluster.update_status(Kind::Quotas, "two", |quota| {
+            quota["status"] = json!({"hard": {"pods": hard}, "used": {"pods": "0"}});
+        });
+    };
+    set_status("0");
+    cluster.eventually("admission has seen the quota", || {
+        let probe = Request::post(cluster.collection(Kind::Pods))
+            .query("dryRun", "All")
+            .body("application/json", new_pod("probe").to_string());
+        cluster.send(&probe).is_err()
+    });
+    set_status("2");
+}
+
+#[test]
+fn g_10_n_03_a_quota_that_is_used_up_is_a_condition_until_less_is_wanted() {
+    let cluster = TestCluster::running();
+    let quota = json!({"metadata": {"name": "two"}, "spec": {"hard": {"pods": "2"}}});
+    cluster.create(Kind::Quotas, &quota);
+    if TestCluster::is_real() {
+        fill_in_quota(&cluster);
+    }
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    let failure = || replica_failure(&cluster.status("a"));
+    cluster.eventually("the condition", || failure().is_some());
+    let failure = failure().expect("it was there");
+    assert_eq!(failure["reason"], json!("FailedCreate"));
+    let message = text_at(&failure, "/message");
+    let words = "exceeded quota: two, requested: pods=1, used: pods=2, limited: pods=2";
+    assert!(message.contains(words), "{message}");
+    cluster.eventually_eq("two pods", &2, || {
+        number_at(&cluster.status("a"), "/replicas")
+    });
+    let observed = number_at(&cluster.status("a"), "/observedGeneration");
+    assert_eq!(observed, 1);
+    assert_eq!(cluster.live().len(), 2);
+    cluster.scale("a", 2);
+    cluster.stable("a");
+    check_no_failure(&cluster);
+    assert_eq!(cluster.live().len(), 2);
+}
+
+#[test]
+fn g_11_a_create_that_fails_for_a_moment_is_repeated_by_itself() {
+    let cluster = TestCluster::running();
+    let rule = Rule::new(Matcher::verb("create", "pods"), internal_error("a hiccup"));
+    let rule = cluster.faults().add(rule.after(1).times(1));
+    cluster.create_replica_set(&new_replica_set("a", 4));
+    cluster.stable("a");
+    check_no_failure(&cluster);
+    assert_eq!(rule.hits(), 1);
+    assert_eq!(n_failures_written(&cluster), 1);
+    cluster.holds("four pods", || cluster.live().len() == 4);
+}
+
+#[test]
+fn k_03_a_failed_create_is_an_event() {
+    let cluster = TestCluster::running();
+    let rule = cluster.fault("create", "pods", forbidden(WHY));
+    let rs = cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.eventually("the event", || !told(&cluster, "FailedCreate").is_empty());
+    rule.remove();
+    let event = &told(&cluster, "FailedCreate")[0];
+    assert_eq!(event["type"], json!("Warning"));
+    assert_eq!(event["message"], json!(format!("Error creating: {WHY}")));
+    assert_eq!(event["involvedObject"]["name"], json!(name(&rs)));
+    assert_eq!(event["source"]["component"], json!("replicaset-controller"));
+    cluster.stable("a");
+}
+
+#[test]
+fn k_04_a_pod_that_is_gone_before_its_delete_is_no_event() {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    cluster.stable("a");
+    let hold = cluster.fault("delete", "pods", Action::Hold);
+    cluster.scale("a", 1);
+    cluster.eventually_eq("two deletes", &2, || {
+        cluster.recorded("delete", "pods").len()
+    });
+    let gone = last_part(&cluster.recorded("delete", "pods")[0]);
+    cluster.kill_pod(&gone);
+    hold.remove();
+    cluster.stable("a");
+    cluster.eventually_eq("the other one's event", &1, || {
+        told(&cluster, "SuccessfulDelete").len()
+    });
+    cluster.holds("one pod and no failure", || {
+        cluster.live().len() == 1 && told(&cluster, "FailedDelete").is_empty()
+    });
+    assert_eq!(n_failures_written(&cluster), 0);
+}

@@ -1,0 +1,112 @@
+//! Status updates that fail, and none on a view that is older than the last one (F-23, H-21).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use replicaset_controller::devserver::{Action, Matcher, Recorded, Rule};
+use serde_json::{Value, json};
+
+use crate::support::{Kind, TestCluster, internal_error, json_body, name, new_replica_set};
+
+/// How late the watch is where it lags.
+const LAG: Duration = Duration::from_secs(2);
+
+fn updates(cluster: &TestCluster) -> Vec<Arc<Recorded>> {
+    cluster.recorded("update", "replicasets/status")
+}
+
+/// The statuses that were sent, in order.
+fn statuses_sent(cluster: &TestCluster) -> Vec<Value> {
+    let updates = updates(cluster);
+    let status = |update: &Arc<Recorded>| json_body(update)["status"].take();
+    updates.iter().map(status).collect()
+}
+
+/// Verbs of the requests about ReplicaSets, those that read collections left out.
+fn calls(cluster: &TestCluster) -> Vec<String> {
+    let requests = cluster.faults().recorder().requests();
+    let calls = requests.iter().map(|request| request.action());
+    calls
+        .filter(|call| call.contains("replicasets"))
+        .filter(|call| !call.starts_with("watch") && !call.starts_with("list"))
+        .collect()
+}
+
+#[test]
+fn f_23_an_update_that_fails_is_repeated_once_on_a_fresh_object() {
+    let cluster = TestCluster::running();
+    let rule = Rule::new(
+        Matcher::verb("update", "replicasets/status"),
+        internal_error("no updates"),
+    );
+    let rule = cluster.faults().add(rule.times(2));
+    cluster.create_replica_set(&new_replica_set("a", 0));
+    cluster.stable("a");
+    assert_eq!(rule.hits(), 2);
+    let (update, get) = ("update replicasets/status", "get replicasets");
+    cluster.holds(
+        "update, read, update, and in the next sync one more",
+        || calls(&cluster) == [update, get, update, update],
+    );
+    let sent = statuses_sent(&cluster);
+    assert_eq!(sent[0], sent[1]);
+}
+
+#[test]
+fn f_23_an_update_that_lost_a_race_wins_the_second_time() {
+    let cluster = TestCluster::running();
+    cluster.synced();
+    // Somebody else is faster than the daemon's first update.
+    let hold = cluster.fault("update", "replicasets/status", Action::Hold);
+    cluster.create_replica_set(&new_replica_set("a", 0));
+    cluster.eventually("an update is on its way", || !updates(&cluster).is_empty());
+    cluster.merge_patch(
+        Kind::ReplicaSets,
+        "a",
+        &json!({"metadata": {"annotations": {"k": "v"}}}),
+    );
+    hold.remove();
+    cluster.stable("a");
+    let codes = || {
+        let updates = updates(&cluster);
+        updates
+            .iter()
+            .filter_map(|it| it.code())
+            .collect::<Vec<_>>()
+    };
+    cluster.eventually("two updates", || codes() == [409, 200]);
+    cluster.holds("two updates", || codes() == [409, 200]);
+    let annotations = &cluster.replica_set("a")["metadata"]["annotations"];
+    assert_eq!(annotations["k"], json!("v"));
+}
+
+#[test]
+fn h_21_a_replica_set_watch_that_lags_repeats_no_update() {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("a", 2));
+    cluster.stable("a");
+    cluster.fault("watch", "replicasets", Action::LagWatch(LAG));
+    cluster.scale("a", 5);
+    let n_touches = std::cell::Cell::new(0);
+    cluster.eventually_eq("the new pods", &5, || cluster.live().len());
+    // Pods that change wake the ReplicaSet, again and again.
+    cluster.waiting().holds_for(LAG, "pods are enough", || {
+        n_touches.set(n_touches.get() + 1);
+        let touch = json!({"metadata": {"annotations": {"n": n_touches.get().to_string()}}});
+        for pod in cluster.live() {
+            cluster.merge_patch(Kind::Pods, &name(&pod), &touch);
+        }
+        cluster.live().len() == 5
+    });
+    cluster.stable("a");
+    let sent = statuses_sent(&cluster);
+    for pair in sent.windows(2) {
+        assert_ne!(pair[0], pair[1], "the same status twice");
+    }
+    let conflicts = updates(&cluster);
+    let conflicts = conflicts.iter().filter(|it| it.code() == Some(409));
+    // The scale itself is the one change that the daemon cannot have seen.
+    assert!(conflicts.count() <= 1);
+    cluster.holds("five pods", || cluster.live().len() == 5);
+    assert_eq!(cluster.recorded("create", "pods").len(), 5);
+}

@@ -1,0 +1,117 @@
+//! Counts active pods as a watch of its own shows them, so that no moment is missed: on the thread
+//! `census`, which ends with the test.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use replicaset_controller::stdx::stop::Stop;
+use replicaset_controller::stdx::thread::Thread;
+use serde_json::Value;
+
+use super::api::{Api, Kind};
+use super::objects::{controller_uid, is_terminating, text_at, uid};
+use super::waiting::PATIENCE;
+
+/// What a watch of pods has shown since it began.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Census {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Given with each change.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// UIDs of the active pods by the UID of their controller.
+    active: BTreeMap<String, BTreeSet<String>>,
+    /// The most that a controller ever had.
+    most: BTreeMap<String, usize>,
+    /// UIDs of all pods that ever were.
+    seen: BTreeSet<String>,
+}
+
+impl Census {
+    /// Opens the watch before it returns.
+    pub(crate) fn start(api: &Api, stop: &Stop) -> Self {
+        let census = Self::default();
+        let (frames, counting) = (api.watch(Kind::Pods), census.clone());
+        // Nobody joins it: the watch's connection ends with the test.
+        drop(Thread::spawn("census", stop, move || {
+            for frame in frames {
+                counting.count(&frame);
+            }
+        }));
+        census
+    }
+
+    /// How many pods are active now.
+    pub(crate) fn n_active(&self) -> usize {
+        self.lock().n_active()
+    }
+
+    /// How many pods there ever were.
+    pub(crate) fn n_seen(&self) -> usize {
+        self.lock().seen.len()
+    }
+
+    /// The most active pods that this controller ever had at a time.
+    pub(crate) fn most(&self, controller: &str) -> usize {
+        self.lock().most.get(controller).copied().unwrap_or(0)
+    }
+
+    /// Waits until so many pods were there; the test fails after [`PATIENCE`].
+    #[track_caller]
+    pub(crate) fn wait_for_seen(&self, n_pods: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut state = self.lock();
+        while state.seen.len() < n_pods {
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "{} of {n_pods} pods", state.seen.len());
+            let waited = self.shared.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn count(&self, frame: &Value) {
+        let (type_, pod) = (&frame["type"], &frame["object"]);
+        if type_ == "BOOKMARK" {
+            return;
+        }
+        assert_ne!(type_, "ERROR", "{pod}");
+        let phase = text_at(pod, "/status/phase");
+        let is_active = type_ != "DELETED"
+            && !is_terminating(pod)
+            && !matches!(phase.as_str(), "Succeeded" | "Failed");
+        let mut state = self.lock();
+        for pods in state.active.values_mut() {
+            pods.remove(&uid(pod));
+        }
+        state.seen.insert(uid(pod));
+        if let Some(controller) = controller_uid(pod).filter(|_| is_active) {
+            let pods = state.active.entry(controller.clone()).or_default();
+            pods.insert(uid(pod));
+            let n_pods = pods.len();
+            let most = state.most.entry(controller).or_default();
+            *most = n_pods.max(*most);
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        let state = self.shared.state.lock();
+        state.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn n_active(&self) -> usize {
+        self.active.values().map(BTreeSet::len).sum()
+    }
+}
