@@ -110,12 +110,6 @@ impl DaemonProcess {
         kill(Pid::from_raw(id), signal).expect("the process is there");
     }
 
-    /// SIGTERM, and waits until the process has ended.
-    pub(crate) fn terminate(&mut self) -> ExitStatus {
-        self.signal(Signal::SIGTERM);
-        self.child.wait().expect("the process can be waited for")
-    }
-
     /// Waits until the process has ended by itself; the test fails if that takes longer than `limit`.
     #[track_caller]
     pub(crate) fn exit_within(&mut self, limit: Duration) -> ExitStatus {

@@ -10,10 +10,10 @@ mod objects;
 mod requests;
 mod waiting;
 
-pub(crate) use api::{Api, Kind};
+pub(crate) use api::Kind;
 pub(crate) use census::Census;
 pub(crate) use cluster::{Access, Setup, TestCluster};
-pub(crate) use daemon::{Daemon, DaemonProcess};
+pub(crate) use daemon::DaemonProcess;
 pub(crate) use objects::*;
 pub(crate) use requests::*;
-pub(crate) use waiting::{HOLD_TIME, PATIENCE, Waiting};
+pub(crate) use waiting::PATIENCE;
