@@ -37,9 +37,12 @@ fn start(cli: Cli) -> ExitCode {
     let command = cli.command.unwrap_or(Command::Run(cli.run));
     let level = match &command {
         Command::Run(args) => args.log.level(),
+        // Its own lines say what changes.
+        Command::Dev(args) if args.log.verbosity.is_empty() => log::LevelFilter::Warn,
         Command::Dev(args) => args.log.level(),
-        // The demo tells its story on standard output; the log would only talk over it.
-        Command::Demo(args) if args.log.verbosity.is_empty() => log::LevelFilter::Warn,
+        // The demo tells its story on standard output; the log would only talk over it, and of
+        // failures that are part of the story.
+        Command::Demo(args) if args.log.verbosity.is_empty() => log::LevelFilter::Error,
         Command::Demo(args) => args.log.level(),
     };
     telemetry::logging::init(level);

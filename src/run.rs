@@ -2,6 +2,7 @@
 
 mod demo;
 mod dev;
+mod facts;
 
 use crate::cli::RunArgs;
 use crate::cli::flags::ControllerArgs;
@@ -27,15 +28,9 @@ pub enum RunError {
     /// The dev server cannot start.
     #[error("cannot start the dev server")]
     DevServer(#[source] std::io::Error),
-    /// A file cannot be read.
-    #[error("cannot read {path}")]
-    File {
-        /// The file.
-        path: String,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
+    /// Files cannot be used as they are.
+    #[error("{0}")]
+    Files(String),
     /// What was to be shown did not come out.
     #[error("{0}")]
     Demo(String),
@@ -50,10 +45,7 @@ pub enum RunError {
 impl RunError {
     /// True if the mistake is in the arguments or the configuration.
     pub fn is_usage(&self) -> bool {
-        matches!(
-            self,
-            Self::NoConfig(_) | Self::Config(_) | Self::File { .. }
-        )
+        matches!(self, Self::NoConfig(_) | Self::Config(_) | Self::Files(_))
     }
 }
 

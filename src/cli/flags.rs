@@ -1,5 +1,6 @@
 //! The one table of flags: name, unit, default and help.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ pub enum Command {
     Run(RunArgs),
     /// Run an in-memory API server with a simulated kubelet and the controller, until stopped.
     Dev(DevArgs),
-    /// Show the controller at work on sample ReplicaSets, then exit: 0 if all of them converged.
+    /// Show the controller at work, chapter by chapter; exit code 0 if all came out as told.
     Demo(DemoArgs),
 }
 
@@ -105,10 +106,41 @@ pub struct LogArgs {
 
 /// Flags of `dev`.
 #[derive(Args, Clone, Debug)]
+// The limit is there to spare a cluster, and here is none.
+#[command(mut_arg("kube_api_qps", |arg| arg.default_value("0")))]
 pub struct DevArgs {
-    /// Port on the loopback interface; 0 means any free one.
+    /// Port to listen at; 0 means any free one.
     #[arg(long, value_name = "PORT", default_value_t = 8001)]
     pub port: u16,
+
+    /// Listen at this address instead of 127.0.0.1. Whoever reaches it may do everything.
+    #[arg(long, value_name = "ADDRESS")]
+    pub insecure_listen: Option<IpAddr>,
+
+    /// Write a kubeconfig that names this server.
+    #[arg(long, value_name = "FILE")]
+    pub write_kubeconfig: Option<PathBuf>,
+
+    /// Load the objects of this YAML or JSON file, or of a folder of them; may be repeated.
+    #[arg(long, value_name = "FILE|DIR")]
+    pub data: Vec<PathBuf>,
+
+    /// Write the state back to the one file of --data at the end, which need not be there at first.
+    #[arg(long, requires = "data")]
+    pub save: bool,
+
+    /// Serve the API without a controller, for trying out another one.
+    #[arg(long)]
+    pub no_controller: bool,
+
+    /// Leave pods as they are, without scheduler and nodes.
+    #[arg(long)]
+    pub no_kubelet: bool,
+
+    /// How many nodes are simulated.
+    #[arg(long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u16).range(1..=5000))]
+    pub nodes: u16,
 
     /// How long a simulated pod takes to become Ready.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
@@ -126,9 +158,9 @@ pub struct DevArgs {
 /// Flags of `demo`.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
-    /// Manifest of the ReplicaSets to show; default a built-in sample.
-    #[arg(long, value_name = "FILE")]
-    pub file: Option<PathBuf>,
+    /// Go without pauses for the eye, as for CI.
+    #[arg(long)]
+    pub fast: bool,
 
     /// Flags of the log.
     #[command(flatten)]

@@ -145,11 +145,22 @@ impl ReplicaSetController {
         if error.is_namespace_terminating() {
             return Ok(());
         }
+        self.expectations.creation_observed(&rs.key, &rs.uid, name);
         if error.is_unknown() {
             self.unresolved.add_creation(&rs.key, &rs.uid, name);
+        } else if error.status().is_some() && !error.is_already_exists() {
+            // ORDER: last, since another creation of this batch may take the name and expect it.
+            self.give_back_unless_unresolved(rs, name);
         }
-        self.expectations.creation_observed(&rs.key, &rs.uid, name);
         Err(error)
+    }
+
+    /// DIFFERS: upstream has no names to repeat. The API server names the pod after the first half of
+    /// admission, so its refusals have no name in them, or a new one each time.
+    fn give_back_unless_unresolved(&self, rs: &ReplicaSet, name: &Arc<str>) {
+        if !self.unresolved.creations(&rs.key, &rs.uid).contains(name) {
+            self.names.give_back(rs, name);
+        }
     }
 
     /// The name belongs to somebody else, or to a pod of ours that is going away.

@@ -6,8 +6,11 @@
 //! killed in the middle of a scale-up and started again therefore asks for the *same* names as before:
 //! a create that was still under way at the API server makes the repeated one fail as "already exists"
 //! instead of making one pod too many.
+//!
+//! A name that the API server refused is tried again before others. Its refusal then reads the same as
+//! the one before, so that its event is counted up instead of standing beside it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,6 +38,8 @@ struct Position {
     owner: Uid,
     seed: u64,
     next: u64,
+    /// Names given back, to be tried first.
+    refused: VecDeque<Arc<str>>,
 }
 
 impl PodNames {
@@ -47,19 +52,29 @@ impl PodNames {
         is_taken: impl Fn(&str) -> bool,
     ) -> Vec<Arc<str>> {
         let seed = seed(rs, now);
-        let start = self.position(rs, seed);
         let prefix = prefix(&rs.key.name);
         let mut names: Vec<Arc<str>> = Vec::with_capacity(count);
-        let mut next = start;
         while names.len() < count {
-            let name = format!("{prefix}{}", suffix(seed, next));
-            next += 1;
-            if !is_taken(&name) && !names.iter().any(|taken| **taken == *name) {
-                names.push(name.into());
+            let name = self.draw(rs, seed, &prefix);
+            if !is_taken(&name) && !names.contains(&name) {
+                names.push(name);
             }
         }
-        self.advance(rs, seed, next);
         names
+    }
+
+    /// Takes back a name under which no pod was or will be stored. Bounded, since only what was taken
+    /// comes back, and what came back is taken first.
+    pub fn give_back(&self, rs: &ReplicaSet, name: &Arc<str>) {
+        let mut positions = self
+            .positions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = positions.get_mut(&rs.key)
+            && at.owner == rs.uid
+        {
+            at.refused.push_back(Arc::clone(name));
+        }
     }
 
     /// Forgets the sequence of `key`: of `owner` only, or (with `None`) of whoever.
@@ -76,29 +91,30 @@ impl PodNames {
         }
     }
 
-    fn position(&self, rs: &ReplicaSet, seed: u64) -> u64 {
-        let positions = self
-            .positions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let position = positions.get(&rs.key);
-        position
-            .filter(|at| at.owner == rs.uid && at.seed == seed)
-            .map_or(0, |at| at.next)
-    }
-
-    /// No two workers ever sync one key at once, so nobody else has moved this position meanwhile.
-    fn advance(&self, rs: &ReplicaSet, seed: u64, next: u64) {
-        let position = Position {
+    /// A name that was given back, or the next one of the sequence. Several creates of one batch may
+    /// ask at once, if their names turn out to be taken.
+    fn draw(&self, rs: &ReplicaSet, seed: u64, prefix: &str) -> Arc<str> {
+        let start = || Position {
             owner: rs.uid.clone(),
             seed,
-            next,
+            next: 0,
+            refused: VecDeque::new(),
         };
         let mut positions = self
             .positions
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        positions.insert(rs.key.clone(), position);
+        let position = positions.entry(rs.key.clone()).or_insert_with(start);
+        if position.owner != rs.uid || position.seed != seed {
+            *position = start();
+        }
+        if let Some(refused) = position.refused.pop_front() {
+            return refused;
+        }
+        let drawn = position.next;
+        position.next += 1;
+        drop(positions);
+        format!("{prefix}{}", suffix(seed, drawn)).into()
     }
 }
 
@@ -168,6 +184,37 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn parallel_takers_get_different_names() {
+        let (names, rs) = (PodNames::default(), replica_set("web", 1));
+        let taken: Vec<Vec<Arc<str>>> = std::thread::scope(|scope| {
+            let take = || names.take(&rs, noon(), 50, |_| false);
+            let takers: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
+            let join = |taker: std::thread::ScopedJoinHandle<'_, _>| taker.join().expect("names");
+            takers.into_iter().map(join).collect()
+        });
+        let different: std::collections::HashSet<_> = taken.iter().flatten().collect();
+        assert_eq!(different.len(), 200);
+    }
+
+    #[test]
+    fn a_name_given_back_comes_first_unless_it_is_taken_meanwhile() {
+        let (names, rs) = (PodNames::default(), replica_set("web", 1));
+        let first = names.take(&rs, noon(), 3, |_| false);
+        names.give_back(&rs, &first[0]);
+        names.give_back(&rs, &first[2]);
+        assert_eq!(
+            names.take(&rs, noon(), 1, |_| false),
+            [Arc::clone(&first[0])]
+        );
+        let second = names.take(&rs, noon(), 2, |_| false);
+        assert_eq!(second[0], first[2]);
+        assert!(!first.contains(&second[1]), "given out once");
+        names.give_back(&rs, &second[1]);
+        let third = names.take(&rs, noon(), 1, |name| *name == *second[1]);
+        assert!(!first.contains(&third[0]) && !second.contains(&third[0]));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Random histories of the whole controller against a model of the API server, on one thread and with
-//! a clock turned by hand: watches that lag and break, answers that are lost, requests that arrive
+//! Random histories of the whole controller against a model of the API server, on one thread (or, for
+//! what only overlaps there, on several) and with a clock turned by hand: watches that lag and break, answers that are lost, requests that arrive
 //! after their client has given up, daemons killed in the middle of a request.
 //!
 //! What must hold in all of them: a pod is created only while there are really fewer than the
@@ -13,6 +13,7 @@ mod server;
 mod watches;
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -20,12 +21,15 @@ use fastrand::Rng;
 
 use self::server::Server;
 use super::ReplicaSetController;
+use super::slow_start::{BatchRunner, Serial};
 use crate::api::{ObjectKey, PodPhase, ReplicaSet};
 use crate::cache::Cache;
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::workqueue::WorkQueue;
 
 const STEPS: usize = 250;
+
+const THREADED_STEPS: usize = 1_000;
 
 /// Virtual time within which everything must be as wanted once the trouble is over: a back-off at its
 /// longest, and two expiries of an expectation.
@@ -62,6 +66,8 @@ struct Daemon {
 struct World {
     clock: Arc<FakeClock>,
     burst: usize,
+    /// Runs the requests of a batch one by one, or on threads.
+    batches: Arc<dyn BatchRunner>,
     trouble: Trouble,
     state: Mutex<State>,
     this: Weak<World>,
@@ -77,6 +83,8 @@ struct State {
     replica_sets_seen: usize,
     /// Requests fail only while this is set.
     is_troubled: bool,
+    /// The watches have threads of their own, which alone deliver.
+    has_threads: bool,
     /// The daemon is dead; the panic that unwinds its sync is on its way.
     is_killed: bool,
     wrong: Vec<String>,
@@ -94,6 +102,10 @@ impl World {
             kills: rng.bool(),
             relists: rng.bool(),
         };
+        Self::with(rng, trouble, Arc::new(Serial))
+    }
+
+    fn with(mut rng: Rng, trouble: Trouble, batches: Arc<dyn BatchRunner>) -> Arc<Self> {
         let mut server = Server::default();
         for name in ["one", "two"].iter().take(rng.usize(1..=2)) {
             server.add_replica_set(name, rng.i32(0..8));
@@ -101,6 +113,7 @@ impl World {
         let world = Arc::new_cyclic(|this| Self {
             clock: Arc::new(FakeClock::default()),
             burst: rng.usize(1..8),
+            batches,
             trouble,
             state: Mutex::new(State {
                 rng,
@@ -109,6 +122,7 @@ impl World {
                 pods_seen: 0,
                 replica_sets_seen: 0,
                 is_troubled: true,
+                has_threads: false,
                 is_killed: false,
                 wrong: Vec::new(),
                 history: Vec::new(),
@@ -138,18 +152,25 @@ impl World {
             0..6 => self.work(),
             6..10 => drop(self.deliver_pod()),
             10..12 => drop(self.deliver_replica_set()),
-            12..14 => self.pass_time(),
-            14..16 => self.scale(),
-            16..19 => self.change_a_pod(),
-            19 => self.lock().server.see_late(self.clock.wall()),
-            20 if self.trouble.relists => match self.dice(4) {
+            12 if self.trouble.relists => match self.dice(4) {
                 0 => self.relist_replica_sets(),
                 1 => self.relist_pods(),
                 _ => {}
             },
-            21 if self.trouble.kills && self.dice(5) == 0 => self.start_daemon(),
-            22 if self.trouble.orphans && self.dice(3) == 0 => self.add_orphan(),
-            23 if self.trouble.recreations && self.dice(5) == 0 => self.recreate(),
+            13 if self.trouble.kills && self.dice(5) == 0 => self.start_daemon(),
+            _ => self.change_something(),
+        }
+    }
+
+    /// One thing that happens outside of the daemon.
+    fn change_something(&self) {
+        match self.dice(10) {
+            0..2 => self.pass_time(),
+            2..4 => self.scale(),
+            4..7 => self.change_a_pod(),
+            7 => self.lock().server.see_late(self.clock.wall()),
+            8 if self.trouble.orphans && self.dice(3) == 0 => self.add_orphan(),
+            9 if self.trouble.recreations && self.dice(5) == 0 => self.recreate(),
             _ => {}
         }
     }
@@ -306,6 +327,17 @@ impl World {
     }
 }
 
+/// Ends the trouble and looks whether everybody got what they want.
+#[track_caller]
+fn check_settles(world: &World, what: &str) {
+    world.settle();
+    let mut wrong = std::mem::take(&mut world.lock().wrong);
+    wrong.extend(world.unsettled());
+    world.assert_right(&format!("{what}, settling"), &wrong);
+    // The daemon and the world know each other; this lets both go.
+    world.lock().daemon = None;
+}
+
 fn check(seed: u64) {
     let world = World::new(seed);
     for step in 0..STEPS {
@@ -313,12 +345,7 @@ fn check(seed: u64) {
         let wrong = std::mem::take(&mut world.lock().wrong);
         world.assert_right(&format!("seed {seed}, step {step}"), &wrong);
     }
-    world.settle();
-    let mut wrong = std::mem::take(&mut world.lock().wrong);
-    wrong.extend(world.unsettled());
-    world.assert_right(&format!("seed {seed}, settling"), &wrong);
-    // The daemon and the world know each other; this lets both go.
-    world.lock().daemon = None;
+    check_settles(&world, &format!("seed {seed}"));
 }
 
 fn seeds() -> Range<u64> {
@@ -332,5 +359,57 @@ fn seeds() -> Range<u64> {
 fn no_history_makes_a_pod_too_many_and_every_history_settles() {
     for seed in seeds() {
         check(seed);
+    }
+}
+
+/// The same with the threads of the real daemon, so that watches, syncs and the requests of a batch
+/// truly overlap. Not repeatable by its seed.
+fn check_threads(seed: u64) {
+    let trouble = Trouble {
+        deaths: seed.is_multiple_of(2),
+        orphans: true,
+        recreations: seed.is_multiple_of(3),
+        kills: false,
+        relists: false,
+    };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build();
+    let batches = Arc::new(pool.expect("a pool"));
+    let world = World::with(Rng::with_seed(seed), trouble, batches);
+    world.lock().has_threads = true;
+    let is_over = AtomicBool::new(false);
+    let repeat = |what: &dyn Fn(&World)| {
+        while !is_over.load(Ordering::Relaxed) {
+            what(&world);
+            std::thread::yield_now();
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| repeat(&World::work));
+        }
+        scope.spawn(|| {
+            repeat(&|world| {
+                world.deliver_pod();
+            });
+        });
+        scope.spawn(|| {
+            repeat(&|world| {
+                world.deliver_replica_set();
+            });
+        });
+        for _ in 0..THREADED_STEPS {
+            world.change_something();
+            std::thread::yield_now();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    world.lock().has_threads = false;
+    check_settles(&world, &format!("threads, seed {seed}"));
+}
+
+#[test]
+fn with_threads_no_history_makes_a_pod_too_many_either() {
+    for seed in 0..8 {
+        check_threads(seed);
     }
 }

@@ -4,27 +4,28 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::apply;
+use super::body;
 use super::create::create;
-use super::delete::{DeleteOptions, Deleted, delete};
+use super::delete::{Deleted, delete};
 use super::discovery;
 use super::exchange::{Answer, ApiRequest, Handler};
 use super::list::list;
 use super::objects::text;
-use super::patch;
+use super::options::WriteOptions;
+use super::patching::Patch;
 use super::refusal::Refusal;
 use super::resource::Resource;
+use super::scale;
 use super::selector::Scope;
 use super::store::{Object, State, Store, key_of};
-use super::table;
+use super::table::Form;
 use super::target::Target;
 use super::update::{self, Part};
 use super::watch::Watch;
 
 /// Longest body (apiserver `pkg/server/config.go:MaxRequestBodyBytes`).
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
-
-const MERGE_PATCH: &str = "application/merge-patch+json";
-const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
 /// Answers API requests from a store.
 #[derive(Debug)]
@@ -35,6 +36,7 @@ pub(super) struct ApiServer {
 /// What a request with a name is about.
 struct Named<'a> {
     resource: Resource,
+    namespace: Option<&'a str>,
     key: String,
     subresource: &'a str,
 }
@@ -51,25 +53,47 @@ impl ApiServer {
             return Err(Refusal::body_too_large());
         }
         let Some(target) = request.target() else {
-            return discovery::answer(&request.path).ok_or_else(Refusal::no_such_path);
+            return discovery::answer(request).ok_or_else(Refusal::no_such_path);
         };
         let resource = Resource::find(&target.group, &target.version, &target.resource)
             .ok_or_else(Refusal::no_such_path)?;
+        // A watch sends its frames in the form that is asked for; everything else gets it here.
+        let form = Form::asked_by(request)?;
         let Some(name) = &target.name else {
-            return self.answer_collection(resource, &target, request);
+            let answer = self.answer_collection(resource, &target, request)?;
+            let is_watch = request.is_watch();
+            return Ok(if is_watch {
+                answer
+            } else {
+                form.answer(resource, answer)
+            });
         };
         if resource.is_namespaced() != target.namespace.is_some() {
             return Err(Refusal::no_such_path());
         }
         let named = Named {
             resource,
+            namespace: target.namespace.as_deref(),
             key: key_of(target.namespace.as_deref(), name),
             subresource: target.subresource.as_deref().unwrap_or_default(),
         };
-        if !named.subresource.is_empty() && !resource.subresources().contains(&named.subresource) {
-            return Err(Refusal::no_such_path());
+        match named.subresource {
+            "scale" if resource.has_scale() => self.answer_scale(&named, request),
+            "" => Ok(form.answer(resource, self.answer_named(&named, request)?)),
+            subresource if resource.subresources().contains(&subresource) => {
+                self.answer_named(&named, request)
+            }
+            _ => Err(Refusal::no_such_path()),
         }
-        self.answer_named(&named, request)
+    }
+
+    /// Does a change, or only rehearses it.
+    fn change<T>(&self, dry_run: bool, change: impl FnOnce(&mut State) -> T) -> T {
+        if dry_run {
+            self.store.rehearse(change)
+        } else {
+            self.store.write(change)
+        }
     }
 
     fn answer_collection(
@@ -79,6 +103,9 @@ impl ApiServer {
         request: &ApiRequest,
     ) -> Result<Answer, Refusal> {
         let namespace = target.namespace.as_deref();
+        if namespace.is_some() && !resource.is_namespaced() {
+            return Err(Refusal::no_such_path());
+        }
         let scope = || {
             Scope::new(
                 resource,
@@ -93,54 +120,47 @@ impl ApiServer {
                 let watch = Watch::new(store, resource, scope()?, request)?;
                 Ok(Answer::stream(watch))
             }
-            "GET" => {
-                let answer = list(&self.store, resource, &scope()?, request)?;
-                Ok(table::for_people(resource, request, answer))
-            }
+            "GET" => list(&self.store, resource, &scope()?, request),
             "POST" if resource.is_namespaced() == namespace.is_some() => {
-                let object = read_object(resource, request)?;
-                let created = self
-                    .store
-                    .write(|state| create(state, resource, namespace, object))?;
+                let options = WriteOptions::read(request)?;
+                let object = body::object(resource, request)?;
+                let created = self.change(options.dry_run, |state| {
+                    create(state, resource, namespace, object)
+                })?;
                 Ok(object_answer(201, resource, &created))
             }
-            "DELETE" => self.delete_collection(resource, &scope()?, request),
+            "DELETE" if resource.has_delete_collection() => {
+                self.delete_collection(resource, &scope()?, request)
+            }
             _ => Err(Refusal::method_not_allowed()),
         }
     }
 
     fn answer_named(&self, named: &Named<'_>, request: &ApiRequest) -> Result<Answer, Refusal> {
         let (resource, key) = (named.resource, named.key.as_str());
-        let found = |object: &Object| object_answer(200, resource, object);
         match (request.method.as_str(), named.subresource) {
             ("GET", "" | "status") => {
                 let object = self.store.read(|state| state.current(resource, key))?;
-                Ok(table::for_people(resource, request, found(&object)))
+                Ok(object_answer(200, resource, &object))
             }
-            ("GET", "scale") => {
-                let object = self.store.read(|state| state.current(resource, key))?;
-                Ok(Answer::object(200, &update::scale_of(resource, &object)))
+            ("PUT", "" | "status" | "finalize") => {
+                let options = WriteOptions::read(request)?;
+                let object = body::object(resource, request)?;
+                let part = part_of(named.subresource);
+                let manager = manager_of(&options, request);
+                let object = self.change(options.dry_run, |state| {
+                    let old = state.current(resource, key)?.value();
+                    let managers = apply::managers_after(resource, &old, &object, part, &manager);
+                    update::put(state, resource, key, part, object, managers)
+                })?;
+                Ok(object_answer(200, resource, &object))
             }
-            ("PUT", "scale") => {
-                let scale = read_body(request)?;
-                self.scale(resource, |state| {
-                    update::put_scale(state, resource, key, &scale)
-                })
-            }
-            ("PUT", subresource) => {
-                let object = read_object(resource, request)?;
-                let part = part_of(subresource);
-                let object = self
-                    .store
-                    .write(|state| update::put(state, resource, key, part, object))?;
-                Ok(found(&object))
-            }
-            ("PATCH", subresource) => self.patch(named, subresource, request),
+            ("PATCH", "" | "status") => self.patch(named, request),
             ("DELETE", "") => self.delete(resource, key, request),
             ("POST", "binding") => {
-                let binding = read_body(request)?;
-                self.store
-                    .write(|state| update::bind(state, key, &binding))?;
+                let options = WriteOptions::read(request)?;
+                let binding = body::any_object(request, "Binding")?;
+                self.change(options.dry_run, |state| update::bind(state, key, &binding))?;
                 let status = json!({
                     "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
                     "code": 201,
@@ -151,52 +171,62 @@ impl ApiServer {
         }
     }
 
-    fn patch(
-        &self,
-        named: &Named<'_>,
-        subresource: &str,
-        request: &ApiRequest,
-    ) -> Result<Answer, Refusal> {
-        let is_strategic = match request.content_type() {
-            STRATEGIC_MERGE_PATCH => true,
-            MERGE_PATCH => false,
-            _ => return Err(Refusal::unsupported_patch_type()),
-        };
-        let patch = read_body(request)?;
-        let apply = |target: &mut Value| {
-            if is_strategic {
-                return patch::strategic_merge(target, &patch).map_err(Refusal::bad_request);
-            }
-            patch::json_merge(target, &patch);
-            Ok(())
-        };
+    fn patch(&self, named: &Named<'_>, request: &ApiRequest) -> Result<Answer, Refusal> {
+        let patch = Patch::read(request)?;
+        let options = WriteOptions::read(request)?;
         let (resource, key) = (named.resource, named.key.as_str());
-        if subresource == "scale" {
-            return self.scale(resource, |state| {
-                let object = state.current(resource, key)?;
-                let mut scale = update::scale_of(resource, &object);
-                apply(&mut scale)?;
-                update::put_scale(state, resource, key, &scale)
-            });
+        let part = part_of(named.subresource);
+        if let Patch::Apply(config) = patch {
+            let wish = apply::Wish {
+                resource,
+                namespace: named.namespace,
+                key,
+                part,
+                manager: &options.field_manager,
+                force: options.force,
+            };
+            let applied =
+                self.change(options.dry_run, |state| apply::apply(state, &wish, config))?;
+            let code = if applied.is_new { 201 } else { 200 };
+            return Ok(object_answer(code, resource, &applied.object));
         }
-        let object = self.store.write(|state| {
+        let manager = manager_of(&options, request);
+        let object = self.change(options.dry_run, |state| {
             let object = state.current(resource, key)?;
-            let mut value = object.value();
-            apply(&mut value)?;
-            strip_kind(&mut value);
-            update::check_name(key, &value)?;
-            update::replace(state, resource, &object, part_of(subresource), value)
+            let old = object.value();
+            let new = patch.changed(resource, old.clone())?;
+            update::check_name(key, &new)?;
+            let managers = apply::managers_after(resource, &old, &new, part, &manager);
+            update::replace_managed(state, resource, &object, part, new, managers)
         })?;
         Ok(object_answer(200, resource, &object))
     }
 
-    fn scale(
-        &self,
-        resource: Resource,
-        change: impl FnOnce(&mut State) -> Result<Object, Refusal>,
-    ) -> Result<Answer, Refusal> {
-        let object = self.store.write(change)?;
-        Ok(Answer::object(200, &update::scale_of(resource, &object)))
+    fn answer_scale(&self, named: &Named<'_>, request: &ApiRequest) -> Result<Answer, Refusal> {
+        let (resource, key) = (named.resource, named.key.as_str());
+        let object = match request.method.as_str() {
+            "GET" => self.store.read(|state| state.current(resource, key))?,
+            "PUT" => {
+                let options = WriteOptions::read(request)?;
+                let manager = manager_of(&options, request);
+                let scale = body::any_object(request, "Scale")?;
+                self.change(options.dry_run, |state| {
+                    scale::put(state, resource, key, &scale, &manager)
+                })?
+            }
+            "PATCH" => {
+                let patch = Patch::read(request)?;
+                let options = WriteOptions::read(request)?;
+                let manager = manager_of(&options, request);
+                self.change(options.dry_run, |state| {
+                    let mut scale = scale::of(resource, &state.current(resource, key)?);
+                    patch.change(&mut scale)?;
+                    scale::put(state, resource, key, &scale, &manager)
+                })?
+            }
+            _ => return Err(Refusal::method_not_allowed()),
+        };
+        Ok(Answer::object(200, &scale::of(resource, &object)))
     }
 
     fn delete(
@@ -205,12 +235,11 @@ impl ApiServer {
         key: &str,
         request: &ApiRequest,
     ) -> Result<Answer, Refusal> {
-        let options = read_delete_options(request)?;
-        let deleted = self
-            .store
-            .write(|state| delete(state, resource, key, &options))?;
+        let options = body::delete_options(request)?;
+        let is_rehearsal = !options.dry_run.is_empty();
+        let deleted = self.change(is_rehearsal, |state| delete(state, resource, key, &options))?;
         Ok(match deleted {
-            Deleted::Gone(object) if resource != Resource::Pods => {
+            Deleted::Gone(object) if !resource.is_answered_when_gone() => {
                 Answer::object(200, &success_of(resource, &object))
             }
             Deleted::Gone(object) | Deleted::Stays(object) => object_answer(200, resource, &object),
@@ -223,17 +252,14 @@ impl ApiServer {
         scope: &Scope,
         request: &ApiRequest,
     ) -> Result<Answer, Refusal> {
-        let options = read_delete_options(request)?;
+        let options = body::delete_options(request)?;
         let answer = list(&self.store, resource, scope, request)?;
-        self.store.write(|state| {
+        self.change(!options.dry_run.is_empty(), |state| {
             let objects = state.of_namespace(resource, scope.namespace.as_deref());
             let objects = objects.filter(|object| scope.matches(object));
             let keys: Vec<Box<str>> = objects.map(|object| object.key.clone()).collect();
             for key in keys {
-                // One that another one took along is gone already.
-                if state.get(resource, &key).is_some() {
-                    delete(state, resource, &key, &options)?;
-                }
+                delete(state, resource, &key, &options)?;
             }
             Ok(answer)
         })
@@ -241,11 +267,20 @@ impl ApiServer {
 }
 
 fn part_of(subresource: &str) -> Part {
-    if subresource == "status" {
-        Part::Status
-    } else {
-        Part::Main
+    match subresource {
+        "status" => Part::Status,
+        "finalize" => Part::Finalizers,
+        _ => Part::Main,
     }
+}
+
+/// Who writes, if the request does not say: the program, as its user agent begins.
+fn manager_of(options: &WriteOptions, request: &ApiRequest) -> String {
+    if !options.field_manager.is_empty() {
+        return options.field_manager.clone();
+    }
+    let agent = request.header("user-agent");
+    agent.split('/').next().unwrap_or_default().to_owned()
 }
 
 fn object_answer(code: u16, resource: Resource, object: &Object) -> Answer {
@@ -268,62 +303,4 @@ fn success_of(resource: Resource, object: &Object) -> Value {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
         "details": details,
     })
-}
-
-fn read_body(request: &ApiRequest) -> Result<Value, Refusal> {
-    let unrecognized = |why: &str| {
-        Refusal::bad_request(format!(
-            "the object provided is unrecognized: couldn't get version/kind; json parse error: \
-             {why}"
-        ))
-    };
-    let value: Value =
-        serde_json::from_slice(&request.body).map_err(|error| unrecognized(&error.to_string()))?;
-    if value.is_object() {
-        return Ok(value);
-    }
-    Err(unrecognized("the body is no JSON object"))
-}
-
-/// The object in the body, without `kind` and `apiVersion`.
-fn read_object(resource: Resource, request: &ApiRequest) -> Result<Value, Refusal> {
-    if !matches!(request.content_type(), "" | "application/json") {
-        return Err(Refusal::unsupported_object_type());
-    }
-    let mut object = read_body(request)?;
-    let (kind, api_version) = (text(&object, "/kind"), text(&object, "/apiVersion"));
-    let is_kind = matches!(kind, "") || kind == resource.kind();
-    let is_version = matches!(api_version, "") || api_version == resource.api_version();
-    if !is_kind || !is_version {
-        return Err(Refusal::bad_request(format!(
-            "{kind} in version \"{api_version}\" cannot be handled as a {}: unknown conversion",
-            resource.kind()
-        )));
-    }
-    strip_kind(&mut object);
-    Ok(object)
-}
-
-fn strip_kind(object: &mut Value) {
-    if let Some(map) = object.as_object_mut() {
-        map.remove("kind");
-        map.remove("apiVersion");
-    }
-}
-
-fn read_delete_options(request: &ApiRequest) -> Result<DeleteOptions, Refusal> {
-    let mut options = DeleteOptions::default();
-    if !request.body.is_empty() {
-        options = serde_json::from_slice(&request.body).map_err(|error| {
-            Refusal::bad_request(format!("error decoding the body of the request: {error}"))
-        })?;
-    }
-    if let Ok(seconds) = request.query_value("gracePeriodSeconds").parse() {
-        options.grace_period_seconds = Some(seconds);
-    }
-    let policy = request.query_value("propagationPolicy");
-    if !policy.is_empty() {
-        options.propagation_policy = Some(policy.to_owned());
-    }
-    Ok(options)
 }

@@ -13,13 +13,27 @@ pub(super) fn create(
     state: &mut State,
     resource: Resource,
     namespace: Option<&str>,
+    object: Value,
+) -> Result<Object, Refusal> {
+    create_managed(state, resource, namespace, object, None)
+}
+
+/// As [`create`], and says who manages which fields.
+pub(super) fn create_managed(
+    state: &mut State,
+    resource: Resource,
+    namespace: Option<&str>,
     mut object: Value,
+    managers: Option<Vec<Value>>,
 ) -> Result<Object, Refusal> {
     check_namespace(state, resource, namespace, &object)?;
     if !text(&object, "/metadata/resourceVersion").is_empty() {
         return Err(Refusal::version_at_birth());
     }
     meta::prepare(resource, namespace, &mut object);
+    if let Some(managers) = managers {
+        object["metadata"]["managedFields"] = json!(managers);
+    }
     objects::set_defaults(resource, &mut object);
     objects::set_first_status(resource, &mut object);
     prepare_by_kind(state, resource, namespace, &mut object);
@@ -36,8 +50,13 @@ pub(super) fn create(
         return Err(Refusal::already_exists(resource, &name));
     }
     let object = state.put(resource, &key, object);
-    if resource == Resource::Pods {
-        quota::refresh(state, object.namespace());
+    match resource {
+        Resource::Pods => quota::refresh(state, object.namespace()),
+        Resource::Namespaces if state.settings.garbage_collection => {
+            let account = json!({"metadata": {"name": "default"}});
+            create(state, Resource::ServiceAccounts, Some(&name), account)?;
+        }
+        _ => {}
     }
     Ok(object)
 }

@@ -6,7 +6,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::objects::{entries, meta, number, pod, text};
-use super::refusal::Refusal;
+use super::options::check_dry_run;
+use super::refusal::{FieldError, Refusal};
 use super::removal::{is_released, remove};
 use super::resource::Resource;
 use super::store::{Consequence, Object, State};
@@ -29,6 +30,33 @@ pub(super) struct DeleteOptions {
     pub(super) preconditions: Option<Preconditions>,
     pub(super) propagation_policy: Option<String>,
     pub(super) orphan_dependents: Option<bool>,
+    pub(super) dry_run: Vec<String>,
+}
+
+impl DeleteOptions {
+    /// Refuses what no delete may say (apimachinery
+    /// `pkg/apis/meta/v1/validation:ValidateDeleteOptions`).
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        let mut errors = Vec::new();
+        if let Some(policy) = &self.propagation_policy {
+            let value = json!(policy).to_string();
+            let field = "propagationPolicy";
+            if self.orphan_dependents.is_some() {
+                let why = "orphanDependents and deletionPropagation cannot be both set";
+                errors.push(FieldError::invalid(field, &value, why));
+            }
+            if !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan") {
+                let supported = "\"Foreground\", \"Background\", \"Orphan\", \"nil\"";
+                errors.push(FieldError::not_supported(field, &value, supported));
+            }
+        }
+        let dry_run: Vec<&str> = self.dry_run.iter().map(String::as_str).collect();
+        errors.extend(check_dry_run(&dry_run));
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(Refusal::invalid_options("DeleteOptions", errors))
+    }
 }
 
 /// What must hold of the object that is deleted.

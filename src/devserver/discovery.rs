@@ -1,55 +1,95 @@
-//! The paths outside the API proper: health, version, and enough of discovery for `kubectl`.
+//! The paths outside the API proper: health, version, and discovery, plain and aggregated, as
+//! kube-apiserver 1.36 answers it for what is served here.
 
 use serde_json::{Value, json};
 
-use super::exchange::Answer;
+use super::exchange::{Answer, ApiRequest};
+use super::openapi;
 use super::resource::Resource;
 
 /// The Kubernetes release that this server behaves like.
 const GIT_VERSION: &str = "v1.36.3";
 
-const VERBS: [&str; 8] = [
-    "create",
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "update",
-    "watch",
-];
+/// The groups beside the core group.
+const GROUPS: [&str; 2] = ["apps", "coordination.k8s.io"];
+
+/// The media types of discovery in one answer; clients of before 1.30 know the second only.
+const AGGREGATED: [&str; 2] = ["v2", "v2beta1"];
 
 /// The answer to a path that names no resource; `None` if there is nothing.
-pub(super) fn answer(path: &str) -> Option<Answer> {
-    let value = match path.trim_end_matches('/') {
-        "/healthz" | "/livez" | "/readyz" => return Some(Answer::text(200, "ok")),
-        "/version" => json!({
-            "major": "1",
-            "minor": "36",
-            "gitVersion": GIT_VERSION,
-            "gitCommit": "",
-            "gitTreeState": "clean",
-            "buildDate": "1970-01-01T00:00:00Z",
-            "goVersion": "",
-            "compiler": "",
-            "platform": "linux/amd64",
-        }),
+pub(super) fn answer(request: &ApiRequest) -> Option<Answer> {
+    let path = request.path.trim_end_matches('/');
+    if matches!(path, "/healthz" | "/livez" | "/readyz") {
+        return Some(Answer::text(200, "ok"));
+    }
+    if let Some(rest) = path.strip_prefix("/openapi/") {
+        return openapi::answer(rest, request);
+    }
+    if matches!(path, "/api" | "/apis")
+        && let Some(version) = aggregated_version(request.header("accept"))
+    {
+        return Some(aggregated(path == "/apis", version));
+    }
+    let value = match path {
+        "" => json!({"paths": paths()}),
+        "/version" => version(),
         "/api" => {
             json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
         }
         "/apis" => json!({
             "kind": "APIGroupList",
             "apiVersion": "v1",
-            "groups": [group("apps"), group("coordination.k8s.io")],
+            "groups": GROUPS.map(group),
         }),
         "/api/v1" => resources(""),
-        "/apis/apps/v1" => resources("apps"),
-        "/apis/coordination.k8s.io/v1" => resources("coordination.k8s.io"),
-        "/apis/apps" => group("apps"),
-        "/apis/coordination.k8s.io" => group("coordination.k8s.io"),
-        _ => return None,
+        path => {
+            let rest = path.strip_prefix("/apis/")?;
+            let (name, version) = rest.split_once('/').unwrap_or((rest, ""));
+            let name = GROUPS.into_iter().find(|known| *known == name)?;
+            match version {
+                "" => {
+                    let mut group = group(name);
+                    group["kind"] = json!("APIGroup");
+                    group["apiVersion"] = json!("v1");
+                    group
+                }
+                "v1" => resources(name),
+                _ => return None,
+            }
+        }
     };
     Some(Answer::object(200, &value))
+}
+
+fn version() -> Value {
+    json!({
+        "major": "1",
+        "minor": "36",
+        "gitVersion": GIT_VERSION,
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "",
+        "platform": "linux/amd64",
+    })
+}
+
+fn paths() -> Vec<String> {
+    let fixed = [
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/healthz",
+        "/livez",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/readyz",
+        "/version",
+    ];
+    let groups = GROUPS.iter();
+    let groups = groups.flat_map(|group| [format!("/apis/{group}"), format!("/apis/{group}/v1")]);
+    fixed.into_iter().map(str::to_owned).chain(groups).collect()
 }
 
 fn group(name: &str) -> Value {
@@ -58,8 +98,7 @@ fn group(name: &str) -> Value {
 }
 
 fn resources(group: &str) -> Value {
-    let of_group = Resource::ALL.into_iter().filter(|r| r.group() == group);
-    let entries: Vec<Value> = of_group.flat_map(entries).collect();
+    let entries: Vec<Value> = of_group(group).flat_map(entries).collect();
     let group_version = if group.is_empty() {
         "v1".to_owned()
     } else {
@@ -73,32 +112,140 @@ fn resources(group: &str) -> Value {
     })
 }
 
+fn of_group(group: &str) -> impl Iterator<Item = Resource> {
+    let all = Resource::ALL.into_iter();
+    all.filter(move |resource| resource.group() == group)
+}
+
+fn verbs(resource: Resource) -> Vec<&'static str> {
+    let mut verbs = vec![
+        "create",
+        "delete",
+        "deletecollection",
+        "get",
+        "list",
+        "patch",
+        "update",
+        "watch",
+    ];
+    verbs.retain(|verb| *verb != "deletecollection" || resource.has_delete_collection());
+    verbs
+}
+
+/// What a subresource takes and answers, as group, version and kind, and its verbs. The group and
+/// version are empty where they are the resource's.
+fn subresource_facts(
+    resource: Resource,
+    subresource: &str,
+) -> ([&'static str; 3], &'static [&'static str]) {
+    match subresource {
+        "scale" => (["autoscaling", "v1", "Scale"], &["get", "patch", "update"]),
+        "binding" => (["", "", "Binding"], &["create"]),
+        "finalize" => (["", "", resource.kind()], &["update"]),
+        _ => (["", "", resource.kind()], &["get", "patch", "update"]),
+    }
+}
+
 fn entries(resource: Resource) -> Vec<Value> {
-    let short_names = match resource {
-        Resource::Pods => json!(["po"]),
-        Resource::ReplicaSets => json!(["rs"]),
-        Resource::ReplicationControllers => json!(["rc"]),
-        Resource::Namespaces => json!(["ns"]),
-        Resource::Events => json!(["ev"]),
-        Resource::ServiceAccounts => json!(["sa"]),
-        Resource::Quotas => json!(["quota"]),
-        Resource::Leases => json!([]),
-    };
-    let singular = resource.kind().to_lowercase();
-    let mut entries = vec![json!({
-        "name": resource.plural(), "singularName": singular, "kind": resource.kind(),
-        "namespaced": resource.is_namespaced(), "verbs": VERBS, "shortNames": short_names,
-    })];
+    let mut main = json!({
+        "name": resource.plural(), "singularName": resource.kind().to_lowercase(),
+        "namespaced": resource.is_namespaced(), "kind": resource.kind(),
+        "verbs": verbs(resource),
+    });
+    add_nicknames(resource, &mut main);
+    let mut entries = vec![main];
     for subresource in resource.subresources() {
-        let (kind, verbs) = match *subresource {
-            "scale" => ("Scale", json!(["get", "patch", "update"])),
-            "binding" => ("Binding", json!(["create"])),
-            _ => (resource.kind(), json!(["get", "patch", "update"])),
-        };
-        entries.push(json!({
+        let ([group, version, kind], verbs) = subresource_facts(resource, subresource);
+        let mut entry = json!({
             "name": format!("{}/{subresource}", resource.plural()), "singularName": "",
-            "kind": kind, "namespaced": resource.is_namespaced(), "verbs": verbs,
-        }));
+            "namespaced": resource.is_namespaced(), "kind": kind, "verbs": verbs,
+        });
+        if !group.is_empty() {
+            entry["group"] = json!(group);
+            entry["version"] = json!(version);
+        }
+        entries.push(entry);
     }
     entries
+}
+
+fn add_nicknames(resource: Resource, entry: &mut Value) {
+    if !resource.short_names().is_empty() {
+        entry["shortNames"] = json!(resource.short_names());
+    }
+    if resource.is_of_all() {
+        entry["categories"] = json!(["all"]);
+    }
+}
+
+/// The newest version of aggregated discovery that the client takes.
+fn aggregated_version(accept: &str) -> Option<&'static str> {
+    let mut versions = AGGREGATED.into_iter();
+    versions.find(|version| {
+        let mut types = accept.split(',');
+        types.any(|kind| {
+            let has = |parameter: &str| kind.split(';').any(|part| part.trim() == parameter);
+            has("g=apidiscovery.k8s.io")
+                && has("as=APIGroupDiscoveryList")
+                && has(&format!("v={version}"))
+        })
+    })
+}
+
+/// All groups (or, for `/api`, the core group) with all their resources in one answer.
+fn aggregated(is_groups: bool, version: &str) -> Answer {
+    let groups: &[&str] = if is_groups { &GROUPS } else { &[""] };
+    let items: Vec<Value> = groups.iter().map(|group| aggregated_group(group)).collect();
+    let list = json!({
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": format!("apidiscovery.k8s.io/{version}"),
+        "metadata": {},
+        "items": items,
+    });
+    let mut answer = Answer::object(200, &list);
+    answer.content_type =
+        format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
+    answer
+}
+
+fn aggregated_group(group: &str) -> Value {
+    let resources: Vec<Value> = of_group(group).map(aggregated_resource).collect();
+    let version = json!({"version": "v1", "resources": resources, "freshness": "Current"});
+    let metadata = if group.is_empty() {
+        json!({})
+    } else {
+        json!({"name": group})
+    };
+    json!({"metadata": metadata, "versions": [version]})
+}
+
+fn aggregated_resource(resource: Resource) -> Value {
+    let kind = |[group, version, kind]: [&str; 3]| json!({"group": group, "version": version, "kind": kind});
+    let scope = if resource.is_namespaced() {
+        "Namespaced"
+    } else {
+        "Cluster"
+    };
+    let mut entry = json!({
+        "resource": resource.plural(),
+        "responseKind": kind(["", "", resource.kind()]),
+        "scope": scope,
+        "singularResource": resource.kind().to_lowercase(),
+        "verbs": verbs(resource),
+    });
+    add_nicknames(resource, &mut entry);
+    let subresources: Vec<Value> = resource
+        .subresources()
+        .iter()
+        .map(|subresource| {
+            let (names, verbs) = subresource_facts(resource, subresource);
+            json!({
+                "subresource": subresource, "responseKind": kind(names), "verbs": verbs,
+            })
+        })
+        .collect();
+    if !subresources.is_empty() {
+        entry["subresources"] = json!(subresources);
+    }
+    entry
 }

@@ -32,6 +32,7 @@ pub(super) fn follow_up(state: &mut State) {
             Consequence::Gone(object) => is_gone(state, &object),
             Consequence::OwnerGoing(resource, key) => owner_is_going(state, resource, &key),
             Consequence::NamespaceGoing(name) => namespace_is_going(state, &name),
+            Consequence::Owned(resource, key) => is_owned(state, resource, &key),
         }
     }
 }
@@ -79,6 +80,29 @@ fn is_gone(state: &mut State, object: &Object) {
         }
     }
     finish_namespace(state, object.namespace());
+}
+
+/// Deletes an object none of whose owners is there: a controller has created it while its owner went.
+/// Owners of kinds that are not served here may be anywhere.
+fn is_owned(state: &mut State, resource: Resource, key: &str) {
+    let Some(object) = state.get(resource, key).map(Arc::clone) else {
+        return;
+    };
+    let value = object.value();
+    let may_be_there = |owner: &Value| {
+        let kind = text(owner, "/kind");
+        let mut kinds = DEPENDENTS.into_iter();
+        let Some(resource) = kinds.find(|resource| resource.kind() == kind) else {
+            return true;
+        };
+        let key = key_of(Some(object.namespace()), text(owner, "/name"));
+        let found = state.get(resource, &key).map(|found| found.value());
+        found.is_some_and(|found| text(&found, "/metadata/uid") == text(owner, "/uid"))
+    };
+    let mut owners = entries(&value, "/metadata/ownerReferences").iter();
+    if !owners.any(may_be_there) {
+        begin_delete(state, resource, key);
+    }
 }
 
 fn namespace_is_going(state: &mut State, namespace: &str) {

@@ -8,20 +8,27 @@
 //! |---|---|---|
 //! | HTTP | `http`, `connection`, `exchange` | connections, requests, answers, streams |
 //! | faults | `faults`, `recorder` | records requests; delays, refuses, cuts, holds back |
-//! | API | `api_server`, `target`, `discovery`, `table`, `refusal` | what a request asks for, and the words to say no |
+//! | API | `api_server`, `target`, `body`, `protobuf`, `options`, `refusal` | what a request asks for, and the words to say no |
+//! | clients | `discovery`, `openapi`, `table`, `columns` | what kubectl wants to know and to show |
 //! | nodes | `kubelet` | a scheduler and kubelets, simulated |
-//! | verbs | `create`, `update`, `delete`, `removal`, `patch`, `list`, `watch`, `selector` | what the API server does |
-//! | kinds | `objects`, `resource`, `quota`, `garbage` | defaults, validation, admission |
-//! | state | `store` | objects, versions, history |
+//! | verbs | `create`, `update`, `scale`, `delete`, `removal`, `list`, `watch`, `selector` | what the API server does |
+//! | patches | `patching`, `patch`, `json_patch`, `apply`, `managers` | the four kinds of patch |
+//! | kinds | `objects`, `shape`, `resource`, `quota`, `garbage` | defaults, validation, admission |
+//! | state | `store`, `tally`, `snapshot` | objects, versions, history |
 //!
 //! HTTP and faults know nothing of the rest, so that a test can put them in front of a real API
 //! server. Threads: `dev-accept`, one `dev-conn-N` per connection, `dev-kubelet`. The one lock of the
 //! state is held by no one who does I/O.
 //!
-//! DIFFERS: no authentication, no managed fields, JSON only, no pruning of members that the schema
-//! does not know, validation only of what tests and people run into.
+//! DIFFERS: no authentication; pods need no service account; answers are JSON only (requests may be
+//! YAML, and of a few kinds protobuf); managed fields only of objects that have been applied; no
+//! pruning of members that the schema does not know; validation only of what tests and people run
+//! into; garbage is collected before the next request instead of a moment later.
 
 mod api_server;
+mod apply;
+mod body;
+mod columns;
 mod connection;
 mod create;
 mod delete;
@@ -30,18 +37,28 @@ mod exchange;
 mod faults;
 mod garbage;
 mod http;
+mod json_patch;
 mod kubelet;
 mod list;
+mod managers;
 mod objects;
+mod openapi;
+mod options;
 mod patch;
+mod patching;
+mod protobuf;
 mod quota;
 mod recorder;
 mod refusal;
 mod removal;
 mod resource;
+mod scale;
 mod selector;
+mod shape;
+mod snapshot;
 mod store;
 mod table;
+mod tally;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -49,6 +66,7 @@ mod update;
 mod watch;
 
 use std::io;
+use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -63,8 +81,10 @@ use crate::stdx::stop::{Cause, Stop};
 pub use exchange::{Answer, AnswerBody, ApiRequest, ChannelStream, ChunkStream, Handler, Next};
 pub use faults::{Action, Ending, Faults, Matcher, Rule, RuleHandle};
 pub use http::Server;
-pub use kubelet::KubeletOptions;
+pub use kubelet::{KubeletOptions, wishes};
 pub use recorder::{Recorded, Recorder};
+pub use snapshot::Rejected;
+pub use tally::Tally;
 pub use target::Target;
 
 /// Namespaces that every cluster has.
@@ -79,8 +99,13 @@ pub struct DevServerOptions {
     pub history_length: usize,
     /// How many requests are remembered.
     pub recorder_length: usize,
-    /// Whether dependents go when their owner goes, and contents with their namespace.
+    /// Whether the small controllers of a control plane are at work: dependents go when their owner
+    /// goes, contents with their namespace, and each namespace is born with its service account
+    /// `default` (which pods do not need).
     pub garbage_collection: bool,
+    /// Whether it may listen elsewhere than on loopback, where anyone can reach it: there is no
+    /// authentication.
+    pub insecure_listen: bool,
     /// The simulated nodes; without any, pods stay as they are.
     pub kubelet: Option<KubeletOptions>,
 }
@@ -93,6 +118,7 @@ impl Default for DevServerOptions {
             history_length: 50_000,
             recorder_length: 100_000,
             garbage_collection: false,
+            insecure_listen: false,
             kubelet: None,
         }
     }
@@ -114,8 +140,10 @@ impl DevServer {
     /// [`DevServer::stop`] or the signal `stop`.
     ///
     /// # Errors
-    /// If the address cannot be listened at.
+    /// If the address cannot be listened at, or is not on loopback and
+    /// [`DevServerOptions::insecure_listen`] does not allow that.
     pub fn start(options: &DevServerOptions, stop: &Stop) -> io::Result<Self> {
+        check_listen(options)?;
         let settings = Settings {
             history_length: options.history_length,
             garbage_collection: options.garbage_collection,
@@ -209,6 +237,19 @@ impl Drop for DevServer {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Refuses an address that others than this machine can reach, unless that is wanted.
+fn check_listen(options: &DevServerOptions) -> io::Result<()> {
+    let mut addresses = options.listen.to_socket_addrs()?;
+    if options.insecure_listen || addresses.all(|address| address.ip().is_loopback()) {
+        return Ok(());
+    }
+    let why = format!(
+        "{} is not on loopback, and the dev server has no authentication",
+        options.listen
+    );
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
 fn api_of(store: &Arc<Store>) -> Arc<dyn Handler> {

@@ -1,5 +1,5 @@
-//! The two kinds of patch: JSON merge patch (RFC 7396) and strategic merge patch, which merges
-//! certain lists by a key of their entries. Pure functions on JSON trees.
+//! Patches that look like what they patch: JSON merge patch (RFC 7396) and strategic merge patch,
+//! which merges certain lists by a key of their entries. Pure functions on JSON trees.
 
 use serde_json::{Map, Value};
 
@@ -24,7 +24,8 @@ pub(super) fn json_merge(target: &mut Value, patch: &Value) {
 }
 
 /// How a list is merged.
-enum ListMerge {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ListMerge {
     /// Entries are maps, told apart by this member.
     ByKey(&'static str),
     /// Entries are plain values, and each is there once.
@@ -35,7 +36,7 @@ enum ListMerge {
 
 /// kubernetes `api/core/v1/types.go` and `api/apps/v1/types.go`, the tags `patchStrategy` and
 /// `patchMergeKey`, as far as the kinds served here have such lists.
-fn list_merge(name: &str) -> ListMerge {
+pub(super) fn list_merge(name: &str) -> ListMerge {
     match name {
         "ownerReferences" => ListMerge::ByKey("uid"),
         "conditions" => ListMerge::ByKey("type"),
@@ -56,13 +57,24 @@ fn list_merge(name: &str) -> ListMerge {
     }
 }
 
+/// Why a strategic merge patch is not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum StrategicError {
+    /// The patch breaks its own rules, such as a list entry without its key.
+    BadPatch(String),
+    /// A value of the patch cannot stand where it is put.
+    BadValue(String),
+}
+
+use StrategicError::{BadPatch, BadValue};
+
 /// Merges a strategic merge patch into `target`.
 ///
 /// # Errors
-/// What is wrong with the patch, such as a list entry without its key.
-pub(super) fn strategic_merge(target: &mut Value, patch: &Value) -> Result<(), String> {
+/// See [`StrategicError`]. The target is then spoilt.
+pub(super) fn strategic_merge(target: &mut Value, patch: &Value) -> Result<(), StrategicError> {
     let Some(patch) = patch.as_object() else {
-        return Err("cannot unmarshal the patch into a map".to_owned());
+        return Err(BadValue("cannot unmarshal the patch into a map".to_owned()));
     };
     match patch.get("$patch").and_then(Value::as_str) {
         Some("replace") => {
@@ -74,7 +86,11 @@ pub(super) fn strategic_merge(target: &mut Value, patch: &Value) -> Result<(), S
             return Ok(());
         }
         None | Some("merge") => {}
-        Some(other) => return Err(format!("unknown patch type found: {other}")),
+        Some(other) => {
+            let map = Value::Object(patch.clone());
+            let why = format!("unknown patch type: {other} in map: {}", go_text(&map));
+            return Err(BadPatch(why));
+        }
     }
     if !target.is_object() {
         *target = Value::Object(Map::new());
@@ -89,7 +105,7 @@ pub(super) fn strategic_merge(target: &mut Value, patch: &Value) -> Result<(), S
     Ok(())
 }
 
-fn merge_member(target: &mut Value, name: &str, value: &Value) -> Result<(), String> {
+fn merge_member(target: &mut Value, name: &str, value: &Value) -> Result<(), StrategicError> {
     match value {
         Value::Null => {
             if let Some(map) = target.as_object_mut() {
@@ -97,7 +113,13 @@ fn merge_member(target: &mut Value, name: &str, value: &Value) -> Result<(), Str
             }
             Ok(())
         }
+        Value::Object(_) if target[name].is_array() => {
+            Err(BadValue("cannot restore slice from map".to_owned()))
+        }
         Value::Object(_) => strategic_merge(&mut target[name], value),
+        Value::Array(_) if target[name].is_object() => {
+            Err(BadValue("cannot restore struct from slice".to_owned()))
+        }
         Value::Array(patch) => {
             let old = target[name].as_array().cloned().unwrap_or_default();
             let merged = match list_merge(name) {
@@ -107,6 +129,14 @@ fn merge_member(target: &mut Value, name: &str, value: &Value) -> Result<(), Str
             };
             target[name] = Value::Array(merged);
             Ok(())
+        }
+        value if target[name].is_array() => {
+            let kind = if value.is_string() {
+                "string"
+            } else {
+                "a plain value"
+            };
+            Err(BadValue(format!("cannot restore slice from {kind}")))
         }
         value => {
             target[name] = value.clone();
@@ -133,7 +163,11 @@ fn take_values(target: &mut Value, values: &Value) {
 
 /// Merges two lists of maps. The order is the API server's: entries of the patch come first, except
 /// after those that already stood before them.
-fn merge_by_key(mut old: Vec<Value>, patch: &[Value], key: &str) -> Result<Vec<Value>, String> {
+fn merge_by_key(
+    mut old: Vec<Value>,
+    patch: &[Value],
+    key: &str,
+) -> Result<Vec<Value>, StrategicError> {
     let directive = |entry: &Value| {
         entry
             .get("$patch")
@@ -150,9 +184,12 @@ fn merge_by_key(mut old: Vec<Value>, patch: &[Value], key: &str) -> Result<Vec<V
     let original: Vec<Value> = old.iter().map(|entry| entry[key].clone()).collect();
     let mut patched: Vec<Value> = Vec::new();
     for entry in patch {
-        let id = entry
-            .get(key)
-            .ok_or_else(|| format!("map: {entry} does not contain declared merge key: {key}"))?;
+        let id = entry.get(key).ok_or_else(|| {
+            let map = go_text(entry);
+            BadPatch(format!(
+                "map: {map} does not contain declared merge key: {key}"
+            ))
+        })?;
         let at = old.iter().position(|known| known.get(key) == Some(id));
         let known = at.map(|at| old.remove(at));
         if directive(entry).as_deref() == Some("delete") {
@@ -183,6 +220,24 @@ fn merge_by_key(mut old: Vec<Value>, patch: &[Value], key: &str) -> Result<Vec<V
     }
 }
 
+/// A value as Go prints it: `map[a:1 b:[x y]]`.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Object(map) => {
+            let members = map.iter();
+            let members = members.map(|(name, value)| format!("{name}:{}", go_text(value)));
+            format!("map[{}]", members.collect::<Vec<_>>().join(" "))
+        }
+        Value::Array(values) => {
+            let values: Vec<String> = values.iter().map(go_text).collect();
+            format!("[{}]", values.join(" "))
+        }
+        Value::String(text) => text.clone(),
+        Value::Null => "<nil>".to_owned(),
+        other => other.to_string(),
+    }
+}
+
 fn without_directives(patch: &Map<String, Value>) -> Value {
     let members = patch.iter().filter(|(name, _)| !name.starts_with('$'));
     members
@@ -194,7 +249,7 @@ fn without_directives(patch: &Map<String, Value>) -> Value {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{json_merge, strategic_merge};
+    use super::{StrategicError, json_merge, strategic_merge};
 
     #[track_caller]
     fn check(target: Value, patch: &Value, expected: &Value) {
@@ -257,7 +312,26 @@ mod tests {
             &json!({"tolerations": [3], "$setElementOrder/x": []}),
             &json!({"tolerations": [3]}),
         );
-        let error = strategic_merge(&mut json!({}), &json!({"containers": [{"image": "x"}]}));
-        assert!(error.is_err_and(|error| error.contains("declared merge key: name")));
+    }
+
+    #[test]
+    fn bad_patches_in_the_words_of_the_api_server() {
+        let refused = |patch: Value, expected: StrategicError| {
+            let mut target = json!({"containers": [{"name": "c"}], "map": {}});
+            assert_eq!(
+                strategic_merge(&mut target, &patch),
+                Err(expected),
+                "{patch}"
+            );
+        };
+        let why = "map: map[image:x] does not contain declared merge key: name";
+        let patch = json!({"containers": [{"image": "x"}]});
+        refused(patch, StrategicError::BadPatch(why.to_owned()));
+        let why = "unknown patch type: frob in map: map[$patch:frob name:c]";
+        let patch = json!({"containers": [{"$patch": "frob", "name": "c"}]});
+        refused(patch, StrategicError::BadPatch(why.to_owned()));
+        let why = "cannot restore slice from string";
+        let patch = json!({"containers": "x"});
+        refused(patch, StrategicError::BadValue(why.to_owned()));
     }
 }

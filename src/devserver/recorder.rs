@@ -6,6 +6,9 @@ use std::time::Instant;
 
 use super::exchange::ApiRequest;
 
+/// Most bytes of bodies that are remembered; the oldest requests go when there are more.
+const BODY_BYTES_MAX: usize = 256 * 1024 * 1024;
+
 /// One request and what was answered.
 #[derive(Debug)]
 pub struct Recorded {
@@ -13,13 +16,18 @@ pub struct Recorded {
     pub request: ApiRequest,
     /// When it had come whole.
     pub started: Instant,
-    code: OnceLock<u16>,
+    answer: OnceLock<(u16, Instant)>,
 }
 
 impl Recorded {
     /// The HTTP code of the answer; 0 if the connection was cut, `None` while there is no answer.
     pub fn code(&self) -> Option<u16> {
-        self.code.get().copied()
+        self.answer.get().map(|(code, _)| *code)
+    }
+
+    /// When the answer was there, before it was sent; `None` while there is none.
+    pub fn answered(&self) -> Option<Instant> {
+        self.answer.get().map(|(_, at)| *at)
     }
 
     /// Verb and resource, such as `create pods` or `update replicasets/status`.
@@ -34,7 +42,7 @@ impl Recorded {
 
     pub(super) fn set_code(&self, code: u16) {
         // Set once per request, by the thread that answers it.
-        self.code.set(code).unwrap_or_default();
+        self.answer.set((code, Instant::now())).unwrap_or_default();
     }
 }
 
@@ -43,7 +51,22 @@ impl Recorded {
 pub struct Recorder {
     /// How many are kept; older ones are dropped.
     length: usize,
-    requests: Arc<Mutex<VecDeque<Arc<Recorded>>>>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: VecDeque<Arc<Recorded>>,
+    /// Of all bodies together.
+    n_bytes: usize,
+}
+
+impl State {
+    fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.requests.pop_front() {
+            self.n_bytes -= oldest.request.body.len();
+        }
+    }
 }
 
 impl Recorder {
@@ -51,13 +74,13 @@ impl Recorder {
     pub fn new(length: usize) -> Self {
         Self {
             length,
-            requests: Arc::default(),
+            state: Arc::default(),
         }
     }
 
     /// All requests that are remembered, in the order in which they came.
     pub fn requests(&self) -> Vec<Arc<Recorded>> {
-        self.lock().iter().cloned().collect()
+        self.lock().requests.iter().cloned().collect()
     }
 
     /// The requests with this verb and resource, as in `find("create", "pods")`.
@@ -71,26 +94,30 @@ impl Recorder {
 
     /// Forgets all requests so far.
     pub fn clear(&self) {
-        self.lock().clear();
+        *self.lock() = State::default();
     }
 
     pub(super) fn add(&self, request: ApiRequest) -> Arc<Recorded> {
         let recorded = Arc::new(Recorded {
             request,
             started: Instant::now(),
-            code: OnceLock::new(),
+            answer: OnceLock::new(),
         });
         if self.length > 0 {
-            let mut requests = self.lock();
-            if requests.len() >= self.length {
-                requests.pop_front();
+            let mut state = self.lock();
+            if state.requests.len() >= self.length {
+                state.forget_oldest();
             }
-            requests.push_back(Arc::clone(&recorded));
+            state.n_bytes += recorded.request.body.len();
+            state.requests.push_back(Arc::clone(&recorded));
+            while state.n_bytes > BODY_BYTES_MAX {
+                state.forget_oldest();
+            }
         }
         recorded
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Recorded>>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

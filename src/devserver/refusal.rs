@@ -85,6 +85,11 @@ impl FieldError {
         Self::new("FieldValueForbidden", field, format!("Forbidden: {why}"))
     }
 
+    pub(super) fn too_long(field: &str, bytes_max: usize) -> Self {
+        let message = format!("Too long: may not be more than {bytes_max} bytes");
+        Self::new("FieldValueTooLong", field, message)
+    }
+
     pub(super) fn not_supported(field: &str, value: &str, supported: &str) -> Self {
         let message = format!("Unsupported value: {value}: supported values: {supported}");
         Self::new("FieldValueNotSupported", field, message)
@@ -217,11 +222,48 @@ impl Refusal {
 
     /// 422 about the query of a list or watch.
     pub(super) fn invalid_list_options(error: FieldError) -> Self {
-        let errors = vec![error];
-        let message = invalid_message("ListOptions.meta.k8s.io", "", &errors);
+        Self::invalid_options("ListOptions", vec![error])
+    }
+
+    /// 422 about the options of a request, of a kind such as `CreateOptions`.
+    pub(super) fn invalid_options(kind: &'static str, errors: Vec<FieldError>) -> Self {
+        let message = invalid_message(&format!("{kind}.meta.k8s.io"), "", &errors);
         Self::new(422, "Invalid", message)
-            .about("", "meta.k8s.io", "ListOptions")
+            .about("", "meta.k8s.io", kind)
             .with_errors(errors)
+    }
+
+    /// 422 for a patch that makes of an object what it cannot be.
+    pub(super) fn invalid_patch(error: FieldError) -> Self {
+        let errors = vec![error];
+        let message = invalid_message("", "", &errors);
+        Self::new(422, "Invalid", message).with_errors(errors)
+    }
+
+    /// 422 for operations that do not fit the object.
+    pub(super) fn patch_rejected() -> Self {
+        let message = "the server rejected our request due to an error in our request";
+        Self::new(422, "Invalid", message).about("", "", "")
+    }
+
+    /// 413 for a patch of too many operations.
+    pub(super) fn too_many_operations(n_operations: usize) -> Self {
+        let message =
+            format!("The allowed maximum operations in a JSON patch is 10000, got {n_operations}");
+        Self::new(413, "RequestEntityTooLarge", message)
+    }
+
+    /// 409 for what other managers have applied; each conflict is a manager and a field.
+    pub(super) fn apply_conflict(message: String, conflicts: Vec<(String, String)>) -> Self {
+        let mut refusal = Self::new(409, "Conflict", message);
+        for (manager, field) in conflicts {
+            refusal = refusal.because(Cause {
+                reason: "FieldManagerConflict",
+                message: format!("conflict with {manager}"),
+                field,
+            });
+        }
+        refusal
     }
 
     fn with_errors(mut self, errors: Vec<FieldError>) -> Self {
@@ -239,6 +281,11 @@ impl Refusal {
         Self::new(400, "BadRequest", message)
     }
 
+    /// 500, as the API server has it for what it did not think of; without a reason.
+    pub(super) fn internal(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
     pub(super) fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Self::new(405, "MethodNotAllowed", message).about("", "", "")
@@ -253,6 +300,15 @@ impl Refusal {
     pub(super) fn unsupported_object_type() -> Self {
         let message = "the body of the request was in an unknown format - accepted media types \
                        include: application/json";
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// 415 for protobuf of a kind that is read as JSON only.
+    pub(super) fn unsupported_as_protobuf(kind: &str) -> Self {
+        let message = format!(
+            "this server does not read {kind} as protobuf - accepted media types include: \
+             application/json"
+        );
         Self::new(415, "UnsupportedMediaType", message)
     }
 

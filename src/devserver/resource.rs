@@ -11,15 +11,17 @@ pub(super) enum Resource {
     Leases,
     ServiceAccounts,
     Quotas,
+    Nodes,
 }
 
 /// How many resources there are.
-pub(super) const N_RESOURCES: usize = 8;
+pub(super) const N_RESOURCES: usize = 9;
 
 struct Facts {
     group: &'static str,
     plural: &'static str,
     kind: &'static str,
+    short_names: &'static [&'static str],
     namespaced: bool,
     subresources: &'static [&'static str],
     /// What follows the metadata of an object without content, as bookmarks show it.
@@ -31,6 +33,7 @@ static FACTS: [Facts; N_RESOURCES] = [
         group: "",
         plural: "pods",
         kind: "Pod",
+        short_names: &["po"],
         namespaced: true,
         subresources: &["status", "binding"],
         empty: r#","spec":{"containers":null},"status":{}"#,
@@ -39,6 +42,7 @@ static FACTS: [Facts; N_RESOURCES] = [
         group: "apps",
         plural: "replicasets",
         kind: "ReplicaSet",
+        short_names: &["rs"],
         namespaced: true,
         subresources: &["status", "scale"],
         empty: concat!(
@@ -50,6 +54,7 @@ static FACTS: [Facts; N_RESOURCES] = [
         group: "",
         plural: "replicationcontrollers",
         kind: "ReplicationController",
+        short_names: &["rc"],
         namespaced: true,
         subresources: &["status", "scale"],
         empty: r#","spec":{},"status":{"replicas":0}"#,
@@ -58,6 +63,7 @@ static FACTS: [Facts; N_RESOURCES] = [
         group: "",
         plural: "namespaces",
         kind: "Namespace",
+        short_names: &["ns"],
         namespaced: false,
         subresources: &["status", "finalize"],
         empty: r#","spec":{},"status":{}"#,
@@ -66,6 +72,7 @@ static FACTS: [Facts; N_RESOURCES] = [
         group: "",
         plural: "events",
         kind: "Event",
+        short_names: &["ev"],
         namespaced: true,
         subresources: &[],
         empty: concat!(
@@ -77,6 +84,7 @@ static FACTS: [Facts; N_RESOURCES] = [
         group: "coordination.k8s.io",
         plural: "leases",
         kind: "Lease",
+        short_names: &[],
         namespaced: true,
         subresources: &[],
         empty: r#","spec":{}"#,
@@ -85,6 +93,7 @@ static FACTS: [Facts; N_RESOURCES] = [
         group: "",
         plural: "serviceaccounts",
         kind: "ServiceAccount",
+        short_names: &["sa"],
         namespaced: true,
         subresources: &[],
         empty: "",
@@ -93,7 +102,17 @@ static FACTS: [Facts; N_RESOURCES] = [
         group: "",
         plural: "resourcequotas",
         kind: "ResourceQuota",
+        short_names: &["quota"],
         namespaced: true,
+        subresources: &["status"],
+        empty: r#","spec":{},"status":{}"#,
+    },
+    Facts {
+        group: "",
+        plural: "nodes",
+        kind: "Node",
+        short_names: &["no"],
+        namespaced: false,
         subresources: &["status"],
         empty: r#","spec":{},"status":{}"#,
     },
@@ -110,6 +129,7 @@ impl Resource {
         Self::Leases,
         Self::ServiceAccounts,
         Self::Quotas,
+        Self::Nodes,
     ];
 
     /// The resource with these names, if it is served. All are served in version `v1` only.
@@ -136,6 +156,19 @@ impl Resource {
         self.facts().kind
     }
 
+    /// Such as `rs`, which people type.
+    pub(super) fn short_names(self) -> &'static [&'static str] {
+        self.facts().short_names
+    }
+
+    /// True for what `kubectl get all` shows.
+    pub(super) fn is_of_all(self) -> bool {
+        matches!(
+            self,
+            Self::Pods | Self::ReplicaSets | Self::ReplicationControllers
+        )
+    }
+
     pub(super) fn is_namespaced(self) -> bool {
         self.facts().namespaced
     }
@@ -146,6 +179,21 @@ impl Resource {
 
     pub(super) fn empty(self) -> &'static str {
         self.facts().empty
+    }
+
+    /// True if its replicas are counted by a subresource of their own.
+    pub(super) fn has_scale(self) -> bool {
+        self.subresources().contains(&"scale")
+    }
+
+    /// True for what a delete answers with its last state; of others it says that it succeeded.
+    pub(super) fn is_answered_when_gone(self) -> bool {
+        matches!(self, Self::Pods | Self::ServiceAccounts | Self::Quotas)
+    }
+
+    /// False where only single objects are deleted.
+    pub(super) fn has_delete_collection(self) -> bool {
+        self != Self::Namespaces
     }
 
     /// True if the status is written by a request of its own, and by no other.

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::objects::{entries, labels, text};
 use super::refusal::Refusal;
 use super::resource::Resource;
 use super::store::Stored;
@@ -153,6 +154,7 @@ fn parse_labels(text: &str) -> Result<Option<Selector>, Refusal> {
         .into_iter()
         .map(|term| requirement(term).ok_or_else(unparsable))
         .collect::<Result<Vec<_>, _>>()?;
+    requirements.iter().try_for_each(check_syntax)?;
     if requirements.is_empty() {
         return Ok(None);
     }
@@ -163,6 +165,27 @@ fn parse_labels(text: &str) -> Result<Option<Selector>, Refusal> {
     Selector::new(&selector)
         .map(Some)
         .map_err(|error| Refusal::bad_request(error.to_string()))
+}
+
+/// Refuses keys and values that no label can have.
+fn check_syntax(requirement: &LabelSelectorRequirement) -> Result<(), Refusal> {
+    let key = &requirement.key;
+    let invalid = |field: &str, value: &str, why: &str| {
+        let value = Value::from(value);
+        let message =
+            format!("unable to parse requirement: {field}: Invalid value: {value}: {why}");
+        Err(Refusal::bad_request(message))
+    };
+    if let Some(why) = labels::key_faults(key).first() {
+        return invalid("<nil>", key, why);
+    }
+    let values = requirement.values.iter().flatten().enumerate();
+    for (index, value) in values {
+        if let Some(why) = labels::value_faults(value).first() {
+            return invalid(&format!("values[{index}][{key}]"), value, why);
+        }
+    }
+    Ok(())
 }
 
 /// The terms between commas, where commas between parentheses do not count.
@@ -212,6 +235,32 @@ fn requirement(term: &str) -> Option<LabelSelectorRequirement> {
     }
 }
 
+/// The selector of a ReplicaSet or ReplicationController as a query has it.
+pub(super) fn selector_text(resource: Resource, value: &Value) -> String {
+    let labels = match resource {
+        Resource::ReplicationControllers => &value["spec"]["selector"],
+        _ => &value["spec"]["selector"]["matchLabels"],
+    };
+    let equalities = labels.as_object().into_iter().flatten();
+    let mut terms: Vec<String> = equalities
+        .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    for expression in entries(value, "/spec/selector/matchExpressions") {
+        let key = text(expression, "/key");
+        let values = entries(expression, "/values").iter();
+        let values: Vec<&str> = values.filter_map(Value::as_str).collect();
+        let values = values.join(",");
+        terms.push(match text(expression, "/operator") {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "DoesNotExist" => format!("!{key}"),
+            _ => key.to_owned(),
+        });
+    }
+    terms.sort();
+    terms.join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -257,7 +306,15 @@ mod tests {
         ] {
             check(labels, "", Some(false));
         }
-        for labels in ["a b", "a has (1)", "=1"] {
+        for labels in [
+            "a b",
+            "a has (1)",
+            "=1",
+            "a=b c",
+            "A_/b=c",
+            "a in (x, /d)",
+            "a in (x",
+        ] {
             check(labels, "", None);
         }
     }

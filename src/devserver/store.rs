@@ -52,7 +52,7 @@ pub(super) struct Event {
 }
 
 /// Everything of one resource.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Shelf {
     /// By key, which is the order of lists.
     pub(super) objects: BTreeMap<Box<str>, Object>,
@@ -67,12 +67,13 @@ pub(super) struct Shelf {
 pub(super) struct Settings {
     /// Changes kept per resource.
     pub(super) history_length: usize,
-    /// Whether dependents go when their owner goes, and contents when their namespace goes.
+    /// Whether dependents go when their owner goes, and contents when their namespace goes; and
+    /// whether namespaces are born with their service account `default`.
     pub(super) garbage_collection: bool,
 }
 
 /// What has happened that other objects may have to follow.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Consequence {
     /// This was the object's last state.
     Gone(Object),
@@ -80,13 +81,17 @@ pub(super) enum Consequence {
     OwnerGoing(Resource, Box<str>),
     /// A namespace has been marked as being deleted.
     NamespaceGoing(Box<str>),
+    /// The object has got owners, which may be gone already.
+    Owned(Resource, Box<str>),
 }
 
 /// All resources and the version that they share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) version: u64,
     pub(super) settings: Settings,
+    /// A copy that is thrown away: what is stored in it gets no version.
+    is_rehearsal: bool,
     /// What is still to be followed up; empty whenever the lock is not held.
     pub(super) consequences: VecDeque<Consequence>,
     shelves: [Shelf; N_RESOURCES],
@@ -115,6 +120,7 @@ impl Store {
             state: Mutex::new(State {
                 version: FIRST_VERSION,
                 settings,
+                is_rehearsal: false,
                 consequences: VecDeque::new(),
                 shelves: std::array::from_fn(|_| Shelf::default()),
                 touched: [false; N_RESOURCES],
@@ -143,6 +149,15 @@ impl Store {
         {
             changed.notify_all();
         }
+        result
+    }
+
+    /// Does a change with all that follows on a copy, which nobody else sees and nothing is kept of.
+    pub(super) fn rehearse<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock().clone();
+        state.is_rehearsal = true;
+        let result = change(&mut state);
+        (self.follow_up)(&mut state);
         result
     }
 
@@ -213,6 +228,13 @@ impl State {
             Some(_) => Change::Modified,
             None => Change::Added,
         };
+        let is_as_before = previous
+            .as_ref()
+            .is_some_and(|previous| previous.owners == object.owners);
+        if !object.owners.is_empty() && !is_as_before {
+            let consequence = Consequence::Owned(resource, key.into());
+            self.consequences.push_back(consequence);
+        }
         self.remember(resource, change, Arc::clone(&object), previous);
         object
     }
@@ -227,8 +249,10 @@ impl State {
     }
 
     fn next_version(&mut self, key: &str, mut value: Value) -> Object {
-        self.version += 1;
-        value["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        if !self.is_rehearsal {
+            self.version += 1;
+            value["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        }
         Arc::new(Stored::new(key, self.version, &value))
     }
 

@@ -1,130 +1,173 @@
-//! Objects as tables, which is what `kubectl get` asks for and prints.
+//! The other forms in which clients ask for objects: tables, which `kubectl get` prints, and metadata
+//! alone. Lists, single objects and watches are put into them after everything else is done.
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::columns;
 use super::exchange::{Answer, AnswerBody, ApiRequest};
-use super::objects::{entries, number, text};
+use super::refusal::Refusal;
 use super::resource::Resource;
 
-/// The answer (an object or a list) as a table, if the request prefers that.
-pub(super) fn for_people(resource: Resource, request: &ApiRequest, mut answer: Answer) -> Answer {
-    if !request.header("accept").contains(";as=Table") {
-        return answer;
+/// In which form objects are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As they are.
+    Whole,
+    /// As rows of a table, each with this much of its object.
+    Table(Include),
+    /// Their metadata alone.
+    Metadata,
+}
+
+/// What of its object a row carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Include {
+    Nothing,
+    Metadata,
+    Whole,
+}
+
+impl Form {
+    /// The first form that the request accepts.
+    pub(super) fn asked_by(request: &ApiRequest) -> Result<Self, Refusal> {
+        for kind in request.header("accept").split(',') {
+            let mut parameters = kind.split(';').map(str::trim);
+            if parameters.next() != Some("application/json") {
+                continue;
+            }
+            let parameters: Vec<&str> = parameters.collect();
+            let form = parameters.iter().find_map(|text| text.strip_prefix("as="));
+            match form {
+                Some("Table") => return Ok(Self::Table(include(request)?)),
+                Some("PartialObjectMetadata" | "PartialObjectMetadataList") => {
+                    return Ok(Self::Metadata);
+                }
+                None => return Ok(Self::Whole),
+                Some(_) => {}
+            }
+        }
+        Ok(Self::Whole)
     }
-    let Some(body) = std::mem::replace(&mut answer.body, AnswerBody::Cut).read() else {
-        return answer;
-    };
-    let value: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let objects = match value.get("items").and_then(Value::as_array) {
-        Some(items) => items.clone(),
-        None => vec![value.clone()],
-    };
-    let version = &value["metadata"]["resourceVersion"];
-    let rows: Vec<Value> = objects.iter().map(|object| row(resource, object)).collect();
-    let table = json!({
-        "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": {"resourceVersion": version},
-        "columnDefinitions": columns(resource),
-        "rows": rows,
-    });
-    Answer::object(answer.code, &table)
+
+    /// The answer (an object or a list) in this form.
+    pub(super) fn answer(self, resource: Resource, mut answer: Answer) -> Answer {
+        if self == Self::Whole || answer.code >= 300 {
+            return answer;
+        }
+        let Some(body) = std::mem::replace(&mut answer.body, AnswerBody::Cut).read() else {
+            return answer;
+        };
+        let Ok(mut value) = serde_json::from_slice::<Value>(&body) else {
+            answer.body = AnswerBody::Whole(body);
+            return answer;
+        };
+        let items = value.get_mut("items").map(Value::take);
+        let formed = match (self, items) {
+            (Self::Table(include), Some(items)) => table(
+                resource,
+                include,
+                &value["metadata"],
+                items.as_array(),
+                true,
+            ),
+            (Self::Table(include), None) => {
+                let metadata = version_of(&value);
+                table(resource, include, &metadata, Some(&vec![value]), true)
+            }
+            (_, Some(items)) => {
+                let items = items.as_array().into_iter().flatten();
+                let items: Vec<Value> = items.map(metadata_of).collect();
+                json!({
+                    "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                    "metadata": value["metadata"], "items": items,
+                })
+            }
+            (_, None) => metadata_of(&value),
+        };
+        Answer::object(answer.code, &formed)
+    }
+
+    /// What a frame of a watch carries for `object` (whole, with `kind`). Only the first table says
+    /// what its columns are.
+    pub(super) fn frame_object(self, resource: Resource, object: &Value, is_first: bool) -> Value {
+        match self {
+            Self::Whole => object.clone(),
+            Self::Metadata => metadata_of(object),
+            Self::Table(include) => {
+                let metadata = version_of(object);
+                let rows = vec![object.clone()];
+                table(resource, include, &metadata, Some(&rows), is_first)
+            }
+        }
+    }
+
+    /// What a bookmark carries.
+    pub(super) fn frame_bookmark(self, resource: Resource, object: Value) -> Value {
+        match self {
+            Self::Whole => object,
+            Self::Metadata => metadata_of(&object),
+            Self::Table(include) => table(resource, include, &version_of(&object), None, false),
+        }
+    }
 }
 
-fn columns(resource: Resource) -> Vec<Value> {
-    let names: &[&str] = match resource {
-        Resource::Pods => &["Name", "Ready", "Status", "Restarts", "Age", "Node"],
-        Resource::ReplicaSets | Resource::ReplicationControllers => {
-            &["Name", "Desired", "Current", "Ready", "Age"]
-        }
-        Resource::Namespaces => &["Name", "Status", "Age"],
-        Resource::Events => &["Last Seen", "Type", "Reason", "Object", "Message"],
-        Resource::Leases => &["Name", "Holder", "Age"],
-        Resource::ServiceAccounts | Resource::Quotas => &["Name", "Age"],
-    };
-    let column = |name: &&str| {
-        // Columns of a priority above 0 are for `-o wide`.
-        let priority = i32::from(*name == "Node");
-        let format = if *name == "Name" { "name" } else { "" };
-        json!({
-            "name": name, "type": "string", "format": format, "description": "",
-            "priority": priority,
-        })
-    };
-    names.iter().map(column).collect()
+fn include(request: &ApiRequest) -> Result<Include, Refusal> {
+    match request.query_value("includeObject") {
+        "" | "Metadata" => Ok(Include::Metadata),
+        "None" => Ok(Include::Nothing),
+        "Object" => Ok(Include::Whole),
+        other => Err(Refusal::bad_request(format!(
+            "unrecognized includeObject value: \"{other}\""
+        ))),
+    }
 }
 
-fn row(resource: Resource, object: &Value) -> Value {
-    let name = text(object, "/metadata/name");
-    let age = age(text(object, "/metadata/creationTimestamp"));
-    let count = |pointer: &str| number(object, pointer).unwrap_or(0).to_string();
-    let cells = match resource {
-        Resource::Pods => pod_cells(object, name, &age),
-        Resource::ReplicaSets | Resource::ReplicationControllers => json!([
-            name,
-            count("/spec/replicas"),
-            count("/status/replicas"),
-            count("/status/readyReplicas"),
-            age
-        ]),
-        Resource::Namespaces => json!([name, text(object, "/status/phase"), age]),
-        Resource::Events => {
-            let kind = text(object, "/involvedObject/kind").to_lowercase();
-            json!([
-                self::age(text(object, "/lastTimestamp")),
-                text(object, "/type"),
-                text(object, "/reason"),
-                format!("{kind}/{}", text(object, "/involvedObject/name")),
-                text(object, "/message"),
-            ])
-        }
-        Resource::Leases => json!([name, text(object, "/spec/holderIdentity"), age]),
-        Resource::ServiceAccounts | Resource::Quotas => json!([name, age]),
-    };
+fn version_of(object: &Value) -> Value {
+    json!({"resourceVersion": object["metadata"]["resourceVersion"]})
+}
+
+fn metadata_of(object: &Value) -> Value {
     json!({
-        "cells": cells,
-        "object": {
-            "kind": "PartialObjectMetadata",
-            "apiVersion": "meta.k8s.io/v1",
-            "metadata": object["metadata"],
-        },
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": object["metadata"],
     })
 }
 
-fn pod_cells(pod: &Value, name: &str, age: &str) -> Value {
-    let statuses = entries(pod, "/status/containerStatuses");
-    let is_ready = |status: &&Value| status["ready"] == json!(true);
-    let n_ready = statuses.iter().filter(is_ready).count();
-    let n_containers = entries(pod, "/spec/containers").len();
-    let restarts = statuses
-        .iter()
-        .filter_map(|status| status["restartCount"].as_i64());
-    let state = if pod.pointer("/metadata/deletionTimestamp").is_some() {
-        "Terminating"
-    } else {
-        text(pod, "/status/phase")
-    };
-    json!([
-        name,
-        format!("{n_ready}/{n_containers}"),
-        state,
-        restarts.sum::<i64>().to_string(),
-        age,
-        text(pod, "/spec/nodeName"),
-    ])
+fn table(
+    resource: Resource,
+    include: Include,
+    metadata: &Value,
+    objects: Option<&Vec<Value>>,
+    has_columns: bool,
+) -> Value {
+    let objects = objects.into_iter().flatten();
+    let rows: Vec<Value> = objects
+        .map(|object| {
+            let mut row = Map::new();
+            row.insert("cells".to_owned(), columns::cells(resource, object));
+            let object = match include {
+                Include::Nothing => None,
+                Include::Metadata => Some(metadata_of(object)),
+                Include::Whole => Some(whole(resource, object)),
+            };
+            row.extend(object.map(|object| ("object".to_owned(), object)));
+            Value::Object(row)
+        })
+        .collect();
+    json!({
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": has_columns.then(|| columns::definitions(resource)),
+        "rows": rows,
+    })
 }
 
-/// How long ago `time` was, in its largest unit.
-fn age(time: &str) -> String {
-    let Ok(time) = time.parse::<Timestamp>() else {
-        return "<unknown>".to_owned();
-    };
-    let seconds = Timestamp::now().duration_since(time).as_secs().max(0);
-    match seconds {
-        0..120 => format!("{seconds}s"),
-        120..7200 => format!("{}m", seconds / 60),
-        7200..172_800 => format!("{}h", seconds / 3600),
-        _ => format!("{}d", seconds / 86_400),
-    }
+/// Items of a list say of which kind they are only where they stand alone.
+fn whole(resource: Resource, object: &Value) -> Value {
+    let mut object = object.clone();
+    object["kind"] = json!(resource.kind());
+    object["apiVersion"] = json!(resource.api_version());
+    object
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::objects::{self, meta, number, text};
+use super::objects::{self, meta, text};
 use super::quota;
 use super::refusal::{FieldError, Refusal};
 use super::removal::{is_released, remove};
@@ -17,15 +17,18 @@ pub(super) enum Part {
     /// Everything but the status.
     Main,
     Status,
+    /// What holds a namespace that is being deleted.
+    Finalizers,
 }
 
-/// Replaces an object by `new`, as PUT does.
+/// Replaces an object by `new`, as PUT does; for `managers` see [`replace_managed`].
 pub(super) fn put(
     state: &mut State,
     resource: Resource,
     key: &str,
     part: Part,
     new: Value,
+    managers: Option<Vec<Value>>,
 ) -> Result<Object, Refusal> {
     check_name(key, &new)?;
     let object = state.current(resource, key)?;
@@ -46,7 +49,7 @@ pub(super) fn put(
         let error = FieldError::invalid("metadata.resourceVersion", "0", why);
         return Err(Refusal::invalid_resource(resource, name, error));
     }
-    replace(state, resource, &object, part, new)
+    replace_managed(state, resource, &object, part, new, managers)
 }
 
 /// Refuses an object that is not called as the path says.
@@ -68,7 +71,19 @@ pub(super) fn replace(
     resource: Resource,
     object: &Object,
     part: Part,
+    new: Value,
+) -> Result<Object, Refusal> {
+    replace_managed(state, resource, object, part, new, None)
+}
+
+/// As [`replace`], and sets who manages which fields; `None` leaves that as it is.
+pub(super) fn replace_managed(
+    state: &mut State,
+    resource: Resource,
+    object: &Object,
+    part: Part,
     mut new: Value,
+    managers: Option<Vec<Value>>,
 ) -> Result<Object, Refusal> {
     let (key, name) = (&object.key, object.name());
     let old = object.value();
@@ -78,6 +93,12 @@ pub(super) fn replace(
     }
     let mut errors = Vec::new();
     meta::keep_server_owned(&old, &mut new);
+    if let Some(managers) = managers {
+        new["metadata"]["managedFields"] = json!(managers);
+    }
+    if resource == Resource::Namespaces && part != Part::Finalizers {
+        new["spec"] = old["spec"].clone();
+    }
     if part == Part::Status && resource.has_status() {
         new["spec"] = old["spec"].clone();
         objects::prepare_status(resource, &old, &mut new);
@@ -107,7 +128,8 @@ pub(super) fn replace(
         return Ok(Arc::new(answered));
     }
     let object = state.put(resource, key, new);
-    if resource == Resource::Pods {
+    let is_of_quota = resource == Resource::Quotas && part == Part::Main;
+    if resource == Resource::Pods || is_of_quota {
         quota::refresh(state, object.namespace());
     }
     Ok(object)
@@ -151,82 +173,4 @@ pub(super) fn set_condition(pod: &mut Value, kind: &str, status: &str) {
         Some(condition) => *condition = entry,
         None => conditions.push(entry),
     }
-}
-
-/// The `Scale` of a ReplicaSet.
-pub(super) fn scale_of(resource: Resource, object: &Object) -> Value {
-    let value = object.value();
-    let metadata = &value["metadata"];
-    json!({
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {
-            "name": metadata["name"],
-            "namespace": metadata["namespace"],
-            "uid": metadata["uid"],
-            "resourceVersion": metadata["resourceVersion"],
-            "creationTimestamp": metadata["creationTimestamp"],
-        },
-        "spec": {"replicas": number(&value, "/spec/replicas").unwrap_or(0)},
-        "status": {
-            "replicas": number(&value, "/status/replicas").unwrap_or(0),
-            "selector": selector_text(resource, &value),
-        },
-    })
-}
-
-/// Scales to what `scale` says; answers the object.
-pub(super) fn put_scale(
-    state: &mut State,
-    resource: Resource,
-    key: &str,
-    scale: &Value,
-) -> Result<Object, Refusal> {
-    let object = state.current(resource, key)?;
-    let uid = text(scale, "/metadata/uid");
-    let mut new = object.value();
-    if !uid.is_empty() && uid != text(&new, "/metadata/uid") {
-        return Err(Refusal::conflict(
-            resource,
-            object.name(),
-            "the UID differs",
-        ));
-    }
-    let replicas = number(scale, "/spec/replicas").unwrap_or(0);
-    if replicas < 0 {
-        let (value, why) = (replicas.to_string(), "must be greater than or equal to 0");
-        let error = FieldError::invalid("spec.replicas", &value, why);
-        return Err(Refusal::invalid_scale(object.name(), error));
-    }
-    new["metadata"]["resourceVersion"] = match text(scale, "/metadata/resourceVersion") {
-        "" => json!(object.version.to_string()),
-        version => json!(version),
-    };
-    new["spec"]["replicas"] = json!(replicas);
-    replace(state, resource, &object, Part::Main, new)
-}
-
-fn selector_text(resource: Resource, value: &Value) -> String {
-    let labels = match resource {
-        Resource::ReplicationControllers => &value["spec"]["selector"],
-        _ => &value["spec"]["selector"]["matchLabels"],
-    };
-    let equalities = labels.as_object().into_iter().flatten();
-    let mut terms: Vec<String> = equalities
-        .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
-        .collect();
-    for expression in objects::entries(value, "/spec/selector/matchExpressions") {
-        let key = text(expression, "/key");
-        let values = objects::entries(expression, "/values").iter();
-        let values: Vec<&str> = values.filter_map(Value::as_str).collect();
-        let values = values.join(",");
-        terms.push(match text(expression, "/operator") {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "DoesNotExist" => format!("!{key}"),
-            _ => key.to_owned(),
-        });
-    }
-    terms.sort();
-    terms.join(",")
 }

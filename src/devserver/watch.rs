@@ -4,14 +4,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::exchange::{ApiRequest, ChunkStream, Next, is_true};
 use super::list::{FUTURE_VERSION_WAIT, parse_version};
+use super::options;
 use super::refusal::{FieldError, Refusal};
 use super::resource::Resource;
 use super::selector::Scope;
 use super::store::{Change, Event, Object, State, Store, Stored};
+use super::table::Form;
 
 /// How often an idle watch says how far it is
 /// (apiserver `pkg/storage/cacher/cacher.go:defaultBookmarkFrequency`).
@@ -25,6 +27,9 @@ const CLOSING_BOOKMARK: Duration = Duration::from_secs(2);
 /// (apiserver `pkg/server/config.go:MinRequestTimeout`, 1800 s to twice that).
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
 
+/// No client waits longer, and a time further off than this may not be a time at all.
+const TIMEOUT_MAX: Duration = Duration::from_hours(24 * 365);
+
 /// Most changes that are put into one chunk.
 const EVENTS_PER_CHUNK: usize = 128;
 
@@ -33,6 +38,9 @@ pub(super) struct Watch {
     store: Arc<Store>,
     resource: Resource,
     scope: Scope,
+    form: Form,
+    /// A frame with an object has been sent.
+    has_sent: bool,
     /// All changes up to this version have been sent.
     cursor: u64,
     /// What is there at the beginning and still has to be sent.
@@ -86,16 +94,19 @@ impl Watch {
             },
             from => Phase::Begins { from },
         };
-        let seconds = request.query_value("timeoutSeconds").parse().unwrap_or(0);
+        let seconds = options::number(request, "timeoutSeconds")?.unwrap_or(0);
+        let seconds = u64::try_from(seconds).unwrap_or(0);
         let timeout = match seconds {
             0 => DEFAULT_TIMEOUT,
             seconds => Duration::from_secs(seconds),
         };
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now() + timeout.min(TIMEOUT_MAX);
         Ok(Self {
             store,
             resource,
             scope,
+            form: Form::asked_by(request)?,
+            has_sent: false,
             cursor: 0,
             initial: Vec::new().into_iter(),
             owes_initial_end: streaming && bookmarks,
@@ -129,8 +140,9 @@ impl Watch {
 
     fn initial_chunk(&mut self) -> Option<Vec<u8>> {
         let mut chunk = Vec::new();
-        for object in self.initial.by_ref().take(EVENTS_PER_CHUNK) {
-            write_frame(self.resource, "ADDED", &object, &mut chunk);
+        let objects: Vec<Object> = self.initial.by_ref().take(EVENTS_PER_CHUNK).collect();
+        for object in objects {
+            self.write_frame("ADDED", &object, &mut chunk);
         }
         if self.initial.len() == 0 && std::mem::take(&mut self.owes_initial_end) {
             self.write_bookmark(self.cursor, true, &mut chunk);
@@ -145,10 +157,14 @@ impl Watch {
         }
         let (kind, api_version) = (self.resource.kind(), self.resource.api_version());
         let empty = self.resource.empty();
-        let frame = format!(
-            "{{\"type\":\"BOOKMARK\",\"object\":{{\"kind\":\"{kind}\",\"apiVersion\":\
-             \"{api_version}\",\"metadata\":{metadata}{empty}}}}}\n"
+        let mut object = format!(
+            "{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata}{empty}}}"
         );
+        if self.form != Form::Whole {
+            let whole: Value = serde_json::from_str(&object).expect("it was just written");
+            object = self.form.frame_bookmark(self.resource, whole).to_string();
+        }
+        let frame = format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n");
         chunk.extend_from_slice(frame.as_bytes());
     }
 
@@ -187,9 +203,46 @@ impl Watch {
         let mut chunk = Vec::new();
         for event in events {
             self.cursor = event.version;
-            write_event(self.resource, &self.scope, event, &mut chunk);
+            self.write_event(event, &mut chunk);
         }
         (!chunk.is_empty()).then_some(chunk)
+    }
+
+    /// What a change means to a watch depends on whether the object was and is in its scope.
+    fn write_event(&mut self, event: &Event, chunk: &mut Vec<u8>) {
+        let previous = event.previous.as_ref();
+        let previous = previous.filter(|previous| self.scope.matches(previous));
+        let is_in_scope = event.change != Change::Deleted && self.scope.matches(&event.object);
+        match (previous, is_in_scope) {
+            (None, false) => {}
+            (None, true) => self.write_frame("ADDED", &event.object, chunk),
+            (Some(_), true) => self.write_frame("MODIFIED", &event.object, chunk),
+            (Some(_), false) if event.change == Change::Deleted => {
+                self.write_frame("DELETED", &event.object, chunk);
+            }
+            (Some(previous), false) => {
+                // It is sent as it last was in scope, at the version at which it left.
+                let mut value = previous.value();
+                value["metadata"]["resourceVersion"] = json!(event.version.to_string());
+                let left = Stored::new(&previous.key, event.version, &value);
+                self.write_frame("DELETED", &left, chunk);
+            }
+        }
+    }
+
+    fn write_frame(&mut self, kind: &str, object: &Stored, chunk: &mut Vec<u8>) {
+        chunk.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
+        let is_first = !std::mem::replace(&mut self.has_sent, true);
+        if self.form == Form::Whole {
+            object.write_full(self.resource, chunk);
+        } else {
+            let mut whole = object.value();
+            whole["kind"] = json!(self.resource.kind());
+            whole["apiVersion"] = json!(self.resource.api_version());
+            let formed = self.form.frame_object(self.resource, &whole, is_first);
+            chunk.extend_from_slice(formed.to_string().as_bytes());
+        }
+        chunk.extend_from_slice(b"}\n");
     }
 
     fn run(&mut self, timeout: Duration) -> Next {
@@ -285,32 +338,4 @@ fn next_bookmark(deadline: Instant) -> Instant {
     let closing = deadline.checked_sub(CLOSING_BOOKMARK);
     let closing = closing.filter(|closing| *closing > now);
     closing.unwrap_or(deadline).min(now + BOOKMARK_PERIOD)
-}
-
-/// What a change means to a watch depends on whether the object was and is in its scope.
-fn write_event(resource: Resource, scope: &Scope, event: &Event, chunk: &mut Vec<u8>) {
-    let previous = event.previous.as_ref();
-    let previous = previous.filter(|previous| scope.matches(previous));
-    let is_in_scope = event.change != Change::Deleted && scope.matches(&event.object);
-    match (previous, is_in_scope) {
-        (None, false) => {}
-        (None, true) => write_frame(resource, "ADDED", &event.object, chunk),
-        (Some(_), true) => write_frame(resource, "MODIFIED", &event.object, chunk),
-        (Some(_), false) if event.change == Change::Deleted => {
-            write_frame(resource, "DELETED", &event.object, chunk);
-        }
-        (Some(previous), false) => {
-            // It is sent as it last was in scope, at the version at which it left.
-            let mut value = previous.value();
-            value["metadata"]["resourceVersion"] = json!(event.version.to_string());
-            let left = Stored::new(&previous.key, event.version, &value);
-            write_frame(resource, "DELETED", &left, chunk);
-        }
-    }
-}
-
-fn write_frame(resource: Resource, kind: &str, object: &Stored, chunk: &mut Vec<u8>) {
-    chunk.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
-    object.write_full(resource, chunk);
-    chunk.extend_from_slice(b"}\n");
 }

@@ -291,7 +291,7 @@ fn m_21_a_05_c_02_a_replica_set_that_is_being_deleted_only_watches() {
     let rs = cluster.replica_set("rs");
     assert!(is_terminating(&rs));
     assert_eq!(rs["metadata"]["finalizers"], json!([HOLD]));
-
+    cluster.caught_up_with(Kind::ReplicaSets, &rs);
     cluster.delete(Kind::Pods, &name(&cluster.live()[0]));
     for orphan in ["orphan-1", "orphan-2"] {
         cluster.create_pod(&new_pod(orphan));
@@ -354,7 +354,8 @@ fn m_22_f_12_terminating_pods_are_counted_until_they_are_gone() {
 fn m_23_a_pod_without_its_label_is_released_and_replaced() {
     let cluster = TestCluster::running();
     for pod in ["p1", "p2"] {
-        cluster.create_pod(&new_pod(pod));
+        let pod = cluster.create_pod(&new_pod(pod));
+        cluster.caught_up_with(Kind::Pods, &pod);
     }
     let rs = cluster.create_replica_set(&new_replica_set("rs", 2));
     cluster.stable("rs");

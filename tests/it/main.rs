@@ -4,7 +4,7 @@
 /// Clusters, the daemon under test, and the waiting.
 mod support;
 
-/// Group C: taking pods over and giving them back.
+/// Group C: whose pods are taken over and given back.
 mod adoption;
 /// Flags, exit codes, signals, log and threads of the binary.
 mod command_line;
@@ -14,14 +14,22 @@ mod coverage;
 mod crash;
 /// Group E: which pods go first.
 mod deletion_order;
+/// `demo`, as people and as pipes see it.
+mod demo;
+/// The dev server against the real one, request by request.
+mod differential;
 /// The event recorder: group K.
 mod events;
 /// Expectations: groups A and B, and writes whose outcome is unknown.
 mod expectations;
 /// Group M: what upstream's integration tests show on a real API server.
 mod integration;
+/// The dev server as people use it, with a real kubectl.
+mod kubectl;
 /// Lists and watches on the wire: group J.
 mod list_watch;
+/// What once went wrong against a real control plane.
+mod regressions;
 /// Group A: as many pods as wanted, made from the template.
 mod replicas;
 /// Creates and deletes that fail: group G.

@@ -4,8 +4,8 @@ use replicaset_controller::devserver::{Action, Matcher, Rule};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Kind, PATIENCE, TestCluster, controller_reference, name, new_pod, new_replica_set, number_at,
-    text_at, uids,
+    Kind, PATIENCE, TestCluster, controller_reference, json_body, name, new_pod, new_replica_set,
+    number_at, text_at, uids,
 };
 
 #[test]
@@ -57,11 +57,18 @@ fn a_06_finished_pods_are_replaced_and_kept() {
     cluster.create_replica_set(&new_replica_set("a", 5));
     cluster.stable("a");
     let pods = cluster.live();
+    cluster.faults().recorder().clear();
     for (pod, phase) in pods.iter().zip(["Succeeded", "Failed"]) {
         cluster.set_pod_status(&name(pod), &json!({"phase": phase}));
     }
     cluster.eventually_eq("seven pods", &7, || cluster.live().len());
-    cluster.stable("a");
+    // What is written first is that there are fewer.
+    cluster.eventually_eq("five replicas again", &Some(5), || {
+        let written = cluster.recorded("update", "replicasets/status");
+        let last = written.last()?;
+        last.code()?;
+        Some(number_at(&json_body(last), "/status/replicas"))
+    });
     cluster.holds("seven pods, five replicas", || {
         cluster.live().len() == 7 && number_at(&cluster.status("a"), "/replicas") == 5
     });

@@ -74,6 +74,7 @@ fn f_23_an_update_that_lost_a_race_wins_the_second_time() {
             .filter_map(|it| it.code())
             .collect::<Vec<_>>()
     };
+    cluster.eventually("two updates", || codes() == [409, 200]);
     cluster.holds("two updates", || codes() == [409, 200]);
     let annotations = &cluster.replica_set("a")["metadata"]["annotations"];
     assert_eq!(annotations["k"], json!("v"));

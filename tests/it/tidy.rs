@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use replicaset_controller::devserver::wishes;
+
 /// Which rooms a room may use. `lib.rs` shows this table to people.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &[]),
@@ -209,18 +211,31 @@ fn no_async_runtime_is_in_the_binary() {
 }
 
 #[test]
-fn the_readme_lists_every_flag_of_run() {
-    let help = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
-        .args(["run", "--help"])
-        .output()
-        .expect("the binary runs");
-    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+fn the_readme_lists_every_flag() {
     let readme = fs::read_to_string(root().join("README.md")).expect("a README");
-    let words = help.split(|c: char| c.is_whitespace() || c == '[' || c == ',');
-    let flags = words.filter(|word| word.starts_with("--") && word.len() > 2);
-    let missing: Vec<String> = flags
-        .filter(|flag| !readme.contains(&format!("`{flag}")))
-        .map(str::to_owned)
-        .collect();
-    assert_none("flags that the README does not list", &missing);
+    for command in ["run", "dev", "demo"] {
+        let help = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
+            .args([command, "--help"])
+            .output()
+            .expect("the binary runs");
+        let help = String::from_utf8_lossy(&help.stdout).into_owned();
+        let words = help.split(|c: char| c.is_whitespace() || c == '[' || c == ',');
+        let flags = words.filter(|word| word.starts_with("--") && word.len() > 2);
+        let flags = flags.map(|flag| flag.trim_end_matches(['.', ';', ':']));
+        let missing: Vec<String> = flags
+            .filter(|flag| !readme.contains(&format!("`{flag}")))
+            .map(|flag| format!("{command} {flag}"))
+            .collect();
+        assert_none("flags that the README does not list", &missing);
+    }
+}
+
+#[test]
+fn the_readme_lists_every_annotation_of_the_simulated_nodes() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("a README");
+    let names = wishes::ANNOTATIONS.map(|name| name.rsplit('/').next().unwrap_or_default());
+    let words = names.into_iter().chain(wishes::FATES);
+    let missing = words.filter(|word| !readme.contains(&format!("`{word}`")));
+    let missing: Vec<String> = missing.map(str::to_owned).collect();
+    assert_none("annotations that the README does not list", &missing);
 }

@@ -101,6 +101,8 @@ pub struct ListWatch {
     /// Uniform in `0.0..1.0`.
     random: Box<dyn FnMut() -> f64 + Send>,
     backoff: Backoff,
+    /// The same for lists that replace an expired version.
+    expiry_backoff: Backoff,
     /// The version of the last message or list; empty before the first list.
     last_resource_version: ResourceVersion,
     /// The server cannot serve the last version any more, or not yet: ask for its newest instead.
@@ -159,6 +161,7 @@ impl ListWatch {
         Self {
             random: Box::new(random),
             backoff: Backoff::new(options.backoff),
+            expiry_backoff: Backoff::new(options.backoff),
             last_resource_version: ResourceVersion::default(),
             is_unavailable: false,
             is_paginated: false,

@@ -90,8 +90,7 @@ impl ListWatch {
             Failure::InternalError if self.internal_errors.on_internal_error(now) => {
                 Reaction::Retry
             }
-            // The last version is not marked as unavailable when it has expired: a list that is at
-            // least as new can still be had.
+            Failure::Expired => self.end_expired_cycle(now),
             _ => self.end_cycle(now),
         }
     }
@@ -110,6 +109,18 @@ impl ListWatch {
     pub(super) fn end_cycle(&mut self, now: Instant) -> Reaction {
         self.phase = Phase::CycleStart;
         let delay = self.backoff.step(now, (self.random)());
+        self.not_before = Some(now + delay);
+        Reaction::EndCycle(delay)
+    }
+
+    /// The last version is not marked as unavailable: a list that is at least as new can still be had.
+    ///
+    /// DIFFERS: upstream takes this step from the one back-off of its reflector. An API server that
+    /// was restarted has forgotten every version of before, so after the outage that wait would be
+    /// longer than the outage was, with the server up and the cache blind.
+    fn end_expired_cycle(&mut self, now: Instant) -> Reaction {
+        self.phase = Phase::CycleStart;
+        let delay = self.expiry_backoff.step(now, (self.random)());
         self.not_before = Some(now + delay);
         Reaction::EndCycle(delay)
     }

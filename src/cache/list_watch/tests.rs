@@ -472,6 +472,21 @@ fn j_22_an_expired_watch_lists_from_the_last_version() {
 }
 
 #[test]
+fn the_list_after_an_outage_does_not_wait_as_long_as_the_outage_did() {
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("10", "");
+    for wait in ["wait 800ms", "wait 1600ms", "wait 3200ms", "wait 6400ms"] {
+        script.expect(&["watch rv=10"]);
+        script.fail(Failure::ConnectionRefused).expect(&[wait]);
+    }
+    script.expect(&["watch rv=10"]).fail(Failure::Expired);
+    script.expect(&["wait 800ms", "list rv=10"]).page("20", "");
+    // A version that expires again and again is listed less and less often.
+    script.expect(&["watch rv=20"]).fail(Failure::Expired);
+    script.expect(&["wait 1600ms", "list rv=20"]);
+}
+
+#[test]
 fn j_25_without_its_end_a_streamed_list_is_not_complete() {
     let mut script = Script::streaming();
     script.expect(&["stream"]);

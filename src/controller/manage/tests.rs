@@ -205,6 +205,21 @@ fn g_11_a_transient_failure_is_repeated() {
     fixture.assert_counts(3, 0, 0);
 }
 
+/// The API server has a name in most refusals. Under another name each time they would be as many
+/// events, of which `kubectl describe` shows ten and then no more.
+#[test]
+fn a_refused_creation_is_repeated_under_its_name() {
+    let rs = replica_set("web", 3);
+    let fixture = fixture(&rs, []);
+    fixture.writes.on_create(|_, _| Some(Err(forbidden())));
+    fixture.sync("web").expect_err("refused");
+    let first = creates(&fixture);
+    for _ in 0..3 {
+        fixture.sync("web").expect_err("refused again");
+        assert_eq!(creates(&fixture), first);
+    }
+}
+
 #[test]
 fn g_13_all_deletes_are_sent_and_the_first_error_is_told() {
     let rs = replica_set("web", 0);

@@ -137,6 +137,10 @@ impl Server {
 
     pub(super) fn remove_pod(&mut self, name: &str) {
         if let Some(mut pod) = self.pods.remove(name) {
+            // A late request for the same name was refused meanwhile. That it comes only after this pod
+            // has gone is left out: nothing but the server could tell that it is the old one.
+            self.late
+                .retain(|late| !matches!(late, Late::Create(_, late) if **late == *name));
             pod.resource_version = self.next_version();
             self.pod_log.push(Line::Gone(pod));
         }
@@ -153,10 +157,6 @@ impl Server {
             let message = format!("pods \"{name}\" already exists");
             return Err(refused(409, "AlreadyExists", &message));
         }
-        // A late request for the same name is refused. That it comes only after this pod has gone
-        // again is left out: nothing but the server could tell that it is the old one.
-        self.late
-            .retain(|late| !matches!(late, Late::Create(_, late) if **late == *name));
         let owner = || controller_ref("ReplicaSet", &rs.key.name, &rs.uid.to_string());
         let pod = Pod {
             key: ObjectKey::new("default", name),

@@ -6,7 +6,6 @@ use super::server::Line;
 use super::{Daemon, World};
 use crate::api::workload_kind::REPLICA_SET;
 use crate::cache::Cache;
-use crate::controller::slow_start::Serial;
 use crate::controller::{Parts, ReplicaSetController};
 use crate::stdx::clock::Clock;
 use crate::workqueue::WorkQueue;
@@ -25,7 +24,7 @@ impl World {
             pod_control: Arc::clone(&this) as Arc<_>,
             replica_set_control: this,
             queue: Arc::clone(&queue),
-            batches: Arc::new(Serial),
+            batches: Arc::clone(&self.batches),
             clock: Arc::clone(&self.clock) as Arc<_>,
             burst_replicas: self.burst,
         }));
@@ -139,6 +138,9 @@ impl World {
 
     /// The watches go on while a sync waits for its answer.
     pub(super) fn deliver_some(&self) {
+        if self.lock().has_threads {
+            return std::thread::yield_now();
+        }
         for _ in 0..self.dice(3) {
             if self.dice(3) == 0 {
                 self.deliver_replica_set();

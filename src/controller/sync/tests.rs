@@ -163,7 +163,22 @@ fn a_18_a_sync_without_error_ends_the_back_off() {
 }
 
 #[test]
-fn a_20_workers_end_when_the_queue_is_shut_down_and_empty() {
+fn a_20_a_key_that_is_being_synced_is_not_given_to_another_worker() {
+    let fixture = fixture(&replica_set("web", 1), []);
+    let queue = std::sync::Arc::clone(&fixture.queue);
+    fixture.writes.on_create(move |_, _| {
+        queue.add(key("web"));
+        assert_eq!(queue.try_get(), None, "it is being synced");
+        None
+    });
+    fixture.queue.add(key("web"));
+    assert!(fixture.controller.process_next_work_item());
+    fixture.assert_counts(1, 0, 0);
+    assert_eq!(fixture.queued(), ["default/web"]);
+}
+
+#[test]
+fn workers_end_when_the_queue_is_shut_down_and_empty() {
     let fixture = fixture(&replica_set("web", 2), []);
     fixture.queue.add(key("web"));
     fixture.queue.add(key("other"));

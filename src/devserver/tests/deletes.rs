@@ -134,6 +134,25 @@ fn dependents_go_with_their_owner() {
 }
 
 #[test]
+fn what_is_created_for_an_owner_that_is_gone_goes_too() {
+    let (rig, web) = rig_with_garbage_collection();
+    let mut others = owner("else", "somewhere");
+    others["kind"] = json!("Deployment");
+    for (name, owner, stays) in [
+        ("late", owner("web", "before"), false),
+        ("lost", owner("nobody", &web), false),
+        ("good", owner("web", &web), true),
+        ("other", others, true),
+    ] {
+        let mut pod = pod(name);
+        pod["metadata"]["ownerReferences"] = json!([owner]);
+        rig.ok("POST", PODS, &pod);
+        let code = rig.get(&format!("{PODS}/{name}")).0;
+        assert_eq!(code, if stays { 200 } else { 404 }, "{name}");
+    }
+}
+
+#[test]
 fn orphans_stay() {
     let (rig, _) = rig_with_garbage_collection();
     let options = json!({"propagationPolicy": "Orphan"});

@@ -62,3 +62,73 @@ fn a_pod_runs_becomes_ready_and_ends() {
         last = watch.next().expect("a frame");
     }
 }
+
+/// A pod called `p` whose annotations have these names (without their prefix) and values.
+fn annotated(annotations: &[(&str, &str)]) -> Value {
+    let mut pod = json!({"metadata": {"name": "p"}, "spec": {
+        "containers": [{"name": "c", "image": "i"}],
+        "initContainers": [{"name": "s", "image": "i", "restartPolicy": "Always"}],
+    }});
+    for (name, value) in annotations {
+        pod["metadata"]["annotations"][format!("dev.replicaset-controller/{name}")] = json!(value);
+    }
+    pod
+}
+
+/// Creates the pod and waits until it looks as expected.
+#[track_caller]
+fn check(annotations: &[(&str, &str)], is_as_expected: impl Fn(&Value) -> bool) {
+    let rig = rig();
+    let mut watch = rig.watch(PODS, "");
+    rig.ok("POST", PODS, &annotated(annotations));
+    loop {
+        let frame = watch.next();
+        let frame = frame.unwrap_or_else(|| panic!("{annotations:?} does not come true"));
+        if is_as_expected(&frame["object"]) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn annotations_make_pods_fare_badly() {
+    let is = |pod: &Value, phase: &str| pod["status"]["phase"] == json!(phase);
+    check(&[("fate", "unscheduled")], |pod| {
+        is(pod, "Pending") && condition(pod, "PodScheduled") == "False"
+    });
+    check(&[("fate", "pending"), ("node", "node-9")], |pod| {
+        is(pod, "Pending") && pod["spec"]["nodeName"] == json!("node-9")
+    });
+    check(&[("fate", "rejected")], |pod| {
+        is(pod, "Failed") && pod["status"]["reason"] == json!("OutOfpods")
+    });
+    check(&[("fate", "failed")], |pod| {
+        is(pod, "Failed")
+            && pod["status"]["containerStatuses"][0]["state"]["terminated"].is_object()
+    });
+    check(&[("fate", "unknown")], |pod| is(pod, "Unknown"));
+    check(&[("fate", "crash-loop"), ("restarts", "1")], |pod| {
+        pod["status"]["containerStatuses"][0]["restartCount"] == json!(1)
+    });
+    check(&[("restarts", "4"), ("sidecar-restarts", "2")], |pod| {
+        pod["status"]["containerStatuses"][0]["restartCount"] == json!(4)
+            && pod["status"]["initContainerStatuses"][0]["restartCount"] == json!(2)
+            && condition(pod, "Ready") == "True"
+    });
+}
+
+#[test]
+fn a_running_pod_turns_unready_and_back() {
+    let rig = rig();
+    let mut watch = rig.watch(PODS, "");
+    rig.ok("POST", PODS, &annotated(&[]));
+    let mut seen = Vec::new();
+    for (fate, ready) in [("", "True"), ("unready", "False"), ("", "True")] {
+        let fate = json!({"metadata": {"annotations": {"dev.replicaset-controller/fate": fate}}});
+        assert_eq!(rig.patch(&format!("{PODS}/p"), &fate).0, 200);
+        while seen.last().is_none_or(|last| last != ready) {
+            let frame = watch.next().expect("a frame");
+            seen.push(condition(&frame["object"], "Ready"));
+        }
+    }
+}

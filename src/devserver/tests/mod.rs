@@ -1,11 +1,15 @@
 //! The server as a plain client sees it.
 
+mod apply;
+mod clients;
 mod deletes;
 mod faults;
+mod kinds;
 mod kubelet;
 mod lists;
 mod objects;
 mod patches;
 mod rig;
+mod snapshot;
 mod watches;
 mod writes;

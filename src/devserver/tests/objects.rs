@@ -227,10 +227,7 @@ fn kubectl_gets_tables() {
     assert_eq!(table["kind"], json!("Table"));
     assert_eq!(table["columnDefinitions"][1]["name"], json!("Desired"));
     let cells = table["rows"][0]["cells"].as_array().expect("cells");
-    assert_eq!(
-        cells[..4],
-        [json!("web"), json!("3"), json!("0"), json!("0")]
-    );
+    assert_eq!(cells[..4], [json!("web"), json!(3), json!(0), json!(0)]);
     let pod = get(&format!("{PODS}/p"));
     let cells = pod["rows"][0]["cells"].as_array().expect("cells");
     assert_eq!(cells[..3], [json!("p"), json!("0/1"), json!("Pending")]);

@@ -185,12 +185,13 @@ impl Correlator {
             reason: Arc::clone(&reason),
         };
         let is_aggregate = self.is_one_too_many(&group, &message, clock.now());
-        let (message, single, at) = if is_aggregate {
+        let (message, single, at, reporting_component) = if is_aggregate {
             let message = format!("{AGGREGATE_PREFIX}{message}").into();
-            (message, None, clock.wall())
+            // Upstream builds the aggregate anew and leaves out who reports it.
+            (message, None, clock.wall(), "")
         } else {
             let single = (object.field_path, Arc::clone(&message));
-            (message, Some(single), at)
+            (message, Some(single), at, self.component)
         };
         let event = Event {
             name: self.new_name(&object.key.name, at),
@@ -199,6 +200,7 @@ impl Correlator {
             reason,
             message,
             component: self.component,
+            reporting_component,
             first_timestamp: at,
             last_timestamp: at,
             count: 1,

@@ -30,8 +30,10 @@ pub struct Event {
     pub reason: Arc<str>,
     /// A sentence for people.
     pub message: Arc<str>,
-    /// Who says so: `source.component` and `reportingComponent`.
+    /// Who says so: `source.component`.
     pub component: &'static str,
+    /// `reportingComponent`.
+    pub reporting_component: &'static str,
     /// When this was first seen.
     pub first_timestamp: Timestamp,
     /// When this was last seen.
@@ -107,7 +109,7 @@ impl Event {
                 component: Some(self.component.to_owned()),
                 host: None,
             }),
-            reporting_component: Some(self.component.to_owned()),
+            reporting_component: Some(self.reporting_component.to_owned()),
             reporting_instance: Some(String::new()),
             first_timestamp: Some(Time(self.first_timestamp)),
             last_timestamp: Some(Time(self.last_timestamp)),

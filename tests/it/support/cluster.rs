@@ -81,7 +81,7 @@ struct Guard {
 
 /// The server behind the faults.
 enum Backend {
-    Dev { server: DevServer, _front: Server },
+    Dev { _server: DevServer, _front: Server },
     Real { _proxy: Server },
 }
 
@@ -268,14 +268,6 @@ impl TestCluster {
         requests.iter().filter(is_write).count()
     }
 
-    /// The dev server, for what only it can do; `None` on the real control plane.
-    pub(crate) fn dev_server(&self) -> Option<&DevServer> {
-        match &self.backend {
-            Backend::Dev { server, .. } => Some(server),
-            Backend::Real { .. } => None,
-        }
-    }
-
     /// Requests of the test itself.
     pub(crate) fn api(&self) -> &Api {
         &self.api
@@ -309,7 +301,7 @@ impl TestCluster {
                 Kind::Pods => cache.pods_resource_version(),
                 _ => cache.replica_sets_resource_version(),
             };
-            position.is_as_new_as(&version)
+            cache.has_synced() && position.is_as_new_as(&version)
         });
     }
 
@@ -344,14 +336,10 @@ impl TestCluster {
     /// Logs what a failing test should show.
     fn show(&self) {
         let requests = self.faults.recorder().requests();
+        let began = requests.first().map(|request| request.started);
         let first = requests.len().saturating_sub(REQUESTS_SHOWN);
-        let Some(began) = requests.first().map(|request| request.started) else {
-            log::error!("the daemon has sent nothing");
-            return;
-        };
-        let mut lines = Vec::new();
-        for recorded in &requests[first..] {
-            let at = recorded.started.duration_since(began);
+        let line = |recorded: &Arc<Recorded>| {
+            let at = began.map(|began| recorded.started.duration_since(began));
             let code = recorded
                 .code()
                 .map_or("-".to_owned(), |code| code.to_string());
@@ -362,8 +350,12 @@ impl TestCluster {
                 format!("{} bytes", request.body.len())
             };
             let (method, path) = (&request.method, &request.path_and_query);
-            lines.push(format!("{at:>10.3?} {code} {method} {path} {body}"));
-        }
+            format!(
+                "{:>10.3?} {code} {method} {path} {body}",
+                at.unwrap_or_default()
+            )
+        };
+        let lines: Vec<String> = requests[first..].iter().map(line).collect();
         log::error!("requests of the daemon:\n{}", lines.join("\n"));
         for kind in [Kind::ReplicaSets, Kind::Pods, Kind::Events] {
             for object in self.api.list(kind, "") {
@@ -449,7 +441,7 @@ fn start_dev(stop: &Stop) -> Started {
         config: ClientConfig::plain(&server.url()),
         arguments: vec!["--master".to_owned(), server.url()],
         backend: Backend::Dev {
-            server,
+            _server: server,
             _front: front,
         },
         guard: Guard::default(),
@@ -483,11 +475,16 @@ fn start_real(setup: &Setup, stop: &Stop) -> Started {
     Started {
         backend: Backend::Real { _proxy: proxy },
         faults,
-        admin: kubeconfig("CONTROL_PLANE_ADMIN_KUBECONFIG").0,
+        admin: admin_config(),
         config,
         arguments,
         guard,
     }
+}
+
+/// The real control plane's administrator.
+pub(crate) fn admin_config() -> ClientConfig {
+    kubeconfig("CONTROL_PLANE_ADMIN_KUBECONFIG").0
 }
 
 /// The configuration that a variable of `tests/control-plane/run.sh` names.

@@ -246,6 +246,19 @@ fn k_26_a_hundred_creations_at_once_are_nine_events_and_one_that_counts_sixteen(
 }
 
 #[test]
+fn an_aggregate_names_its_source_but_not_who_reports_it() {
+    let mut fixture = Fixture::new();
+    let sent: Vec<_> = similar(10)
+        .into_iter()
+        .filter_map(|given| fixture.give(given))
+        .map(|event| (event.component, event.reporting_component))
+        .collect();
+    let (aggregate, singles) = sent.split_last().expect("ten");
+    assert!(singles.iter().all(|who| *who == ("tester", "tester")));
+    assert_eq!(*aggregate, ("tester", ""));
+}
+
+#[test]
 fn k_13_a_new_correlator_counts_from_one() {
     let mut old = Fixture::new();
     let counts: Vec<_> = [given("a"), given("a")]

@@ -80,6 +80,7 @@ fn event() -> Event {
         reason: "Tested".into(),
         message: "a".into(),
         component: "tester",
+        reporting_component: "tester",
         first_timestamp: at,
         last_timestamp: at,
         count: 2,

@@ -1,0 +1,256 @@
+//! Server-side apply: what a manager wants of an object is created or merged into it, and who wants
+//! which fields is kept in `metadata.managedFields`.
+//!
+//! DIFFERS: managers are kept from the first apply of an object on, not from its creation. Updates
+//! take over the fields that they change from whoever applied them; what they change beside that
+//! belongs to nobody. Lists are merged by the rules of the strategic merge patch.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::body;
+use super::create::create_managed;
+use super::managers::{Path, fields_of, from_tree, remove_at, text_of, to_tree, value_at};
+use super::objects::{entries, meta, text};
+use super::patch::strategic_merge;
+use super::refusal::Refusal;
+use super::resource::Resource;
+use super::shape;
+use super::store::{Object, State};
+use super::update::{self, Part};
+
+/// What an apply is about.
+pub(super) struct Wish<'a> {
+    pub(super) resource: Resource,
+    pub(super) namespace: Option<&'a str>,
+    pub(super) key: &'a str,
+    pub(super) part: Part,
+    pub(super) manager: &'a str,
+    /// Fields of other managers are taken over.
+    pub(super) force: bool,
+}
+
+/// What became of it.
+pub(super) struct Applied {
+    pub(super) object: Object,
+    pub(super) is_new: bool,
+}
+
+/// Creates the object that `config` describes, or merges it into what is there.
+pub(super) fn apply(
+    state: &mut State,
+    wish: &Wish<'_>,
+    mut config: Value,
+) -> Result<Applied, Refusal> {
+    let resource = wish.resource;
+    check(wish, &config)?;
+    body::strip_kind(&mut config);
+    let fields = fields_of(&config);
+    let Ok(object) = state.current(resource, wish.key) else {
+        let managers = Some(vec![entry(wish, &fields)]);
+        return Ok(Applied {
+            object: create_managed(state, resource, wish.namespace, config, managers)?,
+            is_new: true,
+        });
+    };
+    let mut live = object.value();
+    let mut managers = entries(&live, "/metadata/managedFields").to_vec();
+    let conflicts = conflicts(wish, &managers, &live, &config, &fields);
+    if !conflicts.is_empty() && !wish.force {
+        return Err(refusal(&conflicts));
+    }
+    let taken: BTreeSet<Path> = conflicts.into_iter().map(|(_, path)| path).collect();
+    let own = managers.iter().position(|manager| is_own(wish, manager));
+    let old = own.map(|at| managers.remove(at));
+    managers.retain_mut(|manager| keep_without(manager, &taken));
+    let before = old.as_ref().map(|old| from_tree(&old["fieldsV1"]));
+    let before = before.unwrap_or_default();
+    for given_up in before.difference(&fields) {
+        let mut others = managers.iter();
+        if !others.any(|other| from_tree(&other["fieldsV1"]).contains(given_up)) {
+            remove_at(&mut live, given_up);
+        }
+    }
+    make_way_for_atomic(&mut live, &config);
+    if let Some(metadata) = config["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    strategic_merge(&mut live, &config).map_err(|error| Refusal::internal(format!("{error:?}")))?;
+    if !fields.is_empty() {
+        // An apply of the same fields is no news, and keeps its time.
+        let unchanged = old.filter(|_| before == fields);
+        let entry = unchanged.unwrap_or_else(|| entry(wish, &fields));
+        managers.insert(own.unwrap_or(managers.len()).min(managers.len()), entry);
+    }
+    let managers = Some(managers);
+    let object = update::replace_managed(state, resource, &object, wish.part, live, managers)?;
+    Ok(Applied {
+        object,
+        is_new: false,
+    })
+}
+
+/// The managers that `old` has after `manager` has changed it to `new`: it takes over what it
+/// changes. `None` if they stay as they are, as they do where nothing has been applied.
+pub(super) fn managers_after(
+    resource: Resource,
+    old: &Value,
+    new: &Value,
+    part: Part,
+    manager: &str,
+) -> Option<Vec<Value>> {
+    let mut managers = entries(old, "/metadata/managedFields").to_vec();
+    let all: BTreeSet<Path> = managers
+        .iter()
+        .flat_map(|entry| from_tree(&entry["fieldsV1"]))
+        .collect();
+    let in_part = |path: &Path| {
+        let is_status = path.first().is_some_and(|first| first == "f:status");
+        is_status == (part == Part::Status)
+    };
+    let changed: BTreeSet<Path> = all
+        .into_iter()
+        .filter(|path| in_part(path) && value_at(old, path) != value_at(new, path))
+        .collect();
+    if changed.is_empty() {
+        return None;
+    }
+    managers.retain_mut(|entry| keep_without(entry, &changed));
+    let set: BTreeSet<Path> = changed
+        .into_iter()
+        .filter(|path| value_at(new, path).is_some())
+        .collect();
+    if !set.is_empty() {
+        managers.push(json!({
+            "manager": manager, "operation": "Update", "time": meta::now(),
+            "apiVersion": resource.api_version(), "fieldsType": "FieldsV1",
+            "fieldsV1": to_tree(&set),
+        }));
+    }
+    Some(managers)
+}
+
+fn check(wish: &Wish<'_>, config: &Value) -> Result<(), Refusal> {
+    let resource = wish.resource;
+    let bad = |why: String| Refusal::bad_request(why);
+    let (kind, api_version) = (text(config, "/kind"), text(config, "/apiVersion"));
+    if kind != resource.kind() || api_version != resource.api_version() {
+        let version = if api_version.is_empty() {
+            "/"
+        } else {
+            api_version
+        };
+        return Err(bad(format!("invalid object type: {version}, Kind={kind}")));
+    }
+    if !entries(config, "/metadata/managedFields").is_empty() {
+        return Err(bad("metadata.managedFields must be nil".to_owned()));
+    }
+    update::check_name(wish.key, config)?;
+    shape::check(resource, config).map_err(|why| {
+        let name = wish.key;
+        Refusal::internal(format!(
+            "failed to create typed patch object ({name}; {api_version}, Kind={kind}): {why}"
+        ))
+    })
+}
+
+/// The fields that `config` would change and that another manager has, with that manager.
+fn conflicts(
+    wish: &Wish<'_>,
+    managers: &[Value],
+    live: &Value,
+    config: &Value,
+    fields: &BTreeSet<Path>,
+) -> Vec<(String, Path)> {
+    let mut conflicts = Vec::new();
+    for manager in managers.iter().filter(|manager| !is_own(wish, manager)) {
+        let others = from_tree(&manager["fieldsV1"]);
+        for path in others.intersection(fields) {
+            if value_at(live, path) != value_at(config, path) {
+                let mut name = json!(text(manager, "/manager")).to_string();
+                if text(manager, "/operation") == "Update" {
+                    name.push_str(" using ");
+                    name.push_str(text(manager, "/apiVersion"));
+                }
+                conflicts.push((name, path.clone()));
+            }
+        }
+    }
+    conflicts
+}
+
+fn refusal(conflicts: &[(String, Path)]) -> Refusal {
+    let causes: Vec<(String, String)> = conflicts
+        .iter()
+        .map(|(manager, path)| (manager.clone(), text_of(path)))
+        .collect();
+    let message = match causes.as_slice() {
+        [(manager, field)] => {
+            format!("Apply failed with 1 conflict: conflict with {manager}: {field}")
+        }
+        causes => {
+            let mut lines = vec![format!("Apply failed with {} conflicts: ", causes.len())];
+            let mut last = "";
+            for (manager, field) in causes {
+                if manager != last {
+                    let line = lines.last_mut().filter(|_| last.is_empty());
+                    let text = format!("conflicts with {manager}:");
+                    match line {
+                        Some(line) => line.push_str(&text),
+                        None => lines.push(text),
+                    }
+                    last = manager;
+                }
+                lines.push(format!("- {field}"));
+            }
+            lines.join("\n")
+        }
+    };
+    Refusal::apply_conflict(message, causes)
+}
+
+fn is_own(wish: &Wish<'_>, manager: &Value) -> bool {
+    text(manager, "/manager") == wish.manager
+        && text(manager, "/operation") == "Apply"
+        && text(manager, "/subresource") == subresource(wish)
+}
+
+fn subresource(wish: &Wish<'_>) -> &'static str {
+    if wish.part == Part::Status {
+        "status"
+    } else {
+        ""
+    }
+}
+
+fn entry(wish: &Wish<'_>, fields: &BTreeSet<Path>) -> Value {
+    let mut entry = json!({
+        "manager": wish.manager, "operation": "Apply", "time": meta::now(),
+        "apiVersion": wish.resource.api_version(), "fieldsType": "FieldsV1",
+        "fieldsV1": to_tree(fields),
+    });
+    if wish.part == Part::Status {
+        entry["subresource"] = json!(subresource(wish));
+    }
+    entry
+}
+
+/// Takes fields from a manager; false if nothing is left of it.
+fn keep_without(manager: &mut Value, taken: &BTreeSet<Path>) -> bool {
+    let fields = from_tree(&manager["fieldsV1"]);
+    let kept: BTreeSet<Path> = fields.difference(taken).cloned().collect();
+    if kept.len() < fields.len() {
+        manager["fieldsV1"] = to_tree(&kept);
+    }
+    !kept.is_empty()
+}
+
+/// A selector is not merged: the new one takes the place of the old one.
+fn make_way_for_atomic(live: &mut Value, config: &Value) {
+    if config.pointer("/spec/selector").is_some()
+        && let Some(spec) = live["spec"].as_object_mut()
+    {
+        spec.insert("selector".to_owned(), Value::Object(Map::new()));
+    }
+}

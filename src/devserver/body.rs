@@ -1,0 +1,149 @@
+//! Reads what requests carry: objects and patches as JSON, YAML or protobuf, and the options of
+//! deletes. What cannot be read is refused as the API server refuses it.
+
+use serde_json::Value;
+
+use super::delete::DeleteOptions;
+use super::exchange::ApiRequest;
+use super::json_patch::depth_of;
+use super::objects::text;
+use super::protobuf::{self, Unread};
+use super::refusal::Refusal;
+use super::resource::Resource;
+use super::shape;
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const YAML: &str = "application/yaml";
+
+/// Deepest nesting of what is kept. JSON is read to 128 levels here, and lists, tables and managed
+/// fields put objects some levels deeper.
+///
+/// DIFFERS: Go reads 10,000 levels.
+const DEPTH_MAX: usize = 100;
+
+/// The object in the body, without `kind` and `apiVersion`.
+pub(super) fn object(resource: Resource, request: &ApiRequest) -> Result<Value, Refusal> {
+    let mut object = any_object(request, resource.kind())?;
+    check_kind(resource, &object)?;
+    shape::check(resource, &object).map_err(|why| {
+        let kind = resource.kind();
+        Refusal::bad_request(format!(
+            "{kind} in version \"v1\" cannot be handled as a {kind}: {why}"
+        ))
+    })?;
+    strip_kind(&mut object);
+    Ok(object)
+}
+
+/// The object in the body, whatever its kind; messages say that it should have been `expected`.
+pub(super) fn any_object(request: &ApiRequest, expected: &str) -> Result<Value, Refusal> {
+    let body = &request.body;
+    let unrecognized = |why: &str| {
+        Refusal::bad_request(format!(
+            "the object provided is unrecognized (must be of type {expected}): couldn't get \
+             version/kind; json parse error: {why}"
+        ))
+    };
+    let value = match request.content_type() {
+        "" | "application/json" => {
+            serde_json::from_slice(body).map_err(|error| unrecognized(&error.to_string()))?
+        }
+        YAML => yaml(body)?,
+        PROTOBUF => protobuf::read(body).map_err(|unread| match unread {
+            Unread::UnknownKind(kind) => Refusal::unsupported_as_protobuf(&kind),
+            Unread::Malformed => {
+                Refusal::bad_request("the body of the request is no protobuf object")
+            }
+        })?,
+        _ => return Err(Refusal::unsupported_object_type()),
+    };
+    check_depth(&value)?;
+    if value.is_object() {
+        return Ok(value);
+    }
+    Err(unrecognized("the body is no object"))
+}
+
+/// Refuses what is nested so deep that a reader of the answer might give up.
+pub(super) fn check_depth(value: &Value) -> Result<(), Refusal> {
+    if depth_of(value) <= DEPTH_MAX {
+        return Ok(());
+    }
+    let why = format!("the body of the request is nested more than {DEPTH_MAX} levels deep");
+    Err(Refusal::bad_request(why))
+}
+
+/// YAML, of which JSON is a part.
+pub(super) fn yaml(body: &[u8]) -> Result<Value, Refusal> {
+    let value = json_or_yaml(body)?;
+    check_depth(&value)?;
+    Ok(value)
+}
+
+fn json_or_yaml(body: &[u8]) -> Result<Value, Refusal> {
+    // Most clients send JSON, and the YAML of old makes numbers of more texts than JSON does.
+    if let Ok(value) = serde_json::from_slice(body) {
+        return Ok(value);
+    }
+    let unreadable = |why: &str| Refusal::bad_request(format!("error decoding YAML: {why}"));
+    let text = std::str::from_utf8(body);
+    let text = text.map_err(|error| unreadable(&error.to_string()))?;
+    serde_saphyr::from_str(text).map_err(|error| unreadable(&error.to_string()))
+}
+
+/// Refuses an object of another kind; one that says nothing is taken for what the path names.
+pub(super) fn check_kind(resource: Resource, object: &Value) -> Result<(), Refusal> {
+    let (kind, api_version) = (text(object, "/kind"), text(object, "/apiVersion"));
+    let is_kind = matches!(kind, "") || kind == resource.kind();
+    let is_version = matches!(api_version, "") || api_version == resource.api_version();
+    if is_kind && is_version {
+        return Ok(());
+    }
+    let (version, expected) = (api_version.rsplit('/').next(), resource.kind());
+    let version = version.unwrap_or_default();
+    let internal = match resource.group() {
+        "" => "core",
+        group => group.split('.').next().unwrap_or(group),
+    };
+    Err(Refusal::bad_request(format!(
+        "{kind} in version \"{version}\" cannot be handled as a {expected}: converting \
+         ({version}.{kind}) to ({internal}.{expected}): unknown conversion"
+    )))
+}
+
+/// Takes off what every object of a resource has in common.
+pub(super) fn strip_kind(object: &mut Value) {
+    if let Some(map) = object.as_object_mut() {
+        map.remove("kind");
+        map.remove("apiVersion");
+    }
+}
+
+/// What a DELETE says in its body and query.
+pub(super) fn delete_options(request: &ApiRequest) -> Result<DeleteOptions, Refusal> {
+    let mut options = DeleteOptions::default();
+    if !request.body.is_empty() {
+        let value = any_object(request, "DeleteOptions")?;
+        let (kind, api_version) = (text(&value, "/kind"), text(&value, "/apiVersion"));
+        if !matches!(kind, "" | "DeleteOptions") {
+            let why = format!("no kind \"{kind}\" is registered for version \"{api_version}\"");
+            return Err(Refusal::bad_request(why));
+        }
+        options = serde_json::from_value(value).map_err(|error| {
+            Refusal::bad_request(format!("error decoding the body of the request: {error}"))
+        })?;
+    }
+    if let Ok(seconds) = request.query_value("gracePeriodSeconds").parse() {
+        options.grace_period_seconds = Some(seconds);
+    }
+    let policy = request.query_value("propagationPolicy");
+    if !policy.is_empty() {
+        options.propagation_policy = Some(policy.to_owned());
+    }
+    let dry_run = request.query.iter().filter(|(name, _)| name == "dryRun");
+    options
+        .dry_run
+        .extend(dry_run.map(|(_, value)| value.clone()));
+    options.check()?;
+    Ok(options)
+}

@@ -1,0 +1,150 @@
+//! OpenAPI as far as kubectl asks for it: which operations there are and which parameters they take,
+//! so that `apply` leaves checking to the server, and kinds without their fields.
+//!
+//! DIFFERS: the schemas of the API server are 700 KB for `apps/v1` alone. Here a kind is an object
+//! with any members, so `kubectl explain` shows no fields, and a patch says nothing of how lists
+//! merge; kubectl knows that of the kinds served here by itself.
+
+use serde_json::{Value, json};
+
+use super::exchange::{Answer, AnswerBody, ApiRequest};
+use super::resource::Resource;
+
+const VERSION: &str = "1.36";
+
+/// The media type in which Go clients read `/openapi/v2`.
+const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// The answer to `/openapi/` and `rest`.
+pub(super) fn answer(rest: &str, request: &ApiRequest) -> Option<Answer> {
+    match rest {
+        "v2" if request.header("accept").contains("spec.v2") => {
+            let mut answer = Answer::text(200, "");
+            PROTOBUF_V2.clone_into(&mut answer.content_type);
+            answer.body = AnswerBody::Whole(empty_document());
+            Some(answer)
+        }
+        "v2" => Some(Answer::object(
+            200,
+            &json!({
+                "swagger": "2.0", "info": {"title": "Kubernetes", "version": VERSION},
+                "paths": {}, "definitions": {},
+            }),
+        )),
+        "v3" => Some(Answer::object(200, &root())),
+        rest => {
+            let group_version = rest.strip_prefix("v3/")?;
+            let document = document(group_version)?;
+            Some(Answer::object(200, &document))
+        }
+    }
+}
+
+/// An `openapi.v2.Document` without definitions, as protobuf: `swagger = 1`, `info = 2` with `title =
+/// 1` and `version = 2`, and an empty `paths = 8`.
+fn empty_document() -> Vec<u8> {
+    let field = |number: u8, bytes: &[u8]| {
+        let length = u8::try_from(bytes.len()).expect("these are short");
+        let mut field = vec![number << 3 | 2, length];
+        field.extend_from_slice(bytes);
+        field
+    };
+    let mut info = field(1, b"Kubernetes");
+    info.extend(field(2, VERSION.as_bytes()));
+    [field(1, b"2.0"), field(2, &info), field(8, b"")].concat()
+}
+
+fn root() -> Value {
+    let mut paths = json!({});
+    for resource in Resource::ALL {
+        let path = path_of(resource);
+        // Clients keep a document for as long as its hash is the same.
+        let url = format!("/openapi/v3/{path}?hash={}", env!("CARGO_PKG_VERSION"));
+        paths[path] = json!({"serverRelativeURL": url});
+    }
+    json!({"paths": paths})
+}
+
+fn path_of(resource: Resource) -> String {
+    let prefix = if resource.group().is_empty() {
+        "api"
+    } else {
+        "apis"
+    };
+    format!("{prefix}/{}", resource.api_version())
+}
+
+fn document(group_version: &str) -> Option<Value> {
+    let mut paths = json!({});
+    let mut schemas = json!({});
+    let mut all = Resource::ALL.into_iter();
+    all.find(|resource| path_of(*resource) == group_version)?;
+    for resource in Resource::ALL {
+        if path_of(resource) == group_version {
+            add_paths(resource, &mut paths);
+            schemas[schema_name(resource)] = schema(resource);
+        }
+    }
+    Some(json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": VERSION},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }))
+}
+
+fn schema_name(resource: Resource) -> String {
+    let group = match resource.group() {
+        "" => "core",
+        group => group.split('.').next().unwrap_or(group),
+    };
+    format!("io.k8s.api.{group}.v1.{}", resource.kind())
+}
+
+fn schema(resource: Resource) -> Value {
+    json!({
+        "description": "The dev server keeps no schemas: this kind may have any members.",
+        "type": "object",
+        "x-kubernetes-group-version-kind": [kind_of(resource)],
+        "x-kubernetes-preserve-unknown-fields": true,
+    })
+}
+
+fn kind_of(resource: Resource) -> Value {
+    json!({"group": resource.group(), "kind": resource.kind(), "version": "v1"})
+}
+
+fn add_paths(resource: Resource, paths: &mut Value) {
+    let namespace = if resource.is_namespaced() {
+        "/namespaces/{namespace}"
+    } else {
+        ""
+    };
+    let collection = format!("/{}{namespace}/{}", path_of(resource), resource.plural());
+    let operation = |action: &str, writes: bool| {
+        let mut operation = json!({
+            "x-kubernetes-action": action,
+            "x-kubernetes-group-version-kind": kind_of(resource),
+            "responses": {"200": {"description": "OK"}},
+        });
+        if writes {
+            let names = ["dryRun", "fieldManager", "fieldValidation"];
+            operation["parameters"] = json!(names.map(query_parameter));
+        }
+        operation
+    };
+    paths[format!("{collection}/{{name}}")] = json!({
+        "get": operation("get", false),
+        "put": operation("put", true),
+        "patch": operation("patch", true),
+        "delete": operation("delete", false),
+    });
+    paths[collection] = json!({
+        "get": operation("list", false),
+        "post": operation("post", true),
+    });
+}
+
+fn query_parameter(name: &str) -> Value {
+    json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}})
+}

@@ -1,0 +1,99 @@
+//! The options that writing requests carry in their query: dry run, field manager, field validation,
+//! force. Read and checked before anything else is.
+
+use serde_json::json;
+
+use super::exchange::{ApiRequest, is_true};
+use super::refusal::{FieldError, Refusal};
+
+/// Longest name of a field manager
+/// (apimachinery `pkg/apis/meta/v1/validation:FieldManagerMaxLength`).
+const FIELD_MANAGER_BYTES_MAX: usize = 128;
+
+/// What a POST, PUT or PATCH may say besides its body.
+///
+/// DIFFERS: `fieldValidation` is checked and then not listened to, since unknown members are kept.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WriteOptions {
+    /// Everything is done as asked, and nothing is kept.
+    pub(super) dry_run: bool,
+    pub(super) field_manager: String,
+    /// An apply takes over what others have applied.
+    pub(super) force: bool,
+}
+
+impl WriteOptions {
+    pub(super) fn read(request: &ApiRequest) -> Result<Self, Refusal> {
+        let kind = match request.method.as_str() {
+            "POST" => "CreateOptions",
+            "PUT" => "UpdateOptions",
+            _ => "PatchOptions",
+        };
+        let mut errors = Vec::new();
+        let is_apply = request.content_type() == "application/apply-patch+yaml";
+        let field_manager = request.query_value("fieldManager").to_owned();
+        let force = request.query_value("force");
+        if kind == "PatchOptions" && is_apply && field_manager.is_empty() {
+            let why = "is required for apply patch";
+            errors.push(FieldError::required("fieldManager", why));
+        }
+        if kind == "PatchOptions" && !is_apply && !force.is_empty() {
+            let why = "may not be specified for non-apply patch";
+            errors.push(FieldError::forbidden("force", why));
+        }
+        if field_manager.len() > FIELD_MANAGER_BYTES_MAX {
+            let error = FieldError::too_long("fieldManager", FIELD_MANAGER_BYTES_MAX);
+            errors.push(error);
+        }
+        let dry_run: Vec<&str> = all_values(request, "dryRun").collect();
+        errors.extend(check_dry_run(&dry_run));
+        let validation = request.query_value("fieldValidation");
+        if !matches!(validation, "" | "Ignore" | "Warn" | "Strict") {
+            let value = json!(validation).to_string();
+            let supported = "\"\", \"Ignore\", \"Strict\", \"Warn\"";
+            errors.push(FieldError::not_supported(
+                "fieldValidation",
+                &value,
+                supported,
+            ));
+        }
+        if !errors.is_empty() {
+            return Err(Refusal::invalid_options(kind, errors));
+        }
+        Ok(Self {
+            dry_run: !dry_run.is_empty(),
+            field_manager,
+            force: is_true(force),
+        })
+    }
+}
+
+/// Every value of a query parameter that is not empty.
+pub(super) fn all_values<'a>(
+    request: &'a ApiRequest,
+    name: &'a str,
+) -> impl Iterator<Item = &'a str> {
+    let pairs = request.query.iter();
+    let values = pairs.filter(move |(key, value)| key == name && !value.is_empty());
+    values.map(|(_, value)| value.as_str())
+}
+
+/// A number in the query; `None` if it is not given.
+pub(super) fn number(request: &ApiRequest, name: &str) -> Result<Option<i64>, Refusal> {
+    let text = request.query_value(name);
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let malformed = || {
+        let why = format!("strconv.ParseInt: parsing {}: invalid syntax", json!(text));
+        Refusal::bad_request(why)
+    };
+    text.parse().ok().map(Some).ok_or_else(malformed)
+}
+
+/// There is one kind of dry run.
+pub(super) fn check_dry_run(values: &[&str]) -> Option<FieldError> {
+    let is_known = values.iter().all(|value| *value == "All");
+    let value = json!(values).to_string();
+    (!is_known).then(|| FieldError::not_supported("dryRun", &value, "\"All\""))
+}

@@ -1,0 +1,133 @@
+//! PATCH: which kind of patch a request carries, and what becomes of the object by it.
+
+use serde_json::{Value, json};
+
+use super::body;
+use super::exchange::ApiRequest;
+use super::json_patch::{self, Failure};
+use super::objects::text;
+use super::patch::{self, StrategicError};
+use super::refusal::{FieldError, Refusal};
+use super::resource::Resource;
+use super::shape;
+
+/// A patch as it came.
+#[derive(Debug)]
+pub(super) enum Patch {
+    Json(Value),
+    Merge(Value),
+    Strategic(Value),
+    /// What a manager wants of the object.
+    Apply(Value),
+}
+
+impl Patch {
+    /// The patch in the body, of the kind that its media type says.
+    pub(super) fn read(request: &ApiRequest) -> Result<Self, Refusal> {
+        let body = &request.body;
+        match request.content_type() {
+            "application/json-patch+json" => {
+                Ok(Self::Json(decode(body, "error decoding patch: ")?))
+            }
+            "application/merge-patch+json" => {
+                let prefix = "error decoding patch: ";
+                Ok(Self::Merge(map_only(decode(body, prefix)?, prefix)?))
+            }
+            "application/strategic-merge-patch+json" => {
+                Ok(Self::Strategic(map_only(decode(body, "")?, "")?))
+            }
+            "application/apply-patch+yaml" => {
+                let config = body::yaml(body)?;
+                if config.is_object() {
+                    return Ok(Self::Apply(config));
+                }
+                Err(Refusal::bad_request("error decoding YAML: it is no object"))
+            }
+            _ => Err(Refusal::unsupported_patch_type()),
+        }
+    }
+
+    /// Does the patch on `target`, which is whole, with `kind`.
+    pub(super) fn change(&self, target: &mut Value) -> Result<(), Refusal> {
+        match self {
+            Self::Json(operations) => {
+                json_patch::apply(target, operations).map_err(|failure| match failure {
+                    Failure::Malformed(kind) => Refusal::bad_request(format!(
+                        "error decoding patch: json: cannot unmarshal {kind} into Go value of \
+                         type []handlers.jsonPatchOp"
+                    )),
+                    Failure::TooMany(n) => Refusal::too_many_operations(n),
+                    Failure::Rejected => Refusal::patch_rejected(),
+                })
+            }
+            Self::Merge(patch) => {
+                patch::json_merge(target, patch);
+                Ok(())
+            }
+            Self::Strategic(patch) => {
+                patch::strategic_merge(target, patch).map_err(|error| match error {
+                    StrategicError::BadPatch(why) => Refusal::internal(why),
+                    StrategicError::BadValue(why) => unfit(patch, &why),
+                })
+            }
+            Self::Apply(_) => Err(Refusal::unsupported_patch_type()),
+        }
+    }
+
+    /// `object` (without `kind`) as it is after the patch, in a shape that objects of this kind have.
+    pub(super) fn changed(&self, resource: Resource, mut object: Value) -> Result<Value, Refusal> {
+        object["kind"] = json!(resource.kind());
+        object["apiVersion"] = json!(resource.api_version());
+        self.change(&mut object)?;
+        if !object.is_object() {
+            return Err(Refusal::patch_rejected());
+        }
+        let kind = text(&object, "/kind");
+        if kind != resource.kind() || text(&object, "/apiVersion") != resource.api_version() {
+            return Err(unfit(
+                self.value(),
+                &format!("the kind cannot become {kind}"),
+            ));
+        }
+        shape::check(resource, &object).map_err(|why| unfit(self.value(), &why))?;
+        body::strip_kind(&mut object);
+        Ok(object)
+    }
+
+    fn value(&self) -> &Value {
+        match self {
+            Self::Json(value)
+            | Self::Merge(value)
+            | Self::Strategic(value)
+            | Self::Apply(value) => value,
+        }
+    }
+}
+
+/// 422 for a patch that makes of the object what no such object can be.
+fn unfit(patch: &Value, why: &str) -> Refusal {
+    let value = json!(patch.to_string()).to_string();
+    Refusal::invalid_patch(FieldError::invalid("patch", &value, why))
+}
+
+fn decode(body: &[u8], prefix: &str) -> Result<Value, Refusal> {
+    let decoded = serde_json::from_slice(body);
+    let value = decoded.map_err(|error| Refusal::bad_request(format!("{prefix}{error}")))?;
+    body::check_depth(&value)?;
+    Ok(value)
+}
+
+fn map_only(patch: Value, prefix: &str) -> Result<Value, Refusal> {
+    let kind = match &patch {
+        Value::Object(_) => return Ok(patch),
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+    };
+    let go_type = "map[string]interface {}";
+    Err(Refusal::bad_request(format!(
+        "{prefix}json: cannot unmarshal {kind} into Go value of type {go_type}"
+    )))
+}

@@ -1,0 +1,414 @@
+//! Reads protobuf bodies of the few kinds that kubectl and leader election send as such: Namespaces,
+//! ServiceAccounts, ResourceQuotas, Leases, Events, Scales, Bindings, DeleteOptions. Pure.
+//!
+//! Answers are always JSON, which every client takes that sends protobuf. A table of fields per
+//! message does what generated code would; the numbers are those of `generated.proto` beside each
+//! API's `types.go`.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+/// What comes before the envelope (apimachinery `pkg/runtime/serializer/protobuf:protoEncodingPrefix`).
+const MAGIC: &[u8] = b"k8s\0";
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Integer,
+    Boolean,
+    Time,
+    MicroTime,
+    /// Written as text in a message of its own.
+    Quantity,
+    Message(&'static [Field]),
+}
+
+/// Number, name, and what it holds.
+#[derive(Clone, Copy)]
+enum Field {
+    One(u32, &'static str, Kind),
+    Many(u32, &'static str, Kind),
+    /// From text to that kind.
+    Map(u32, &'static str, Kind),
+}
+
+use Field::{Many, Map as MapOf, One};
+use Kind::{Boolean, Integer, Message, MicroTime, Quantity, Text, Time};
+
+const OWNER_REFERENCE: &[Field] = &[
+    One(1, "kind", Text),
+    One(3, "name", Text),
+    One(4, "uid", Text),
+    One(5, "apiVersion", Text),
+    One(6, "controller", Boolean),
+    One(7, "blockOwnerDeletion", Boolean),
+];
+
+const OBJECT_META: &[Field] = &[
+    One(1, "name", Text),
+    One(2, "generateName", Text),
+    One(3, "namespace", Text),
+    One(5, "uid", Text),
+    One(6, "resourceVersion", Text),
+    One(8, "creationTimestamp", Time),
+    MapOf(11, "labels", Text),
+    MapOf(12, "annotations", Text),
+    Many(13, "ownerReferences", Message(OWNER_REFERENCE)),
+    Many(14, "finalizers", Text),
+];
+
+const OBJECT_REFERENCE: &[Field] = &[
+    One(1, "kind", Text),
+    One(2, "namespace", Text),
+    One(3, "name", Text),
+    One(4, "uid", Text),
+    One(5, "apiVersion", Text),
+    One(6, "resourceVersion", Text),
+    One(7, "fieldPath", Text),
+];
+
+const NAMESPACE: &[Field] = &[
+    One(1, "metadata", Message(OBJECT_META)),
+    One(2, "spec", Message(&[Many(1, "finalizers", Text)])),
+    One(3, "status", Message(&[One(1, "phase", Text)])),
+];
+
+const SERVICE_ACCOUNT: &[Field] = &[
+    One(1, "metadata", Message(OBJECT_META)),
+    Many(2, "secrets", Message(OBJECT_REFERENCE)),
+    Many(3, "imagePullSecrets", Message(&[One(1, "name", Text)])),
+    One(4, "automountServiceAccountToken", Boolean),
+];
+
+const SCOPE_SELECTOR: &[Field] = &[Many(
+    1,
+    "matchExpressions",
+    Message(&[
+        One(1, "scopeName", Text),
+        One(2, "operator", Text),
+        Many(3, "values", Text),
+    ]),
+)];
+
+const RESOURCE_QUOTA: &[Field] = &[
+    One(1, "metadata", Message(OBJECT_META)),
+    One(
+        2,
+        "spec",
+        Message(&[
+            MapOf(1, "hard", Quantity),
+            Many(2, "scopes", Text),
+            One(3, "scopeSelector", Message(SCOPE_SELECTOR)),
+        ]),
+    ),
+    One(
+        3,
+        "status",
+        Message(&[MapOf(1, "hard", Quantity), MapOf(2, "used", Quantity)]),
+    ),
+];
+
+const LEASE: &[Field] = &[
+    One(1, "metadata", Message(OBJECT_META)),
+    One(
+        2,
+        "spec",
+        Message(&[
+            One(1, "holderIdentity", Text),
+            One(2, "leaseDurationSeconds", Integer),
+            One(3, "acquireTime", MicroTime),
+            One(4, "renewTime", MicroTime),
+            One(5, "leaseTransitions", Integer),
+            One(6, "strategy", Text),
+            One(7, "preferredHolder", Text),
+        ]),
+    ),
+];
+
+const EVENT: &[Field] = &[
+    One(1, "metadata", Message(OBJECT_META)),
+    One(2, "involvedObject", Message(OBJECT_REFERENCE)),
+    One(3, "reason", Text),
+    One(4, "message", Text),
+    One(
+        5,
+        "source",
+        Message(&[One(1, "component", Text), One(2, "host", Text)]),
+    ),
+    One(6, "firstTimestamp", Time),
+    One(7, "lastTimestamp", Time),
+    One(8, "count", Integer),
+    One(9, "type", Text),
+    One(10, "eventTime", MicroTime),
+    One(
+        11,
+        "series",
+        Message(&[
+            One(1, "count", Integer),
+            One(2, "lastObservedTime", MicroTime),
+        ]),
+    ),
+    One(12, "action", Text),
+    One(13, "related", Message(OBJECT_REFERENCE)),
+    One(14, "reportingComponent", Text),
+    One(15, "reportingInstance", Text),
+];
+
+const SCALE: &[Field] = &[
+    One(1, "metadata", Message(OBJECT_META)),
+    One(2, "spec", Message(&[One(1, "replicas", Integer)])),
+];
+
+const BINDING: &[Field] = &[
+    One(1, "metadata", Message(OBJECT_META)),
+    One(2, "target", Message(OBJECT_REFERENCE)),
+];
+
+const DELETE_OPTIONS: &[Field] = &[
+    One(1, "gracePeriodSeconds", Integer),
+    One(
+        2,
+        "preconditions",
+        Message(&[One(1, "uid", Text), One(2, "resourceVersion", Text)]),
+    ),
+    One(3, "orphanDependents", Boolean),
+    One(4, "propagationPolicy", Text),
+    Many(5, "dryRun", Text),
+];
+
+const TYPE_META: &[Field] = &[One(1, "apiVersion", Text), One(2, "kind", Text)];
+
+/// Why a body is not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// It is of a kind whose fields this server does not know as protobuf.
+    UnknownKind(String),
+    /// It is no protobuf, or it ends too early.
+    Malformed,
+}
+
+/// The object in `body`, with `kind` and `apiVersion`.
+///
+/// # Errors
+/// See [`Unread`].
+pub(super) fn read(body: &[u8]) -> Result<Value, Unread> {
+    let envelope = body.strip_prefix(MAGIC).ok_or(Unread::Malformed)?;
+    let (mut type_meta, mut raw) = (Map::new(), &[][..]);
+    let mut fields = Fields(envelope);
+    while let Some((number, wire)) = fields.next()? {
+        match (number, wire) {
+            (1, Wire::Bytes(bytes)) => type_meta = message(bytes, TYPE_META)?,
+            (2, Wire::Bytes(bytes)) => raw = bytes,
+            _ => {}
+        }
+    }
+    let kind = type_meta.get("kind").and_then(Value::as_str);
+    let schema = match kind.unwrap_or_default() {
+        "Namespace" => NAMESPACE,
+        "ServiceAccount" => SERVICE_ACCOUNT,
+        "ResourceQuota" => RESOURCE_QUOTA,
+        "Lease" => LEASE,
+        "Event" => EVENT,
+        "Scale" => SCALE,
+        "Binding" => BINDING,
+        "DeleteOptions" => DELETE_OPTIONS,
+        kind => return Err(Unread::UnknownKind(kind.to_owned())),
+    };
+    let mut object = message(raw, schema)?;
+    object.extend(type_meta);
+    Ok(Value::Object(object))
+}
+
+/// Members that are empty are left out, since Go writes all that are no pointers.
+fn message(bytes: &[u8], schema: &[Field]) -> Result<Map<String, Value>, Unread> {
+    let mut object = Map::new();
+    let mut fields = Fields(bytes);
+    while let Some((number, wire)) = fields.next()? {
+        let field = schema.iter().find(|field| field.number() == number);
+        let Some(field) = field else {
+            continue;
+        };
+        match *field {
+            One(_, name, kind) => {
+                let value = value_of(wire, kind)?;
+                if value != json!("") && !value.is_null() {
+                    object.insert(name.to_owned(), value);
+                }
+            }
+            Many(_, name, kind) => {
+                let list = object.entry(name).or_insert_with(|| json!([]));
+                if let Some(list) = list.as_array_mut() {
+                    list.push(value_of(wire, kind)?);
+                }
+            }
+            MapOf(_, name, kind) => {
+                let Wire::Bytes(bytes) = wire else {
+                    return Err(Unread::Malformed);
+                };
+                let mut pair = message(bytes, &[One(1, "key", Text), One(2, "value", kind)])?;
+                let key = pair.remove("key");
+                let key = key.as_ref().and_then(Value::as_str).unwrap_or_default();
+                let value = pair.remove("value").unwrap_or_else(|| json!(""));
+                object.entry(name).or_insert_with(|| json!({}))[key] = value;
+            }
+        }
+    }
+    Ok(object)
+}
+
+fn value_of(wire: Wire<'_>, kind: Kind) -> Result<Value, Unread> {
+    Ok(match (kind, wire) {
+        (Text, Wire::Bytes(bytes)) => {
+            let text = std::str::from_utf8(bytes).ok().ok_or(Unread::Malformed)?;
+            json!(text)
+        }
+        // Negative numbers come as their two's complement in 64 bits.
+        (Integer, Wire::Number(number)) => json!(number.cast_signed()),
+        (Boolean, Wire::Number(number)) => json!(number != 0),
+        (Quantity, Wire::Bytes(bytes)) => {
+            let mut quantity = message(bytes, &[One(1, "string", Text)])?;
+            quantity.remove("string").unwrap_or_else(|| json!("0"))
+        }
+        (Time, Wire::Bytes(bytes)) => time_of(bytes, "%Y-%m-%dT%H:%M:%SZ")?,
+        (MicroTime, Wire::Bytes(bytes)) => time_of(bytes, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
+        (Message(schema), Wire::Bytes(bytes)) => Value::Object(message(bytes, schema)?),
+        _ => return Err(Unread::Malformed),
+    })
+}
+
+/// A message without members is no time.
+fn time_of(bytes: &[u8], format: &str) -> Result<Value, Unread> {
+    if bytes.is_empty() {
+        return Ok(Value::Null);
+    }
+    let time = message(
+        bytes,
+        &[One(1, "seconds", Integer), One(2, "nanos", Integer)],
+    )?;
+    let number = |name: &str| time.get(name).and_then(Value::as_i64).unwrap_or(0);
+    let nanos = i32::try_from(number("nanos"))
+        .ok()
+        .ok_or(Unread::Malformed)?;
+    let time = Timestamp::new(number("seconds"), nanos);
+    let time = time.ok().ok_or(Unread::Malformed)?;
+    Ok(json!(time.strftime(format).to_string()))
+}
+
+impl Field {
+    fn number(&self) -> u32 {
+        match self {
+            One(number, ..) | Many(number, ..) | MapOf(number, ..) => *number,
+        }
+    }
+}
+
+/// What follows the number of a field.
+enum Wire<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+    /// Of a fixed length; no field here is.
+    Fixed,
+}
+
+/// The rest of a message.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn next(&mut self) -> Result<Option<(u32, Wire<'a>)>, Unread> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        let tag = self.varint()?;
+        let number = u32::try_from(tag >> 3).ok().ok_or(Unread::Malformed)?;
+        let wire = match tag & 7 {
+            0 => Wire::Number(self.varint()?),
+            1 => self.take(8).map(|_| Wire::Fixed)?,
+            2 => {
+                let length = usize::try_from(self.varint()?);
+                Wire::Bytes(self.take(length.ok().ok_or(Unread::Malformed)?)?)
+            }
+            5 => self.take(4).map(|_| Wire::Fixed)?,
+            _ => return Err(Unread::Malformed),
+        };
+        Ok(Some((number, wire)))
+    }
+
+    fn varint(&mut self) -> Result<u64, Unread> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.take(1)?[0];
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(Unread::Malformed)
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Unread> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(Unread::Malformed)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{MAGIC, Unread, read};
+
+    fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(bytes.len()).expect("short");
+        [&[number << 3 | 2, length], bytes].concat()
+    }
+
+    fn body(kind: &str, raw: &[u8]) -> Vec<u8> {
+        let type_meta = [field(1, b"v1"), field(2, kind.as_bytes())].concat();
+        [MAGIC.to_vec(), field(1, &type_meta), field(2, raw)].concat()
+    }
+
+    #[test]
+    fn a_quota_as_kubectl_sends_it() {
+        // Go writes empty texts and the empty time of creation too.
+        let metadata = [field(1, b"q"), field(2, b""), field(8, b"")].concat();
+        let hard = [field(1, b"pods"), field(2, &field(1, b"3"))].concat();
+        let raw = [field(1, &metadata), field(2, &field(1, &hard))].concat();
+        let expected = json!({
+            "kind": "ResourceQuota", "apiVersion": "v1", "metadata": {"name": "q"},
+            "spec": {"hard": {"pods": "3"}},
+        });
+        assert_eq!(read(&body("ResourceQuota", &raw)), Ok(expected));
+    }
+
+    #[test]
+    fn times_numbers_and_owners() {
+        let micro = [&[8, 60, 16], &[0x80, 0x89, 0x7a][..]].concat();
+        let spec = [vec![16, 15], field(3, &micro)].concat();
+        let owner = [field(4, b"1"), vec![48, 1]].concat();
+        let raw = [field(1, &field(13, &owner)), field(2, &spec)].concat();
+        let lease = read(&body("Lease", &raw)).expect("a lease");
+        assert_eq!(lease["spec"]["leaseDurationSeconds"], json!(15));
+        assert_eq!(
+            lease["spec"]["acquireTime"],
+            json!("1970-01-01T00:01:00.002000Z")
+        );
+        let owners = &lease["metadata"]["ownerReferences"];
+        assert_eq!(owners, &json!([{"uid": "1", "controller": true}]));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told() {
+        let unknown = read(&body("Pod", b""));
+        assert_eq!(unknown, Err(Unread::UnknownKind("Pod".to_owned())));
+        let good = body("Namespace", &field(1, &field(1, b"a-name")));
+        for end in 0..good.len() {
+            // Shorter ones may be whole by chance; none may panic.
+            if let Ok(value) = read(&good[..end]) {
+                assert_eq!(value.get("metadata"), None, "{end}");
+            }
+        }
+        let endless = [MAGIC, &[0xff; 40]].concat();
+        assert_eq!(read(&endless), Err(Unread::Malformed));
+    }
+}

@@ -1,0 +1,67 @@
+//! The subresource `scale`: the count of an object's replicas as an object of its own.
+
+use serde_json::{Value, json};
+
+use super::apply;
+use super::objects::{number, text};
+use super::refusal::{FieldError, Refusal};
+use super::resource::Resource;
+use super::selector::selector_text;
+use super::store::{Object, State};
+use super::update::{self, Part};
+
+/// The `Scale` of a ReplicaSet or ReplicationController.
+pub(super) fn of(resource: Resource, object: &Object) -> Value {
+    let value = object.value();
+    let metadata = &value["metadata"];
+    json!({
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"],
+            "creationTimestamp": metadata["creationTimestamp"],
+        },
+        "spec": {"replicas": number(&value, "/spec/replicas").unwrap_or(0)},
+        "status": {
+            "replicas": number(&value, "/status/replicas").unwrap_or(0),
+            "selector": selector_text(resource, &value),
+        },
+    })
+}
+
+/// Scales to what `scale` says, in the name of `manager`; answers the object.
+pub(super) fn put(
+    state: &mut State,
+    resource: Resource,
+    key: &str,
+    scale: &Value,
+    manager: &str,
+) -> Result<Object, Refusal> {
+    let object = state.current(resource, key)?;
+    let uid = text(scale, "/metadata/uid");
+    let mut new = object.value();
+    if !uid.is_empty() && uid != text(&new, "/metadata/uid") {
+        return Err(Refusal::conflict(
+            resource,
+            object.name(),
+            "the UID differs",
+        ));
+    }
+    let replicas = number(scale, "/spec/replicas").unwrap_or(0);
+    if replicas < 0 {
+        let (value, why) = (replicas.to_string(), "must be greater than or equal to 0");
+        let error = FieldError::invalid("spec.replicas", &value, why);
+        return Err(Refusal::invalid_scale(object.name(), error));
+    }
+    new["metadata"]["resourceVersion"] = match text(scale, "/metadata/resourceVersion") {
+        "" => json!(object.version.to_string()),
+        version => json!(version),
+    };
+    let old = new.clone();
+    new["spec"]["replicas"] = json!(replicas);
+    let managers = apply::managers_after(resource, &old, &new, Part::Main, manager);
+    update::replace_managed(state, resource, &object, Part::Main, new, managers)
+}

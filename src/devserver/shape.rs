@@ -1,0 +1,361 @@
+//! Which members of an object are texts, numbers, lists or maps: what the API server finds out while
+//! it decodes, and refuses before it looks any further. Pure.
+//!
+//! DIFFERS: only members that the server itself or a controller reads are known here; what is not
+//! in the table may have any shape.
+
+use serde_json::Value;
+
+use super::resource::Resource;
+
+/// A type of the API server's, with the name that its messages have for it.
+struct Struct {
+    name: &'static str,
+    members: &'static [(&'static str, Shape)],
+}
+
+#[derive(Clone, Copy)]
+enum Shape {
+    Text,
+    Int32,
+    Int64,
+    Bool,
+    /// A map from text to text.
+    Texts,
+    TextList,
+    One(&'static Struct),
+    Many(&'static Struct),
+}
+
+use Shape::{Bool, Int32, Int64, Many, One, Text, TextList, Texts};
+
+static OWNER_REFERENCE: Struct = Struct {
+    name: "OwnerReference",
+    members: &[
+        ("apiVersion", Text),
+        ("kind", Text),
+        ("name", Text),
+        ("uid", Text),
+        ("controller", Bool),
+        ("blockOwnerDeletion", Bool),
+    ],
+};
+
+static OBJECT_META: Struct = Struct {
+    name: "ObjectMeta",
+    members: &[
+        ("name", Text),
+        ("generateName", Text),
+        ("namespace", Text),
+        ("uid", Text),
+        ("resourceVersion", Text),
+        ("labels", Texts),
+        ("annotations", Texts),
+        ("finalizers", TextList),
+        ("ownerReferences", Many(&OWNER_REFERENCE)),
+    ],
+};
+
+static CONTAINER: Struct = Struct {
+    name: "Container",
+    members: &[
+        ("name", Text),
+        ("image", Text),
+        ("imagePullPolicy", Text),
+        ("command", TextList),
+        ("args", TextList),
+    ],
+};
+
+static POD_SPEC: Struct = Struct {
+    name: "PodSpec",
+    members: &[
+        ("containers", Many(&CONTAINER)),
+        ("initContainers", Many(&CONTAINER)),
+        ("restartPolicy", Text),
+        ("terminationGracePeriodSeconds", Int64),
+        ("activeDeadlineSeconds", Int64),
+        ("nodeName", Text),
+        ("nodeSelector", Texts),
+        ("serviceAccountName", Text),
+        ("hostNetwork", Bool),
+        ("priority", Int32),
+    ],
+};
+
+static CONDITION: Struct = Struct {
+    name: "Condition",
+    members: &[
+        ("type", Text),
+        ("status", Text),
+        ("reason", Text),
+        ("message", Text),
+    ],
+};
+
+static CONTAINER_STATUS: Struct = Struct {
+    name: "ContainerStatus",
+    members: &[("name", Text), ("ready", Bool), ("restartCount", Int32)],
+};
+
+static POD_STATUS: Struct = Struct {
+    name: "PodStatus",
+    members: &[
+        ("phase", Text),
+        ("reason", Text),
+        ("message", Text),
+        ("conditions", Many(&CONDITION)),
+        ("containerStatuses", Many(&CONTAINER_STATUS)),
+        ("initContainerStatuses", Many(&CONTAINER_STATUS)),
+    ],
+};
+
+static POD: Struct = Struct {
+    name: "Pod",
+    members: &[
+        ("metadata", One(&OBJECT_META)),
+        ("spec", One(&POD_SPEC)),
+        ("status", One(&POD_STATUS)),
+    ],
+};
+
+static POD_TEMPLATE_SPEC: Struct = Struct {
+    name: "PodTemplateSpec",
+    members: &[("metadata", One(&OBJECT_META)), ("spec", One(&POD_SPEC))],
+};
+
+static REQUIREMENT: Struct = Struct {
+    name: "LabelSelectorRequirement",
+    members: &[("key", Text), ("operator", Text), ("values", TextList)],
+};
+
+static LABEL_SELECTOR: Struct = Struct {
+    name: "LabelSelector",
+    members: &[
+        ("matchLabels", Texts),
+        ("matchExpressions", Many(&REQUIREMENT)),
+    ],
+};
+
+static REPLICA_SET_SPEC: Struct = Struct {
+    name: "ReplicaSetSpec",
+    members: &[
+        ("replicas", Int32),
+        ("minReadySeconds", Int32),
+        ("selector", One(&LABEL_SELECTOR)),
+        ("template", One(&POD_TEMPLATE_SPEC)),
+    ],
+};
+
+const COUNTS: &[(&str, Shape)] = &[
+    ("replicas", Int32),
+    ("fullyLabeledReplicas", Int32),
+    ("readyReplicas", Int32),
+    ("availableReplicas", Int32),
+    ("terminatingReplicas", Int32),
+    ("observedGeneration", Int64),
+    ("conditions", Many(&CONDITION)),
+];
+
+static REPLICA_SET_STATUS: Struct = Struct {
+    name: "ReplicaSetStatus",
+    members: COUNTS,
+};
+
+static REPLICA_SET: Struct = Struct {
+    name: "ReplicaSet",
+    members: &[
+        ("metadata", One(&OBJECT_META)),
+        ("spec", One(&REPLICA_SET_SPEC)),
+        ("status", One(&REPLICA_SET_STATUS)),
+    ],
+};
+
+static CONTROLLER_SPEC: Struct = Struct {
+    name: "ReplicationControllerSpec",
+    members: &[
+        ("replicas", Int32),
+        ("minReadySeconds", Int32),
+        ("selector", Texts),
+        ("template", One(&POD_TEMPLATE_SPEC)),
+    ],
+};
+
+static CONTROLLER_STATUS: Struct = Struct {
+    name: "ReplicationControllerStatus",
+    members: COUNTS,
+};
+
+static CONTROLLER: Struct = Struct {
+    name: "ReplicationController",
+    members: &[
+        ("metadata", One(&OBJECT_META)),
+        ("spec", One(&CONTROLLER_SPEC)),
+        ("status", One(&CONTROLLER_STATUS)),
+    ],
+};
+
+static OTHER_SPEC: Struct = Struct {
+    name: "Spec",
+    members: &[],
+};
+
+static OTHER: Struct = Struct {
+    name: "Object",
+    members: &[("metadata", One(&OBJECT_META)), ("spec", One(&OTHER_SPEC))],
+};
+
+/// What is wrong with the shape of `object`, in the words of Go's decoder; `null` fits everywhere.
+pub(super) fn check(resource: Resource, object: &Value) -> Result<(), String> {
+    let kind = match resource {
+        Resource::Pods => &POD,
+        Resource::ReplicaSets => &REPLICA_SET,
+        Resource::ReplicationControllers => &CONTROLLER,
+        _ => &OTHER,
+    };
+    check_members(kind, object, "")?;
+    if resource == Resource::Quotas {
+        let hard = object.pointer("/spec/hard").and_then(Value::as_object);
+        let mut amounts = hard.into_iter().flatten();
+        if !amounts.all(|(_, amount)| is_quantity(amount)) {
+            let rule = "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+            return Err(format!(
+                "quantities must match the regular expression {rule}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// An amount, perhaps with a unit.
+fn is_quantity(value: &Value) -> bool {
+    let Some(text) = value.as_str() else {
+        return value.is_number();
+    };
+    let text = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let digits = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let unit = digits.trim_start_matches(|c: char| "eEinumkKMGTP".contains(c));
+    let exponent = unit.strip_prefix(['+', '-']).unwrap_or(unit);
+    digits.len() < text.len() && exponent.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn check_members(kind: &Struct, object: &Value, path: &str) -> Result<(), String> {
+    for (name, shape) in kind.members {
+        let value = &object[*name];
+        if !value.is_null() {
+            let path = if path.is_empty() {
+                (*name).to_owned()
+            } else {
+                format!("{path}.{name}")
+            };
+            check_shape(kind, *shape, value, &path)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_shape(kind: &Struct, shape: Shape, value: &Value, path: &str) -> Result<(), String> {
+    let fits = |fits: bool, value: &Value, go_type: &str| {
+        let name = kind.name;
+        let found = go_name(value);
+        let error = format!(
+            "json: cannot unmarshal {found} into Go struct field {name}.{path} of type {go_type}"
+        );
+        if fits { Ok(()) } else { Err(error) }
+    };
+    match shape {
+        Text => fits(value.is_string(), value, "string"),
+        Bool => fits(value.is_boolean(), value, "bool"),
+        Int32 => {
+            let number = value.as_i64();
+            let is_small = number.is_some_and(|number| i32::try_from(number).is_ok());
+            fits(is_small, value, "int32")
+        }
+        Int64 => fits(value.is_i64(), value, "int64"),
+        Texts => {
+            fits(value.is_object(), value, "map[string]string")?;
+            let texts = value.as_object().into_iter().flatten();
+            let mut others = texts.filter(|(_, text)| !(text.is_string() || text.is_null()));
+            others.try_for_each(|(_, other)| fits(false, other, "string"))
+        }
+        TextList => {
+            fits(value.is_array(), value, "[]string")?;
+            let texts = value.as_array().into_iter().flatten();
+            let mut others = texts.filter(|text| !(text.is_string() || text.is_null()));
+            others.try_for_each(|other| fits(false, other, "string"))
+        }
+        One(inner) => {
+            fits(value.is_object(), value, &format!("v1.{}", inner.name))?;
+            check_members(inner, value, path)
+        }
+        Many(inner) => {
+            fits(value.is_array(), value, &format!("[]v1.{}", inner.name))?;
+            for entry in value.as_array().into_iter().flatten() {
+                let is_map = entry.is_object() || entry.is_null();
+                fits(is_map, entry, &format!("v1.{}", inner.name))?;
+                check_members(inner, entry, path)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn go_name(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => "bool".to_owned(),
+        Value::Number(number) if number.is_f64() => format!("number {number}"),
+        Value::Number(_) => "number".to_owned(),
+        Value::String(_) => "string".to_owned(),
+        Value::Array(_) => "array".to_owned(),
+        Value::Object(_) => "object".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Resource, check};
+
+    #[track_caller]
+    fn wrong(object: &Value, expected: &str) {
+        let error = check(Resource::ReplicaSets, object).expect_err("a wrong shape");
+        assert_eq!(error, format!("json: cannot unmarshal {expected}"));
+    }
+
+    #[test]
+    fn wrong_shapes_are_named_as_go_names_them() {
+        wrong(
+            &json!({"spec": {"replicas": "x"}}),
+            "string into Go struct field ReplicaSetSpec.spec.replicas of type int32",
+        );
+        wrong(
+            &json!({"spec": {"replicas": 1.5}}),
+            "number 1.5 into Go struct field ReplicaSetSpec.spec.replicas of type int32",
+        );
+        wrong(
+            &json!({"spec": {"template": {"spec": {"containers": {}}}}}),
+            "object into Go struct field PodSpec.spec.template.spec.containers of type \
+             []v1.Container",
+        );
+        wrong(
+            &json!({"metadata": {"labels": {"a": 1}}}),
+            "number into Go struct field ObjectMeta.metadata.labels of type string",
+        );
+        wrong(
+            &json!({"metadata": {"labels": []}}),
+            "array into Go struct field ObjectMeta.metadata.labels of type map[string]string",
+        );
+        wrong(
+            &json!({"metadata": "x"}),
+            "string into Go struct field ReplicaSet.metadata of type v1.ObjectMeta",
+        );
+        wrong(
+            &json!({"spec": []}),
+            "array into Go struct field ReplicaSet.spec of type v1.ReplicaSetSpec",
+        );
+        let fine = json!({"metadata": {"labels": {"a": null}}, "spec": {"replicas": null}});
+        assert_eq!(check(Resource::ReplicaSets, &fine), Ok(()));
+    }
+}

@@ -1,0 +1,94 @@
+//! Situations that are kept and brought back.
+
+use serde_json::{Value, json};
+
+use super::rig::{PODS, Rig, owner, pod, replica_set, uid};
+
+fn why(rig: &Rig, documents: &[Value]) -> Vec<(usize, String)> {
+    let rejected = rig.server.load(documents).expect_err("bad documents");
+    let pairs = rejected.into_iter().map(|bad| (bad.index, bad.why));
+    pairs.collect()
+}
+
+#[test]
+fn a_situation_comes_back_as_it_was() {
+    let rig = Rig::new();
+    rig.ok(
+        "POST",
+        "/api/v1/namespaces",
+        &json!({"metadata": {"name": "shop"}}),
+    );
+    let set = rig.create_replica_set("web", 3);
+    let mut owned = pod("web-1");
+    owned["metadata"]["ownerReferences"] = json!([owner("web", &uid(&set))]);
+    owned["spec"]["nodeName"] = json!("node-1");
+    rig.ok("POST", PODS, &owned);
+    let status = json!({"status": {"phase": "Running", "conditions": [
+        {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    assert_eq!(rig.patch(&format!("{PODS}/web-1/status"), &status).0, 200);
+    rig.delete(&format!("{PODS}/web-1"), &json!({}));
+    let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}});
+    rig.ok("POST", "/api/v1/namespaces/default/resourcequotas", &quota);
+    rig.delete("/api/v1/namespaces/shop", &json!({}));
+
+    let documents = rig.server.dump();
+    let other = Rig::new();
+    assert_eq!(other.server.load(&documents), Ok(()));
+    assert_eq!(other.server.dump(), documents);
+    let kept = other.server.object("pods", "default", "web-1");
+    let kept = kept.expect("the pod is there");
+    assert!(kept["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(kept["status"]["phase"], json!("Running"));
+    assert!(
+        documents
+            .iter()
+            .all(|document| document["metadata"].get("resourceVersion").is_none())
+    );
+}
+
+#[test]
+fn what_a_document_lacks_is_filled_in() {
+    let rig = Rig::new();
+    let mut hand_written = pod("p");
+    hand_written["metadata"]["namespace"] = json!("new");
+    hand_written["status"] = json!({"phase": "Running"});
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": "default", "labels": {"mine": "no"}},
+    });
+    assert_eq!(rig.server.load(&[hand_written, namespace]), Ok(()));
+    let loaded = rig.server.object("pods", "new", "p").expect("the pod");
+    assert_eq!(uid(&loaded).len(), 36);
+    assert_eq!(loaded["status"]["phase"], json!("Running"));
+    assert_eq!(loaded["spec"]["restartPolicy"], json!("Always"));
+    assert!(rig.server.object("namespaces", "", "new").is_some());
+    let namespace = rig.server.object("namespaces", "", "default");
+    assert_eq!(
+        namespace.expect("it is there")["metadata"]["labels"]["mine"],
+        json!(null)
+    );
+}
+
+#[test]
+fn all_bad_documents_are_named() {
+    let rig = Rig::new();
+    let mut bad = replica_set("web", -1);
+    bad["apiVersion"] = json!("apps/v1");
+    let documents = [
+        json!({"kind": "Pod"}),
+        pod("p"),
+        json!({"apiVersion": "apps/v1", "kind": "Deployment"}),
+        bad,
+        pod("p"),
+        json!({"apiVersion": "v1", "kind": "Pod"}),
+    ];
+    let why = why(&rig, &documents);
+    let indexes: Vec<usize> = why.iter().map(|(index, _)| *index).collect();
+    assert_eq!(indexes, [0, 2, 3, 4, 5], "{why:?}");
+    assert_eq!(why[0].1, "it lacks kind or apiVersion");
+    assert_eq!(why[1].1, "Deployment of apps/v1 is not served here");
+    assert!(why[2].1.contains("spec.replicas"), "{why:?}");
+    assert_eq!(why[3].1, "Pod default/p is there twice");
+    assert!(why[4].1.contains("name or generateName"), "{why:?}");
+    assert!(rig.server.object("pods", "default", "p").is_some());
+}

@@ -1,0 +1,94 @@
+//! Labels decide whose a pod is: one that nobody owns is taken over, one that is relabelled is let go.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{PATIENCE, collection, pod_path, pod_spec, replica_set, until_complete};
+use crate::run::demo::stage::{Stage, Told, check};
+
+const SET: &str = "front";
+
+const REPLICAS: usize = 3;
+
+/// A pod that a person has made.
+const ORPHAN: &str = "made-by-hand";
+
+pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
+    stage.command(format!(
+        "kubectl run {ORPHAN} --image=pause --labels=app={SET}"
+    ));
+    let orphan = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": ORPHAN, "labels": {"app": SET}},
+        "spec": pod_spec(),
+    });
+    stage.create("/api/v1/namespaces/default/pods", &orphan)?;
+    stage.note(format!("{ORPHAN} belongs to nobody"));
+    stage.until("the orphan is ready", PATIENCE, |_, world| {
+        world.pod(ORPHAN).is_some_and(|pod| pod.is_ready)
+    })?;
+    stage.pause(0.5)?;
+
+    let n_before = stage.requests("create", "pods").len();
+    stage.command(format!(
+        "kubectl create -f {SET}.yaml   # wants {REPLICAS} pods with app={SET}"
+    ));
+    stage.create(&collection("default"), &replica_set(SET, REPLICAS))?;
+    until_complete(stage, SET)?;
+    let world = stage.look()?;
+    let owner = world
+        .set(SET)
+        .map(|set| set.uid.clone())
+        .unwrap_or_default();
+    let is_adopted = world.pod(ORPHAN).is_some_and(|pod| pod.owner == owner);
+    check(is_adopted, || format!("{ORPHAN} was not adopted"))?;
+    let n_created = stage.requests("create", "pods").len() - n_before;
+    check(n_created == REPLICAS - 1, || {
+        format!("{n_created} pods were created beside the adopted one")
+    })?;
+    stage.note(format!(
+        "{SET} has adopted {ORPHAN} and created {n_created} more"
+    ));
+    stage.pause(1.2)?;
+
+    let known: HashSet<String> = world.pods.iter().map(|pod| pod.uid.clone()).collect();
+    stage.command(format!("kubectl label pod {ORPHAN} app=debug --overwrite"));
+    stage.patch(
+        &pod_path(ORPHAN),
+        &json!({"metadata": {"labels": {"app": "debug"}}}),
+    )?;
+    stage.until("the pod is released", PATIENCE, |_, world| {
+        world.pod(ORPHAN).is_some_and(|pod| pod.owner.is_empty())
+    })?;
+    stage.note(format!("{ORPHAN} was released, and goes on running"));
+    until_complete(stage, SET)?;
+    let world = stage.look()?;
+    let pods = world.pods_of_name(SET);
+    let new: Vec<&str> = pods
+        .iter()
+        .filter(|pod| !known.contains(&pod.uid))
+        .map(|pod| pod.name.as_str())
+        .collect();
+    check(new.len() == 1, || {
+        format!("{} pods replace the released one", new.len())
+    })?;
+    stage.note(format!("{} takes its place", new[0]));
+    let is_left_alone = |world: &crate::run::facts::World| {
+        world
+            .pod(ORPHAN)
+            .is_some_and(|pod| pod.is_ready && !pod.is_deleting && pod.owner.is_empty())
+    };
+    let while_watched = Duration::from_millis(300).as_secs_f64();
+    stage.hold(
+        "the released pod is left alone",
+        while_watched,
+        is_left_alone,
+    )?;
+    stage.pause(1.0)?;
+    Ok(format!(
+        "{ORPHAN} was adopted and {n_created} created; released, it was replaced by {}",
+        new[0]
+    ))
+}

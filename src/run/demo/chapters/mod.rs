@@ -1,0 +1,101 @@
+//! The chapters: each does something to the cluster, and checks on the server's objects that the
+//! controller has done what the chapter tells.
+
+mod adoption;
+mod crash;
+mod quota;
+mod replacement;
+mod scale_down;
+mod scale_up;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::stage::{Stage, Told};
+
+/// Until something that takes a moment must have happened; generous, for busy machines.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One chapter.
+#[derive(Clone, Copy)]
+pub(super) struct Chapter {
+    /// What is being shown.
+    pub(super) headline: &'static str,
+    /// Shows it, and says what was seen.
+    pub(super) play: fn(&mut Stage<'_>) -> Told<String>,
+}
+
+/// All chapters, in their order. Each builds on the cluster as the first leaves it, and on no other.
+pub(super) const CHAPTERS: [Chapter; 6] = [
+    Chapter {
+        headline: "ReplicaSets scale up, one of them to 200",
+        play: scale_up::play,
+    },
+    Chapter {
+        headline: "A pod is killed and replaced",
+        play: replacement::play,
+    },
+    Chapter {
+        headline: "An orphan is adopted, a relabelled pod released and replaced",
+        play: adoption::play,
+    },
+    Chapter {
+        headline: "A scale-down picks the pods that are missed least",
+        play: scale_down::play,
+    },
+    Chapter {
+        headline: "A quota is in the way, until it is raised",
+        play: quota::play,
+    },
+    Chapter {
+        headline: "The controller is killed in the middle of a scale-up",
+        play: crash::play,
+    },
+];
+
+fn collection(namespace: &str) -> String {
+    format!("/apis/apps/v1/namespaces/{namespace}/replicasets")
+}
+
+fn set_path(namespace: &str, name: &str) -> String {
+    format!("{}/{name}", collection(namespace))
+}
+
+fn pod_path(name: &str) -> String {
+    format!("/api/v1/namespaces/default/pods/{name}")
+}
+
+fn replica_set(name: &str, replicas: usize) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": pod_spec(),
+            },
+        },
+    })
+}
+
+fn pod_spec() -> Value {
+    json!({"containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10"}]})
+}
+
+/// Scales as `kubectl scale` does, and shows that command.
+fn scale(stage: &mut Stage<'_>, name: &str, replicas: usize) -> Told<()> {
+    stage.command(format!("kubectl scale rs {name} --replicas={replicas}"));
+    let patch = json!({"spec": {"replicas": replicas}});
+    stage.patch(&set_path("default", name), &patch)
+}
+
+/// Looks until the ReplicaSet has as many pods as it wants, all available.
+fn until_complete(stage: &mut Stage<'_>, name: &str) -> Told<()> {
+    let what = format!("{name} has all its pods");
+    stage
+        .until(&what, PATIENCE, |_, world| world.is_complete(name))
+        .map(|_| ())
+}

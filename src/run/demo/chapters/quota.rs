@@ -1,0 +1,94 @@
+//! A quota refuses pods: the ReplicaSet says so, and goes on when it may.
+
+use serde_json::json;
+
+use super::{PATIENCE, collection, replica_set, set_path, until_complete};
+use crate::run::demo::stage::{Stage, Told, check};
+use crate::run::facts::World;
+
+const NAMESPACE: &str = "tight";
+
+const SET: &str = "greedy";
+
+const REPLICAS: usize = 8;
+
+/// Pods that the quota allows.
+const LIMIT: usize = 5;
+
+pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
+    stage.command(format!(
+        "kubectl create quota small --hard=pods={LIMIT} -n {NAMESPACE}"
+    ));
+    stage.create(
+        "/api/v1/namespaces",
+        &json!({"metadata": {"name": NAMESPACE}}),
+    )?;
+    let quotas = format!("/api/v1/namespaces/{NAMESPACE}/resourcequotas");
+    let quota = json!({
+        "metadata": {"name": "small"},
+        "spec": {"hard": {"pods": LIMIT.to_string()}},
+    });
+    stage.create(&quotas, &quota)?;
+    stage.pause(0.4)?;
+
+    // The pods that fit come first: each event of theirs would be one more failed try, and tries are
+    // made at growing intervals.
+    stage.create(&collection(NAMESPACE), &replica_set(SET, LIMIT))?;
+    until_complete(stage, SET)?;
+    stage.command(format!(
+        "kubectl scale rs {SET} -n {NAMESPACE} --replicas={REPLICAS}"
+    ));
+    let patch = json!({"spec": {"replicas": REPLICAS}});
+    stage.patch(&set_path(NAMESPACE, SET), &patch)?;
+    let world = stage.until("the quota is felt", PATIENCE, is_blocked)?;
+    let set = world.set(SET);
+    let message = set.and_then(|set| set.failure.clone()).unwrap_or_default();
+    check(message.contains("exceeded quota: small"), || {
+        format!("the condition says {message:?}")
+    })?;
+    let event = set.and_then(|set| {
+        let mut events = world.events.iter();
+        events.find(|event| event.name == set.name && event.reason == "FailedCreate")
+    });
+    let event = event.map(|event| event.message.clone()).unwrap_or_default();
+    check(event.contains("exceeded quota: small"), || {
+        format!("the event FailedCreate says {event:?}")
+    })?;
+    stage.note(format!("condition ReplicaFailure: {message}"));
+    stage.note(format!("event FailedCreate: {event}"));
+    stage.hold("the quota is kept", 0.3, |world| {
+        world.pods_of_name(SET).len() == LIMIT
+    })?;
+    stage.pause(0.7)?;
+
+    let limit = LIMIT * 2;
+    stage.command(format!(
+        "kubectl patch quota small -n {NAMESPACE} -p '{{\"spec\":{{\"hard\":{{\"pods\":\"{limit}\"}}}}}}'"
+    ));
+    let patch = json!({"spec": {"hard": {"pods": limit.to_string()}}});
+    stage.patch(&format!("{quotas}/small"), &patch)?;
+    stage.until(
+        "all pods after the quota was raised",
+        PATIENCE,
+        |_, world| {
+            let has_failed = world.set(SET).is_none_or(|set| set.failure.is_some());
+            world.is_complete(SET) && !has_failed
+        },
+    )?;
+    stage.note("raised, the quota lets the rest in; the condition is gone");
+    stage.pause(0.8)?;
+    Ok(format!(
+        "{LIMIT} of {REPLICAS} pods, a condition and an event; all {REPLICAS} after the quota was raised"
+    ))
+}
+
+fn is_blocked(_: &mut Stage<'_>, world: &World) -> bool {
+    let Some(set) = world.set(SET) else {
+        return false;
+    };
+    let has_event = world
+        .events
+        .iter()
+        .any(|event| event.name == SET && event.is_warning && event.reason == "FailedCreate");
+    set.failure.is_some() && has_event
+}

@@ -1,0 +1,55 @@
+//! A pod dies, and another takes its place.
+
+use std::collections::HashSet;
+use std::time::Instant;
+
+use super::{PATIENCE, pod_path, until_complete};
+use crate::run::demo::stage::{Miss, Stage, Told, check};
+
+const SET: &str = "web";
+
+pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
+    until_complete(stage, SET)?;
+    let world = stage.pause(0.5)?;
+    let pods = world.pods_of_name(SET);
+    let known: HashSet<String> = pods.iter().map(|pod| pod.uid.clone()).collect();
+    let victim = pods.first().map(|pod| pod.name.clone());
+    let victim = victim.ok_or_else(|| Miss::Missed(format!("{SET} has no pods")))?;
+    let n_before = stage.requests("create", "pods").len();
+
+    stage.command(format!("kubectl delete pod {victim}"));
+    let deleted = Instant::now();
+    stage.delete(&pod_path(&victim))?;
+    let mut newcomer = None;
+    stage.until("a new pod", PATIENCE, |_, world| {
+        let pods = world.pods_of_name(SET);
+        let mut new = pods.iter().filter(|pod| !known.contains(&pod.uid));
+        newcomer = new.next().map(|pod| pod.name.clone());
+        newcomer.is_some()
+    })?;
+    let newcomer = newcomer.unwrap_or_default();
+    let creates = stage.requests("create", "pods");
+    let more = &creates[n_before.min(creates.len())..];
+    check(more.len() == 1, || {
+        format!("{} pods were created for one", more.len())
+    })?;
+    let delay = more[0].started.saturating_duration_since(deleted);
+    stage.note(format!("{victim} was deleted"));
+    stage.note(format!(
+        "{newcomer} was asked for {} ms later",
+        delay.as_millis()
+    ));
+    until_complete(stage, SET)?;
+    let gone = stage.until("the old pod is gone", PATIENCE, |_, world| {
+        world.pod(&victim).is_none()
+    })?;
+    let n_pods = gone.pods_of_name(SET).len();
+    check(n_pods == known.len(), || {
+        format!("{SET} has {n_pods} pods now")
+    })?;
+    stage.pause(1.0)?;
+    Ok(format!(
+        "{victim} was deleted, {newcomer} asked for {} ms later",
+        delay.as_millis()
+    ))
+}

@@ -1,0 +1,196 @@
+//! `demo`: what the controller does, shown live in chapters, each of which is checked against the
+//! server's objects. On a terminal as a steady table, elsewhere as lines.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `stage` | dev server, controller, hands, looking and waiting |
+//! | `scene` | what the viewer sees, as data |
+//! | `table`, `screen` | that on a terminal |
+//! | `plain` | that as lines |
+//! | `chapters` | what is done and what must come of it |
+
+mod chapters;
+mod plain;
+mod scene;
+mod screen;
+mod stage;
+mod table;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use self::chapters::CHAPTERS;
+use self::plain::Plain;
+use self::scene::{Display, Outcome};
+use self::screen::{Screen, room_of_stdout};
+use self::stage::{Miss, Pace, Stage};
+use self::table::Style;
+use super::RunError;
+use crate::cli::DemoArgs;
+use crate::devserver::{DevServer, DevServerOptions, KubeletOptions};
+use crate::stdx::stop::Stop;
+
+/// Requests of one demo, with much room: they are all counted at the end.
+const RECORDER_LENGTH: usize = 1_000_000;
+
+/// For people.
+const STEADY: Pace = Pace {
+    ready_after: Duration::from_millis(600),
+    pause_scale: 1.0,
+};
+
+/// For CI.
+const FAST: Pace = Pace {
+    ready_after: Duration::from_millis(100),
+    pause_scale: 0.05,
+};
+
+/// Plays all chapters and tells how they came out. Blocks for at most some minutes: every wait in it
+/// ends with a deadline or with `stop`.
+///
+/// # Errors
+/// If a chapter did not come out as told, or if `stop` was given early.
+pub fn demo(args: &DemoArgs, stop: &Stop) -> Result<(), RunError> {
+    let pace = if args.fast { FAST } else { STEADY };
+    let server_stop = Stop::new();
+    let options = DevServerOptions {
+        recorder_length: RECORDER_LENGTH,
+        garbage_collection: true,
+        kubelet: Some(KubeletOptions {
+            ready_after: pace.ready_after,
+            ..KubeletOptions::default()
+        }),
+        ..DevServerOptions::default()
+    };
+    let mut server = DevServer::start(&options, &server_stop).map_err(RunError::DevServer)?;
+    let mut stage = Stage::new(&server, display(), pace, stop)?;
+    let result = play(&mut stage);
+    let stopped = stage.stop_controller().map_err(|miss| failure(&miss));
+    drop(stage);
+    server.stop();
+    result.and(stopped)
+}
+
+fn play(stage: &mut Stage<'_>) -> Result<(), RunError> {
+    let begun = stage.version();
+    stage.start_controller().map_err(|miss| failure(&miss))?;
+    let mut failed = Vec::new();
+    for (index, chapter) in CHAPTERS.iter().enumerate() {
+        let number = (index + 1, CHAPTERS.len());
+        stage.open(number, chapter.headline);
+        let text = match (chapter.play)(stage) {
+            Ok(text) => Ok(text),
+            Err(Miss::Missed(why)) => Err(why),
+            Err(Miss::Stopped) => return Err(failure(&Miss::Stopped)),
+        };
+        if let Err(why) = &text {
+            failed.push(format!(
+                "chapter {} ({}): {why}",
+                number.0, chapter.headline
+            ));
+        }
+        let outcome = Outcome {
+            chapter: number,
+            headline: chapter.headline.to_owned(),
+            text,
+        };
+        let elapsed = stage.elapsed();
+        stage.display().tell_outcome(&outcome, elapsed);
+    }
+    let lines = totals(stage, begun);
+    stage.display().tell(&lines);
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let n_failed = failed.len();
+    let failed = failed.join("\n  ");
+    Err(RunError::Demo(format!(
+        "{n_failed} of {} chapters did not come out as told:\n  {failed}",
+        CHAPTERS.len()
+    )))
+}
+
+fn failure(miss: &Miss) -> RunError {
+    RunError::Demo(match miss {
+        Miss::Missed(why) => why.clone(),
+        Miss::Stopped => "stopped before the end".to_owned(),
+    })
+}
+
+/// The figures at the end, one to a line.
+fn totals(stage: &Stage<'_>, begun: u64) -> Vec<String> {
+    let pods = stage.pods_since(begun, "");
+    let mut figures = vec![
+        ("pods created", pods.added.to_string()),
+        ("pods deleted", pods.deleted.to_string()),
+        ("seconds", format!("{:.1}", stage.elapsed().as_secs_f64())),
+        ("API requests", stage.n_requests().to_string()),
+    ];
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if let Some(mib) = peak_memory_mib(&status) {
+        let text = format!("{mib} MiB for API server, kubelet and controller");
+        figures.push(("peak memory", text));
+    }
+    let mut lines = vec![String::new()];
+    let figures = figures.into_iter();
+    lines.extend(figures.map(|(name, figure)| format!("  {name:13} {figure}")));
+    lines
+}
+
+/// The most memory that the process ever had, from Linux's account of it.
+fn peak_memory_mib(status: &str) -> Option<u64> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib.div_ceil(1024))
+}
+
+/// A table on a terminal that can move its cursor, lines elsewhere.
+fn display() -> Box<dyn Display> {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let stdout = std::io::stdout();
+    let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
+    if !stdout.is_terminal() || is_dumb {
+        return Box::new(Plain::new(stdout));
+    }
+    let style = Style {
+        has_colors: !is_set("NO_COLOR"),
+        has_unicode: speaks_unicode(|name| std::env::var(name).ok()),
+    };
+    Box::new(Screen::new(stdout, style, room_of_stdout))
+}
+
+/// The first of these variables that is set decides, as for the C library.
+fn speaks_unicode(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let names = ["LC_ALL", "LC_CTYPE", "LANG"];
+    let mut values = names.into_iter().filter_map(variable);
+    let locale = values.find(|value| !value.is_empty());
+    let locale = locale.unwrap_or_default().to_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{peak_memory_mib, speaks_unicode};
+
+    #[test]
+    fn peak_memory_is_read_where_it_is_told() {
+        assert_eq!(peak_memory_mib("Name:\tx\nVmHWM:\t   20481 kB\n"), Some(21));
+        assert_eq!(peak_memory_mib("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn the_first_variable_of_the_locale_decides() {
+        let with = |all: &str, lang: &str| {
+            speaks_unicode(|name| match name {
+                "LC_ALL" => Some(all.to_owned()),
+                "LANG" => Some(lang.to_owned()),
+                _ => None,
+            })
+        };
+        assert!(with("", "de_DE.UTF-8"));
+        assert!(!with("C", "de_DE.UTF-8"));
+        assert!(!with("", ""));
+    }
+}

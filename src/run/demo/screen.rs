@@ -1,0 +1,166 @@
+//! A steady table on a terminal, redrawn in place; what is over stays above it.
+//!
+//! The cursor is left visible and where a shell expects it, so that nothing has to be put right again
+//! if the process is ended in the middle.
+
+use std::io::Write;
+use std::time::Duration;
+
+use terminal_size::{Height, Width, terminal_size_of};
+
+use super::scene::{Display, Outcome, Scene};
+use super::table::{Room, Style, render};
+
+/// What a terminal that does not say its size is taken for.
+const USUAL_ROOM: Room = Room {
+    width: 80,
+    height: 24,
+};
+
+/// The display for terminals.
+pub(super) struct Screen<W> {
+    out: W,
+    style: Style,
+    /// Asks how large the terminal is now.
+    room: fn() -> Room,
+    /// The lines of the table as they stand on the screen.
+    drawn: Vec<String>,
+}
+
+impl<W: Write> Screen<W> {
+    pub(super) fn new(out: W, style: Style, room: fn() -> Room) -> Self {
+        Self {
+            out,
+            style,
+            room,
+            drawn: Vec::new(),
+        }
+    }
+
+    /// Puts `above` where the table begins, and the table below it.
+    fn draw(&mut self, above: &[String], table: Vec<String>) {
+        let mut text = match self.drawn.len() {
+            0 => String::new(),
+            n_lines => format!("\x1b[{n_lines}A\r"),
+        };
+        for line in above.iter().chain(&table) {
+            text.push_str(line);
+            // What was longer before is wiped to the end of its line.
+            text.push_str("\x1b[K\n");
+        }
+        text.push_str("\x1b[J");
+        // One write per frame, so that none is seen half drawn.
+        self.out.write_all(text.as_bytes()).unwrap_or_default();
+        self.out.flush().unwrap_or_default();
+        self.drawn = table;
+    }
+}
+
+impl<W: Write> Display for Screen<W> {
+    fn show(&mut self, scene: &Scene) {
+        let room = (self.room)();
+        // One line is the cursor's; and a full last column would wrap.
+        let room = Room {
+            width: room.width.saturating_sub(1),
+            height: room.height.saturating_sub(1),
+        };
+        let table = render(scene, room, self.style);
+        if table != self.drawn {
+            self.draw(&[], table);
+        }
+    }
+
+    fn tell_outcome(&mut self, outcome: &Outcome, _elapsed: Duration) {
+        let mark = self.style.mark(outcome.text.is_ok());
+        let (number, _) = outcome.chapter;
+        let title = self.style.bold(&outcome.headline);
+        let text = match &outcome.text {
+            Ok(text) => text.clone(),
+            Err(why) => self.style.bad(why),
+        };
+        let lines = [format!("{mark} {number}  {title}"), format!("     {text}")];
+        // The table goes; the next chapter draws a new one below.
+        self.draw(&lines, Vec::new());
+    }
+
+    fn tell(&mut self, lines: &[String]) {
+        let table = self.drawn.clone();
+        self.draw(lines, table);
+    }
+}
+
+/// How large the terminal on standard output is.
+pub(super) fn room_of_stdout() -> Room {
+    match terminal_size_of(std::io::stdout()) {
+        Some((Width(width), Height(height))) if width > 0 && height > 0 => Room {
+            width: width.into(),
+            height: height.into(),
+        },
+        _ => USUAL_ROOM,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::scene::{Display, Outcome, Row, Scene};
+    use super::super::table::{Room, Style};
+    use super::Screen;
+
+    const PLAIN: Style = Style {
+        has_colors: false,
+        has_unicode: false,
+    };
+
+    fn scene(ready: usize) -> Scene {
+        Scene {
+            chapter: (1, 6),
+            headline: "Scaling".to_owned(),
+            rows: vec![Row {
+                name: "web".to_owned(),
+                desired: 2,
+                ready,
+                ..Row::default()
+            }],
+            ..Scene::default()
+        }
+    }
+
+    fn room() -> Room {
+        Room {
+            width: 31,
+            height: 10,
+        }
+    }
+
+    #[test]
+    fn the_table_is_redrawn_in_place_and_outcomes_stay_above() {
+        let mut out = Vec::new();
+        let mut screen = Screen::new(&mut out, PLAIN, room);
+        screen.show(&scene(0));
+        screen.show(&scene(0));
+        screen.show(&scene(2));
+        let outcome = Outcome {
+            chapter: (1, 6),
+            headline: "Scaling".to_owned(),
+            text: Ok("two pods".to_owned()),
+        };
+        screen.tell_outcome(&outcome, Duration::ZERO);
+        screen.tell(&["the end".to_owned()]);
+        let text = String::from_utf8(out).expect("text");
+        let text = text.replace('\x1b', "^");
+        let expected = "\
+1/6  Scaling             0.0 s^[K
+^[K
+web                        0/2^[K
+^[J^[3A\r1/6  Scaling             0.0 s^[K
+^[K
+web                        2/2^[K
+^[J^[3A\r+ 1  Scaling^[K
+     two pods^[K
+^[Jthe end^[K
+^[J";
+        assert_eq!(text, expected);
+    }
+}

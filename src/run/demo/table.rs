@@ -1,0 +1,232 @@
+//! A scene as lines of text that fit a terminal. Pure.
+
+use super::scene::{Row, Scene};
+
+/// How lines may look.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Style {
+    pub(super) has_colors: bool,
+    /// False where the terminal knows nothing beyond ASCII.
+    pub(super) has_unicode: bool,
+}
+
+/// Room of a terminal, in characters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) width: usize,
+    pub(super) height: usize,
+}
+
+const HEADS: [&str; 4] = ["DESIRED", "CURRENT", "READY", "AVAILABLE"];
+
+/// Narrower than this, a row is the name and `ready/desired`.
+const TABLE_WIDTH_MIN: usize = 44;
+
+/// Less of a headline says nothing, and the time is left out.
+const HEADLINE_WIDTH_MIN: usize = 16;
+
+const BAR_WIDTH: std::ops::RangeInclusive<usize> = 8..=30;
+
+/// Less of an event says nothing.
+const EVENT_WIDTH_MIN: usize = 16;
+
+const BOLD: &str = "1";
+const DIM: &str = "2";
+const RED: &str = "31";
+const GREEN: &str = "32";
+const YELLOW: &str = "33";
+const CYAN: &str = "36";
+
+impl Style {
+    pub(super) fn good(self, text: &str) -> String {
+        self.paint(GREEN, text)
+    }
+
+    pub(super) fn bad(self, text: &str) -> String {
+        self.paint(RED, text)
+    }
+
+    pub(super) fn bold(self, text: &str) -> String {
+        self.paint(BOLD, text)
+    }
+
+    /// `✓` or `✗`, coloured.
+    pub(super) fn mark(self, is_good: bool) -> String {
+        match (is_good, self.has_unicode) {
+            (true, true) => self.good("✓"),
+            (true, false) => self.good("+"),
+            (false, true) => self.bad("✗"),
+            (false, false) => self.bad("x"),
+        }
+    }
+
+    fn paint(self, code: &str, text: &str) -> String {
+        if self.has_colors && !text.is_empty() {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// Where the columns are.
+struct Columns {
+    name: usize,
+    bar: usize,
+    event: usize,
+}
+
+impl Columns {
+    fn new(rows: &[Row], width: usize) -> Self {
+        let numbers: usize = HEADS.iter().map(|head| head.len() + 1).sum();
+        let longest = rows.iter().map(|row| row.name.chars().count()).max();
+        let name = longest
+            .unwrap_or(4)
+            .clamp(4, width.saturating_sub(numbers).max(4));
+        let left = width.saturating_sub(name + numbers);
+        let bar = (left / 3).clamp(*BAR_WIDTH.start(), *BAR_WIDTH.end());
+        match left.checked_sub(bar + 4) {
+            Some(event) if event >= EVENT_WIDTH_MIN => Self { name, bar, event },
+            _ if left >= BAR_WIDTH.start() + 2 => Self {
+                name,
+                bar: (left - 2).min(*BAR_WIDTH.end()),
+                event: 0,
+            },
+            _ => Self {
+                name,
+                bar: 0,
+                event: 0,
+            },
+        }
+    }
+}
+
+/// The scene, no line wider than the room and no more lines than it has.
+pub(super) fn render(scene: &Scene, room: Room, style: Style) -> Vec<String> {
+    let width = room.width;
+    let mut lines = vec![headline(scene, width, style)];
+    if !scene.command.is_empty() {
+        let command = cut(&format!("$ {}", scene.command), width, style);
+        lines.push(style.paint(CYAN, &command));
+    }
+    lines.push(String::new());
+    let mut table = Vec::new();
+    if width < TABLE_WIDTH_MIN {
+        table.extend(scene.rows.iter().map(|row| narrow_row(row, width, style)));
+    } else {
+        let columns = Columns::new(&scene.rows, width);
+        table.push(style.paint(DIM, &heads(&columns, width, style)));
+        let rows = scene.rows.iter();
+        table.extend(rows.map(|row| wide_row(row, &columns, style)));
+    }
+    let mut notes = Vec::new();
+    if !scene.notes.is_empty() {
+        notes.push(String::new());
+        notes.extend(scene.notes.iter().map(|note| cut(note, width, style)));
+    }
+    // What is told beside the table is of this chapter; of the table, the first rows are the oldest.
+    let left = room.height.saturating_sub(lines.len() + notes.len());
+    let n_left_out = table.len().saturating_sub(left);
+    let n_heads = usize::from(width >= TABLE_WIDTH_MIN);
+    let n_left_out = n_left_out.min(table.len() - n_heads.min(table.len()));
+    table.drain(n_heads.min(table.len())..(n_heads + n_left_out).min(table.len()));
+    lines.extend(table);
+    lines.extend(notes);
+    lines.truncate(room.height.max(1));
+    lines
+}
+
+fn headline(scene: &Scene, width: usize, style: Style) -> String {
+    let (number, of) = scene.chapter;
+    let seconds = format!("{:.1} s", scene.elapsed.as_secs_f64());
+    let text = format!("{number}/{of}  {}", scene.headline);
+    if width < HEADLINE_WIDTH_MIN + seconds.len() {
+        return style.bold(&cut(&text, width, style));
+    }
+    let text = cut(&text, width - seconds.len() - 2, style);
+    let gap = width - text.chars().count() - seconds.len();
+    let seconds = style.paint(DIM, &seconds);
+    format!("{}{}{seconds}", style.bold(&text), " ".repeat(gap))
+}
+
+fn heads(columns: &Columns, width: usize, style: Style) -> String {
+    let mut line = format!("{:1$}", "NAME", columns.name);
+    for head in HEADS {
+        line = format!("{line} {head}");
+    }
+    if columns.event > 0 {
+        line = format!("{line}  {:1$}  LAST EVENT", "", columns.bar);
+    }
+    cut(&line, width, style)
+}
+
+fn wide_row(row: &Row, columns: &Columns, style: Style) -> String {
+    let name = cut(&row.name, columns.name, style);
+    let mut line = format!("{name:0$}", columns.name);
+    let counts = [row.desired, row.current, row.ready, row.available];
+    for (head, count) in HEADS.iter().zip(counts) {
+        line = format!("{line} {count:>0$}", head.len());
+    }
+    if columns.bar > 0 {
+        line = format!("{line}  {}", bar(row, columns.bar, style));
+    }
+    if columns.event > 0 {
+        let event = cut(&row.last_event, columns.event, style);
+        let color = if row.is_warning { YELLOW } else { DIM };
+        line = format!("{line}  {}", style.paint(color, &event));
+    }
+    line.trim_end().to_owned()
+}
+
+fn narrow_row(row: &Row, width: usize, style: Style) -> String {
+    let counts = format!("{}/{}", row.ready, row.desired);
+    let room = width.saturating_sub(counts.len() + 1);
+    let name = cut(&row.name, room, style);
+    cut(&format!("{name:room$} {counts}"), width, style)
+}
+
+/// Ready pods, pods that are not ready yet, and pods that are missing; those above what is wanted
+/// stand at the end.
+fn bar(row: &Row, width: usize, style: Style) -> String {
+    let (ready, pods) = row.pods;
+    let whole = row.desired.max(pods).max(1);
+    let cells = |count: usize| (count * width + whole / 2) / whole;
+    let wanted = cells(row.desired);
+    let kept = cells(pods).min(wanted);
+    let ready = cells(ready.min(pods)).min(kept);
+    let [full, half, none, more] = if style.has_unicode {
+        ["█", "▒", "·", "▓"]
+    } else {
+        ["#", "=", ".", "+"]
+    };
+    let piece = |code: &str, glyph: &str, n: usize| style.paint(code, &glyph.repeat(n));
+    let rest = if pods > row.desired {
+        piece(RED, more, width - wanted)
+    } else {
+        " ".repeat(width - wanted)
+    };
+    [
+        piece(GREEN, full, ready),
+        piece(YELLOW, half, kept - ready),
+        piece(DIM, none, wanted - kept),
+        rest,
+    ]
+    .concat()
+}
+
+/// At most `width` characters of the text, with a mark where something is left out.
+pub(super) fn cut(text: &str, width: usize, style: Style) -> String {
+    let text: String = text.chars().filter(|c| !c.is_control()).collect();
+    if text.chars().count() <= width {
+        return text;
+    }
+    let mark = if style.has_unicode { "…" } else { "~" };
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    if width == 0 {
+        return String::new();
+    }
+    format!("{}{mark}", kept.trim_end())
+}
+
+#[cfg(test)]
+mod tests;

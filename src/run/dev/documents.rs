@@ -1,0 +1,241 @@
+//! Files of objects: YAML or JSON, several documents in one, folders of them. Read at start, on the
+//! main thread, and written back at the end.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+/// One object, and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Document {
+    /// Such as `pods.yaml, document 2, item 3`.
+    pub(super) origin: String,
+    pub(super) object: Value,
+}
+
+/// Reads all documents of the files, and of the files of folders; and says, a line each, which files
+/// cannot be read and which documents are neither YAML nor JSON. A file that is not there counts as
+/// empty if `may_lack` says so.
+pub(super) fn read(paths: &[PathBuf], may_lack: bool) -> (Vec<Document>, Vec<String>) {
+    let (mut documents, mut errors) = (Vec::new(), Vec::new());
+    for path in paths {
+        let files = match files_of(path) {
+            Ok(files) => files,
+            Err(error) => {
+                errors.push(format!("{}: {error}", path.display()));
+                continue;
+            }
+        };
+        for file in files {
+            let name = file.display().to_string();
+            match fs::read_to_string(&file) {
+                Ok(text) => {
+                    let (found, wrong) = parse(&name, &text);
+                    documents.extend(found);
+                    errors.extend(wrong);
+                }
+                Err(error) if may_lack && error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => errors.push(format!("{name}: {error}")),
+            }
+        }
+    }
+    (documents, errors)
+}
+
+/// Writes the objects to a file, as one JSON list if it is called so, else as YAML documents. The
+/// file is replaced as a whole or not at all.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(super) fn write(path: &Path, objects: &[Value]) -> io::Result<()> {
+    let text = if is_json(path) {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        let text = serde_json::to_string_pretty(&list).map_err(io::Error::other)?;
+        format!("{text}\n")
+    } else {
+        let documents = objects.iter().map(serde_saphyr::to_string);
+        let documents: Result<Vec<String>, _> = documents.collect();
+        documents.map_err(io::Error::other)?.join("---\n")
+    };
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".unfinished");
+    fs::write(&unfinished, text)?;
+    fs::rename(&unfinished, path)
+}
+
+fn is_json(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "json")
+}
+
+/// The file itself, or the YAML and JSON files of a folder by name.
+fn files_of(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let file = entry?.path();
+        let extension = file.extension().and_then(|extension| extension.to_str());
+        if file.is_file() && matches!(extension, Some("yaml" | "yml" | "json")) {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The documents of a file, and what is wrong with the others.
+fn parse(name: &str, text: &str) -> (Vec<Document>, Vec<String>) {
+    let (mut documents, mut errors) = (Vec::new(), Vec::new());
+    let is_json = text.trim_start().starts_with(['{', '[']);
+    let values: Vec<Result<Value, String>> = if is_json {
+        let values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+        values
+            .map(|value| value.map_err(|error| error.to_string()))
+            .collect()
+    } else {
+        let pieces = pieces(text).into_iter();
+        pieces
+            .map(|piece| serde_saphyr::from_str(&piece).map_err(|error| first_line(&error)))
+            .collect()
+    };
+    for (index, value) in values.into_iter().enumerate() {
+        let origin = format!("{name}, document {}", index + 1);
+        match value {
+            Ok(Value::Object(map)) => take_apart(&origin, Value::Object(map), &mut documents),
+            Ok(_) => errors.push(format!("{origin}: it is not an object")),
+            Err(error) => errors.push(format!("{origin}: {error}")),
+        }
+    }
+    (documents, errors)
+}
+
+fn first_line(error: &serde_saphyr::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.trim_start_matches("error: ").to_owned()
+}
+
+/// The YAML documents of a text that say anything. Each begins with as many empty lines as stand
+/// before it, so that the lines in error messages are those of the file.
+fn pieces(text: &str) -> Vec<String> {
+    let mut pieces = vec![String::new()];
+    for (number, line) in text.lines().enumerate() {
+        let is_separator = line == "---" || line.starts_with("--- ") || line == "...";
+        if is_separator {
+            pieces.push("\n".repeat(number));
+        }
+        if let Some(piece) = pieces.last_mut() {
+            let content = line.strip_prefix("---").unwrap_or(line);
+            piece.push_str(if is_separator {
+                content.trim_start_matches("...")
+            } else {
+                line
+            });
+            piece.push('\n');
+        }
+    }
+    pieces.retain(|piece| {
+        let mut lines = piece.lines().map(str::trim);
+        lines.any(|line| !line.is_empty() && !line.starts_with('#'))
+    });
+    pieces
+}
+
+/// A list becomes its items, which have the list's kind if they do not say their own.
+fn take_apart(origin: &str, object: Value, documents: &mut Vec<Document>) {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let (Some(item_kind), Some(items)) = (kind.strip_suffix("List"), object["items"].as_array())
+    else {
+        let origin = origin.to_owned();
+        documents.push(Document { origin, object });
+        return;
+    };
+    for (index, item) in items.iter().enumerate() {
+        let mut item = item.clone();
+        if let Some(map) = item.as_object_mut()
+            && !item_kind.is_empty()
+        {
+            map.entry("kind").or_insert_with(|| json!(item_kind));
+            map.entry("apiVersion")
+                .or_insert_with(|| object["apiVersion"].clone());
+        }
+        take_apart(&format!("{origin}, item {}", index + 1), item, documents);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::{Value, json};
+
+    use super::{Document, parse, read, write};
+
+    fn origins(documents: &[Document]) -> Vec<(&str, &str)> {
+        let documents = documents.iter().map(|document| {
+            let name = document.object["name"].as_str();
+            (document.origin.as_str(), name.unwrap_or("-"))
+        });
+        documents.collect()
+    }
+
+    #[test]
+    fn documents_and_lists_are_taken_apart() {
+        let text = "# only a comment\n---\nname: a\n---\n\n---\nkind: PodList\napiVersion: v1\n\
+                    items:\n- name: b\n- {name: c, kind: Other}\n";
+        let (documents, errors) = parse("f", text);
+        assert_eq!(errors, [""; 0]);
+        let expected = [
+            ("f, document 1", "a"),
+            ("f, document 2, item 1", "b"),
+            ("f, document 2, item 2", "c"),
+        ];
+        assert_eq!(origins(&documents), expected);
+        assert_eq!(documents[1].object["kind"], json!("Pod"));
+        assert_eq!(documents[2].object["kind"], json!("Other"));
+        let (documents, errors) = parse("f", r#"{"name": "x"} {"name": "y"}"#);
+        assert_eq!((documents.len(), errors.len()), (2, 0));
+    }
+
+    #[test]
+    fn errors_name_file_document_and_line_all_at_once() {
+        let text = "name: a\n---\nname: [b\n---\njust words\n---\nname: d\n";
+        let (documents, errors) = parse("f.yaml", text);
+        assert_eq!(documents.len(), 2);
+        assert!(errors[0].starts_with("f.yaml, document 2: "), "{errors:?}");
+        assert_eq!(errors[1], "f.yaml, document 3: it is not an object");
+        let missing = read(
+            &["/nonexistent/x.yaml".into(), "/nonexistent/y".into()],
+            false,
+        );
+        assert_eq!((missing.0.len(), missing.1.len()), (0, 2));
+        assert_eq!(
+            read(&["/nonexistent/x.yaml".into()], true),
+            (Vec::new(), Vec::new())
+        );
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_from_yaml_and_json_and_folders() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let objects = [
+            json!({"kind": "Pod", "text": "yes", "number": "007", "empty": "", "none": null,
+                "lines": "a\n---\nb: 'c'\n", "float": 1.5, "list": [], "map": {}}),
+            json!({"kind": "Pod", "nested": [{"a": {"b": [true, -3, "- x", "#", "0x1f", "~"]}}]}),
+        ];
+        for name in ["b.yaml", "a.json"] {
+            write(&folder.path().join(name), &objects).expect("a file");
+        }
+        fs::write(folder.path().join("note.txt"), "not read").expect("a file");
+        let (documents, errors) = read(&[folder.path().to_owned()], false);
+        assert_eq!(errors, [""; 0]);
+        let found: Vec<&Value> = documents.iter().map(|document| &document.object).collect();
+        let expected: Vec<&Value> = objects.iter().chain(&objects).collect();
+        assert_eq!(found, expected);
+        assert!(documents[0].origin.ends_with("a.json, document 1, item 1"));
+    }
+}

@@ -1,0 +1,219 @@
+//! `dev`: dev server, simulated nodes and controller in one process, until stopped. Everything that is
+//! said goes to standard output, line by line, from the main thread.
+
+mod changes;
+mod documents;
+mod kubeconfig;
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use self::changes::Changes;
+use self::documents::Document;
+use super::facts::World;
+use super::{RunError, finish, manager_options};
+use crate::cli::DevArgs;
+use crate::client::ClientConfig;
+use crate::devserver::{DevServer, DevServerOptions, KubeletOptions};
+use crate::manager::Manager;
+use crate::stdx::stop::{Cause, Stop};
+
+/// How often it looks whether there is something to tell.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How long a simulated pod takes to end, if its grace period is not shorter.
+const TERMINATE_AFTER: Duration = Duration::from_secs(1);
+
+/// Serves until `stop` is given, then stops the controller, writes the state back if that is asked for,
+/// and stops the server.
+///
+/// # Errors
+/// If the address is taken, if files cannot be used, or what made the daemon fail.
+pub fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
+    let save_to = save_to(args)?;
+    let (documents, errors) = documents::read(&args.data, args.save);
+    // The server must outlive the controller, which has a last event to write.
+    let server_stop = Stop::new();
+    let mut server = start_server(args, &server_stop)?;
+    load(&server, &documents, errors)?;
+    let url = local_url(&server, args);
+    if let Some(path) = &args.write_kubeconfig {
+        kubeconfig::write(path, &url).map_err(|error| file_error("write", path, &error))?;
+    }
+    let before = server.version();
+    introduce(args, &url, documents.len());
+    let manager = if args.no_controller {
+        None
+    } else {
+        let options = manager_options(&args.controller);
+        let config = ClientConfig::plain(&url);
+        Some(Manager::start(&config, &options, stop).map_err(RunError::Client)?)
+    };
+    let cause = tell_changes(&server, before, &[stop, &server_stop]);
+    stop.stop(cause.clone());
+    let mut result = match (manager, cause) {
+        (Some(manager), _) => finish(manager),
+        (None, Cause::Requested(_)) => Ok(()),
+        (None, Cause::Failed(why)) => Err(RunError::Failed(why)),
+    };
+    if let Some(path) = save_to.filter(|_| result.is_ok()) {
+        result = save(&server, path);
+    }
+    server.stop();
+    result
+}
+
+/// The file that the state is written to at the end.
+fn save_to(args: &DevArgs) -> Result<Option<&Path>, RunError> {
+    match args.data.as_slice() {
+        _ if !args.save => Ok(None),
+        [path] if !path.is_dir() => Ok(Some(path)),
+        _ => {
+            let why = "--save needs exactly one --data, and that must be a file";
+            Err(RunError::Files(why.to_owned()))
+        }
+    }
+}
+
+fn start_server(args: &DevArgs, stop: &Stop) -> Result<DevServer, RunError> {
+    let address = args.insecure_listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
+    let kubelet = KubeletOptions {
+        n_nodes: args.nodes.into(),
+        ready_after: args.pod_ready_after,
+        terminate_after: TERMINATE_AFTER,
+    };
+    let options = DevServerOptions {
+        listen: SocketAddr::new(address, args.port).to_string(),
+        // It may run for weeks, and nobody asks.
+        recorder_length: 0,
+        garbage_collection: true,
+        kubelet: (!args.no_kubelet).then_some(kubelet),
+        ..DevServerOptions::default()
+    };
+    DevServer::start(&options, stop).map_err(RunError::DevServer)
+}
+
+/// Takes the documents in; `errors` are those of the files that could not be read.
+fn load(
+    server: &DevServer,
+    documents: &[Document],
+    mut errors: Vec<String>,
+) -> Result<(), RunError> {
+    let objects: Vec<Value> = documents
+        .iter()
+        .map(|document| document.object.clone())
+        .collect();
+    let rejected = server.load(&objects).err().unwrap_or_default();
+    let rejected = rejected.iter().map(|rejected| {
+        let origin = &documents[rejected.index].origin;
+        format!("{origin}: {}", rejected.why)
+    });
+    errors.extend(rejected);
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(RunError::Files(errors.join("\n")))
+    }
+}
+
+fn save(server: &DevServer, path: &Path) -> Result<(), RunError> {
+    let objects = server.dump();
+    documents::write(path, &objects).map_err(|error| file_error("write", path, &error))?;
+    say(&format!(
+        "{} objects are kept in {}",
+        objects.len(),
+        path.display()
+    ));
+    Ok(())
+}
+
+fn file_error(verb: &str, path: &Path, error: &std::io::Error) -> RunError {
+    RunError::Files(format!("cannot {verb} {}: {error}", path.display()))
+}
+
+/// The server as it is reached from this machine.
+fn local_url(server: &DevServer, args: &DevArgs) -> String {
+    let url = server.url();
+    match args.insecure_listen {
+        Some(IpAddr::V4(address)) if address.is_unspecified() => {
+            url.replace("0.0.0.0", "127.0.0.1")
+        }
+        Some(IpAddr::V6(address)) if address.is_unspecified() => url.replace("[::]", "[::1]"),
+        _ => url,
+    }
+}
+
+fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
+    let address = args
+        .insecure_listen
+        .filter(|address| !address.is_loopback());
+    if let Some(address) = address {
+        // Not through the log, which may be silenced.
+        let text = format!(
+            "WARNING: whoever reaches {address} may do everything here, there is no authentication\n"
+        );
+        std::io::stderr()
+            .write_all(text.as_bytes())
+            .unwrap_or_default();
+    }
+    say(&format!("API server    {url}"));
+    let (n_nodes, after) = (args.nodes, args.pod_ready_after);
+    let nodes = if args.no_kubelet {
+        "none, pods stay as they are".to_owned()
+    } else {
+        format!("{n_nodes}, pods are ready after {after:?}")
+    };
+    say(&format!("nodes         {nodes}"));
+    let controller = if args.no_controller {
+        "none"
+    } else {
+        "running"
+    };
+    say(&format!("controller    {controller}"));
+    if n_documents > 0 {
+        say(&format!("loaded        {n_documents} objects"));
+    }
+    let kubectl = match &args.write_kubeconfig {
+        Some(path) => format!("kubectl --kubeconfig={}", path.display()),
+        None => format!("kubectl --server={url}"),
+    };
+    say(&format!("to look       {kubectl} get rs,pods"));
+    let sample = "apply --validate=false -f config/replicasets.yaml";
+    say(&format!("to begin      {kubectl} {sample}"));
+    say("to stop       Ctrl-C");
+}
+
+/// Tells what changes until one of the signals is given, and says why it was.
+fn tell_changes(server: &DevServer, before: u64, stops: &[&Stop; 2]) -> Cause {
+    let [stop, server_stop] = stops;
+    let mut changes = Changes::default();
+    let (mut cursor, mut looked_at) = (before, None);
+    loop {
+        if let Some(cause) = stop.cause().or_else(|| server_stop.cause()) {
+            return cause;
+        }
+        let version = server.version();
+        if looked_at.replace(version) != Some(version) {
+            let pods = server.tally("pods", "", cursor, Duration::ZERO);
+            cursor = pods.version.max(cursor);
+            let world = World::read(&server.objects("replicasets", ""), &[], &[]);
+            let now = Timestamp::now().strftime("%H:%M:%S");
+            for line in changes.lines(&world.sets, &pods) {
+                say(&format!("{now}  {line}"));
+            }
+        }
+        stop.wait_timeout(LOOK_EVERY);
+    }
+}
+
+/// Whoever closed the pipe early has seen enough; the server goes on.
+fn say(line: &str) {
+    let mut out = std::io::stdout();
+    writeln!(out, "{line}").unwrap_or_default();
+    out.flush().unwrap_or_default();
+}

@@ -1,0 +1,230 @@
+//! What the dev server's objects say, for `dev` and `demo`. Read without any of the controller's own
+//! code, so that the demo checks the controller and not itself. Pure.
+
+use serde_json::Value;
+
+/// Everything that the demo looks at, as it is at one moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct World {
+    pub(super) sets: Vec<SetFacts>,
+    pub(super) pods: Vec<PodFacts>,
+    /// Oldest first.
+    pub(super) events: Vec<EventFacts>,
+}
+
+/// A ReplicaSet.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SetFacts {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) desired: usize,
+    pub(super) current: usize,
+    pub(super) ready: usize,
+    pub(super) available: usize,
+    /// True if the status belongs to the spec as it is.
+    pub(super) is_observed: bool,
+    /// The message of the condition `ReplicaFailure`, if that holds.
+    pub(super) failure: Option<String>,
+}
+
+/// A pod.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PodFacts {
+    pub(super) name: String,
+    pub(super) uid: String,
+    /// The UID of its controller; empty if it has none.
+    pub(super) owner: String,
+    pub(super) node: String,
+    pub(super) is_ready: bool,
+    pub(super) is_deleting: bool,
+    pub(super) cost: i64,
+}
+
+/// An event about a ReplicaSet.
+#[derive(Clone, Debug, Default)]
+pub(super) struct EventFacts {
+    pub(super) namespace: String,
+    /// The ReplicaSet's name.
+    pub(super) name: String,
+    pub(super) is_warning: bool,
+    pub(super) reason: String,
+    pub(super) message: String,
+    version: u64,
+}
+
+/// The annotation by which users rank the pods of a ReplicaSet
+/// (kubernetes `pkg/apis/core/annotation_key_constants.go:PodDeletionCost`).
+pub(super) const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+impl World {
+    /// Reads the objects of the three resources.
+    pub(super) fn read(sets: &[Value], pods: &[Value], events: &[Value]) -> Self {
+        let mut events: Vec<EventFacts> = events.iter().filter_map(read_event).collect();
+        events.sort_by_key(|event| event.version);
+        Self {
+            sets: sets.iter().map(read_set).collect(),
+            pods: pods.iter().map(read_pod).collect(),
+            events,
+        }
+    }
+
+    /// The ReplicaSet of this name.
+    pub(super) fn set(&self, name: &str) -> Option<&SetFacts> {
+        self.sets.iter().find(|set| set.name == name)
+    }
+
+    /// The pods of a ReplicaSet that are not going away.
+    pub(super) fn pods_of(&self, set: &SetFacts) -> Vec<&PodFacts> {
+        let owned = self.pods.iter().filter(|pod| pod.owner == set.uid);
+        owned.filter(|pod| !pod.is_deleting).collect()
+    }
+
+    /// The pods of the ReplicaSet of this name that are not going away.
+    pub(super) fn pods_of_name(&self, name: &str) -> Vec<&PodFacts> {
+        self.set(name)
+            .map(|set| self.pods_of(set))
+            .unwrap_or_default()
+    }
+
+    /// The pod of this name.
+    pub(super) fn pod(&self, name: &str) -> Option<&PodFacts> {
+        self.pods.iter().find(|pod| pod.name == name)
+    }
+
+    /// True if the ReplicaSet has as many pods as it wants, all available, and its status says so.
+    pub(super) fn is_complete(&self, name: &str) -> bool {
+        let Some(set) = self.set(name) else {
+            return false;
+        };
+        let pods = self.pods_of(set);
+        let counts = [
+            set.current,
+            set.ready,
+            set.available,
+            pods.len(),
+            pods.iter().filter(|pod| pod.is_ready).count(),
+        ];
+        set.is_observed && counts.iter().all(|count| *count == set.desired)
+    }
+
+    /// The latest event about a ReplicaSet.
+    pub(super) fn last_event(&self, set: &SetFacts) -> Option<&EventFacts> {
+        let mut events = self.events.iter().rev();
+        events.find(|event| event.name == set.name && event.namespace == set.namespace)
+    }
+}
+
+fn text(object: &Value, pointer: &str) -> String {
+    let found = object.pointer(pointer).and_then(Value::as_str);
+    found.unwrap_or_default().to_owned()
+}
+
+fn count(object: &Value, pointer: &str) -> usize {
+    let found = object.pointer(pointer).and_then(Value::as_u64);
+    found
+        .and_then(|count| usize::try_from(count).ok())
+        .unwrap_or(0)
+}
+
+fn entries<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    let found = object.pointer(pointer).and_then(Value::as_array);
+    found.into_iter().flatten()
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    let mut conditions = entries(object, "/status/conditions");
+    conditions.find(|entry| entry["type"] == kind && entry["status"] == "True")
+}
+
+fn read_set(set: &Value) -> SetFacts {
+    let failure = condition(set, "ReplicaFailure");
+    SetFacts {
+        namespace: text(set, "/metadata/namespace"),
+        name: text(set, "/metadata/name"),
+        uid: text(set, "/metadata/uid"),
+        desired: count(set, "/spec/replicas"),
+        current: count(set, "/status/replicas"),
+        ready: count(set, "/status/readyReplicas"),
+        available: count(set, "/status/availableReplicas"),
+        is_observed: set["metadata"]["generation"] == set["status"]["observedGeneration"],
+        failure: failure.map(|entry| text(entry, "/message")),
+    }
+}
+
+fn read_pod(pod: &Value) -> PodFacts {
+    let mut owners = entries(pod, "/metadata/ownerReferences");
+    let owner = owners.find(|owner| owner["controller"] == true);
+    let cost = pod["metadata"]["annotations"].get(DELETION_COST);
+    let cost = cost.and_then(Value::as_str).unwrap_or_default();
+    PodFacts {
+        name: text(pod, "/metadata/name"),
+        uid: text(pod, "/metadata/uid"),
+        owner: owner.map(|owner| text(owner, "/uid")).unwrap_or_default(),
+        node: text(pod, "/spec/nodeName"),
+        is_ready: condition(pod, "Ready").is_some(),
+        is_deleting: pod.pointer("/metadata/deletionTimestamp").is_some(),
+        cost: cost.parse().unwrap_or(0),
+    }
+}
+
+fn read_event(event: &Value) -> Option<EventFacts> {
+    let about = &event["involvedObject"];
+    (about["kind"] == "ReplicaSet").then(|| EventFacts {
+        namespace: text(about, "/namespace"),
+        name: text(about, "/name"),
+        is_warning: event["type"] == "Warning",
+        reason: text(event, "/reason"),
+        message: text(event, "/message"),
+        version: text(event, "/metadata/resourceVersion")
+            .parse()
+            .unwrap_or(0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::World;
+
+    #[test]
+    fn a_set_is_complete_when_its_pods_are_there_and_its_status_says_so() {
+        let set = |ready: u64| {
+            json!({
+                "metadata": {"namespace": "n", "name": "web", "uid": "u", "generation": 2},
+                "spec": {"replicas": 1},
+                "status": {"replicas": 1, "readyReplicas": ready, "availableReplicas": ready,
+                    "observedGeneration": 2},
+            })
+        };
+        let pod = |owner: &str| {
+            json!({
+                "metadata": {"namespace": "n", "name": "web-1", "ownerReferences": [
+                    {"uid": "x"}, {"uid": owner, "controller": true}]},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+            })
+        };
+        let is_complete = |ready: u64, owner: &str| {
+            World::read(&[set(ready)], &[pod(owner)], &[]).is_complete("web")
+        };
+        assert!(is_complete(1, "u"));
+        assert!(!is_complete(0, "u"));
+        assert!(!is_complete(1, "other"));
+    }
+
+    #[test]
+    fn the_last_event_is_the_one_with_the_latest_version() {
+        let event = |version: &str, message: &str| {
+            json!({
+                "metadata": {"resourceVersion": version}, "message": message,
+                "involvedObject": {"kind": "ReplicaSet", "namespace": "n", "name": "web"},
+            })
+        };
+        let set = json!({"metadata": {"namespace": "n", "name": "web"}});
+        let events = [event("10", "late"), event("9", "early")];
+        let world = World::read(&[set], &[], &events);
+        let last = world.last_event(&world.sets[0]).expect("an event");
+        assert_eq!(last.message, "late");
+    }
+}
