@@ -97,9 +97,21 @@ pub(super) fn delete_options(request: &ApiRequest) -> Result<DeleteOptions, Refu
     let mut options = DeleteOptions::default();
     if !request.body.is_empty() {
         let value = any_object(request, "DeleteOptions")?;
+        let kind = text(&value, "/kind");
+        if !matches!(kind, "" | "DeleteOptions") {
+            let version = text(&value, "/apiVersion");
+            return Err(Refusal::bad_request(format!(
+                "no kind \"{kind}\" is registered for version \"{version}\""
+            )));
+        }
         options = serde_json::from_value(value).map_err(|error| {
             Refusal::bad_request(format!("error decoding the body of the request: {error}"))
         })?;
+    }
+    if !request.body.is_empty() {
+        // Who says something in the body is not listened to elsewhere.
+        options.check()?;
+        return Ok(options);
     }
     if let Ok(seconds) = request.query_value("gracePeriodSeconds").parse() {
         options.grace_period_seconds = Some(seconds);

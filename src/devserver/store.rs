@@ -93,6 +93,8 @@ pub(super) struct State {
     /// What is still to be followed up; empty whenever the lock is not held.
     pub(super) consequences: VecDeque<Consequence>,
     shelves: [Shelf; N_RESOURCES],
+    /// True for a copy of which nothing is kept.
+    is_rehearsal: bool,
     /// Which resources have changed since the lock was taken.
     touched: [bool; N_RESOURCES],
 }
@@ -120,6 +122,7 @@ impl Store {
                 settings,
                 consequences: VecDeque::new(),
                 shelves: std::array::from_fn(|_| Shelf::default()),
+                is_rehearsal: false,
                 touched: [false; N_RESOURCES],
             }),
             changed: std::array::from_fn(|_| Condvar::new()),
@@ -152,6 +155,7 @@ impl Store {
     /// Does a change with all that follows on a copy, which nobody else sees and nothing is kept of.
     pub(super) fn rehearse<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock().clone();
+        state.is_rehearsal = true;
         let result = change(&mut state);
         (self.follow_up)(&mut state);
         result
@@ -246,6 +250,10 @@ impl State {
 
     fn next_version(&mut self, key: &str, mut value: Value) -> Object {
         self.version += 1;
+        if self.is_rehearsal {
+            // What is never stored gets no version; it shows the one that it is based on, if any.
+            return Arc::new(Stored::new(key, self.version, &value));
+        }
         value["metadata"]["resourceVersion"] = json!(self.version.to_string());
         Arc::new(Stored::new(key, self.version, &value))
     }
