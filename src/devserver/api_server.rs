@@ -106,6 +106,9 @@ impl ApiServer {
         request: &ApiRequest,
     ) -> Result<Answer, Refusal> {
         let namespace = target.namespace.as_deref();
+        if namespace.is_some() && !resource.is_namespaced() {
+            return Err(Refusal::no_such_path());
+        }
         let scope = || {
             Scope::new(
                 resource,
@@ -215,18 +218,20 @@ impl ApiServer {
             "GET" => self.store.read(|state| state.current(resource, key))?,
             "PUT" => {
                 let options = WriteOptions::read(request)?;
+                let manager = manager_of(&options, request);
                 let scale = body::any_object(request, "Scale")?;
                 self.change(options.dry_run, |state| {
-                    scale::put(state, resource, key, &scale)
+                    scale::put(state, resource, key, &scale, &manager)
                 })?
             }
             "PATCH" => {
                 let patch = Patch::read(request)?;
                 let options = WriteOptions::read(request)?;
+                let manager = manager_of(&options, request);
                 self.change(options.dry_run, |state| {
                     let mut scale = scale::of(resource, &state.current(resource, key)?);
                     patch.change(&mut scale)?;
-                    scale::put(state, resource, key, &scale)
+                    scale::put(state, resource, key, &scale, &manager)
                 })?
             }
             _ => return Err(Refusal::method_not_allowed()),

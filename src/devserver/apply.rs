@@ -170,7 +170,8 @@ fn conflicts(
             if value_at(live, path) != value_at(config, path) {
                 let mut name = json!(text(manager, "/manager")).to_string();
                 if text(manager, "/operation") == "Update" {
-                    name.push_str(&format!(" using {}", text(manager, "/apiVersion")));
+                    name.push_str(" using ");
+                    name.push_str(text(manager, "/apiVersion"));
                 }
                 conflicts.push((name, path.clone()));
             }

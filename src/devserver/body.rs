@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::delete::DeleteOptions;
 use super::exchange::ApiRequest;
+use super::json_patch::depth_of;
 use super::objects::text;
 use super::protobuf::{self, Unread};
 use super::refusal::Refusal;
@@ -13,6 +14,12 @@ use super::shape;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const YAML: &str = "application/yaml";
+
+/// Deepest nesting of what is kept. JSON is read to 128 levels here, and lists, tables and managed
+/// fields put objects some levels deeper.
+///
+/// DIFFERS: Go reads 10,000 levels.
+const DEPTH_MAX: usize = 100;
 
 /// The object in the body, without `kind` and `apiVersion`.
 pub(super) fn object(resource: Resource, request: &ApiRequest) -> Result<Value, Refusal> {
@@ -50,14 +57,30 @@ pub(super) fn any_object(request: &ApiRequest, expected: &str) -> Result<Value, 
         })?,
         _ => return Err(Refusal::unsupported_object_type()),
     };
+    check_depth(&value)?;
     if value.is_object() {
         return Ok(value);
     }
     Err(unrecognized("the body is no object"))
 }
 
+/// Refuses what is nested so deep that a reader of the answer might give up.
+pub(super) fn check_depth(value: &Value) -> Result<(), Refusal> {
+    if depth_of(value) <= DEPTH_MAX {
+        return Ok(());
+    }
+    let why = format!("the body of the request is nested more than {DEPTH_MAX} levels deep");
+    Err(Refusal::bad_request(why))
+}
+
 /// YAML, of which JSON is a part.
 pub(super) fn yaml(body: &[u8]) -> Result<Value, Refusal> {
+    let value = json_or_yaml(body)?;
+    check_depth(&value)?;
+    Ok(value)
+}
+
+fn json_or_yaml(body: &[u8]) -> Result<Value, Refusal> {
     // Most clients send JSON, and the YAML of old makes numbers of more texts than JSON does.
     if let Ok(value) = serde_json::from_slice(body) {
         return Ok(value);
@@ -78,9 +101,13 @@ pub(super) fn check_kind(resource: Resource, object: &Value) -> Result<(), Refus
     }
     let (version, expected) = (api_version.rsplit('/').next(), resource.kind());
     let version = version.unwrap_or_default();
+    let internal = match resource.group() {
+        "" => "core",
+        group => group.split('.').next().unwrap_or(group),
+    };
     Err(Refusal::bad_request(format!(
         "{kind} in version \"{version}\" cannot be handled as a {expected}: converting \
-         ({version}.{kind}) to ({expected}): unknown conversion"
+         ({version}.{kind}) to ({internal}.{expected}): unknown conversion"
     )))
 }
 
@@ -97,12 +124,10 @@ pub(super) fn delete_options(request: &ApiRequest) -> Result<DeleteOptions, Refu
     let mut options = DeleteOptions::default();
     if !request.body.is_empty() {
         let value = any_object(request, "DeleteOptions")?;
-        let kind = text(&value, "/kind");
+        let (kind, api_version) = (text(&value, "/kind"), text(&value, "/apiVersion"));
         if !matches!(kind, "" | "DeleteOptions") {
-            let version = text(&value, "/apiVersion");
-            return Err(Refusal::bad_request(format!(
-                "no kind \"{kind}\" is registered for version \"{version}\""
-            )));
+            let why = format!("no kind \"{kind}\" is registered for version \"{api_version}\"");
+            return Err(Refusal::bad_request(why));
         }
         options = serde_json::from_value(value).map_err(|error| {
             Refusal::bad_request(format!("error decoding the body of the request: {error}"))

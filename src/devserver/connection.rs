@@ -21,6 +21,9 @@ const BODY_KEPT_BYTES: usize = 3 * 1024 * 1024 + 1;
 /// Longest head of a request; Go's default is 1 MiB, clients of an API server need far less.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
+/// The end of a body in chunks.
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
 /// Bytes read or written at once.
 const BUFFER_BYTES: usize = 32 * 1024;
 
@@ -78,15 +81,15 @@ impl Connection {
     fn read_request(&mut self) -> io::Result<Option<(ApiRequest, Reply<ProvideResponse>)>> {
         let mut reply = Reply::new().map_err(io::Error::other)?;
         let head = loop {
-            let (used, head) = reply
-                .try_request(&self.received)
-                .map_err(io::Error::other)?;
+            let Ok((used, head)) = reply.try_request(&self.received) else {
+                return Err(self.refuse_head("400 Bad Request"));
+            };
             if let Some(head) = head {
                 self.received.drain(..used);
                 break head;
             }
             if self.received.len() > HEAD_BYTES_MAX {
-                return Err(io::Error::other("the head of a request is too long"));
+                return Err(self.refuse_head("431 Request Header Fields Too Large"));
             }
             if self.receive()? == 0 {
                 return Ok(None);
@@ -94,21 +97,44 @@ impl Connection {
         };
         let (body, reply) = match reply.proceed().expect("a whole head was read") {
             RecvRequestResult::ProvideResponse(reply) => (Vec::new(), reply),
-            RecvRequestResult::RecvBody(reply) => self.read_body(reply)?,
+            RecvRequestResult::RecvBody(reply) => self.read_body(&head, reply)?,
             RecvRequestResult::Send100(reply) => {
                 let mut line = [0; 64];
                 let (length, reply) = reply.accept(&mut line).map_err(io::Error::other)?;
                 self.socket.write_all(&line[..length])?;
-                self.read_body(reply)?
+                self.read_body(&head, reply)?
             }
         };
         Ok(Some((request_of(&head, body), reply)))
     }
 
+    /// Says no to what cannot be read as a request; the connection is of no use after that.
+    fn refuse_head(&mut self, why: &str) -> io::Error {
+        let length = why.len();
+        let answer = format!(
+            "HTTP/1.1 {why}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: \
+             {length}\r\nConnection: close\r\n\r\n{why}"
+        );
+        // A client that does not listen any more is no worse off.
+        self.socket.write_all(answer.as_bytes()).unwrap_or_default();
+        io::Error::other(format!("a request is refused: {why}"))
+    }
+
     fn read_body(
         &mut self,
+        head: &Request<()>,
         mut reply: Reply<RecvBody>,
     ) -> io::Result<(Vec<u8>, Reply<ProvideResponse>)> {
+        let has = |name: &str| head.headers().contains_key(name);
+        if !has("content-length") && !has("transfer-encoding") {
+            // Such a request has no body, but the grammar waits for chunks of one.
+            let mut end = LAST_CHUNK;
+            while !reply.is_ended() && !end.is_empty() {
+                let read = reply.read(end, &mut [0; 16]);
+                let (used, _) = read.map_err(io::Error::other)?;
+                end = &end[used.max(1)..];
+            }
+        }
         let mut body = Vec::new();
         let mut piece = vec![0; BUFFER_BYTES];
         while !reply.is_ended() {

@@ -6,6 +6,13 @@ use serde_json::Value;
 /// `pkg/endpoints/handlers/patch.go:maxJSONPatchOperations`).
 const OPERATIONS_MAX: usize = 10_000;
 
+/// Most bytes of text that all `copy` operations of a patch may copy together (apiserver
+/// `pkg/server/config.go:JSONPatchMaxCopyBytes`). Without a limit, each could double the object.
+const COPY_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Deepest nesting that an operation may build; nothing later could read what is deeper.
+const DEPTH_MAX: usize = 100;
+
 /// Why a patch is not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
@@ -32,8 +39,9 @@ pub(super) fn apply(target: &mut Value, patch: &Value) -> Result<(), Failure> {
         return Err(Failure::Malformed(kind_name(other)));
     }
     let mut patched = target.clone();
+    let mut n_copied = 0;
     for operation in operations {
-        operate(&mut patched, operation).ok_or(Failure::Rejected)?;
+        operate(&mut patched, operation, &mut n_copied).ok_or(Failure::Rejected)?;
     }
     *target = patched;
     Ok(())
@@ -51,7 +59,7 @@ fn kind_name(value: &Value) -> &'static str {
     }
 }
 
-fn operate(target: &mut Value, operation: &Value) -> Option<()> {
+fn operate(target: &mut Value, operation: &Value, n_copied: &mut usize) -> Option<()> {
     let text = |name: &str| operation.get(name).and_then(Value::as_str);
     let path = text("path")?;
     let value = || operation.get("value").cloned();
@@ -59,7 +67,9 @@ fn operate(target: &mut Value, operation: &Value) -> Option<()> {
         "add" => add(target, path, value()?),
         "remove" => remove(target, path).map(|_| ()),
         "replace" => {
-            *target.pointer_mut(path)? = value()?;
+            let value = value()?;
+            fits_depth(path, &value)?;
+            *target.pointer_mut(path)? = value;
             Some(())
         }
         "move" => {
@@ -76,6 +86,10 @@ fn operate(target: &mut Value, operation: &Value) -> Option<()> {
         }
         "copy" => {
             let value = target.pointer(text("from")?)?.clone();
+            *n_copied += value.to_string().len();
+            if *n_copied > COPY_BYTES_MAX {
+                return None;
+            }
             add(target, path, value)
         }
         "test" => {
@@ -95,7 +109,23 @@ fn parent<'a>(target: &'a mut Value, path: &str) -> Option<(&'a mut Value, Strin
     Some((target.pointer_mut(parent)?, last))
 }
 
+/// How many levels a value has: 0 for a plain one.
+pub(super) fn depth_of(value: &Value) -> usize {
+    let deepest = match value {
+        Value::Object(map) => map.values().map(depth_of).max(),
+        Value::Array(values) => values.iter().map(depth_of).max(),
+        _ => return 0,
+    };
+    1 + deepest.unwrap_or(0)
+}
+
+fn fits_depth(path: &str, value: &Value) -> Option<()> {
+    let n_above = path.matches('/').count();
+    (n_above + depth_of(value) <= DEPTH_MAX).then_some(())
+}
+
 fn add(target: &mut Value, path: &str, value: Value) -> Option<()> {
+    fits_depth(path, &value)?;
     if path.is_empty() {
         *target = value;
         return Some(());
@@ -205,6 +235,20 @@ mod tests {
             &json!([{"op": "move", "from": "/a", "path": "/a/l/0"}]),
             None,
         );
+    }
+
+    #[test]
+    fn nothing_grows_without_bound() {
+        let double = |at: i32| json!({"op": "copy", "from": "", "path": format!("/x{at}")});
+        let doubling: Vec<Value> = (0..40).map(double).collect();
+        check(&json!(doubling), None);
+        let wrap = [
+            json!({"op": "add", "path": "/y", "value": {}}),
+            json!({"op": "move", "from": "/a", "path": "/y/a"}),
+            json!({"op": "move", "from": "/y", "path": "/a"}),
+        ];
+        let many: Vec<Value> = (0..600).map(|at| wrap[at % 3].clone()).collect();
+        check(&json!(many), None);
     }
 
     #[test]

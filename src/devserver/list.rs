@@ -8,6 +8,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::json;
 
 use super::exchange::{Answer, ApiRequest, ChunkStream, Next};
+use super::options;
 use super::refusal::{FieldError, Refusal};
 use super::resource::Resource;
 use super::selector::Scope;
@@ -85,7 +86,8 @@ impl Options {
     fn read(request: &ApiRequest) -> Result<Self, Refusal> {
         let version = request.query_value("resourceVersion");
         let version_match = request.query_value("resourceVersionMatch");
-        let mut limit = request.query_value("limit").parse().unwrap_or(0);
+        let limit = options::number(request, "limit")?.unwrap_or(0);
+        let mut limit = usize::try_from(limit).unwrap_or(0);
         let token = request.query_value("continue");
         if !request.query_value("sendInitialEvents").is_empty() {
             let why = "sendInitialEvents is forbidden for list";

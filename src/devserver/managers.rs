@@ -127,9 +127,13 @@ pub(super) fn text_of(path: &Path) -> String {
             let key: Value = serde_json::from_str(key).unwrap_or_default();
             let pairs = key.as_object().into_iter().flatten();
             let pairs = pairs.map(|(name, value)| format!("{name}={value}"));
-            text.push_str(&format!("[{}]", pairs.collect::<Vec<_>>().join(",")));
+            text.push('[');
+            text.push_str(&pairs.collect::<Vec<_>>().join(","));
+            text.push(']');
         } else if let Some(value) = token.strip_prefix("v:") {
-            text.push_str(&format!("[={value}]"));
+            text.push_str("[=");
+            text.push_str(value);
+            text.push(']');
         }
     }
     text

@@ -20,7 +20,7 @@ pub(super) fn answer(rest: &str, request: &ApiRequest) -> Option<Answer> {
     match rest {
         "v2" if request.header("accept").contains("spec.v2") => {
             let mut answer = Answer::text(200, "");
-            answer.content_type = PROTOBUF_V2.to_owned();
+            PROTOBUF_V2.clone_into(&mut answer.content_type);
             answer.body = AnswerBody::Whole(empty_document());
             Some(answer)
         }

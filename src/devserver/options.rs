@@ -78,6 +78,19 @@ pub(super) fn all_values<'a>(
     values.map(|(_, value)| value.as_str())
 }
 
+/// A number in the query; `None` if it is not given.
+pub(super) fn number(request: &ApiRequest, name: &str) -> Result<Option<i64>, Refusal> {
+    let text = request.query_value(name);
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let malformed = || {
+        let why = format!("strconv.ParseInt: parsing {}: invalid syntax", json!(text));
+        Refusal::bad_request(why)
+    };
+    text.parse().ok().map(Some).ok_or_else(malformed)
+}
+
 /// There is one kind of dry run.
 pub(super) fn check_dry_run(values: &[&str]) -> Option<FieldError> {
     let is_known = values.iter().all(|value| *value == "All");

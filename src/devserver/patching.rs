@@ -112,7 +112,9 @@ fn unfit(patch: &Value, why: &str) -> Refusal {
 
 fn decode(body: &[u8], prefix: &str) -> Result<Value, Refusal> {
     let decoded = serde_json::from_slice(body);
-    decoded.map_err(|error| Refusal::bad_request(format!("{prefix}{error}")))
+    let value = decoded.map_err(|error| Refusal::bad_request(format!("{prefix}{error}")))?;
+    body::check_depth(&value)?;
+    Ok(value)
 }
 
 fn map_only(patch: Value, prefix: &str) -> Result<Value, Refusal> {

@@ -6,6 +6,9 @@ use std::time::Instant;
 
 use super::exchange::ApiRequest;
 
+/// Most bytes of bodies that are remembered; the oldest requests go when there are more.
+const BODY_BYTES_MAX: usize = 256 * 1024 * 1024;
+
 /// One request and what was answered.
 #[derive(Debug)]
 pub struct Recorded {
@@ -48,7 +51,22 @@ impl Recorded {
 pub struct Recorder {
     /// How many are kept; older ones are dropped.
     length: usize,
-    requests: Arc<Mutex<VecDeque<Arc<Recorded>>>>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: VecDeque<Arc<Recorded>>,
+    /// Of all bodies together.
+    n_bytes: usize,
+}
+
+impl State {
+    fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.requests.pop_front() {
+            self.n_bytes -= oldest.request.body.len();
+        }
+    }
 }
 
 impl Recorder {
@@ -56,13 +74,13 @@ impl Recorder {
     pub fn new(length: usize) -> Self {
         Self {
             length,
-            requests: Arc::default(),
+            state: Arc::default(),
         }
     }
 
     /// All requests that are remembered, in the order in which they came.
     pub fn requests(&self) -> Vec<Arc<Recorded>> {
-        self.lock().iter().cloned().collect()
+        self.lock().requests.iter().cloned().collect()
     }
 
     /// The requests with this verb and resource, as in `find("create", "pods")`.
@@ -76,7 +94,7 @@ impl Recorder {
 
     /// Forgets all requests so far.
     pub fn clear(&self) {
-        self.lock().clear();
+        *self.lock() = State::default();
     }
 
     pub(super) fn add(&self, request: ApiRequest) -> Arc<Recorded> {
@@ -86,16 +104,20 @@ impl Recorder {
             answer: OnceLock::new(),
         });
         if self.length > 0 {
-            let mut requests = self.lock();
-            if requests.len() >= self.length {
-                requests.pop_front();
+            let mut state = self.lock();
+            if state.requests.len() >= self.length {
+                state.forget_oldest();
             }
-            requests.push_back(Arc::clone(&recorded));
+            state.n_bytes += recorded.request.body.len();
+            state.requests.push_back(Arc::clone(&recorded));
+            while state.n_bytes > BODY_BYTES_MAX {
+                state.forget_oldest();
+            }
         }
         recorded
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Recorded>>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::apply;
 use super::objects::{number, text};
 use super::refusal::{FieldError, Refusal};
 use super::resource::Resource;
@@ -31,12 +32,13 @@ pub(super) fn of(resource: Resource, object: &Object) -> Value {
     })
 }
 
-/// Scales to what `scale` says; answers the object.
+/// Scales to what `scale` says, in the name of `manager`; answers the object.
 pub(super) fn put(
     state: &mut State,
     resource: Resource,
     key: &str,
     scale: &Value,
+    manager: &str,
 ) -> Result<Object, Refusal> {
     let object = state.current(resource, key)?;
     let uid = text(scale, "/metadata/uid");
@@ -58,6 +60,8 @@ pub(super) fn put(
         "" => json!(object.version.to_string()),
         version => json!(version),
     };
+    let old = new.clone();
     new["spec"]["replicas"] = json!(replicas);
-    update::replace(state, resource, &object, Part::Main, new)
+    let managers = apply::managers_after(resource, &old, &new, Part::Main, manager);
+    update::replace_managed(state, resource, &object, Part::Main, new, managers)
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::objects::{entries, text};
+use super::objects::{entries, labels, text};
 use super::refusal::Refusal;
 use super::resource::Resource;
 use super::store::Stored;
@@ -154,6 +154,7 @@ fn parse_labels(text: &str) -> Result<Option<Selector>, Refusal> {
         .into_iter()
         .map(|term| requirement(term).ok_or_else(unparsable))
         .collect::<Result<Vec<_>, _>>()?;
+    requirements.iter().try_for_each(check_syntax)?;
     if requirements.is_empty() {
         return Ok(None);
     }
@@ -164,6 +165,27 @@ fn parse_labels(text: &str) -> Result<Option<Selector>, Refusal> {
     Selector::new(&selector)
         .map(Some)
         .map_err(|error| Refusal::bad_request(error.to_string()))
+}
+
+/// Refuses keys and values that no label can have.
+fn check_syntax(requirement: &LabelSelectorRequirement) -> Result<(), Refusal> {
+    let key = &requirement.key;
+    let invalid = |field: &str, value: &str, why: &str| {
+        let value = Value::from(value);
+        let message =
+            format!("unable to parse requirement: {field}: Invalid value: {value}: {why}");
+        Err(Refusal::bad_request(message))
+    };
+    if let Some(why) = labels::key_faults(key).first() {
+        return invalid("<nil>", key, why);
+    }
+    let values = requirement.values.iter().flatten().enumerate();
+    for (index, value) in values {
+        if let Some(why) = labels::value_faults(value).first() {
+            return invalid(&format!("values[{index}][{key}]"), value, why);
+        }
+    }
+    Ok(())
 }
 
 /// The terms between commas, where commas between parentheses do not count.
@@ -284,7 +306,15 @@ mod tests {
         ] {
             check(labels, "", Some(false));
         }
-        for labels in ["a b", "a has (1)", "=1"] {
+        for labels in [
+            "a b",
+            "a has (1)",
+            "=1",
+            "a=b c",
+            "A_/b=c",
+            "a in (x, /d)",
+            "a in (x",
+        ] {
             check(labels, "", None);
         }
     }

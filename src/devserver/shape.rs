@@ -213,7 +213,30 @@ pub(super) fn check(resource: Resource, object: &Value) -> Result<(), String> {
         Resource::ReplicationControllers => &CONTROLLER,
         _ => &OTHER,
     };
-    check_members(kind, object, "")
+    check_members(kind, object, "")?;
+    if resource == Resource::Quotas {
+        let hard = object.pointer("/spec/hard").and_then(Value::as_object);
+        let mut amounts = hard.into_iter().flatten();
+        if !amounts.all(|(_, amount)| is_quantity(amount)) {
+            let rule = "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+            return Err(format!(
+                "quantities must match the regular expression {rule}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// An amount, perhaps with a unit.
+fn is_quantity(value: &Value) -> bool {
+    let Some(text) = value.as_str() else {
+        return value.is_number();
+    };
+    let text = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let digits = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let unit = digits.trim_start_matches(|c: char| "eEinumkKMGTP".contains(c));
+    let exponent = unit.strip_prefix(['+', '-']).unwrap_or(unit);
+    digits.len() < text.len() && exponent.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn check_members(kind: &Struct, object: &Value, path: &str) -> Result<(), String> {

@@ -90,11 +90,11 @@ pub(super) enum Consequence {
 pub(super) struct State {
     pub(super) version: u64,
     pub(super) settings: Settings,
+    /// A copy that is thrown away: what is stored in it gets no version.
+    is_rehearsal: bool,
     /// What is still to be followed up; empty whenever the lock is not held.
     pub(super) consequences: VecDeque<Consequence>,
     shelves: [Shelf; N_RESOURCES],
-    /// True for a copy of which nothing is kept.
-    is_rehearsal: bool,
     /// Which resources have changed since the lock was taken.
     touched: [bool; N_RESOURCES],
 }
@@ -120,9 +120,9 @@ impl Store {
             state: Mutex::new(State {
                 version: FIRST_VERSION,
                 settings,
+                is_rehearsal: false,
                 consequences: VecDeque::new(),
                 shelves: std::array::from_fn(|_| Shelf::default()),
-                is_rehearsal: false,
                 touched: [false; N_RESOURCES],
             }),
             changed: std::array::from_fn(|_| Condvar::new()),
@@ -249,12 +249,10 @@ impl State {
     }
 
     fn next_version(&mut self, key: &str, mut value: Value) -> Object {
-        self.version += 1;
-        if self.is_rehearsal {
-            // What is never stored gets no version; it shows the one that it is based on, if any.
-            return Arc::new(Stored::new(key, self.version, &value));
+        if !self.is_rehearsal {
+            self.version += 1;
+            value["metadata"]["resourceVersion"] = json!(self.version.to_string());
         }
-        value["metadata"]["resourceVersion"] = json!(self.version.to_string());
         Arc::new(Stored::new(key, self.version, &value))
     }
 

@@ -54,20 +54,25 @@ impl Form {
         if self == Self::Whole || answer.code >= 300 {
             return answer;
         }
-        let body = std::mem::replace(&mut answer.body, AnswerBody::Cut).read();
-        let value = body.and_then(|body| serde_json::from_slice::<Value>(&body).ok());
-        let Some(mut value) = value else {
+        let Some(body) = std::mem::replace(&mut answer.body, AnswerBody::Cut).read() else {
+            return answer;
+        };
+        let Ok(mut value) = serde_json::from_slice::<Value>(&body) else {
+            answer.body = AnswerBody::Whole(body);
             return answer;
         };
         let items = value.get_mut("items").map(Value::take);
         let formed = match (self, items) {
-            (Self::Table(include), Some(items)) => {
-                let metadata = value["metadata"].take();
-                table(resource, include, metadata, items.as_array(), true)
-            }
+            (Self::Table(include), Some(items)) => table(
+                resource,
+                include,
+                &value["metadata"],
+                items.as_array(),
+                true,
+            ),
             (Self::Table(include), None) => {
                 let metadata = version_of(&value);
-                table(resource, include, metadata, Some(&vec![value]), true)
+                table(resource, include, &metadata, Some(&vec![value]), true)
             }
             (_, Some(items)) => {
                 let items = items.as_array().into_iter().flatten();
@@ -91,7 +96,7 @@ impl Form {
             Self::Table(include) => {
                 let metadata = version_of(object);
                 let rows = vec![object.clone()];
-                table(resource, include, metadata, Some(&rows), is_first)
+                table(resource, include, &metadata, Some(&rows), is_first)
             }
         }
     }
@@ -101,7 +106,7 @@ impl Form {
         match self {
             Self::Whole => object,
             Self::Metadata => metadata_of(&object),
-            Self::Table(include) => table(resource, include, version_of(&object), None, false),
+            Self::Table(include) => table(resource, include, &version_of(&object), None, false),
         }
     }
 }
@@ -132,7 +137,7 @@ fn metadata_of(object: &Value) -> Value {
 fn table(
     resource: Resource,
     include: Include,
-    metadata: Value,
+    metadata: &Value,
     objects: Option<&Vec<Value>>,
     has_columns: bool,
 ) -> Value {

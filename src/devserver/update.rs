@@ -167,7 +167,8 @@ pub(super) fn replace_managed(
         return Ok(Arc::new(answered));
     }
     let object = state.put(resource, key, new);
-    if resource == Resource::Pods {
+    let is_of_quota = resource == Resource::Quotas && part == Part::Main;
+    if resource == Resource::Pods || is_of_quota {
         quota::refresh(state, object.namespace());
     }
     Ok(object)

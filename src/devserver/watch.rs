@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::exchange::{ApiRequest, ChunkStream, Next, is_true};
 use super::list::{FUTURE_VERSION_WAIT, parse_version};
+use super::options;
 use super::refusal::{FieldError, Refusal};
 use super::resource::Resource;
 use super::selector::Scope;
@@ -25,6 +26,9 @@ const CLOSING_BOOKMARK: Duration = Duration::from_secs(2);
 /// A watch without a timeout of its own ends after this
 /// (apiserver `pkg/server/config.go:MinRequestTimeout`, 1800 s to twice that).
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
+
+/// No client waits longer, and a time further off than this may not be a time at all.
+const TIMEOUT_MAX: Duration = Duration::from_hours(24 * 365);
 
 /// Most changes that are put into one chunk.
 const EVENTS_PER_CHUNK: usize = 128;
@@ -90,12 +94,13 @@ impl Watch {
             },
             from => Phase::Begins { from },
         };
-        let seconds = request.query_value("timeoutSeconds").parse().unwrap_or(0);
+        let seconds = options::number(request, "timeoutSeconds")?.unwrap_or(0);
+        let seconds = u64::try_from(seconds).unwrap_or(0);
         let timeout = match seconds {
             0 => DEFAULT_TIMEOUT,
             seconds => Duration::from_secs(seconds),
         };
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now() + timeout.min(TIMEOUT_MAX);
         Ok(Self {
             store,
             resource,

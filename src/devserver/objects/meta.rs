@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::refusal::FieldError;
 use super::super::resource::Resource;
-use super::{drop_nulls, entries, map_of, text};
+use super::{drop_nulls, entries, labels, map_of, text};
 
 /// Longest name; the API server cuts a prefix so that five more characters fit
 /// (apiserver `pkg/storage/names/generate.go:MaxGeneratedNameLength`).
@@ -100,30 +100,39 @@ pub(in super::super) fn bump_generation(object: &mut Value) {
 }
 
 /// What is wrong with the metadata of a new object.
-pub(in super::super) fn validate(object: &Value) -> Vec<FieldError> {
+pub(in super::super) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
     let name = text(object, "/metadata/name");
+    let value = json!(name).to_string();
+    let invalid = |why: &str| FieldError::invalid("metadata.name", &value, why);
     let mut errors = Vec::new();
     if name.is_empty() {
         errors.push(FieldError::required(
             "metadata.name",
             "name or generateName is required",
         ));
+    } else if resource == Resource::Namespaces {
+        if name.contains('.') {
+            errors.push(invalid("must not contain dots"));
+        } else if name.len() > labels::NAME_BYTES_MAX {
+            errors.push(invalid("must be no more than 63 bytes"));
+        } else if !is_label(name) {
+            errors.push(invalid(labels::LABEL_RULE));
+        }
+    } else if name.len() > NAME_MAX {
+        errors.push(invalid("must be no more than 253 characters"));
     } else if !is_subdomain(name) {
-        let why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
-                   characters, '-' or '.', and must start and end with an alphanumeric character \
-                   (e.g. 'example.com', regex used for validation is \
-                   '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-        let value = json!(name).to_string();
-        errors.push(FieldError::invalid("metadata.name", &value, why));
+        errors.push(invalid(labels::SUBDOMAIN_RULE));
     }
+    errors.extend(labels::validate_metadata(object, "metadata"));
     errors.extend(validate_owners(object));
     errors
 }
 
 /// What is wrong with the step from `old` to `new`.
 pub(in super::super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = labels::validate_metadata(new, "metadata");
     let owner_errors = validate_owners(new);
-    let mut errors = owner_errors.clone();
+    errors.extend(owner_errors.clone());
     errors.extend(owner_errors);
     for name in ["name", "namespace", "uid"] {
         let (old, new) = (&old["metadata"][name], &new["metadata"][name]);

@@ -2,9 +2,13 @@
 //! trees without `kind` and `apiVersion`.
 
 mod event;
+pub(super) mod labels;
 pub(super) mod meta;
+mod node;
 pub(super) mod pod;
+mod quota;
 pub(super) mod replica_set;
+mod replication_controller;
 
 use serde_json::{Map, Value, json};
 
@@ -15,9 +19,14 @@ use super::resource::Resource;
 pub(super) fn set_defaults(resource: Resource, object: &mut Value) {
     match resource {
         Resource::Pods => pod::set_defaults(object),
-        Resource::ReplicaSets | Resource::ReplicationControllers => {
+        Resource::ReplicaSets => {
             replica_set::set_defaults(object);
+            // Here a template is no pointer in the API server's own types, so there always is one.
+            replica_set::set_template_defaults(&mut object["spec"]["template"]);
         }
+        Resource::ReplicationControllers => replication_controller::set_defaults(object),
+        Resource::Nodes => node::set_defaults(object),
+        Resource::Quotas => quota::set_defaults(object),
         Resource::Events => event::set_defaults(object),
         _ => {}
     }
@@ -46,10 +55,14 @@ pub(super) fn prepare_status(resource: Resource, old: &Value, new: &mut Value) {
 
 /// What is wrong with an object that is to be created.
 pub(super) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
-    let mut errors = meta::validate(object);
+    let mut errors = meta::validate(resource, object);
     match resource {
         Resource::Pods => errors.extend(pod::validate(object)),
         Resource::ReplicaSets => errors.extend(replica_set::validate(object)),
+        Resource::ReplicationControllers => {
+            errors.extend(replication_controller::validate(object));
+        }
+        Resource::Quotas => errors.extend(quota::validate(object)),
         Resource::Events => errors.extend(event::validate(object)),
         _ => {}
     }
@@ -61,6 +74,8 @@ pub(super) fn validate_update(resource: Resource, old: &Value, new: &Value) -> V
     match resource {
         Resource::Pods => pod::validate_update(old, new),
         Resource::ReplicaSets => replica_set::validate_update(old, new),
+        Resource::ReplicationControllers => replication_controller::validate(new),
+        Resource::Quotas => quota::validate(new),
         _ => Vec::new(),
     }
 }
@@ -68,7 +83,9 @@ pub(super) fn validate_update(resource: Resource, old: &Value, new: &Value) -> V
 /// What is wrong with a status that is to be written.
 pub(super) fn validate_status(resource: Resource, new: &Value) -> Vec<FieldError> {
     match resource {
-        Resource::ReplicaSets => replica_set::validate_status(new),
+        Resource::ReplicaSets | Resource::ReplicationControllers => {
+            replica_set::validate_status(new)
+        }
         _ => Vec::new(),
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::super::refusal::FieldError;
-use super::{drop_nulls, map_of, number, pod, set_default, text};
+use super::{drop_nulls, labels, map_of, number, pod, set_default, text};
 use crate::api::label_selector::LabelSelector;
 use crate::api::{Labels, Selector};
 
@@ -24,9 +24,14 @@ pub(super) fn set_defaults(replica_set: &mut Value) {
     let spec = map_of(replica_set, "spec");
     set_default(spec, "replicas", 1);
     if let Some(template) = spec.get_mut("template") {
-        map_of(template, "metadata");
-        pod::set_spec_defaults(map_of(template, "spec"));
+        set_template_defaults(template);
     }
+}
+
+/// Sets the defaults of a pod template.
+pub(super) fn set_template_defaults(template: &mut Value) {
+    map_of(template, "metadata");
+    pod::set_spec_defaults(map_of(template, "spec"));
 }
 
 /// Writes a status as the API server does, without counts that are 0.
@@ -41,23 +46,24 @@ pub(super) fn prepare_status(replica_set: &mut Value) {
 }
 
 pub(super) fn validate(replica_set: &Value) -> Vec<FieldError> {
-    let mut errors = validate_replicas(replica_set);
+    let mut errors = validate_counts(replica_set);
     errors.extend(validate_selector(replica_set));
-    if replica_set.pointer("/spec/template").is_none() {
-        errors.push(FieldError::required("spec.template", ""));
-        return errors;
-    }
     let policy = text(replica_set, "/spec/template/spec/restartPolicy");
     if policy != "Always" {
         let value = json!(policy).to_string();
         let field = "spec.template.spec.restartPolicy";
         errors.push(FieldError::not_supported(field, &value, "\"Always\""));
     }
+    errors.extend(labels::validate_metadata(
+        replica_set,
+        "spec.template.metadata",
+    ));
     errors.extend(pod::validate_containers(replica_set, "spec.template."));
     errors
 }
 
-fn validate_replicas(replica_set: &Value) -> Vec<FieldError> {
+/// What is wrong with the counts of the spec.
+pub(super) fn validate_counts(replica_set: &Value) -> Vec<FieldError> {
     let count = |name: &str| number(replica_set, &format!("/spec/{name}")).unwrap_or(0);
     let names = ["replicas", "minReadySeconds"];
     let negative = names.into_iter().filter(|name| count(name) < 0);
@@ -69,11 +75,11 @@ fn validate_replicas(replica_set: &Value) -> Vec<FieldError> {
 }
 
 fn validate_selector(replica_set: &Value) -> Vec<FieldError> {
-    let labels = replica_set.pointer("/spec/template/metadata/labels");
+    let given = replica_set.pointer("/spec/template/metadata/labels");
     let empty = Map::new();
-    let labels = labels.and_then(Value::as_object).unwrap_or(&empty);
+    let labels = given.and_then(Value::as_object).unwrap_or(&empty);
     let mismatch = || {
-        let value = Value::from(labels.clone()).to_string();
+        let value = given.unwrap_or(&Value::Null).to_string();
         let why = "`selector` does not match template `labels`";
         FieldError::invalid("spec.template.metadata.labels", &value, why)
     };

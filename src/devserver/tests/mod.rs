@@ -1,7 +1,10 @@
 //! The server as a plain client sees it.
 
+mod apply;
+mod clients;
 mod deletes;
 mod faults;
+mod kinds;
 mod kubelet;
 mod lists;
 mod objects;

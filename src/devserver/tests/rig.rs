@@ -80,6 +80,25 @@ impl Rig {
         self.send_as("application/json", "GET", path, "")
     }
 
+    /// What is answered to a client that accepts this.
+    #[track_caller]
+    pub(super) fn get_as(&self, accept: &str, path: &str) -> Value {
+        let url = self.server.url() + path;
+        let answer = self.agent.get(url).header("accept", accept).call();
+        let mut answer = answer.expect("an answer");
+        let text = answer.body_mut().read_to_string().expect("a whole answer");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    /// What kubectl prints.
+    #[track_caller]
+    pub(super) fn table(&self, path: &str) -> Value {
+        let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+        let table = self.get_as(accept, path);
+        assert_eq!(table["kind"], json!("Table"));
+        table
+    }
+
     #[track_caller]
     pub(super) fn ok(&self, method: &str, path: &str, body: &Value) -> Value {
         let (code, answer) = self.send(method, path, body);
@@ -117,8 +136,14 @@ impl Rig {
 
     #[track_caller]
     pub(super) fn watch(&self, path: &str, query: &str) -> Frames {
+        self.watch_as("application/json", path, query)
+    }
+
+    #[track_caller]
+    pub(super) fn watch_as(&self, accept: &str, path: &str, query: &str) -> Frames {
         let url = format!("{}{path}?watch=1&{query}", self.server.url());
-        let answer = self.agent.get(url).call().expect("a watch");
+        let answer = self.agent.get(url).header("accept", accept).call();
+        let answer = answer.expect("a watch");
         assert_eq!(answer.status(), 200);
         let reader = answer
             .into_body()

@@ -1,0 +1,179 @@
+//! The syntax of labels, annotations and finalizers, and the words in which the API server says what
+//! is wrong with them (apimachinery `pkg/apis/meta/v1/validation`, `pkg/util/validation`).
+
+use serde_json::{Value, json};
+
+use super::super::refusal::FieldError;
+use super::{entries, meta};
+
+/// Longest name part of a label's key, and longest value.
+pub(super) const NAME_BYTES_MAX: usize = 63;
+
+/// Longest prefix of a label's key.
+const PREFIX_BYTES_MAX: usize = 253;
+
+/// All annotations of an object together, keys and values.
+const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
+
+pub(super) const LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case \
+     alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. \
+     'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+
+pub(super) const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case \
+     alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character \
+     (e.g. 'example.com', regex used for validation is \
+     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+
+const NAME_PART_RULE: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', \
+     and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
+     '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+
+const VALUE_RULE: &str = "a valid label must be an empty string or consist of alphanumeric \
+     characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. \
+     'MyValue',  or 'my_value',  or '12345', regex used for validation is \
+     '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+
+/// What is wrong with the labels, annotations and finalizers of the metadata called `field`, such as
+/// `spec.template.metadata`.
+pub(super) fn validate_metadata(object: &Value, field: &str) -> Vec<FieldError> {
+    let pointer = format!("/{}", field.replace('.', "/"));
+    let labels = object.pointer(&format!("{pointer}/labels"));
+    let mut errors = validate_labels(labels, &format!("{field}.labels"));
+    errors.extend(validate_annotations(
+        object.pointer(&format!("{pointer}/annotations")),
+        &format!("{field}.annotations"),
+    ));
+    let finalizers = entries(object, &format!("{pointer}/finalizers"));
+    for (index, finalizer) in finalizers.iter().enumerate() {
+        let finalizer = finalizer.as_str().unwrap_or_default();
+        let value = json!(finalizer).to_string();
+        let field = format!("{field}.finalizers");
+        for why in key_faults(finalizer) {
+            errors.push(FieldError::invalid(&field, &value, &why));
+        }
+        let is_standard = matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion");
+        if !finalizer.contains('/') && !is_standard {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(
+                &format!("{field}[{index}]"),
+                &value,
+                why,
+            ));
+        }
+    }
+    errors
+}
+
+fn validate_labels(labels: Option<&Value>, field: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (key, value) in labels.and_then(Value::as_object).into_iter().flatten() {
+        let key_text = json!(key).to_string();
+        let faults = key_faults(key).into_iter();
+        errors.extend(faults.map(|why| FieldError::invalid(field, &key_text, &why)));
+        let faults = value_faults(value.as_str().unwrap_or_default()).into_iter();
+        errors.extend(faults.map(|why| FieldError::invalid(field, &value.to_string(), why)));
+    }
+    errors
+}
+
+fn validate_annotations(annotations: Option<&Value>, field: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut n_bytes = 0;
+    for (key, value) in annotations.and_then(Value::as_object).into_iter().flatten() {
+        n_bytes += key.len() + value.as_str().unwrap_or_default().len();
+        let key_text = json!(key).to_string();
+        let faults = key_faults(&key.to_lowercase()).into_iter();
+        errors.extend(faults.map(|why| FieldError::invalid(field, &key_text, &why)));
+    }
+    if n_bytes > ANNOTATIONS_BYTES_MAX {
+        errors.push(FieldError::too_long(field, ANNOTATIONS_BYTES_MAX));
+    }
+    errors
+}
+
+/// What is wrong with `prefix/name` or `name`.
+pub(in super::super) fn key_faults(key: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    let (prefix, name) = match key.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, key),
+    };
+    if name.contains('/') {
+        let why = "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and \
+                   must start and end with an alphanumeric character (e.g. 'MyName',  or \
+                   'my.name',  or '123-abc', regex used for validation is \
+                   '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain \
+                   prefix and '/' (e.g. 'example.com/MyName')";
+        return vec![why.to_owned()];
+    }
+    match prefix {
+        Some("") => faults.push("prefix part must be non-empty".to_owned()),
+        Some(prefix) if prefix.len() > PREFIX_BYTES_MAX => {
+            faults.push("prefix part must be no more than 253 bytes".to_owned());
+        }
+        Some(prefix) if !meta::is_subdomain(prefix) => {
+            faults.push(format!("prefix part {SUBDOMAIN_RULE}"));
+        }
+        _ => {}
+    }
+    if name.is_empty() {
+        faults.push("name part must be non-empty".to_owned());
+    } else if name.len() > NAME_BYTES_MAX {
+        faults.push("name part must be no more than 63 bytes".to_owned());
+    }
+    if !is_word(name) {
+        faults.push(NAME_PART_RULE.to_owned());
+    }
+    faults
+}
+
+/// What is wrong with a label's value.
+pub(in super::super) fn value_faults(value: &str) -> Vec<&'static str> {
+    let mut faults = Vec::new();
+    if value.len() > NAME_BYTES_MAX {
+        faults.push("must be no more than 63 bytes");
+    }
+    if !value.is_empty() && !is_word(value) {
+        faults.push(VALUE_RULE);
+    }
+    faults
+}
+
+fn is_word(text: &str) -> bool {
+    let is_inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
+    let is_end = |c: Option<&u8>| c.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    is_end(bytes.first()) && is_end(bytes.last()) && bytes.iter().all(|c| is_inner(*c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{key_faults, value_faults};
+
+    #[test]
+    fn keys_and_values() {
+        for key in ["a", "A_b.c-1", "example.com/name", "1", "a.b/c"] {
+            assert_eq!(key_faults(key), Vec::<String>::new(), "{key}");
+        }
+        let long = "l".repeat(64);
+        for key in [
+            "",
+            "a b",
+            "/x",
+            "a/",
+            "UP/x",
+            "a/b/c",
+            "-a",
+            "a-",
+            long.as_str(),
+        ] {
+            assert!(!key_faults(key).is_empty(), "{key}");
+        }
+        for value in ["", "a", "A_b.c-1"] {
+            assert!(value_faults(value).is_empty(), "{value}");
+        }
+        for value in ["e f", "/d", "-", "a.", long.as_str()] {
+            assert!(!value_faults(value).is_empty(), "{value}");
+        }
+    }
+}

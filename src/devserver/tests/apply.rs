@@ -1,0 +1,199 @@
+//! JSON patch and server-side apply, and what malformed requests are told.
+
+use serde_json::{Value, json};
+
+use super::rig::{PODS, REPLICA_SETS, Rig, check_refusal, replica_set};
+
+const WEB: &str = "/apis/apps/v1/namespaces/default/replicasets/web";
+
+impl Rig {
+    fn apply(&self, query: &str, config: &Value) -> (u16, Value) {
+        let path = format!("{WEB}?{query}");
+        self.send_as(
+            "application/apply-patch+yaml",
+            "PATCH",
+            &path,
+            &config.to_string(),
+        )
+    }
+}
+
+fn config(spec: &Value) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec,
+    })
+}
+
+fn whole(replicas: i64) -> Value {
+    config(&replica_set("web", replicas)["spec"])
+}
+
+#[test]
+fn apply_creates_and_the_same_again_changes_nothing() {
+    let rig = Rig::new();
+    let (code, made) = rig.apply("fieldManager=m", &whole(2));
+    assert_eq!(code, 201);
+    let entry = &made["metadata"]["managedFields"][0];
+    assert_eq!(
+        (&entry["manager"], &entry["operation"]),
+        (&json!("m"), &json!("Apply"))
+    );
+    assert_eq!(entry["fieldsV1"]["f:spec"]["f:replicas"], json!({}));
+    assert_eq!(rig.apply("fieldManager=m", &whole(2)), (200, made));
+    let (_, changed) = rig.apply("fieldManager=m", &whole(3));
+    assert_eq!(changed["spec"]["replicas"], json!(3));
+    assert_eq!(changed["metadata"]["generation"], json!(2));
+}
+
+#[test]
+fn what_a_manager_no_longer_wants_goes_unless_another_wants_it() {
+    let rig = Rig::new();
+    let mut first = whole(2);
+    first["metadata"]["labels"] = json!({"mine": "1", "ours": "1"});
+    rig.apply("fieldManager=m", &first);
+    let mut second = config(&json!({}));
+    second["metadata"]["labels"] = json!({"ours": "1"});
+    assert_eq!(rig.apply("fieldManager=n", &second).0, 200);
+    let (_, left) = rig.apply("fieldManager=m", &whole(2));
+    assert_eq!(left["metadata"]["labels"], json!({"ours": "1"}));
+}
+
+#[test]
+fn conflicts_are_told_and_force_takes_over() {
+    let rig = Rig::new();
+    rig.apply("fieldManager=m", &whole(2));
+    let scale = json!({"spec": {"replicas": 5}});
+    let path = format!("{WEB}/scale?fieldManager=kubectl");
+    let merge = "application/merge-patch+json";
+    assert_eq!(
+        rig.send_as(merge, "PATCH", &path, &scale.to_string()).0,
+        200
+    );
+    let answer = rig.apply("fieldManager=m", &whole(2));
+    let message = "Apply failed with 1 conflict: conflict with \"kubectl\" using apps/v1: \
+                   .spec.replicas";
+    check_refusal(&answer, 409, "Conflict", message);
+    let cause = json!({
+        "reason": "FieldManagerConflict", "message": "conflict with \"kubectl\" using apps/v1",
+        "field": ".spec.replicas",
+    });
+    assert_eq!(answer.1["details"]["causes"], json!([cause]));
+    let (code, forced) = rig.apply("fieldManager=m&force=true", &whole(2));
+    assert_eq!((code, &forced["spec"]["replicas"]), (200, &json!(2)));
+    let image = json!({"name": "c", "image": "other"});
+    let both = json!({"replicas": 8, "template": {"spec": {"containers": [image]}}});
+    let answer = rig.apply("fieldManager=n", &config(&both));
+    let message = "Apply failed with 2 conflicts: conflicts with \"m\":\n- .spec.replicas\n- \
+                   .spec.template.spec.containers[name=\"c\"].image";
+    check_refusal(&answer, 409, "Conflict", message);
+}
+
+#[test]
+fn applies_that_cannot_be_are_refused() {
+    let rig = Rig::new();
+    let answer = rig.apply("", &whole(1));
+    let message = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is \
+                   required for apply patch";
+    check_refusal(&answer, 422, "Invalid", message);
+    let mut wrong = whole(1);
+    wrong["kind"] = json!("Pod");
+    let message = "invalid object type: apps/v1, Kind=Pod";
+    check_refusal(
+        &rig.apply("fieldManager=m", &wrong),
+        400,
+        "BadRequest",
+        message,
+    );
+    let mut managed = whole(1);
+    managed["metadata"]["managedFields"] = json!([{}]);
+    assert_eq!(rig.apply("fieldManager=m", &managed).0, 400);
+    let yaml = "apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: web}\nspec: {replicas: 1}";
+    let kind = "application/apply-patch+yaml";
+    let path = format!("{WEB}?fieldManager=m");
+    assert_eq!(rig.send_as(kind, "PATCH", &path, yaml).0, 422);
+    assert_eq!(rig.send_as(kind, "PATCH", &path, "{").0, 400);
+}
+
+#[test]
+fn json_patches_are_done_whole_or_not_at_all() {
+    let rig = Rig::new();
+    rig.create_replica_set("web", 1);
+    let send = |patch: &Value| {
+        rig.send_as(
+            "application/json-patch+json",
+            "PATCH",
+            WEB,
+            &patch.to_string(),
+        )
+    };
+    let good = json!([
+        {"op": "test", "path": "/kind", "value": "ReplicaSet"},
+        {"op": "test", "path": "/spec/replicas", "value": 1},
+        {"op": "replace", "path": "/spec/replicas", "value": 3},
+        {"op": "add", "path": "/metadata/labels", "value": {"x": "y"}},
+    ]);
+    let (code, web) = send(&good);
+    assert_eq!((code, &web["spec"]["replicas"]), (200, &json!(3)));
+    let message = "the server rejected our request due to an error in our request";
+    check_refusal(&send(&good), 422, "Invalid", message);
+    check_refusal(
+        &send(&json!([{"op": "remove", "path": ""}])),
+        422,
+        "Invalid",
+        message,
+    );
+    assert_eq!(send(&json!({})).0, 400);
+    let shapeless = json!([{"op": "replace", "path": "/spec/replicas", "value": "x"}]);
+    let (code, answer) = send(&shapeless);
+    assert_eq!(
+        (code, &answer["details"]["causes"][0]["field"]),
+        (422, &json!("patch"))
+    );
+    assert_eq!(rig.get(WEB).1, web);
+}
+
+#[test]
+fn malformed_objects_are_refused_by_their_field() {
+    let rig = Rig::new();
+    let mut set = replica_set("x", 1);
+    set["spec"]["replicas"] = json!("x");
+    let message = "ReplicaSet in version \"v1\" cannot be handled as a ReplicaSet: json: cannot \
+                   unmarshal string into Go struct field ReplicaSetSpec.spec.replicas of type int32";
+    check_refusal(
+        &rig.send("POST", REPLICA_SETS, &set),
+        400,
+        "BadRequest",
+        message,
+    );
+    let mut set = replica_set("x", 1);
+    set["metadata"]["labels"] = json!({"a b": "c", "d": "e f"});
+    let (code, answer) = rig.send("POST", REPLICA_SETS, &set);
+    let causes = answer["details"]["causes"].as_array().map(Vec::len);
+    assert_eq!((code, causes), (422, Some(2)));
+    assert_eq!(
+        answer["details"]["causes"][0]["field"],
+        json!("metadata.labels")
+    );
+    let mut nested = json!({});
+    for _ in 0..110 {
+        nested = json!({"n": nested});
+    }
+    let mut set = replica_set("x", 1);
+    set["spec"]["template"]["spec"]["deep"] = nested;
+    assert_eq!(rig.send("POST", REPLICA_SETS, &set).0, 400);
+    for query in [
+        "limit=x",
+        "labelSelector=a%20b",
+        "labelSelector=A_%2Fb%3Dc",
+        "watch=1&timeoutSeconds=x",
+    ] {
+        let answer = rig.get(&format!("{PODS}?{query}"));
+        assert_eq!(
+            (answer.0, &answer.1["reason"]),
+            (400, &json!("BadRequest")),
+            "{query}"
+        );
+    }
+    let policy = json!({"propagationPolicy": "x"});
+    assert_eq!(rig.delete(&format!("{REPLICA_SETS}/x"), &policy).0, 422);
+}

@@ -1,0 +1,194 @@
+//! What kubectl asks for besides the objects themselves.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use super::rig::{PODS, REPLICA_SETS, Rig, names, pod};
+use crate::devserver::{DevServer, DevServerOptions};
+use crate::stdx::stop::Stop;
+
+#[test]
+fn discovery_in_one_answer_and_in_many() {
+    let rig = Rig::new();
+    let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+                      application/json";
+    let core = rig.get_as(aggregated, "/api");
+    assert_eq!(core["kind"], json!("APIGroupDiscoveryList"));
+    let resources = core["items"][0]["versions"][0]["resources"]
+        .as_array()
+        .expect("resources");
+    let pods = resources
+        .iter()
+        .find(|entry| entry["resource"] == json!("pods"));
+    let pods = pods.expect("pods");
+    assert_eq!(pods["shortNames"], json!(["po"]));
+    let groups = rig.get_as(aggregated, "/apis");
+    let sets = &groups["items"][0]["versions"][0]["resources"][0];
+    assert_eq!(
+        sets["subresources"][1]["responseKind"]["group"],
+        json!("autoscaling")
+    );
+    let plain = rig.get("/apis/apps/v1").1;
+    let scale = &plain["resources"][2];
+    assert_eq!(
+        (&scale["name"], &scale["group"], &scale["kind"]),
+        (
+            &json!("replicasets/scale"),
+            &json!("autoscaling"),
+            &json!("Scale")
+        )
+    );
+    for path in [
+        "/",
+        "/api/v1",
+        "/apis/apps",
+        "/version",
+        "/openapi/v2",
+        "/openapi/v3",
+    ] {
+        assert_eq!(rig.get(path).0, 200, "{path}");
+    }
+    let document = rig.get("/openapi/v3/apis/apps/v1").1;
+    let path = "/apis/apps/v1/namespaces/{namespace}/replicasets/{name}";
+    let parameters = document["paths"][path]["patch"]["parameters"].as_array();
+    let mut parameters = parameters.expect("parameters").iter();
+    assert!(parameters.any(|parameter| parameter["name"] == json!("fieldValidation")));
+    assert_eq!(rig.get("/openapi/v3/apis/batch/v1").0, 404);
+}
+
+#[test]
+fn tables_keep_the_pages_and_carry_what_is_asked_for() {
+    let rig = Rig::new();
+    for name in ["a", "b", "c"] {
+        rig.create_pod(name);
+    }
+    let page = rig.table(&format!("{PODS}?limit=2"));
+    assert_eq!(page["rows"].as_array().map(Vec::len), Some(2));
+    assert_eq!(page["metadata"]["remainingItemCount"], json!(1));
+    assert!(page["metadata"]["continue"].is_string());
+    assert_eq!(
+        page["rows"][0]["object"]["kind"],
+        json!("PartialObjectMetadata")
+    );
+    let whole = rig.table(&format!("{PODS}?includeObject=Object"));
+    assert_eq!(whole["rows"][0]["object"]["kind"], json!("Pod"));
+    let none = rig.table(&format!("{PODS}?includeObject=None"));
+    assert_eq!(none["rows"][0].get("object"), None);
+    let metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    let list = rig.get_as(metadata, PODS);
+    assert_eq!(
+        (list["kind"].as_str(), names(&list).len()),
+        (Some("PartialObjectMetadataList"), 3)
+    );
+    assert_eq!(list["items"][0].get("spec"), None);
+}
+
+#[test]
+fn a_watch_prints_tables_and_only_the_first_names_its_columns() {
+    let rig = Rig::new();
+    rig.create_replica_set("web", 3);
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+    let mut watch = rig.watch_as(
+        table,
+        REPLICA_SETS,
+        "resourceVersion=0&allowWatchBookmarks=1&timeoutSeconds=2",
+    );
+    let first = watch.next().expect("a frame");
+    assert_eq!(
+        (&first["type"], &first["object"]["kind"]),
+        (&json!("ADDED"), &json!("Table"))
+    );
+    assert_eq!(first["object"]["rows"][0]["cells"][1], json!(3));
+    assert!(first["object"]["columnDefinitions"].is_array());
+    rig.patch(
+        &format!("{REPLICA_SETS}/web"),
+        &json!({"spec": {"replicas": 4}}),
+    );
+    let mut next = watch.next().expect("a frame");
+    while next["type"] == json!("BOOKMARK") {
+        assert_eq!(next["object"]["rows"], json!([]));
+        next = watch.next().expect("a frame");
+    }
+    assert_eq!(next["object"]["rows"][0]["cells"][1], json!(4));
+    assert_eq!(next["object"]["columnDefinitions"], Value::Null);
+}
+
+#[test]
+fn a_dry_run_answers_and_keeps_nothing() {
+    let rig = Rig::new();
+    let before = rig.server.version();
+    let (code, dry) = rig.send("POST", &format!("{PODS}?dryRun=All"), &pod("p"));
+    assert_eq!((code, dry["metadata"].get("resourceVersion")), (201, None));
+    assert_eq!(
+        (rig.get(&format!("{PODS}/p")).0, rig.server.version()),
+        (404, before)
+    );
+    let real = rig.create_pod("p");
+    let path = format!("{PODS}/p");
+    let patch = json!({"metadata": {"labels": {"x": "y"}}});
+    let (code, dry) = rig.patch(&format!("{path}?dryRun=All"), &patch);
+    assert_eq!((code, &dry["metadata"]["labels"]["x"]), (200, &json!("y")));
+    assert_eq!(rig.delete(&path, &json!({"dryRun": ["All"]})).0, 200);
+    assert_eq!(rig.delete(&format!("{PODS}?dryRun=All"), &json!({})).0, 200);
+    assert_eq!(rig.get(&path).1, real);
+    assert_eq!(
+        rig.send("POST", &format!("{PODS}?dryRun=x"), &pod("q")).0,
+        422
+    );
+}
+
+#[test]
+fn kubectl_creates_a_namespace_by_protobuf() {
+    let rig = Rig::new();
+    let mut body = b"k8s\0".to_vec();
+    body.extend_from_slice(b"\x0a\x0f\x0a\x02v1\x12\x09Namespace");
+    body.extend_from_slice(b"\x12\x05\x0a\x03\x0a\x01n");
+    let body = String::from_utf8(body).expect("it happens to be text");
+    let kind = "application/vnd.kubernetes.protobuf";
+    let (code, made) = rig.send_as(kind, "POST", "/api/v1/namespaces", &body);
+    assert_eq!((code, &made["metadata"]["name"]), (201, &json!("n")));
+    assert_eq!(rig.send_as(kind, "POST", PODS, "k8s\0").0, 415);
+    assert_eq!(rig.send_as(kind, "POST", PODS, "nonsense").0, 400);
+}
+
+#[test]
+fn what_is_no_request_gets_its_answer_and_harms_nobody() {
+    let rig = Rig::new();
+    let address = rig.server.url().replace("http://", "");
+    let say = |text: &str| {
+        let mut socket = TcpStream::connect(&address).expect("a connection");
+        socket.write_all(text.as_bytes()).expect("room for it");
+        let mut answer = String::new();
+        // A server that closes with bytes unread may reset the connection after its answer.
+        socket.read_to_string(&mut answer).unwrap_or_default();
+        answer
+    };
+    let answer = say("nonsense\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    let endless = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}", "x".repeat(70 * 1024));
+    let answer = say(&endless);
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 431 "),
+        "{answer}"
+    );
+    let bodiless = "POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let answer = say(bodiless);
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    assert_eq!(rig.get("/healthz").0, 200);
+}
+
+#[test]
+fn it_listens_on_loopback_unless_told_otherwise() {
+    let options = |insecure_listen| DevServerOptions {
+        listen: "0.0.0.0:0".to_owned(),
+        insecure_listen,
+        ..DevServerOptions::default()
+    };
+    let refused = DevServer::start(&options(false), &Stop::new()).expect_err("no authentication");
+    assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+    DevServer::start(&options(true), &Stop::new())
+        .expect("it is allowed")
+        .stop();
+}
