@@ -170,25 +170,6 @@ fn a_port_that_is_taken_is_a_failure_and_no_mistake() {
 }
 
 #[test]
-fn the_demo_converges() {
-    let ended = run(&["demo"], &[]);
-    ended.check(0, &[]);
-    assert_eq!(ended.stderr, "", "nothing goes wrong in a demo");
-    let last = ended.stdout.lines().last().unwrap_or_default();
-    assert!(last.starts_with("all "), "{}", ended.stdout);
-}
-
-#[test]
-fn a_demo_of_what_cannot_be_is_a_failure() {
-    run(&["demo", "--file=/nonexistent/file"], &[]).check(2, &["/nonexistent/file"]);
-    let mut file = tempfile::NamedTempFile::new().expect("a file");
-    let rs = new_replica_set("NOT-A-NAME", 1);
-    write!(file, "{rs}").expect("room for a ReplicaSet");
-    let path = file.path().display().to_string();
-    run(&["demo", "--file", &path], &[]).check(1, &["NOT-A-NAME"]);
-}
-
-#[test]
 fn a_kubeconfig_and_a_context_are_enough() {
     let cluster = TestCluster::start();
     let file = kubeconfig(&cluster.url(), None, None);

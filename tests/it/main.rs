@@ -28,6 +28,8 @@ mod integration;
 mod kubectl;
 /// Lists and watches on the wire: group J.
 mod list_watch;
+/// What once went wrong against a real control plane.
+mod regressions;
 /// Group A: as many pods as wanted, made from the template.
 mod replicas;
 /// Creates and deletes that fail: group G.
