@@ -10,7 +10,7 @@ use super::create::create;
 use super::delete::{Deleted, delete};
 use super::discovery;
 use super::exchange::{Answer, ApiRequest, Handler};
-use super::list::list;
+use super::list::{list, parse_version};
 use super::objects::text;
 use super::options::WriteOptions;
 use super::patching::Patch;
@@ -53,8 +53,11 @@ impl ApiServer {
             return Err(Refusal::body_too_large());
         }
         let Some(target) = request.target() else {
-            return discovery::answer(request).ok_or_else(Refusal::no_such_path);
+            return Ok(discovery::answer(request).unwrap_or_else(page_not_found));
         };
+        if !discovery::is_served(&target.group) {
+            return Ok(page_not_found());
+        }
         let resource = Resource::find(&target.group, &target.version, &target.resource)
             .ok_or_else(Refusal::no_such_path)?;
         // A watch sends its frames in the form that is asked for; everything else gets it here.
@@ -140,16 +143,23 @@ impl ApiServer {
         let (resource, key) = (named.resource, named.key.as_str());
         match (request.method.as_str(), named.subresource) {
             ("GET", "" | "status") => {
+                let version = request.query_value("resourceVersion");
+                if parse_version(version).is_none() {
+                    return Err(Refusal::malformed_watch_version(version));
+                }
                 let object = self.store.read(|state| state.current(resource, key))?;
                 Ok(object_answer(200, resource, &object))
             }
             ("PUT", "" | "status" | "finalize") => {
                 let options = WriteOptions::read(request)?;
                 let object = body::object(resource, request)?;
+                update::check_name(key, &object)?;
                 let part = part_of(named.subresource);
                 let manager = manager_of(&options, request);
                 let object = self.change(options.dry_run, |state| {
-                    let old = state.current(resource, key)?.value();
+                    let old = state.get(resource, key);
+                    let old = old.ok_or_else(|| update::nothing_to_put(resource, key, &object))?;
+                    let old = old.value();
                     let managers = apply::managers_after(resource, &old, &object, part, &manager);
                     update::put(state, resource, key, part, object, managers)
                 })?;
@@ -303,4 +313,9 @@ fn success_of(resource: Resource, object: &Object) -> Value {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
         "details": details,
     })
+}
+
+/// What is answered outside all groups of resources, where nobody speaks JSON.
+fn page_not_found() -> Answer {
+    Answer::text(404, "404 page not found\n")
 }

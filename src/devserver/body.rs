@@ -133,6 +133,11 @@ pub(super) fn delete_options(request: &ApiRequest) -> Result<DeleteOptions, Refu
             Refusal::bad_request(format!("error decoding the body of the request: {error}"))
         })?;
     }
+    if !request.body.is_empty() {
+        // Who says something in the body is not listened to elsewhere.
+        options.check()?;
+        return Ok(options);
+    }
     if let Ok(seconds) = request.query_value("gracePeriodSeconds").parse() {
         options.grace_period_seconds = Some(seconds);
     }

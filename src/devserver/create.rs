@@ -46,8 +46,12 @@ pub(super) fn create_managed(
         quota::check(state, namespace.unwrap_or_default(), &name)?;
     }
     let key = key_of(namespace, &name);
-    if state.get(resource, &key).is_some() {
-        return Err(Refusal::already_exists(resource, &name));
+    if let Some(found) = state.get(resource, &key) {
+        let found = found.value();
+        return Err(match found.pointer("/metadata/deletionTimestamp") {
+            Some(_) => Refusal::still_exists(resource, &name),
+            None => Refusal::already_exists(resource, &name),
+        });
     }
     let object = state.put(resource, &key, object);
     match resource {

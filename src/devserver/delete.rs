@@ -93,7 +93,7 @@ pub(super) fn delete(
             if !is_changed {
                 return Ok(Deleted::Stays(object));
             }
-            add_policy_finalizer(&mut value, options);
+            set_policy_finalizer(resource, &mut value, options);
             let begun = state.put(resource, key, value.clone());
             if is_released(&value) {
                 return Ok(Deleted::Gone(remove(state, resource, key, value)));
@@ -101,16 +101,19 @@ pub(super) fn delete(
             Ok(Deleted::Stays(begun))
         }
         _ => {
-            add_policy_finalizer(&mut value, options);
+            let is_changed = set_policy_finalizer(resource, &mut value, options);
             if entries(&value, "/metadata/finalizers").is_empty() {
                 return Ok(Deleted::Gone(remove(state, resource, key, value)));
             }
-            if value.pointer("/metadata/deletionTimestamp").is_some() {
+            let is_deleting = value.pointer("/metadata/deletionTimestamp").is_some();
+            if is_deleting && !is_changed {
                 return Ok(Deleted::Stays(object));
             }
-            value["metadata"]["deletionTimestamp"] = json!(meta::now());
-            value["metadata"]["deletionGracePeriodSeconds"] = json!(0);
-            meta::bump_generation(&mut value);
+            if !is_deleting {
+                value["metadata"]["deletionTimestamp"] = json!(meta::now());
+                value["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+                meta::bump_generation(&mut value);
+            }
             let going = state.put(resource, key, value);
             let consequence = Consequence::OwnerGoing(resource, key.into());
             state.consequences.push_back(consequence);
@@ -127,6 +130,25 @@ fn check_preconditions(
 ) -> Result<(), Refusal> {
     let preconditions = options.preconditions.clone().unwrap_or_default();
     let uid = text(value, "/metadata/uid");
+    let version = object.version.to_string();
+    if resource == Resource::Namespaces {
+        // Namespaces check for themselves before the others' check is reached, in words of their own
+        // (kubernetes `pkg/registry/core/namespace/storage/storage.go:Delete`).
+        let named = [
+            ("UID", preconditions.uid, uid),
+            ("ResourceVersion", preconditions.resource_version, &version),
+        ];
+        for (what, wanted, found) in named {
+            if let Some(wanted) = wanted.filter(|wanted| wanted != found) {
+                let why = format!(
+                    "Precondition failed: {what} in precondition: {wanted}, {what} in object \
+                     meta: {found}"
+                );
+                return Err(Refusal::conflict(resource, object.name(), &why));
+            }
+        }
+        return Ok(());
+    }
     if let Some(wanted) = preconditions.uid.filter(|wanted| wanted != uid) {
         let why = format!(
             "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The \
@@ -134,7 +156,6 @@ fn check_preconditions(
         );
         return Err(Refusal::precondition(resource, object.name(), &why));
     }
-    let version = object.version.to_string();
     let wanted = preconditions.resource_version;
     if let Some(wanted) = wanted.filter(|wanted| *wanted != version) {
         let why = format!(
@@ -176,20 +197,49 @@ fn begin_grace_period(pod: &mut Value, options: &DeleteOptions) -> bool {
 }
 
 /// Who wants dependents orphaned, or gone first, has that remembered as a finalizer, which the
-/// garbage collector takes off.
-fn add_policy_finalizer(value: &mut Value, options: &DeleteOptions) {
-    let finalizer = match (
+/// garbage collector takes off. True if that changes the finalizers
+/// (apiserver `pkg/registry/generic/registry/store.go:deletionFinalizersForGarbageCollection`).
+fn set_policy_finalizer(resource: Resource, value: &mut Value, options: &DeleteOptions) -> bool {
+    let old = entries(value, "/metadata/finalizers");
+    let has = |finalizer: &str| old.contains(&json!(finalizer));
+    let (orphans, waits) = match (
         options.propagation_policy.as_deref(),
         options.orphan_dependents,
     ) {
-        (Some("Orphan"), _) | (None, Some(true)) => ORPHAN,
-        (Some("Foreground"), _) => FOREGROUND,
-        _ => return,
+        (Some(policy), _) => (policy == "Orphan", policy == "Foreground"),
+        (None, Some(orphans)) => (orphans, false),
+        (None, None) if has(ORPHAN) || has(FOREGROUND) => (has(ORPHAN), has(FOREGROUND)),
+        // As old as the kind, from before there was a garbage collector.
+        (None, None) => (resource == Resource::ReplicationControllers, false),
     };
-    let mut finalizers = entries(value, "/metadata/finalizers").to_vec();
-    if !finalizers.contains(&json!(finalizer)) {
-        finalizers.push(json!(finalizer));
-        value["metadata"]["finalizers"] = json!(finalizers);
+    let ours = [json!(ORPHAN), json!(FOREGROUND)];
+    let others = old.iter().filter(|finalizer| !ours.contains(finalizer));
+    let mut new: Vec<Value> = others.cloned().collect();
+    if orphans {
+        new.push(json!(ORPHAN));
+    }
+    if waits {
+        new.push(json!(FOREGROUND));
+    }
+    let is_changed = new != old;
+    if is_changed {
+        value["metadata"]["finalizers"] = json!(new);
+    }
+    is_changed
+}
+
+/// The options with which the garbage collector deletes `value`: dependents go too, unless somebody
+/// has asked for something else already.
+pub(super) fn collector_options(value: &Value) -> DeleteOptions {
+    let has = |finalizer: &str| entries(value, "/metadata/finalizers").contains(&json!(finalizer));
+    let policy = match (has(ORPHAN), has(FOREGROUND)) {
+        (true, _) => "Orphan",
+        (_, true) => "Foreground",
+        _ => "Background",
+    };
+    DeleteOptions {
+        propagation_policy: Some(policy.to_owned()),
+        ..DeleteOptions::default()
     }
 }
 

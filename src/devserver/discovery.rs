@@ -61,6 +61,11 @@ pub(super) fn answer(request: &ApiRequest) -> Option<Answer> {
     Some(Answer::object(200, &value))
 }
 
+/// True if there is such a group of resources, in whichever version.
+pub(super) fn is_served(group: &str) -> bool {
+    group.is_empty() || GROUPS.contains(&group)
+}
+
 fn version() -> Value {
     json!({
         "major": "1",

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::delete::{self, DeleteOptions, FOREGROUND, ORPHAN};
+use super::delete::{self, FOREGROUND, ORPHAN};
 use super::objects::{entries, text};
 use super::resource::Resource;
 use super::store::{Consequence, Object, State, key_of};
@@ -130,8 +130,12 @@ fn dependents(state: &State, owner: &Object, uid: &str) -> Vec<(Resource, Object
 }
 
 fn begin_delete(state: &mut State, resource: Resource, key: &str) {
-    // The only refusals are of objects that are gone by now or whose preconditions fail.
-    if let Err(refusal) = delete::delete(state, resource, key, &DeleteOptions::default()) {
+    let Some(value) = state.get(resource, key).map(|object| object.value()) else {
+        return;
+    };
+    let options = delete::collector_options(&value);
+    // The only refusals are of objects that may not be deleted.
+    if let Err(refusal) = delete::delete(state, resource, key, &options) {
         log::debug!("collecting {key}: {refusal:?}");
     }
 }

@@ -181,6 +181,10 @@ fn merge_by_key(
         let kept = patch.iter().filter(|entry| directive(entry).is_none());
         return Ok(kept.cloned().collect());
     }
+    if old.is_empty() && patch.iter().all(|entry| directive(entry).is_none()) {
+        // Nothing to merge with, so that nobody asks for keys.
+        return Ok(patch.to_vec());
+    }
     let original: Vec<Value> = old.iter().map(|entry| entry[key].clone()).collect();
     let mut patched: Vec<Value> = Vec::new();
     for entry in patch {

@@ -149,6 +149,13 @@ impl Refusal {
         Self::new(409, "AlreadyExists", message).about(name, resource.group(), resource.plural())
     }
 
+    /// The name is still taken by an object that is being deleted.
+    pub(super) fn still_exists(resource: Resource, name: &str) -> Self {
+        let mut refusal = Self::already_exists(resource, name);
+        refusal.0.message = format!("object is being deleted: {}", refusal.0.message);
+        refusal
+    }
+
     pub(super) fn conflict(resource: Resource, name: &str, why: &str) -> Self {
         let plural = resource.qualified_plural();
         let message = format!("Operation cannot be fulfilled on {plural} \"{name}\": {why}");
@@ -296,10 +303,11 @@ impl Refusal {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
-    /// 415 for an object that is no JSON.
+    /// 415 for an object in a form that is not read.
     pub(super) fn unsupported_object_type() -> Self {
         let message = "the body of the request was in an unknown format - accepted media types \
-                       include: application/json";
+                       include: application/json, application/yaml, \
+                       application/vnd.kubernetes.protobuf";
         Self::new(415, "UnsupportedMediaType", message)
     }
 
@@ -330,7 +338,13 @@ impl Refusal {
         Self::bad_request(format!("invalid resource version: {why}"))
     }
 
-    /// A watch's version that is no number: 500, and without a reason.
+    /// An object's version that is no number: 500, and without a reason.
+    pub(super) fn malformed_object_version(text: &str) -> Self {
+        let message = format!("strconv.ParseUint: parsing \"{text}\": invalid syntax");
+        Self::new(500, "", message)
+    }
+
+    /// The version of a get or watch that is no number: 500, and without a reason.
     pub(super) fn malformed_watch_version(text: &str) -> Self {
         Self::new(500, "", malformed_version(text))
     }

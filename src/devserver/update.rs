@@ -36,13 +36,7 @@ pub(super) fn put(
     let old = object.value();
     let old_uid = text(&old, "/metadata/uid");
     if !uid.is_empty() && uid != old_uid {
-        let why = format!(
-            "StorageError: invalid object, Code: 4, Key: /registry/{}/{key}, ResourceVersion: 0, \
-             AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object \
-             meta: {old_uid}",
-            resource.plural()
-        );
-        return Err(Refusal::conflict(resource, name, &why));
+        return Err(another_uid(resource, key, uid, old_uid));
     }
     if resource == Resource::Leases && text(&new, "/metadata/resourceVersion").is_empty() {
         let why = "must be specified for an update";
@@ -52,10 +46,47 @@ pub(super) fn put(
     replace_managed(state, resource, &object, part, new, managers)
 }
 
-/// Refuses an object that is not called as the path says.
-pub(super) fn check_name(key: &str, new: &Value) -> Result<(), Refusal> {
+/// What a PUT comes to if there is nothing at its path: two kinds are created by it, but not if the
+/// request means a certain one of them
+/// (kubernetes `pkg/registry/core/event/strategy.go:AllowCreateOnUpdate`, and for leases).
+///
+/// DIFFERS: nothing is created.
+pub(super) fn nothing_to_put(resource: Resource, key: &str, new: &Value) -> Refusal {
     let name = key.rsplit('/').next().unwrap_or(key);
+    let uid = text(new, "/metadata/uid");
+    if matches!(resource, Resource::Events | Resource::Leases) && !uid.is_empty() {
+        return another_uid(resource, key, uid, "");
+    }
+    Refusal::not_found(resource, name)
+}
+
+fn another_uid(resource: Resource, key: &str, uid: &str, old_uid: &str) -> Refusal {
+    let name = key.rsplit('/').next().unwrap_or(key);
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{}/{key}, ResourceVersion: 0, \
+         AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object \
+         meta: {old_uid}",
+        resource.plural()
+    );
+    Refusal::conflict(resource, name, &why)
+}
+
+/// Refuses an object that is not called as the path says, or is elsewhere.
+pub(super) fn check_name(key: &str, new: &Value) -> Result<(), Refusal> {
+    let (namespace, name) = key.rsplit_once('/').unwrap_or(("", key));
+    let own = text(new, "/metadata/namespace");
+    if !own.is_empty() && own != namespace {
+        return Err(Refusal::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
     let named = text(new, "/metadata/name");
+    if named.is_empty() {
+        return Err(Refusal::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be \
+             provided"
+        )));
+    }
     if named == name {
         return Ok(());
     }
@@ -89,9 +120,17 @@ pub(super) fn replace_managed(
     let old = object.value();
     let based_on = text(&new, "/metadata/resourceVersion");
     if !based_on.is_empty() && based_on != object.version.to_string() {
-        return Err(Refusal::modified(resource, name));
+        return Err(match based_on.parse::<u64>() {
+            Ok(_) => Refusal::modified(resource, name),
+            Err(_) => Refusal::malformed_object_version(based_on),
+        });
     }
     let mut errors = Vec::new();
+    let deleted_at = &new["metadata"]["deletionTimestamp"];
+    if deleted_at.is_string() && old.pointer("/metadata/deletionTimestamp").is_none() {
+        let field = "metadata.deletionTimestamp";
+        errors.push(FieldError::immutable(field, &deleted_at.to_string()));
+    }
     meta::keep_server_owned(&old, &mut new);
     if let Some(managers) = managers {
         new["metadata"]["managedFields"] = json!(managers);

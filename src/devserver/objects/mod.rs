@@ -35,7 +35,7 @@ pub(super) fn set_defaults(resource: Resource, object: &mut Value) {
 /// Sets the status with which every object of a kind begins, whatever the request says.
 pub(super) fn set_first_status(resource: Resource, object: &mut Value) {
     object["status"] = match resource {
-        Resource::Pods => json!({"phase": "Pending", "qosClass": "BestEffort"}),
+        Resource::Pods => json!({"phase": "Pending", "qosClass": pod::qos_class(object)}),
         Resource::ReplicaSets | Resource::ReplicationControllers => json!({"replicas": 0}),
         Resource::Namespaces => json!({"phase": "Active"}),
         _ => return,

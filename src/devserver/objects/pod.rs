@@ -8,6 +8,9 @@ use super::{drop_nulls, entries, map_of, meta, set_default, text};
 /// kubernetes `pkg/apis/core/v1/defaults.go`, `api/core/v1/types.go:DefaultTerminationGracePeriodSeconds`.
 const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 30;
 
+/// What `restartPolicy` may be, as messages name it.
+const RESTART_POLICIES: &str = "\"Always\", \"OnFailure\", \"Never\"";
+
 /// Sets the defaults of a pod.
 pub(super) fn set_defaults(pod: &mut Value) {
     drop_nulls(&mut pod["spec"]);
@@ -72,8 +75,45 @@ pub(super) fn prepare_status(old: &Value, pod: &mut Value) {
     }
 }
 
+/// `BestEffort`, `Burstable` or `Guaranteed`, by what the containers request and may use
+/// (kubernetes `pkg/apis/core/helper/qos/qos.go:ComputePodQOS`).
+pub(super) fn qos_class(pod: &Value) -> &'static str {
+    let lists = ["/spec/containers", "/spec/initContainers"];
+    let containers = || lists.into_iter().flat_map(|list| entries(pod, list));
+    let counts = |container: &Value, side: &str| {
+        let amounts = container["resources"][side].as_object();
+        let mut amounts = amounts.into_iter().flatten();
+        amounts.any(|(name, amount)| matches!(name.as_str(), "cpu" | "memory") && *amount != "0")
+    };
+    if !containers().any(|container| counts(container, "requests") || counts(container, "limits")) {
+        return "BestEffort";
+    }
+    let is_fixed = |container: &Value| {
+        ["cpu", "memory"].into_iter().all(|name| {
+            let limit = container["resources"]["limits"].get(name);
+            let request = container["resources"]["requests"].get(name);
+            limit.is_some() && (request.is_none() || request == limit)
+        })
+    };
+    if containers().all(is_fixed) {
+        "Guaranteed"
+    } else {
+        "Burstable"
+    }
+}
+
 pub(super) fn validate(pod: &Value) -> Vec<FieldError> {
-    validate_containers(pod, "")
+    let mut errors = validate_containers(pod, "");
+    let policy = text(pod, "/spec/restartPolicy");
+    if !matches!(policy, "Always" | "OnFailure" | "Never") {
+        let (value, supported) = (json!(policy).to_string(), RESTART_POLICIES);
+        errors.push(FieldError::not_supported(
+            "spec.restartPolicy",
+            &value,
+            supported,
+        ));
+    }
+    errors
 }
 
 /// What is wrong with the containers of a pod, or of the template at `prefix`, such as
@@ -107,6 +147,13 @@ pub(super) fn validate_containers(object: &Value, prefix: &str) -> Vec<FieldErro
 
 /// A pod's spec is nearly frozen.
 pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let n_containers = |pod: &Value| entries(pod, "/spec/containers").len();
+    if n_containers(old) != n_containers(new) {
+        let mut errors = validate(new);
+        let why = "pod updates may not add or remove containers";
+        errors.push(FieldError::forbidden("spec.containers", why));
+        return errors;
+    }
     if changeable_blanked(&old["spec"]) == changeable_blanked(&new["spec"]) {
         return Vec::new();
     }

@@ -76,7 +76,14 @@ impl Generator {
         match rng.u8(..8) {
             0..3 => Step::patch(MERGE_PATCH, path, subject.edit(rng)),
             3..5 => Step::patch(STRATEGIC_MERGE_PATCH, path, subject.edit(rng)),
-            5 => Step::patch(STRATEGIC_MERGE_PATCH, path, lists_patch(rng)),
+            5 => {
+                let patch = if subject.has_scale() {
+                    template_patch(rng)
+                } else {
+                    lists_patch(rng)
+                };
+                Step::patch(STRATEGIC_MERGE_PATCH, path, patch)
+            }
             _ => Step::patch(JSON_PATCH, path, json_patch(rng)),
         }
     }
@@ -246,10 +253,6 @@ fn lists_patch(rng: &mut Rng) -> Value {
         rng,
         &[
             json!({"spec": {"containers": [{"name": "c", "image": "i:9"}]}}),
-            json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i:8"}]}}}}),
-            json!({"spec": {"template": {"spec": {"containers": [
-                {"name": "d", "$patch": "delete"},
-            ]}}}}),
             json!({"metadata": {"finalizers": ["example.com/second"]}}),
             json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/hold"]}}),
             json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": NO_UID}]}}),
@@ -261,6 +264,18 @@ fn lists_patch(rng: &mut Rng) -> Value {
             json!({"spec": {"containers": [{"image": "i:9"}]}}),
         ],
     )
+}
+
+fn template_patch(rng: &mut Rng) -> Value {
+    let containers = one(
+        rng,
+        &[
+            json!([{"name": "c", "image": "i:8"}]),
+            json!([{"name": "d", "$patch": "delete"}]),
+            json!([{"name": "e", "image": "i:3"}]),
+        ],
+    );
+    json!({"spec": {"template": {"spec": {"containers": containers}}}})
 }
 
 fn json_patch(rng: &mut Rng) -> Value {

@@ -50,12 +50,6 @@ pub(super) fn pages(namespace: &str) -> Vec<Step> {
     steps.push(selected(page("2")));
     steps.push(selected(page("2").query("continue", CONTINUE)));
     steps.push(page("1"));
-    let version = ("resourceVersion", "0");
-    steps.push(
-        page("1")
-            .query("continue", CONTINUE)
-            .query(version.0, version.1),
-    );
     steps.push(
         page("1")
             .query("continue", CONTINUE)
@@ -210,13 +204,13 @@ pub(super) fn apply(namespace: &str) -> Vec<Step> {
         apply(labelled("uno"), "one"),
         apply(json!({}), "one"),
         apply(image, "one"),
+        apply(json!({"metadata": {"name": "different"}}), "one"),
         other(5),
         other(5).query("force", "true"),
         apply(json!({"spec": {"replicas": 5}}), "one"),
         apply(json!({"spec": {"replicas": null}}), "one"),
         other(6),
         apply(json!({}), ""),
-        apply(json!({"metadata": {"name": "different"}}), "one"),
         apply(json!({"kind": "Pod"}), "one"),
         apply(json!({"metadata": {"resourceVersion": "1"}}), "one"),
         apply(json!({"metadata": {"managedFields": [{}]}}), "one"),
@@ -248,7 +242,6 @@ pub(super) fn malformed(namespace: &str) -> Vec<Step> {
         post("{"),
         post("[]"),
         post("7"),
-        post("null"),
         post("\"text\""),
         post("{\"metadata\": []}"),
         post("{\"metadata\": {\"name\": 7}}"),

@@ -238,7 +238,8 @@ impl Memory {
     }
 
     /// Takes out of a value what cannot be the same on two servers: managed fields, versions (only
-    /// whether the object's is another than last time), UIDs, times of now, generated names, tokens.
+    /// whether the object's is another than last time), UIDs, times of now, generated names, tokens,
+    /// and how often the same is wrong.
     fn normalise(&mut self, value: &mut Value, compare_versions: bool) {
         match value {
             Value::String(text) => *text = self.normal_text(text),
@@ -249,6 +250,9 @@ impl Memory {
             }
             Value::Object(map) => {
                 map.remove("managedFields");
+                if let Some(Value::Array(causes)) = map.get_mut("causes") {
+                    drop_repeated(causes);
+                }
                 self.normalise_version(map, compare_versions);
                 if let Some(token @ Value::String(_)) = map.get_mut("continue") {
                     *token = json!("<token>");
@@ -307,6 +311,18 @@ impl Memory {
         });
         normal.collect()
     }
+}
+
+/// kube-apiserver validates metadata two to four times, depending on the kind, and says so each time.
+fn drop_repeated(causes: &mut Vec<Value>) {
+    let mut seen: Vec<Value> = Vec::new();
+    causes.retain(|cause| {
+        let is_new = !seen.contains(cause);
+        if is_new {
+            seen.push(cause.clone());
+        }
+        is_new
+    });
 }
 
 /// The plural and the name at the end of a path.
