@@ -18,6 +18,8 @@ mod deletion_order;
 mod demo;
 /// `dev`: data that is loaded and kept.
 mod dev;
+/// The dev server against the real one, request by request.
+mod differential;
 /// The event recorder: group K.
 mod events;
 /// Expectations: groups A and B, and writes whose outcome is unknown.

@@ -475,11 +475,16 @@ fn start_real(setup: &Setup, stop: &Stop) -> Started {
     Started {
         backend: Backend::Real { _proxy: proxy },
         faults,
-        admin: kubeconfig("CONTROL_PLANE_ADMIN_KUBECONFIG").0,
+        admin: admin_config(),
         config,
         arguments,
         guard,
     }
+}
+
+/// The real control plane's administrator.
+pub(crate) fn admin_config() -> ClientConfig {
+    kubeconfig("CONTROL_PLANE_ADMIN_KUBECONFIG").0
 }
 
 /// The configuration that a variable of `tests/control-plane/run.sh` names.

@@ -12,7 +12,7 @@ mod waiting;
 
 pub(crate) use api::Kind;
 pub(crate) use census::Census;
-pub(crate) use cluster::{Access, Setup, TestCluster};
+pub(crate) use cluster::{Access, Setup, TestCluster, admin_config};
 pub(crate) use daemon::DaemonProcess;
 pub(crate) use objects::*;
 pub(crate) use requests::*;

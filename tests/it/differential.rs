@@ -1,0 +1,181 @@
+//! The dev server held against the real one: both get the same requests, some hundred of them drawn
+//! with a seed and some in scenes, and must answer with the same codes, reasons, messages and objects.
+//!
+//! What no two servers can share is taken out of the answers first: see [`side`]. What may differ
+//! otherwise is listed in [`accepted`], and nowhere else. Without a real control plane the requests go
+//! to two dev servers, which then have to agree in everything: that checks the taking out.
+//!
+//! `DIFFERENTIAL_SEED` and `DIFFERENTIAL_REQUESTS` in the environment draw others, and more.
+
+mod accepted;
+mod compare;
+mod generate;
+mod objects;
+mod scenes;
+mod side;
+mod step;
+
+use std::io::Write;
+
+use replicaset_controller::client::ClientConfig;
+use replicaset_controller::devserver::{DevServer, DevServerOptions};
+use replicaset_controller::stdx::stop::Stop;
+use serde_json::{Value, json};
+
+use crate::support::{TestCluster, Waiting, admin_config};
+use accepted::ACCEPTED;
+use compare::{Rule, Tally};
+use generate::Generator;
+use scenes::Watched;
+use side::{Answer, Side};
+use step::{MERGE_PATCH, Step};
+
+/// What is drawn with if nothing else is asked for.
+const SEED: u64 = 20_240_501;
+
+/// How many requests are drawn if nothing else is asked for.
+const REQUESTS: u64 = 450;
+
+/// Both servers, and what has come of it so far.
+struct Pair {
+    real: Side,
+    dev: Side,
+    rules: &'static [Rule],
+    tally: Tally,
+    waiting: Waiting,
+}
+
+impl Pair {
+    /// Sends a request to both and compares the answers.
+    fn send(&mut self, step: &Step) {
+        let shown = |answer: Answer| json!({"HTTP": answer.code, "body": answer.body});
+        let (real, dev) = (self.real.send(step), self.dev.send(step));
+        self.tally.n_sent += 2;
+        if real.code != dev.code {
+            self.level(step);
+        }
+        self.tally
+            .compare(self.rules, step, &shown(real), &shown(dev));
+    }
+
+    /// Removes the object of a request that has come out differently, so that one difference does not
+    /// show as many.
+    fn level(&mut self, step: &Step) {
+        let Some(path) = step.object_named() else {
+            return;
+        };
+        let unhold = Step::patch(
+            MERGE_PATCH,
+            &path,
+            json!({"metadata": {"finalizers": null}}),
+        );
+        let delete = Step::delete(&path, json!({"gracePeriodSeconds": 0}));
+        for side in [&mut self.real, &mut self.dev] {
+            for step in [&delete, &unhold, &delete] {
+                side.send(step);
+            }
+        }
+    }
+
+    fn watch(&mut self, watched: &Watched) {
+        for step in &watched.before {
+            self.send(step);
+        }
+        let frames = |side: &mut Side| Value::from(side.watch(&watched.watch, watched.last));
+        let (real, dev) = (frames(&mut self.real), frames(&mut self.dev));
+        self.tally.n_sent += 2;
+        self.tally.compare(self.rules, &watched.watch, &real, &dev);
+    }
+
+    /// Makes a namespace in which pods can be created. What the servers say to it is not compared:
+    /// controllers that one of the two has create accounts, too.
+    fn create_namespace(&mut self, namespace: &str) {
+        let new = json!({"metadata": {"name": namespace}});
+        let accounts = objects::Subject::Accounts.collection(namespace);
+        let pods = objects::Subject::Pods.collection(namespace);
+        let account = json!({"metadata": {"name": "default"}});
+        let probe = Step::post(pods, scenes::plain_pod("probe")).query("dryRun", "All");
+        for side in [&mut self.real, &mut self.dev] {
+            let answer = side.send(&Step::post("/api/v1/namespaces", new.clone()));
+            assert_eq!(answer.code, 201, "{}", answer.body);
+            side.send(&Step::post(&accounts, account.clone()));
+            let side = std::cell::RefCell::new(side);
+            self.waiting.eventually("pods can be created", || {
+                side.borrow_mut().send(&probe).code == 201
+            });
+        }
+    }
+}
+
+#[test]
+fn the_dev_server_answers_as_the_real_one() {
+    let stop = Stop::new();
+    let start = || DevServer::start(&DevServerOptions::default(), &stop).expect("a free port");
+    let dev = start();
+    let second = (!TestCluster::is_real()).then(start);
+    let real = match &second {
+        Some(second) => ClientConfig::plain(&second.url()),
+        None => admin_config(),
+    };
+    let mut pair = Pair {
+        real: Side::new(&real, &stop),
+        dev: Side::new(&ClientConfig::plain(&dev.url()), &stop),
+        rules: if second.is_none() { ACCEPTED } else { &[] },
+        tally: Tally::default(),
+        waiting: Waiting::new(&stop),
+    };
+    let (seed, n_drawn) = (
+        from_environment("DIFFERENTIAL_SEED", SEED),
+        from_environment("DIFFERENTIAL_REQUESTS", REQUESTS),
+    );
+    let namespace = format!("differential-{:08x}", fastrand::u32(..));
+    pair.create_namespace(&namespace);
+    let pods = objects::Subject::Pods.collection(&namespace);
+    pair.send(&Step::get(pods).saves_version("start"));
+    let mut generator = Generator::new(seed, &namespace);
+    for _ in 0..n_drawn {
+        pair.send(&generator.step());
+    }
+    let other = format!("{namespace}-quota");
+    pair.create_namespace(&other);
+    let scenes = [
+        scenes::pages(&namespace),
+        scenes::generated(&namespace),
+        scenes::apply(&namespace),
+        scenes::malformed(&namespace),
+        scenes::quota(&other),
+        scenes::namespaces(&namespace),
+    ];
+    for step in scenes.iter().flatten() {
+        pair.send(step);
+    }
+    for watched in scenes::watches(&namespace) {
+        pair.watch(&watched);
+    }
+    let tally = pair.tally;
+    let figures = format!("differential, seed {seed}: {}\n", tally.figures());
+    // Not through the log, which the harness keeps to itself as long as all is well.
+    std::io::stderr()
+        .write_all(figures.as_bytes())
+        .unwrap_or_default();
+    assert!(
+        tally.failures.is_empty(),
+        "{} answers differ (real is kube-apiserver, or a second dev server):\n{}",
+        tally.failures.len(),
+        tally.failures.join("\n")
+    );
+    let is_default = (seed, n_drawn) == (SEED, REQUESTS) && second.is_none();
+    let unused = ACCEPTED
+        .iter()
+        .filter(|rule| !tally.accepted.contains_key(rule.name));
+    let unused: Vec<&str> = unused.map(|rule| rule.name).collect();
+    assert!(
+        !is_default || unused.is_empty(),
+        "rules for differences that are gone: {unused:?}"
+    );
+}
+
+fn from_environment(name: &str, default: u64) -> u64 {
+    let text = std::env::var(name).ok();
+    text.map_or(default, |text| text.parse().expect("a number"))
+}

@@ -1,0 +1,424 @@
+//! One of the two servers and what it has shown so far, which is what references in requests are
+//! filled in with and what makes its answers comparable.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
+
+use replicaset_controller::client::{
+    Client, ClientConfig, ClientError, ClientOptions, Request, Response,
+};
+use replicaset_controller::stdx::stop::Stop;
+use serde_json::{Map, Value, json};
+
+use super::step::{Body, Step};
+
+/// A UID that no object has.
+pub(super) const NO_UID: &str = "00000000-0000-4000-8000-000000000000";
+
+/// How an answer came out.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    /// 0 if there was none.
+    pub(super) code: u16,
+    /// The body, normalised.
+    pub(super) body: Value,
+}
+
+/// A server and what is known of it.
+pub(super) struct Side {
+    client: Client,
+    memory: Memory,
+}
+
+#[derive(Default)]
+struct Memory {
+    /// Objects as last answered, by path.
+    objects: BTreeMap<String, Value>,
+    /// Which object a UID was given to, in words that are the same on both sides.
+    uids: BTreeMap<String, String>,
+    /// How many objects there have been under each path.
+    n_born: BTreeMap<String, usize>,
+    /// The latest version of each UID.
+    versions: BTreeMap<String, String>,
+    /// All versions that were answered.
+    all_versions: BTreeSet<String>,
+    /// Versions of lists, by name.
+    saved: BTreeMap<String, String>,
+    /// Names that the server made up, and the words for them.
+    generated: Vec<(String, String)>,
+    continue_token: String,
+}
+
+impl Side {
+    pub(super) fn new(config: &ClientConfig, stop: &Stop) -> Self {
+        let options = ClientOptions {
+            qps: 0.0,
+            ..ClientOptions::default()
+        };
+        let client = Client::new(config, &options, stop);
+        Self {
+            client: client.expect("the options are the default ones"),
+            memory: Memory::default(),
+        }
+    }
+
+    /// Sends a request with its references filled in; learns from the answer and normalises it.
+    pub(super) fn send(&mut self, step: &Step) -> Answer {
+        let request = self.request(step);
+        let (code, mut body) = match self.client.send(&request) {
+            Ok(Response { code, body }) => (code, parse(&body)),
+            Err(ClientError::Status(status)) => {
+                let object = serde_json::to_value(status.object());
+                (status.code(), object.expect("a status is JSON"))
+            }
+            Err(error) => (0, json!(error.to_string())),
+        };
+        self.memory.learn(step, &body);
+        self.memory.normalise(&mut body, true);
+        Answer { code, body }
+    }
+
+    /// The frames of a watch up to that of the object called `last`, normalised.
+    pub(super) fn watch(&mut self, step: &Step, last: &str) -> Vec<Value> {
+        let request = self.request(step);
+        let stream = self.client.stream_client().open_watch(&request);
+        let stream = match stream {
+            Ok(stream) => BufReader::new(stream),
+            Err(error) => return vec![json!(error.to_string())],
+        };
+        let mut frames = Vec::new();
+        let mut version = 0;
+        for line in stream.lines().map_while(Result::ok) {
+            let mut frame: Value = parse(line.as_bytes());
+            let metadata = &frame["object"]["metadata"];
+            let is_last = metadata["name"] == last;
+            let of_frame = metadata["resourceVersion"].as_str();
+            if let Some(of_frame) = of_frame.and_then(|text| text.parse::<u64>().ok()) {
+                // The first frames of a streamed list are in the order of names.
+                if !request.path_and_query().contains("sendInitialEvents=true") {
+                    assert!(of_frame > version, "{step}: {of_frame} after {version}");
+                }
+                version = of_frame;
+            }
+            self.memory.normalise(&mut frame, false);
+            frames.push(frame);
+            if is_last {
+                break;
+            }
+        }
+        frames
+    }
+
+    fn request(&self, step: &Step) -> Request {
+        let path = self.memory.fill(&step.path);
+        let mut request = match step.method {
+            "GET" => Request::get(path),
+            "POST" => Request::post(path),
+            "PUT" => Request::put(path),
+            "PATCH" => Request::patch(path),
+            _ => Request::delete(path),
+        };
+        for (name, value) in &step.query {
+            request = request.query(name, self.memory.fill(value));
+        }
+        if let Some(accept) = step.accept {
+            request = request.accept(accept);
+        }
+        match &step.body {
+            Body::None => request,
+            Body::Text(text) => request.body(step.content_type, text.as_str()),
+            Body::Json(value) => {
+                let value = self.memory.filled(value);
+                request.body(step.content_type, value.to_string())
+            }
+            Body::Edited(path, edit) => {
+                let mut object = self.memory.objects.get(path).cloned().unwrap_or_default();
+                merge(&mut object, &self.memory.filled(edit));
+                request.body(step.content_type, object.to_string())
+            }
+        }
+    }
+}
+
+impl Memory {
+    fn fill(&self, text: &str) -> String {
+        let mut filled = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            let Some((reference, after)) = after.split_once('}') else {
+                break;
+            };
+            filled += before;
+            filled += &self.look_up(reference);
+            rest = after;
+        }
+        filled + rest
+    }
+
+    fn look_up(&self, reference: &str) -> String {
+        let of_object = |path: &str, pointer: &str, default: &str| {
+            let object = self.objects.get(path);
+            let found = object.and_then(|object| object.pointer(pointer)?.as_str());
+            found.unwrap_or(default).to_owned()
+        };
+        match reference.split_once(' ') {
+            Some(("uid", path)) => of_object(path, "/metadata/uid", NO_UID),
+            Some(("version", name)) => match self.saved.get(name) {
+                Some(version) => version.clone(),
+                None => of_object(name, "/metadata/resourceVersion", "1"),
+            },
+            _ if reference == "continue" => self.continue_token.clone(),
+            _ if reference == "generated" => {
+                let latest = self.generated.last();
+                latest.map(|(name, _)| name.clone()).unwrap_or_default()
+            }
+            _ => panic!("{{{reference}}} refers to nothing"),
+        }
+    }
+
+    fn filled(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.fill(text)),
+            Value::Array(values) => values.iter().map(|value| self.filled(value)).collect(),
+            Value::Object(map) => {
+                let members = map.iter();
+                let filled = members.map(|(name, value)| (name.clone(), self.filled(value)));
+                Value::Object(filled.collect())
+            }
+            other => other.clone(),
+        }
+    }
+
+    fn learn(&mut self, step: &Step, answer: &Value) {
+        let text = |pointer: &str| answer.pointer(pointer).and_then(Value::as_str);
+        if let Some(token) = text("/metadata/continue") {
+            token.clone_into(&mut self.continue_token);
+        }
+        let version = text("/metadata/resourceVersion").unwrap_or_default();
+        if !version.is_empty() {
+            self.all_versions.insert(version.to_owned());
+        }
+        if let Some(name) = step.saves_version {
+            self.saved.insert(name.to_owned(), version.to_owned());
+        }
+        let name = text("/metadata/name").or_else(|| text("/details/name"));
+        if let (Some(name), Some(prefix)) = (name, generated_prefix(step)) {
+            let is_known = self.generated.iter().any(|(known, _)| known == name);
+            if !is_known && name.len() == prefix.len() + 5 && name.starts_with(&prefix) {
+                let words = format!("{prefix}<{}>", self.generated.len());
+                self.generated.push((name.to_owned(), words));
+            }
+        }
+        let (Some(path), Some(uid)) = (step.object_path(answer), text("/metadata/uid")) else {
+            return;
+        };
+        let is_dry = step.query.iter().any(|(name, _)| name == "dryRun");
+        let is_born = !self.uids.contains_key(uid);
+        if is_born {
+            let born = self.n_born.get(&path).map_or(1, |born| born + 1);
+            self.n_born.insert(path.clone(), born);
+            let words = if is_dry {
+                "<uid of a dry run>".to_owned()
+            } else {
+                format!("<uid {born} of {}>", self.normal_text(last_two(&path)))
+            };
+            self.uids.insert(uid.to_owned(), words);
+        }
+        if !is_dry {
+            self.objects.insert(path, answer.clone());
+        }
+    }
+
+    /// Takes out of a value what cannot be the same on two servers: managed fields, versions (only
+    /// whether the object's is another than last time), UIDs, times of now, generated names, tokens.
+    fn normalise(&mut self, value: &mut Value, compare_versions: bool) {
+        match value {
+            Value::String(text) => *text = self.normal_text(text),
+            Value::Array(values) => {
+                for value in values {
+                    self.normalise(value, compare_versions);
+                }
+            }
+            Value::Object(map) => {
+                map.remove("managedFields");
+                self.normalise_version(map, compare_versions);
+                if let Some(token @ Value::String(_)) = map.get_mut("continue") {
+                    *token = json!("<token>");
+                }
+                let keyed = map.keys().any(|name| self.normal_text(name) != *name);
+                for value in map.values_mut() {
+                    self.normalise(value, compare_versions);
+                }
+                if keyed {
+                    let members = std::mem::take(map).into_iter();
+                    *map = members.map(|(k, v)| (self.normal_text(&k), v)).collect();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn normalise_version(&mut self, map: &mut Map<String, Value>, compare_versions: bool) {
+        let uid = map.get("uid").and_then(Value::as_str).map(str::to_owned);
+        let Some(Value::String(version)) = map.get_mut("resourceVersion") else {
+            return;
+        };
+        if version.is_empty() {
+            return;
+        }
+        let uid = uid.filter(|_| compare_versions);
+        let last = uid.and_then(|uid| self.versions.insert(uid, version.clone()));
+        let words = match last {
+            _ if !version.bytes().all(|c| c.is_ascii_digit()) => return,
+            Some(last) if last == *version => "<same version>",
+            _ => "<version>",
+        };
+        *version = words.to_owned();
+    }
+
+    fn normal_text(&self, text: &str) -> String {
+        if let Ok(time) = text.parse::<jiff::Timestamp>() {
+            let age = jiff::Timestamp::now().duration_since(time);
+            if age.as_hours().abs() < 2 {
+                return "<now>".to_owned();
+            }
+            return text.to_owned();
+        }
+        let mut text = text.to_owned();
+        for (name, words) in &self.generated {
+            if text.contains(name) {
+                text = text.replace(name, words);
+            }
+        }
+        let words = split_words(&text);
+        let normal = words.map(|word| match self.uids.get(word) {
+            Some(words) => words.as_str(),
+            None if self.all_versions.contains(word) => "<version>",
+            None if is_uid(word) && word != NO_UID => "<unknown uid>",
+            None => word,
+        });
+        normal.collect()
+    }
+}
+
+/// The plural and the name at the end of a path.
+fn last_two(path: &str) -> &str {
+    let mut slashes = path.rmatch_indices('/');
+    let start = slashes.nth(1).map_or(0, |(at, _)| at + 1);
+    &path[start..]
+}
+
+/// Words of letters, digits and dashes, and single other characters, in order.
+fn split_words(text: &str) -> impl Iterator<Item = &str> {
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    text.split_inclusive(move |c| !is_inner(c))
+        .flat_map(move |piece| {
+            let end = piece.trim_end_matches(|c| !is_inner(c)).len();
+            [&piece[..end], &piece[end..]]
+        })
+        .filter(|word| !word.is_empty())
+}
+
+fn is_uid(word: &str) -> bool {
+    let dashes = [8, 13, 18, 23];
+    let fits = |(at, c): (usize, u8)| {
+        if dashes.contains(&at) {
+            c == b'-'
+        } else {
+            c.is_ascii_hexdigit()
+        }
+    };
+    word.len() == 36 && word.bytes().enumerate().all(fits)
+}
+
+/// What the generated name of the object that a request creates begins with.
+fn generated_prefix(step: &Step) -> Option<String> {
+    let Body::Json(object) = &step.body else {
+        return None;
+    };
+    let prefix = object["metadata"]["generateName"].as_str()?;
+    // So much is left of it that five more characters fit.
+    Some(prefix.chars().take(58).collect())
+}
+
+fn parse(body: &[u8]) -> Value {
+    serde_json::from_slice(body)
+        .unwrap_or_else(|_| json!(String::from_utf8_lossy(body).into_owned()))
+}
+
+/// RFC 7396, written once more so that the test does not believe the server that it tests.
+pub(super) fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (name, value) in patch {
+        if value.is_null() {
+            target.as_object_mut().map(|map| map.remove(name));
+        } else {
+            merge(&mut target[name], value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Memory, Step, merge, split_words};
+
+    #[test]
+    fn answers_lose_what_no_two_servers_share_and_nothing_else() {
+        let uid = "0b1e4b5c-1111-4222-8333-444455556666";
+        let new = json!({"metadata": {"generateName": "a-"}});
+        let step = Step::post("/api/v1/namespaces/n/pods", new);
+        let answer = json!({
+            "kind": "Pod",
+            "metadata": {
+                "name": "a-x7k2p", "generateName": "a-", "uid": uid, "resourceVersion": "1234",
+                "creationTimestamp": jiff::Timestamp::now().to_string(), "managedFields": [],
+                "annotations": {"time": "2020-01-01T00:00:00Z"},
+            },
+            "message": format!("UID in precondition: {uid}, version (1234), 12345"),
+        });
+        let mut memory = Memory::default();
+        memory.learn(&step, &answer);
+        let (mut first, mut second) = (answer.clone(), answer);
+        memory.normalise(&mut first, true);
+        memory.normalise(&mut second, true);
+        let expected = json!({
+            "kind": "Pod",
+            "metadata": {
+                "name": "a-<0>", "generateName": "a-", "uid": "<uid 1 of pods/a-<0>>",
+                "resourceVersion": "<version>", "creationTimestamp": "<now>",
+                "annotations": {"time": "2020-01-01T00:00:00Z"},
+            },
+            "message": "UID in precondition: <uid 1 of pods/a-<0>>, version (<version>), 12345",
+        });
+        assert_eq!(first, expected);
+        assert_eq!(second["metadata"]["resourceVersion"], "<same version>");
+    }
+
+    #[test]
+    fn references_are_filled_in() {
+        let step = Step::get("/pods/a");
+        let pod = json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}});
+        let mut memory = Memory::default();
+        memory.learn(&step, &pod);
+        let text = "x {uid /pods/a}, {version /pods/a} y {version /pods/b}";
+        assert_eq!(memory.fill(text), "x u, 7 y 1");
+    }
+
+    #[test]
+    fn words_are_the_text_again() {
+        let text = "a-b (12), \"c\"!";
+        assert_eq!(split_words(text).collect::<String>(), text);
+        assert!(split_words(text).any(|word| word == "12"));
+        let mut object = json!({"a": {"b": 1, "c": 2}});
+        merge(&mut object, &json!({"a": {"b": null, "d": []}}));
+        assert_eq!(object, json!({"a": {"c": 2, "d": []}}));
+    }
+}
