@@ -42,7 +42,7 @@ pub(super) fn create_all(state: &mut State, n_nodes: usize) {
 fn status(number: usize) -> Value {
     let now = meta::now();
     let resources = json!({"cpu": "64", "memory": "256Gi", "pods": CAPACITY_PODS});
-    let [.., a, b] = number.to_be_bytes();
+    let [.., a, b] = (number + 1).to_be_bytes();
     json!({
         "capacity": resources,
         "allocatable": resources,
