@@ -183,7 +183,9 @@ fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
         None => format!("kubectl --server={url}"),
     };
     say(&format!("to look       {kubectl} get rs,pods"));
-    say(&format!("to begin      {kubectl} apply -f config/replicasets.yaml"));
+    say(&format!(
+        "to begin      {kubectl} apply -f config/replicasets.yaml"
+    ));
     say("to stop       Ctrl-C");
 }
 
