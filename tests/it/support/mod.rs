@@ -13,7 +13,7 @@ mod waiting;
 pub(crate) use api::Kind;
 pub(crate) use census::Census;
 pub(crate) use cluster::{Access, Setup, TestCluster, admin_config};
-pub(crate) use daemon::DaemonProcess;
+pub(crate) use daemon::{Daemon, DaemonProcess};
 pub(crate) use objects::*;
 pub(crate) use requests::*;
 pub(crate) use waiting::{PATIENCE, Waiting};
