@@ -15,10 +15,10 @@ build: ## Build the release binary into target/release
 	cargo build --release --locked
 
 demo: ## Watch the controller converge sample ReplicaSets, no cluster needed
-	cargo run --release --locked --quiet -- demo
+	cargo run --release --locked -- demo
 
 dev: ## Run dev API server, simulated kubelet and controller until stopped
-	cargo run --release --locked --quiet -- dev
+	cargo run --release --locked -- dev
 
 test: ## Run all tests that need nothing but Rust
 	cargo test --locked
