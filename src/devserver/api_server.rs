@@ -12,7 +12,7 @@ use super::discovery;
 use super::exchange::{Answer, ApiRequest, Handler};
 use super::list::{list, parse_version};
 use super::objects::text;
-use super::options::WriteOptions;
+use super::options::{self, WriteOptions};
 use super::patching::Patch;
 use super::refusal::Refusal;
 use super::resource::Resource;
@@ -110,6 +110,9 @@ impl ApiServer {
             return Err(Refusal::no_such_path());
         }
         let scope = || {
+            // Whatever stands in the query has to be readable before any of it is looked at.
+            options::number(request, "limit")?;
+            options::number(request, "timeoutSeconds")?;
             Scope::new(
                 resource,
                 namespace,

@@ -87,8 +87,7 @@ fn parse_fields(resource: Resource, text: &str) -> Result<Vec<FieldTerm>, Refusa
         .map(|term| {
             let (path, value, equal) = split_term(term).ok_or_else(|| unusable(text))?;
             if !is_selectable(resource, path) {
-                let message = format!("field label not supported: {path}");
-                return Err(Refusal::bad_request(message));
+                return Err(unselectable(resource, path));
             }
             Ok(FieldTerm {
                 path: path.to_owned(),
@@ -103,6 +102,17 @@ fn unusable(text: &str) -> Refusal {
     Refusal::bad_request(format!(
         "invalid selector: '{text}'; can't understand '{text}'"
     ))
+}
+
+/// Kinds that have fields of their own say it in other words than those that have not.
+fn unselectable(resource: Resource, path: &str) -> Refusal {
+    Refusal::bad_request(match resource {
+        Resource::Leases | Resource::ServiceAccounts | Resource::Quotas => format!(
+            "\"{path}\" is not a known field selector: only \"metadata.name\", \
+             \"metadata.namespace\""
+        ),
+        _ => format!("field label not supported: {path}"),
+    })
 }
 
 fn is_selectable(resource: Resource, path: &str) -> bool {
@@ -149,15 +159,19 @@ fn split_term(term: &str) -> Option<(&str, &str, bool)> {
 
 fn parse_labels(text: &str) -> Result<Option<Selector>, Refusal> {
     let unparsable = || Refusal::bad_request(format!("unable to parse requirement: {text}"));
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
     let terms = split_outside_parentheses(text);
+    if terms.iter().any(|term| term.is_empty()) {
+        let why = "found ',', expected: !, identifier, or 'end of string'";
+        return Err(Refusal::bad_request(why));
+    }
     let requirements = terms
         .into_iter()
         .map(|term| requirement(term).ok_or_else(unparsable))
         .collect::<Result<Vec<_>, _>>()?;
     requirements.iter().try_for_each(check_syntax)?;
-    if requirements.is_empty() {
-        return Ok(None);
-    }
     let selector = LabelSelector {
         match_labels: None,
         match_expressions: Some(requirements),
@@ -199,10 +213,7 @@ fn split_outside_parentheses(text: &str) -> Vec<&str> {
         }
         c == ',' && depth == 0
     });
-    terms
-        .map(str::trim)
-        .filter(|term| !term.is_empty())
-        .collect()
+    terms.map(str::trim).collect()
 }
 
 fn requirement(term: &str) -> Option<LabelSelectorRequirement> {
@@ -242,22 +253,28 @@ pub(super) fn selector_text(resource: Resource, value: &Value) -> String {
         _ => &value["spec"]["selector"]["matchLabels"],
     };
     let equalities = labels.as_object().into_iter().flatten();
-    let mut terms: Vec<String> = equalities
-        .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
+    let mut terms: Vec<(&str, String)> = equalities
+        .map(|(key, value)| {
+            let term = format!("{key}={}", value.as_str().unwrap_or_default());
+            (key.as_str(), term)
+        })
         .collect();
     for expression in entries(value, "/spec/selector/matchExpressions") {
         let key = text(expression, "/key");
         let values = entries(expression, "/values").iter();
         let values: Vec<&str> = values.filter_map(Value::as_str).collect();
         let values = values.join(",");
-        terms.push(match text(expression, "/operator") {
+        let term = match text(expression, "/operator") {
             "In" => format!("{key} in ({values})"),
             "NotIn" => format!("{key} notin ({values})"),
             "DoesNotExist" => format!("!{key}"),
             _ => key.to_owned(),
-        });
+        };
+        terms.push((key, term));
     }
-    terms.sort();
+    // By key, and what has the same key in the order in which it stands there.
+    terms.sort_by_key(|(key, _)| *key);
+    let terms: Vec<String> = terms.into_iter().map(|(_, term)| term).collect();
     terms.join(",")
 }
 

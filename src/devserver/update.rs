@@ -179,17 +179,16 @@ pub(super) fn bind(state: &mut State, key: &str, binding: &Value) -> Result<(), 
     let object = state.current(Resource::Pods, key)?;
     let mut pod = object.value();
     let node = text(&pod, "/spec/nodeName");
-    let why = if node.is_empty() {
-        pod.pointer("/metadata/deletionTimestamp").map(|_| {
-            let name = object.name();
-            format!("pod {name} is being deleted, cannot be assigned to a host")
-        })
+    let name = object.name();
+    let why = if pod.pointer("/metadata/deletionTimestamp").is_some() {
+        let why = format!("pod {name} is being deleted, cannot be assigned to a host");
+        Some(why)
     } else {
-        let name = object.name();
-        Some(format!("pod {name} is already assigned to node \"{node}\""))
+        let is_assigned = !node.is_empty();
+        is_assigned.then(|| format!("pod {name} is already assigned to node \"{node}\""))
     };
     if let Some(why) = why {
-        return Err(Refusal::binding_conflict(object.name(), &why));
+        return Err(Refusal::binding_conflict(name, &why));
     }
     pod["spec"]["nodeName"] = json!(text(binding, "/target/name"));
     set_condition(&mut pod, "PodScheduled", "True");

@@ -105,6 +105,17 @@ pub(in super::super) fn validate(resource: Resource, object: &Value) -> Vec<Fiel
     let value = json!(name).to_string();
     let invalid = |why: &str| FieldError::invalid("metadata.name", &value, why);
     let mut errors = Vec::new();
+    let prefix = text(object, "/metadata/generateName");
+    // What is added to it may follow a dash.
+    let is_prefix = is_subdomain(&format!("{}a", prefix.trim_end_matches('-')));
+    if !prefix.is_empty() && !is_prefix {
+        let value = json!(prefix).to_string();
+        errors.push(FieldError::invalid(
+            "metadata.generateName",
+            &value,
+            labels::SUBDOMAIN_RULE,
+        ));
+    }
     if name.is_empty() {
         errors.push(FieldError::required(
             "metadata.name",

@@ -23,6 +23,9 @@ pub(super) fn set_defaults(replica_set: &mut Value) {
     drop_nulls(&mut replica_set["spec"]);
     let spec = map_of(replica_set, "spec");
     set_default(spec, "replicas", 1);
+    if spec.get("minReadySeconds") == Some(&json!(0)) {
+        spec.remove("minReadySeconds");
+    }
     if let Some(template) = spec.get_mut("template") {
         set_template_defaults(template);
     }
