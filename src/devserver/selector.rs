@@ -107,10 +107,12 @@ fn unusable(text: &str) -> Refusal {
 /// Kinds that have fields of their own say it in other words than those that have not.
 fn unselectable(resource: Resource, path: &str) -> Refusal {
     Refusal::bad_request(match resource {
-        Resource::Leases | Resource::ServiceAccounts | Resource::Quotas => format!(
-            "\"{path}\" is not a known field selector: only \"metadata.name\", \
+        Resource::ReplicaSets | Resource::Leases | Resource::ServiceAccounts | Resource::Quotas => {
+            format!(
+                "\"{path}\" is not a known field selector: only \"metadata.name\", \
              \"metadata.namespace\""
-        ),
+            )
+        }
         _ => format!("field label not supported: {path}"),
     })
 }
@@ -127,7 +129,7 @@ fn is_selectable(resource: Resource, path: &str) -> bool {
             "status.podIP",
             "status.nominatedNodeName",
         ],
-        Resource::ReplicaSets | Resource::ReplicationControllers => &["status.replicas"],
+        Resource::ReplicationControllers => &["status.replicas"],
         Resource::Namespaces => &["status.phase"],
         Resource::Events => &[
             "involvedObject.kind",

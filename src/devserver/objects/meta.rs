@@ -39,9 +39,15 @@ fn has_generation(resource: Resource) -> bool {
 pub(in super::super) fn prepare(resource: Resource, namespace: Option<&str>, object: &mut Value) {
     let metadata = map_of(object, "metadata");
     metadata.retain(|_, value| !value.is_null());
+    // Kinds that do not count their changes keep whatever is sent.
+    let generation = metadata
+        .get("generation")
+        .filter(|_| !has_generation(resource));
+    let generation = generation.cloned();
     for name in SERVER_OWNED {
         metadata.remove(name);
     }
+    metadata.extend(generation.map(|generation| ("generation".to_owned(), generation)));
     let prefix = metadata.get("generateName").and_then(Value::as_str);
     let prefix = prefix.unwrap_or_default().to_owned();
     let name = metadata.get("name").and_then(Value::as_str);

@@ -302,10 +302,11 @@ impl Memory {
                 text = text.replace(name, words);
             }
         }
-        let words = split_words(&text);
-        let normal = words.map(|word| match self.uids.get(word) {
+        let words = split_words(&text).enumerate();
+        let normal = words.map(|(at, word)| match self.uids.get(word) {
             Some(words) => words.as_str(),
-            None if self.all_versions.contains(word) => "<version>",
+            // At the beginning stands the code, if anything, which may be the number of a version.
+            None if at > 0 && self.all_versions.contains(word) => "<version>",
             None if is_uid(word) && word != NO_UID => "<unknown uid>",
             None => word,
         });
