@@ -10,7 +10,7 @@ use super::create::create;
 use super::delete::{Deleted, delete};
 use super::discovery;
 use super::exchange::{Answer, ApiRequest, Handler};
-use super::list::{list, parse_version};
+use super::list::{check_match, list, parse_version};
 use super::objects::text;
 use super::options::{self, WriteOptions};
 use super::patching::Patch;
@@ -118,6 +118,12 @@ impl ApiServer {
                 namespace,
                 request.query_value("labelSelector"),
                 request.query_value("fieldSelector"),
+                || {
+                    if request.verb() == "list" {
+                        return check_match(request);
+                    }
+                    Ok(())
+                },
             )
         };
         match request.method.as_str() {

@@ -26,16 +26,26 @@ struct FieldTerm {
 }
 
 impl Scope {
+    /// Reads both selectors. `check` looks at what else the query says, once they are readable and
+    /// before it matters whether there are such fields.
     pub(super) fn new(
         resource: Resource,
         namespace: Option<&str>,
         label_selector: &str,
         field_selector: &str,
+        check: impl FnOnce() -> Result<(), Refusal>,
     ) -> Result<Self, Refusal> {
+        let labels = parse_labels(label_selector)?;
+        let fields = parse_fields(field_selector)?;
+        check()?;
+        let mut paths = fields.iter().map(|term| term.path.as_str());
+        if let Some(path) = paths.find(|path| !is_selectable(resource, path)) {
+            return Err(unselectable(resource, path));
+        }
         Ok(Self {
             namespace: namespace.map(str::to_owned),
-            labels: parse_labels(label_selector)?,
-            fields: parse_fields(resource, field_selector)?,
+            labels,
+            fields,
         })
     }
 
@@ -81,14 +91,11 @@ fn field_of<'a>(value: &'a Value, path: &str) -> &'a str {
     found.and_then(Value::as_str).unwrap_or_default()
 }
 
-fn parse_fields(resource: Resource, text: &str) -> Result<Vec<FieldTerm>, Refusal> {
+fn parse_fields(text: &str) -> Result<Vec<FieldTerm>, Refusal> {
     let terms = text.split(',').filter(|term| !term.is_empty());
     terms
         .map(|term| {
             let (path, value, equal) = split_term(term).ok_or_else(|| unusable(text))?;
-            if !is_selectable(resource, path) {
-                return Err(unselectable(resource, path));
-            }
             Ok(FieldTerm {
                 path: path.to_owned(),
                 value: value.to_owned(),
@@ -293,7 +300,7 @@ mod tests {
             "status": {"phase": "Running"},
         });
         let object = Stored::new("n/p", 1, &object);
-        let scope = Scope::new(Resource::Pods, Some("n"), labels, fields);
+        let scope = Scope::new(Resource::Pods, Some("n"), labels, fields, || Ok(()));
         let found = scope.ok().map(|scope| scope.matches(&object));
         assert_eq!(found, expected, "labels {labels:?}, fields {fields:?}");
     }

@@ -28,7 +28,7 @@ const SERVER_OWNED: [&str; 6] = [
 ];
 
 /// Kinds whose changes are counted in `metadata.generation`.
-fn has_generation(resource: Resource) -> bool {
+pub(in super::super) fn has_generation(resource: Resource) -> bool {
     matches!(
         resource,
         Resource::Pods | Resource::ReplicaSets | Resource::ReplicationControllers
@@ -146,8 +146,16 @@ pub(in super::super) fn validate(resource: Resource, object: &Value) -> Vec<Fiel
 }
 
 /// What is wrong with the step from `old` to `new`.
-pub(in super::super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
-    let mut errors = labels::validate_metadata(new, "metadata");
+pub(in super::super) fn validate_update(
+    resource: Resource,
+    old: &Value,
+    new: &Value,
+) -> Vec<FieldError> {
+    // These two are not looked through once more by their kind, as all others are.
+    let is_lenient = matches!(resource, Resource::Events | Resource::Leases);
+    let (of_finalizers, mut errors): (Vec<_>, Vec<_>) = labels::validate_metadata(new, "metadata")
+        .into_iter()
+        .partition(|error| error.field().starts_with("metadata.finalizers["));
     let owner_errors = validate_owners(new);
     errors.extend(owner_errors.clone());
     errors.extend(owner_errors);
@@ -172,6 +180,9 @@ pub(in super::super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldEr
         );
         let why = why.replace("[]string[", "[]string{").replace("\"]", "\"}");
         errors.push(FieldError::forbidden("metadata.finalizers", &why));
+    }
+    if !is_lenient {
+        errors.extend(of_finalizers);
     }
     // Metadata are validated once by all updates and once by each kind, and the causes show it.
     let again = errors.clone();

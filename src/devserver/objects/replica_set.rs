@@ -115,11 +115,21 @@ fn validate_selector(replica_set: &Value) -> Vec<FieldError> {
     vec![mismatch()]
 }
 
+/// A selector with its members in the order in which the API server prints them.
+fn selector_text(selector: &Value) -> String {
+    let members = ["matchLabels", "matchExpressions"].into_iter();
+    let members = members.filter_map(|name| {
+        let value = selector.get(name)?;
+        Some(format!("\"{name}\":{value}"))
+    });
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+}
+
 pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = validate(new);
     let (old, new) = (&old["spec"]["selector"], &new["spec"]["selector"]);
     if old != new {
-        errors.push(FieldError::immutable("spec.selector", &new.to_string()));
+        errors.push(FieldError::immutable("spec.selector", &selector_text(new)));
     }
     errors
 }
