@@ -133,9 +133,9 @@ impl Http {
             Some(bytes) => self.run(request, bytes, timeouts),
             None => self.run(request, (), timeouts),
         };
-        let code = answer.as_ref().map(|answer| answer.status().as_u16());
-        let code = code.map_or("no answer".to_owned(), |code| code.to_string());
-        log::trace!("{request}: {code} after {:.3?}", began.elapsed());
+        // Code 0: there was no answer.
+        let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
+        log::trace!("{request}: code {code} after {:.3?}", began.elapsed());
         let answer = answer?;
         self.warnings.log(answer.headers());
         if answer.status().is_success() {

@@ -87,11 +87,14 @@ impl Server {
     /// Ends all connections and waits for their threads. What they wait for are their sockets, which
     /// are shut, and their handlers, which must end by themselves. Stopping twice does nothing.
     pub fn stop(&mut self) {
-        self.shared.shut();
+        self.shared.refuse();
         let Some(acceptor) = self.acceptor.take() else {
             return;
         };
+        // ORDER: nobody listens any more when the connections end, so that a client that connects
+        // anew is refused at once.
         join(acceptor);
+        self.shared.shut_sockets();
         let threads = std::mem::take(&mut self.shared.lock().threads);
         threads.into_iter().for_each(join);
     }
@@ -152,10 +155,15 @@ impl Shared {
     }
 
     fn shut(&self) {
+        self.refuse();
+        self.shut_sockets();
+    }
+
+    /// Makes the accepting thread end.
+    fn refuse(&self) {
         if self.stopping.swap(true, Ordering::SeqCst) {
             return;
         }
-        self.shut_sockets();
         // `accept` has no other way to be woken. If nobody listens any more, nobody needs waking.
         if let Err(error) = TcpStream::connect_timeout(&self.address, WAKE_TIMEOUT) {
             log::debug!("waking the accepting thread: {error}");

@@ -5,6 +5,7 @@
 //! and text is a tenth of the size of a tree of values.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -107,10 +108,15 @@ pub(super) struct Store {
     follow_up: fn(&mut State),
     /// Given when the resource has changed, for watches that wait.
     changed: [Condvar; N_RESOURCES],
+    /// How many watches there are.
+    n_watches: AtomicUsize,
 }
 
 /// The version that an empty server has; what it creates for itself comes after it.
 const FIRST_VERSION: u64 = 200;
+
+/// Of the time of all watches together, the part of one look at the state.
+const REST_PER_WATCH: Duration = Duration::from_micros(50);
 
 impl Store {
     /// A store in which `follow_up` is called after each change, under the same lock.
@@ -126,7 +132,25 @@ impl Store {
                 touched: [false; N_RESOURCES],
             }),
             changed: std::array::from_fn(|_| Condvar::new()),
+            n_watches: AtomicUsize::new(0),
         }
+    }
+
+    /// Counts one more watch.
+    pub(super) fn add_watch(&self) {
+        self.n_watches.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts one watch less.
+    pub(super) fn remove_watch(&self) {
+        self.n_watches.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How long a watch leaves the state alone after it has looked at it. The more watches there
+    /// are, the longer, so that they never wake one another more than twenty thousand times a second.
+    pub(super) fn watch_rest(&self) -> Duration {
+        let n_watches = self.n_watches.load(Ordering::Relaxed);
+        REST_PER_WATCH.saturating_mul(u32::try_from(n_watches).unwrap_or(u32::MAX))
     }
 
     /// Looks at the state.

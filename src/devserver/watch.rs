@@ -2,6 +2,7 @@
 //! behind the history is cut off and finds out by its next request, as with the real server.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -49,6 +50,8 @@ pub(super) struct Watch {
     owes_initial_end: bool,
     bookmarks: bool,
     next_bookmark: Instant,
+    /// Until then it does not look for changes, see [`Store::watch_rest`].
+    rests_until: Instant,
     deadline: Instant,
     phase: Phase,
 }
@@ -101,17 +104,20 @@ impl Watch {
             seconds => Duration::from_secs(seconds),
         };
         let deadline = Instant::now() + timeout.min(TIMEOUT_MAX);
+        let form = Form::asked_by(request)?;
+        store.add_watch();
         Ok(Self {
             store,
             resource,
             scope,
-            form: Form::asked_by(request)?,
+            form,
             has_sent: false,
             cursor: 0,
             initial: Vec::new().into_iter(),
             owes_initial_end: streaming && bookmarks,
             bookmarks,
             next_bookmark: next_bookmark(deadline),
+            rests_until: Instant::now(),
             deadline,
             phase,
         })
@@ -256,6 +262,15 @@ impl Watch {
                 self.phase = Phase::Ended;
                 return Next::End;
             }
+            let rest = self.rests_until.saturating_duration_since(now);
+            if !rest.is_zero() {
+                // Waking too early does no harm, so nobody has to be told apart here.
+                thread::park_timeout(rest.min(until.saturating_duration_since(now)));
+                if Instant::now() >= until {
+                    return Next::Idle;
+                }
+                continue;
+            }
             let wake = until.min(self.deadline).min(self.next_bookmark);
             match self.changes(wake.saturating_duration_since(now)) {
                 Some(Changes::Forgotten) => {
@@ -263,6 +278,7 @@ impl Watch {
                     return Next::End;
                 }
                 Some(Changes::Events(events)) => {
+                    self.rests_until = Instant::now() + self.store.watch_rest();
                     if let Some(chunk) = self.chunk_of(&events) {
                         return Next::Chunk(chunk);
                     }
@@ -280,6 +296,12 @@ impl Watch {
                 return Next::Idle;
             }
         }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.store.remove_watch();
     }
 }
 

@@ -170,6 +170,24 @@ fn a_port_that_is_taken_is_a_failure_and_no_mistake() {
 }
 
 #[test]
+fn data_that_cannot_be_is_wrong_usage() {
+    let data = |paths: &[&str]| {
+        let flags = paths.iter().flat_map(|path| ["--data", path]);
+        let arguments: Vec<&str> = ["dev", "--port=0"].into_iter().chain(flags).collect();
+        run(&arguments, &[])
+    };
+    data(&["/nonexistent/file"]).check(2, &["/nonexistent/file"]);
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    let rs = new_replica_set("NOT-A-NAME", 1);
+    write!(file, "{rs}\n{{\"kind\": \"Car\", \"apiVersion\": \"v1\"}}").expect("room for both");
+    let path = file.path().display().to_string();
+    let words = ["/nonexistent", "NOT-A-NAME", "document 2: Car of v1 is not"];
+    data(&[&path, "/nonexistent/file"]).check(2, &words);
+    let saving = run(&["dev", "--port=0", "--save", "--data=a", "--data=b"], &[]);
+    saving.check(2, &["--save"]);
+}
+
+#[test]
 fn a_kubeconfig_and_a_context_are_enough() {
     let cluster = TestCluster::start();
     let file = kubeconfig(&cluster.url(), None, None);

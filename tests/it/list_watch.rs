@@ -13,8 +13,8 @@ use replicaset_controller::devserver::{
 use serde_json::json;
 
 use crate::support::{
-    Kind, TestCluster, is_streamed_list, new_pod, new_replica_set, plain_watches_of, reads_of,
-    refusal, streamed_lists_of,
+    Kind, TestCluster, is_streamed_list, name, new_pod, new_replica_set, plain_watches_of,
+    reads_of, refusal, streamed_lists_of,
 };
 
 /// The shortest first step of the back-off.
@@ -329,6 +329,29 @@ fn j_32_a_watch_that_is_refused_as_expired_is_followed_by_a_list_at_its_version(
         &format!("stream from {version}"),
     ];
     check_reads(&cluster, &expected);
+    check_alive(&cluster, 3);
+}
+
+/// A real API server forgets only what etcd has compacted, and only when it is restarted too.
+#[test]
+fn j_22_what_was_missed_beyond_the_servers_history_is_found_by_a_list() {
+    let (cluster, version) = settled();
+    let Some(server) = cluster.dev_server() else {
+        return;
+    };
+    let busy = Action::refuse(too_many_requests());
+    let rule = Rule::new(plain_watches_of("pods"), busy);
+    let rule = cluster.faults().add(rule.times(1));
+    sever(&cluster, Ending::Close);
+    cluster.eventually("the watch is gone", || rule.hits() == 1);
+    for pod in cluster.live() {
+        cluster.kill_pod(&name(&pod));
+    }
+    server.forget_history();
+    cluster.eventually_eq("the replacement", &1, || cluster.live().len());
+    let again = format!("watch from {version}");
+    let list = format!("stream from {version}");
+    check_reads(&cluster, &["stream from -", &again, &again, &list]);
     check_alive(&cluster, 3);
 }
 

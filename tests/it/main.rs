@@ -16,6 +16,8 @@ mod crash;
 mod deletion_order;
 /// `demo`, as people and as pipes see it.
 mod demo;
+/// `dev`: data that is loaded and kept.
+mod dev;
 /// The dev server against the real one, request by request.
 mod differential;
 /// The event recorder: group K.

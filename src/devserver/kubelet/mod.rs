@@ -2,6 +2,7 @@
 //! finishes deletions; annotations ask for worse (see [`wishes`]). One thread (`dev-kubelet`) that
 //! follows the pods of the store and does what is due, many pods under one lock.
 
+mod nodes;
 mod pod_status;
 mod step;
 pub mod wishes;
@@ -58,8 +59,9 @@ struct Kubelet {
     due: BinaryHeap<Reverse<(Instant, Box<str>)>>,
 }
 
-/// Starts the thread. It ends with `stop`.
+/// Makes the nodes and starts the thread, which ends with `stop`.
 pub(super) fn start(store: &Arc<Store>, options: KubeletOptions, stop: &Stop) -> JoinHandle<()> {
+    store.write(|state| nodes::create_all(state, options.n_nodes.max(1)));
     let mut kubelet = Kubelet {
         store: Arc::clone(store),
         options,
@@ -170,7 +172,7 @@ impl Kubelet {
             let Some((_, step)) = self.planned.get(&key).filter(|known| known.0 == due) else {
                 continue;
             };
-            let node = format!("node-{}", self.n_assigned % self.options.n_nodes.max(1));
+            let node = nodes::name(self.n_assigned % self.options.n_nodes.max(1));
             self.n_assigned += usize::from(*step == Step::Assign);
             steps.push((*step, key.clone(), node));
             self.planned.remove(&key);

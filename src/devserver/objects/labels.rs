@@ -4,13 +4,14 @@
 use serde_json::{Value, json};
 
 use super::super::refusal::FieldError;
-use super::{entries, meta};
+use super::entries;
 
 /// Longest name part of a label's key, and longest value.
 pub(super) const NAME_BYTES_MAX: usize = 63;
 
-/// Longest prefix of a label's key.
-const PREFIX_BYTES_MAX: usize = 253;
+/// Longest name of most objects, and longest prefix of a label's key (apimachinery
+/// `pkg/util/validation:DNS1123SubdomainMaxLength`).
+pub(super) const SUBDOMAIN_BYTES_MAX: usize = 253;
 
 /// All annotations of an object together, keys and values.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
@@ -108,10 +109,10 @@ pub(in super::super) fn key_faults(key: &str) -> Vec<String> {
     }
     match prefix {
         Some("") => faults.push("prefix part must be non-empty".to_owned()),
-        Some(prefix) if prefix.len() > PREFIX_BYTES_MAX => {
+        Some(prefix) if prefix.len() > SUBDOMAIN_BYTES_MAX => {
             faults.push("prefix part must be no more than 253 bytes".to_owned());
         }
-        Some(prefix) if !meta::is_subdomain(prefix) => {
+        Some(prefix) if !is_subdomain(prefix) => {
             faults.push(format!("prefix part {SUBDOMAIN_RULE}"));
         }
         _ => {}
@@ -139,6 +140,17 @@ pub(in super::super) fn value_faults(value: &str) -> Vec<&'static str> {
     faults
 }
 
+/// True for DNS labels with dots between them.
+pub(super) fn is_subdomain(name: &str) -> bool {
+    name.len() <= SUBDOMAIN_BYTES_MAX && name.split('.').all(is_label)
+}
+
+/// True for a DNS label of any length.
+pub(super) fn is_label(name: &str) -> bool {
+    let is_inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    !name.is_empty() && name.bytes().all(is_inner) && !name.starts_with('-') && !name.ends_with('-')
+}
+
 fn is_word(text: &str) -> bool {
     let is_inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
     let is_end = |c: Option<&u8>| c.is_some_and(u8::is_ascii_alphanumeric);
@@ -148,7 +160,15 @@ fn is_word(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{key_faults, value_faults};
+    use super::{is_subdomain, key_faults, value_faults};
+
+    #[test]
+    fn names() {
+        assert!(is_subdomain("a.b-c") && is_subdomain("1"));
+        for name in ["a_b", "-a", "a..b", "", "A"] {
+            assert!(!is_subdomain(name), "{name}");
+        }
+    }
 
     #[test]
     fn keys_and_values() {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::super::refusal::FieldError;
-use super::{drop_nulls, entries, map_of, meta, set_default, text};
+use super::{drop_nulls, entries, labels, map_of, set_default, text};
 
 /// kubernetes `pkg/apis/core/v1/defaults.go`, `api/core/v1/types.go:DefaultTerminationGracePeriodSeconds`.
 const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 30;
@@ -130,7 +130,7 @@ pub(super) fn validate_containers(object: &Value, prefix: &str) -> Vec<FieldErro
         let name_field = format!("{field}[{index}].name");
         if name.is_empty() {
             errors.push(FieldError::required(&name_field, ""));
-        } else if !meta::is_label(name) {
+        } else if !labels::is_label(name) {
             let why = "a lowercase RFC 1123 label must consist of lower case alphanumeric \
                        characters or '-', and must start and end with an alphanumeric character \
                        (e.g. 'my-name',  or '123-abc', regex used for validation is \

@@ -89,6 +89,7 @@ fn start_server(args: &DevArgs, stop: &Stop) -> Result<DevServer, RunError> {
     };
     let options = DevServerOptions {
         listen: SocketAddr::new(address, args.port).to_string(),
+        insecure_listen: args.insecure_listen.is_some(),
         // It may run for weeks, and nobody asks.
         recorder_length: 0,
         garbage_collection: true,
@@ -183,8 +184,9 @@ fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
         None => format!("kubectl --server={url}"),
     };
     say(&format!("to look       {kubectl} get rs,pods"));
-    let sample = "apply --validate=false -f config/replicasets.yaml";
-    say(&format!("to begin      {kubectl} {sample}"));
+    say(&format!(
+        "to begin      {kubectl} apply -f config/replicasets.yaml"
+    ));
     say("to stop       Ctrl-C");
 }
 

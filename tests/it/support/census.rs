@@ -68,11 +68,23 @@ impl Census {
     /// Waits until so many pods were there; the test fails after [`PATIENCE`].
     #[track_caller]
     pub(crate) fn wait_for_seen(&self, n_pods: usize) {
+        self.wait_for(|state| state.seen.len() >= n_pods);
+    }
+
+    /// Waits until there are so many active pods; the test fails after [`PATIENCE`].
+    #[track_caller]
+    pub(crate) fn wait_for_active(&self, is_enough: impl Fn(usize) -> bool) {
+        self.wait_for(|state| is_enough(state.n_active()));
+    }
+
+    #[track_caller]
+    fn wait_for(&self, is_enough: impl Fn(&State) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         let mut state = self.lock();
-        while state.seen.len() < n_pods {
+        while !is_enough(&state) {
             let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "{} of {n_pods} pods", state.seen.len());
+            let (n_active, n_seen) = (state.n_active(), state.seen.len());
+            assert!(!left.is_zero(), "{n_active} of {n_seen} pods are active");
             let waited = self.shared.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }

@@ -65,6 +65,7 @@ impl Drop for Daemon {
 #[derive(Debug)]
 pub(crate) struct DaemonProcess {
     child: Child,
+    output: tempfile::NamedTempFile,
     log: tempfile::NamedTempFile,
 }
 
@@ -72,6 +73,8 @@ impl DaemonProcess {
     /// Starts `replicaset-controller` with these arguments and nothing in the environment that
     /// names a cluster.
     pub(crate) fn start(arguments: &[&str]) -> Self {
+        let output = tempfile::NamedTempFile::new().expect("a file for the output");
+        let stdout = File::create(output.path()).expect("a file for the output");
         let log = tempfile::NamedTempFile::new().expect("a file for the log");
         let stderr = File::create(log.path()).expect("a file for the log");
         let child = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
@@ -80,16 +83,21 @@ impl DaemonProcess {
             .env_remove("KUBERNETES_SERVICE_HOST")
             .env("HOME", "/nonexistent")
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(stdout)
             .stderr(stderr)
             .spawn()
             .expect("the binary runs");
-        Self { child, log }
+        Self { child, output, log }
     }
 
     /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// What it has said on standard output so far.
+    pub(crate) fn output(&self) -> String {
+        std::fs::read_to_string(self.output.path()).expect("readable output")
     }
 
     /// What it has logged so far.

@@ -1,0 +1,61 @@
+//! `dev` as a process: what it loads, says and keeps.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use nix::sys::signal::Signal;
+use replicaset_controller::stdx::stop::Stop;
+use serde_json::Value;
+
+use crate::support::{DaemonProcess, PATIENCE, Waiting, new_replica_set, text_at};
+
+/// Runs `dev` on this file until it has said `last`, and lets it keep its state.
+#[track_caller]
+fn run_until(data: &Path, kubeconfig: &Path, last: &str) -> String {
+    let data = format!("--data={}", data.display());
+    let kubeconfig = format!("--write-kubeconfig={}", kubeconfig.display());
+    let flags = ["dev", "--port=0", "--save", "--pod-ready-after=0"];
+    let flags: Vec<&str> = flags.into_iter().chain([&*data, &*kubeconfig]).collect();
+    let mut process = DaemonProcess::start(&flags);
+    let waiting = Waiting::new(&Stop::new());
+    waiting.eventually(last, || process.output().contains(last));
+    process.signal(Signal::SIGTERM);
+    let status = process.exit_within(PATIENCE);
+    assert!(status.success(), "{status}: {}", process.log());
+    process.output()
+}
+
+/// The UIDs of the pods in a file that was kept.
+fn pod_uids(data: &Path) -> BTreeSet<String> {
+    let text = fs::read_to_string(data).expect("it was kept");
+    let list: Value = serde_json::from_str(&text).expect("JSON");
+    let items = list["items"].as_array().expect("a list").iter();
+    let pods = items.filter(|item| item["kind"] == "Pod");
+    pods.map(|pod| text_at(pod, "/metadata/uid")).collect()
+}
+
+#[test]
+fn a_situation_is_kept_and_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("state.json");
+    let kubeconfig = folder.path().join("kubeconfig");
+    fs::write(&data, new_replica_set("web", 3).to_string()).expect("a manifest");
+    let all = "default/web: all 3 pods are available";
+    let output = run_until(&data, &kubeconfig, all);
+    for line in [
+        "API server    http://127.0.0.1:",
+        "new, wants 3 pods",
+        "loaded        1 ",
+    ] {
+        assert!(output.contains(line), "no {line:?} in\n{output}");
+    }
+    let text = fs::read_to_string(&kubeconfig).expect("it was written");
+    assert!(text.contains("server: \"http://127.0.0.1:"), "{text}");
+    let uids = pod_uids(&data);
+    assert_eq!(uids.len(), 3);
+
+    let output = run_until(&data, &kubeconfig, all);
+    assert!(!output.contains("created"), "{output}");
+    assert_eq!(pod_uids(&data), uids);
+}
