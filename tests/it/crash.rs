@@ -9,8 +9,8 @@ use replicaset_controller::devserver::{Action, Matcher, Rule};
 use serde_json::Value;
 
 use crate::support::{
-    Access, Census, DaemonProcess, Setup, TestCluster, is_terminating, new_replica_set,
-    new_replica_set_labelled, uid,
+    Access, Census, DaemonProcess, Setup, TestCluster, new_replica_set, new_replica_set_labelled,
+    uid,
 };
 
 /// Within this a daemon that waits for nothing but the next event ends.

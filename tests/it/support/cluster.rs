@@ -81,7 +81,7 @@ struct Guard {
 
 /// The server behind the faults.
 enum Backend {
-    Dev { _server: DevServer, _front: Server },
+    Dev { server: DevServer, _front: Server },
     Real { _proxy: Server },
 }
 
@@ -268,6 +268,14 @@ impl TestCluster {
         requests.iter().filter(is_write).count()
     }
 
+    /// The dev server, for what only it can do; `None` on the real control plane.
+    pub(crate) fn dev_server(&self) -> Option<&DevServer> {
+        match &self.backend {
+            Backend::Dev { server, .. } => Some(server),
+            Backend::Real { .. } => None,
+        }
+    }
+
     /// Requests of the test itself.
     pub(crate) fn api(&self) -> &Api {
         &self.api
@@ -441,7 +449,7 @@ fn start_dev(stop: &Stop) -> Started {
         config: ClientConfig::plain(&server.url()),
         arguments: vec!["--master".to_owned(), server.url()],
         backend: Backend::Dev {
-            _server: server,
+            server,
             _front: front,
         },
         guard: Guard::default(),
