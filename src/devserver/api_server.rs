@@ -10,9 +10,9 @@ use super::create::create;
 use super::delete::{Deleted, delete};
 use super::discovery;
 use super::exchange::{Answer, ApiRequest, Handler};
-use super::list::{list, parse_version};
+use super::list::{check_match, list, parse_version};
 use super::objects::text;
-use super::options::WriteOptions;
+use super::options::{self, WriteOptions};
 use super::patching::Patch;
 use super::refusal::Refusal;
 use super::resource::Resource;
@@ -110,11 +110,20 @@ impl ApiServer {
             return Err(Refusal::no_such_path());
         }
         let scope = || {
+            // Whatever stands in the query has to be readable before any of it is looked at.
+            options::number(request, "limit")?;
+            options::number(request, "timeoutSeconds")?;
             Scope::new(
                 resource,
                 namespace,
                 request.query_value("labelSelector"),
                 request.query_value("fieldSelector"),
+                || {
+                    if request.verb() == "list" {
+                        return check_match(request);
+                    }
+                    Ok(())
+                },
             )
         };
         match request.method.as_str() {

@@ -132,8 +132,6 @@ pub(super) fn delete_options(request: &ApiRequest) -> Result<DeleteOptions, Refu
         options = serde_json::from_value(value).map_err(|error| {
             Refusal::bad_request(format!("error decoding the body of the request: {error}"))
         })?;
-    }
-    if !request.body.is_empty() {
         // Who says something in the body is not listened to elsewhere.
         options.check()?;
         return Ok(options);

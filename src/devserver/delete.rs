@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::objects::{entries, meta, number, pod, text};
+use super::objects::{entries, map_of, meta, number, pod, text};
 use super::options::check_dry_run;
 use super::refusal::{FieldError, Refusal};
 use super::removal::{is_released, remove};
@@ -89,11 +89,16 @@ pub(super) fn delete(
     match resource {
         Resource::Namespaces => delete_namespace(state, &object, value),
         Resource::Pods => {
-            let is_changed = begin_grace_period(&mut value, options);
-            if !is_changed {
+            let is_due_earlier = begin_grace_period(&mut value, options);
+            // While a grace period runs, only a shorter one is listened to.
+            let runs = number(&value, "/metadata/deletionGracePeriodSeconds") != Some(0);
+            if !is_due_earlier && runs {
                 return Ok(Deleted::Stays(object));
             }
-            set_policy_finalizer(resource, &mut value, options);
+            let is_changed = set_policy_finalizer(resource, &mut value, options);
+            if !is_due_earlier && !is_changed {
+                return Ok(Deleted::Stays(object));
+            }
             let begun = state.put(resource, key, value.clone());
             if is_released(&value) {
                 return Ok(Deleted::Gone(remove(state, resource, key, value)));
@@ -200,6 +205,11 @@ fn begin_grace_period(pod: &mut Value, options: &DeleteOptions) -> bool {
 /// garbage collector takes off. True if that changes the finalizers
 /// (apiserver `pkg/registry/generic/registry/store.go:deletionFinalizersForGarbageCollection`).
 fn set_policy_finalizer(resource: Resource, value: &mut Value, options: &DeleteOptions) -> bool {
+    if resource == Resource::Events {
+        // Nothing depends on an event, so that nobody waits for anything
+        // (kubernetes `pkg/registry/core/event/strategy.go:DefaultGarbageCollectionPolicy`).
+        return false;
+    }
     let old = entries(value, "/metadata/finalizers");
     let has = |finalizer: &str| old.contains(&json!(finalizer));
     let (orphans, waits) = match (
@@ -222,8 +232,11 @@ fn set_policy_finalizer(resource: Resource, value: &mut Value, options: &DeleteO
         new.push(json!(FOREGROUND));
     }
     let is_changed = new != old;
-    if is_changed {
-        value["metadata"]["finalizers"] = json!(new);
+    let metadata = map_of(value, "metadata");
+    if new.is_empty() {
+        metadata.remove("finalizers");
+    } else {
+        metadata.insert("finalizers".to_owned(), json!(new));
     }
     is_changed
 }

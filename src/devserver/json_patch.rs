@@ -69,7 +69,14 @@ fn operate(target: &mut Value, operation: &Value, n_copied: &mut usize) -> Optio
         "replace" => {
             let value = value()?;
             fits_depth(path, &value)?;
-            *target.pointer_mut(path)? = value;
+            match target.pointer_mut(path) {
+                Some(old) => *old = value,
+                // The API server's library lets a member be replaced that is not there.
+                None => {
+                    let (parent, last) = parent(target, path)?;
+                    parent.as_object_mut()?.insert(last, value);
+                }
+            }
             Some(())
         }
         "move" => {
@@ -201,6 +208,10 @@ mod tests {
         check(&moved, Some(json!({"a": {"l": [1, 2, 3]}, "t~": 1})));
         let copied = json!([{"op": "copy", "from": "/t~0", "path": "/a/l/0"}]);
         check(&copied, with(json!(["x", 1, 2, 3])));
+        check(
+            &op("replace", "/a/new", 5),
+            Some(json!({"a": {"b/c": 1, "l": [1, 2, 3], "new": 5}, "t~": "x"})),
+        );
         let tested = json!([
             {"op": "test", "path": "/a/l", "value": [1, 2, 3]},
             {"op": "test", "path": "/nope", "value": null},
@@ -219,7 +230,8 @@ mod tests {
             ("remove", "/nope"),
             ("remove", "/a/l/3"),
             ("remove", ""),
-            ("replace", "/nope"),
+            ("replace", "/nope/nope"),
+            ("replace", "/a/l/3"),
             ("test", "/a/l/0"),
             ("frob", "/a"),
             ("add", "a"),

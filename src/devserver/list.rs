@@ -28,7 +28,7 @@ pub(super) fn list(
     scope: &Scope,
     request: &ApiRequest,
 ) -> Result<Answer, Refusal> {
-    let options = Options::read(request)?;
+    let options = Options::read(resource, request)?;
     if let Wanted::NotOlderThan(version) = options.wanted {
         await_version(store, resource, version)?;
     }
@@ -83,7 +83,7 @@ struct Page {
 }
 
 impl Options {
-    fn read(request: &ApiRequest) -> Result<Self, Refusal> {
+    fn read(resource: Resource, request: &ApiRequest) -> Result<Self, Refusal> {
         let version = request.query_value("resourceVersion");
         let version_match = request.query_value("resourceVersionMatch");
         let limit = options::number(request, "limit")?.unwrap_or(0);
@@ -103,13 +103,15 @@ impl Options {
             }
             return Ok(options);
         }
-        check_match(version, version_match)?;
+        check_match(request)?;
         let malformed = || Refusal::malformed_list_version(version);
         let wanted = match parse_version(version).ok_or_else(malformed)? {
             0 if version.is_empty() => Wanted::Current,
             0 => {
-                // Answered from memory, which does not page.
-                limit = 0;
+                // Answered from memory, which does not page. Events are not kept there.
+                if resource != Resource::Events {
+                    limit = 0;
+                }
                 Wanted::Current
             }
             version if version_match == "Exact" => Wanted::Exact(version),
@@ -188,7 +190,13 @@ impl Options {
     }
 }
 
-fn check_match(version: &str, version_match: &str) -> Result<(), Refusal> {
+/// Refuses a version match that goes with no version, or that there is not.
+pub(super) fn check_match(request: &ApiRequest) -> Result<(), Refusal> {
+    let version = request.query_value("resourceVersion");
+    let version_match = request.query_value("resourceVersionMatch");
+    if !request.query_value("continue").is_empty() {
+        return Ok(());
+    }
     let why = match (version_match, version) {
         ("NotOlderThan" | "Exact", "") => {
             "resourceVersionMatch is forbidden unless resourceVersion is provided"

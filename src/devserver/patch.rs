@@ -124,7 +124,7 @@ fn merge_member(target: &mut Value, name: &str, value: &Value) -> Result<(), Str
             let old = target[name].as_array().cloned().unwrap_or_default();
             let merged = match list_merge(name) {
                 ListMerge::Replace => patch.clone(),
-                ListMerge::AsSet => merge_set(old, patch),
+                ListMerge::AsSet => merge_set(&old, patch),
                 ListMerge::ByKey(key) => merge_by_key(old, patch, key)?,
             };
             target[name] = Value::Array(merged);
@@ -145,13 +145,44 @@ fn merge_member(target: &mut Value, name: &str, value: &Value) -> Result<(), Str
     }
 }
 
-fn merge_set(mut values: Vec<Value>, patch: &[Value]) -> Vec<Value> {
+fn merge_set(old: &[Value], patch: &[Value]) -> Vec<Value> {
+    let mut patched: Vec<Value> = Vec::new();
     for value in patch {
-        if !values.contains(value) {
-            values.push(value.clone());
+        if !patched.contains(value) {
+            patched.push(value.clone());
         }
     }
-    values
+    let kept = old.iter().filter(|value| !patch.contains(value));
+    let kept = kept.cloned().collect();
+    in_order(kept, patched, |value| {
+        old.iter().position(|known| known == value)
+    })
+}
+
+/// Puts what a patch leaves alone and what it brings into one order, which is the API server's: what
+/// the patch brings comes first, except after what already stood before it.
+fn in_order(
+    kept: Vec<Value>,
+    patched: Vec<Value>,
+    position: impl Fn(&Value) -> Option<usize>,
+) -> Vec<Value> {
+    let mut merged = Vec::new();
+    let (mut kept, mut patched) = (kept.into_iter().peekable(), patched.into_iter().peekable());
+    loop {
+        let takes_kept = match (kept.peek(), patched.peek()) {
+            (None, None) => return merged,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (Some(left), Some(right)) => {
+                matches!((position(left), position(right)), (Some(l), Some(r)) if l < r)
+            }
+        };
+        merged.extend(if takes_kept {
+            kept.next()
+        } else {
+            patched.next()
+        });
+    }
 }
 
 fn take_values(target: &mut Value, values: &Value) {
@@ -161,8 +192,7 @@ fn take_values(target: &mut Value, values: &Value) {
     }
 }
 
-/// Merges two lists of maps. The order is the API server's: entries of the patch come first, except
-/// after those that already stood before them.
+/// Merges two lists of maps, for the order see [`in_order`].
 fn merge_by_key(
     mut old: Vec<Value>,
     patch: &[Value],
@@ -203,25 +233,9 @@ fn merge_by_key(
         strategic_merge(&mut merged, entry)?;
         patched.push(merged);
     }
-    let position = |entry: &Value| original.iter().position(|id| Some(id) == entry.get(key));
-    let mut merged = Vec::new();
-    let (mut old, mut patched) = (old.into_iter().peekable(), patched.into_iter().peekable());
-    loop {
-        let (left, right) = (old.peek(), patched.peek());
-        let takes_old = match (left, right) {
-            (None, None) => return Ok(merged),
-            (Some(_), None) => true,
-            (None, Some(_)) => false,
-            (Some(left), Some(right)) => {
-                matches!((position(left), position(right)), (Some(l), Some(r)) if l < r)
-            }
-        };
-        merged.extend(if takes_old {
-            old.next()
-        } else {
-            patched.next()
-        });
-    }
+    Ok(in_order(old, patched, |entry| {
+        original.iter().position(|id| Some(id) == entry.get(key))
+    }))
 }
 
 /// A value as Go prints it: `map[a:1 b:[x y]]`.

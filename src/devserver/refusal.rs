@@ -95,6 +95,11 @@ impl FieldError {
         Self::new("FieldValueNotSupported", field, message)
     }
 
+    /// The field that it is about.
+    pub(super) fn field(&self) -> &str {
+        &self.field
+    }
+
     fn new(reason: &'static str, field: &str, message: String) -> Self {
         Self {
             reason,

@@ -14,6 +14,11 @@ use super::update::{self, Part};
 pub(super) fn of(resource: Resource, object: &Object) -> Value {
     let value = object.value();
     let metadata = &value["metadata"];
+    // The API server leaves out a wanted number of 0.
+    let spec = match number(&value, "/spec/replicas").unwrap_or(0) {
+        0 => json!({}),
+        replicas => json!({"replicas": replicas}),
+    };
     json!({
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
@@ -24,7 +29,7 @@ pub(super) fn of(resource: Resource, object: &Object) -> Value {
             "resourceVersion": metadata["resourceVersion"],
             "creationTimestamp": metadata["creationTimestamp"],
         },
-        "spec": {"replicas": number(&value, "/spec/replicas").unwrap_or(0)},
+        "spec": spec,
         "status": {
             "replicas": number(&value, "/status/replicas").unwrap_or(0),
             "selector": selector_text(resource, &value),

@@ -26,16 +26,26 @@ struct FieldTerm {
 }
 
 impl Scope {
+    /// Reads both selectors. `check` looks at what else the query says, once they are readable and
+    /// before it matters whether there are such fields.
     pub(super) fn new(
         resource: Resource,
         namespace: Option<&str>,
         label_selector: &str,
         field_selector: &str,
+        check: impl FnOnce() -> Result<(), Refusal>,
     ) -> Result<Self, Refusal> {
+        let labels = parse_labels(label_selector)?;
+        let fields = parse_fields(field_selector)?;
+        check()?;
+        let mut paths = fields.iter().map(|term| term.path.as_str());
+        if let Some(path) = paths.find(|path| !is_selectable(resource, path)) {
+            return Err(unselectable(resource, path));
+        }
         Ok(Self {
             namespace: namespace.map(str::to_owned),
-            labels: parse_labels(label_selector)?,
-            fields: parse_fields(resource, field_selector)?,
+            labels,
+            fields,
         })
     }
 
@@ -81,15 +91,11 @@ fn field_of<'a>(value: &'a Value, path: &str) -> &'a str {
     found.and_then(Value::as_str).unwrap_or_default()
 }
 
-fn parse_fields(resource: Resource, text: &str) -> Result<Vec<FieldTerm>, Refusal> {
+fn parse_fields(text: &str) -> Result<Vec<FieldTerm>, Refusal> {
     let terms = text.split(',').filter(|term| !term.is_empty());
     terms
         .map(|term| {
             let (path, value, equal) = split_term(term).ok_or_else(|| unusable(text))?;
-            if !is_selectable(resource, path) {
-                let message = format!("field label not supported: {path}");
-                return Err(Refusal::bad_request(message));
-            }
             Ok(FieldTerm {
                 path: path.to_owned(),
                 value: value.to_owned(),
@@ -105,6 +111,19 @@ fn unusable(text: &str) -> Refusal {
     ))
 }
 
+/// Kinds that have fields of their own say it in other words than those that have not.
+fn unselectable(resource: Resource, path: &str) -> Refusal {
+    Refusal::bad_request(match resource {
+        Resource::ReplicaSets | Resource::Leases | Resource::ServiceAccounts | Resource::Quotas => {
+            format!(
+                "\"{path}\" is not a known field selector: only \"metadata.name\", \
+             \"metadata.namespace\""
+            )
+        }
+        _ => format!("field label not supported: {path}"),
+    })
+}
+
 fn is_selectable(resource: Resource, path: &str) -> bool {
     let more: &[&str] = match resource {
         Resource::Pods => &[
@@ -117,7 +136,7 @@ fn is_selectable(resource: Resource, path: &str) -> bool {
             "status.podIP",
             "status.nominatedNodeName",
         ],
-        Resource::ReplicaSets | Resource::ReplicationControllers => &["status.replicas"],
+        Resource::ReplicationControllers => &["status.replicas"],
         Resource::Namespaces => &["status.phase"],
         Resource::Events => &[
             "involvedObject.kind",
@@ -149,15 +168,19 @@ fn split_term(term: &str) -> Option<(&str, &str, bool)> {
 
 fn parse_labels(text: &str) -> Result<Option<Selector>, Refusal> {
     let unparsable = || Refusal::bad_request(format!("unable to parse requirement: {text}"));
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
     let terms = split_outside_parentheses(text);
+    if terms.iter().any(|term| term.is_empty()) {
+        let why = "found ',', expected: !, identifier, or 'end of string'";
+        return Err(Refusal::bad_request(why));
+    }
     let requirements = terms
         .into_iter()
         .map(|term| requirement(term).ok_or_else(unparsable))
         .collect::<Result<Vec<_>, _>>()?;
     requirements.iter().try_for_each(check_syntax)?;
-    if requirements.is_empty() {
-        return Ok(None);
-    }
     let selector = LabelSelector {
         match_labels: None,
         match_expressions: Some(requirements),
@@ -199,10 +222,7 @@ fn split_outside_parentheses(text: &str) -> Vec<&str> {
         }
         c == ',' && depth == 0
     });
-    terms
-        .map(str::trim)
-        .filter(|term| !term.is_empty())
-        .collect()
+    terms.map(str::trim).collect()
 }
 
 fn requirement(term: &str) -> Option<LabelSelectorRequirement> {
@@ -242,22 +262,28 @@ pub(super) fn selector_text(resource: Resource, value: &Value) -> String {
         _ => &value["spec"]["selector"]["matchLabels"],
     };
     let equalities = labels.as_object().into_iter().flatten();
-    let mut terms: Vec<String> = equalities
-        .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
+    let mut terms: Vec<(&str, String)> = equalities
+        .map(|(key, value)| {
+            let term = format!("{key}={}", value.as_str().unwrap_or_default());
+            (key.as_str(), term)
+        })
         .collect();
     for expression in entries(value, "/spec/selector/matchExpressions") {
         let key = text(expression, "/key");
         let values = entries(expression, "/values").iter();
         let values: Vec<&str> = values.filter_map(Value::as_str).collect();
         let values = values.join(",");
-        terms.push(match text(expression, "/operator") {
+        let term = match text(expression, "/operator") {
             "In" => format!("{key} in ({values})"),
             "NotIn" => format!("{key} notin ({values})"),
             "DoesNotExist" => format!("!{key}"),
             _ => key.to_owned(),
-        });
+        };
+        terms.push((key, term));
     }
-    terms.sort();
+    // By key, and what has the same key in the order in which it stands there.
+    terms.sort_by_key(|(key, _)| *key);
+    let terms: Vec<String> = terms.into_iter().map(|(_, term)| term).collect();
     terms.join(",")
 }
 
@@ -274,7 +300,7 @@ mod tests {
             "status": {"phase": "Running"},
         });
         let object = Stored::new("n/p", 1, &object);
-        let scope = Scope::new(Resource::Pods, Some("n"), labels, fields);
+        let scope = Scope::new(Resource::Pods, Some("n"), labels, fields, || Ok(()));
         let found = scope.ok().map(|scope| scope.matches(&object));
         assert_eq!(found, expected, "labels {labels:?}, fields {fields:?}");
     }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::columns;
 use super::exchange::{Answer, AnswerBody, ApiRequest};
+use super::objects::text;
 use super::refusal::Refusal;
 use super::resource::Resource;
 
@@ -134,6 +135,19 @@ fn metadata_of(object: &Value) -> Value {
     })
 }
 
+/// What a row says of a pod that has run to its end
+/// (kubernetes `pkg/printers/internalversion/printers.go:podSuccessConditions`).
+fn end_of(object: &Value) -> Option<Value> {
+    let (reason, message) = match text(object, "/status/phase") {
+        "Succeeded" => ("Succeeded", "The pod has completed successfully."),
+        "Failed" => ("Failed", "The pod failed."),
+        _ => return None,
+    };
+    Some(json!([
+        {"type": "Completed", "status": "True", "reason": reason, "message": message},
+    ]))
+}
+
 fn table(
     resource: Resource,
     include: Include,
@@ -146,6 +160,7 @@ fn table(
         .map(|object| {
             let mut row = Map::new();
             row.insert("cells".to_owned(), columns::cells(resource, object));
+            row.extend(end_of(object).map(|end| ("conditions".to_owned(), end)));
             let object = match include {
                 Include::Nothing => None,
                 Include::Metadata => Some(metadata_of(object)),

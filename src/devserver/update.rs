@@ -62,11 +62,15 @@ pub(super) fn nothing_to_put(resource: Resource, key: &str, new: &Value) -> Refu
 
 fn another_uid(resource: Resource, key: &str, uid: &str, old_uid: &str) -> Refusal {
     let name = key.rsplit('/').next().unwrap_or(key);
+    // Where these are kept is older than what they are called.
+    let folder = match resource {
+        Resource::ReplicationControllers => "controllers",
+        resource => resource.plural(),
+    };
     let why = format!(
-        "StorageError: invalid object, Code: 4, Key: /registry/{}/{key}, ResourceVersion: 0, \
+        "StorageError: invalid object, Code: 4, Key: /registry/{folder}/{key}, ResourceVersion: 0, \
          AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object \
-         meta: {old_uid}",
-        resource.plural()
+         meta: {old_uid}"
     );
     Refusal::conflict(resource, name, &why)
 }
@@ -126,10 +130,14 @@ pub(super) fn replace_managed(
         });
     }
     let mut errors = Vec::new();
-    let deleted_at = &new["metadata"]["deletionTimestamp"];
-    if deleted_at.is_string() && old.pointer("/metadata/deletionTimestamp").is_none() {
-        let field = "metadata.deletionTimestamp";
-        errors.push(FieldError::immutable(field, &deleted_at.to_string()));
+    if old.pointer("/metadata/deletionTimestamp").is_none() {
+        for name in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+            let sent = &new["metadata"][name];
+            if !sent.is_null() {
+                let field = format!("metadata.{name}");
+                errors.push(FieldError::immutable(&field, &sent.to_string()));
+            }
+        }
     }
     meta::keep_server_owned(&old, &mut new);
     if let Some(managers) = managers {
@@ -141,20 +149,20 @@ pub(super) fn replace_managed(
     if part == Part::Status && resource.has_status() {
         new["spec"] = old["spec"].clone();
         objects::prepare_status(resource, &old, &mut new);
-        errors.extend(meta::validate_update(&old, &new));
+        errors.extend(meta::validate_update(resource, &old, &new));
         errors.extend(objects::validate_status(resource, &new));
     } else {
         objects::set_defaults(resource, &mut new);
         if resource.has_status() {
             new["status"] = old["status"].clone();
         }
-        errors.extend(meta::validate_update(&old, &new));
+        errors.extend(meta::validate_update(resource, &old, &new));
         errors.extend(objects::validate_update(resource, &old, &new));
     }
     if !errors.is_empty() {
         return Err(Refusal::invalid(resource, name, errors));
     }
-    if old.get("spec") != new.get("spec") {
+    if meta::has_generation(resource) && old.get("spec") != new.get("spec") {
         meta::bump_generation(&mut new);
     }
     if new == old {
@@ -179,17 +187,16 @@ pub(super) fn bind(state: &mut State, key: &str, binding: &Value) -> Result<(), 
     let object = state.current(Resource::Pods, key)?;
     let mut pod = object.value();
     let node = text(&pod, "/spec/nodeName");
-    let why = if node.is_empty() {
-        pod.pointer("/metadata/deletionTimestamp").map(|_| {
-            let name = object.name();
-            format!("pod {name} is being deleted, cannot be assigned to a host")
-        })
+    let name = object.name();
+    let why = if pod.pointer("/metadata/deletionTimestamp").is_some() {
+        let why = format!("pod {name} is being deleted, cannot be assigned to a host");
+        Some(why)
     } else {
-        let name = object.name();
-        Some(format!("pod {name} is already assigned to node \"{node}\""))
+        let is_assigned = !node.is_empty();
+        is_assigned.then(|| format!("pod {name} is already assigned to node \"{node}\""))
     };
     if let Some(why) = why {
-        return Err(Refusal::binding_conflict(object.name(), &why));
+        return Err(Refusal::binding_conflict(name, &why));
     }
     pod["spec"]["nodeName"] = json!(text(binding, "/target/name"));
     set_condition(&mut pod, "PodScheduled", "True");

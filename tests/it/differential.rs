@@ -89,6 +89,26 @@ impl Pair {
         self.tally.compare(self.rules, &watched.watch, &real, &dev);
     }
 
+    fn quota(&mut self, namespace: &str) {
+        let (make, refused, then) = scenes::quota(namespace);
+        for step in &make {
+            self.send(step);
+        }
+        self.eventually("the quota is in force", &refused, 403);
+        for step in &then {
+            self.send(step);
+        }
+    }
+
+    /// Repeats a request until both servers answer it with this code.
+    fn eventually(&mut self, what: &str, step: &Step, code: u16) {
+        for side in [&mut self.real, &mut self.dev] {
+            let side = std::cell::RefCell::new(side);
+            self.waiting
+                .eventually_eq(what, &code, || side.borrow_mut().send(step).code);
+        }
+    }
+
     /// Makes a namespace in which pods can be created. What the servers say to it is not compared:
     /// controllers that one of the two has create accounts, too.
     fn create_namespace(&mut self, namespace: &str) {
@@ -101,11 +121,8 @@ impl Pair {
             let answer = side.send(&Step::post("/api/v1/namespaces", new.clone()));
             assert_eq!(answer.code, 201, "{}", answer.body);
             side.send(&Step::post(&accounts, account.clone()));
-            let side = std::cell::RefCell::new(side);
-            self.waiting.eventually("pods can be created", || {
-                side.borrow_mut().send(&probe).code == 201
-            });
         }
+        self.eventually("pods can be created", &probe, 201);
     }
 }
 
@@ -145,12 +162,12 @@ fn the_dev_server_answers_as_the_real_one() {
         scenes::generated(&namespace),
         scenes::apply(&namespace),
         scenes::malformed(&namespace),
-        scenes::quota(&other),
         scenes::namespaces(&namespace),
     ];
     for step in scenes.iter().flatten() {
         pair.send(step);
     }
+    pair.quota(&other);
     for watched in scenes::watches(&namespace) {
         pair.watch(&watched);
     }

@@ -25,7 +25,7 @@ const SERVER_OWNED: [&str; 6] = [
 ];
 
 /// Kinds whose changes are counted in `metadata.generation`.
-fn has_generation(resource: Resource) -> bool {
+pub(in super::super) fn has_generation(resource: Resource) -> bool {
     matches!(
         resource,
         Resource::Pods | Resource::ReplicaSets | Resource::ReplicationControllers
@@ -36,9 +36,15 @@ fn has_generation(resource: Resource) -> bool {
 pub(in super::super) fn prepare(resource: Resource, namespace: Option<&str>, object: &mut Value) {
     let metadata = map_of(object, "metadata");
     metadata.retain(|_, value| !value.is_null());
+    // Kinds that do not count their changes keep whatever is sent.
+    let generation = metadata
+        .get("generation")
+        .filter(|_| !has_generation(resource));
+    let generation = generation.cloned();
     for name in SERVER_OWNED {
         metadata.remove(name);
     }
+    metadata.extend(generation.map(|generation| ("generation".to_owned(), generation)));
     let prefix = metadata.get("generateName").and_then(Value::as_str);
     let prefix = prefix.unwrap_or_default().to_owned();
     let name = metadata.get("name").and_then(Value::as_str);
@@ -102,6 +108,17 @@ pub(in super::super) fn validate(resource: Resource, object: &Value) -> Vec<Fiel
     let value = json!(name).to_string();
     let invalid = |why: &str| FieldError::invalid("metadata.name", &value, why);
     let mut errors = Vec::new();
+    let prefix = text(object, "/metadata/generateName");
+    // What is added to it may follow a dash.
+    let is_prefix = labels::is_subdomain(&format!("{}a", prefix.trim_end_matches('-')));
+    if !prefix.is_empty() && !is_prefix {
+        let value = json!(prefix).to_string();
+        errors.push(FieldError::invalid(
+            "metadata.generateName",
+            &value,
+            labels::SUBDOMAIN_RULE,
+        ));
+    }
     if name.is_empty() {
         errors.push(FieldError::required(
             "metadata.name",
@@ -126,8 +143,16 @@ pub(in super::super) fn validate(resource: Resource, object: &Value) -> Vec<Fiel
 }
 
 /// What is wrong with the step from `old` to `new`.
-pub(in super::super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
-    let mut errors = labels::validate_metadata(new, "metadata");
+pub(in super::super) fn validate_update(
+    resource: Resource,
+    old: &Value,
+    new: &Value,
+) -> Vec<FieldError> {
+    // These two are not looked through once more by their kind, as all others are.
+    let is_lenient = matches!(resource, Resource::Events | Resource::Leases);
+    let (of_finalizers, mut errors): (Vec<_>, Vec<_>) = labels::validate_metadata(new, "metadata")
+        .into_iter()
+        .partition(|error| error.field().starts_with("metadata.finalizers["));
     let owner_errors = validate_owners(new);
     errors.extend(owner_errors.clone());
     errors.extend(owner_errors);
@@ -152,6 +177,9 @@ pub(in super::super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldEr
         );
         let why = why.replace("[]string[", "[]string{").replace("\"]", "\"}");
         errors.push(FieldError::forbidden("metadata.finalizers", &why));
+    }
+    if !is_lenient {
+        errors.extend(of_finalizers);
     }
     // Metadata are validated once by all updates and once by each kind, and the causes show it.
     let again = errors.clone();

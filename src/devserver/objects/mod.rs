@@ -64,6 +64,13 @@ pub(super) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
         }
         Resource::Quotas => errors.extend(quota::validate(object)),
         Resource::Events => errors.extend(event::validate(object)),
+        Resource::Leases => {
+            let seconds = number(object, "/spec/leaseDurationSeconds");
+            if let Some(seconds) = seconds.filter(|seconds| *seconds <= 0) {
+                let (field, value) = ("spec.leaseDurationSeconds", seconds.to_string());
+                errors.push(FieldError::invalid(field, &value, "must be greater than 0"));
+            }
+        }
         _ => {}
     }
     errors

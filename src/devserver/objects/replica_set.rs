@@ -23,6 +23,9 @@ pub(super) fn set_defaults(replica_set: &mut Value) {
     drop_nulls(&mut replica_set["spec"]);
     let spec = map_of(replica_set, "spec");
     set_default(spec, "replicas", 1);
+    if spec.get("minReadySeconds") == Some(&json!(0)) {
+        spec.remove("minReadySeconds");
+    }
     if let Some(template) = spec.get_mut("template") {
         set_template_defaults(template);
     }
@@ -112,11 +115,21 @@ fn validate_selector(replica_set: &Value) -> Vec<FieldError> {
     vec![mismatch()]
 }
 
+/// A selector with its members in the order in which the API server prints them.
+fn selector_text(selector: &Value) -> String {
+    let members = ["matchLabels", "matchExpressions"].into_iter();
+    let members = members.filter_map(|name| {
+        let value = selector.get(name)?;
+        Some(format!("\"{name}\":{value}"))
+    });
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+}
+
 pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = validate(new);
     let (old, new) = (&old["spec"]["selector"], &new["spec"]["selector"]);
     if old != new {
-        errors.push(FieldError::immutable("spec.selector", &new.to_string()));
+        errors.push(FieldError::immutable("spec.selector", &selector_text(new)));
     }
     errors
 }

@@ -77,10 +77,10 @@ impl Generator {
             0..3 => Step::patch(MERGE_PATCH, path, subject.edit(rng)),
             3..5 => Step::patch(STRATEGIC_MERGE_PATCH, path, subject.edit(rng)),
             5 => {
-                let patch = if subject.has_scale() {
-                    template_patch(rng)
-                } else {
-                    lists_patch(rng)
+                let patch = match subject {
+                    Subject::Pods if rng.bool() => containers_patch(rng),
+                    _ if subject.has_scale() && rng.bool() => template_patch(rng),
+                    _ => metadata_patch(rng),
                 };
                 Step::patch(STRATEGIC_MERGE_PATCH, path, patch)
             }
@@ -208,7 +208,6 @@ const LABEL_SELECTORS: &[&str] = &[
     "app in (",
     "app=bad value!",
     "bad key!=x",
-    "app>1",
     "app=",
     ",",
 ];
@@ -248,11 +247,10 @@ const LIST_VERSIONS: &[(Option<&str>, Option<&str>)] = &[
     (Some("x"), None),
 ];
 
-fn lists_patch(rng: &mut Rng) -> Value {
+fn metadata_patch(rng: &mut Rng) -> Value {
     one(
         rng,
         &[
-            json!({"spec": {"containers": [{"name": "c", "image": "i:9"}]}}),
             json!({"metadata": {"finalizers": ["example.com/second"]}}),
             json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/hold"]}}),
             json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": NO_UID}]}}),
@@ -261,9 +259,20 @@ fn lists_patch(rng: &mut Rng) -> Value {
             }]}}),
             json!({"metadata": {"labels": {"$patch": "replace", "app": "a"}}}),
             json!({"metadata": {"annotations": {"$patch": "delete"}}}),
-            json!({"spec": {"containers": [{"image": "i:9"}]}}),
         ],
     )
+}
+
+fn containers_patch(rng: &mut Rng) -> Value {
+    let containers = one(
+        rng,
+        &[
+            json!([{"name": "c", "image": "i:9"}]),
+            json!([{"image": "i:9"}]),
+            json!([{"name": "new", "image": "i:9"}]),
+        ],
+    );
+    json!({"spec": {"containers": containers}})
 }
 
 fn template_patch(rng: &mut Rng) -> Value {
@@ -290,7 +299,7 @@ fn json_patch(rng: &mut Rng) -> Value {
             json!([{"op": "test", "path": "/metadata/labels/app", "value": "a"},
                    {"op": "add", "path": "/metadata/annotations", "value": {"tested": "yes"}}]),
             json!([{"op": "test", "path": "/metadata/name", "value": "nobody"}]),
-            json!([{"op": "replace", "path": "/spec/replicas", "value": 2}]),
+            json!([{"op": "replace", "path": "/metadata/labels/extra", "value": "2"}]),
             json!([{"op": "copy", "from": "/metadata/name", "path": "/metadata/labels/app"}]),
             json!([{"op": "jump", "path": "/metadata/name"}]),
             json!({"op": "add"}),

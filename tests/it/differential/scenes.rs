@@ -104,22 +104,24 @@ pub(super) fn generated(namespace: &str) -> Vec<Step> {
     steps
 }
 
-/// A quota of two pods. The real server's quotas count nothing before somebody writes their status.
-pub(super) fn quota(namespace: &str) -> Vec<Step> {
+/// A quota that lets no pod in: what makes it, the request that it will refuse before long (quotas
+/// are read from a cache), and what to send then. The real server's quotas limit nothing before
+/// somebody writes their status.
+pub(super) fn quota(namespace: &str) -> (Vec<Step>, Step, Vec<Step>) {
     let pods = Subject::Pods.collection(namespace);
     let quotas = format!("/api/v1/namespaces/{namespace}/resourcequotas");
-    let path = format!("{quotas}/two");
-    let quota = json!({"metadata": {"name": "two"}, "spec": {"hard": {"pods": "2"}}});
-    let status = json!({"status": {"hard": {"pods": "2"}, "used": {"pods": "0"}}});
-    vec![
+    let path = format!("{quotas}/none");
+    let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}});
+    let status = json!({"status": {"hard": {"pods": "0"}, "used": {"pods": "0"}}});
+    let make = vec![
         Step::post(&quotas, quota),
         Step::put_edited(&path, "/status", status),
+    ];
+    let refused = Step::post(&pods, plain_pod("b")).query("dryRun", "All");
+    let then = vec![
         Step::post(&pods, plain_pod("a")),
-        Step::post(&pods, plain_pod("b")),
-        Step::post(&pods, plain_pod("c")),
-        Step::post(&pods, plain_pod("a")),
+        refused.clone(),
         Step::get(&path),
-        Step::post(&pods, plain_pod("dry")).query("dryRun", "All"),
         Step::patch(
             MERGE_PATCH,
             &path,
@@ -131,8 +133,8 @@ pub(super) fn quota(namespace: &str) -> Vec<Step> {
             json!({"spec": {"hard": {"pods": "many"}}}),
         ),
         Step::delete(&path, Value::Null),
-        Step::post(&pods, plain_pod("c")),
-    ]
+    ];
+    (make, refused, then)
 }
 
 /// A namespace from its beginning to its end.

@@ -203,7 +203,8 @@ impl Memory {
             token.clone_into(&mut self.continue_token);
         }
         let version = text("/metadata/resourceVersion").unwrap_or_default();
-        if !version.is_empty() {
+        // The first versions have three digits; shorter ones only come from requests.
+        if version.len() > 2 {
             self.all_versions.insert(version.to_owned());
         }
         if let Some(name) = step.saves_version {
@@ -302,10 +303,16 @@ impl Memory {
                 text = text.replace(name, words);
             }
         }
-        let words = split_words(&text);
-        let normal = words.map(|word| match self.uids.get(word) {
+        let tells_versions = text.contains("ResourceVersion in ");
+        let is_version = |word: &str| {
+            let is_number = word.bytes().all(|c| c.is_ascii_digit());
+            self.all_versions.contains(word) || (tells_versions && is_number)
+        };
+        let words = split_words(&text).enumerate();
+        let normal = words.map(|(at, word)| match self.uids.get(word) {
             Some(words) => words.as_str(),
-            None if self.all_versions.contains(word) => "<version>",
+            // At the beginning stands the code, if anything, which may be the number of a version.
+            None if at > 0 && is_version(word) => "<version>",
             None if is_uid(word) && word != NO_UID => "<unknown uid>",
             None => word,
         });
