@@ -89,19 +89,43 @@ fn is_owned(state: &mut State, resource: Resource, key: &str) {
         return;
     };
     let value = object.value();
-    let may_be_there = |owner: &Value| {
-        let kind = text(owner, "/kind");
-        let mut kinds = DEPENDENTS.into_iter();
-        let Some(resource) = kinds.find(|resource| resource.kind() == kind) else {
-            return true;
-        };
-        let key = key_of(Some(object.namespace()), text(owner, "/name"));
-        let found = state.get(resource, &key).map(|found| found.value());
-        found.is_some_and(|found| text(&found, "/metadata/uid") == text(owner, "/uid"))
-    };
-    let mut owners = entries(&value, "/metadata/ownerReferences").iter();
-    if !owners.any(may_be_there) {
+    let owners = entries(&value, "/metadata/ownerReferences").iter();
+    let fates: Vec<OwnerFate> = owners
+        .map(|owner| fate_of(state, object.namespace(), owner))
+        .collect();
+    let is_left_alone = !fates.is_empty() && fates.iter().all(|fate| *fate == OwnerFate::Gone);
+    if is_left_alone || fates.contains(&OwnerFate::TakesItAlong) {
         begin_delete(state, resource, key);
+    }
+}
+
+/// What an owner reference comes to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OwnerFate {
+    /// The owner is there, or of a kind that this server does not have.
+    MayBeThere,
+    /// It waits for its dependents to go, those that it has got since as well.
+    TakesItAlong,
+    Gone,
+}
+
+fn fate_of(state: &State, namespace: &str, reference: &Value) -> OwnerFate {
+    let kind = text(reference, "/kind");
+    let mut kinds = DEPENDENTS.into_iter();
+    let Some(resource) = kinds.find(|resource| resource.kind() == kind) else {
+        return OwnerFate::MayBeThere;
+    };
+    let key = key_of(Some(namespace), text(reference, "/name"));
+    let owner = state.get(resource, &key).map(|found| found.value());
+    match owner {
+        Some(owner) if text(&owner, "/metadata/uid") == text(reference, "/uid") => {
+            if entries(&owner, "/metadata/finalizers").contains(&json!(FOREGROUND)) {
+                OwnerFate::TakesItAlong
+            } else {
+                OwnerFate::MayBeThere
+            }
+        }
+        _ => OwnerFate::Gone,
     }
 }
 

@@ -153,6 +153,22 @@ fn what_is_created_for_an_owner_that_is_gone_goes_too() {
 }
 
 #[test]
+fn what_is_created_for_an_owner_that_waits_for_its_dependents_goes_too() {
+    let (rig, web) = rig_with_garbage_collection();
+    let held = rig.get(&format!("{PODS}/a")).1;
+    let mut finalized = held.clone();
+    finalized["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    rig.ok("PUT", &format!("{PODS}/a"), &finalized);
+    let options = json!({"propagationPolicy": "Foreground"});
+    rig.delete(&format!("{REPLICA_SETS}/web"), &options);
+    assert_eq!(rig.get(&format!("{REPLICA_SETS}/web")).0, 200);
+    let mut late = pod("late");
+    late["metadata"]["ownerReferences"] = json!([owner("web", &web)]);
+    rig.ok("POST", PODS, &late);
+    assert_eq!(rig.get(&format!("{PODS}/late")).0, 404);
+}
+
+#[test]
 fn orphans_stay() {
     let (rig, _) = rig_with_garbage_collection();
     let options = json!({"propagationPolicy": "Orphan"});
