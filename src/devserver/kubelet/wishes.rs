@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde_json::Value;
 
-/// What becomes of the pod: one of [`Fate`]'s words.
+/// What becomes of the pod: one of `Fate`'s words.
 pub const FATE: &str = "dev.replicaset-controller/fate";
 
 /// The node that the pod gets.
