@@ -69,13 +69,12 @@ fn operate(target: &mut Value, operation: &Value, n_copied: &mut usize) -> Optio
         "replace" => {
             let value = value()?;
             fits_depth(path, &value)?;
-            match target.pointer_mut(path) {
-                Some(old) => *old = value,
+            if let Some(old) = target.pointer_mut(path) {
+                *old = value;
+            } else {
                 // The API server's library lets a member be replaced that is not there.
-                None => {
-                    let (parent, last) = parent(target, path)?;
-                    parent.as_object_mut()?.insert(last, value);
-                }
+                let (parent, last) = parent(target, path)?;
+                parent.as_object_mut()?.insert(last, value);
             }
             Some(())
         }

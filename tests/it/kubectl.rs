@@ -465,9 +465,7 @@ fn label_annotate_patch_and_edit_change_objects() {
         let table = rig.run("get pods -l tier=y -L tier");
         assert_eq!(rows(&table)[1].last(), Some(&"y"));
         rig.run(&format!("annotate pod {pod} example.com/a=b"));
-        rig.run(&format!(
-            "annotate pods --all controller.kubernetes.io/pod-deletion-cost=5"
-        ));
+        rig.run("annotate pods --all controller.kubernetes.io/pod-deletion-cost=5");
         let pods = rig.pods();
         let costs = pods.iter().map(|pod| &pod["metadata"]["annotations"]);
         assert!(costs.into_iter().all(|annotations| {

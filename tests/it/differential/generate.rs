@@ -127,7 +127,7 @@ impl Generator {
             return Step::patch(MERGE_PATCH, target, patch);
         }
         let name = path.rsplit('/').next().unwrap_or_default();
-        let version = one(rng, &["".to_owned(), "1".to_owned(), version_of(path)]);
+        let version = one(rng, &[String::new(), "1".to_owned(), version_of(path)]);
         let mut scale = json!({
             "metadata": {"name": name, "namespace": self.namespace, "resourceVersion": version},
             "spec": {"replicas": replicas},

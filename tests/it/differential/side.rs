@@ -286,7 +286,7 @@ impl Memory {
             Some(last) if last == *version => "<same version>",
             _ => "<version>",
         };
-        *version = words.to_owned();
+        words.clone_into(version);
     }
 
     fn normal_text(&self, text: &str) -> String {
