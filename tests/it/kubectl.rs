@@ -13,15 +13,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use replicaset_controller::client::ClientConfig;
-use replicaset_controller::devserver::{DevServer, DevServerOptions, KubeletOptions};
+use replicaset_controller::devserver::{
+    ApiRequest, DevServer, DevServerOptions, KubeletOptions, Matcher,
+};
 use replicaset_controller::manager::ManagerOptions;
-use replicaset_controller::stdx::stop::Stop;
+use replicaset_controller::stdx::stop::{Cause, Stop};
+use replicaset_controller::stdx::thread;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::{
-    Daemon, TestCluster, Waiting, controller_uid, name, new_replica_set, number_at, text_at, uid,
+    Daemon, PATIENCE, TestCluster, Waiting, controller_uid, name, new_replica_set, number_at,
+    text_at, uid,
 };
 
 /// A dev server with a controller, and one kubectl to use them with.
@@ -130,7 +136,22 @@ impl Rig {
     }
 
     fn output(&self, line: &str) -> Output {
-        self.command(line).output().expect("kubectl runs")
+        let mut command = self.command(line);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().expect("kubectl runs");
+        let _deadline = Deadline::of(&child);
+        child.wait_with_output().expect("kubectl ends")
+    }
+
+    /// Waits until a kubectl watches `resource`, so that it misses nothing of what comes next.
+    #[track_caller]
+    fn wait_for_watch(&self, resource: &str) {
+        let watches = Matcher::verb("watch", resource);
+        let by_kubectl = |request: &ApiRequest| request.header("user-agent").contains("kubectl");
+        let matcher = watches.and(by_kubectl);
+        self.waiting.eventually("kubectl watches", || {
+            self.server.faults().n_watches(&matcher) > 0
+        });
     }
 
     #[track_caller]
@@ -190,8 +211,38 @@ fn cells(line: &str) -> Vec<&str> {
     cells.filter(|cell| !cell.is_empty()).collect()
 }
 
+/// Kills a process that takes longer than tests wait for anything, so that none hangs.
+struct Deadline {
+    is_over: Stop,
+}
+
+impl Deadline {
+    fn of(child: &Child) -> Self {
+        let is_over = Stop::new();
+        let over = is_over.clone();
+        let id = i32::try_from(child.id()).expect("process ids are small");
+        let kill = move || {
+            if !over.wait_timeout(PATIENCE) {
+                // Gone already is as good.
+                nix::sys::signal::kill(Pid::from_raw(id), Signal::SIGKILL).unwrap_or_default();
+            }
+        };
+        thread::spawn("kubectl-limit", &is_over, kill);
+        Self { is_over }
+    }
+}
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        self.is_over
+            .stop(Cause::Requested("it has ended".to_owned()));
+    }
+}
+
 /// A kubectl that goes on until it is dropped.
 struct Running {
+    // ORDER: the deadline is off before the process is gone.
+    _deadline: Deadline,
     child: Child,
     out: BufReader<ChildStdout>,
 }
@@ -201,7 +252,12 @@ impl Running {
         let child = rig.command(line).stdout(Stdio::piped()).spawn();
         let mut child = child.expect("kubectl runs");
         let out = BufReader::new(child.stdout.take().expect("a pipe"));
-        Self { child, out }
+        let deadline = Deadline::of(&child);
+        Self {
+            _deadline: deadline,
+            child,
+            out,
+        }
     }
 
     /// The next line; waits for it, and fails when kubectl ends.
@@ -373,6 +429,7 @@ fn get_w_follows_a_scale_up() {
         }
         // Names come out as the pods go, the last line of each with the last state.
         let mut watch = Running::start(rig, "get pods --watch-only -o name");
+        rig.wait_for_watch("pods");
         rig.run("scale rs web --replicas=0 --current-replicas=3");
         assert!(watch.line().starts_with("pod/web-"));
         rig.run("wait --for=delete pods -l app=conf --timeout=60s");
