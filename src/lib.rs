@@ -30,7 +30,7 @@
 //! | [`manager`] | owns every thread: start order, stop order, deadlines | all above |
 //! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster | api, stdx |
 //! | [`cli`] | flags → options, no effects | – |
-//! | [`mod@run`] | the commands `run`, `dev` and `demo` | all above |
+//! | [`mod@run`] | the commands `run`, `dev` (a cluster in one process) and `demo` (chapters that are checked) | all above |
 //!
 //! `tests/it/tidy.rs` holds the third column.
 //!
@@ -97,6 +97,13 @@
 //!   namespace that a selector happens to match.
 //! - **A status update that is repeated** keeps what others have written meanwhile, and is never made
 //!   to another object of the same name.
+//! - **A refused create is repeated under its name**, so that its event is counted up.
+//! - **A pod that a delete finds gone is waited for** as long as the cache shows it, so that no other one
+//!   is taken in its place.
+//! - **Every wait of a ReplicaSet for an event ends by itself** after five minutes, since an event can get
+//!   lost in a relist.
+//! - **A list after an expired watch has a back-off of its own**, so that the one after an outage does not
+//!   wait as long as the outage did.
 //! - **The queue's remainder is left at stop**, and events are drained for a bounded time.
 
 pub mod api;
