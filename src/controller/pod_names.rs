@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::Timestamp;
 
 use crate::api::{ObjectKey, ReplicaSet, Uid};
+use crate::writes::pod_body::generate_name;
 
 /// The longest pod name, in bytes (apiserver `pkg/storage/names/generate.go:maxNameLength`).
 const NAME_BYTES_MAX: usize = 63;
@@ -116,11 +117,6 @@ impl PodNames {
         drop(positions);
         format!("{prefix}{}", suffix(seed, drawn)).into()
     }
-}
-
-/// `generateName` of the pods of a ReplicaSet.
-pub fn generate_name(rs_name: &str) -> String {
-    format!("{rs_name}-")
 }
 
 fn prefix(rs_name: &str) -> String {

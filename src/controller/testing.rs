@@ -19,6 +19,7 @@ use crate::api::{ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet};
 use crate::cache::Cache;
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::workqueue::WorkQueue;
+use crate::writes::WriteError;
 
 pub(super) use fake_writes::{FakeWrites, Write, refused, with_status};
 
@@ -244,4 +245,35 @@ impl Fixture {
         };
         std::iter::from_fn(take).collect()
     }
+}
+
+/// A controller whose cache shows `rs` and `pods`, of which it was not told.
+pub(super) fn fixture(rs: &ReplicaSet, pods: impl IntoIterator<Item = Pod>) -> Fixture {
+    let fixture = Fixture::new();
+    fixture.cache_silently(Some(rs.clone()), pods);
+    fixture
+}
+
+/// An answer that never came.
+pub(super) fn lost() -> WriteError {
+    WriteError::Unknown("connection reset".to_owned())
+}
+
+/// A refusal that only somebody else can end.
+pub(super) fn forbidden() -> WriteError {
+    refused(403, "Forbidden", "exceeded quota")
+}
+
+/// The names of the pods created since the last look.
+pub(super) fn creates(fixture: &Fixture) -> Vec<String> {
+    let created = fixture.writes.created();
+    fixture.writes.take();
+    created
+}
+
+/// The names of the pods deleted since the last look.
+pub(super) fn deletes(fixture: &Fixture) -> Vec<String> {
+    let deleted = fixture.writes.deleted();
+    fixture.writes.take();
+    deleted
 }

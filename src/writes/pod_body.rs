@@ -37,7 +37,7 @@ pub fn create_body(
         kind: "Pod",
         metadata: PodMetadataJson {
             name,
-            generate_name: format!("{}-", rs.key.name),
+            generate_name: generate_name(&rs.key.name),
             labels: metadata.labels,
             annotations: metadata.annotations,
             finalizers: metadata.finalizers,
@@ -47,6 +47,11 @@ pub fn create_body(
         other: template.other,
     };
     serde_json::to_vec(&pod).map_err(unreadable)
+}
+
+/// `generateName` of the pods of a ReplicaSet, and the beginning of their names.
+pub fn generate_name(rs_name: &str) -> String {
+    format!("{rs_name}-")
 }
 
 /// The body that deletes a pod only if it still has this UID.

@@ -2,18 +2,12 @@
 
 use std::time::Duration;
 
-use crate::api::{Pod, PodPhase, ReplicaSet, ResourceVersion};
+use crate::api::{Pod, PodPhase, ResourceVersion};
 use crate::controller::sync::Outcome;
-use crate::controller::testing::{Fixture, Write, owned_pod, ready_pod, replica_set};
+use crate::controller::testing::{Write, fixture, owned_pod, ready_pod, replica_set};
 use crate::writes::CreatedPod;
 
 /// A fixture with `rs` and these pods in the cache.
-fn fixture(rs: &ReplicaSet, pods: impl IntoIterator<Item = Pod>) -> Fixture {
-    let fixture = Fixture::new();
-    fixture.cache_silently(Some(rs.clone()), pods);
-    fixture
-}
-
 /// An expired expectation asks the API server: the moment at which a pod slips in.
 #[test]
 fn b_09_a_pod_that_comes_while_expectations_are_asked_is_counted() {

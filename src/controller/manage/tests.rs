@@ -4,37 +4,10 @@ use serde_json::json;
 
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::testing::{
-    Fixture, controller_ref, owned_pod, ready_pod, refused, replica_set, seconds_ago,
+    Fixture, controller_ref, creates, deletes, fixture, forbidden, lost, owned_pod, ready_pod,
+    refused, replica_set, seconds_ago,
 };
 use crate::writes::WriteError;
-
-fn fixture(rs: &ReplicaSet, pods: impl IntoIterator<Item = Pod>) -> Fixture {
-    let fixture = Fixture::new();
-    fixture.cache_silently(Some(rs.clone()), pods);
-    fixture
-}
-
-fn lost() -> WriteError {
-    WriteError::Unknown("connection reset".to_owned())
-}
-
-fn forbidden() -> WriteError {
-    refused(403, "Forbidden", "exceeded quota")
-}
-
-/// The names of the pods created since the last look.
-fn creates(fixture: &Fixture) -> Vec<String> {
-    let created = fixture.writes.created();
-    fixture.writes.take();
-    created
-}
-
-/// The names of the pods deleted since the last look.
-fn deletes(fixture: &Fixture) -> Vec<String> {
-    let deleted = fixture.writes.deleted();
-    fixture.writes.take();
-    deleted
-}
 
 #[test]
 fn b_14_failed_and_skipped_creates_are_not_expected() {

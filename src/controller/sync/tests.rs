@@ -8,19 +8,13 @@ use serde_json::json;
 
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::controller::testing::{
-    Fixture, key, owned_pod, pod, read_replica_set, ready_pod, refused, replica_set,
+    Fixture, fixture, key, owned_pod, pod, read_replica_set, ready_pod, refused, replica_set,
     replica_set_json, seconds_ago, with_status,
 };
 use crate::controller::written_versions::Resource;
 use crate::writes::CreatedPod;
 
 /// A fixture with `rs` and these pods in the cache.
-fn fixture(rs: &ReplicaSet, pods: impl IntoIterator<Item = Pod>) -> Fixture {
-    let fixture = Fixture::new();
-    fixture.cache_silently(Some(rs.clone()), pods);
-    fixture
-}
-
 /// `rs` under a newer version.
 fn at(version: &str, mut rs: ReplicaSet) -> ReplicaSet {
     rs.resource_version = version.into();

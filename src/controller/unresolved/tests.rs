@@ -1,41 +1,14 @@
 //! Writes whose outcome is not known: what the next syncs do about them.
 
-use crate::api::{Pod, ReplicaSet};
+use crate::api::Pod;
 use crate::controller::testing::{
-    Fixture, Write, owned_pod, pod, refused, replica_set, seconds_ago,
+    Fixture, Write, creates, deletes, fixture, forbidden, lost, owned_pod, pod, refused,
+    replica_set, seconds_ago,
 };
 use crate::writes::WriteError;
 
-fn fixture(rs: &ReplicaSet, pods: impl IntoIterator<Item = Pod>) -> Fixture {
-    let fixture = Fixture::new();
-    fixture.cache_silently(Some(rs.clone()), pods);
-    fixture
-}
-
-fn lost() -> WriteError {
-    WriteError::Unknown("connection reset".to_owned())
-}
-
 fn already_exists() -> WriteError {
     refused(409, "AlreadyExists", "pods \"x\" already exists")
-}
-
-fn forbidden() -> WriteError {
-    refused(403, "Forbidden", "exceeded quota")
-}
-
-/// The names of the pods created since the last look.
-fn creates(fixture: &Fixture) -> Vec<String> {
-    let created = fixture.writes.created();
-    fixture.writes.take();
-    created
-}
-
-/// The names of the pods deleted since the last look.
-fn deletes(fixture: &Fixture) -> Vec<String> {
-    let deleted = fixture.writes.deleted();
-    fixture.writes.take();
-    deleted
 }
 
 #[test]
