@@ -17,6 +17,7 @@ use self::watches::start_watches;
 use crate::api::ObjectKey;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::cache::Cache;
+use crate::cache::encoding::ContentType;
 use crate::client::{Client, ClientConfig, ClientError, ClientOptions};
 use crate::controller::plan::BURST_REPLICAS;
 use crate::controller::{Parts, ReplicaSetController};
@@ -46,6 +47,8 @@ pub struct ManagerOptions {
     pub concurrent_replicaset_syncs: u16,
     /// Pods created or deleted at the same time.
     pub batch_parallelism: u16,
+    /// How pods are asked for.
+    pub content_type: ContentType,
     /// Least time between two looks at an object that did not change.
     pub min_resync_period: Duration,
     /// Time from the stop signal until the last thread must have ended.
@@ -62,6 +65,7 @@ impl Default for ManagerOptions {
             kube_api_burst: 30,
             concurrent_replicaset_syncs: 5,
             batch_parallelism: 16,
+            content_type: ContentType::default(),
             min_resync_period: Duration::from_hours(12),
             stop_within: Duration::from_secs(30),
         }

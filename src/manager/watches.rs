@@ -90,9 +90,10 @@ impl Watch<'_> {
             min_resync_period: self.options.min_resync_period,
             ..ReflectorOptions::default()
         };
+        let accept = self.options.content_type.accept::<T>();
         let parts = ReflectorParts {
             store: Arc::clone(store),
-            source: Box::new(Collection::new(self.client.stream_client(), path)),
+            source: Box::new(Collection::new(self.client.stream_client(), path, accept)),
             handler: Box::new(handler),
             stats: Arc::new(CacheStats::default()),
             pace: Arc::new(SystemClock),
