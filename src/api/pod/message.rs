@@ -143,3 +143,32 @@ fn max_restarts<'a>(statuses: impl Iterator<Item = &'a ContainerStatusMessage>) 
         .max()
         .unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Interner, Pod, ProtobufError};
+    use crate::api::protobuf::Envelope;
+
+    /// One pod as a kube-apiserver wrote it in both encodings.
+    const JSON: &[u8] = include_bytes!("../../../tests/data/pod.json");
+    const PROTOBUF: &[u8] = include_bytes!("../../../tests/data/pod.pb");
+
+    #[test]
+    fn both_encodings_say_the_same() {
+        let mut interner = Interner::default();
+        let from_json = Pod::from_json(JSON, &mut interner).expect("a pod");
+        let envelope = Envelope::open(PROTOBUF).expect("an envelope");
+        let pod = Pod::from_protobuf(envelope.raw, &mut interner).expect("a pod");
+        assert_eq!(envelope.kind, "Pod");
+        assert_eq!(pod, from_json);
+        assert_eq!((pod.restarts, pod.sidecar_restarts), (3, 5));
+        assert_eq!((pod.deletion_cost, pod.is_ready), (-7, true));
+        assert!(pod.is_terminating() && pod.controller.is_some());
+    }
+
+    #[test]
+    fn a_pod_without_name_is_refused() {
+        let read = Pod::from_protobuf(&[], &mut Interner::default());
+        assert_eq!(read, Err(ProtobufError::Missing("metadata.name")));
+    }
+}

@@ -83,6 +83,14 @@ fn read(bytes: Vec<u8>, piece: usize) -> Vec<String> {
 }
 
 #[test]
+fn a_list_of_a_real_server_is_read() {
+    let bytes = include_bytes!("../../../tests/data/pod-list.pb").to_vec();
+    let told = read(bytes, 1000);
+    assert_eq!(told[0], "golden/web-x2b4c");
+    assert!(told[1].starts_with("end "), "{told:?}");
+}
+
+#[test]
 fn items_come_one_by_one_however_the_bytes_arrive() {
     let bytes = list("PodList", vec![object("a"), object("b")]);
     for piece in [1, 2, 3, 7, 1000] {
