@@ -21,12 +21,12 @@
 //! |---|---|---|
 //! | [`api`] | the Kubernetes vocabulary, pure: keys, selectors, the slim [`api::Pod`], the [`api::ReplicaSet`], the `Status` error | – |
 //! | [`stdx`] | named threads, the stop signal, clocks, back-off | – |
-//! | [`telemetry`] | the log | stdx |
-//! | [`client`] | bytes to and from an API server: kubeconfig, credentials, TLS, throttle, streams | api, stdx |
+//! | [`telemetry`] | the log, the metrics | stdx |
+//! | [`client`] | bytes to and from an API server: kubeconfig, credentials, TLS, throttle, streams | api, stdx, telemetry |
 //! | [`cache`] | server state → local read-only view: list/watch machine (pure), its loop, indexed stores | api, client, stdx |
-//! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx |
+//! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx, telemetry |
 //! | [`writes`] | the only code that changes the cluster: pods, status, events | api, client, stdx |
-//! | [`controller`] | handlers, expectations, sync, claim, plan, deletion order, slow start, status | api, cache, workqueue, writes, stdx |
+//! | [`controller`] | handlers, expectations, sync, claim, plan, deletion order, slow start, status | api, cache, stdx, telemetry, workqueue, writes |
 //! | [`manager`] | owns every thread: start order, stop order, deadlines | all above |
 //! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster | api, stdx |
 //! | [`cli`] | flags → options, no effects | – |
