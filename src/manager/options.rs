@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::api::WorkloadKind;
-use crate::api::workload_kind::REPLICA_SET;
+use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 
 /// How the daemon runs.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ impl Default for ManagerOptions {
     fn default() -> Self {
         Self {
             namespace: None,
-            controllers: vec![&REPLICA_SET],
+            controllers: vec![&REPLICA_SET, &REPLICATION_CONTROLLER],
             kube_api_qps: 20.0,
             kube_api_burst: 30,
             concurrent_replicaset_syncs: 5,

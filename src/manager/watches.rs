@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use super::{Engine, ManagerOptions};
-use crate::api::workload_kind::collection_path;
+use crate::api::workload_kind::{REPLICATION_CONTROLLER, collection_path};
 use crate::api::{Pod, ReplicaSet, ResourceVersion};
-use crate::cache::decode::Decode;
+use crate::cache::decode::{Decode, ReplicationController};
 use crate::cache::reflector::{Collection, Handler, Reflector, ReflectorOptions, ReflectorParts};
 use crate::cache::stats::CacheStats;
 use crate::cache::{CacheEvent, PodStore, Store};
@@ -61,18 +61,21 @@ pub(super) fn start_watches(
         stop,
     };
     let controller = |engine: &Engine| Arc::clone(engine.controller());
-    let mut watches: Vec<Thread> = engines
-        .iter()
-        .map(|engine| {
-            watch.start(
-                &format!("watch-{}", engine.kind().short_name),
-                engine.kind().collection_path(namespace),
-                &engine.cache().replica_sets,
-                ReplicaSetHandler(controller(engine)),
-            )
-        })
-        .collect();
-    watches.push(watch.start(
+    let objects = engines.iter().map(|engine| {
+        let name = format!("watch-{}", engine.kind().short_name);
+        let path = engine.kind().collection_path(namespace);
+        let (store, handler) = (
+            &engine.cache().replica_sets,
+            ReplicaSetHandler(controller(engine)),
+        );
+        if *engine.kind() == REPLICATION_CONTROLLER {
+            watch.start::<ReplicationController>(&name, path, store, handler)
+        } else {
+            watch.start::<ReplicaSet>(&name, path, store, handler)
+        }
+    });
+    let mut watches: Vec<Thread> = objects.collect();
+    watches.push(watch.start::<Pod>(
         "watch-pods",
         collection_path("/api/v1", "pods", namespace),
         pods,
@@ -93,14 +96,14 @@ impl Watch<'_> {
         &self,
         name: &str,
         path: String,
-        store: &Arc<Store<T>>,
-        handler: impl Handler<T> + 'static,
+        store: &Arc<Store<T::Object>>,
+        handler: impl Handler<T::Object> + 'static,
     ) -> Thread {
         let options = ReflectorOptions {
             min_resync_period: self.options.min_resync_period,
             ..ReflectorOptions::default()
         };
-        let parts = ReflectorParts {
+        let parts = ReflectorParts::<T> {
             store: Arc::clone(store),
             source: Box::new(Collection::new(self.client.stream_client(), path)),
             handler: Box::new(handler),
