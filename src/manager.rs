@@ -46,6 +46,8 @@ pub struct ManagerOptions {
     pub concurrent_replicaset_syncs: u16,
     /// Pods created or deleted at the same time.
     pub batch_parallelism: u16,
+    /// Pods that one sync creates or deletes at most.
+    pub burst_replicas: usize,
     /// Least time between two looks at an object that did not change.
     pub min_resync_period: Duration,
     /// Time from the stop signal until the last thread must have ended.
@@ -62,6 +64,7 @@ impl Default for ManagerOptions {
             kube_api_burst: 30,
             concurrent_replicaset_syncs: 5,
             batch_parallelism: 16,
+            burst_replicas: BURST_REPLICAS,
             min_resync_period: Duration::from_hours(12),
             stop_within: Duration::from_secs(30),
         }
@@ -129,7 +132,7 @@ impl Manager {
             queue: Arc::clone(&queue),
             batches: batches.runner(),
             clock,
-            burst_replicas: BURST_REPLICAS,
+            burst_replicas: options.burst_replicas,
         }));
 
         let delaying = Arc::clone(&queue);
