@@ -22,6 +22,11 @@ pub struct WorkloadKind {
     pub singular: &'static str,
     /// What kubectl calls it for short; in names of threads.
     pub short_name: &'static str,
+    /// Name of the controller in `--controllers`
+    /// (kubernetes `cmd/kube-controller-manager/names/controller_names.go`).
+    pub controller: &'static str,
+    /// The stock ClusterRole that allows what its controller does.
+    pub cluster_role: &'static str,
     /// `source.component` of the events.
     pub component: &'static str,
     /// Name of the work queue.
@@ -52,6 +57,8 @@ pub const REPLICA_SET: WorkloadKind = WorkloadKind {
     resource: "replicasets",
     singular: "replicaset",
     short_name: "rs",
+    controller: "replicaset-controller",
+    cluster_role: "system:controller:replicaset-controller",
     component: "replicaset-controller",
     queue: "replicaset",
     selector: SelectorForm::LabelSelector,
@@ -68,6 +75,8 @@ pub const REPLICATION_CONTROLLER: WorkloadKind = WorkloadKind {
     resource: "replicationcontrollers",
     singular: "replicationcontroller",
     short_name: "rc",
+    controller: "replicationcontroller-controller",
+    cluster_role: "system:controller:replication-controller",
     component: "replication-controller",
     queue: "replicationmanager",
     selector: SelectorForm::Labels,

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::api::WorkloadKind;
-use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
+use crate::api::workload_kind::REPLICA_SET;
+use crate::controller::plan::BURST_REPLICAS;
 
 /// How the daemon runs.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub struct ManagerOptions {
     pub concurrent_rc_syncs: u16,
     /// Pods created or deleted at the same time.
     pub batch_parallelism: u16,
+    /// Pods that one sync creates or deletes at most.
+    pub burst_replicas: usize,
     /// Least time between two looks at an object that did not change.
     pub min_resync_period: Duration,
     /// Time from the stop signal until the last thread must have ended.
@@ -30,16 +33,18 @@ pub struct ManagerOptions {
 
 impl Default for ManagerOptions {
     /// kube-controller-manager's numbers
-    /// (kubernetes `pkg/controller/apis/config/v1alpha1/defaults.go`), and 30 s to stop.
+    /// (kubernetes `pkg/controller/apis/config/v1alpha1/defaults.go`), 30 s to stop, and ReplicaSets
+    /// only.
     fn default() -> Self {
         Self {
             namespace: None,
-            controllers: vec![&REPLICA_SET, &REPLICATION_CONTROLLER],
+            controllers: vec![&REPLICA_SET],
             kube_api_qps: 20.0,
             kube_api_burst: 30,
             concurrent_replicaset_syncs: 5,
             concurrent_rc_syncs: 5,
             batch_parallelism: 16,
+            burst_replicas: BURST_REPLICAS,
             min_resync_period: Duration::from_hours(12),
             stop_within: Duration::from_secs(30),
         }

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use super::explained::Explained;
 use super::{Engine, ManagerOptions};
 use crate::api::workload_kind::{REPLICATION_CONTROLLER, collection_path};
-use crate::api::{Pod, ReplicaSet, ResourceVersion};
+use crate::api::{Pod, ReplicaSet, ResourceVersion, WorkloadKind};
 use crate::cache::decode::{Decode, ReplicationController};
 use crate::cache::reflector::{Collection, Handler, Reflector, ReflectorOptions, ReflectorParts};
 use crate::cache::stats::CacheStats;
@@ -64,24 +65,39 @@ pub(super) fn start_watches(
     let objects = engines.iter().map(|engine| {
         let name = format!("watch-{}", engine.kind().short_name);
         let path = engine.kind().collection_path(namespace);
-        let (store, handler) = (
-            &engine.cache().replica_sets,
-            ReplicaSetHandler(controller(engine)),
-        );
+        let source = watch.source(path, what_is_forbidden(engine.kind()));
+        let store = &engine.cache().replica_sets;
+        let handler = ReplicaSetHandler(controller(engine));
         if *engine.kind() == REPLICATION_CONTROLLER {
-            watch.start::<ReplicationController>(&name, path, store, handler)
+            watch.start::<ReplicationController>(&name, source, store, handler)
         } else {
-            watch.start::<ReplicaSet>(&name, path, store, handler)
+            watch.start::<ReplicaSet>(&name, source, store, handler)
         }
     });
     let mut watches: Vec<Thread> = objects.collect();
+    let path = collection_path("/api/v1", "pods", namespace);
+    let meaning = "nothing is done until this account may list and watch pods";
     watches.push(watch.start::<Pod>(
         "watch-pods",
-        collection_path("/api/v1", "pods", namespace),
+        watch.source(path, meaning.to_owned()),
         pods,
         PodHandler(engines.iter().map(controller).collect()),
     ));
     watches
+}
+
+fn what_is_forbidden(kind: &WorkloadKind) -> String {
+    let WorkloadKind {
+        kind,
+        resource,
+        cluster_role,
+        controller,
+        ..
+    } = kind;
+    format!(
+        "no {kind} is looked after until this account may list and watch {resource}: bind it to the \
+         role {cluster_role}, or leave {controller} out of --controllers"
+    )
 }
 
 /// What all watches have in common.
@@ -92,10 +108,14 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
+    fn source(&self, path: String, meaning: String) -> Explained {
+        Explained::new(Collection::new(self.client.stream_client(), path), meaning)
+    }
+
     fn start<T: Decode>(
         &self,
         name: &str,
-        path: String,
+        source: Explained,
         store: &Arc<Store<T::Object>>,
         handler: impl Handler<T::Object> + 'static,
     ) -> Thread {
@@ -105,7 +125,7 @@ impl Watch<'_> {
         };
         let parts = ReflectorParts::<T> {
             store: Arc::clone(store),
-            source: Box::new(Collection::new(self.client.stream_client(), path)),
+            source: Box::new(source),
             handler: Box::new(handler),
             stats: Arc::new(CacheStats::default()),
             pace: Arc::new(SystemClock),
