@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use replicaset_controller::api::workload_kind::REPLICA_SET;
+use replicaset_controller::api::WorkloadKind;
 use replicaset_controller::cache::Cache;
 use replicaset_controller::client::ClientConfig;
 use replicaset_controller::manager::{Manager, ManagerOptions};
@@ -33,11 +33,10 @@ impl Daemon {
         }
     }
 
-    /// What its controller of ReplicaSets has been told.
-    pub(crate) fn cache(&self) -> &Cache {
+    /// What its controller of this kind has been told.
+    pub(crate) fn cache(&self, kind: &WorkloadKind) -> &Cache {
         let manager = self.manager.as_ref().expect("it was not stopped yet");
-        let engine = manager.engine(&REPLICA_SET);
-        engine.expect("ReplicaSets are controlled").cache()
+        manager.engine(kind).expect("it is controlled").cache()
     }
 
     /// Stops it as SIGTERM does, waits until all threads have ended, and says why it stopped.
