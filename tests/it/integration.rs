@@ -512,12 +512,16 @@ fn o_23_a_pod_without_its_label_is_released_and_replaced() {
     check_release_and_replacement(ReplicationControllers);
 }
 
-#[test]
-fn k_01_k_02_each_created_and_deleted_pod_is_an_event() {
-    let cluster = TestCluster::running();
+#[track_caller]
+fn check_pods_are_events(kind: Kind) {
+    let cluster = TestCluster::running_for(kind);
     let rs = cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
     let pods = names(&cluster.live());
+    let component = match kind {
+        ReplicationControllers => "replication-controller",
+        _ => "replicaset-controller",
+    };
     cluster.scale("a", 0);
     let told = |reason: &str| {
         let mut events = cluster.events_of("a");
@@ -539,15 +543,25 @@ fn k_01_k_02_each_created_and_deleted_pod_is_an_event() {
         });
         for event in told(reason) {
             let object = &event["involvedObject"];
-            assert_eq!(object["kind"], json!("ReplicaSet"));
-            assert_eq!(object["apiVersion"], json!("apps/v1"));
+            assert_eq!(object["kind"], rs["kind"]);
+            assert_eq!(object["apiVersion"], rs["apiVersion"]);
             assert_eq!(object["uid"], json!(uid(&rs)));
             assert_eq!(object["namespace"], json!(cluster.namespace()));
             assert_eq!(event["type"], json!("Normal"));
-            assert_eq!(event["source"]["component"], json!("replicaset-controller"));
+            assert_eq!(event["source"]["component"], json!(component));
             assert_eq!(event["count"], json!(1));
         }
     }
+}
+
+#[test]
+fn k_01_k_02_each_created_and_deleted_pod_is_an_event() {
+    check_pods_are_events(ReplicaSets);
+}
+
+#[test]
+fn o_01_each_created_and_deleted_pod_is_an_event() {
+    check_pods_are_events(ReplicationControllers);
 }
 
 /// The shortest way from nothing to pods and back to none, without anything in between.

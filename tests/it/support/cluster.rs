@@ -337,7 +337,7 @@ impl TestCluster {
             Kind::ReplicationControllers => &REPLICATION_CONTROLLER,
             _ => &REPLICA_SET,
         };
-        self.daemon().cache(kind)
+        self.daemon().engine(kind).cache()
     }
 
     /// The status updates that the daemon has sent for the test's kind.

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use replicaset_controller::api::WorkloadKind;
-use replicaset_controller::cache::Cache;
 use replicaset_controller::client::ClientConfig;
-use replicaset_controller::manager::{Manager, ManagerOptions};
+use replicaset_controller::manager::{Engine, Manager, ManagerOptions};
 use replicaset_controller::stdx::stop::{Cause, Stop};
 
 use super::waiting::Waiting;
@@ -33,10 +32,10 @@ impl Daemon {
         }
     }
 
-    /// What its controller of this kind has been told.
-    pub(crate) fn cache(&self, kind: &WorkloadKind) -> &Cache {
+    /// Its controller of this kind.
+    pub(crate) fn engine(&self, kind: &WorkloadKind) -> &Engine {
         let manager = self.manager.as_ref().expect("it was not stopped yet");
-        manager.engine(kind).expect("it is controlled").cache()
+        manager.engine(kind).expect("it is controlled")
     }
 
     /// Stops it as SIGTERM does, waits until all threads have ended, and says why it stopped.
