@@ -1,3 +1,4 @@
-//! What the daemon shows of itself: its log.
+//! What the daemon shows of itself: its log, its health.
 
+pub mod health;
 pub mod logging;

@@ -15,7 +15,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("telemetry", &["stdx"]),
     ("workqueue", &["stdx"]),
     ("client", &["api", "stdx"]),
-    ("devserver", &["api", "stdx"]),
+    ("http_server", &["api", "stdx"]),
+    (
+        "serving",
+        &["api", "client", "http_server", "stdx", "telemetry"],
+    ),
+    ("devserver", &["api", "http_server", "stdx"]),
     ("cache", &["api", "client", "stdx"]),
     ("writes", &["api", "client", "stdx"]),
     (
@@ -29,7 +34,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "cache",
             "client",
             "controller",
+            "serving",
             "stdx",
+            "telemetry",
             "workqueue",
             "writes",
         ],
