@@ -13,8 +13,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("stdx", &[]),
     ("cli", &[]),
     ("telemetry", &["stdx"]),
-    ("workqueue", &["stdx"]),
-    ("client", &["api", "stdx"]),
+    ("workqueue", &["stdx", "telemetry"]),
+    ("client", &["api", "stdx", "telemetry"]),
     ("http_server", &["api", "stdx"]),
     (
         "serving",
@@ -25,7 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("writes", &["api", "client", "stdx"]),
     (
         "controller",
-        &["api", "cache", "workqueue", "writes", "stdx"],
+        &["api", "cache", "stdx", "telemetry", "workqueue", "writes"],
     ),
     (
         "manager",

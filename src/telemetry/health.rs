@@ -5,12 +5,10 @@
 //! never waits, because it is asked on the thread of a page or of the watchdog. What each check means
 //! and why its threshold is what it is stands where it is added (`manager::progress`).
 
-mod slis;
-
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use self::slis::Slis;
+use super::metrics::Metrics;
 use crate::stdx::thread::catch_panic;
 
 /// Who asks.
@@ -39,10 +37,9 @@ impl Probe {
 pub type Finding = Result<(), String>;
 
 /// All checks of the daemon. Shared by `Arc`; checks can be added at any time.
-#[derive(Default)]
 pub struct Health {
     checks: RwLock<Vec<Arc<Check>>>,
-    slis: Slis,
+    metrics: &'static Metrics,
 }
 
 struct Check {
@@ -61,6 +58,14 @@ pub struct Finished {
 }
 
 impl Health {
+    /// No check yet. What they find is counted in `metrics`.
+    pub fn new(metrics: &'static Metrics) -> Self {
+        Self {
+            checks: RwLock::default(),
+            metrics,
+        }
+    }
+
     /// Adds a check under a name that may be part of a path. `find` must not wait for anything.
     pub fn add(
         &self,
@@ -101,20 +106,11 @@ impl Health {
         failed.next()
     }
 
-    /// What the checks have found so far, as metrics in the text format 0.0.4.
-    pub fn slis(&self) -> String {
-        self.slis.render()
-    }
-
-    /// Forgets what the checks have found so far.
-    pub fn reset_slis(&self) {
-        self.slis.reset();
-    }
-
     fn find(&self, probe: Probe, check: &Check) -> Finding {
         let finding = catch_panic(|| (check.find)())
             .unwrap_or_else(|message| Err(format!("the check panicked: {message}")));
-        self.slis.count(&check.name, probe, finding.is_ok());
+        let results = &self.metrics.healthchecks;
+        results.observe(&check.name, probe.name(), finding.is_ok());
         finding
     }
 
@@ -139,10 +135,11 @@ impl fmt::Debug for Health {
 #[cfg(test)]
 mod tests {
     use super::{Health, Probe};
+    use crate::telemetry::metrics::global;
 
     #[test]
     fn each_probe_asks_its_checks_and_a_panic_is_a_failure() {
-        let health = Health::default();
+        let health = Health::new(global());
         health.add("good", &[Probe::Healthz, Probe::Livez], || Ok(()));
         health.add("bad", &[Probe::Healthz], || panic!("on purpose"));
         assert_eq!(health.first_failure(Probe::Livez), None);
@@ -155,14 +152,5 @@ mod tests {
         let excluded = health.ask(Probe::Healthz, |name| name == "bad");
         assert_eq!(excluded[1].finding, None);
         assert_eq!(health.ask_one(Probe::Livez, "bad"), None);
-        let text = health.slis();
-        for line in [
-            "kubernetes_healthcheck{name=\"bad\",type=\"healthz\"} 0",
-            "kubernetes_healthchecks_total{name=\"good\",status=\"success\",type=\"healthz\"} 2",
-        ] {
-            assert!(text.contains(line), "{text}");
-        }
-        health.reset_slis();
-        assert!(!health.slis().contains("good"));
     }
 }
