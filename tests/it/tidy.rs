@@ -15,7 +15,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("telemetry", &["stdx"]),
     ("workqueue", &["stdx", "telemetry"]),
     ("client", &["api", "stdx", "telemetry"]),
-    ("devserver", &["api", "stdx"]),
+    ("http_server", &["api", "stdx"]),
+    (
+        "serving",
+        &["api", "client", "http_server", "stdx", "telemetry"],
+    ),
+    ("devserver", &["api", "http_server", "stdx"]),
     ("cache", &["api", "client", "stdx"]),
     ("writes", &["api", "client", "stdx"]),
     (
@@ -29,6 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "cache",
             "client",
             "controller",
+            "serving",
             "stdx",
             "telemetry",
             "workqueue",
