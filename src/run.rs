@@ -4,8 +4,12 @@ mod demo;
 mod dev;
 mod facts;
 
+use crate::api::WorkloadKind;
+use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
+use crate::cache::encoding;
 use crate::cli::RunArgs;
-use crate::cli::flags::ControllerArgs;
+
+use crate::cli::flags::{ClientArgs, ContentType, ControllerArgs, ControllerName};
 use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions};
 use crate::stdx::stop::{Cause, Stop};
@@ -31,6 +35,9 @@ pub enum RunError {
     /// Files cannot be used as they are.
     #[error("{0}")]
     Files(String),
+    /// Nobody who asks for no writes may get writes.
+    #[error("--dry-run: this build cannot run without writing")]
+    NoDryRun,
     /// What was to be shown did not come out.
     #[error("{0}")]
     Demo(String),
@@ -45,7 +52,10 @@ pub enum RunError {
 impl RunError {
     /// True if the mistake is in the arguments or the configuration.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::NoConfig(_) | Self::Config(_) | Self::Files(_))
+        matches!(
+            self,
+            Self::NoConfig(_) | Self::Config(_) | Self::Files(_) | Self::NoDryRun
+        )
     }
 }
 
@@ -63,16 +73,20 @@ impl From<ConfigError> for RunError {
 /// # Errors
 /// [`RunError::NoConfig`] if no API server is named, otherwise what made the daemon fail.
 pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
+    if args.mode.dry_run {
+        return Err(RunError::NoDryRun);
+    }
     let config = ClientConfig::load(&ConfigSource {
-        kubeconfig: args.kubeconfig.clone(),
-        master: args.master.clone(),
-        context: args.context.clone(),
+        kubeconfig: args.api.kubeconfig.clone(),
+        master: args.api.master.clone(),
+        context: args.api.context.clone(),
     })?;
     let options = ManagerOptions {
-        namespace: args.namespace.clone(),
-        ..manager_options(&args.controller)
+        namespace: args.api.namespace.clone(),
+        ..manager_options(&args.client, &args.controller)
     };
     let scope = args
+        .api
         .namespace
         .as_deref()
         .map_or("all namespaces".to_owned(), |namespace| {
@@ -87,14 +101,28 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     finish(manager)
 }
 
-fn manager_options(args: &ControllerArgs) -> ManagerOptions {
+fn manager_options(client: &ClientArgs, args: &ControllerArgs) -> ManagerOptions {
     ManagerOptions {
-        kube_api_qps: args.kube_api_qps,
-        kube_api_burst: args.kube_api_burst,
+        kube_api_qps: client.kube_api_qps,
+        kube_api_burst: client.kube_api_burst,
+        controllers: args.enabled().into_iter().map(kind_of).collect(),
         concurrent_replicaset_syncs: args.concurrent_replicaset_syncs,
+        concurrent_rc_syncs: args.concurrent_rc_syncs,
         batch_parallelism: args.batch_parallelism,
+        burst_replicas: args.burst_replicas,
+        content_type: match client.kube_api_content_type {
+            ContentType::Json => encoding::ContentType::Json,
+            ContentType::Protobuf => encoding::ContentType::Protobuf,
+        },
         min_resync_period: args.min_resync_period,
         ..ManagerOptions::default()
+    }
+}
+
+fn kind_of(controller: ControllerName) -> &'static WorkloadKind {
+    match controller {
+        ControllerName::ReplicaSet => &REPLICA_SET,
+        ControllerName::ReplicationController => &REPLICATION_CONTROLLER,
     }
 }
 

@@ -47,7 +47,9 @@ pub fn read_list<T: Decode>(
 ) -> Result<Box<dyn ReadList<T>>, StreamError> {
     match (media_type(content_type).as_str(), T::PROTOBUF) {
         (JSON, _) => Ok(Box::new(JsonList::new(body))),
-        (protobuf::MEDIA_TYPE, Some(decoder)) => Ok(Box::new(ProtobufList::new(body, decoder))),
+        (protobuf::MEDIA_TYPE, Some(decoder)) => {
+            Ok(Box::new(ProtobufList::<T>::new(body, decoder)))
+        }
         _ => Err(StreamError::ContentType(content_type.to_owned())),
     }
 }
@@ -62,7 +64,9 @@ pub fn read_watch<T: Decode>(
 ) -> Result<Box<dyn ReadWatch<T>>, StreamError> {
     match (media_type(content_type).as_str(), T::PROTOBUF) {
         (JSON, _) => Ok(Box::new(JsonWatch::new(body))),
-        (protobuf::MEDIA_TYPE, Some(decoder)) => Ok(Box::new(ProtobufWatch::new(body, decoder))),
+        (protobuf::MEDIA_TYPE, Some(decoder)) => {
+            Ok(Box::new(ProtobufWatch::<T>::new(body, decoder)))
+        }
         _ => Err(StreamError::ContentType(content_type.to_owned())),
     }
 }

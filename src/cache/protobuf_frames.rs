@@ -31,13 +31,13 @@ const LENGTH_BYTES: usize = 4;
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// The body of a watch in protobuf.
-pub(super) struct ProtobufWatch<T> {
+pub(super) struct ProtobufWatch<T: Decode> {
     body: ReadBuffer<Box<dyn Read + Send>>,
-    decoder: ProtobufDecoder<T>,
+    decoder: ProtobufDecoder<T::Object>,
 }
 
 impl<T: Decode> ProtobufWatch<T> {
-    pub(super) fn new(body: Box<dyn Read + Send>, decoder: ProtobufDecoder<T>) -> Self {
+    pub(super) fn new(body: Box<dyn Read + Send>, decoder: ProtobufDecoder<T::Object>) -> Self {
         Self {
             body: ReadBuffer::new(body),
             decoder,
@@ -68,11 +68,14 @@ impl<T: Decode> ProtobufWatch<T> {
 }
 
 impl<T: Decode> ReadWatch<T> for ProtobufWatch<T> {
-    fn next_frame(&mut self, interner: &mut Interner) -> Result<Option<Frame<T>>, StreamError> {
+    fn next_frame(
+        &mut self,
+        interner: &mut Interner,
+    ) -> Result<Option<Frame<T::Object>>, StreamError> {
         let Some(message) = self.take_message()? else {
             return Ok(None);
         };
-        Ok(Some(read_frame(
+        Ok(Some(read_frame::<T>(
             self.body.get(message),
             self.decoder,
             interner,
@@ -80,7 +83,7 @@ impl<T: Decode> ReadWatch<T> for ProtobufWatch<T> {
     }
 }
 
-impl<T> fmt::Debug for ProtobufWatch<T> {
+impl<T: Decode> fmt::Debug for ProtobufWatch<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProtobufWatch").finish_non_exhaustive()
     }
@@ -88,9 +91,9 @@ impl<T> fmt::Debug for ProtobufWatch<T> {
 
 fn read_frame<T: Decode>(
     message: &[u8],
-    decoder: ProtobufDecoder<T>,
+    decoder: ProtobufDecoder<T::Object>,
     interner: &mut Interner,
-) -> Result<Frame<T>, ProtobufError> {
+) -> Result<Frame<T::Object>, ProtobufError> {
     let (type_, object) = open(message)?;
     if type_ == b"ERROR" {
         return Ok(Frame::Error(Status::from_body(0, object)));

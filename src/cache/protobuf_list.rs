@@ -23,11 +23,11 @@ const ITEMS: u32 = 2;
 const VARINT_BYTES_MAX: usize = 10;
 
 /// The body of a list in protobuf.
-pub(super) struct ProtobufList<T> {
+pub(super) struct ProtobufList<T: Decode> {
     body: ReadBuffer<Box<dyn Read + Send>>,
     place: Place,
     metadata: ListMetadata,
-    decoder: ProtobufDecoder<T>,
+    decoder: ProtobufDecoder<T::Object>,
 }
 
 /// Where in the body the next byte is.
@@ -50,7 +50,7 @@ struct Head {
 }
 
 impl<T: Decode> ProtobufList<T> {
-    pub(super) fn new(body: Box<dyn Read + Send>, decoder: ProtobufDecoder<T>) -> Self {
+    pub(super) fn new(body: Box<dyn Read + Send>, decoder: ProtobufDecoder<T::Object>) -> Self {
         Self {
             body: ReadBuffer::new(body),
             place: Place::Start,
@@ -186,7 +186,10 @@ impl<T: Decode> ProtobufList<T> {
 }
 
 impl<T: Decode> ReadList<T> for ProtobufList<T> {
-    fn next_object(&mut self, interner: &mut Interner) -> Result<Option<Decoded<T>>, StreamError> {
+    fn next_object(
+        &mut self,
+        interner: &mut Interner,
+    ) -> Result<Option<Decoded<T::Object>>, StreamError> {
         let Some(item) = self.next_item()? else {
             return Ok(None);
         };
@@ -199,7 +202,7 @@ impl<T: Decode> ReadList<T> for ProtobufList<T> {
     }
 }
 
-impl<T> fmt::Debug for ProtobufList<T> {
+impl<T: Decode> fmt::Debug for ProtobufList<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProtobufList")
             .field("place", &self.place)

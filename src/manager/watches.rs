@@ -1,14 +1,16 @@
-//! The threads `watch-rs` and `watch-pods`: one reflector each, telling the controller.
+//! The threads `watch-pods` and, for each kind that is controlled, `watch-rs` and `watch-rc`: one
+//! reflector each. The pods are told to every controller, the other objects to their own.
 
 use std::sync::Arc;
 
-use super::ManagerOptions;
-use crate::api::workload_kind::{REPLICA_SET, collection_path};
-use crate::api::{Pod, ReplicaSet, ResourceVersion};
-use crate::cache::decode::Decode;
+use super::explained::Explained;
+use super::{Engine, ManagerOptions};
+use crate::api::workload_kind::{REPLICATION_CONTROLLER, collection_path};
+use crate::api::{Pod, ReplicaSet, ResourceVersion, WorkloadKind};
+use crate::cache::decode::{Decode, ReplicationController};
 use crate::cache::reflector::{Collection, Handler, Reflector, ReflectorOptions, ReflectorParts};
 use crate::cache::stats::CacheStats;
-use crate::cache::{Cache, CacheEvent, Store};
+use crate::cache::{CacheEvent, PodStore, Store};
 use crate::client::Client;
 use crate::controller::ReplicaSetController;
 use crate::stdx::clock::SystemClock;
@@ -28,24 +30,28 @@ impl Handler<ReplicaSet> for ReplicaSetHandler {
     }
 }
 
-/// Tells the controller what the watch of pods brings.
-struct PodHandler(Arc<ReplicaSetController>);
+/// Tells all controllers what the watch of pods brings. Each heeds only what concerns its kind.
+struct PodHandler(Vec<Arc<ReplicaSetController>>);
 
 impl Handler<Pod> for PodHandler {
     fn on_event(&mut self, event: &CacheEvent<Pod>) {
-        self.0.handle_pod_event(event);
+        for controller in &self.0 {
+            controller.handle_pod_event(event);
+        }
     }
 
     fn on_position(&mut self, _resource_version: &ResourceVersion) {
-        self.0.handle_cache_advanced();
+        for controller in &self.0 {
+            controller.handle_cache_advanced();
+        }
     }
 }
 
-/// Starts both watches.
+/// Starts all watches.
 pub(super) fn start_watches(
     client: &Client,
-    cache: &Cache,
-    controller: &Arc<ReplicaSetController>,
+    pods: &Arc<PodStore>,
+    engines: &[Engine],
     options: &ManagerOptions,
     stop: &Stop,
 ) -> Vec<Thread> {
@@ -55,23 +61,46 @@ pub(super) fn start_watches(
         options,
         stop,
     };
-    vec![
-        watch.start(
-            "watch-rs",
-            REPLICA_SET.collection_path(namespace),
-            &cache.replica_sets,
-            ReplicaSetHandler(Arc::clone(controller)),
-        ),
-        watch.start(
-            "watch-pods",
-            collection_path("/api/v1", "pods", namespace),
-            &cache.pods,
-            PodHandler(Arc::clone(controller)),
-        ),
-    ]
+    let controller = |engine: &Engine| Arc::clone(engine.controller());
+    let objects = engines.iter().map(|engine| {
+        let name = format!("watch-{}", engine.kind().short_name);
+        let path = engine.kind().collection_path(namespace);
+        let source = watch.source::<ReplicaSet>(path, what_is_forbidden(engine.kind()));
+        let store = &engine.cache().replica_sets;
+        let handler = ReplicaSetHandler(controller(engine));
+        if *engine.kind() == REPLICATION_CONTROLLER {
+            watch.start::<ReplicationController>(&name, source, store, handler)
+        } else {
+            watch.start::<ReplicaSet>(&name, source, store, handler)
+        }
+    });
+    let mut watches: Vec<Thread> = objects.collect();
+    let path = collection_path("/api/v1", "pods", namespace);
+    let meaning = "nothing is done until this account may list and watch pods";
+    watches.push(watch.start::<Pod>(
+        "watch-pods",
+        watch.source::<Pod>(path, meaning.to_owned()),
+        pods,
+        PodHandler(engines.iter().map(controller).collect()),
+    ));
+    watches
 }
 
-/// What both watches have in common.
+fn what_is_forbidden(kind: &WorkloadKind) -> String {
+    let WorkloadKind {
+        kind,
+        resource,
+        cluster_role,
+        controller,
+        ..
+    } = kind;
+    format!(
+        "no {kind} is looked after until this account may list and watch {resource}: bind it to the \
+         role {cluster_role}, or leave {controller} out of --controllers"
+    )
+}
+
+/// What all watches have in common.
 struct Watch<'a> {
     client: &'a Client,
     options: &'a ManagerOptions,
@@ -79,21 +108,26 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
+    fn source<T: Decode>(&self, path: String, meaning: String) -> Explained {
+        let accept = self.options.content_type.accept::<T>();
+        let collection = Collection::new(self.client.stream_client(), path, accept);
+        Explained::new(collection, meaning)
+    }
+
     fn start<T: Decode>(
         &self,
         name: &str,
-        path: String,
-        store: &Arc<Store<T>>,
-        handler: impl Handler<T> + 'static,
+        source: Explained,
+        store: &Arc<Store<T::Object>>,
+        handler: impl Handler<T::Object> + 'static,
     ) -> Thread {
         let options = ReflectorOptions {
             min_resync_period: self.options.min_resync_period,
             ..ReflectorOptions::default()
         };
-        let accept = self.options.content_type.accept::<T>();
-        let parts = ReflectorParts {
+        let parts = ReflectorParts::<T> {
             store: Arc::clone(store),
-            source: Box::new(Collection::new(self.client.stream_client(), path, accept)),
+            source: Box::new(source),
             handler: Box::new(handler),
             stats: Arc::new(CacheStats::default()),
             pace: Arc::new(SystemClock),

@@ -50,7 +50,7 @@ pub fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
     let manager = if args.no_controller {
         None
     } else {
-        let options = manager_options(&args.controller);
+        let options = manager_options(&args.client, &args.controller);
         let config = ClientConfig::plain(&url);
         Some(Manager::start(&config, &options, stop).map_err(RunError::Client)?)
     };
@@ -203,7 +203,9 @@ fn tell_changes(server: &DevServer, before: u64, stops: &[&Stop; 2]) -> Cause {
         if looked_at.replace(version) != Some(version) {
             let pods = server.tally("pods", "", cursor, Duration::ZERO);
             cursor = pods.version.max(cursor);
-            let world = World::read(&server.objects("replicasets", ""), &[], &[]);
+            let mut sets = server.objects("replicasets", "");
+            sets.extend(server.objects("replicationcontrollers", ""));
+            let world = World::read(&sets, &[], &[]);
             let now = Timestamp::now().strftime("%H:%M:%S");
             for line in changes.lines(&world.sets, &pods) {
                 say(&format!("{now}  {line}"));
