@@ -1,10 +1,14 @@
 //! How the daemon runs: filled from the flags by [`run`](mod@crate::run), read when the threads start.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::controller::plan::BURST_REPLICAS;
+use crate::serving::Pages;
+use crate::telemetry::health::Health;
+use crate::telemetry::metrics;
 
 /// How the daemon runs.
 #[derive(Clone, Debug)]
@@ -27,6 +31,10 @@ pub struct ManagerOptions {
     pub burst_replicas: usize,
     /// Least time between two looks at an object that did not change.
     pub min_resync_period: Duration,
+    /// Where the daemon says how it finds out whether it is well.
+    pub health: Arc<Health>,
+    /// Where it says what it has to show.
+    pub pages: Arc<Pages>,
     /// Time from the stop signal until the last thread must have ended.
     pub stop_within: Duration,
 }
@@ -45,6 +53,8 @@ impl Default for ManagerOptions {
             batch_parallelism: 16,
             burst_replicas: BURST_REPLICAS,
             min_resync_period: Duration::from_hours(12),
+            health: Arc::new(Health::new(metrics::global())),
+            pages: Arc::default(),
             stop_within: Duration::from_secs(30),
         }
     }

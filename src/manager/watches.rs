@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use super::{Engine, ManagerOptions};
+use super::contact::{Contact, Noted};
+use super::{Engine, ManagerOptions, progress};
 use crate::api::workload_kind::collection_path;
 use crate::api::{Pod, ReplicaSet, ResourceVersion};
 use crate::cache::decode::Decode;
@@ -100,9 +101,12 @@ impl Watch<'_> {
             min_resync_period: self.options.min_resync_period,
             ..ReflectorOptions::default()
         };
+        let source = Collection::new(self.client.stream_client(), path);
+        let contact = Arc::new(Contact::new());
+        progress::add_watch(&self.options.health, name, &contact);
         let parts = ReflectorParts {
             store: Arc::clone(store),
-            source: Box::new(Collection::new(self.client.stream_client(), path)),
+            source: Box::new(Noted { source, contact }),
             handler: Box::new(handler),
             stats: Arc::new(CacheStats::default()),
             pace: Arc::new(SystemClock),
