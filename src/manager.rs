@@ -9,6 +9,7 @@ mod batch_pool;
 mod clients;
 mod contact;
 mod engine;
+mod explained;
 mod options;
 mod outlook;
 mod pace;

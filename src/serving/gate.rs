@@ -1,7 +1,8 @@
 //! Every request's way to its page: who asks, whether they may, and the words to say no, which are
 //! kube-controller-manager's (apiserver `pkg/endpoints/filters`). On the threads `http-N`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::authentication::Authentication;
 use super::authorization::{Authorization, Decision};
@@ -15,7 +16,11 @@ pub(super) struct Gate {
     pub(super) authentication: Authentication,
     pub(super) authorization: Authorization,
     pub(super) pages: Arc<Pages>,
+    pub(super) last_warning: Mutex<Option<Instant>>,
 }
+
+/// Anybody can make requests that are refused, so that only one in this time is worth a warning.
+const WARNING_PERIOD: Duration = Duration::from_mins(1);
 
 /// The pages for whoever reaches the loopback interface: to look at, not to change anything.
 pub(super) struct PlainGate(pub(super) Arc<Pages>);
@@ -37,6 +42,23 @@ impl Handler for PlainGate {
 }
 
 impl Gate {
+    /// Warns, or mentions it if there was a warning a moment ago.
+    fn warn(&self, message: &str) {
+        let now = Instant::now();
+        let last = self.last_warning.lock();
+        let mut last = last.unwrap_or_else(PoisonError::into_inner);
+        let is_due = last.is_none_or(|at| now.saturating_duration_since(at) >= WARNING_PERIOD);
+        if is_due {
+            *last = Some(now);
+        }
+        drop(last);
+        if is_due {
+            log::warn!("{message}");
+        } else {
+            log::debug!("{message}");
+        }
+    }
+
     fn answer(&self, request: &Request) -> Answer {
         let path = &request.path;
         // DIFFERS: asked before anything else. Upstream reviews a token first, so that a probe that
@@ -47,7 +69,9 @@ impl Gate {
         let user = match self.authentication.user(request) {
             Ok(user) => user,
             Err(why) => {
-                log::info!("unable to authenticate a request for {path}: {why}");
+                self.warn(&format!(
+                    "unable to authenticate a request for {path}: {why}"
+                ));
                 let status = Status::new(401, "Unauthorized", "Unauthorized");
                 return Answer::status(&status);
             }
@@ -69,7 +93,7 @@ impl Gate {
             }
             Err(error) => {
                 let why = report(&error);
-                log::warn!("nobody can say whether a request for {path} is allowed: {why}");
+                self.warn(&format!("nobody can say whether {path} is allowed: {why}"));
                 let uri = &request.path_and_query;
                 let text = sanitized(&format!("Internal Server Error: {uri:?}: {why}"));
                 Answer::text(500, &format!("{text}\n"))

@@ -22,7 +22,7 @@ mod zpages;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -225,6 +225,7 @@ impl Serving {
                 self.reviews(&options.authorization, stop)?,
             ),
             pages: Arc::clone(pages),
+            last_warning: Mutex::default(),
         });
         let configured = Arc::clone(&certificates);
         let server = ServerOptions {

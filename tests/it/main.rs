@@ -34,6 +34,8 @@ mod list_watch;
 mod regressions;
 /// Group A: as many pods as wanted, made from the template.
 mod replicas;
+/// Group O: ReplicationControllers, and both kinds side by side.
+mod replication;
 /// The daemon's own pages, and what systemd is told.
 mod serving;
 /// Creates and deletes that fail: group G.
