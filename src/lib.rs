@@ -52,10 +52,14 @@
 //! | `batch-0…m` | single creates and deletes | rayon's queue; a request; the token bucket | job, pool dropped; answer, 60 s; stop |
 //! | `delay`, `rc-delay` | puts delayed keys into the queue when due | the next due time, at most 10 s | time, an earlier key, shutdown |
 //! | `events`, `rc-events` | sends events | recorded events; a request; pauses between tries | event; answer, 10 s; its stop |
+//! | `http`, `plain` | accept connections to the pages of [`serving`] | a connection | the end of the daemon connects |
+//! | `http-N`, `plain-N` | read requests, answer pages | the client; a review of the API server | its limits: 10 s for a request, 90 s between two, 30 s for an answer; 5 s for a review; the end shuts the socket |
+//! | `systemd` | tells systemd how the daemon is, feeds the watchdog | a second, or a third of the watchdog's time | time, stop |
 //!
 //! Stop order: signal → queue shut down, watches' sockets shut → join `sync-*` → events drained →
 //! join `watch-*`, `delay`, `batch-*`. 30 s in all, then the stuck threads are named and the exit code
-//! is 1.
+//! is 1. `systemd` says that it stops and ends at the signal; `http` goes last, so that a daemon that
+//! hangs while it stops can be looked at.
 //!
 //! # Locks
 //!
@@ -71,6 +75,9 @@
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens | everyone who sends |
 //! | `stdx::stop` | the cause and the wakers | everyone |
+//! | `http_server` connections | which are open | `http`, `http-N` |
+//! | `serving` pages, certificates, answers of reviews | who answers what; files as read; answers for 10 s | `http-N` |
+//! | `telemetry::health` | the list of checks | who adds one, `http-N`, `systemd` |
 //! | `stdx::signals` | what SIGHUP and SIGUSR1 run | `main`, `signal` |
 //!
 //! # Invariants
@@ -114,6 +121,9 @@
 //!   lost in a relist.
 //! - **A list after an expired watch has a back-off of its own**, so that the one after an outage does not
 //!   wait as long as the outage did.
+//! - **Health looks at progress** (`manager::progress`), and `/livez` and `/readyz` exist.
+//! - **Paths that everybody may see are answered before anybody is asked who it is**, so that a probe
+//!   with a token works while the API server is away; no front proxy, no HTTP/2 ([`serving`]).
 //! - **The queue's remainder is left at stop**, and events are drained for a bounded time.
 
 pub mod api;

@@ -7,9 +7,13 @@
 
 mod batch_pool;
 mod clients;
+mod contact;
 mod engine;
 mod explained;
 mod options;
+mod outlook;
+mod pace;
+mod progress;
 mod watches;
 
 use std::sync::Arc;
@@ -73,6 +77,10 @@ impl Manager {
             .map(|kind| Engine::start(kind, &shared))
             .collect::<Result<_, _>>()?;
         let watches = start_watches(&watch_client, &pods, &engines, options, stop);
+        let caches = engines.iter().map(|engine| engine.cache().clone());
+        let threads = watches.iter().map(Thread::liveness);
+        let threads = threads.chain(batches.liveness()).collect();
+        progress::add_shared(&options.health, caches.collect(), threads, stop);
         Ok(Self {
             engines,
             stop: stop.clone(),

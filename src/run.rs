@@ -3,6 +3,9 @@
 mod demo;
 mod dev;
 mod facts;
+mod serving;
+
+use std::time::{Duration, Instant};
 
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
@@ -12,10 +15,16 @@ use crate::cli::RunArgs;
 use crate::cli::flags::{ClientArgs, ContentType, ControllerArgs, ControllerName};
 use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions};
+use crate::serving::{Serving, ServingError};
+use crate::stdx::signals;
 use crate::stdx::stop::{Cause, Stop};
+use crate::telemetry::systemd;
 
 pub use demo::demo;
 pub use dev::dev;
+
+/// For the thread `systemd` to end, which says one thing more at the stop.
+const SYSTEMD_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why a command ended badly.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +41,9 @@ pub enum RunError {
     /// The dev server cannot start.
     #[error("cannot start the dev server")]
     DevServer(#[source] std::io::Error),
+    /// Health and metrics cannot be served.
+    #[error("cannot serve health, metrics and debug pages")]
+    Serving(#[source] ServingError),
     /// Files cannot be used as they are.
     #[error("{0}")]
     Files(String),
@@ -54,7 +66,11 @@ impl RunError {
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
-            Self::NoConfig(_) | Self::Config(_) | Self::Files(_) | Self::NoDryRun
+            Self::NoConfig(_)
+                | Self::Config(_)
+                | Self::Files(_)
+                | Self::NoDryRun
+                | Self::Serving(ServingError::Certificates(_))
         )
     }
 }
@@ -97,8 +113,26 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
         "replicaset-controller {version} for {scope} of {}",
         config.server()
     );
-    let manager = Manager::start(&config, &options, stop).map_err(RunError::Client)?;
-    finish(manager)
+    let pages = serving::serving_options(args, &config)?;
+    let zpages = serving::zpages(args);
+    let serving = Serving::start(&pages, &options.pages, &options.health, zpages, stop);
+    let mut serving = serving.map_err(RunError::Serving)?;
+    if let Some(reload) = serving.reloader() {
+        signals::on_reload("certificates of the HTTPS port", reload);
+    }
+    let result = match Manager::start(&config, &options, stop) {
+        Ok(manager) => {
+            let systemd = systemd::start(&options.health, manager.outlook(), stop);
+            let result = finish(manager);
+            let deadline = Instant::now() + SYSTEMD_WITHIN;
+            let stuck = systemd.map_or(Ok(()), |thread| thread.join_until(deadline));
+            result.and(stuck.map_err(RunError::Stuck))
+        }
+        Err(error) => Err(RunError::Client(error)),
+    };
+    // ORDER: the pages last, so that a daemon that hangs while it stops can be looked at.
+    serving.stop();
+    result
 }
 
 fn manager_options(client: &ClientArgs, args: &ControllerArgs) -> ManagerOptions {

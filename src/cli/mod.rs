@@ -3,6 +3,7 @@
 
 pub mod duration;
 pub mod flags;
+mod in_effect;
 pub mod parse;
 pub mod values;
 

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::flags::Cli;
+use super::flags::{Cli, Command};
+use super::in_effect::flags_in_effect;
 
 /// What came of the arguments.
 #[derive(Debug)]
@@ -27,7 +28,14 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> ParseOutcome {
     let mut mistakes: Vec<String> = Vec::new();
     loop {
         let error = match Cli::try_parse_from(&args) {
-            Ok(cli) if mistakes.is_empty() => return ParseOutcome::Run(Box::new(cli)),
+            Ok(mut cli) if mistakes.is_empty() => {
+                let run = match &mut cli.command {
+                    Some(Command::Run(run)) => run,
+                    _ => &mut cli.run,
+                };
+                run.in_effect = flags_in_effect(&args);
+                return ParseOutcome::Run(Box::new(cli));
+            }
             Ok(_) => break,
             Err(error) => error,
         };

@@ -71,6 +71,8 @@ pub struct Request {
     pub(super) accept: String,
     pub(super) body: Option<Body>,
     pub(super) timeout: Option<Duration>,
+    /// Not sent again, whatever the server asks for.
+    pub(super) is_single: bool,
 }
 
 #[derive(Clone)]
@@ -154,6 +156,14 @@ impl Request {
         self
     }
 
+    /// The same request, sent at most once, even if the server asks to come back: for callers who
+    /// cannot wait.
+    #[must_use]
+    pub fn once(mut self) -> Self {
+        self.is_single = true;
+        self
+    }
+
     /// What is to be done.
     pub fn method(&self) -> Method {
         self.method
@@ -182,6 +192,7 @@ impl Request {
             accept: JSON.to_owned(),
             body: None,
             timeout: None,
+            is_single: false,
         }
     }
 }

@@ -7,9 +7,10 @@ use std::time::Instant;
 
 use crossbeam_channel::select;
 
-use super::ManagerOptions;
 use super::batch_pool::BatchPool;
 use super::clients::{client_options, event_client_options};
+use super::pace::Pace;
+use super::{ManagerOptions, progress};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig, ClientError};
@@ -88,8 +89,12 @@ impl Engine {
         let delaying = Arc::clone(&queue);
         let delay = kind.thread_name("delay");
         let delay = Thread::spawn(&delay, stop, move || delaying.run_delay());
-        let workers = (0..n_workers).map(|n| start_worker(kind, n, &cache, &controller, stop));
-        let workers = workers.collect();
+        let pace = Arc::new(Pace::new(n_workers));
+        let start = |n| start_worker(kind, n, &cache, &controller, &queue, &pace, stop);
+        let workers: Vec<Thread> = (0..n_workers).map(start).collect();
+        let threads = workers.iter().chain([&events, &delay]);
+        let threads = threads.map(Thread::liveness).collect();
+        progress::add_controller(kind, &queue, &pace, threads, options, stop);
         let shutting_down = Arc::clone(&queue);
         stop.on_stop(move || shutting_down.shut_down());
         Ok(Self {
@@ -166,9 +171,12 @@ fn start_worker(
     number: u16,
     cache: &Cache,
     controller: &Arc<ReplicaSetController>,
+    queue: &Arc<WorkQueue<ObjectKey>>,
+    pace: &Arc<Pace>,
     stop: &Stop,
 ) -> Thread {
     let (cache, controller) = (cache.clone(), Arc::clone(controller));
+    let (queue, pace) = (Arc::clone(queue), Arc::clone(pace));
     let stopping = stop.clone();
     let name = kind.thread_name(&format!("sync-{number}"));
     Thread::spawn(&name, stop, move || {
@@ -179,6 +187,12 @@ fn start_worker(
                 recv(stopping.receiver()) -> _ => return,
             }
         }
-        controller.run_worker(&stopping);
+        while !stopping.is_stopped()
+            && let Some(key) = queue.get()
+        {
+            pace.begin(number);
+            controller.process(&key);
+            pace.end(number);
+        }
     })
 }

@@ -1,11 +1,15 @@
 //! How the daemon runs: filled from the flags by [`run`](mod@crate::run), read when the threads start.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::cache::encoding::ContentType;
 use crate::controller::plan::BURST_REPLICAS;
+use crate::serving::Pages;
+use crate::telemetry::health::Health;
+use crate::telemetry::metrics;
 
 /// How the daemon runs.
 #[derive(Clone, Debug)]
@@ -30,6 +34,10 @@ pub struct ManagerOptions {
     pub content_type: ContentType,
     /// Least time between two looks at an object that did not change.
     pub min_resync_period: Duration,
+    /// Where the daemon says how it finds out whether it is well.
+    pub health: Arc<Health>,
+    /// Where it says what it has to show.
+    pub pages: Arc<Pages>,
     /// Time from the stop signal until the last thread must have ended.
     pub stop_within: Duration,
 }
@@ -50,6 +58,8 @@ impl Default for ManagerOptions {
             burst_replicas: BURST_REPLICAS,
             content_type: ContentType::default(),
             min_resync_period: Duration::from_hours(12),
+            health: Arc::new(Health::new(metrics::global())),
+            pages: Arc::default(),
             stop_within: Duration::from_secs(30),
         }
     }

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use super::contact::{Contact, Noted};
 use super::explained::Explained;
-use super::{Engine, ManagerOptions};
+use super::{Engine, ManagerOptions, progress};
 use crate::api::workload_kind::{REPLICATION_CONTROLLER, collection_path};
 use crate::api::{Pod, ReplicaSet, ResourceVersion, WorkloadKind};
 use crate::cache::decode::{Decode, ReplicationController};
@@ -125,9 +126,11 @@ impl Watch<'_> {
             min_resync_period: self.options.min_resync_period,
             ..ReflectorOptions::default()
         };
+        let contact = Arc::new(Contact::new());
+        progress::add_watch(&self.options.health, name, &contact);
         let parts = ReflectorParts::<T> {
             store: Arc::clone(store),
-            source: Box::new(source),
+            source: Box::new(Noted { source, contact }),
             handler: Box::new(handler),
             stats: Arc::new(CacheStats::default()),
             pace: Arc::new(SystemClock),

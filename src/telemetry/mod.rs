@@ -3,3 +3,4 @@
 pub mod health;
 pub mod logging;
 pub mod metrics;
+pub mod systemd;

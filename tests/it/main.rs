@@ -36,6 +36,8 @@ mod regressions;
 mod replicas;
 /// Group O: ReplicationControllers, and both kinds side by side.
 mod replication;
+/// The daemon's own pages, and what systemd is told.
+mod serving;
 /// Creates and deletes that fail: group G.
 mod slow_start;
 /// Status updates: parts of groups F and H.

@@ -50,7 +50,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "client",
             "devserver",
             "manager",
+            "serving",
             "stdx",
+            "telemetry",
         ],
     ),
 ];

@@ -11,6 +11,7 @@ mod leader_election;
 mod log;
 mod serving;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -96,6 +97,10 @@ pub struct RunArgs {
     /// Where flags are from besides the command line.
     #[command(flatten)]
     pub sources: SourceArgs,
+
+    /// All flags by name, without dashes, with the values that they have.
+    #[arg(skip)]
+    pub in_effect: BTreeMap<String, String>,
 }
 
 /// How what is decided gets out.

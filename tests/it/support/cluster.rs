@@ -247,13 +247,22 @@ impl TestCluster {
 
     /// A daemon in a process of its own, with further arguments.
     pub(crate) fn start_process(&self, arguments: &[&str]) -> DaemonProcess {
+        self.start_process_with(arguments, &[])
+    }
+
+    /// The same with further variables in its environment.
+    pub(crate) fn start_process_with(
+        &self,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> DaemonProcess {
         let mut all = vec!["run", "--kube-api-qps=0"];
         all.extend(self.arguments.iter().map(String::as_str));
         if let Some(namespace) = &self.options.namespace {
             all.extend(["--namespace", namespace]);
         }
         all.extend(arguments);
-        DaemonProcess::start(&all)
+        DaemonProcess::start_with(&all, environment)
     }
 
     /// Where the daemon connects to.

@@ -87,6 +87,11 @@ impl DaemonProcess {
     /// Starts `replicaset-controller` with these arguments and nothing in the environment that
     /// names a cluster; without leader election and HTTPS, unless the arguments say otherwise.
     pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, &[])
+    }
+
+    /// The same with these variables.
+    pub(crate) fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let output = tempfile::NamedTempFile::new().expect("a file for the output");
         let stdout = File::create(output.path()).expect("a file for the output");
         let log = tempfile::NamedTempFile::new().expect("a file for the log");
@@ -96,6 +101,7 @@ impl DaemonProcess {
             .env_remove("KUBECONFIG")
             .env_remove("KUBERNETES_SERVICE_HOST")
             .env("HOME", "/nonexistent")
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(stdout)
             .stderr(stderr)
