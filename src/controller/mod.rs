@@ -12,6 +12,8 @@ pub mod error;
 pub mod expectations;
 pub mod expiry;
 pub mod handlers;
+pub mod inspect;
+pub mod last_syncs;
 pub mod manage;
 pub mod plan;
 pub mod pod_names;
@@ -31,6 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use self::expectations::Expectations;
+use self::last_syncs::LastSyncs;
 use self::pod_names::PodNames;
 use self::slow_start::BatchRunner;
 use self::unresolved::Unresolved;
@@ -79,6 +82,7 @@ pub struct ReplicaSetController {
     written: WrittenVersions,
     unresolved: Unresolved,
     names: PodNames,
+    last_syncs: LastSyncs,
     /// Generation for which an unusable selector was logged, by ReplicaSet; behind its own lock.
     unusable_selectors: Mutex<HashMap<ObjectKey, (Uid, i64)>>,
     /// Set when the API server dropped `terminatingReplicas` from a status that carried it.
@@ -101,6 +105,7 @@ impl ReplicaSetController {
             burst_replicas: parts.burst_replicas,
             unresolved: Unresolved::default(),
             names: PodNames::default(),
+            last_syncs: LastSyncs::default(),
             unusable_selectors: Mutex::default(),
             terminating_is_dropped: AtomicBool::new(false),
         }
@@ -130,6 +135,7 @@ impl ReplicaSetController {
         self.expectations.delete_expectations(key, owner);
         self.unresolved.clear(key, owner);
         self.names.clear(key, owner);
+        self.last_syncs.clear(key);
         let mut logged = self
             .unusable_selectors
             .lock()

@@ -6,12 +6,14 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::expectations::Satisfaction;
+use super::last_syncs::{LastSync, SyncEnd};
 use super::plan::plan;
 use super::status::{Observation, calculate_status, find_min_next_pod_availability_check};
 use super::written_versions::Readiness;
 use super::{ReplicaSetController, SyncError};
 use crate::api::label_selector::SelectorError;
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Selector};
+use crate::stdx::activity;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::catch_panic;
 
@@ -35,7 +37,11 @@ impl ReplicaSetController {
 
     /// Waits for a key and syncs it; false once the queue is shut down and empty.
     pub fn process_next_work_item(&self) -> bool {
-        let Some(key) = self.queue.get() else {
+        let key = {
+            let _wait = activity::enter("waits for a key", "");
+            self.queue.get()
+        };
+        let Some(key) = key else {
             return false;
         };
         self.process(&key);
@@ -45,8 +51,18 @@ impl ReplicaSetController {
     /// Syncs a key that was taken from the queue, and hands it back: done, or to be repeated with
     /// back-off. A panic is an error like any other.
     pub fn process(&self, key: &ObjectKey) {
+        let _sync = activity::enter("sync", key);
+        let (at, began) = (self.clock.wall(), self.clock.now());
         let result = catch_panic(|| self.sync_replica_set(key))
             .unwrap_or_else(|message| Err(SyncError::Panic(message)));
+        let end = match &result {
+            Ok(Outcome::Synced) => SyncEnd::Synced,
+            Ok(Outcome::TooEarly) => SyncEnd::TooEarly,
+            Err(_) => SyncEnd::Failed,
+        };
+        let took = self.clock.now().saturating_duration_since(began);
+        let error = result.as_ref().err().map(ToString::to_string);
+        self.last_syncs.note(key, LastSync { at, took, end }, error);
         match result {
             Ok(Outcome::Synced) => self.queue.forget(key),
             // Not a success that would end the back-off of an earlier failure, and not a failure.

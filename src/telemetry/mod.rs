@@ -1,3 +1,4 @@
-//! What the daemon shows of itself: its log.
+//! What the daemon shows of itself: its log, and what its threads do.
 
 pub mod logging;
+pub mod threads;
