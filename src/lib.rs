@@ -44,6 +44,7 @@
 //! |---|---|---|---|
 //! | `main` | [`manager::Manager::wait`] | the stop signal, then the others in stop order | signal; 30 s |
 //! | `ctrl-c` | gives the stop signal | SIGTERM, SIGINT | a second one ends the process |
+//! | `signal` | runs what [`stdx::signals::on_reload`] and [`stdx::signals::on_dump`] were given | SIGHUP, SIGUSR1 | the stop signal sends one |
 //! | `watch-rs`, `watch-pods` | list and watch, store, handlers | a read from the API server; a pause after failures | data, 5 min of silence, stop shuts the socket |
 //! | `sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
 //! | `batch-0…m` | single creates and deletes | rayon's queue; a request; the token bucket | job, pool dropped; answer, 60 s; stop |
@@ -68,6 +69,7 @@
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens | everyone who sends |
 //! | `stdx::stop` | the cause and the wakers | everyone |
+//! | `stdx::signals` | what SIGHUP and SIGUSR1 run | `main`, `signal` |
 //!
 //! # Invariants
 //!
