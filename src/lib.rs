@@ -20,13 +20,14 @@
 //! | room | what lives there | may use |
 //! |---|---|---|
 //! | [`api`] | the Kubernetes vocabulary, pure: keys, selectors, the slim [`api::Pod`], the [`api::ReplicaSet`], the `Status` error | – |
-//! | [`stdx`] | named threads, the stop signal, clocks, back-off | – |
+//! | [`stdx`] | named threads and what they work on, the stop signal, clocks, back-off | – |
 //! | [`telemetry`] | the log | stdx |
 //! | [`client`] | bytes to and from an API server: kubeconfig, credentials, TLS, throttle, streams | api, stdx |
 //! | [`cache`] | server state → local read-only view: list/watch machine (pure), its loop, indexed stores | api, client, stdx |
 //! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx |
 //! | [`writes`] | the only code that changes the cluster: pods, status, events | api, client, stdx |
 //! | [`controller`] | handlers, expectations, sync, claim, plan, deletion order, slow start, status | api, cache, workqueue, writes, stdx |
+//! | [`explain`] | why a ReplicaSet is as it is: facts (a daemon's, or the API's) → report → text and JSON; decides by the controller's own code | api, client, controller, stdx |
 //! | [`manager`] | owns every thread: start order, stop order, deadlines | all above |
 //! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster | api, stdx |
 //! | [`cli`] | flags → options, no effects | – |

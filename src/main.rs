@@ -47,6 +47,7 @@ fn start(cli: Cli) -> ExitCode {
     };
     telemetry::logging::init(level);
     let stop = Stop::new();
+    signals::on_dump("threads", telemetry::threads::log_threads);
     if let Err(error) = signals::listen(&stop) {
         log::error!("cannot listen for signals: {error}");
         return ExitCode::from(FAILURE);

@@ -20,6 +20,7 @@ use crate::cache::Cache;
 use crate::client::{Client, ClientConfig, ClientError, ClientOptions};
 use crate::controller::plan::BURST_REPLICAS;
 use crate::controller::{Parts, ReplicaSetController};
+use crate::stdx::activity;
 use crate::stdx::clock::{Clock, SystemClock};
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::Thread;
@@ -167,7 +168,10 @@ impl Manager {
     /// # Errors
     /// The names of the threads that were still running then.
     pub fn wait(self) -> Result<Cause, String> {
-        let cause = self.stop.wait();
+        let cause = {
+            let _wait = activity::enter("waits for the stop signal", "");
+            self.stop.wait()
+        };
         match &cause {
             Cause::Requested(why) => log::info!("stopping: {why}"),
             Cause::Failed(why) => log::error!("stopping: {why}"),
@@ -219,6 +223,7 @@ fn start_worker(
     let (cache, controller) = (cache.clone(), Arc::clone(controller));
     let stopping = stop.clone();
     Thread::spawn(&format!("sync-{number}"), stop, move || {
+        let wait = activity::enter("waits for the first lists", "");
         // Before both lists are complete, everything would look as if pods were missing.
         for synced in [cache.pods.synced(), cache.replica_sets.synced()] {
             select! {
@@ -226,6 +231,7 @@ fn start_worker(
                 recv(stopping.receiver()) -> _ => return,
             }
         }
+        drop(wait);
         controller.run_worker(&stopping);
     })
 }

@@ -14,3 +14,6 @@ mod text;
 pub use api_facts::{ApiError, ApiFacts};
 pub use model::{Report, Sources};
 pub use report::report;
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "controller",
         &["api", "cache", "workqueue", "writes", "stdx"],
     ),
+    ("explain", &["api", "client", "controller", "stdx"]),
     (
         "manager",
         &[
@@ -42,6 +43,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "cli",
             "client",
             "devserver",
+            "explain",
             "manager",
             "stdx",
         ],
