@@ -21,15 +21,17 @@
 //! |---|---|---|
 //! | [`api`] | the Kubernetes vocabulary, pure: keys, selectors, the slim [`api::Pod`], the [`api::ReplicaSet`], the `Status` error | – |
 //! | [`stdx`] | named threads and what they work on, the stop signal, clocks, back-off | – |
-//! | [`telemetry`] | the log | stdx |
-//! | [`client`] | bytes to and from an API server: kubeconfig, credentials, TLS, throttle, streams | api, stdx |
+//! | [`telemetry`] | the log; metrics; health by progress; what the threads do; what systemd is told | stdx |
+//! | [`client`] | bytes to and from an API server: kubeconfig, credentials, TLS, throttle, streams | api, stdx, telemetry |
 //! | [`cache`] | server state → local read-only view: list/watch machine (pure), its loop, indexed stores | api, client, stdx |
-//! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx |
+//! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx, telemetry |
 //! | [`writes`] | the only code that changes the cluster: pods, status, events | api, client, stdx |
-//! | [`controller`] | handlers, expectations, sync, claim, plan, deletion order, slow start, status | api, cache, workqueue, writes, stdx |
+//! | [`controller`] | handlers, expectations, sync, claim, plan, deletion order, slow start, status | api, cache, stdx, telemetry, workqueue, writes |
 //! | [`explain`] | why a ReplicaSet is as it is: facts (a daemon's, or the API's) → report → text and JSON; decides by the controller's own code | api, client, controller, stdx |
+//! | [`http_server`] | connections, requests, answers: HTTP/1.1 and TLS on the server's side | api, stdx |
+//! | [`serving`] | the daemon's own pages: health, metrics, configuration; who may see them | api, client, http_server, stdx, telemetry |
 //! | [`manager`] | owns every thread: start order, stop order, deadlines | all above |
-//! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster | api, stdx |
+//! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster | api, http_server, stdx |
 //! | [`cli`] | flags → options, no effects | – |
 //! | [`mod@run`] | the commands `run`, `dev` (a cluster in one process) and `demo` (chapters that are checked) | all above |
 //!
@@ -116,8 +118,10 @@ pub mod client;
 pub mod controller;
 pub mod devserver;
 pub mod explain;
+pub mod http_server;
 pub mod manager;
 pub mod run;
+pub mod serving;
 pub mod stdx;
 pub mod telemetry;
 pub mod workqueue;

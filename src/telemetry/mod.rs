@@ -1,4 +1,6 @@
-//! What the daemon shows of itself: its log, and what its threads do.
+//! What the daemon shows of itself: its log, its health, its numbers, and what its threads do.
 
+pub mod health;
 pub mod logging;
+pub mod metrics;
 pub mod threads;

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use replicaset_controller::api::Status;
 use replicaset_controller::devserver::{
-    Action, Answer, ApiRequest, Ending, Faults, Handler, Matcher, Recorded, Rule, RuleHandle,
+    Action, Answer, ApiCall, ApiRequest, Ending, Faults, Handler, Matcher, Recorded, Rule,
+    RuleHandle,
 };
 use serde_json::json;
 
@@ -66,7 +67,7 @@ fn check_reads(cluster: &TestCluster, expected: &[&str]) {
 
 /// How far the daemon's cache of pods has come.
 fn position(cluster: &TestCluster) -> String {
-    let cache = cluster.daemon().manager().cache();
+    let cache = cluster.daemon().cache();
     cache.pods.resource_version().to_string()
 }
 
