@@ -7,6 +7,7 @@
 
 mod batch_pool;
 mod clients;
+mod debug;
 mod engine;
 mod options;
 mod watches;
@@ -126,6 +127,11 @@ impl Manager {
         let mut stuck = Vec::new();
         for engine in &mut self.engines {
             stuck.extend(join_all(engine.take_workers(), deadline));
+        }
+        for engine in &self.engines {
+            if let Some(shadow) = engine.shadow() {
+                log::info!("dry run of {}: {shadow}", engine.kind().resource);
+            }
         }
         self.events_stop.stop(cause.clone());
         let abort = abort.max(Instant::now() + EVENTS_WITHIN);

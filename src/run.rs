@@ -31,9 +31,6 @@ pub enum RunError {
     /// Files cannot be used as they are.
     #[error("{0}")]
     Files(String),
-    /// Nobody who asks for no writes may get writes.
-    #[error("--dry-run: this build cannot run without writing")]
-    NoDryRun,
     /// What was to be shown did not come out.
     #[error("{0}")]
     Demo(String),
@@ -48,10 +45,7 @@ pub enum RunError {
 impl RunError {
     /// True if the mistake is in the arguments or the configuration.
     pub fn is_usage(&self) -> bool {
-        matches!(
-            self,
-            Self::NoConfig(_) | Self::Config(_) | Self::Files(_) | Self::NoDryRun
-        )
+        matches!(self, Self::NoConfig(_) | Self::Config(_) | Self::Files(_))
     }
 }
 
@@ -69,9 +63,6 @@ impl From<ConfigError> for RunError {
 /// # Errors
 /// [`RunError::NoConfig`] if no API server is named, otherwise what made the daemon fail.
 pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
-    if args.mode.dry_run {
-        return Err(RunError::NoDryRun);
-    }
     let config = ClientConfig::load(&ConfigSource {
         kubeconfig: args.api.kubeconfig.clone(),
         master: args.api.master.clone(),
@@ -79,6 +70,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     })?;
     let options = ManagerOptions {
         namespace: args.api.namespace.clone(),
+        dry_run: args.mode.dry_run,
         ..manager_options(&args.client, &args.controller)
     };
     let scope = args

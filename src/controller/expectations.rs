@@ -89,6 +89,13 @@ impl Expectations {
         self.expect(key, owner, [], pods);
     }
 
+    /// True if a pod of this name is still to be seen.
+    pub fn expects_creation(&self, key: &ObjectKey, owner: &Uid, name: &str) -> bool {
+        let entries = self.lock();
+        let entry = entries.get(key).filter(|entry| entry.owner == *owner);
+        entry.is_some_and(|entry| entry.creations.contains(name))
+    }
+
     /// A pod of this name was seen, or will never be: its creation failed or was not tried.
     pub fn creation_observed(&self, key: &ObjectKey, owner: &Uid, name: &str) {
         self.observe(key, owner, |entry| entry.creations.remove(name));

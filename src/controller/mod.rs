@@ -8,6 +8,7 @@
 
 pub mod claim;
 pub mod deletion_order;
+pub mod dry_run;
 pub mod error;
 pub mod expectations;
 pub mod expiry;
@@ -15,8 +16,10 @@ pub mod handlers;
 pub mod inspect;
 pub mod last_syncs;
 pub mod manage;
+pub mod other_writers;
 pub mod plan;
 pub mod pod_names;
+pub mod shadow;
 pub mod slow_start;
 pub mod status;
 pub mod sync;
@@ -34,7 +37,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use self::expectations::Expectations;
 use self::last_syncs::LastSyncs;
+use self::other_writers::OtherWriters;
 use self::pod_names::PodNames;
+use self::shadow::Shadow;
 use self::slow_start::BatchRunner;
 use self::unresolved::Unresolved;
 use self::written_versions::{Versions, WrittenVersions};
@@ -83,6 +88,9 @@ pub struct ReplicaSetController {
     unresolved: Unresolved,
     names: PodNames,
     last_syncs: LastSyncs,
+    others: OtherWriters,
+    /// Set if nothing is to be written.
+    shadow: Option<Arc<Shadow>>,
     /// Generation for which an unusable selector was logged, by ReplicaSet; behind its own lock.
     unusable_selectors: Mutex<HashMap<ObjectKey, (Uid, i64)>>,
     /// Set when the API server dropped `terminatingReplicas` from a status that carried it.
@@ -106,6 +114,8 @@ impl ReplicaSetController {
             unresolved: Unresolved::default(),
             names: PodNames::default(),
             last_syncs: LastSyncs::default(),
+            others: OtherWriters::default(),
+            shadow: None,
             unusable_selectors: Mutex::default(),
             terminating_is_dropped: AtomicBool::new(false),
         }
@@ -136,6 +146,7 @@ impl ReplicaSetController {
         self.unresolved.clear(key, owner);
         self.names.clear(key, owner);
         self.last_syncs.clear(key);
+        self.others.clear(key);
         let mut logged = self
             .unusable_selectors
             .lock()

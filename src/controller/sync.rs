@@ -32,6 +32,9 @@ impl ReplicaSetController {
     ///
     /// What is still queued when `stop` is given stays undone: the next start lists everything anyway.
     pub fn run_worker(&self, stop: &Stop) {
+        if self.shadow.is_none() {
+            self.others.arm(&*self.clock);
+        }
         while !stop.is_stopped() && self.process_next_work_item() {}
     }
 
@@ -89,6 +92,9 @@ impl ReplicaSetController {
         }
         let Some(rs) = self.cache.replica_set(key) else {
             self.forget_replica_set(key, None);
+            if let Some(shadow) = &self.shadow {
+                shadow.forget(key);
+            }
             return Ok(Outcome::Synced);
         };
         let selector = match &rs.selector {
@@ -98,6 +104,11 @@ impl ReplicaSetController {
                 return Ok(Outcome::Synced);
             }
         };
+        if let Some(shadow) = &self.shadow {
+            self.decide_only(&rs, selector, shadow);
+            return Ok(Outcome::Synced);
+        }
+        self.look_for_other_writers(&rs);
         let needs_sync = self.may_manage(&rs, selector, readiness)?;
         let owned = self
             .cache
@@ -159,7 +170,7 @@ impl ReplicaSetController {
         }
     }
 
-    fn count_terminating(&self, owned: &[Arc<Pod>], selector: &Selector) -> Option<i32> {
+    pub(super) fn count_terminating(&self, owned: &[Arc<Pod>], selector: &Selector) -> Option<i32> {
         if self.terminating_is_dropped.load(Ordering::Relaxed) {
             return None;
         }
@@ -171,7 +182,7 @@ impl ReplicaSetController {
     }
 
     /// Comes back when the next ready pod becomes available by the passing of time alone.
-    fn plan_availability_check(
+    pub(super) fn plan_availability_check(
         &self,
         rs: &ReplicaSet,
         active: &[Arc<Pod>],

@@ -13,6 +13,7 @@ use super::clients::{client_options, event_client_options};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig, ClientError};
+use crate::controller::shadow::Shadow;
 use crate::controller::{Parts, ReplicaSetController};
 use crate::stdx::activity;
 use crate::stdx::clock::{Clock, SystemClock};
@@ -45,6 +46,8 @@ pub struct Engine {
     workers: Vec<Thread>,
     events: Thread,
     delay: Thread,
+    /// What a dry run compares.
+    shadow: Option<Arc<Shadow>>,
 }
 
 impl Engine {
@@ -75,7 +78,10 @@ impl Engine {
             replica_sets: Arc::new(ReplicaSetStore::default()),
         };
         let queue = Arc::new(WorkQueue::new(Arc::clone(&clock)));
-        let controller = Arc::new(ReplicaSetController::new(Parts {
+        let shadow = options
+            .dry_run
+            .then(|| Arc::new(Shadow::new(Arc::clone(&clock))));
+        let controller = ReplicaSetController::new(Parts {
             kind,
             cache: Arc::new(cache.clone()),
             pod_control: Arc::new(RealPodControl::new(client.clone(), recorder, kind, stop)),
@@ -84,7 +90,11 @@ impl Engine {
             batches: shared.batches.runner(),
             clock,
             burst_replicas: options.burst_replicas,
-        }));
+        });
+        let controller = Arc::new(match &shadow {
+            Some(shadow) => controller.only_deciding(Arc::clone(shadow)),
+            None => controller,
+        });
 
         let delaying = Arc::clone(&queue);
         let delay = kind.thread_name("delay");
@@ -103,6 +113,7 @@ impl Engine {
             workers,
             events,
             delay,
+            shadow,
         })
     }
 
@@ -154,6 +165,11 @@ impl Engine {
     /// The threads `sync-*`, to be joined first.
     pub(super) fn take_workers(&mut self) -> Vec<Thread> {
         std::mem::take(&mut self.workers)
+    }
+
+    /// What a dry run has compared; `None` if this one writes.
+    pub fn shadow(&self) -> Option<&Arc<Shadow>> {
+        self.shadow.as_ref()
     }
 
     /// The threads `events` and `delay`, to be joined in this order; everything else is let go.

@@ -27,6 +27,8 @@ pub struct ManagerOptions {
     pub burst_replicas: usize,
     /// Least time between two looks at an object that did not change.
     pub min_resync_period: Duration,
+    /// Read and decide, write nothing.
+    pub dry_run: bool,
     /// Time from the stop signal until the last thread must have ended.
     pub stop_within: Duration,
 }
@@ -45,6 +47,7 @@ impl Default for ManagerOptions {
             batch_parallelism: 16,
             burst_replicas: BURST_REPLICAS,
             min_resync_period: Duration::from_hours(12),
+            dry_run: false,
             stop_within: Duration::from_secs(30),
         }
     }

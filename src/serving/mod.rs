@@ -3,6 +3,7 @@
 //! Rooms that have something to show offer a function that adds it to [`Pages`]; `manager` calls
 //! these, so that this room knows nothing of the controller.
 
+pub mod debug;
 mod pages;
 
 pub use pages::Pages;

@@ -40,6 +40,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "telemetry",
             "workqueue",
             "writes",
+            "explain",
+            "http_server",
         ],
     ),
     (
