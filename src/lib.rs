@@ -69,6 +69,8 @@
 //! | `controller::expectations` | names and UIDs still to be seen | workers, watch threads |
 //! | `controller::written_versions` | versions still to be seen, who waits for them | workers, watch threads |
 //! | `controller::unresolved`, `controller::pod_names` | writes of unknown outcome, name sequences | workers |
+//! | `controller::last_syncs`, `controller::other_writers`, `controller::shadow` | what is told of syncs, of other writers, of a dry run; bounded | workers, watch threads |
+//! | `stdx::activity` (one per thread) | what the thread works on | the thread itself, whoever looks |
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens | everyone who sends |
 //! | `stdx::stop` | the cause and the wakers | everyone |
@@ -109,6 +111,8 @@
 //!   lost in a relist.
 //! - **A list after an expired watch has a back-off of its own**, so that the one after an outage does not
 //!   wait as long as the outage did.
+//! - **Another writer is noticed** ([`controller::other_writers`]): a warning, an event and a metric.
+//! - **A dry run** ([`controller::dry_run`]) decides by the same code, on clients that refuse to write.
 //! - **The queue's remainder is left at stop**, and events are drained for a bounded time.
 
 pub mod api;

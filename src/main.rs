@@ -37,6 +37,8 @@ fn start(cli: Cli) -> ExitCode {
     let command = cli.command.unwrap_or(Command::Run(Box::new(cli.run)));
     let level = match &command {
         Command::Run(args) => args.log.level(),
+        Command::Explain(args) if args.log.verbosity.is_empty() => log::LevelFilter::Warn,
+        Command::Explain(args) => args.log.level(),
         // Its own lines say what changes.
         Command::Dev(args) if args.log.verbosity.is_empty() => log::LevelFilter::Warn,
         Command::Dev(args) => args.log.level(),
@@ -54,6 +56,7 @@ fn start(cli: Cli) -> ExitCode {
     }
     let result = match command {
         Command::Run(args) => run::run(&args, &stop),
+        Command::Explain(args) => run::explain(&args, &stop),
         Command::Dev(args) => run::dev(&args, &stop),
         Command::Demo(args) => run::demo(&args, &stop),
     };

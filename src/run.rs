@@ -2,6 +2,7 @@
 
 mod demo;
 mod dev;
+mod explain;
 mod facts;
 
 use crate::cli::RunArgs;
@@ -12,6 +13,7 @@ use crate::stdx::stop::{Cause, Stop};
 
 pub use demo::demo;
 pub use dev::dev;
+pub use explain::explain;
 
 /// Why a command ended badly.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +33,17 @@ pub enum RunError {
     /// Files cannot be used as they are.
     #[error("{0}")]
     Files(String),
+    /// Arguments that do not go together.
+    #[error("{0}")]
+    Usage(String),
+    /// There is nothing to explain, or nobody who could be asked.
+    #[error("cannot explain, asking {what}")]
+    Explain {
+        /// Who was asked, and for what.
+        what: String,
+        /// What came of it.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// What was to be shown did not come out.
     #[error("{0}")]
     Demo(String),
@@ -45,7 +58,10 @@ pub enum RunError {
 impl RunError {
     /// True if the mistake is in the arguments or the configuration.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::NoConfig(_) | Self::Config(_) | Self::Files(_))
+        matches!(
+            self,
+            Self::NoConfig(_) | Self::Config(_) | Self::Files(_) | Self::Usage(_)
+        )
     }
 }
 

@@ -6,5 +6,5 @@ pub mod flags;
 pub mod parse;
 pub mod values;
 
-pub use flags::{Cli, Command, DemoArgs, DevArgs, RunArgs};
+pub use flags::{Cli, Command, DemoArgs, DevArgs, ExplainArgs, RunArgs};
 pub use parse::{ParseOutcome, parse};

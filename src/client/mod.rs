@@ -24,7 +24,7 @@ mod tests;
 
 use std::sync::Arc;
 
-pub use config::{ClientConfig, ConfigError, ConfigSource, Environment, LookedAt};
+pub use config::{ClientConfig, ConfigError, ConfigSource, DirectSource, Environment, LookedAt};
 pub use error::{ClientError, TransportError, TransportErrorKind};
 pub use options::ClientOptions;
 pub use request::{Method, Request, Response};

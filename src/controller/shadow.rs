@@ -201,29 +201,22 @@ impl State {
     ) {
         let work = Work::of(rs, decision);
         if let Some(episode) = self.episodes.remove(&rs.key) {
-            match episode.verdict(rs, decision, work.as_ref(), now) {
-                Some((verdict, text)) => {
-                    if !episode.is_judged {
-                        self.count(episode.work.name(), verdict);
-                        lines.push(Line::of(verdict, text));
-                    }
-                    let has_ended = work.is_none() || !episode.is_of(rs);
-                    if !has_ended && episode.work.is_like(work.as_ref()) {
-                        let is_judged = true;
-                        self.episodes.insert(
-                            rs.key.clone(),
-                            Episode {
-                                is_judged,
-                                ..episode
-                            },
-                        );
-                        return;
-                    }
-                }
-                None => {
-                    self.episodes.insert(rs.key.clone(), episode);
-                    return;
-                }
+            let judged = episode.verdict(rs, decision, work.as_ref(), now);
+            let Some((verdict, text)) = judged else {
+                self.episodes.insert(rs.key.clone(), episode);
+                return;
+            };
+            if !episode.is_judged {
+                self.count(episode.work.name(), verdict);
+                lines.push(Line::of(verdict, text));
+            }
+            if episode.is_of(rs) && episode.work.is_like(work.as_ref()) {
+                let episode = Episode {
+                    is_judged: true,
+                    ..episode
+                };
+                self.episodes.insert(rs.key.clone(), episode);
+                return;
             }
         }
         if let Some(work) = work {
@@ -384,7 +377,7 @@ impl Episode {
         let name = |uid: &Uid| {
             self.known
                 .get(uid)
-                .map_or_else(|| uid.to_string(), |n| n.to_string())
+                .map_or_else(|| uid.to_string(), ToString::to_string)
         };
         names(uids.iter().map(name).collect())
     }
@@ -439,7 +432,8 @@ impl Work {
             Self::Release => format!("release {}", named(&decision.releases)),
         };
         if !matches!(self, Self::Adopt(_)) && !decision.adopts.is_empty() {
-            told += &format!(", and adopt {}", named(&decision.adopts));
+            told += ", and adopt ";
+            told += &named(&decision.adopts);
         }
         told
     }

@@ -166,6 +166,10 @@ struct ListJson<'a> {
     items: Option<Vec<&'a RawValue>>,
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it stands where an error is mapped"
+)]
 fn unreadable(error: serde_json::Error) -> WriteError {
     WriteError::Unknown(format!("the answer is no list of pods: {error}"))
 }

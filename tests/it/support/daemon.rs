@@ -10,7 +10,9 @@ use nix::unistd::Pid;
 use replicaset_controller::api::workload_kind::REPLICA_SET;
 use replicaset_controller::cache::Cache;
 use replicaset_controller::client::ClientConfig;
+use replicaset_controller::http_server::{self, AnswerBody};
 use replicaset_controller::manager::{Manager, ManagerOptions};
+use replicaset_controller::serving::Pages;
 use replicaset_controller::stdx::stop::{Cause, Stop};
 
 use super::waiting::Waiting;
@@ -38,6 +40,21 @@ impl Daemon {
         let manager = self.manager.as_ref().expect("it was not stopped yet");
         let engine = manager.engine(&REPLICA_SET);
         engine.expect("ReplicaSets are controlled").cache()
+    }
+
+    /// What its page of this path says.
+    pub(crate) fn page(&self, path: &str) -> String {
+        let mut pages = Pages::default();
+        let manager = self.manager.as_ref().expect("it was not stopped yet");
+        manager.add_pages(&mut pages);
+        let request = http_server::Request {
+            path: path.to_owned(),
+            ..http_server::Request::default()
+        };
+        match pages.answer(&request).body {
+            AnswerBody::Whole(body) => String::from_utf8(body).expect("text"),
+            other => panic!("{path} answers {other:?}"),
+        }
     }
 
     /// Stops it as SIGTERM does, waits until all threads have ended, and says why it stopped.
