@@ -224,7 +224,7 @@ fn no_async_runtime_is_in_the_binary() {
 #[test]
 fn the_readme_lists_every_flag() {
     let readme = fs::read_to_string(root().join("README.md")).expect("a README");
-    for command in ["run", "dev", "demo"] {
+    for command in ["run", "explain", "dev", "demo"] {
         let help = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
             .args([command, "--help"])
             .output()
