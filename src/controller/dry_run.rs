@@ -4,11 +4,13 @@
 //! It decides by the functions that ship: [`claim`](super::claim), [`plan`](super::plan),
 //! [`calculate_status`]. Expectations stay empty, since nothing is written that could be waited for.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::ReplicaSetController;
 use super::claim::{Claim, decide};
-use super::plan::{DeletionContext, Plan, plan, pods_to_delete};
+use super::deletion_order::{RankedPod, compare};
+use super::plan::{DeletionContext, Plan, deletion_ranking, plan, pods_to_delete};
 use super::shadow::{Decision, Shadow, WINDOW};
 use super::status::{Observation, calculate_status};
 use crate::api::conditions::{REPLICA_FAILURE, get_condition, set_condition};
@@ -56,8 +58,10 @@ impl ReplicaSetController {
         }
         let is_written = rs.status == status && rs.generation == rs.status.observed_generation;
         self.plan_availability_check(rs, &active, &observation);
+        let (deletes, ties) = self.choose_deletions(rs, selector, &active, wanted);
         let decision = Decision {
-            deletes: self.choose_deletions(rs, selector, &active, wanted),
+            deletes,
+            ties,
             plan: wanted,
             active: active.clone(),
             ended: ended(&owned),
@@ -71,22 +75,31 @@ impl ReplicaSetController {
         }
     }
 
+    /// The pods to delete, and those that no rule tells from the last of them.
     fn choose_deletions(
         &self,
         rs: &ReplicaSet,
         selector: &Selector,
         active: &[Arc<Pod>],
         wanted: Plan,
-    ) -> Vec<Arc<Pod>> {
+    ) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
         let Plan::Delete(count) = wanted else {
-            return Vec::new();
+            return (Vec::new(), Vec::new());
         };
         let context = DeletionContext {
             related_pods: &self.siblings(rs, selector),
             unresolved: &[],
             now: self.clock.wall(),
         };
-        pods_to_delete(active, count, &context)
+        let chosen = pods_to_delete(active, count, &context);
+        let order = deletion_ranking(active, &context);
+        let last = chosen.last().map(|pod| &pod.uid);
+        let last = order.iter().find(|ranked| Some(&ranked.pod.uid) == last);
+        let is_tied = |ranked: &&RankedPod| {
+            last.is_some_and(|last| compare(ranked, last, context.now) == Ordering::Equal)
+        };
+        let ties = order.iter().filter(is_tied);
+        (chosen, ties.map(|ranked| Arc::clone(&ranked.pod)).collect())
     }
 }
 

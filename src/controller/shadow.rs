@@ -37,6 +37,8 @@ pub struct Decision {
     pub plan: Plan,
     /// Which to delete.
     pub deletes: Vec<Arc<Pod>>,
+    /// Pods that no rule tells from the last one to delete: any of them is as right.
+    pub ties: Vec<Arc<Pod>>,
     /// The pods that count, with those to be adopted.
     pub active: Vec<Arc<Pod>>,
     /// Its pods that have ended by themselves.
@@ -92,6 +94,7 @@ enum Work {
     Create(usize),
     Delete {
         chosen: HashSet<Uid>,
+        ties: HashSet<Uid>,
         surplus: usize,
     },
     Adopt(HashSet<Uid>),
@@ -352,11 +355,11 @@ impl Episode {
                 let text = format!("disagreement: here create {count}, the other {n_created}");
                 (Verdict::Disagree, text)
             }
-            Work::Delete { surplus, chosen } if *surplus > chosen.len() => {
-                not_compared("more pods than one sync deletes")
-            }
+            Work::Delete {
+                surplus, chosen, ..
+            } if *surplus > chosen.len() => not_compared("more pods than one sync deletes"),
             Work::Delete { .. } if n_created > 0 => not_compared("pods came meanwhile"),
-            Work::Delete { chosen, .. } if *chosen == gone => {
+            Work::Delete { chosen, ties, .. } if is_as_right(&gone, chosen, ties) => {
                 agree(format!("deleted {}", self.names(&gone)))
             }
             Work::Delete { chosen, .. } => {
@@ -394,6 +397,7 @@ impl Work {
             Plan::Create(_) => Some(Self::Create(wanted - active)),
             Plan::Delete(_) => Some(Self::Delete {
                 chosen: uids(&decision.deletes),
+                ties: uids(&decision.ties),
                 surplus: active - wanted,
             }),
             Plan::Nothing if !decision.adopts.is_empty() => {
@@ -447,6 +451,13 @@ impl Line {
         };
         Self { level, text }
     }
+}
+
+/// True if `gone` are the chosen ones, but for some that no rule tells apart.
+fn is_as_right(gone: &HashSet<Uid>, chosen: &HashSet<Uid>, ties: &HashSet<Uid>) -> bool {
+    gone.len() == chosen.len()
+        && chosen.difference(gone).all(|uid| ties.contains(uid))
+        && gone.difference(chosen).all(|uid| ties.contains(uid))
 }
 
 /// Some of the names, in order.

@@ -66,6 +66,19 @@ fn the_set_of_deleted_pods_is_compared() {
 }
 
 #[test]
+fn pods_that_no_rule_tells_apart_are_as_good_as_each_other() {
+    let rs = replica_set("web", 1);
+    let (fixture, shadow) = shadowed(fixture(&rs, [owned_pod("a", &rs), owned_pod("b", &rs)]));
+    fixture.sync_ok("web");
+    let decided = fixture.controller.inspect(&rs.key).expect("in the cache");
+    for pod in decided.owned.iter().skip(1) {
+        fixture.deliver_pod_deleted((**pod).clone());
+    }
+    fixture.sync_ok("web");
+    check(&shadow, "delete", Verdict::Agree);
+}
+
+#[test]
 fn a_spec_that_changes_meanwhile_is_not_compared() {
     let rs = replica_set("web", 2);
     let (fixture, shadow) = shadowed(fixture(&rs, []));
