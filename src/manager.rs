@@ -9,6 +9,7 @@ mod batch_pool;
 mod clients;
 mod debug;
 mod engine;
+mod explained;
 mod options;
 mod watches;
 

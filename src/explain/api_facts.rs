@@ -85,7 +85,7 @@ impl ApiFacts {
             }
         };
         let mut interner = Interner::default();
-        let rs = ReplicaSet::from_json(&body, &mut interner);
+        let rs = ReplicaSet::of_kind(kind, &body, &mut interner);
         let rs = Arc::new(rs.map_err(|source| decode(kind.kind, source))?);
         let mut finalizers = Vec::new();
         let mut pods = Vec::new();
@@ -142,7 +142,7 @@ fn related(
         client,
         &kind.collection_path(Some(&rs.key.namespace)),
         |json| {
-            let sibling = ReplicaSet::from_json(json.get().as_bytes(), &mut interner)?;
+            let sibling = ReplicaSet::of_kind(kind, json.get().as_bytes(), &mut interner)?;
             if sibling
                 .controller
                 .as_ref()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::RunError;
-use crate::api::workload_kind::REPLICA_SET;
+use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cli::ExplainArgs;
 use crate::cli::flags::OutputFormat;
@@ -25,11 +25,11 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 /// nobody can be asked.
 pub fn explain(args: &ExplainArgs, stop: &Stop) -> Result<(), RunError> {
     let target = args.target().map_err(RunError::Usage)?;
-    if target.is_replication_controller {
-        let problem = "this build explains ReplicaSets only".to_owned();
-        return Err(RunError::Usage(problem));
-    }
-    let kind = &REPLICA_SET;
+    let kind = if target.is_replication_controller {
+        &REPLICATION_CONTROLLER
+    } else {
+        &REPLICA_SET
+    };
     let key = |default: &str| {
         let namespace = target.namespace.as_deref().unwrap_or(default);
         ObjectKey::new(namespace, &*target.name)
