@@ -5,6 +5,9 @@ CONTROL_PLANE := tests/control-plane
 # Tests wait far more than they compute, so more of them may run than there are processors.
 export RUST_TEST_THREADS ?= 16
 
+# So that eu-stack, perf and gdb walk the stacks of a release binary at little cost.
+build demo dev: export RUSTFLAGS += -C force-frame-pointers=yes
+
 .DEFAULT_GOAL := help
 .PHONY: help build demo dev test control-plane test-control-plane bench lint fmt doc check clean
 

@@ -20,13 +20,14 @@
 //! | room | what lives there | may use |
 //! |---|---|---|
 //! | [`api`] | the Kubernetes vocabulary, pure: keys, selectors, the slim [`api::Pod`], the [`api::ReplicaSet`], the `Status` error | – |
-//! | [`stdx`] | named threads, the stop signal, clocks, back-off | – |
-//! | [`telemetry`] | the log; metrics; health by progress; what systemd is told | stdx |
+//! | [`stdx`] | named threads and what they work on, the stop signal, clocks, back-off | – |
+//! | [`telemetry`] | the log; metrics; health by progress; what the threads do; what systemd is told | stdx |
 //! | [`client`] | bytes to and from an API server: kubeconfig, credentials, TLS, throttle, streams | api, stdx, telemetry |
 //! | [`cache`] | server state → local read-only view: list/watch machine (pure), its loop, indexed stores | api, client, stdx |
 //! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx, telemetry |
 //! | [`writes`] | the only code that changes the cluster: pods, status, events | api, client, stdx |
 //! | [`controller`] | handlers, expectations, sync, claim, plan, deletion order, slow start, status | api, cache, stdx, telemetry, workqueue, writes |
+//! | [`explain`] | why a ReplicaSet is as it is: facts (a daemon's, or the API's) → report → text and JSON; decides by the controller's own code | api, client, controller, stdx |
 //! | [`http_server`] | connections, requests, answers: HTTP/1.1 and TLS on the server's side | api, stdx |
 //! | [`serving`] | the daemon's own pages: health, metrics, configuration; who may see them | api, client, http_server, stdx, telemetry |
 //! | [`manager`] | owns every thread: start order, stop order, deadlines | all above |
@@ -72,6 +73,8 @@
 //! | `controller::expectations` | names and UIDs still to be seen | workers, watch threads |
 //! | `controller::written_versions` | versions still to be seen, who waits for them | workers, watch threads |
 //! | `controller::unresolved`, `controller::pod_names` | writes of unknown outcome, name sequences | workers |
+//! | `controller::last_syncs`, `controller::other_writers`, `controller::shadow` | what is told of syncs, of other writers, of a dry run; bounded | workers, watch threads |
+//! | `stdx::activity` (one per thread) | what the thread works on | the thread itself, whoever looks |
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens | everyone who sends |
 //! | `stdx::stop` | the cause and the wakers | everyone |
@@ -124,6 +127,8 @@
 //! - **Health looks at progress** (`manager::progress`), and `/livez` and `/readyz` exist.
 //! - **Paths that everybody may see are answered before anybody is asked who it is**, so that a probe
 //!   with a token works while the API server is away; no front proxy, no HTTP/2 ([`serving`]).
+//! - **Another writer is noticed** ([`controller::other_writers`]): a warning, an event and a metric.
+//! - **A dry run** ([`controller::dry_run`]) decides by the same code, on clients that refuse to write.
 //! - **The queue's remainder is left at stop**, and events are drained for a bounded time.
 
 pub mod api;
@@ -132,6 +137,7 @@ pub mod cli;
 pub mod client;
 pub mod controller;
 pub mod devserver;
+pub mod explain;
 pub mod http_server;
 pub mod manager;
 pub mod run;

@@ -37,6 +37,8 @@ fn start(cli: Cli) -> ExitCode {
     let command = cli.command.unwrap_or(Command::Run(Box::new(cli.run)));
     let level = match &command {
         Command::Run(args) => args.log.level(),
+        Command::Explain(args) if args.log.verbosity.is_empty() => log::LevelFilter::Warn,
+        Command::Explain(args) => args.log.level(),
         // Its own lines say what changes.
         Command::Dev(args) if args.log.verbosity.is_empty() => log::LevelFilter::Warn,
         Command::Dev(args) => args.log.level(),
@@ -47,12 +49,14 @@ fn start(cli: Cli) -> ExitCode {
     };
     telemetry::logging::init(level);
     let stop = Stop::new();
+    signals::on_dump("threads", telemetry::threads::log_threads);
     if let Err(error) = signals::listen(&stop) {
         log::error!("cannot listen for signals: {error}");
         return ExitCode::from(FAILURE);
     }
     let result = match command {
         Command::Run(args) => run::run(&args, &stop),
+        Command::Explain(args) => run::explain(&args, &stop),
         Command::Dev(args) => run::dev(&args, &stop),
         Command::Demo(args) => run::demo(&args, &stop),
     };

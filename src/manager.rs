@@ -8,6 +8,7 @@
 mod batch_pool;
 mod clients;
 mod contact;
+mod debug;
 mod engine;
 mod explained;
 mod options;
@@ -28,6 +29,7 @@ use self::watches::start_watches;
 use crate::api::WorkloadKind;
 use crate::cache::PodStore;
 use crate::client::{Client, ClientConfig, ClientError};
+use crate::stdx::activity;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::Thread;
 
@@ -107,7 +109,10 @@ impl Manager {
     /// # Errors
     /// The names of the threads that were still running then.
     pub fn wait(mut self) -> Result<Cause, String> {
-        let cause = self.stop.wait();
+        let cause = {
+            let _wait = activity::enter("waits for the stop signal", "");
+            self.stop.wait()
+        };
         match &cause {
             Cause::Requested(why) => log::info!("stopping: {why}"),
             Cause::Failed(why) => log::error!("stopping: {why}"),
@@ -131,6 +136,11 @@ impl Manager {
         let mut stuck = Vec::new();
         for engine in &mut self.engines {
             stuck.extend(join_all(engine.take_workers(), deadline));
+        }
+        for engine in &self.engines {
+            if let Some(shadow) = engine.shadow() {
+                log::info!("dry run of {}: {shadow}", engine.kind().resource);
+            }
         }
         self.events_stop.stop(cause.clone());
         let abort = abort.max(Instant::now() + EVENTS_WITHIN);

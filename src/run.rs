@@ -2,6 +2,7 @@
 
 mod demo;
 mod dev;
+mod explain;
 mod facts;
 mod serving;
 
@@ -15,13 +16,14 @@ use crate::cli::RunArgs;
 use crate::cli::flags::{ClientArgs, ContentType, ControllerArgs, ControllerName};
 use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions};
-use crate::serving::{Serving, ServingError};
+use crate::serving::{debug, Serving, ServingError};
 use crate::stdx::signals;
 use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::systemd;
 
 pub use demo::demo;
 pub use dev::dev;
+pub use explain::explain;
 
 /// For the thread `systemd` to end, which says one thing more at the stop.
 const SYSTEMD_WITHIN: Duration = Duration::from_secs(5);
@@ -47,9 +49,17 @@ pub enum RunError {
     /// Files cannot be used as they are.
     #[error("{0}")]
     Files(String),
-    /// Nobody who asks for no writes may get writes.
-    #[error("--dry-run: this build cannot run without writing")]
-    NoDryRun,
+    /// Arguments that do not go together.
+    #[error("{0}")]
+    Usage(String),
+    /// There is nothing to explain, or nobody who could be asked.
+    #[error("cannot explain, asking {what}")]
+    Explain {
+        /// Who was asked, and for what.
+        what: String,
+        /// What came of it.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// What was to be shown did not come out.
     #[error("{0}")]
     Demo(String),
@@ -69,7 +79,7 @@ impl RunError {
             Self::NoConfig(_)
                 | Self::Config(_)
                 | Self::Files(_)
-                | Self::NoDryRun
+                | Self::Usage(_)
                 | Self::Serving(ServingError::Certificates(_))
         )
     }
@@ -89,9 +99,6 @@ impl From<ConfigError> for RunError {
 /// # Errors
 /// [`RunError::NoConfig`] if no API server is named, otherwise what made the daemon fail.
 pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
-    if args.mode.dry_run {
-        return Err(RunError::NoDryRun);
-    }
     let config = ClientConfig::load(&ConfigSource {
         kubeconfig: args.api.kubeconfig.clone(),
         master: args.api.master.clone(),
@@ -99,6 +106,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     })?;
     let options = ManagerOptions {
         namespace: args.api.namespace.clone(),
+        dry_run: args.mode.dry_run,
         ..manager_options(&args.client, &args.controller)
     };
     let scope = args
@@ -122,6 +130,8 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     }
     let result = match Manager::start(&config, &options, stop) {
         Ok(manager) => {
+            debug::add_pages(&options.pages);
+            manager.add_pages(&options.pages);
             let systemd = systemd::start(&options.health, manager.outlook(), stop);
             let result = finish(manager);
             let deadline = Instant::now() + SYSTEMD_WITHIN;

@@ -7,5 +7,5 @@ mod in_effect;
 pub mod parse;
 pub mod values;
 
-pub use flags::{Cli, Command, DemoArgs, DevArgs, RunArgs};
+pub use flags::{Cli, Command, DemoArgs, DevArgs, ExplainArgs, RunArgs};
 pub use parse::{ParseOutcome, parse};

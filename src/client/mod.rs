@@ -24,7 +24,7 @@ mod tests;
 
 use std::sync::Arc;
 
-pub use config::{ClientConfig, ConfigError, ConfigSource, Environment, LookedAt};
+pub use config::{ClientConfig, ConfigError, ConfigSource, DirectSource, Environment, LookedAt};
 pub use error::{ClientError, TransportError, TransportErrorKind};
 pub use options::ClientOptions;
 pub use request::{Method, Request, Response};
@@ -79,9 +79,14 @@ impl Client {
     /// an answer.
     ///
     /// # Errors
-    /// [`ClientError::Status`] for any answer but success; [`ClientError::Stopped`] if the daemon
+    /// [`ClientError::Invalid`] for a write of a client that only reads; [`ClientError::Status`] for any
+    /// answer but success; [`ClientError::Stopped`] if the daemon
     /// stopped while the request waited to be sent; else how the connection failed.
     pub fn send(&self, request: &Request) -> Result<Response, ClientError> {
+        if self.options.read_only && request.method() != Method::Get {
+            let message = format!("{request} is held back: this client only reads");
+            return Err(ClientError::Invalid(message));
+        }
         let limit = request.timeout.unwrap_or(self.options.request_timeout);
         let timeouts = Timeouts {
             head: limit,

@@ -21,6 +21,9 @@ pub struct ClientOptions {
     pub watch_silence_timeout: Duration,
     /// How long a whole streamed list may take.
     pub list_timeout: Duration,
+    /// Sends nothing that could change the cluster: every request but a read is refused here, before
+    /// it is sent. What a dry run rests on.
+    pub read_only: bool,
     /// What the daemon calls itself in the API server's logs.
     pub user_agent: String,
 }
@@ -34,6 +37,7 @@ impl Default for ClientOptions {
             request_timeout: Duration::from_mins(1),
             watch_silence_timeout: Duration::from_mins(5),
             list_timeout: Duration::from_mins(10),
+            read_only: false,
             user_agent: user_agent(OS, ARCH),
         }
     }

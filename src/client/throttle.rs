@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::error::ClientError;
 use super::request::Request;
+use crate::stdx::activity;
 use crate::stdx::stop::Stop;
 
 /// Waits longer than this are logged for whoever looks for slowness
@@ -110,6 +111,7 @@ impl Throttle {
         } else if wait > LONG_WAIT {
             log::debug!("{request} waits {wait:.3?} for this client's own rate limit");
         }
+        let _wait = activity::enter("waits for the rate limit", format_args!("{wait:.1?}"));
         if self.stop.wait_timeout(wait) {
             return Err(ClientError::Stopped);
         }

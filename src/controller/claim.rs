@@ -14,10 +14,14 @@ use crate::writes::{PatchedPod, WriteError};
 
 /// What is to be done with one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Claim {
+pub enum Claim {
+    /// It belongs to the ReplicaSet already.
     Keep,
+    /// It is somebody else's, or nothing can be done about it.
     Ignore,
+    /// It belongs to nobody and matches.
     Adopt,
+    /// It belongs to the ReplicaSet and does not match any more.
     Release,
 }
 
@@ -136,7 +140,8 @@ impl ReplicaSetController {
     }
 }
 
-fn decide(rs: &ReplicaSet, selector: &Selector, pod: &Pod) -> Claim {
+/// What is to be done with `pod`, as far as the two objects tell.
+pub fn decide(rs: &ReplicaSet, selector: &Selector, pod: &Pod) -> Claim {
     let matches = selector.matches(&pod.labels);
     match &pod.controller {
         Some(controller) if controller.uid != rs.uid => Claim::Ignore,

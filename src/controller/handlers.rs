@@ -49,6 +49,7 @@ impl ReplicaSetController {
                 self.kind.named(&new.key)
             );
         }
+        self.suspect_status(old, new);
         // Also when nothing relevant changed: a periodic resync repairs what was missed this way.
         self.enqueue(&new.key);
     }
@@ -65,6 +66,7 @@ impl ReplicaSetController {
             self.observe_creation(pod);
         } else if let Some(controller) = &pod.controller {
             if let Some(rs) = self.resolve_controller_ref(pod, controller) {
+                self.suspect_pod(&rs, pod);
                 self.expectations
                     .creation_observed(&rs.key, &rs.uid, &pod.key.name);
                 self.enqueue(&rs.key);

@@ -9,13 +9,18 @@
 
 pub mod claim;
 pub mod deletion_order;
+pub mod dry_run;
 pub mod error;
 pub mod expectations;
 pub mod expiry;
 pub mod handlers;
+pub mod inspect;
+pub mod last_syncs;
 pub mod manage;
+pub mod other_writers;
 pub mod plan;
 pub mod pod_names;
+pub mod shadow;
 pub mod slow_start;
 pub mod status;
 pub mod sync;
@@ -34,7 +39,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use self::expectations::Expectations;
+use self::last_syncs::LastSyncs;
+use self::other_writers::OtherWriters;
 use self::pod_names::PodNames;
+use self::shadow::Shadow;
 use self::slow_start::BatchRunner;
 use self::unresolved::Unresolved;
 use self::written_versions::{Versions, WrittenVersions};
@@ -82,6 +90,10 @@ pub struct ReplicaSetController {
     written: WrittenVersions,
     unresolved: Unresolved,
     names: PodNames,
+    last_syncs: LastSyncs,
+    others: OtherWriters,
+    /// Set if nothing is to be written.
+    shadow: Option<Arc<Shadow>>,
     /// Generation for which an unusable selector was logged, by ReplicaSet; behind its own lock.
     unusable_selectors: Mutex<HashMap<ObjectKey, (Uid, i64)>>,
     /// Set when the API server dropped `terminatingReplicas` from a status that carried it.
@@ -104,6 +116,9 @@ impl ReplicaSetController {
             burst_replicas: parts.burst_replicas,
             unresolved: Unresolved::default(),
             names: PodNames::default(),
+            last_syncs: LastSyncs::default(),
+            others: OtherWriters::default(),
+            shadow: None,
             unusable_selectors: Mutex::default(),
             terminating_is_dropped: AtomicBool::new(false),
         }
@@ -133,6 +148,8 @@ impl ReplicaSetController {
         self.expectations.delete_expectations(key, owner);
         self.unresolved.clear(key, owner);
         self.names.clear(key, owner);
+        self.last_syncs.clear(key);
+        self.others.clear(key);
         let mut logged = self
             .unusable_selectors
             .lock()

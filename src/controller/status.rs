@@ -146,6 +146,7 @@ impl ReplicaSetController {
         loop {
             let error = match self.replica_set_control.update_status(&current, &status) {
                 Ok(updated) => {
+                    self.others.wrote_status(&rs.key, &updated.resource_version);
                     self.note_terminating_support(&status, &updated.status);
                     return Ok(Arc::new(updated));
                 }

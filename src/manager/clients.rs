@@ -39,6 +39,7 @@ fn throttled(options: &ManagerOptions) -> ClientOptions {
     ClientOptions {
         qps: options.kube_api_qps,
         burst: options.kube_api_burst,
+        read_only: options.dry_run,
         ..ClientOptions::default()
     }
 }

@@ -14,7 +14,9 @@ use super::{ManagerOptions, progress};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig, ClientError};
+use crate::controller::shadow::Shadow;
 use crate::controller::{Parts, ReplicaSetController};
+use crate::stdx::activity;
 use crate::stdx::clock::{Clock, SystemClock};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Thread;
@@ -45,6 +47,8 @@ pub struct Engine {
     workers: Vec<Thread>,
     events: Thread,
     delay: Thread,
+    /// What a dry run compares.
+    shadow: Option<Arc<Shadow>>,
 }
 
 impl Engine {
@@ -75,7 +79,10 @@ impl Engine {
             replica_sets: Arc::new(ReplicaSetStore::default()),
         };
         let queue = Arc::new(WorkQueue::new(Arc::clone(&clock)));
-        let controller = Arc::new(ReplicaSetController::new(Parts {
+        let shadow = options
+            .dry_run
+            .then(|| Arc::new(Shadow::new(Arc::clone(&clock))));
+        let controller = ReplicaSetController::new(Parts {
             kind,
             cache: Arc::new(cache.clone()),
             pod_control: Arc::new(RealPodControl::new(client.clone(), recorder, kind, stop)),
@@ -84,7 +91,11 @@ impl Engine {
             batches: shared.batches.runner(),
             clock,
             burst_replicas: options.burst_replicas,
-        }));
+        });
+        let controller = Arc::new(match &shadow {
+            Some(shadow) => controller.only_deciding(Arc::clone(shadow)),
+            None => controller,
+        });
 
         let delaying = Arc::clone(&queue);
         let delay = kind.thread_name("delay");
@@ -107,6 +118,7 @@ impl Engine {
             workers,
             events,
             delay,
+            shadow,
         })
     }
 
@@ -160,6 +172,11 @@ impl Engine {
         std::mem::take(&mut self.workers)
     }
 
+    /// What a dry run has compared; `None` if this one writes.
+    pub fn shadow(&self) -> Option<&Arc<Shadow>> {
+        self.shadow.as_ref()
+    }
+
     /// The threads `events` and `delay`, to be joined in this order; everything else is let go.
     pub(super) fn into_threads(self) -> (Thread, Thread) {
         (self.events, self.delay)
@@ -171,15 +188,15 @@ fn start_worker(
     number: u16,
     cache: &Cache,
     controller: &Arc<ReplicaSetController>,
-    queue: &Arc<WorkQueue<ObjectKey>>,
     pace: &Arc<Pace>,
     stop: &Stop,
 ) -> Thread {
     let (cache, controller) = (cache.clone(), Arc::clone(controller));
-    let (queue, pace) = (Arc::clone(queue), Arc::clone(pace));
+    let pace = Arc::clone(pace);
     let stopping = stop.clone();
     let name = kind.thread_name(&format!("sync-{number}"));
     Thread::spawn(&name, stop, move || {
+        let wait = activity::enter("waits for the first lists", "");
         // Before both lists are complete, everything would look as if pods were missing.
         for synced in [cache.pods.synced(), cache.replica_sets.synced()] {
             select! {
@@ -187,8 +204,10 @@ fn start_worker(
                 recv(stopping.receiver()) -> _ => return,
             }
         }
+        drop(wait);
+        controller.watch_other_writers();
         while !stopping.is_stopped()
-            && let Some(key) = queue.get()
+            && let Some(key) = controller.next_key()
         {
             pace.begin(number);
             controller.process(&key);

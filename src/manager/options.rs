@@ -38,6 +38,8 @@ pub struct ManagerOptions {
     pub health: Arc<Health>,
     /// Where it says what it has to show.
     pub pages: Arc<Pages>,
+    /// Read and decide, write nothing.
+    pub dry_run: bool,
     /// Time from the stop signal until the last thread must have ended.
     pub stop_within: Duration,
 }
@@ -60,6 +62,7 @@ impl Default for ManagerOptions {
             min_resync_period: Duration::from_hours(12),
             health: Arc::new(Health::new(metrics::global())),
             pages: Arc::default(),
+            dry_run: false,
             stop_within: Duration::from_secs(30),
         }
     }

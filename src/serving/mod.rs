@@ -13,6 +13,7 @@ mod certificates;
 mod client_certificates;
 mod gate;
 mod health_pages;
+pub mod debug;
 mod pages;
 mod reviews;
 mod ttl_cache;

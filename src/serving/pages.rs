@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::http_server::{Answer, Request};
+use crate::stdx::activity;
 use crate::stdx::thread::catch_panic;
 
 type Page = Arc<dyn Fn(&Request) -> Answer + Send + Sync>;
@@ -65,6 +66,7 @@ impl Pages {
         let Some(page) = self.find(&request.path) else {
             return Answer::text(404, "404 page not found\n");
         };
+        let _page = activity::enter("answers", &request.path);
         catch_panic(|| page(request)).unwrap_or_else(|message| {
             log::error!("the page {} panicked: {message}", request.path);
             Answer::text(500, "This page panicked. Look in the log for details.\n")

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 
+use super::activity;
 use super::stop::{Cause, Stop};
 use super::thread::{catch_panic, spawn};
 
@@ -97,7 +98,10 @@ pub fn listen(stop: &Stop) -> Result<(), SignalError> {
 /// The body of the thread `signal`. Waits for a signal of `taken`; at the stop signal one is sent.
 fn take(taken: &SigSet, stop: &Stop) {
     loop {
-        let signal = taken.wait();
+        let signal = {
+            let _wait = activity::enter("waits for a signal", "");
+            taken.wait()
+        };
         if stop.is_stopped() {
             return;
         }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError};
 
+use super::activity;
 use super::stop::{Cause, Stop};
 
 /// Linux keeps this many bytes of a thread's name.
@@ -32,6 +33,7 @@ pub fn spawn(name: &str, stop: &Stop, body: impl FnOnce() + Send + 'static) -> J
     );
     let (stop, thread_name) = (stop.clone(), name.to_owned());
     let run = move || {
+        activity::register();
         if let Err(message) = catch_panic(body) {
             log::error!("thread {thread_name} panicked: {message}; the daemon stops");
             stop.stop(Cause::Failed(format!(

@@ -52,6 +52,16 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         }
     }
 
+    /// True if `key` waits for a worker, or will as soon as the one that has it is done.
+    pub fn is_dirty(&self, key: &K) -> bool {
+        self.dirty.contains(key)
+    }
+
+    /// True if a worker has `key`.
+    pub fn is_processing(&self, key: &K) -> bool {
+        self.processing.contains(key)
+    }
+
     /// Notes that a worker has received `key` and begins.
     pub fn begin(&mut self, key: &K) {
         self.dirty.remove(key);

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
+use crate::stdx::activity;
+
 /// The thread `delay` looks at its heap at least this often, so that a lost wake-up or a clock that
 /// jumped costs no more than this (client-go `util/workqueue/delaying_queue.go:maxWait`).
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -70,6 +72,11 @@ impl<K: Clone + Eq + Hash> DelayHeap<K> {
     /// When the next key is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.by_time.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// When `key` is due.
+    pub fn deadline_of(&self, key: &K) -> Option<Instant> {
+        self.slots.get(key).map(|(at, _)| *at)
     }
 
     /// Keys that are not due yet.
@@ -136,6 +143,11 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
         self.lock().next_deadline()
     }
 
+    /// When `key` is due.
+    pub fn deadline_of(&self, key: &K) -> Option<Instant> {
+        self.lock().deadline_of(key)
+    }
+
     /// Keys that are not due yet.
     pub fn len(&self) -> usize {
         self.lock().len()
@@ -158,6 +170,7 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
         let until_due = self
             .next_deadline()
             .map_or(HEARTBEAT, |at| at.saturating_duration_since(now));
+        let _wait = activity::enter("waits until a key is due", "");
         // Rung, timed out: either way the caller looks again.
         self.bell
             .recv_timeout(until_due.min(HEARTBEAT))

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::managers::{self, Manager};
 use super::pod_body::{create_body, delete_body};
 use super::pod_control::{CreatedPod, PatchedPod, PodControl};
 use super::{EventRecorder, EventType, ObjectReference, WriteError};
@@ -69,13 +70,6 @@ impl RealPodControl {
     }
 
     fn list(&self, request: &Request) -> Result<Vec<Pod>, WriteError> {
-        #[derive(Deserialize)]
-        struct ListJson<'a> {
-            #[serde(borrow)]
-            items: Option<Vec<&'a RawValue>>,
-        }
-        let unreadable =
-            |error| WriteError::Unknown(format!("the answer is no list of pods: {error}"));
         let response = self.send(request)?;
         let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(unreadable)?;
         let mut interner = Interner::default();
@@ -150,6 +144,21 @@ impl PodControl for RealPodControl {
         }
     }
 
+    fn owner_managers(&self, rs: &ReplicaSet, name: &str) -> Result<Vec<Manager>, WriteError> {
+        let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
+        let request = Request::get(path).query("fieldSelector", format!("metadata.name={name}"));
+        let response = self.send(&request)?;
+        let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(unreadable)?;
+        let pod = list.items.unwrap_or_default().pop();
+        pod.map_or(Ok(Vec::new()), |pod| {
+            managers::of_owner_references(pod.get().as_bytes()).map_err(unreadable)
+        })
+    }
+
+    fn warn(&self, rs: &ReplicaSet, reason: &str, message: String) {
+        self.record(rs, EventType::Warning, reason, message);
+    }
+
     fn patch_pod(&self, pod: &Pod, patch: Vec<u8>) -> Result<PatchedPod, WriteError> {
         let request = Request::patch(pod_path(&pod.key))
             .body("application/strategic-merge-patch+json", patch)
@@ -160,6 +169,20 @@ impl PodControl for RealPodControl {
             controller: patched.controller.map(|controller| controller.uid.clone()),
         })
     }
+}
+
+#[derive(Deserialize)]
+struct ListJson<'a> {
+    #[serde(borrow)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it stands where an error is mapped"
+)]
+fn unreadable(error: serde_json::Error) -> WriteError {
+    WriteError::Unknown(format!("the answer is no list of pods: {error}"))
 }
 
 fn pod_path(key: &ObjectKey) -> String {

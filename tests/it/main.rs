@@ -24,6 +24,8 @@ mod differential;
 mod events;
 /// Expectations: groups A and B, and writes whose outcome is unknown.
 mod expectations;
+/// Why a ReplicaSet does not move, and what a dry run says.
+mod explain;
 /// Group M: what upstream's integration tests show on a real API server.
 mod integration;
 /// The dev server as people use it, with a real kubectl.

@@ -27,6 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "controller",
         &["api", "cache", "stdx", "telemetry", "workqueue", "writes"],
     ),
+    ("explain", &["api", "client", "controller", "stdx"]),
     (
         "manager",
         &[
@@ -39,6 +40,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "telemetry",
             "workqueue",
             "writes",
+            "explain",
+            "http_server",
         ],
     ),
     (
@@ -49,6 +52,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "cli",
             "client",
             "devserver",
+            "explain",
             "manager",
             "serving",
             "stdx",
@@ -222,7 +226,7 @@ fn no_async_runtime_is_in_the_binary() {
 #[test]
 fn the_readme_lists_every_flag() {
     let readme = fs::read_to_string(root().join("README.md")).expect("a README");
-    for command in ["run", "dev", "demo"] {
+    for command in ["run", "explain", "dev", "demo"] {
         let help = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
             .args([command, "--help"])
             .output()

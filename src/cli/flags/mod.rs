@@ -6,6 +6,7 @@
 mod api;
 mod controller;
 mod dev;
+mod explain;
 mod features;
 mod leader_election;
 mod log;
@@ -19,6 +20,7 @@ use clap::{Args, Parser, Subcommand};
 pub use self::api::{ApiArgs, ClientArgs, ContentType};
 pub use self::controller::{ControllerArgs, ControllerItem, ControllerName};
 pub use self::dev::{DemoArgs, DevArgs};
+pub use self::explain::{ExplainArgs, ExplainTarget, OutputFormat};
 pub use self::features::{FeatureArgs, GATES, Gate};
 pub use self::leader_election::{LEASE_NAMESPACE, LeaderElectionArgs, ResourceLock};
 pub use self::log::{LogArgs, LoggingFormat, VmodulePattern, level_of};
@@ -53,6 +55,9 @@ pub struct Cli {
 pub enum Command {
     /// Run the controller against a cluster (the default).
     Run(Box<RunArgs>),
+    /// Say why a ReplicaSet has the pods that it has, what would be done now, and which pods would go
+    /// first and by which rule; from the API server, or from a running daemon.
+    Explain(ExplainArgs),
     /// Run an in-memory API server with a simulated kubelet and the controller, until stopped.
     Dev(DevArgs),
     /// Show the controller at work, chapter by chapter; exit code 0 if all came out as told.

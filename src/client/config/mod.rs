@@ -2,6 +2,7 @@
 //! the pod's service account. Loaded once at the start, on the main thread; everything that can be
 //! wrong with files and certificates is found here.
 
+mod direct;
 pub(super) mod environment;
 mod error;
 mod in_cluster;
@@ -14,6 +15,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use direct::DirectSource;
 pub use environment::Environment;
 pub use error::{ConfigError, LookedAt};
 use ureq::http::uri::Uri;

@@ -265,6 +265,15 @@ impl TestCluster {
         DaemonProcess::start_with(&all, environment)
     }
 
+    /// The arguments by which a person with all rights reaches the API server.
+    pub(crate) fn admin_arguments(&self) -> Vec<String> {
+        if !Self::is_real() {
+            return self.arguments.clone();
+        }
+        let (_, file) = kubeconfig("CONTROL_PLANE_ADMIN_KUBECONFIG");
+        vec!["--kubeconfig".to_owned(), file.display().to_string()]
+    }
+
     /// Where the daemon connects to.
     pub(crate) fn url(&self) -> String {
         self.config.server().to_string()
