@@ -31,7 +31,7 @@
 //! | [`serving`] | the daemon's own pages: health, metrics, configuration; who may see them | api, client, http_server, stdx, telemetry |
 //! | [`manager`] | owns every thread: start order, stop order, deadlines | all above |
 //! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster | api, http_server, stdx |
-//! | [`cli`] | flags → options, no effects | – |
+//! | [`cli`] | flags, environment and configuration file → options, no effects | – |
 //! | [`mod@run`] | the commands `run`, `dev` (a cluster in one process) and `demo` (chapters that are checked) | all above |
 //!
 //! `tests/it/tidy.rs` holds the third column.
@@ -71,6 +71,7 @@
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens | everyone who sends |
 //! | `stdx::stop` | the cause and the wakers | everyone |
+//! | `telemetry::logging` limit | how much each place in the code has logged | everyone who logs |
 //! | `stdx::signals` | what SIGHUP and SIGUSR1 run | `main`, `signal` |
 //!
 //! # Invariants
@@ -108,6 +109,10 @@
 //!   lost in a relist.
 //! - **A list after an expired watch has a back-off of its own**, so that the one after an outage does not
 //!   wait as long as the outage did.
+//! - **`--controllers` is `replicaset-controller` and the lease has a name of its own** unless said
+//!   otherwise ([`cli::flags`]), so that nothing is taken from a kube-controller-manager that was not given.
+//! - **The log is bounded at its default level** ([`telemetry::logging`]): a place in the code may log a
+//!   line a second after a burst of 100, and tells how many it left out.
 //! - **The queue's remainder is left at stop**, and events are drained for a bounded time.
 
 pub mod api;

@@ -3,6 +3,7 @@
 mod demo;
 mod dev;
 mod facts;
+mod logs;
 
 use crate::cli::RunArgs;
 use crate::cli::flags::{ClientArgs, ControllerArgs};
@@ -12,6 +13,7 @@ use crate::stdx::stop::{Cause, Stop};
 
 pub use demo::demo;
 pub use dev::dev;
+pub use logs::{reread_levels, sources, start_log, tell_ignored};
 
 /// Why a command ended badly.
 #[derive(Debug, thiserror::Error)]
