@@ -56,8 +56,8 @@ impl ReplicaSetController {
             }
         }
         if n_adopted + n_released > 0 {
-            let key = &rs.key;
-            log::info!("adopted {n_adopted} pods, released {n_released} replicaset={key}");
+            let object = self.kind.named(&rs.key);
+            log::info!("adopted {n_adopted} pods, released {n_released} {object}");
         }
         match error::aggregate(errors) {
             None => Ok(claimed),
@@ -80,7 +80,7 @@ impl ReplicaSetController {
         }
         match self.patch_and_record(rs, pod, self.adopt_patch(rs, pod)) {
             Ok(()) => {
-                log::debug!("adopted pod {} replicaset={}", pod.key.name, rs.key);
+                log::debug!("adopted pod {} {}", pod.key.name, self.kind.named(&rs.key));
                 Ok(true)
             }
             Err(error) if error.is_not_found() => Ok(false),
@@ -93,7 +93,7 @@ impl ReplicaSetController {
     fn release_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<bool, WriteError> {
         match self.patch_and_record(rs, pod, release_patch(&pod.uid, &[&rs.uid])) {
             Ok(()) => {
-                log::debug!("released pod {} replicaset={}", pod.key.name, rs.key);
+                log::debug!("released pod {} {}", pod.key.name, self.kind.named(&rs.key));
                 Ok(true)
             }
             Err(error) if error.is_not_found() || error.is_invalid() => Ok(false),
