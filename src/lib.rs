@@ -32,7 +32,7 @@
 //! | [`serving`] | the daemon's own pages: health, metrics, configuration; who may see them | api, client, http_server, stdx, telemetry |
 //! | [`manager`] | owns every thread: start order, stop order, deadlines | all above |
 //! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster | api, http_server, stdx |
-//! | [`cli`] | flags → options, no effects | – |
+//! | [`cli`] | flags, environment and configuration file → options, no effects | – |
 //! | [`mod@run`] | the commands `run`, `dev` (a cluster in one process) and `demo` (chapters that are checked) | all above |
 //!
 //! `tests/it/tidy.rs` holds the third column.
@@ -81,6 +81,7 @@
 //! | `http_server` connections | which are open | `http`, `http-N` |
 //! | `serving` pages, certificates, answers of reviews | who answers what; files as read; answers for 10 s | `http-N` |
 //! | `telemetry::health` | the list of checks | who adds one, `http-N`, `systemd` |
+//! | `telemetry::logging` limit | how much each place in the code has logged | everyone who logs |
 //! | `stdx::signals` | what SIGHUP and SIGUSR1 run | `main`, `signal` |
 //!
 //! # Invariants
@@ -129,6 +130,10 @@
 //!   with a token works while the API server is away; no front proxy, no HTTP/2 ([`serving`]).
 //! - **Another writer is noticed** ([`controller::other_writers`]): a warning, an event and a metric.
 //! - **A dry run** ([`controller::dry_run`]) decides by the same code, on clients that refuse to write.
+//! - **`--controllers` is `replicaset-controller` and the lease has a name of its own** unless said
+//!   otherwise ([`cli::flags`]), so that nothing is taken from a kube-controller-manager that was not given.
+//! - **The log is bounded at its default level** ([`telemetry::logging`]): a place in the code may log a
+//!   line a second after a burst of 100, and tells how many it left out.
 //! - **The queue's remainder is left at stop**, and events are drained for a bounded time.
 
 pub mod api;

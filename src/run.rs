@@ -7,6 +7,7 @@ mod facts;
 mod serving;
 
 use std::time::{Duration, Instant};
+mod logs;
 
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
@@ -27,6 +28,7 @@ pub use explain::explain;
 
 /// For the thread `systemd` to end, which says one thing more at the stop.
 const SYSTEMD_WITHIN: Duration = Duration::from_secs(5);
+pub use logs::{reread_levels, sources, start_log, tell_ignored};
 
 /// Why a command ended badly.
 #[derive(Debug, thiserror::Error)]

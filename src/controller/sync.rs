@@ -40,6 +40,11 @@ impl ReplicaSetController {
         self.queue.get()
     }
 
+    /// Waits for a key and syncs it; false once the queue is shut down and empty.
+    pub fn process_next_work_item(&self) -> bool {
+        self.next_key().map(|key| self.process(&key)).is_some()
+    }
+
     /// Syncs a key that was taken from the queue, and hands it back: done, or to be repeated with
     /// back-off. A panic is an error like any other.
     pub fn process(&self, key: &ObjectKey) {

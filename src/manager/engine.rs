@@ -101,7 +101,7 @@ impl Engine {
         let delay = kind.thread_name("delay");
         let delay = Thread::spawn(&delay, stop, move || delaying.run_delay());
         let pace = Arc::new(Pace::new(n_workers));
-        let start = |n| start_worker(kind, n, &cache, &controller, &queue, &pace, stop);
+        let start = |n| start_worker(kind, n, &cache, &controller, &pace, stop);
         let workers: Vec<Thread> = (0..n_workers).map(start).collect();
         let threads = workers.iter().chain([&events, &delay]);
         let threads = threads.map(Thread::liveness).collect();

@@ -8,6 +8,8 @@ mod support;
 mod adoption;
 /// Flags, exit codes, signals, log and threads of the binary.
 mod command_line;
+/// Sources of flags, and the forms of the log.
+mod configuration;
 /// Which test shows which case of the conformance checklist.
 mod coverage;
 /// The binary killed at any moment, and stopped while something hangs.

@@ -226,7 +226,7 @@ fn no_async_runtime_is_in_the_binary() {
 #[test]
 fn the_readme_lists_every_flag() {
     let readme = fs::read_to_string(root().join("README.md")).expect("a README");
-    for command in ["run", "explain", "dev", "demo"] {
+    for command in ["run", "explain", "dev", "demo", "config"] {
         let help = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
             .args([command, "--help"])
             .output()

@@ -27,6 +27,13 @@ pub use self::log::{LogArgs, LoggingFormat, VmodulePattern, level_of};
 pub use self::serving::{ServingArgs, TlsVersion};
 use super::values::parse_bool;
 
+/// Where flags are from, for `--help`.
+const SOURCES: &str = "\
+Each flag is also an environment variable, --kube-api-qps for example
+REPLICASET_CONTROLLER_KUBE_API_QPS, and a field of the file that --config names. A flag wins over the
+environment, that over the file, that over the default. `replicaset-controller config` prints what
+comes of it, as such a file.";
+
 /// The ReplicaSet controller of Kubernetes as a daemon of its own.
 ///
 /// Watches ReplicaSets and pods, creates, deletes, adopts and releases pods until each ReplicaSet owns
@@ -38,6 +45,7 @@ use super::values::parse_bool;
     version,
     propagate_version = true,
     args_override_self = true,
+    after_help = SOURCES,
     args_conflicts_with_subcommands = true
 )]
 pub struct Cli {
@@ -54,12 +62,22 @@ pub struct Cli {
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Run the controller against a cluster (the default).
+    #[command(after_help = SOURCES)]
     Run(Box<RunArgs>),
     /// Say why a ReplicaSet has the pods that it has, what would be done now, and which pods would go
     /// first and by which rule; from the API server, or from a running daemon.
     Explain(ExplainArgs),
     /// Run an in-memory API server with a simulated kubelet and the controller, until stopped.
     Dev(DevArgs),
+    /// Print the effective configuration as YAML for --config, with where each value is from.
+    Config(Box<RunArgs>),
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the man page.
+    Man,
     /// Show the controller at work, chapter by chapter; exit code 0 if all came out as told.
     Demo(DemoArgs),
 }
