@@ -8,6 +8,7 @@ use crate::cli::RunArgs;
 use crate::cli::flags::{ClientArgs, ControllerArgs};
 use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions};
+use crate::stdx::signals;
 use crate::stdx::stop::{Cause, Stop};
 
 pub use demo::demo;
@@ -93,6 +94,8 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
         "replicaset-controller {version} for {scope} of {}",
         config.server()
     );
+    let (reloaded, stopping) = (config.clone(), stop.clone());
+    signals::on_reload("credentials", move || reloaded.reload(&stopping));
     let manager = Manager::start(&config, &options, stop).map_err(RunError::Client)?;
     finish(manager)
 }

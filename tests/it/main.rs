@@ -12,6 +12,8 @@ mod command_line;
 mod coverage;
 /// The binary killed at any moment, and stopped while something hangs.
 mod crash;
+/// Credentials that change, and SIGHUP.
+mod credentials;
 /// Group E: which pods go first.
 mod deletion_order;
 /// `demo`, as people and as pipes see it.
