@@ -208,8 +208,7 @@ impl<In: Transport> Connector<In> for Wrap {
         };
         let tls = self.0.as_ref();
         let tls = tls.ok_or(Error::Tls("TLS is needed but not configured"))?;
-        let host = details.uri.host().unwrap_or_default();
-        let (config, name, generation) = tls.towards(host).map_err(io::Error::other)?;
+        let (config, name, generation) = tls.towards(details.uri).map_err(io::Error::other)?;
         let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
         let config = details.config;
         let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use ureq::http::Uri;
 use ureq::unversioned::transport::ShutdownHandle;
 
 use super::pem::Pem;
@@ -66,8 +67,8 @@ pub(super) struct Current {
 
 /// TLS settings that follow their files.
 pub(super) struct LiveTls {
-    /// The URL's host.
-    host: String,
+    /// The API server; who else is connected to is a proxy.
+    server: Uri,
     clock: Arc<dyn Clock>,
     started: Instant,
     current: ArcSwap<Current>,
@@ -134,21 +135,21 @@ const CLIENT_CERTIFICATE: &str = "client certificate";
 const CERTIFICATE_AUTHORITY: &str = "certificate authority";
 
 impl LiveTls {
-    /// Settings for the API server at `host`. Reads the files.
+    /// Settings for the API server at `server`. Reads the files.
     ///
     /// # Errors
     /// What is wrong with a certificate or a key, for people.
     pub(super) fn new(
-        host: &str,
+        server: &Uri,
         source: TlsSource,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, String> {
         let material = Material::read(&source)?;
         let trust = trust(&source, material.certificate_authority.as_deref())?;
-        let current = settings(host, &source, &trust, &material)?;
+        let current = settings(server, &source, &trust, &material)?;
         let started = clock.now();
         let live = Self {
-            host: host.to_owned(),
+            server: server.clone(),
             clock,
             started,
             current: ArcSwap::from_pointee(current),
@@ -180,18 +181,19 @@ impl LiveTls {
         self.refresh_identity();
     }
 
-    /// What to use in a connection that is being opened to `host`, which is the API server or a
-    /// proxy. Looks at the identity's files, so that a new connection never shows an old one.
+    /// What to use in a connection that is being opened to `uri`, which is the API server's or a
+    /// proxy's. Looks at the identity's files, so that a new connection never shows an old one.
     pub(super) fn towards(
         &self,
-        host: &str,
+        uri: &Uri,
     ) -> Result<(Arc<ClientConfig>, ServerName<'static>, u64), String> {
         self.refresh_identity();
         let current = self.current.load_full();
         let generation = current.generation;
         match &current.proxy {
-            Some(proxy) if host != self.host => {
-                Ok((Arc::clone(proxy), server_name(host)?, generation))
+            Some(proxy) if uri.authority() != self.server.authority() => {
+                let name = server_name(uri.host().unwrap_or_default())?;
+                Ok((Arc::clone(proxy), name, generation))
             }
             _ => Ok((
                 Arc::clone(&current.server),
@@ -335,7 +337,7 @@ impl LiveTls {
     /// Makes these the settings of new connections; `None` if somebody has made others since the
     /// snapshot was taken, and then these are given up.
     fn adopt(&self, new: Snapshot) -> Result<Option<Changes>, String> {
-        let current = settings(&self.host, &new.source, &new.trust, &new.material)?;
+        let current = settings(&self.server, &new.source, &new.trust, &new.material)?;
         let mut state = self.lock();
         if state.version != new.version {
             return Ok(None);
@@ -416,7 +418,7 @@ impl Drop for LiveTls {
 impl fmt::Debug for LiveTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LiveTls")
-            .field("host", &self.host)
+            .field("server", &self.server)
             .field("generation", &self.generation())
             .finish_non_exhaustive()
     }
@@ -444,11 +446,12 @@ fn trust(source: &TlsSource, certificate_authority: Option<&[u8]>) -> Result<Tru
 }
 
 fn settings(
-    host: &str,
+    server: &Uri,
     source: &TlsSource,
     trust: &Trust,
     material: &Material,
 ) -> Result<Current, String> {
+    let host = server.host().unwrap_or_default();
     let name = source.server_name.as_deref().unwrap_or(host);
     let proxy = source.tls_proxy.then(|| {
         let trust = match trust {

@@ -42,7 +42,7 @@ impl Default for ClientOptions {
 /// The commit that this was built from, if whoever built it has said so.
 const COMMIT: Option<&str> = option_env!("REPLICASET_CONTROLLER_COMMIT");
 
-/// `replicaset-controller/v<version> (<os>/<arch>) kubernetes/<commit>/replicaset-controller`, with
+/// `replicaset-controller/<version> (<os>/<arch>) kubernetes/<commit>/replicaset-controller`, with
 /// the names that Go gives them, seven characters of the commit, and at the end the controller
 /// (client-go `rest/config.go:DefaultKubernetesUserAgent`, `AddUserAgent`).
 fn user_agent(os: &str, arch: &str) -> String {
@@ -64,7 +64,7 @@ fn user_agent(os: &str, arch: &str) -> String {
         .and_then(|commit| commit.get(..7))
         .unwrap_or("unknown");
     format!(
-        "replicaset-controller/v{version} ({os}/{arch}) kubernetes/{commit}/replicaset-controller"
+        "replicaset-controller/{version} ({os}/{arch}) kubernetes/{commit}/replicaset-controller"
     )
 }
 
@@ -81,7 +81,7 @@ mod tests {
             ("macos", "aarch64", "darwin/arm64"),
             ("linux", "riscv64", "linux/riscv64"),
         ] {
-            let expected = format!("replicaset-controller/v{version} ({platform}) kubernetes/");
+            let expected = format!("replicaset-controller/{version} ({platform}) kubernetes/");
             let agent = user_agent(os, arch);
             assert!(agent.starts_with(&expected), "{agent}");
             assert!(agent.ends_with("/replicaset-controller"), "{agent}");

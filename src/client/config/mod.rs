@@ -230,10 +230,9 @@ impl Draft {
     fn finish(self, environment: &Environment) -> Result<ClientConfig, String> {
         let checked = self.check(environment)?;
         let uri = checked.uri;
-        let host = uri.host().unwrap_or_default();
         let tls = checked
             .tls
-            .map(|source| LiveTls::new(host, source, Arc::new(SystemClock)));
+            .map(|source| LiveTls::new(&uri, source, Arc::new(SystemClock)));
         let scheme = uri.scheme_str().unwrap_or_default();
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         let server = format!("{scheme}://{authority}/");

@@ -6,12 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ureq::http::Uri;
 use ureq::unversioned::transport::ShutdownHandle;
 
 use super::{LiveTls, TlsSource};
 use crate::client::pem::Pem;
 use crate::client::tests::Authority;
 use crate::stdx::clock::FakeClock;
+
+fn server() -> Uri {
+    Uri::from_static("https://it.example/")
+}
 
 /// Settings whose authority, certificate and key are files.
 struct Files {
@@ -59,7 +64,7 @@ impl Files {
     }
 
     fn live(&self) -> LiveTls {
-        let live = LiveTls::new("it.example", self.source(), Arc::clone(&self.clock) as _);
+        let live = LiveTls::new(&server(), self.source(), Arc::clone(&self.clock) as _);
         live.unwrap_or_else(|problem| panic!("{problem}"))
     }
 }
@@ -99,9 +104,9 @@ fn a_new_certificate_is_found_after_five_minutes_and_cuts_watches() {
 fn a_new_certificate_is_found_when_a_connection_is_opened() {
     let files = Files::new();
     let live = files.live();
-    let (_, _, before) = live.towards("it.example").expect("the files are good");
+    let (_, _, before) = live.towards(&server()).expect("the files are good");
     files.rotate();
-    let (_, _, after) = live.towards("it.example").expect("the files are good");
+    let (_, _, after) = live.towards(&server()).expect("the files are good");
     assert_eq!((before, after), (0, 1));
 }
 
@@ -116,10 +121,10 @@ fn a_certificate_without_its_key_is_waited_for() {
     live.check_if_due();
     for bad in ["", "not PEM"] {
         files.write("me.key", bad);
-        drop(live.towards("it.example").expect("the old ones are good"));
+        drop(live.towards(&server()).expect("the old ones are good"));
     }
     fs::remove_file(files.path("me.key")).expect("it is there");
-    drop(live.towards("it.example").expect("the old ones are good"));
+    drop(live.towards(&server()).expect("the old ones are good"));
     assert!(Arc::ptr_eq(&before, &settings(&live)));
     files.write("me.key", &key);
     files.clock.advance(Duration::from_secs(10));
@@ -170,7 +175,7 @@ fn what_a_plugin_gives_is_presented_and_outlives_a_new_authority() {
         identity: None,
         ..files.source()
     };
-    let live = LiveTls::new("it.example", source, Arc::clone(&files.clock) as _);
+    let live = LiveTls::new(&server(), source, Arc::clone(&files.clock) as _);
     let live = live.unwrap_or_else(|problem| panic!("{problem}"));
     let identity =
         |(certificate, key): (String, String)| (certificate.into_bytes(), key.into_bytes());
@@ -214,7 +219,7 @@ fn a_key_of_a_kind_that_cannot_be_used_is_named() {
     let key = include_str!("../tests/p521.key");
     let files = Files::new();
     files.write("me.key", key);
-    let live = LiveTls::new("it.example", files.source(), Arc::clone(&files.clock) as _);
+    let live = LiveTls::new(&server(), files.source(), Arc::clone(&files.clock) as _);
     let problem = live.expect_err("it is not known");
     assert!(problem.contains("P-256"), "{problem}");
 }
