@@ -54,6 +54,10 @@ pub(super) fn client_config(
                     rustls::Error::InconsistentKeys(_) => {
                         "the client key does not belong to the client certificate".to_owned()
                     }
+                    rustls::Error::InvalidCertificate(_) => format!(
+                        "the client certificate cannot be used, is it one of X.509 version 3? \
+                         {error}"
+                    ),
                     rustls::Error::General(_) => {
                         "the client key is of a kind that cannot be used: give it an RSA, P-256, \
                          P-384 or Ed25519 key"

@@ -227,6 +227,8 @@ fn issue(directory: &Path, home: &Home) {
         ]
         .concat(),
     );
+    // What makes it one of version 3; version 1 is not understood.
+    home.write("me.ext", "extendedKeyUsage=clientAuth\n");
     let (ca, ca_key) = (
         text(&directory.join("ca.crt")),
         text(&directory.join("ca.key")),
@@ -242,6 +244,8 @@ fn issue(directory: &Path, home: &Home) {
         &ca,
         "-CAkey",
         &ca_key,
+        "-extfile",
+        &text(&home.path("me.ext")),
         "-out",
         &text(&certificate),
     ]);
