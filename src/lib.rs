@@ -41,13 +41,15 @@
 //!
 //! Every thread has a name of at most 15 bytes, is started by [`stdx::thread`] (rayon's and `ctrlc`'s
 //! excepted, see there), and blocks on nothing that its stack does not show. One that panics stops the
-//! daemon with exit code 1; a panic inside one sync is caught and the key repeated.
+//! daemon with exit code 1; a panic inside one sync is caught and the key repeated. Whoever sends a
+//! request may, if a credential plugin is configured, run it or wait for another thread that does: at
+//! most a minute, 5 s once the daemon stops.
 //!
 //! | thread | does | waits for | what ends the wait |
 //! |---|---|---|---|
 //! | `main` | [`manager::Manager::wait`] | the stop signal, then the others in stop order | signal; 30 s |
 //! | `ctrl-c` | gives the stop signal | SIGTERM, SIGINT | a second one ends the process |
-//! | `signal` | runs what [`stdx::signals::on_reload`] and [`stdx::signals::on_dump`] were given | SIGHUP, SIGUSR1 | the stop signal sends one |
+//! | `signal` | runs what [`stdx::signals::on_reload`] and [`stdx::signals::on_dump`] were given | SIGHUP, SIGUSR1; a credential plugin | the stop signal sends one; 60 s |
 //! | `watch-rs`, `watch-rc`, `watch-pods` | list and watch, store, handlers | a read from the API server; a pause after failures | data, 5 min of silence, stop shuts the socket |
 //! | `sync-0…n`, `rc-sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
 //! | `batch-0…m` | single creates and deletes | rayon's queue; a request; the token bucket | job, pool dropped; answer, 60 s; stop |
@@ -77,6 +79,8 @@
 //! | `stdx::activity` (one per thread) | what the thread works on | the thread itself, whoever looks |
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens | everyone who sends |
+//! | `client::live_tls` | what was read of certificates last; which watches to cut | everyone who sends, `signal` |
+//! | `client::credentials`, `client::exec_plugin` | the token, who runs the plugin | everyone who sends, `signal` |
 //! | `stdx::stop` | the cause and the wakers | everyone |
 //! | `http_server` connections | which are open | `http`, `http-N` |
 //! | `serving` pages, certificates, answers of reviews | who answers what; files as read; answers for 10 s | `http-N` |
@@ -123,6 +127,11 @@
 //!   is taken in its place.
 //! - **Every wait of a ReplicaSet for an event ends by itself** after five minutes, since an event can get
 //!   lost in a relist.
+//! - **A new client certificate ends no request**: connections that show the old one carry their request
+//!   to its end and are then closed; watches are cut. A server whose certificate is not accepted leads to
+//!   an early look at the CA file.
+//! - **A credential plugin is bounded**: a minute per run, pauses of 1 to 30 s after one that failed, and
+//!   an expired credential serves until the plugin gives another or the API server refuses it.
 //! - **A list after an expired watch has a back-off of its own**, so that the one after an outage does not
 //!   wait as long as the outage did.
 //! - **Health looks at progress** (`manager::progress`), and `/livez` and `/readyz` exist.

@@ -123,6 +123,10 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
         "replicaset-controller {version} for {scope} of {}",
         config.server()
     );
+    let (reloaded, stopping) = (config.clone(), stop.clone());
+    signals::on_reload("credentials", move || reloaded.reload(&stopping));
+    signals::on_reload("log levels", || reread_levels().map(|()| String::new()));
+    signals::around_reload(systemd::reloading, systemd::reloaded);
     let pages = serving::serving_options(args, &config)?;
     let zpages = serving::zpages(args);
     let serving = Serving::start(&pages, &options.pages, &options.health, zpages, stop);

@@ -21,6 +21,10 @@ pub enum ClientError {
     /// The request cannot be written down, so it was not sent; trying again would not help.
     #[error("the request cannot be built: {0}")]
     Invalid(String),
+    /// There are no credentials to send the request with, so it was not sent; the plugin that is to
+    /// give them may give some later.
+    #[error("no credentials for the API server: {0}")]
+    Credentials(String),
     /// The daemon is stopping; the request was not sent, or the stream that was read is cut.
     #[error("the daemon is stopping")]
     Stopped,
@@ -130,7 +134,7 @@ impl ClientError {
     pub fn is_unsent(&self) -> bool {
         match self {
             Self::Transport(error) => !error.sent,
-            Self::Invalid(_) | Self::Stopped => true,
+            Self::Invalid(_) | Self::Credentials(_) | Self::Stopped => true,
             Self::Status(_) | Self::Decode(_) => false,
         }
     }

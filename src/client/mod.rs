@@ -5,12 +5,16 @@
 //! A [`Client`] sends requests and takes whole answers; a [`StreamClient`] reads lists and watches
 //! as they arrive. [`ClientConfig`] says where the server is, [`ClientOptions`] how to treat it.
 
+mod access;
 mod config;
 mod connect;
 mod credentials;
 mod error;
+mod exec_plugin;
 mod http;
+mod live_tls;
 mod options;
+mod pem;
 mod proxy;
 mod request;
 mod retry;
@@ -65,7 +69,7 @@ impl Client {
             return Err(ClientError::Invalid(message));
         }
         Ok(Self {
-            http: Http::pooled(config, options),
+            http: Http::pooled(config, options, stop),
             config: Arc::new(config.clone()),
             throttle: Arc::new(Throttle::new(options.qps, options.burst, stop)),
             options: Arc::new(options.clone()),

@@ -43,7 +43,12 @@ impl Default for ClientOptions {
     }
 }
 
-/// `replicaset-controller/<version> (<os>/<arch>)`, with the names that Go gives them.
+/// The commit that this was built from, if whoever built it has said so.
+const COMMIT: Option<&str> = option_env!("REPLICASET_CONTROLLER_COMMIT");
+
+/// `replicaset-controller/<version> (<os>/<arch>) kubernetes/<commit>/replicaset-controller`, with
+/// the names that Go gives them, seven characters of the commit, and at the end the controller
+/// (client-go `rest/config.go:DefaultKubernetesUserAgent`, `AddUserAgent`).
 fn user_agent(os: &str, arch: &str) -> String {
     let os = match os {
         "macos" => "darwin",
@@ -59,7 +64,12 @@ fn user_agent(os: &str, arch: &str) -> String {
         other => other,
     };
     let version = env!("CARGO_PKG_VERSION");
-    format!("replicaset-controller/{version} ({os}/{arch})")
+    let commit = COMMIT
+        .and_then(|commit| commit.get(..7))
+        .unwrap_or("unknown");
+    format!(
+        "replicaset-controller/{version} ({os}/{arch}) kubernetes/{commit}/replicaset-controller"
+    )
 }
 
 #[cfg(test)]
@@ -75,8 +85,10 @@ mod tests {
             ("macos", "aarch64", "darwin/arm64"),
             ("linux", "riscv64", "linux/riscv64"),
         ] {
-            let expected = format!("replicaset-controller/{version} ({platform})");
-            assert_eq!(user_agent(os, arch), expected);
+            let expected = format!("replicaset-controller/{version} ({platform}) kubernetes/");
+            let agent = user_agent(os, arch);
+            assert!(agent.starts_with(&expected), "{agent}");
+            assert!(agent.ends_with("/replicaset-controller"), "{agent}");
         }
     }
 }

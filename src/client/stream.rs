@@ -144,7 +144,10 @@ impl Read for BodyStream {
         if let Some(error) = &self.broken {
             return Err(io::Error::other(error.clone()));
         }
-        match self.reader.read(buf) {
+        let read = self.reader.read(buf);
+        // A quiet daemon sends no requests, but bookmarks come.
+        self.http.check_files();
+        match read {
             // Some ways of ending a body look alike whether the server or the stop signal did it.
             Ok(0) if !buf.is_empty() && self.stop.is_stopped() => {
                 self.broken = Some(ClientError::Stopped);

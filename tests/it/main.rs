@@ -14,6 +14,8 @@ mod configuration;
 mod coverage;
 /// The binary killed at any moment, and stopped while something hangs.
 mod crash;
+/// Credentials that change, and SIGHUP.
+mod credentials;
 /// Group E: which pods go first.
 mod deletion_order;
 /// `demo`, as people and as pipes see it.

@@ -66,7 +66,9 @@ impl From<ClientError> for SinkError {
             ClientError::Status(status) => Self::Refused(status),
             ClientError::Invalid(message) => Self::Local(message),
             ClientError::Stopped => Self::Stopped,
-            ClientError::Transport(_) | ClientError::Decode(_) => Self::NoAnswer(report(&error)),
+            ClientError::Transport(_) | ClientError::Decode(_) | ClientError::Credentials(_) => {
+                Self::NoAnswer(report(&error))
+            }
         }
     }
 }
