@@ -27,6 +27,8 @@
 //! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx, telemetry |
 //! | [`writes`] | the only code that changes the cluster: pods, status, events | api, client, stdx |
 //! | [`controller`] | handlers, expectations, sync, claim, plan, deletion order, slow start, status | api, cache, stdx, telemetry, workqueue, writes |
+//! | [`rights`] | what the daemon must be allowed to do, as one table and as manifests, pure | – |
+//! | [`self_check`] | asks at start for each of these rights | api, client, rights, stdx |
 //! | [`manager`] | owns every thread: start order, stop order, deadlines | all above |
 //! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster | api, stdx |
 //! | [`cli`] | flags → options, no effects | – |
@@ -49,6 +51,7 @@
 //! | `sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
 //! | `batch-0…m` | single creates and deletes | rayon's queue; a request; the token bucket | job, pool dropped; answer, 60 s; stop |
 //! | `delay` | puts delayed keys into the queue when due | the next due time, at most 10 s | time, an earlier key, shutdown |
+//! | `self-check` | asks whether each right is there that is needed, and ends | an answer; a pause after failures | answer, 5 s; time, stop |
 //! | `events` | sends events | recorded events; a request; pauses between tries | event; answer, 10 s; its stop |
 //!
 //! Stop order: signal → queue shut down, watches' sockets shut → join `sync-*` → events drained →
@@ -115,7 +118,9 @@ pub mod client;
 pub mod controller;
 pub mod devserver;
 pub mod manager;
+pub mod rights;
 pub mod run;
+pub mod self_check;
 pub mod stdx;
 pub mod telemetry;
 pub mod workqueue;

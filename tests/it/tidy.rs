@@ -17,6 +17,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("client", &["api", "stdx", "telemetry"]),
     ("devserver", &["api", "stdx"]),
     ("cache", &["api", "client", "stdx"]),
+    ("rights", &[]),
+    ("self_check", &["api", "client", "rights", "stdx"]),
     ("writes", &["api", "client", "stdx"]),
     (
         "controller",
