@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 }
 
 fn start(cli: Cli) -> ExitCode {
-    let command = cli.command.unwrap_or(Command::Run(cli.run));
+    let command = cli.command.unwrap_or(Command::Run(Box::new(cli.run)));
     let level = match &command {
         Command::Run(args) => args.log.level(),
         // Its own lines say what changes.
@@ -44,6 +44,7 @@ fn start(cli: Cli) -> ExitCode {
         // failures that are part of the story.
         Command::Demo(args) if args.log.verbosity.is_empty() => log::LevelFilter::Error,
         Command::Demo(args) => args.log.level(),
+        Command::Rbac(args) => args.run.log.level(),
     };
     telemetry::logging::init(level);
     let stop = Stop::new();
@@ -55,6 +56,7 @@ fn start(cli: Cli) -> ExitCode {
         Command::Run(args) => run::run(&args, &stop),
         Command::Dev(args) => run::dev(&args, &stop),
         Command::Demo(args) => run::demo(&args, &stop),
+        Command::Rbac(args) => run::rbac(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

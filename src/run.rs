@@ -1,17 +1,22 @@
-//! The three commands, from their flags to their end. Called by `main` on the main thread.
+//! The commands, from their flags to their end. Called by `main` on the main thread.
 
 mod demo;
 mod dev;
 mod facts;
+mod rbac;
 
 use crate::cli::RunArgs;
-use crate::cli::flags::ControllerArgs;
+use crate::cli::flags::{ClientArgs, ControllerArgs};
 use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions};
+use crate::rights::{grants, rbac_command};
+use crate::self_check::SelfCheckOptions;
 use crate::stdx::stop::{Cause, Stop};
 
+use self::rbac::rights_options;
 pub use demo::demo;
 pub use dev::dev;
+pub use rbac::rbac;
 
 /// Why a command ended badly.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +36,12 @@ pub enum RunError {
     /// Files cannot be used as they are.
     #[error("{0}")]
     Files(String),
+    /// Nobody who asks for no writes may get writes.
+    #[error("--dry-run: this build cannot run without writing")]
+    NoDryRun,
+    /// Standard output takes nothing.
+    #[error("cannot write to standard output")]
+    Output(#[source] std::io::Error),
     /// What was to be shown did not come out.
     #[error("{0}")]
     Demo(String),
@@ -45,7 +56,10 @@ pub enum RunError {
 impl RunError {
     /// True if the mistake is in the arguments or the configuration.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::NoConfig(_) | Self::Config(_) | Self::Files(_))
+        matches!(
+            self,
+            Self::NoConfig(_) | Self::Config(_) | Self::Files(_) | Self::NoDryRun
+        )
     }
 }
 
@@ -63,16 +77,25 @@ impl From<ConfigError> for RunError {
 /// # Errors
 /// [`RunError::NoConfig`] if no API server is named, otherwise what made the daemon fail.
 pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
+    if args.mode.dry_run {
+        return Err(RunError::NoDryRun);
+    }
     let config = ClientConfig::load(&ConfigSource {
-        kubeconfig: args.kubeconfig.clone(),
-        master: args.master.clone(),
-        context: args.context.clone(),
+        kubeconfig: args.api.kubeconfig.clone(),
+        master: args.api.master.clone(),
+        context: args.api.context.clone(),
     })?;
+    let rights = rights_options(args);
     let options = ManagerOptions {
-        namespace: args.namespace.clone(),
-        ..manager_options(&args.controller)
+        namespace: args.api.namespace.clone(),
+        self_check: Some(SelfCheckOptions {
+            grants: grants(&rights),
+            command: rbac_command(&rights),
+        }),
+        ..manager_options(&args.client, &args.controller)
     };
     let scope = args
+        .api
         .namespace
         .as_deref()
         .map_or("all namespaces".to_owned(), |namespace| {
@@ -87,12 +110,13 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     finish(manager)
 }
 
-fn manager_options(args: &ControllerArgs) -> ManagerOptions {
+fn manager_options(client: &ClientArgs, args: &ControllerArgs) -> ManagerOptions {
     ManagerOptions {
-        kube_api_qps: args.kube_api_qps,
-        kube_api_burst: args.kube_api_burst,
+        kube_api_qps: client.kube_api_qps,
+        kube_api_burst: client.kube_api_burst,
         concurrent_replicaset_syncs: args.concurrent_replicaset_syncs,
         batch_parallelism: args.batch_parallelism,
+        burst_replicas: args.burst_replicas,
         min_resync_period: args.min_resync_period,
         ..ManagerOptions::default()
     }

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::api::Status;
-use crate::client::{Client, ClientError, Request};
+use crate::client::{Client, ClientConfig, ClientError, ClientOptions, Request};
 use crate::rights::manifests::Account;
 use crate::rights::{Grant, Right, missing_rights};
 use crate::stdx::backoff::{Backoff, BackoffParameters};
 use crate::stdx::stop::Stop;
+use crate::stdx::thread::Thread;
 
 /// How long one answer may take; an API server that is slower than this is asked again later.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -28,11 +29,9 @@ const PAUSES: BackoffParameters = BackoffParameters {
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
-/// What the check needs.
+/// What is asked for.
 #[derive(Clone, Debug)]
-pub struct SelfCheck {
-    /// Sends the questions, some twenty of them. They wait at its throttle.
-    pub client: Client,
+pub struct SelfCheckOptions {
     /// What is needed.
     pub grants: Vec<Grant>,
     /// The command that prints manifests for these grants, without the account:
@@ -40,10 +39,43 @@ pub struct SelfCheck {
     pub command: String,
 }
 
+/// One check. Some twenty questions, one after the other on one connection, so that no API server
+/// notices.
+#[derive(Debug)]
+pub struct SelfCheck {
+    client: Client,
+    options: SelfCheckOptions,
+}
+
 impl SelfCheck {
+    /// Starts the thread `self-check`. When `stop` is given, its connection is cut.
+    ///
+    /// # Errors
+    /// If the configuration does not make a client.
+    pub fn start(
+        config: &ClientConfig,
+        options: &SelfCheckOptions,
+        stop: &Stop,
+    ) -> Result<Thread, ClientError> {
+        let client_options = ClientOptions {
+            connections: 1,
+            request_timeout: ANSWER_WITHIN,
+            ..ClientOptions::default()
+        };
+        let check = Self {
+            client: Client::new(config, &client_options, stop)?,
+            options: options.clone(),
+        };
+        let (client, stopping) = (check.client.clone(), stop.clone());
+        stop.on_stop(move || client.abort());
+        Ok(Thread::spawn("self-check", stop, move || {
+            check.run(&stopping);
+        }))
+    }
+
     /// Asks, and logs what is missing. Waits for answers, at most five seconds each, and for pauses
     /// of up to 45 seconds while the API server cannot be reached; `stop` ends it.
-    pub fn run(&self, stop: &Stop) {
+    fn run(&self, stop: &Stop) {
         let mut backoff = Backoff::new(PAUSES);
         loop {
             match self.missing(stop) {
@@ -72,7 +104,7 @@ impl SelfCheck {
 
     fn missing(&self, stop: &Stop) -> Result<Vec<(&Grant, &Right, &'static str)>, ClientError> {
         let mut missing = Vec::new();
-        for grant in &self.grants {
+        for grant in &self.options.grants {
             for right in &grant.rights {
                 for verb in right.verbs {
                     if stop.is_stopped() {
@@ -117,9 +149,7 @@ impl SelfCheck {
     }
 
     fn create(&self, path: &str, object: &Value) -> Result<Value, ClientError> {
-        let request = Request::post(path)
-            .body("application/json", object.to_string())
-            .timeout(ANSWER_WITHIN);
+        let request = Request::post(path).body("application/json", object.to_string());
         let response = self.client.send(&request)?;
         serde_json::from_slice(&response.body)
             .map_err(|error| ClientError::Decode(format!("the answer is no object: {error}")))
@@ -141,7 +171,7 @@ impl SelfCheck {
             "rights are missing for {}: {}. To grant them: {}{account} | kubectl apply -f -",
             username.as_deref().unwrap_or("this account"),
             missing_rights(missing),
-            self.command,
+            self.options.command,
         );
     }
 }

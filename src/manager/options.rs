@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::REPLICA_SET;
+use crate::controller::plan::BURST_REPLICAS;
+use crate::self_check::SelfCheckOptions;
 
 /// How the daemon runs.
 #[derive(Clone, Debug)]
@@ -22,8 +24,12 @@ pub struct ManagerOptions {
     pub concurrent_rc_syncs: u16,
     /// Pods created or deleted at the same time.
     pub batch_parallelism: u16,
+    /// Pods that one sync creates or deletes at most.
+    pub burst_replicas: usize,
     /// Least time between two looks at an object that did not change.
     pub min_resync_period: Duration,
+    /// The rights to ask for at start; `None` asks for none.
+    pub self_check: Option<SelfCheckOptions>,
     /// Time from the stop signal until the last thread must have ended.
     pub stop_within: Duration,
 }
@@ -40,7 +46,9 @@ impl Default for ManagerOptions {
             concurrent_replicaset_syncs: 5,
             concurrent_rc_syncs: 5,
             batch_parallelism: 16,
+            burst_replicas: BURST_REPLICAS,
             min_resync_period: Duration::from_hours(12),
+            self_check: None,
             stop_within: Duration::from_secs(30),
         }
     }

@@ -4,9 +4,11 @@
 //! A [`Grant`] is one role and where it is bound, with the rights that the daemon uses of it. Stock
 //! roles, which every cluster has, may give more than that.
 
+mod flags;
 pub mod manifests;
 mod missing;
 
+pub use flags::rbac_command;
 pub use missing::missing_rights;
 
 /// What of the daemon's options decides which rights it needs.

@@ -15,7 +15,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("telemetry", &["stdx"]),
     ("workqueue", &["stdx", "telemetry"]),
     ("client", &["api", "stdx", "telemetry"]),
-    ("devserver", &["api", "stdx"]),
+    ("http_server", &["api", "stdx"]),
+    (
+        "serving",
+        &["api", "client", "http_server", "stdx", "telemetry"],
+    ),
+    ("devserver", &["api", "http_server", "stdx"]),
     ("cache", &["api", "client", "stdx"]),
     ("rights", &[]),
     ("self_check", &["api", "client", "rights", "stdx"]),
@@ -31,6 +36,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "cache",
             "client",
             "controller",
+            "serving",
+            "self_check",
             "stdx",
             "telemetry",
             "workqueue",
@@ -46,6 +53,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "client",
             "devserver",
             "manager",
+            "rights",
+            "self_check",
             "stdx",
         ],
     ),
@@ -216,7 +225,7 @@ fn no_async_runtime_is_in_the_binary() {
 #[test]
 fn the_readme_lists_every_flag() {
     let readme = fs::read_to_string(root().join("README.md")).expect("a README");
-    for command in ["run", "dev", "demo"] {
+    for command in ["run", "dev", "demo", "rbac"] {
         let help = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
             .args([command, "--help"])
             .output()
