@@ -34,6 +34,8 @@ mod list_watch;
 mod regressions;
 /// Group A: as many pods as wanted, made from the template.
 mod replicas;
+/// Group O: ReplicationControllers, and both kinds side by side.
+mod replication;
 /// Rights: what `rbac` prints, and the check of them at start.
 mod rights;
 /// Creates and deletes that fail: group G.

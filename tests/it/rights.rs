@@ -327,6 +327,21 @@ fn works_for(cluster: &TestCluster, process: &DaemonProcess) {
         cluster.status("web")["replicas"] == json!(2)
     });
     cluster.eventually("events", || !cluster.events_of("web").is_empty());
-    assert_eq!(cluster.list(Kind::Pods, "").len(), 2);
+    let path = format!(
+        "/api/v1/namespaces/{}/replicationcontrollers",
+        cluster.namespace()
+    );
+    let mut rc = new_replica_set("old", 1);
+    rc["apiVersion"] = json!("v1");
+    rc["kind"] = json!("ReplicationController");
+    rc["spec"]["selector"] = rc["spec"]["selector"]["matchLabels"].take();
+    let created = cluster.send(&Request::post(&path).body("application/json", rc.to_string()));
+    created.expect("a ReplicationController");
+    let old = format!("{path}/old");
+    cluster.eventually("a pod of the ReplicationController, and its status", || {
+        let rc = cluster.send(&Request::get(&old)).expect("it is there");
+        rc["status"]["replicas"] == json!(1)
+    });
+    assert_eq!(cluster.list(Kind::Pods, "").len(), 3);
     check_unhindered(process);
 }
