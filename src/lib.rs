@@ -30,6 +30,8 @@
 //! | [`explain`] | why a ReplicaSet is as it is: facts (a daemon's, or the API's) → report → text and JSON; decides by the controller's own code | api, client, controller, stdx |
 //! | [`http_server`] | connections, requests, answers: HTTP/1.1 and TLS on the server's side | api, stdx |
 //! | [`serving`] | the daemon's own pages: health, metrics, configuration; who may see them | api, client, http_server, stdx, telemetry |
+//! | [`rights`] | what the daemon must be allowed to do, as one table and as manifests, pure | – |
+//! | [`self_check`] | asks at start for each of these rights | api, client, rights, stdx |
 //! | [`manager`] | owns every thread: start order, stop order, deadlines | all above |
 //! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster | api, http_server, stdx |
 //! | [`cli`] | flags, environment and configuration file → options, no effects | – |
@@ -54,6 +56,7 @@
 //! | `sync-0…n`, `rc-sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
 //! | `batch-0…m` | single creates and deletes | rayon's queue; a request; the token bucket | job, pool dropped; answer, 60 s; stop |
 //! | `delay`, `rc-delay` | puts delayed keys into the queue when due | the next due time, at most 10 s | time, an earlier key, shutdown |
+//! | `self-check` | asks whether each right is there that is needed, and ends | an answer; a pause after failures | answer, 5 s; time, stop |
 //! | `events`, `rc-events` | sends events | recorded events; a request; pauses between tries | event; answer, 10 s; its stop |
 //! | `http`, `plain` | accept connections to the pages of [`serving`] | a connection | the end of the daemon connects |
 //! | `http-N`, `plain-N` | read requests, answer pages | the client; a review of the API server | its limits: 10 s for a request, 90 s between two, 30 s for an answer; 5 s for a review; the end shuts the socket |
@@ -154,7 +157,9 @@ pub mod devserver;
 pub mod explain;
 pub mod http_server;
 pub mod manager;
+pub mod rights;
 pub mod run;
+pub mod self_check;
 pub mod serving;
 pub mod stdx;
 pub mod telemetry;

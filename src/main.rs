@@ -49,6 +49,7 @@ fn start(parsed: Parsed) -> ExitCode {
         Command::Explain(args) => run::explain(&args, &stop),
         Command::Dev(args) => run::dev(&args, &stop),
         Command::Demo(args) => run::demo(&args, &stop),
+        Command::Rbac(args) => run::rbac(&args),
         // Their text was shown when the arguments were read.
         Command::Config(_) | Command::Completions { .. } | Command::Man => Ok(()),
     };

@@ -30,6 +30,7 @@ use crate::api::WorkloadKind;
 use crate::cache::PodStore;
 use crate::client::{Client, ClientConfig, ClientError};
 use crate::stdx::activity;
+use crate::self_check::SelfCheck;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::Thread;
 
@@ -47,6 +48,7 @@ pub struct Manager {
     /// Given when nobody records events any more.
     events_stop: Stop,
     watches: Vec<Thread>,
+    self_check: Option<Thread>,
     batches: BatchPool,
     stop_within: Duration,
 }
@@ -83,11 +85,16 @@ impl Manager {
         let threads = watches.iter().map(Thread::liveness);
         let threads = threads.chain(batches.liveness()).collect();
         progress::add_shared(&options.health, caches.collect(), threads, stop);
+        let self_check = match &options.self_check {
+            Some(check) => Some(SelfCheck::start(config, check, stop)?),
+            None => None,
+        };
         Ok(Self {
             engines,
             stop: stop.clone(),
             events_stop,
             watches,
+            self_check,
             batches,
             stop_within: options.stop_within,
         })
@@ -158,6 +165,7 @@ impl Manager {
         let delays: Vec<Thread> = delays.collect();
         stuck.extend(join_all(self.watches, deadline));
         stuck.extend(join_all(delays, deadline));
+        stuck.extend(join_all(self.self_check.into_iter().collect(), deadline));
         // ORDER: the pool ends when nobody holds it any more, and the watches were the last who did.
         stuck.extend(self.batches.join_until(deadline));
         if stuck.is_empty() {

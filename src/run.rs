@@ -1,4 +1,4 @@
-//! The three commands, from their flags to their end. Called by `main` on the main thread.
+//! The commands, from their flags to their end. Called by `main` on the main thread.
 
 mod demo;
 mod dev;
@@ -8,6 +8,7 @@ mod serving;
 
 use std::time::{Duration, Instant};
 mod logs;
+mod rbac;
 
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
@@ -19,9 +20,12 @@ use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions};
 use crate::serving::{debug, Serving, ServingError};
 use crate::stdx::signals;
+use crate::rights::{grants, rbac_command};
+use crate::self_check::SelfCheckOptions;
 use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::systemd;
 
+use self::rbac::rights_options;
 pub use demo::demo;
 pub use dev::dev;
 pub use explain::explain;
@@ -29,6 +33,7 @@ pub use explain::explain;
 /// For the thread `systemd` to end, which says one thing more at the stop.
 const SYSTEMD_WITHIN: Duration = Duration::from_secs(5);
 pub use logs::{reread_levels, sources, start_log, tell_ignored};
+pub use rbac::rbac;
 
 /// Why a command ended badly.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +67,9 @@ pub enum RunError {
         /// What came of it.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// Standard output takes nothing.
+    #[error("cannot write to standard output")]
+    Output(#[source] std::io::Error),
     /// What was to be shown did not come out.
     #[error("{0}")]
     Demo(String),
@@ -106,9 +114,14 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
         master: args.api.master.clone(),
         context: args.api.context.clone(),
     })?;
+    let rights = rights_options(args);
     let options = ManagerOptions {
         namespace: args.api.namespace.clone(),
         dry_run: args.mode.dry_run,
+        self_check: Some(SelfCheckOptions {
+            grants: grants(&rights),
+            command: rbac_command(&rights),
+        }),
         ..manager_options(&args.client, &args.controller)
     };
     let scope = args

@@ -10,6 +10,7 @@ use crate::controller::plan::BURST_REPLICAS;
 use crate::serving::Pages;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics;
+use crate::self_check::SelfCheckOptions;
 
 /// How the daemon runs.
 #[derive(Clone, Debug)]
@@ -40,6 +41,8 @@ pub struct ManagerOptions {
     pub pages: Arc<Pages>,
     /// Read and decide, write nothing.
     pub dry_run: bool,
+    /// The rights to ask for at start; `None` asks for none.
+    pub self_check: Option<SelfCheckOptions>,
     /// Time from the stop signal until the last thread must have ended.
     pub stop_within: Duration,
 }
@@ -63,6 +66,7 @@ impl Default for ManagerOptions {
             health: Arc::new(Health::new(metrics::global())),
             pages: Arc::default(),
             dry_run: false,
+            self_check: None,
             stop_within: Duration::from_secs(30),
         }
     }

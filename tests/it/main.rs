@@ -42,6 +42,8 @@ mod regressions;
 mod replicas;
 /// Group O: ReplicationControllers, and both kinds side by side.
 mod replication;
+/// Rights: what `rbac` prints, and the check of them at start.
+mod rights;
 /// The daemon's own pages, and what systemd is told.
 mod serving;
 /// Creates and deletes that fail: group G.

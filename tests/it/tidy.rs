@@ -22,6 +22,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("devserver", &["api", "http_server", "stdx"]),
     ("cache", &["api", "client", "stdx"]),
+    ("rights", &[]),
+    ("self_check", &["api", "client", "rights", "stdx"]),
     ("writes", &["api", "client", "stdx"]),
     (
         "controller",
@@ -36,6 +38,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "client",
             "controller",
             "serving",
+            "self_check",
             "stdx",
             "telemetry",
             "workqueue",
@@ -54,6 +57,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "devserver",
             "explain",
             "manager",
+            "rights",
+            "self_check",
             "serving",
             "stdx",
             "telemetry",
@@ -226,7 +231,7 @@ fn no_async_runtime_is_in_the_binary() {
 #[test]
 fn the_readme_lists_every_flag() {
     let readme = fs::read_to_string(root().join("README.md")).expect("a README");
-    for command in ["run", "explain", "dev", "demo", "config"] {
+    for command in ["run", "explain", "dev", "demo", "config", "rbac"] {
         let help = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
             .args([command, "--help"])
             .output()

@@ -10,6 +10,7 @@ mod explain;
 mod features;
 mod leader_election;
 mod log;
+mod rbac;
 mod serving;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ pub use self::explain::{ExplainArgs, ExplainTarget, OutputFormat};
 pub use self::features::{FeatureArgs, GATES, Gate};
 pub use self::leader_election::{LEASE_NAMESPACE, LeaderElectionArgs, ResourceLock};
 pub use self::log::{LogArgs, LoggingFormat, VmodulePattern, level_of};
+pub use self::rbac::{RbacArgs, ServiceAccount};
 pub use self::serving::{ServingArgs, TlsVersion};
 use super::values::parse_bool;
 
@@ -80,6 +82,8 @@ pub enum Command {
     Man,
     /// Show the controller at work, chapter by chapter; exit code 0 if all came out as told.
     Demo(DemoArgs),
+    /// Print the RBAC manifests that a daemon with these flags needs, for `kubectl apply -f -`.
+    Rbac(Box<RbacArgs>),
 }
 
 /// Flags of `run`.
