@@ -29,8 +29,8 @@ use self::watches::start_watches;
 use crate::api::WorkloadKind;
 use crate::cache::PodStore;
 use crate::client::{Client, ClientConfig, ClientError};
-use crate::stdx::activity;
 use crate::self_check::SelfCheck;
+use crate::stdx::activity;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::Thread;
 

@@ -18,10 +18,10 @@ use crate::cli::RunArgs;
 use crate::cli::flags::{ClientArgs, ContentType, ControllerArgs, ControllerName};
 use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions};
-use crate::serving::{debug, Serving, ServingError};
-use crate::stdx::signals;
 use crate::rights::{grants, rbac_command};
 use crate::self_check::SelfCheckOptions;
+use crate::serving::{Serving, ServingError, debug};
+use crate::stdx::signals;
 use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::systemd;
 

@@ -182,7 +182,7 @@ fn is_final(error: &ClientError) -> bool {
     let is_refusal = |status: &Status| matches!(status.code(), 400 | 403 | 404 | 405 | 422);
     match error {
         ClientError::Status(status) => is_refusal(status),
-        ClientError::Transport(_) => false,
+        ClientError::Transport(_) | ClientError::Credentials(_) => false,
         ClientError::Decode(_) | ClientError::Invalid(_) | ClientError::Stopped => true,
     }
 }

@@ -14,7 +14,6 @@ use super::{ReplicaSetController, SyncError};
 use crate::api::label_selector::SelectorError;
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Selector};
 use crate::stdx::activity;
-use crate::stdx::stop::Stop;
 use crate::stdx::thread::catch_panic;
 
 /// How a sync without error ended.

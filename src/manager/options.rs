@@ -7,10 +7,10 @@ use crate::api::WorkloadKind;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::cache::encoding::ContentType;
 use crate::controller::plan::BURST_REPLICAS;
+use crate::self_check::SelfCheckOptions;
 use crate::serving::Pages;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics;
-use crate::self_check::SelfCheckOptions;
 
 /// How the daemon runs.
 #[derive(Clone, Debug)]

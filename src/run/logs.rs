@@ -28,7 +28,9 @@ pub fn start_log(command: &Command) {
         // failures that are part of the story.
         Command::Demo(args) => (&args.log, LevelFilter::Error),
         Command::Run(args) | Command::Config(args) => (&args.log, LevelFilter::Info),
-        Command::Completions { .. } | Command::Man | Command::Rbac(_) => (&LogArgs::default(), LevelFilter::Info),
+        Command::Completions { .. } | Command::Man | Command::Rbac(_) => {
+            (&LogArgs::default(), LevelFilter::Info)
+        }
     };
     let format = match args.logging_format {
         LoggingFormat::Text => Format::Text,

@@ -1,6 +1,5 @@
 //! A server that is named outright, with what goes with it: a daemon's own, for `explain --server`.
 
-use std::fs;
 use std::path::PathBuf;
 
 use super::{ClientConfig, ConfigError, Draft, Environment};
@@ -36,9 +35,10 @@ impl ClientConfig {
         };
         draft.tls.insecure = source.insecure_skip_tls_verify;
         if let Some(file) = &source.certificate_authority {
-            let pem = fs::read(file);
-            let pem = pem.map_err(|error| master(format!("{}: {error}", file.display())))?;
-            draft.tls.certificate_authority = Some(pem);
+            draft.tls.certificate_authority = Some(Pem::File {
+                name: "--certificate-authority",
+                path: file.clone(),
+            });
         }
         if let Some(file) = &source.token_file {
             draft.authorization = Authorization::TokenFile(file.clone());
