@@ -112,6 +112,7 @@ pub mod cli;
 pub mod client;
 pub mod controller;
 pub mod devserver;
+pub mod leader_election;
 pub mod manager;
 pub mod run;
 pub mod stdx;

@@ -9,6 +9,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::{ClientConnection, StreamOwned};
 use ureq::Error;
@@ -21,14 +22,22 @@ use ureq::unversioned::transport::{
 };
 
 use super::error::{TransportErrorKind, kind_of};
+use super::fence::{Fence, FenceConnector, HeldBack};
+use super::guarded_tcp::GuardedTcp;
 use super::tls::Tls;
 
-/// The chain of everything that has a part in opening a connection.
-pub(super) fn connector(tls: Option<Tls>) -> impl Connector<()> {
+/// The chain of everything that has a part in opening a connection. With a fence, nothing is sent on
+/// it while that is closed.
+pub(super) fn connector(tls: Option<Tls>, fence: Option<&Arc<dyn Fence>>) -> impl Connector<()> {
+    let tcp = Tcp {
+        delivery_limit: fence.map(|fence| fence.delivery_limit()),
+        ..Tcp::default()
+    };
     Marked(
         ().chain(SocksConnector::default())
             .chain(ConnectProxyConnector::default())
-            .chain(Tcp::default())
+            .chain(tcp)
+            .chain(FenceConnector(fence.cloned()))
             .chain(Wrap(tls)),
     )
 }
@@ -50,7 +59,8 @@ impl std::error::Error for Unsent {}
 
 impl Unsent {
     fn wrap(error: Error) -> Error {
-        if matches!(&error, Error::Other(inner) if inner.is::<Self>()) {
+        // What the fence has held back is told by its own name.
+        if matches!(&error, Error::Other(inner) if inner.is::<Self>() || inner.is::<HeldBack>()) {
             return error;
         }
         let (kind, message) = match &error {
@@ -131,21 +141,27 @@ impl Resolver for LazyResolver {
 struct Tcp {
     system: DefaultResolver,
     tcp: TcpConnector,
+    /// For connections behind a fence.
+    delivery_limit: Option<Duration>,
 }
 
 impl<In: Transport> Connector<In> for Tcp {
-    type Out = <TcpConnector as Connector<In>>::Out;
+    type Out = Either<GuardedTcp, <TcpConnector as Connector<In>>::Out>;
 
     fn connect(
         &self,
         details: &ConnectionDetails,
         chained: Option<In>,
     ) -> Result<Option<Self::Out>, Error> {
-        if chained.is_some() || !details.addrs.is_empty() {
-            return self.tcp.connect(details, chained);
+        if chained.is_some() {
+            return Ok(self.tcp.connect(details, chained)?.map(Either::B));
         }
-        let system = &self.system;
-        let addrs = system.resolve(details.uri, details.config, NextTimeout::default())?;
+        let addrs = if details.addrs.is_empty() {
+            let system = &self.system;
+            system.resolve(details.uri, details.config, NextTimeout::default())?
+        } else {
+            details.addrs.clone()
+        };
         let details = ConnectionDetails {
             uri: details.uri,
             addrs,
@@ -158,7 +174,10 @@ impl<In: Transport> Connector<In> for Tcp {
             run_connector: Arc::clone(&details.run_connector),
             register_shutdown: Arc::clone(&details.register_shutdown),
         };
-        self.tcp.connect(&details, chained)
+        match self.delivery_limit {
+            Some(limit) => Ok(Some(Either::A(GuardedTcp::connect(&details, limit)?))),
+            None => Ok(self.tcp.connect(&details, chained)?.map(Either::B)),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use super::config::ClientConfig;
 use super::connect::{LazyResolver, Unsent, connector, describe_io};
 use super::credentials::Credentials;
 use super::error::{ClientError, TransportError, TransportErrorKind, kind_of};
+use super::fence::{Fence, HeldBack};
 use super::options::ClientOptions;
 use super::request::Request;
 use super::warnings::Warnings;
@@ -75,17 +76,24 @@ impl From<ClientError> for Failure {
 impl Http {
     /// Connections for whole answers, shared by many threads.
     pub(super) fn pooled(config: &ClientConfig, options: &ClientOptions) -> Self {
-        Self::new(config, options, options.connections, SMALL_BUFFER)
+        let fence = options.fence.as_ref();
+        Self::new(config, options, options.connections, SMALL_BUFFER, fence)
     }
 
     /// Connections for one thread that lists and watches.
     pub(super) fn streaming(&self, config: &ClientConfig, options: &ClientOptions) -> Self {
-        let mut http = Self::new(config, options, 1, STREAM_BUFFER);
+        let mut http = Self::new(config, options, 1, STREAM_BUFFER, None);
         http.warnings = Arc::clone(&self.warnings);
         http
     }
 
-    fn new(config: &ClientConfig, options: &ClientOptions, idle: usize, input: usize) -> Self {
+    fn new(
+        config: &ClientConfig,
+        options: &ClientOptions,
+        idle: usize,
+        input: usize,
+        fence: Option<&Arc<dyn Fence>>,
+    ) -> Self {
         let settings = ureq::config::Config::builder()
             // Refusals are answers with a body that says why.
             .http_status_as_error(false)
@@ -101,12 +109,12 @@ impl Http {
             .output_buffer_size(SMALL_BUFFER)
             // Only limits of single phases: with an overall one, or one for name resolution, each
             // request would start a thread to look up the server's name.
-            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_connect(Some(CONNECT_TIMEOUT.min(options.request_timeout)))
             .timeout_send_request(Some(options.request_timeout))
             .timeout_send_body(Some(options.request_timeout))
             .build();
         let resolver = LazyResolver::new(config.server.clone());
-        let agent = Agent::with_parts(settings, connector(config.tls.clone()), resolver);
+        let agent = Agent::with_parts(settings, connector(config.tls.clone(), fence), resolver);
         Self {
             agent,
             server: config.server.clone(),
@@ -218,6 +226,7 @@ impl Http {
         let (kind, sent, message) = match error {
             Error::Other(inner) => match inner.downcast::<Unsent>() {
                 Ok(unsent) => (unsent.kind, false, unsent.message),
+                Err(other) if other.is::<HeldBack>() => return ClientError::Fenced,
                 Err(other) => (TransportErrorKind::Other, true, other.to_string()),
             },
             Error::Timeout(timeout) => (TransportErrorKind::TimedOut, true, describe(timeout)),

@@ -9,6 +9,8 @@ mod config;
 mod connect;
 mod credentials;
 mod error;
+mod fence;
+mod guarded_tcp;
 mod http;
 mod options;
 mod proxy;
@@ -26,6 +28,7 @@ use std::sync::Arc;
 
 pub use config::{ClientConfig, ConfigError, ConfigSource, Environment, LookedAt};
 pub use error::{ClientError, TransportError, TransportErrorKind};
+pub use fence::Fence;
 pub use options::ClientOptions;
 pub use request::{Method, Request, Response};
 pub use stream::{BodyStream, StreamClient};
@@ -80,7 +83,8 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Status`] for any answer but success; [`ClientError::Stopped`] if the daemon
-    /// stopped while the request waited to be sent; else how the connection failed.
+    /// stopped while the request waited to be sent; [`ClientError::Fenced`] if it may not be sent any
+    /// more; else how the connection failed.
     pub fn send(&self, request: &Request) -> Result<Response, ClientError> {
         let limit = request.timeout.unwrap_or(self.options.request_timeout);
         let timeouts = Timeouts {
@@ -89,7 +93,10 @@ impl Client {
             read: None,
         };
         let kind = Kind::of(request.method());
+        let fence = self.options.fence.as_ref();
+        fence::check(fence)?;
         retry::run(request, kind, Some(&self.throttle), &self.stop, || {
+            fence::check(fence)?;
             let answer = self.http.exchange(request, timeouts)?;
             let code = answer.status().as_u16();
             let body = answer.into_body().into_with_config();

@@ -1,7 +1,8 @@
-//! What the standard library lacks: named threads, a stop signal and what gives it, a clock that
+//! What the standard library lacks: named threads, a stop signal and what gives it, clocks that
 //! tests can turn, and back-off. Imports nothing of the project.
 
 pub mod backoff;
+pub mod boot_clock;
 pub mod clock;
 pub mod report;
 pub mod signals;
