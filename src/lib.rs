@@ -21,12 +21,12 @@
 //! |---|---|---|
 //! | [`api`] | the Kubernetes vocabulary, pure: keys, selectors, the slim [`api::Pod`], the [`api::ReplicaSet`], the `Status` error | – |
 //! | [`stdx`] | named threads, the stop signal, clocks, back-off | – |
-//! | [`telemetry`] | the log | stdx |
-//! | [`client`] | bytes to and from an API server: kubeconfig, credentials, TLS, throttle, streams | api, stdx |
+//! | [`telemetry`] | the log, the metrics | stdx |
+//! | [`client`] | bytes to and from an API server: kubeconfig, credentials, TLS, throttle, streams | api, stdx, telemetry |
 //! | [`cache`] | server state → local read-only view: list/watch machine (pure), its loop, indexed stores | api, client, stdx |
-//! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx |
+//! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx, telemetry |
 //! | [`writes`] | the only code that changes the cluster: pods, status, events | api, client, stdx |
-//! | [`controller`] | handlers, expectations, sync, claim, plan, deletion order, slow start, status | api, cache, workqueue, writes, stdx |
+//! | [`controller`] | handlers, expectations, sync, claim, plan, deletion order, slow start, status | api, cache, stdx, telemetry, workqueue, writes |
 //! | [`manager`] | owns every thread: start order, stop order, deadlines | all above |
 //! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster | api, stdx |
 //! | [`cli`] | flags → options, no effects | – |
@@ -44,6 +44,7 @@
 //! |---|---|---|---|
 //! | `main` | [`manager::Manager::wait`] | the stop signal, then the others in stop order | signal; 30 s |
 //! | `ctrl-c` | gives the stop signal | SIGTERM, SIGINT | a second one ends the process |
+//! | `signal` | runs what [`stdx::signals::on_reload`] and [`stdx::signals::on_dump`] were given | SIGHUP, SIGUSR1 | the stop signal sends one |
 //! | `watch-rs`, `watch-pods` | list and watch, store, handlers | a read from the API server; a pause after failures | data, 5 min of silence, stop shuts the socket |
 //! | `sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
 //! | `batch-0…m` | single creates and deletes | rayon's queue; a request; the token bucket | job, pool dropped; answer, 60 s; stop |
@@ -68,6 +69,7 @@
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens | everyone who sends |
 //! | `stdx::stop` | the cause and the wakers | everyone |
+//! | `stdx::signals` | what SIGHUP and SIGUSR1 run | `main`, `signal` |
 //!
 //! # Invariants
 //!

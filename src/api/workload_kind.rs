@@ -11,6 +11,8 @@ pub struct WorkloadKind {
     pub api_path: &'static str,
     /// Plural resource name in paths.
     pub resource: &'static str,
+    /// What kubectl calls it for short; in names of threads.
+    pub short_name: &'static str,
     /// `source.component` of the events.
     pub component: &'static str,
     /// Name of the work queue.
@@ -23,11 +25,22 @@ pub const REPLICA_SET: WorkloadKind = WorkloadKind {
     kind: "ReplicaSet",
     api_path: "/apis/apps/v1",
     resource: "replicasets",
+    short_name: "rs",
     component: "replicaset-controller",
     queue: "replicaset",
 };
 
 impl WorkloadKind {
+    /// Name of the thread that does `what` for this kind: bare for ReplicaSets, else behind the short
+    /// name, as in `rc-sync-0`.
+    pub fn thread_name(&self, what: &str) -> String {
+        if *self == REPLICA_SET {
+            what.to_owned()
+        } else {
+            format!("{}-{what}", self.short_name)
+        }
+    }
+
     /// Path of the collection, in one namespace or (with `None`) in all.
     pub fn collection_path(&self, namespace: Option<&str>) -> String {
         collection_path(self.api_path, self.resource, namespace)

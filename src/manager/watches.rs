@@ -1,14 +1,15 @@
-//! The threads `watch-rs` and `watch-pods`: one reflector each, telling the controller.
+//! The threads `watch-pods` and, for each kind that is controlled, `watch-rs` and `watch-rc`: one
+//! reflector each. The pods are told to every controller, the other objects to their own.
 
 use std::sync::Arc;
 
-use super::ManagerOptions;
-use crate::api::workload_kind::{REPLICA_SET, collection_path};
+use super::{Engine, ManagerOptions};
+use crate::api::workload_kind::collection_path;
 use crate::api::{Pod, ReplicaSet, ResourceVersion};
 use crate::cache::decode::Decode;
 use crate::cache::reflector::{Collection, Handler, Reflector, ReflectorOptions, ReflectorParts};
 use crate::cache::stats::CacheStats;
-use crate::cache::{Cache, CacheEvent, Store};
+use crate::cache::{CacheEvent, PodStore, Store};
 use crate::client::Client;
 use crate::controller::ReplicaSetController;
 use crate::stdx::clock::SystemClock;
@@ -28,24 +29,28 @@ impl Handler<ReplicaSet> for ReplicaSetHandler {
     }
 }
 
-/// Tells the controller what the watch of pods brings.
-struct PodHandler(Arc<ReplicaSetController>);
+/// Tells all controllers what the watch of pods brings. Each heeds only what concerns its kind.
+struct PodHandler(Vec<Arc<ReplicaSetController>>);
 
 impl Handler<Pod> for PodHandler {
     fn on_event(&mut self, event: &CacheEvent<Pod>) {
-        self.0.handle_pod_event(event);
+        for controller in &self.0 {
+            controller.handle_pod_event(event);
+        }
     }
 
     fn on_position(&mut self, _resource_version: &ResourceVersion) {
-        self.0.handle_cache_advanced();
+        for controller in &self.0 {
+            controller.handle_cache_advanced();
+        }
     }
 }
 
-/// Starts both watches.
+/// Starts all watches.
 pub(super) fn start_watches(
     client: &Client,
-    cache: &Cache,
-    controller: &Arc<ReplicaSetController>,
+    pods: &Arc<PodStore>,
+    engines: &[Engine],
     options: &ManagerOptions,
     stop: &Stop,
 ) -> Vec<Thread> {
@@ -55,23 +60,28 @@ pub(super) fn start_watches(
         options,
         stop,
     };
-    vec![
-        watch.start(
-            "watch-rs",
-            REPLICA_SET.collection_path(namespace),
-            &cache.replica_sets,
-            ReplicaSetHandler(Arc::clone(controller)),
-        ),
-        watch.start(
-            "watch-pods",
-            collection_path("/api/v1", "pods", namespace),
-            &cache.pods,
-            PodHandler(Arc::clone(controller)),
-        ),
-    ]
+    let controller = |engine: &Engine| Arc::clone(engine.controller());
+    let mut watches: Vec<Thread> = engines
+        .iter()
+        .map(|engine| {
+            watch.start(
+                &format!("watch-{}", engine.kind().short_name),
+                engine.kind().collection_path(namespace),
+                &engine.cache().replica_sets,
+                ReplicaSetHandler(controller(engine)),
+            )
+        })
+        .collect();
+    watches.push(watch.start(
+        "watch-pods",
+        collection_path("/api/v1", "pods", namespace),
+        pods,
+        PodHandler(engines.iter().map(controller).collect()),
+    ));
+    watches
 }
 
-/// What both watches have in common.
+/// What all watches have in common.
 struct Watch<'a> {
     client: &'a Client,
     options: &'a ManagerOptions,

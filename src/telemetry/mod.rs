@@ -1,3 +1,4 @@
-//! What the daemon shows of itself: its log.
+//! What the daemon shows of itself: its log and its numbers.
 
 pub mod logging;
+pub mod metrics;

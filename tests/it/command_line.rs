@@ -262,15 +262,17 @@ fn with_rights_in_one_namespace_it_controls_that_namespace() {
 }
 
 #[test]
-fn a_hangup_changes_nothing() {
+fn a_hangup_and_a_call_for_a_dump_are_answered_and_the_daemon_goes_on() {
     let cluster = TestCluster::start();
     let mut process = cluster.start_process(&[]);
     synced(&cluster, &process);
-    process.signal(Signal::SIGHUP);
+    for (signal, answer) in [(Signal::SIGHUP, "SIGHUP: "), (Signal::SIGUSR1, "SIGUSR1")] {
+        for n in 1..=2 {
+            process.signal(signal);
+            cluster.eventually("it answers", || process.log().matches(answer).count() >= n);
+        }
+    }
     cluster.create_replica_set(&new_replica_set("a", 1));
-    cluster.stable("a");
-    process.signal(Signal::SIGHUP);
-    cluster.scale("a", 2);
     cluster.stable("a");
     assert_eq!(process.try_wait(), None);
     check_ends(process, 0);

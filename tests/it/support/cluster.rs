@@ -194,9 +194,7 @@ impl TestCluster {
     /// Waits until the daemon has read both lists and its watches go on from there.
     #[track_caller]
     pub(crate) fn synced(&self) {
-        self.eventually("both lists are read", || {
-            self.daemon().manager().cache().has_synced()
-        });
+        self.eventually("both lists are read", || self.daemon().cache().has_synced());
         for resource in ["pods", "replicasets"] {
             let watches = Matcher::verb("watch", resource);
             self.eventually("a watch of each", || self.faults.n_watches(&watches) == 1);
@@ -303,7 +301,7 @@ impl TestCluster {
     #[track_caller]
     pub(crate) fn caught_up_with(&self, kind: Kind, object: &Value) {
         let version = ResourceVersion::new(&text_at(object, "/metadata/resourceVersion"));
-        let cache = self.daemon().manager().cache();
+        let cache = self.daemon().cache();
         self.eventually("the cache has caught up", || {
             let position = match kind {
                 Kind::Pods => cache.pods_resource_version(),

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use replicaset_controller::api::workload_kind::REPLICA_SET;
+use replicaset_controller::cache::Cache;
 use replicaset_controller::client::ClientConfig;
 use replicaset_controller::manager::{Manager, ManagerOptions};
 use replicaset_controller::stdx::stop::{Cause, Stop};
@@ -31,9 +33,11 @@ impl Daemon {
         }
     }
 
-    /// What runs, for looks into its cache.
-    pub(crate) fn manager(&self) -> &Manager {
-        self.manager.as_ref().expect("it was not stopped yet")
+    /// What its controller of ReplicaSets has been told.
+    pub(crate) fn cache(&self) -> &Cache {
+        let manager = self.manager.as_ref().expect("it was not stopped yet");
+        let engine = manager.engine(&REPLICA_SET);
+        engine.expect("ReplicaSets are controlled").cache()
     }
 
     /// Stops it as SIGTERM does, waits until all threads have ended, and says why it stopped.

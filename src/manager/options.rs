@@ -1,0 +1,58 @@
+//! How the daemon runs: filled from the flags by [`run`](mod@crate::run), read when the threads start.
+
+use std::time::Duration;
+
+use crate::api::WorkloadKind;
+use crate::api::workload_kind::REPLICA_SET;
+
+/// How the daemon runs.
+#[derive(Clone, Debug)]
+pub struct ManagerOptions {
+    /// The one namespace to control; `None` for all.
+    pub namespace: Option<String>,
+    /// The kinds to control, each by a controller of its own.
+    pub controllers: Vec<&'static WorkloadKind>,
+    /// Requests per second of each controller, events counted apart; no limit if not above zero.
+    pub kube_api_qps: f32,
+    /// Requests that may go at once after a quiet time.
+    pub kube_api_burst: u32,
+    /// Workers for ReplicaSets.
+    pub concurrent_replicaset_syncs: u16,
+    /// Workers for ReplicationControllers.
+    pub concurrent_rc_syncs: u16,
+    /// Pods created or deleted at the same time.
+    pub batch_parallelism: u16,
+    /// Least time between two looks at an object that did not change.
+    pub min_resync_period: Duration,
+    /// Time from the stop signal until the last thread must have ended.
+    pub stop_within: Duration,
+}
+
+impl Default for ManagerOptions {
+    /// kube-controller-manager's numbers
+    /// (kubernetes `pkg/controller/apis/config/v1alpha1/defaults.go`), and 30 s to stop.
+    fn default() -> Self {
+        Self {
+            namespace: None,
+            controllers: vec![&REPLICA_SET],
+            kube_api_qps: 20.0,
+            kube_api_burst: 30,
+            concurrent_replicaset_syncs: 5,
+            concurrent_rc_syncs: 5,
+            batch_parallelism: 16,
+            min_resync_period: Duration::from_hours(12),
+            stop_within: Duration::from_secs(30),
+        }
+    }
+}
+
+impl ManagerOptions {
+    /// Workers for this kind.
+    pub(super) fn concurrent_syncs(&self, kind: &WorkloadKind) -> u16 {
+        if *kind == REPLICA_SET {
+            self.concurrent_replicaset_syncs
+        } else {
+            self.concurrent_rc_syncs
+        }
+    }
+}

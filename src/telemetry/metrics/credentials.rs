@@ -1,0 +1,159 @@
+//! What a client says of its credentials: exec plugins, reloaded files, connections' TLS settings
+//! (component-base `metrics/prometheus/restclient/metrics.go`). Recorded by `client`, on whichever
+//! thread renews them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use prometheus::{Histogram, IntCounterVec, IntGauge};
+
+use super::registry::Registry;
+
+/// In seconds, from ten minutes (too soon) to four years (much too late).
+const ROTATION_AGES: [f64; 11] = [
+    600.0,
+    1800.0,
+    3600.0,
+    14_400.0,
+    86_400.0,
+    604_800.0,
+    2_592_000.0,
+    7_776_000.0,
+    15_552_000.0,
+    31_104_000.0,
+    124_416_000.0,
+];
+
+/// How a call of an exec plugin ended (client-go `plugin/pkg/client/auth/exec/metrics.go`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExecPluginCall {
+    /// It gave credentials.
+    NoError,
+    /// It ended with this exit code.
+    ExecutionError(i32),
+    /// There is no such program.
+    NotFound,
+    /// It could not be started for another reason, or its answer could not be used.
+    ClientInternalError,
+}
+
+/// Families of the process' credentials.
+#[derive(Debug)]
+pub struct CredentialMetrics {
+    exec_plugin_calls: IntCounterVec,
+    exec_plugin_rotation_age: Histogram,
+    /// When the first of the certificates given by exec plugins expires, by plugin.
+    exec_plugin_expiry: Arc<Mutex<Option<SystemTime>>>,
+    transport_cache_entries: IntGauge,
+    transport_create_calls: IntCounterVec,
+    ca_reloads: IntCounterVec,
+}
+
+impl CredentialMetrics {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let expiry: Arc<Mutex<Option<SystemTime>>> = Arc::default();
+        let shown = Arc::clone(&expiry);
+        let ttl = registry.computed_gauges(
+            "rest_client_exec_plugin_ttl_seconds",
+            "[ALPHA] Gauge of the shortest TTL (time-to-live) of the client certificate(s) managed by \
+             the auth exec plugin. The value is in seconds until certificate expiry (negative if \
+             already expired). If auth exec plugins are unused or manage no TLS certificates, the \
+             value will be +INF.",
+            &[],
+        );
+        ttl.show(&[], move || {
+            let expiry = *shown.lock().unwrap_or_else(PoisonError::into_inner);
+            Some(expiry.map_or(f64::INFINITY, seconds_until))
+        });
+        Self {
+            exec_plugin_expiry: expiry,
+            exec_plugin_calls: registry.counters(
+                "rest_client_exec_plugin_call_total",
+                "[ALPHA] Number of calls to an exec plugin, partitioned by the type of event \
+                 encountered (no_error, plugin_execution_error, plugin_not_found_error, \
+                 client_internal_error) and an optional exit code. The exit code will be set to 0 if \
+                 and only if the plugin call was successful.",
+                &["code", "call_status"],
+            ),
+            exec_plugin_rotation_age: registry.histogram(
+                "rest_client_exec_plugin_certificate_rotation_age",
+                "[ALPHA] Histogram of the number of seconds the last auth exec plugin client \
+                 certificate lived before being rotated. If auth exec plugin client certificates are \
+                 unused, histogram will contain no data.",
+                &ROTATION_AGES,
+            ),
+            transport_cache_entries: registry.gauge(
+                "rest_client_transport_cache_entries",
+                "[ALPHA] Number of transport entries in the internal cache.",
+            ),
+            transport_create_calls: registry.counters(
+                "rest_client_transport_create_calls_total",
+                "[ALPHA] Number of calls to get a new transport, partitioned by the result of the \
+                 operation hit: obtained from the cache, miss: created and added to the cache, \
+                 miss-gc: recreated and added back to the cache after being garbage collected, \
+                 uncacheable: created and not cached",
+                &["result"],
+            ),
+            ca_reloads: registry.counters(
+                "rest_client_transport_ca_reload_total",
+                "[ALPHA] Number of times a CA reload is attempted, partitioned by the result and \
+                 reason for the reload attempt",
+                &["result", "reason"],
+            ),
+        }
+    }
+
+    /// Counts a call of an exec plugin.
+    pub fn exec_plugin_called(&self, call: ExecPluginCall) {
+        // 1 stands for every failure that has no exit code.
+        let (code, status) = match call {
+            ExecPluginCall::NoError => (0, "no_error"),
+            ExecPluginCall::ExecutionError(code) => (code, "plugin_execution_error"),
+            ExecPluginCall::NotFound => (1, "plugin_not_found_error"),
+            ExecPluginCall::ClientInternalError => (1, "client_internal_error"),
+        };
+        let counter = self
+            .exec_plugin_calls
+            .with_label_values(&[&code.to_string(), status]);
+        counter.inc();
+    }
+
+    /// Notes when the client certificate that an exec plugin gave expires; `None` if there is none any
+    /// more.
+    pub fn set_exec_plugin_expiry(&self, expiry: Option<SystemTime>) {
+        let mut current = self
+            .exec_plugin_expiry
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *current = expiry;
+    }
+
+    /// Notes that a client certificate of an exec plugin was replaced at this age.
+    pub fn exec_plugin_certificate_rotated(&self, age: Duration) {
+        self.exec_plugin_rotation_age.observe(age.as_secs_f64());
+    }
+
+    /// Notes that TLS settings were made, and how many sets of them are in use now. Upstream shares
+    /// connections between clients of equal settings; here each set is made once and kept, which is
+    /// its `uncacheable`.
+    pub fn transport_created(&self, n_in_use: u32) {
+        self.transport_create_calls
+            .with_label_values(&["uncacheable"])
+            .inc();
+        self.transport_cache_entries.set(n_in_use.into());
+    }
+
+    /// Counts an attempt to read the CA file again: `result` is `success` or `failure`, `reason` one of
+    /// `unchanged`, `updated`, `read_error`, `empty`, `ca_parse_error`
+    /// (client-go `transport/ca_rotation.go`).
+    pub fn ca_reloaded(&self, result: &str, reason: &str) {
+        self.ca_reloads.with_label_values(&[result, reason]).inc();
+    }
+}
+
+fn seconds_until(time: SystemTime) -> f64 {
+    match time.duration_since(SystemTime::now()) {
+        Ok(left) => left.as_secs_f64(),
+        Err(error) => -error.duration().as_secs_f64(),
+    }
+}

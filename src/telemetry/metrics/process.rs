@@ -1,0 +1,110 @@
+//! What is true of the process as a whole: its panics, and what the kernel says of it under the names
+//! that every Prometheus client uses (client_golang `prometheus/process_collector.go`).
+
+use procfs::process::{LimitValue, Process, Stat};
+
+use super::registry::Registry;
+use super::whole;
+use crate::stdx::thread::panics_total;
+
+/// A value that the kernel can be asked for at any time.
+type Value = fn() -> Option<f64>;
+
+const COUNTERS: [(&str, &str, Value); 3] = [
+    (
+        "process_cpu_seconds_total",
+        "Total user and system CPU time spent in seconds.",
+        || stat(|stat| whole(stat.utime + stat.stime) / whole(procfs::ticks_per_second())),
+    ),
+    (
+        "process_network_receive_bytes_total",
+        "Number of bytes received by the process over the network.",
+        || network("InOctets"),
+    ),
+    (
+        "process_network_transmit_bytes_total",
+        "Number of bytes sent by the process over the network.",
+        || network("OutOctets"),
+    ),
+];
+
+const GAUGES: [(&str, &str, Value); 7] = [
+    (
+        "process_open_fds",
+        "Number of open file descriptors.",
+        || Some(whole(Process::myself().ok()?.fd_count().ok()? as u64)),
+    ),
+    (
+        "process_max_fds",
+        "Maximum number of open file descriptors.",
+        || limit(|limits| limits.max_open_files.soft_limit),
+    ),
+    (
+        "process_virtual_memory_bytes",
+        "Virtual memory size in bytes.",
+        || stat(|stat| whole(stat.vsize)),
+    ),
+    (
+        "process_virtual_memory_max_bytes",
+        "Maximum amount of virtual memory available in bytes.",
+        || limit(|limits| limits.max_address_space.soft_limit),
+    ),
+    (
+        "process_resident_memory_bytes",
+        "Resident memory size in bytes.",
+        || stat(|stat| whole(stat.rss * procfs::page_size())),
+    ),
+    (
+        "process_start_time_seconds",
+        "Start time of the process since unix epoch in seconds.",
+        start_time,
+    ),
+    (
+        "process_threads",
+        "Number of OS threads in the process.",
+        || stat(|stat| f64::from(u32::try_from(stat.num_threads).unwrap_or(0))),
+    ),
+];
+
+pub(super) fn register(registry: &Registry) {
+    let panics = registry.computed_counters(
+        "replicaset_controller_panics_total",
+        "Panics that were caught: of single syncs, whose keys are repeated, and of threads, which end \
+         the daemon.",
+        &[],
+    );
+    panics.show(&[], || Some(whole(panics_total())));
+    for (name, help, value) in COUNTERS {
+        registry.computed_counters(name, help, &[]).show(&[], value);
+    }
+    for (name, help, value) in GAUGES {
+        registry.computed_gauges(name, help, &[]).show(&[], value);
+    }
+}
+
+/// When the process began, as both `/metrics` and `/metrics/slis` show it.
+pub(super) fn start_time() -> Option<f64> {
+    let boot = whole(procfs::boot_time_secs().ok()?);
+    stat(|stat| boot + whole(stat.starttime) / whole(procfs::ticks_per_second()))
+}
+
+fn stat(of: impl FnOnce(&Stat) -> f64) -> Option<f64> {
+    Some(of(&Process::myself().ok()?.stat().ok()?))
+}
+
+fn limit(of: impl FnOnce(&procfs::process::Limits) -> LimitValue) -> Option<f64> {
+    let limits = Process::myself().ok()?.limits().ok()?;
+    Some(match of(&limits) {
+        LimitValue::Value(value) => whole(value),
+        LimitValue::Unlimited => whole(u64::MAX),
+    })
+}
+
+/// A counter of the process' network namespace, from the pair of lines `IpExt:` of names and values.
+fn network(name: &str) -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/self/net/netstat").ok()?;
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("IpExt:"));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let mut pairs = names.split_whitespace().zip(values.split_whitespace());
+    pairs.find(|(known, _)| *known == name)?.1.parse().ok()
+}
