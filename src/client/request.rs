@@ -71,6 +71,8 @@ pub struct Request {
     pub(super) accept: String,
     pub(super) body: Option<Body>,
     pub(super) timeout: Option<Duration>,
+    /// Not to be repeated.
+    pub(super) once: bool,
 }
 
 #[derive(Clone)]
@@ -154,6 +156,14 @@ impl Request {
         self
     }
 
+    /// The same request that is sent once and never repeated, whatever the server asks for: for those
+    /// who come again by themselves.
+    #[must_use]
+    pub fn once(mut self) -> Self {
+        self.once = true;
+        self
+    }
+
     /// What is to be done.
     pub fn method(&self) -> Method {
         self.method
@@ -182,6 +192,7 @@ impl Request {
             accept: JSON.to_owned(),
             body: None,
             timeout: None,
+            once: false,
         }
     }
 }

@@ -88,7 +88,8 @@ pub(super) fn run<T>(
             Ok(answer) => return Ok(answer),
             Err(failure) => failure,
         };
-        let Some(delay) = delay(kind, retries, &error, retry_after.as_deref()) else {
+        let delay = delay(kind, retries, &error, retry_after.as_deref());
+        let Some(delay) = delay.filter(|_| !request.once) else {
             return Err(error);
         };
         log::debug!("{request} is sent again in {delay:?}: {error}");

@@ -18,6 +18,7 @@ pub mod pod_names;
 pub mod slow_start;
 pub mod status;
 pub mod sync;
+pub mod take_over;
 pub mod unresolved;
 pub mod written_versions;
 
@@ -33,6 +34,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use self::expectations::Expectations;
 use self::pod_names::PodNames;
 use self::slow_start::BatchRunner;
+use self::take_over::TakeOver;
 use self::unresolved::Unresolved;
 use self::written_versions::{Versions, WrittenVersions};
 use crate::api::{ObjectKey, ReplicaSetStatus, Uid, WorkloadKind};
@@ -83,6 +85,7 @@ pub struct ReplicaSetController {
     unusable_selectors: Mutex<HashMap<ObjectKey, (Uid, i64)>>,
     /// Set when the API server dropped `terminatingReplicas` from a status that carried it.
     terminating_is_dropped: AtomicBool,
+    take_over: TakeOver,
 }
 
 impl ReplicaSetController {
@@ -103,6 +106,7 @@ impl ReplicaSetController {
             names: PodNames::default(),
             unusable_selectors: Mutex::default(),
             terminating_is_dropped: AtomicBool::new(false),
+            take_over: TakeOver::default(),
         }
     }
 

@@ -13,10 +13,10 @@ use super::health::LeaderElectionHealth;
 use super::lock::{LeaseReference, Lock, LockError};
 use super::options::{JITTER_FACTOR, LeaderElectionOptions};
 use super::record::LeaderElectionRecord;
-use super::stats::LeaderElectionStats;
 use crate::stdx::boot_clock::BootClock;
 use crate::stdx::clock::Clock;
 use crate::stdx::stop::{Cause, Stop};
+use crate::telemetry::metrics;
 
 /// Tries to release: one more, if somebody wrote the Lease in between.
 const RELEASE_TRIES: usize = 2;
@@ -72,7 +72,6 @@ pub struct Elector {
     stop: Stop,
     done: Stop,
     health: LeaderElectionHealth,
-    stats: Arc<LeaderElectionStats>,
     /// A write was sent that may have made us the holder.
     may_hold: bool,
     last_problem: String,
@@ -94,7 +93,6 @@ impl Elector {
             random: parts.random,
             stop: parts.stop,
             done: parts.done,
-            stats: Arc::default(),
             may_hold: false,
             last_problem: String::new(),
         }
@@ -105,20 +103,16 @@ impl Elector {
         self.health.clone()
     }
 
-    /// The counters.
-    pub fn stats(&self) -> Arc<LeaderElectionStats> {
-        Arc::clone(&self.stats)
-    }
-
     /// Takes part until the lease is lost, or released after `stop` and then `done` were given.
     pub fn run(mut self) {
         let lease = self.lock.describe();
         log::info!("waiting for the lease {lease}");
+        self.set_master_status(false);
         if self.acquire() {
             log::info!("we lead now: the lease {lease} is ours");
             if let Err(why) = self.renew() {
                 self.fence.close();
-                self.stats.set_leading(false);
+                self.set_master_status(false);
                 let why = format!("the lease {lease} is lost: {why}");
                 self.callbacks.on_stopped_leading(&why);
                 return;
@@ -127,7 +121,7 @@ impl Elector {
             self.done.wait();
         }
         self.fence.close();
-        self.stats.set_leading(false);
+        self.set_master_status(false);
         if self.may_hold && matches!(self.done.cause(), Some(Cause::Requested(_))) {
             self.release();
         }
@@ -143,7 +137,7 @@ impl Elector {
             let acquired = self.try_acquire_or_renew();
             self.report_transition();
             if acquired {
-                self.stats.set_leading(true);
+                self.set_master_status(true);
                 if !self.stop.is_stopped() {
                     self.callbacks.on_started_leading(&self.lock.reference());
                 }
@@ -223,7 +217,8 @@ impl Elector {
             }
             Decision::Update(record) => {
                 if self.election.is_leader() {
-                    self.stats.slowpath_exercised();
+                    let name = &self.election.options().name;
+                    metrics::global().leader_election.slowpath_exercised(name);
                 }
                 let updated = self.write(record, Lock::update);
                 self.succeeded("update", updated)
@@ -305,7 +300,13 @@ impl Elector {
         Ok(true)
     }
 
-    fn report_transition(&mut self) {
+    fn set_master_status(&self, is_master: bool) {
+        let name = &self.election.options().name;
+        let metrics = &metrics::global().leader_election;
+        metrics.set_master_status(name, is_master);
+    }
+
+    pub(super) fn report_transition(&mut self) {
         if let Some(leader) = self.election.new_leader() {
             match &*leader {
                 "" => log::debug!("nobody leads"),

@@ -57,8 +57,8 @@ impl LeaseLock {
     }
 
     /// Sends a request whose answer is the Lease as it is now.
-    fn send(&mut self, request: &Request) -> Result<LeaderElectionRecord, LockError> {
-        let Response { body, .. } = self.client.send(request)?;
+    fn send(&mut self, request: Request) -> Result<LeaderElectionRecord, LockError> {
+        let Response { body, .. } = self.client.send(&request.once())?;
         let unreadable = |error: serde_json::Error| LockError::Unreadable(error.to_string());
         let lease: Value = serde_json::from_slice(&body).map_err(unreadable)?;
         let record = LeaderElectionRecord::from_spec(lease.get("spec")).map_err(unreadable)?;
@@ -80,7 +80,7 @@ impl LeaseLock {
 
 impl Lock for LeaseLock {
     fn get(&mut self, limit: Duration) -> Result<LeaderElectionRecord, LockError> {
-        self.send(&Request::get(self.path()).timeout(limit))
+        self.send(Request::get(self.path()).timeout(limit))
     }
 
     fn create(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError> {
@@ -91,14 +91,14 @@ impl Lock for LeaseLock {
         });
         let body = self.write(lease, record);
         let request = Request::post(self.collection()).body("application/json", body);
-        self.send(&request.timeout(limit)).map(|_| ())
+        self.send(request.timeout(limit)).map(|_| ())
     }
 
     fn update(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError> {
         let lease = self.lease.clone().ok_or(LockError::NotRead)?;
         let body = self.write(lease, record);
         let request = Request::put(self.path()).body("application/json", body);
-        self.send(&request.timeout(limit)).map(|_| ())
+        self.send(request.timeout(limit)).map(|_| ())
     }
 
     fn reference(&self) -> LeaseReference {

@@ -42,9 +42,11 @@ mod lock;
 pub mod migration;
 mod options;
 mod record;
-mod stats;
 
 pub use election::{Decision, Election};
+#[cfg(test)]
+mod tests;
+
 pub use elector::{Callbacks, Elector, ElectorParts};
 pub use fence::LeaseFence;
 pub use health::{LeaderElectionHealth, TOLERANCE};
@@ -53,4 +55,3 @@ pub use lease_lock::LeaseLock;
 pub use lock::{LeaseReference, Lock, LockError};
 pub use options::{LeaderElectionOptions, OptionsError};
 pub use record::LeaderElectionRecord;
-pub use stats::LeaderElectionStats;

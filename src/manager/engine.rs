@@ -5,11 +5,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crossbeam_channel::select;
+use crossbeam_channel::{Receiver, select};
 
 use super::ManagerOptions;
 use super::batch_pool::BatchPool;
 use super::clients::{client_options, event_client_options};
+use super::leadership::{Candidate, Leadership};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig, ClientError};
@@ -19,7 +20,7 @@ use crate::stdx::clock::{Clock, SystemClock};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Thread;
 use crate::workqueue::WorkQueue;
-use crate::writes::event_recorder::{ClientEventSink, EventOptions, event_recorder};
+use crate::writes::event_recorder::{ClientEventSink, EventOptions, EventRecorder, event_recorder};
 use crate::writes::{RealPodControl, RealReplicaSetControl};
 
 /// What all engines are built from.
@@ -31,6 +32,7 @@ pub(super) struct Shared<'a> {
     pub(super) batches: &'a BatchPool,
     pub(super) stop: &'a Stop,
     pub(super) events_stop: &'a Stop,
+    pub(super) leadership: &'a Leadership,
 }
 
 /// The controller of one kind, and its threads but for the watches.
@@ -42,6 +44,7 @@ pub struct Engine {
     queue: Arc<WorkQueue<ObjectKey>>,
     client: Client,
     event_client: Client,
+    recorder: Arc<dyn EventRecorder>,
     workers: Vec<Thread>,
     events: Thread,
     delay: Thread,
@@ -58,8 +61,9 @@ impl Engine {
     ) -> Result<Self, ClientError> {
         let (config, options, stop) = (shared.config, shared.options, shared.stop);
         let n_workers = options.concurrent_syncs(kind);
-        let client = Client::new(config, &client_options(options, n_workers), stop)?;
-        let event_options = event_client_options(options);
+        let fenced = |options| shared.leadership.fenced(options);
+        let client = Client::new(config, &fenced(client_options(options, n_workers)), stop)?;
+        let event_options = fenced(event_client_options(options));
         let event_client = Client::new(config, &event_options, shared.events_stop)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
 
@@ -78,7 +82,12 @@ impl Engine {
         let controller = Arc::new(ReplicaSetController::new(Parts {
             kind,
             cache: Arc::new(cache.clone()),
-            pod_control: Arc::new(RealPodControl::new(client.clone(), recorder, kind, stop)),
+            pod_control: Arc::new(RealPodControl::new(
+                client.clone(),
+                Arc::clone(&recorder) as Arc<_>,
+                kind,
+                stop,
+            )),
             replica_set_control: Arc::new(RealReplicaSetControl::new(client.clone(), kind, stop)),
             queue: Arc::clone(&queue),
             batches: shared.batches.runner(),
@@ -86,10 +95,15 @@ impl Engine {
             burst_replicas: BURST_REPLICAS,
         }));
 
+        let leads = shared.leadership.leads();
+        if shared.leadership.is_contested() {
+            controller.stand_by();
+        }
         let delaying = Arc::clone(&queue);
         let delay = kind.thread_name("delay");
         let delay = Thread::spawn(&delay, stop, move || delaying.run_delay());
-        let workers = (0..n_workers).map(|n| start_worker(kind, n, &cache, &controller, stop));
+        let workers =
+            (0..n_workers).map(|n| start_worker(kind, n, &cache, &controller, leads, stop));
         let workers = workers.collect();
         let shutting_down = Arc::clone(&queue);
         stop.on_stop(move || shutting_down.shut_down());
@@ -100,6 +114,7 @@ impl Engine {
             queue,
             client,
             event_client,
+            recorder,
             workers,
             events,
             delay,
@@ -141,6 +156,17 @@ impl Engine {
         self.events.has_ended_by(deadline)
     }
 
+    /// Takes part in the election by this.
+    pub(super) fn candidate(&self) -> Candidate {
+        Candidate {
+            controller: Arc::clone(&self.controller),
+            cache: self.cache.clone(),
+            queue: Arc::clone(&self.queue),
+            clients: [self.client.clone(), self.event_client.clone()],
+            recorder: Arc::clone(&self.recorder),
+        }
+    }
+
     /// Cuts the writes that are under way.
     pub(super) fn abort_requests(&self) {
         self.client.abort();
@@ -167,16 +193,18 @@ fn start_worker(
     number: u16,
     cache: &Cache,
     controller: &Arc<ReplicaSetController>,
+    leads: &Receiver<()>,
     stop: &Stop,
 ) -> Thread {
     let (cache, controller) = (cache.clone(), Arc::clone(controller));
-    let stopping = stop.clone();
+    let (leads, stopping) = (leads.clone(), stop.clone());
     let name = kind.thread_name(&format!("sync-{number}"));
     Thread::spawn(&name, stop, move || {
         // Before both lists are complete, everything would look as if pods were missing.
-        for synced in [cache.pods.synced(), cache.replica_sets.synced()] {
+        // And before we lead, nothing may be written.
+        for ready in [cache.pods.synced(), cache.replica_sets.synced(), &leads] {
             select! {
-                recv(synced) -> _ => {}
+                recv(ready) -> _ => {}
                 recv(stopping.receiver()) -> _ => return,
             }
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::REPLICA_SET;
+use crate::leader_election::LeaderElectionOptions;
 
 /// How the daemon runs.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct ManagerOptions {
     pub min_resync_period: Duration,
     /// Time from the stop signal until the last thread must have ended.
     pub stop_within: Duration,
+    /// How the one that writes is found among several daemons; `None` if this one always writes.
+    pub leader_election: Option<LeaderElectionOptions>,
 }
 
 impl Default for ManagerOptions {
@@ -42,6 +45,7 @@ impl Default for ManagerOptions {
             batch_parallelism: 16,
             min_resync_period: Duration::from_hours(12),
             stop_within: Duration::from_secs(30),
+            leader_election: None,
         }
     }
 }

@@ -17,6 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("client", &["api", "stdx", "telemetry"]),
     ("devserver", &["api", "stdx"]),
     ("cache", &["api", "client", "stdx"]),
+    ("leader_election", &["api", "client", "stdx", "telemetry"]),
     ("writes", &["api", "client", "stdx"]),
     (
         "controller",
@@ -29,6 +30,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "cache",
             "client",
             "controller",
+            "leader_election",
             "stdx",
             "telemetry",
             "workqueue",
