@@ -21,14 +21,16 @@
 //! |---|---|---|
 //! | [`api`] | the Kubernetes vocabulary, pure: keys, selectors, the slim [`api::Pod`], the [`api::ReplicaSet`], the `Status` error | – |
 //! | [`stdx`] | named threads, the stop signal, clocks, back-off | – |
-//! | [`telemetry`] | the log, the metrics | stdx |
+//! | [`telemetry`] | the log; metrics; health by progress; what systemd is told | stdx |
 //! | [`client`] | bytes to and from an API server: kubeconfig, credentials, TLS, throttle, streams | api, stdx, telemetry |
 //! | [`cache`] | server state → local read-only view: list/watch machine (pure), its loop, indexed stores | api, client, stdx |
 //! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx, telemetry |
 //! | [`writes`] | the only code that changes the cluster: pods, status, events | api, client, stdx |
 //! | [`controller`] | handlers, expectations, sync, claim, plan, deletion order, slow start, status | api, cache, stdx, telemetry, workqueue, writes |
+//! | [`http_server`] | connections, requests, answers: HTTP/1.1 and TLS on the server's side | api, stdx |
+//! | [`serving`] | the daemon's own pages: health, metrics, configuration; who may see them | api, client, http_server, stdx, telemetry |
 //! | [`manager`] | owns every thread: start order, stop order, deadlines | all above |
-//! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster | api, stdx |
+//! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster | api, http_server, stdx |
 //! | [`cli`] | flags → options, no effects | – |
 //! | [`mod@run`] | the commands `run`, `dev` (a cluster in one process) and `demo` (chapters that are checked) | all above |
 //!
@@ -114,9 +116,11 @@ pub mod cli;
 pub mod client;
 pub mod controller;
 pub mod devserver;
+pub mod http_server;
 pub mod leader_election;
 pub mod manager;
 pub mod run;
+pub mod serving;
 pub mod stdx;
 pub mod telemetry;
 pub mod workqueue;

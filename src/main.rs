@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 }
 
 fn start(cli: Cli) -> ExitCode {
-    let command = cli.command.unwrap_or(Command::Run(cli.run));
+    let command = cli.command.unwrap_or(Command::Run(Box::new(cli.run)));
     let level = match &command {
         Command::Run(args) => args.log.level(),
         // Its own lines say what changes.

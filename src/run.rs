@@ -5,7 +5,7 @@ mod dev;
 mod facts;
 
 use crate::cli::RunArgs;
-use crate::cli::flags::ControllerArgs;
+use crate::cli::flags::{ClientArgs, ControllerArgs};
 use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions};
 use crate::stdx::stop::{Cause, Stop};
@@ -31,6 +31,9 @@ pub enum RunError {
     /// Files cannot be used as they are.
     #[error("{0}")]
     Files(String),
+    /// Nobody who asks for no writes may get writes.
+    #[error("--dry-run: this build cannot run without writing")]
+    NoDryRun,
     /// What was to be shown did not come out.
     #[error("{0}")]
     Demo(String),
@@ -45,7 +48,10 @@ pub enum RunError {
 impl RunError {
     /// True if the mistake is in the arguments or the configuration.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::NoConfig(_) | Self::Config(_) | Self::Files(_))
+        matches!(
+            self,
+            Self::NoConfig(_) | Self::Config(_) | Self::Files(_) | Self::NoDryRun
+        )
     }
 }
 
@@ -63,16 +69,20 @@ impl From<ConfigError> for RunError {
 /// # Errors
 /// [`RunError::NoConfig`] if no API server is named, otherwise what made the daemon fail.
 pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
+    if args.mode.dry_run {
+        return Err(RunError::NoDryRun);
+    }
     let config = ClientConfig::load(&ConfigSource {
-        kubeconfig: args.kubeconfig.clone(),
-        master: args.master.clone(),
-        context: args.context.clone(),
+        kubeconfig: args.api.kubeconfig.clone(),
+        master: args.api.master.clone(),
+        context: args.api.context.clone(),
     })?;
     let options = ManagerOptions {
-        namespace: args.namespace.clone(),
-        ..manager_options(&args.controller)
+        namespace: args.api.namespace.clone(),
+        ..manager_options(&args.client, &args.controller)
     };
     let scope = args
+        .api
         .namespace
         .as_deref()
         .map_or("all namespaces".to_owned(), |namespace| {
@@ -87,12 +97,13 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     finish(manager)
 }
 
-fn manager_options(args: &ControllerArgs) -> ManagerOptions {
+fn manager_options(client: &ClientArgs, args: &ControllerArgs) -> ManagerOptions {
     ManagerOptions {
-        kube_api_qps: args.kube_api_qps,
-        kube_api_burst: args.kube_api_burst,
+        kube_api_qps: client.kube_api_qps,
+        kube_api_burst: client.kube_api_burst,
         concurrent_replicaset_syncs: args.concurrent_replicaset_syncs,
         batch_parallelism: args.batch_parallelism,
+        burst_replicas: args.burst_replicas,
         min_resync_period: args.min_resync_period,
         ..ManagerOptions::default()
     }

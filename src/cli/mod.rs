@@ -4,6 +4,7 @@
 pub mod duration;
 pub mod flags;
 pub mod parse;
+pub mod values;
 
 pub use flags::{Cli, Command, DemoArgs, DevArgs, RunArgs};
 pub use parse::{ParseOutcome, parse};

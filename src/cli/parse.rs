@@ -113,8 +113,8 @@ mod tests {
             panic!("these flags are valid");
         };
         assert!(cli.command.is_none());
-        assert!(cli.run.controller.kube_api_qps.abs() < f32::EPSILON);
-        assert_eq!(cli.run.namespace.as_deref(), Some("shop"));
+        assert!(cli.run.client.kube_api_qps.abs() < f32::EPSILON);
+        assert_eq!(cli.run.api.namespace.as_deref(), Some("shop"));
         assert_eq!(cli.run.log.level(), log::LevelFilter::Trace);
         assert!(matches!(
             run(&["run", "--kube-api-qps", "-1", "-v=2"]),

@@ -9,7 +9,7 @@ use super::body;
 use super::create::create;
 use super::delete::{Deleted, delete};
 use super::discovery;
-use super::exchange::{Answer, ApiRequest, Handler};
+use super::exchange::{Answer, ApiCall, ApiRequest, Handler};
 use super::list::{check_match, list, parse_version};
 use super::objects::text;
 use super::options::{self, WriteOptions};

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::exchange::{Answer, AnswerBody, ApiRequest, ChunkStream, Handler, Next};
+use super::exchange::{Answer, AnswerBody, ApiCall, ApiRequest, ChunkStream, Handler, Next};
 use super::recorder::{Recorded, Recorder};
 use crate::stdx::stop::Stop;
 

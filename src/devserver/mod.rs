@@ -6,7 +6,7 @@
 //!
 //! | layer | file | what it does |
 //! |---|---|---|
-//! | HTTP | `http`, `connection`, `exchange` | connections, requests, answers, streams |
+//! | HTTP | `crate::http_server`, `exchange` | connections, requests, answers, streams |
 //! | faults | `faults`, `recorder` | records requests; delays, refuses, cuts, holds back |
 //! | API | `api_server`, `target`, `body`, `protobuf`, `options`, `refusal` | what a request asks for, and the words to say no |
 //! | clients | `discovery`, `openapi`, `table`, `columns` | what kubectl wants to know and to show |
@@ -29,14 +29,12 @@ mod api_server;
 mod apply;
 mod body;
 mod columns;
-mod connection;
 mod create;
 mod delete;
 mod discovery;
 mod exchange;
 mod faults;
 mod garbage;
-mod http;
 mod json_patch;
 mod kubelet;
 mod list;
@@ -76,16 +74,22 @@ use api_server::ApiServer;
 use resource::Resource;
 use store::{Settings, Store, key_of};
 
+use crate::http_server::{Limits, Server, ServerOptions};
 use crate::stdx::stop::{Cause, Stop};
 
-pub use exchange::{Answer, AnswerBody, ApiRequest, ChannelStream, ChunkStream, Handler, Next};
+pub use exchange::{
+    Answer, AnswerBody, ApiCall, ApiRequest, ChannelStream, ChunkStream, Handler, Next,
+};
 pub use faults::{Action, Ending, Faults, Matcher, Rule, RuleHandle};
-pub use http::Server;
 pub use kubelet::{KubeletOptions, wishes};
 pub use recorder::{Recorded, Recorder};
 pub use snapshot::Rejected;
 pub use tally::Tally;
 pub use target::Target;
+
+/// Longest body that is kept, plus one byte so that the API can tell that there was more
+/// (apiserver `pkg/server/config.go:MaxRequestBodyBytes`, 3 MiB).
+const BODY_KEPT_BYTES: usize = 3 * 1024 * 1024 + 1;
 
 /// Namespaces that every cluster has.
 const INITIAL_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -160,7 +164,7 @@ impl DevServer {
         let recorder = Recorder::new(options.recorder_length);
         let faults = Faults::new(api_of(&store), recorder, &own_stop);
         let handler: Arc<dyn Handler> = Arc::new(faults.clone());
-        let server = Server::start(options.listen.as_str(), handler, &own_stop)?;
+        let server = serve(options.listen.as_str(), handler, &own_stop)?;
         let kubelet = options.kubelet;
         let kubelet = kubelet.map(|options| kubelet::start(&store, options, &own_stop));
         Ok(Self {
@@ -237,6 +241,31 @@ impl Drop for DevServer {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Serves `handler` over plain HTTP at `address` (port 0 takes a free one), without any limit, until
+/// the server is stopped or the signal `stop` is given. A panic in a handler gives that signal.
+///
+/// # Errors
+/// If the address cannot be listened at.
+pub fn serve(
+    address: impl ToSocketAddrs,
+    handler: Arc<dyn Handler>,
+    stop: &Stop,
+) -> io::Result<Server> {
+    let options = ServerOptions {
+        accept_thread: "dev-accept",
+        connection_thread: "dev-conn-",
+        limits: Limits {
+            connections: None,
+            request: None,
+            idle: None,
+            answer: None,
+            body_bytes: BODY_KEPT_BYTES,
+        },
+        tls: None,
+    };
+    Server::start(address, options, handler, stop)
 }
 
 /// Refuses an address that others than this machine can reach, unless that is wanted.

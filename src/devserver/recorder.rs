@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use super::exchange::ApiRequest;
+use super::exchange::{ApiCall, ApiRequest};
 
 /// Most bytes of bodies that are remembered; the oldest requests go when there are more.
 const BODY_BYTES_MAX: usize = 256 * 1024 * 1024;

@@ -14,7 +14,6 @@ use super::leadership::{Candidate, Leadership};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig, ClientError};
-use crate::controller::plan::BURST_REPLICAS;
 use crate::controller::{Parts, ReplicaSetController};
 use crate::stdx::clock::{Clock, SystemClock};
 use crate::stdx::stop::Stop;
@@ -92,7 +91,7 @@ impl Engine {
             queue: Arc::clone(&queue),
             batches: shared.batches.runner(),
             clock,
-            burst_replicas: BURST_REPLICAS,
+            burst_replicas: options.burst_replicas,
         }));
 
         let leads = shared.leadership.leads();

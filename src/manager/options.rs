@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::REPLICA_SET;
+use crate::controller::plan::BURST_REPLICAS;
 use crate::leader_election::LeaderElectionOptions;
 
 /// How the daemon runs.
@@ -23,6 +24,8 @@ pub struct ManagerOptions {
     pub concurrent_rc_syncs: u16,
     /// Pods created or deleted at the same time.
     pub batch_parallelism: u16,
+    /// Pods that one sync creates or deletes at most.
+    pub burst_replicas: usize,
     /// Least time between two looks at an object that did not change.
     pub min_resync_period: Duration,
     /// Time from the stop signal until the last thread must have ended.
@@ -43,6 +46,7 @@ impl Default for ManagerOptions {
             concurrent_replicaset_syncs: 5,
             concurrent_rc_syncs: 5,
             batch_parallelism: 16,
+            burst_replicas: BURST_REPLICAS,
             min_resync_period: Duration::from_hours(12),
             stop_within: Duration::from_secs(30),
             leader_election: None,

@@ -1,4 +1,5 @@
-//! What the daemon shows of itself: its log and its numbers.
+//! What the daemon shows of itself: its log, its health and its numbers.
 
+pub mod health;
 pub mod logging;
 pub mod metrics;

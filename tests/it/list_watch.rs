@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use replicaset_controller::api::Status;
 use replicaset_controller::devserver::{
-    Action, Answer, ApiRequest, Ending, Faults, Handler, Matcher, Recorded, Rule, RuleHandle,
+    Action, Answer, ApiCall, ApiRequest, Ending, Faults, Handler, Matcher, Recorded, Rule,
+    RuleHandle,
 };
 use serde_json::json;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::super::exchange::{Answer, ApiRequest};
+use super::super::exchange::{Answer, ApiCall, ApiRequest};
 use crate::api::Status;
 
 type Predicate = dyn Fn(&ApiRequest) -> bool + Send + Sync;

@@ -50,7 +50,7 @@ pub fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
     let manager = if args.no_controller {
         None
     } else {
-        let options = manager_options(&args.controller);
+        let options = manager_options(&args.client, &args.controller);
         let config = ClientConfig::plain(&url);
         Some(Manager::start(&config, &options, stop).map_err(RunError::Client)?)
     };

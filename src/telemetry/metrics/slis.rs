@@ -45,4 +45,10 @@ impl HealthcheckMetrics {
             .with_label_values(&[name, type_, status]);
         total.inc();
     }
+
+    /// Forgets all results, as DELETE of `/metrics/slis` does.
+    pub fn reset(&self) {
+        self.healthcheck.reset();
+        self.healthchecks_total.reset();
+    }
 }

@@ -15,9 +15,10 @@ use replicaset_controller::api::ResourceVersion;
 use replicaset_controller::cache::CacheView;
 use replicaset_controller::client::{ClientConfig, ConfigSource, Request};
 use replicaset_controller::devserver::{
-    Action, DevServer, DevServerOptions, Faults, Handler, Matcher, Recorded, Recorder, Rule,
-    RuleHandle, Server,
+    self, Action, ApiCall, DevServer, DevServerOptions, Faults, Handler, Matcher, Recorded,
+    Recorder, Rule, RuleHandle,
 };
+use replicaset_controller::http_server::Server;
 use replicaset_controller::manager::ManagerOptions;
 use replicaset_controller::stdx::stop::{Cause, Stop};
 use serde_json::{Value, json};
@@ -188,7 +189,7 @@ impl TestCluster {
         wrap: impl FnOnce(Faults) -> Arc<dyn Handler>,
     ) -> Server {
         let handler = wrap(self.faults.clone());
-        Server::start(address, handler, &self.stop).expect("the address is free")
+        devserver::serve(address, handler, &self.stop).expect("the address is free")
     }
 
     /// Waits until the daemon has read both lists and its watches go on from there.
@@ -440,7 +441,7 @@ struct Started {
 
 fn start_dev(stop: &Stop) -> Started {
     let server = DevServer::start(&DevServerOptions::default(), stop).expect("a free port");
-    let front = Server::start("127.0.0.1:0", server.handler(), stop).expect("a free port");
+    let front = devserver::serve("127.0.0.1:0", server.handler(), stop).expect("a free port");
     Started {
         faults: server.faults().clone(),
         admin: ClientConfig::plain(&front.url()),
@@ -464,7 +465,7 @@ fn start_real(setup: &Setup, stop: &Stop) -> Started {
     let (controller, file) = kubeconfig("CONTROL_PLANE_CONTROLLER_KUBECONFIG");
     let forward = Arc::new(Forward::new(&controller, stop));
     let faults = Faults::new(forward, Recorder::new(100_000), stop);
-    let proxy = Server::start("127.0.0.1:0", Arc::new(faults.clone()), stop);
+    let proxy = devserver::serve("127.0.0.1:0", Arc::new(faults.clone()), stop);
     let proxy = proxy.expect("a free port");
     let by_file = |file: PathBuf| vec!["--kubeconfig".to_owned(), file.display().to_string()];
     let (config, arguments) = match setup.access {

@@ -73,16 +73,28 @@ pub(crate) struct DaemonProcess {
     log: tempfile::NamedTempFile,
 }
 
+/// What tests that are not about it do without: a lease, and a port that only one test could have.
+const ALONE: [&str; 2] = ["--leader-elect=false", "--secure-port=0"];
+
+/// The arguments with [`ALONE`] before the first flag, so that the test's own flags win.
+fn alone<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    match arguments {
+        [first, rest @ ..] if *first == "run" => [&[*first][..], &ALONE, rest].concat(),
+        [first, ..] if first.starts_with('-') => [&ALONE, arguments].concat(),
+        _ => arguments.to_vec(),
+    }
+}
+
 impl DaemonProcess {
     /// Starts `replicaset-controller` with these arguments and nothing in the environment that
-    /// names a cluster.
+    /// names a cluster; without leader election and HTTPS, unless the arguments say otherwise.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let output = tempfile::NamedTempFile::new().expect("a file for the output");
         let stdout = File::create(output.path()).expect("a file for the output");
         let log = tempfile::NamedTempFile::new().expect("a file for the log");
         let stderr = File::create(log.path()).expect("a file for the log");
         let child = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
-            .args(arguments)
+            .args(alone(arguments))
             .env_remove("KUBECONFIG")
             .env_remove("KUBERNETES_SERVICE_HOST")
             .env("HOME", "/nonexistent")

@@ -11,7 +11,7 @@ use crossbeam_channel::Sender;
 use replicaset_controller::client::{
     BodyStream, Client, ClientConfig, ClientError, ClientOptions, Request, Response,
 };
-use replicaset_controller::devserver::{Answer, ApiRequest, ChannelStream, Handler};
+use replicaset_controller::devserver::{Answer, ApiCall, ApiRequest, ChannelStream, Handler};
 use replicaset_controller::stdx::stop::Stop;
 use replicaset_controller::stdx::thread::Thread;
 

@@ -1,22 +1,21 @@
 //! One client's connection: requests read and answers written, one after the other, on the
-//! connection's own thread (`dev-conn-*`). The HTTP grammar is ureq-proto's.
+//! connection's own thread. The HTTP grammar is ureq-proto's.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use http::{Request, Response};
+use http::{Request as Head, Response};
 use percent_encoding::percent_decode_str;
+use rustls::ServerConfig;
 use ureq_proto::server::state::{ProvideResponse, RecvBody, SendBody};
 use ureq_proto::server::{RecvRequestResult, Reply, SendResponseResult};
 
-use super::exchange::{Answer, AnswerBody, ApiRequest, ChunkStream, Handler, Next};
-
-/// Longest body that is kept, plus one byte so that the API can tell that there was more
-/// (apiserver `pkg/server/config.go:MaxRequestBodyBytes`, 3 MiB).
-const BODY_KEPT_BYTES: usize = 3 * 1024 * 1024 + 1;
+use super::Limits;
+use super::exchange::{Answer, AnswerBody, ChunkStream, Handler, Next, Peer, PeerFacts, Request};
+use super::socket::Socket;
 
 /// Longest head of a request; Go's default is 1 MiB, clients of an API server need far less.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -31,54 +30,80 @@ const BUFFER_BYTES: usize = 32 * 1024;
 const IDLE_CHECK: Duration = Duration::from_millis(200);
 
 pub(super) struct Connection {
-    socket: TcpStream,
+    socket: Socket,
     /// Bytes received and not used yet.
     received: Vec<u8>,
-    handler: Arc<dyn Handler>,
-    stopping: Arc<AtomicBool>,
+    shared: ConnectionParts,
+}
+
+/// What a connection shares with its server.
+pub(super) struct ConnectionParts {
+    pub(super) handler: Arc<dyn Handler>,
+    pub(super) limits: Limits,
+    pub(super) stopping: Arc<AtomicBool>,
+    /// False while the handler is at work: nobody but the client is kept waiting if the connection is
+    /// closed while this is true.
+    pub(super) waits_for_client: Arc<AtomicBool>,
 }
 
 impl Connection {
     pub(super) fn new(
-        socket: TcpStream,
-        handler: Arc<dyn Handler>,
-        stopping: Arc<AtomicBool>,
-    ) -> Self {
-        Self {
-            socket,
+        stream: TcpStream,
+        tls: Option<Arc<ServerConfig>>,
+        shared: ConnectionParts,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            socket: Socket::new(stream, tls)?,
             received: Vec::new(),
-            handler,
-            stopping,
-        }
+            shared,
+        })
     }
 
-    /// Serves until the client closes the connection, it breaks, an answer cuts it, or its socket is
-    /// shut by the server that stops.
+    /// Serves until the client closes the connection, it breaks, a limit passes, an answer cuts it, or
+    /// its socket is shut by the server.
     pub(super) fn serve(mut self) {
         let result = self.serve_requests();
         if let Err(error) = result
-            && !self.stopping.load(Ordering::Relaxed)
+            && !self.shared.stopping.load(Ordering::Relaxed)
         {
             log::debug!("connection ends: {error}");
         }
         // The server keeps a second handle to this socket, so dropping ours would not close it.
-        // A client that has closed it already is no error.
-        self.socket.shutdown(Shutdown::Both).unwrap_or_default();
+        self.socket.close();
     }
 
     fn serve_requests(&mut self) -> io::Result<()> {
-        self.socket.set_nodelay(true)?;
-        while let Some((request, reply)) = self.read_request()? {
-            let answer = self.handler.handle(request);
+        self.limit(self.shared.limits.request);
+        self.socket.handshake()?;
+        let peer = Peer(Some(Arc::new(PeerFacts {
+            address: self.socket.tcp().peer_addr()?,
+            certificates: self.socket.client_certificates(),
+        })));
+        while let Some((request, reply)) = self.read_request(&peer)? {
+            let waits = &self.shared.waits_for_client;
+            waits.store(false, Ordering::Relaxed);
+            let answer = self.shared.handler.handle(request);
+            waits.store(true, Ordering::Relaxed);
+            self.limit(self.shared.limits.answer);
             if !self.write_answer(reply, answer)? {
                 break;
             }
+            self.limit(self.shared.limits.idle);
         }
         Ok(())
     }
 
+    /// What follows may take this long.
+    fn limit(&mut self, limit: Option<Duration>) {
+        self.socket
+            .set_deadline(limit.map(|limit| Instant::now() + limit));
+    }
+
     /// Blocks for the next request; `None` if the client closes first.
-    fn read_request(&mut self) -> io::Result<Option<(ApiRequest, Reply<ProvideResponse>)>> {
+    fn read_request(
+        &mut self,
+        peer: &Peer,
+    ) -> io::Result<Option<(Request, Reply<ProvideResponse>)>> {
         let mut reply = Reply::new().map_err(io::Error::other)?;
         let head = loop {
             let Ok((used, head)) = reply.try_request(&self.received) else {
@@ -91,8 +116,12 @@ impl Connection {
             if self.received.len() > HEAD_BYTES_MAX {
                 return Err(self.refuse_head("431 Request Header Fields Too Large"));
             }
+            let is_first = self.received.is_empty();
             if self.receive()? == 0 {
                 return Ok(None);
+            }
+            if is_first {
+                self.limit(self.shared.limits.request);
             }
         };
         let (body, reply) = match reply.proceed().expect("a whole head was read") {
@@ -105,7 +134,7 @@ impl Connection {
                 self.read_body(&head, reply)?
             }
         };
-        Ok(Some((request_of(&head, body), reply)))
+        Ok(Some((request_of(&head, body, peer.clone()), reply)))
     }
 
     /// Says no to what cannot be read as a request; the connection is of no use after that.
@@ -122,7 +151,7 @@ impl Connection {
 
     fn read_body(
         &mut self,
-        head: &Request<()>,
+        head: &Head<()>,
         mut reply: Reply<RecvBody>,
     ) -> io::Result<(Vec<u8>, Reply<ProvideResponse>)> {
         let has = |name: &str| head.headers().contains_key(name);
@@ -142,7 +171,7 @@ impl Connection {
                 .read(&self.received, &mut piece)
                 .map_err(io::Error::other)?;
             self.received.drain(..used);
-            let room = BODY_KEPT_BYTES - body.len();
+            let room = self.shared.limits.body_bytes - body.len();
             body.extend_from_slice(&piece[..length.min(room)]);
             if used == 0 && length == 0 && !reply.is_ended() && self.receive()? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -216,7 +245,7 @@ impl Connection {
                 Next::End => return self.finish(reply),
                 Next::Cut => return Ok(false),
             }
-            if self.stopping.load(Ordering::Relaxed) {
+            if self.shared.stopping.load(Ordering::Relaxed) {
                 return Ok(false);
             }
         }
@@ -231,9 +260,10 @@ impl Connection {
 
     /// Looks whether the client has closed its side, without taking anything off the socket.
     fn is_client_gone(&self) -> io::Result<bool> {
-        self.socket.set_nonblocking(true)?;
-        let peeked = self.socket.peek(&mut [0]);
-        self.socket.set_nonblocking(false)?;
+        let stream = self.socket.tcp();
+        stream.set_nonblocking(true)?;
+        let peeked = stream.peek(&mut [0]);
+        stream.set_nonblocking(false)?;
         Ok(match peeked {
             Ok(length) => length == 0,
             Err(error) => error.kind() != io::ErrorKind::WouldBlock,
@@ -257,7 +287,7 @@ fn begin(
     Ok((bytes, reply.proceed()))
 }
 
-fn request_of(head: &Request<()>, body: Vec<u8>) -> ApiRequest {
+fn request_of(head: &Head<()>, body: Vec<u8>, peer: Peer) -> Request {
     let uri = head.uri();
     let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     let pairs = uri.query().unwrap_or_default().split('&');
@@ -270,7 +300,7 @@ fn request_of(head: &Request<()>, body: Vec<u8>) -> ApiRequest {
         let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
         (name.as_str().to_owned(), value)
     });
-    ApiRequest {
+    Request {
         method: head.method().as_str().to_owned(),
         path: decode(uri.path()),
         path_and_query: uri
@@ -279,5 +309,6 @@ fn request_of(head: &Request<()>, body: Vec<u8>) -> ApiRequest {
         query: query.collect(),
         headers: headers.collect(),
         body,
+        peer,
     }
 }

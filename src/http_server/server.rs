@@ -1,7 +1,7 @@
-//! A small HTTP/1.1 server on loopback: one thread accepts (`dev-accept`), one thread serves each
-//! connection (`dev-conn-N`). It knows nothing of Kubernetes; a [`Handler`] answers.
+//! The thread that accepts, and the book of the connections: how many there are, which one has to go
+//! for another, and how all of them end.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::connection::Connection;
+use super::ServerOptions;
+use super::connection::{Connection, ConnectionParts};
 use super::exchange::Handler;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread;
@@ -26,6 +27,7 @@ pub struct Server {
 
 struct Shared {
     address: SocketAddr,
+    options: ServerOptions,
     handler: Arc<dyn Handler>,
     stopping: Arc<AtomicBool>,
     connections: Mutex<Connections>,
@@ -34,9 +36,16 @@ struct Shared {
 #[derive(Default)]
 struct Connections {
     n_accepted: u64,
-    /// A second handle to the socket of each open connection, to shut it when the server stops.
-    sockets: HashMap<u64, TcpStream>,
+    /// By number, so that the first is the oldest.
+    open: BTreeMap<u64, Open>,
     threads: Vec<JoinHandle<()>>,
+}
+
+/// An open connection.
+struct Open {
+    /// A second handle to its socket, to shut it from outside.
+    socket: TcpStream,
+    waits_for_client: Arc<AtomicBool>,
 }
 
 impl Server {
@@ -47,19 +56,21 @@ impl Server {
     /// If the address cannot be listened at.
     pub fn start(
         address: impl ToSocketAddrs,
+        options: ServerOptions,
         handler: Arc<dyn Handler>,
         stop: &Stop,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let shared = Arc::new(Shared {
             address: listener.local_addr()?,
+            options,
             handler,
             stopping: Arc::default(),
             connections: Mutex::default(),
         });
         let accepting = Arc::clone(&shared);
         let signal = stop.clone();
-        let acceptor = thread::spawn("dev-accept", stop, move || {
+        let acceptor = thread::spawn(shared.options.accept_thread, stop, move || {
             accepting.accept(&listener, &signal);
         });
         let stopped = Arc::downgrade(&shared);
@@ -81,7 +92,12 @@ impl Server {
 
     /// Where it listens, as a URL without a path.
     pub fn url(&self) -> String {
-        format!("http://{}", self.shared.address)
+        let scheme = if self.shared.options.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        format!("{scheme}://{}", self.shared.address)
     }
 
     /// Ends all connections and waits for their threads. What they wait for are their sockets, which
@@ -133,25 +149,55 @@ impl Shared {
     }
 
     fn start_connection(self: &Arc<Self>, socket: TcpStream, second: TcpStream, stop: &Stop) {
-        let mut connections = self.lock();
-        let id = connections.n_accepted;
-        connections.n_accepted += 1;
-        connections.sockets.insert(id, second);
-        connections.threads.retain(|thread| !thread.is_finished());
-        drop(connections);
+        let waits_for_client = Arc::new(AtomicBool::new(true));
+        let open = Open {
+            socket: second,
+            waits_for_client: Arc::clone(&waits_for_client),
+        };
+        let Some(id) = self.admit(open) else {
+            log::debug!("a connection is refused: there are too many");
+            return;
+        };
         let shared = Arc::clone(self);
         // The kernel keeps 15 bytes of the name, so the number starts anew after a million.
-        let name = format!("dev-conn-{}", id % 1_000_000);
+        let name = format!("{}{}", self.options.connection_thread, id % 1_000_000);
         let thread = thread::spawn(&name, stop, move || {
-            let handler = Arc::clone(&shared.handler);
-            Connection::new(socket, handler, Arc::clone(&shared.stopping)).serve();
-            drop(shared.lock().sockets.remove(&id));
+            let parts = ConnectionParts {
+                handler: Arc::clone(&shared.handler),
+                limits: shared.options.limits,
+                stopping: Arc::clone(&shared.stopping),
+                waits_for_client,
+            };
+            let tls = shared.options.tls.as_ref().map(|source| source());
+            match Connection::new(socket, tls, parts) {
+                Ok(connection) => connection.serve(),
+                Err(error) => log::debug!("connection ends: {error}"),
+            }
+            drop(shared.lock().open.remove(&id));
         });
         self.lock().threads.push(thread);
         if self.is_stopping() {
             // The server stopped between accepting and here, so nobody else shuts this socket.
             self.shut_sockets();
         }
+    }
+
+    /// Enters a connection in the book; its number, or `None` if there is no room for it.
+    fn admit(&self, open: Open) -> Option<u64> {
+        let connections_max = self.options.limits.connections.unwrap_or(usize::MAX);
+        let mut connections = self.lock();
+        if connections.open.len() >= connections_max {
+            let mut all = connections.open.iter();
+            let waiting = all.find(|(_, open)| open.waits_for_client.load(Ordering::Relaxed));
+            let oldest = waiting.map(|(id, _)| *id)?;
+            let displaced = connections.open.remove(&oldest)?;
+            displaced.shut();
+        }
+        let id = connections.n_accepted;
+        connections.n_accepted += 1;
+        connections.open.insert(id, open);
+        connections.threads.retain(|thread| !thread.is_finished());
+        Some(id)
     }
 
     fn shut(&self) {
@@ -171,11 +217,8 @@ impl Shared {
     }
 
     fn shut_sockets(&self) {
-        let sockets = std::mem::take(&mut self.lock().sockets);
-        for socket in sockets.into_values() {
-            // A connection that is closed already is as shut as it can be.
-            socket.shutdown(Shutdown::Both).unwrap_or_default();
-        }
+        let open = std::mem::take(&mut self.lock().open);
+        open.values().for_each(Open::shut);
     }
 
     fn is_stopping(&self) -> bool {
@@ -186,6 +229,13 @@ impl Shared {
         self.connections
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    fn shut(&self) {
+        // A connection that is closed already is as shut as it can be.
+        self.socket.shutdown(Shutdown::Both).unwrap_or_default();
     }
 }
 
