@@ -2,6 +2,7 @@
 
 mod demo;
 mod dev;
+mod election;
 mod facts;
 
 use crate::cli::RunArgs;
@@ -34,6 +35,9 @@ pub enum RunError {
     /// Nobody who asks for no writes may get writes.
     #[error("--dry-run: this build cannot run without writing")]
     NoDryRun,
+    /// The election cannot be held like that; one line for each mistake.
+    #[error("leader election: {0}")]
+    LeaderElection(String),
     /// What was to be shown did not come out.
     #[error("{0}")]
     Demo(String),
@@ -50,7 +54,11 @@ impl RunError {
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
-            Self::NoConfig(_) | Self::Config(_) | Self::Files(_) | Self::NoDryRun
+            Self::NoConfig(_)
+                | Self::Config(_)
+                | Self::Files(_)
+                | Self::LeaderElection(_)
+                | Self::NoDryRun
         )
     }
 }
@@ -72,6 +80,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     if args.mode.dry_run {
         return Err(RunError::NoDryRun);
     }
+    let leader_election = election::leader_election(args)?;
     let config = ClientConfig::load(&ConfigSource {
         kubeconfig: args.api.kubeconfig.clone(),
         master: args.api.master.clone(),
@@ -79,6 +88,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     })?;
     let options = ManagerOptions {
         namespace: args.api.namespace.clone(),
+        leader_election,
         ..manager_options(&args.client, &args.controller)
     };
     let scope = args

@@ -140,7 +140,7 @@ impl Resolver for LazyResolver {
 #[derive(Debug, Default)]
 struct Tcp {
     system: DefaultResolver,
-    tcp: TcpConnector,
+    plain: TcpConnector,
     /// For connections behind a fence.
     delivery_limit: Option<Duration>,
 }
@@ -154,7 +154,7 @@ impl<In: Transport> Connector<In> for Tcp {
         chained: Option<In>,
     ) -> Result<Option<Self::Out>, Error> {
         if chained.is_some() {
-            return Ok(self.tcp.connect(details, chained)?.map(Either::B));
+            return Ok(self.plain.connect(details, chained)?.map(Either::B));
         }
         let addrs = if details.addrs.is_empty() {
             let system = &self.system;
@@ -176,7 +176,7 @@ impl<In: Transport> Connector<In> for Tcp {
         };
         match self.delivery_limit {
             Some(limit) => Ok(Some(Either::A(GuardedTcp::connect(&details, limit)?))),
-            None => Ok(self.tcp.connect(&details, chained)?.map(Either::B)),
+            None => Ok(self.plain.connect(&details, chained)?.map(Either::B)),
         }
     }
 }

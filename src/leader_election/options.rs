@@ -117,7 +117,7 @@ impl LeaderElectionOptions {
 
     /// What is left then until others may write.
     pub fn margin(&self) -> Duration {
-        self.granted() - self.write_limit()
+        self.granted().saturating_sub(self.write_limit())
     }
 
     /// How long one request for the Lease may take: half the renew deadline, so that one that hangs

@@ -51,6 +51,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "cli",
             "client",
             "devserver",
+            "leader_election",
             "manager",
             "stdx",
         ],

@@ -66,10 +66,8 @@ impl FakeLock {
     }
 
     fn answer(&self, name: &str) -> Result<(), LockError> {
-        match lock(&self.script).lost.take_if(|call| *call == name) {
-            Some(_) => Err(lost()),
-            None => Ok(()),
-        }
+        let is_lost = lock(&self.script).lost.take_if(|call| *call == name);
+        is_lost.map_or(Ok(()), |_| Err(lost()))
     }
 }
 
@@ -230,8 +228,8 @@ impl Rig {
         lock(&self.server).lease.clone().map(|(record, _)| record)
     }
 
-    pub(super) fn set_lease(&self, record: LeaderElectionRecord) {
-        lock(&self.server).store(&record);
+    pub(super) fn set_lease(&self, record: &LeaderElectionRecord) {
+        lock(&self.server).store(record);
     }
 
     pub(super) fn refuse_once(&self, call: &'static str, error: LockError) {

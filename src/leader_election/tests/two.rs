@@ -59,7 +59,7 @@ proptest! {
                     let before = clocks[who].boot_time();
                     rigs[who].elect();
                     // The other's clock ran meanwhile.
-                    let took = clocks[who].boot_time() - before;
+                    let took = clocks[who].boot_time().saturating_sub(before);
                     clocks[1 - who].advance(took);
                 }
                 Happening::CutOff(who, true) => rigs[usize::from(who)].refuse_always(&unavailable()),
