@@ -25,6 +25,7 @@
 //! | [`client`] | bytes to and from an API server: kubeconfig, credentials, TLS, throttle, streams | api, stdx, telemetry |
 //! | [`cache`] | server state → local read-only view: list/watch machine (pure), its loop, indexed stores | api, client, stdx |
 //! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx, telemetry |
+//! | [`leader_election`] | which of several daemons writes: the Lease, the election (pure), the fence | api, client, stdx, telemetry |
 //! | [`writes`] | the only code that changes the cluster: pods, status, events | api, client, stdx |
 //! | [`controller`] | handlers, expectations, sync, claim, plan, deletion order, slow start, status | api, cache, stdx, telemetry, workqueue, writes |
 //! | [`http_server`] | connections, requests, answers: HTTP/1.1 and TLS on the server's side | api, stdx |
@@ -51,10 +52,11 @@
 //! | `sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
 //! | `batch-0…m` | single creates and deletes | rayon's queue; a request; the token bucket | job, pool dropped; answer, 60 s; stop |
 //! | `delay` | puts delayed keys into the queue when due | the next due time, at most 10 s | time, an earlier key, shutdown |
+//! | `lease` | acquires, renews and releases the lease ([`leader_election::Elector`]) | a request; pauses between tries | answer, half the renew deadline; stop, and the end of the last write |
 //! | `events` | sends events | recorded events; a request; pauses between tries | event; answer, 10 s; its stop |
 //!
 //! Stop order: signal → queue shut down, watches' sockets shut → join `sync-*` → events drained →
-//! join `watch-*`, `delay`, `batch-*`. 30 s in all, then the stuck threads are named and the exit code
+//! lease released → join `watch-*`, `delay`, `batch-*`. 30 s in all, then the stuck threads are named and the exit code
 //! is 1.
 //!
 //! # Locks
@@ -70,6 +72,8 @@
 //! | `controller::unresolved`, `controller::pod_names` | writes of unknown outcome, name sequences | workers |
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens | everyone who sends |
+//! | `controller::take_over` | what a new leader has still to prove | workers, `lease` |
+//! | `leader_election` health, `manager` herald | who leads; the Lease while we do | `lease`, `http`, `main` |
 //! | `stdx::stop` | the cause and the wakers | everyone |
 //! | `stdx::signals` | what SIGHUP and SIGUSR1 run | `main`, `signal` |
 //!
@@ -81,6 +85,9 @@
 //! - A pod that may have been created is never created under another name before its fate is known; a
 //!   pod that may have been deleted is chosen again before another one.
 //! - Nothing is created or deleted before both first lists are complete.
+//! - With an election, no byte of a request that writes leaves this process but while the lease is ours
+//!   by our own clock ([`leader_election`] says what window is left), and the lease is released only
+//!   after the last write has ended.
 //! - What is not understood is carried, not dropped: the template and the metadata are bytes.
 //! - No list is ever held as a whole; no pod is ever held as JSON.
 //! - Every wait has a bound and an end; every channel says its bound; events may be dropped (and are
@@ -108,6 +115,12 @@
 //!   lost in a relist.
 //! - **A list after an expired watch has a back-off of its own**, so that the one after an outage does not
 //!   wait as long as the outage did.
+//! - **A leader stops writing a renew deadline after its last renewal**, by a clock that counts suspended
+//!   time, asked right before each write to the socket ([`leader_election`]); upstream's may write on for
+//!   as long as it takes to notice.
+//! - **A new leader acts on nothing that it has not proven to be as new as its take-over**
+//!   ([`controller::take_over`]).
+//! - **The lease is released on a clean stop**, and its unknown fields are kept.
 //! - **The queue's remainder is left at stop**, and events are drained for a bounded time.
 
 pub mod api;

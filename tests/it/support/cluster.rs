@@ -225,14 +225,8 @@ impl TestCluster {
         self.daemon.as_ref().expect("the daemon runs")
     }
 
-    /// A daemon in a process of its own that takes part in no election, with further arguments.
+    /// A daemon in a process of its own, with further arguments.
     pub(crate) fn start_process(&self, arguments: &[&str]) -> DaemonProcess {
-        let alone = ["--leader-elect=false"];
-        self.start_candidate(&[&alone, arguments].concat())
-    }
-
-    /// A daemon in a process of its own that competes for the lease, with further arguments.
-    pub(crate) fn start_candidate(&self, arguments: &[&str]) -> DaemonProcess {
         let mut all = vec!["run", "--kube-api-qps=0"];
         all.extend(self.arguments.iter().map(String::as_str));
         if let Some(namespace) = &self.options.namespace {
