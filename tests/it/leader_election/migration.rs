@@ -108,8 +108,6 @@ impl KubeControllerManager {
                 "--kubeconfig={}",
                 plane.variable("CONTROL_PLANE_ADMIN_KUBECONFIG")
             ))
-            // Without the first it never gets to its second lease: it waits for that controller.
-            .arg("--controllers=serviceaccount-token-controller,replicaset-controller")
             .arg(format!(
                 "--service-account-private-key-file={}",
                 plane.file("service-account.key")
@@ -155,9 +153,9 @@ impl Drop for KubeControllerManager {
     }
 }
 
-/// What the README tells to do: the configuration and, of each command's flags, those of the migration,
-/// with `path` for the path that it names.
-fn recipe(path: &Path) -> (String, Vec<String>) {
+/// What the README tells to do: the configuration, and the flags of both commands, with `path` for the
+/// path that it names.
+fn recipe(path: &Path) -> (String, [Vec<String>; 2]) {
     let readme = std::fs::read_to_string(root().join("README.md")).expect("a README");
     let section = readme
         .split("\n## ")
@@ -174,20 +172,16 @@ fn recipe(path: &Path) -> (String, Vec<String>) {
         .lines()
         .filter(|line| line.contains(" --"));
     let flags_of = |line: &str| {
-        let flags = line
-            .split(' ')
-            .filter(|word| word.contains("leader-migration"));
+        let flags = line.split(' ').filter(|word| word.starts_with("--"));
         let flags = flags.map(|flag| match flag.split_once('=') {
-            Some((name, _)) => format!("{name}={}", path.display()),
-            None => flag.to_owned(),
+            Some((name, value)) if value.starts_with('/') => format!("{name}={}", path.display()),
+            _ => flag.to_owned(),
         });
         flags.collect::<Vec<String>>()
     };
     let all: Vec<Vec<String>> = commands.map(flags_of).collect();
-    assert_eq!(all.len(), 2, "one command for each program");
-    assert_eq!(all[0], all[1], "the same flags for both");
-    assert_eq!(all[0].len(), 2, "{all:?}");
-    (configuration, all[0].clone())
+    let flags = all.try_into().expect("one command for each program");
+    (configuration, flags)
 }
 
 /// Who made each pod, one entry for each turn, by the API server's audit log.
@@ -202,6 +196,7 @@ fn turns(plane: &ControlPlane) -> Vec<(String, usize)> {
                 && text_at(event, "/objectRef/resource") == "pods"
                 && text_at(event, "/stage") == "ResponseComplete"
                 && number_at(event, "/responseStatus/code") == 201
+                && !text_at(event, "/requestURI").contains("dryRun")
         })
         .map(|event| {
             let agent = text_at(&event, "/userAgent");
@@ -259,20 +254,20 @@ fn handed_over_handed_back_and_either_killed_no_pod_is_made_twice() {
     }
     let plane = ControlPlane::start();
     let configuration = plane.folder.path().join("leader-migration.yaml");
-    let (text, recipe) = recipe(&configuration);
+    let (text, [theirs, ours]) = recipe(&configuration);
     let mut file = File::create(&configuration).expect("a file");
     file.write_all(text.as_bytes()).expect("a writable file");
     let stop = Stop::new();
     let (api, waiting) = (plane.api(&stop), Waiting::new(&stop));
     prepare(&api, &waiting);
     let census = Census::start(&api, &stop);
-    let start_kcm = |number| KubeControllerManager::start(&plane, number, &recipe);
+    let start_kcm = |number| KubeControllerManager::start(&plane, number, &theirs);
     let start_ours = || {
         let kubeconfig = plane.variable("CONTROL_PLANE_CONTROLLER_KUBECONFIG");
         let kubeconfig = format!("--kubeconfig={kubeconfig}");
         let mut arguments = vec!["run", &*kubeconfig, "--kube-api-qps=0"];
         arguments.extend(TIMES);
-        arguments.extend(recipe.iter().map(String::as_str));
+        arguments.extend(ours.iter().map(String::as_str));
         let process = DaemonProcess::start(&arguments);
         waiting.eventually("it is warm", || process.log().contains(" pods listed in "));
         process
@@ -285,7 +280,7 @@ fn handed_over_handed_back_and_either_killed_no_pod_is_made_twice() {
         api.scale("a", replicas);
         usize::try_from(replicas).expect("a few")
     };
-    let leads = "starting migrated controllers";
+    let leads = "Successfully acquired lease";
 
     // kube-controller-manager leads, and this daemon stands by.
     let mut kcm = start_kcm(1);
@@ -298,7 +293,9 @@ fn handed_over_handed_back_and_either_killed_no_pod_is_made_twice() {
     census.wait_for_seen(add());
     assert!(ours.log().contains("we lead now"));
     let kcm = start_kcm(2);
-    waiting.eventually("it runs the rest", || kcm.said("starting main controllers"));
+    waiting.eventually("it stands by", || {
+        kcm.said("Attempting to acquire leader lease")
+    });
 
     // Handed back: this daemon is stopped.
     ours.signal(Signal::SIGTERM);
@@ -317,7 +314,9 @@ fn handed_over_handed_back_and_either_killed_no_pod_is_made_twice() {
     census.wait_for_seen(n_wanted);
     waiting.eventually("this daemon leads", || ours.log().contains("we lead now"));
     let kcm = start_kcm(3);
-    waiting.eventually("it runs the rest", || kcm.said("starting main controllers"));
+    waiting.eventually("it stands by", || {
+        kcm.said("Attempting to acquire leader lease")
+    });
 
     // This daemon is.
     let n_wanted = add();
