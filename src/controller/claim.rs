@@ -70,7 +70,7 @@ impl ReplicaSetController {
         }
         match self.patch_and_record(rs, pod, self.adopt_patch(rs, pod)) {
             Ok(()) => {
-                log::info!("adopted pod {} replicaset={}", pod.key.name, rs.key);
+                log::info!("adopted pod {} {}", pod.key.name, self.kind.named(&rs.key));
                 Ok(true)
             }
             Err(error) if error.is_not_found() => Ok(false),
@@ -82,7 +82,7 @@ impl ReplicaSetController {
     /// needs no release.
     fn release_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<bool, WriteError> {
         match self.patch_and_record(rs, pod, release_patch(&pod.uid, &[&rs.uid])) {
-            Ok(()) => log::info!("released pod {} replicaset={}", pod.key.name, rs.key),
+            Ok(()) => log::info!("released pod {} {}", pod.key.name, self.kind.named(&rs.key)),
             Err(error) if error.is_not_found() || error.is_invalid() => {}
             Err(error) => return Err(error),
         }

@@ -43,10 +43,10 @@ impl ReplicaSetController {
         }
         if old.replicas != new.replicas {
             log::debug!(
-                "replicas {} -> {} replicaset={}",
+                "replicas {} -> {} {}",
                 old.replicas,
                 new.replicas,
-                new.key
+                self.kind.named(&new.key)
             );
         }
         // Also when nothing relevant changed: a periodic resync repairs what was missed this way.

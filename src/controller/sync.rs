@@ -53,7 +53,8 @@ impl ReplicaSetController {
             Ok(Outcome::TooEarly) => {}
             Err(error) if error.is_stopped() => {}
             Err(error) => {
-                log::warn!("sync failed and is repeated: {error} replicaset={key}");
+                let object = self.kind.named(key);
+                log::warn!("sync failed and is repeated: {error} {object}");
                 self.queue.add_rate_limited(key.clone());
             }
         }
@@ -148,7 +149,9 @@ impl ReplicaSetController {
     }
 
     fn count_terminating(&self, owned: &[Arc<Pod>], selector: &Selector) -> Option<i32> {
-        if self.terminating_is_dropped.load(Ordering::Relaxed) {
+        if !self.kind.has_terminating_replicas
+            || self.terminating_is_dropped.load(Ordering::Relaxed)
+        {
             return None;
         }
         let is_counted = |pod: &&Arc<Pod>| {
@@ -202,9 +205,10 @@ impl ReplicaSetController {
         drop(logged);
         if before != Some(now) {
             log::error!(
-                "the selector cannot be used, so this ReplicaSet is left alone until its spec \
-                 changes: {error} replicaset={}",
-                rs.key
+                "the selector cannot be used, so this {} is left alone until its spec changes: \
+                 {error} {}",
+                self.kind.kind,
+                self.kind.named(&rs.key)
             );
         }
     }

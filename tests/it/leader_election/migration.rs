@@ -81,7 +81,8 @@ impl ControlPlane {
             kubeconfig: Some(self.variable("CONTROL_PLANE_ADMIN_KUBECONFIG").into()),
             ..ConfigSource::default()
         });
-        Api::new(&config.expect("a good kubeconfig"), "default", stop)
+        let config = config.expect("a good kubeconfig");
+        Api::new(&config, "default", Kind::ReplicaSets, stop)
     }
 }
 
