@@ -29,7 +29,7 @@ const STEP: i64 = 40;
 /// A control plane that belongs to one test, and ends when its input does.
 struct ControlPlane {
     process: Child,
-    _input: Option<ChildStdin>,
+    input: Option<ChildStdin>,
     variables: BTreeMap<String, String>,
     audit_log: PathBuf,
     folder: tempfile::TempDir,
@@ -60,7 +60,7 @@ impl ControlPlane {
         });
         Self {
             variables: variables.collect(),
-            _input: process.stdin.take(),
+            input: process.stdin.take(),
             process,
             audit_log,
             folder,
@@ -88,7 +88,7 @@ impl ControlPlane {
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
-        drop(self._input.take());
+        drop(self.input.take());
         self.process.wait().expect("run.sh ends with its input");
     }
 }
