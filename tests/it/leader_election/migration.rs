@@ -335,10 +335,10 @@ fn handed_over_handed_back_and_either_killed_no_pod_is_made_twice() {
     let names: Vec<&str> = turns.iter().map(|(name, _)| &**name).collect();
     let (theirs, us) = ("kube-controller-manager", "replicaset-controller");
     assert_eq!(names, [theirs, us, theirs, us, theirs], "{turns:?}");
-    assert_eq!(
-        turns.iter().map(|(_, n_pods)| n_pods).sum::<usize>(),
-        n_wanted
-    );
+    // Fewer, if the answers to some creates did not reach who was killed: those are not in the log as
+    // done.
+    let n_answered = turns.iter().map(|(_, n_pods)| n_pods).sum::<usize>();
+    assert!(n_answered <= n_wanted, "{turns:?}");
     log::info!("pods made, turn by turn: {turns:?}");
     drop(kcm);
     stop.stop(Cause::Requested("the test has ended".to_owned()));

@@ -18,16 +18,16 @@ use crate::support::{Access, DaemonProcess, Kind, Relay, Setup, TestCluster, tex
 /// The lease of all these tests, each in a namespace of its own.
 pub(super) const LEASE: &str = "replicaset-controller";
 
-/// Short, so that the tests are; the proportions are the usual ones.
+/// Short, so that the tests are, but not so short that a busy machine loses its lease.
 pub(super) const TIMES: [&str; 4] = [
     "--leader-elect=true",
-    "--leader-elect-lease-duration=3s",
-    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-lease-duration=6s",
+    "--leader-elect-renew-deadline=4s",
     "--leader-elect-retry-period=500ms",
 ];
 
 /// From the last renewal to the first try of the next one: the lease, and one jittered pause.
-pub(super) const LEASE_AND_PAUSE: Duration = Duration::from_millis(3000 + 1100);
+pub(super) const LEASE_AND_PAUSE: Duration = Duration::from_millis(6000 + 1100);
 
 /// Who the two are: as the dev server knows them by their tokens, and the real one by its users.
 const USERS: [&str; 2] = ["replicaset-controller", "replicaset-controller-token"];

@@ -48,7 +48,7 @@ fn l_01_l_09_l_12_l_14_a_lease_from_its_first_day_to_its_last() {
     let leading = lease(&cluster, LEASE).expect("a lease");
     let identity = text_at(&leading, "/spec/holderIdentity");
     assert!(identity.contains('_'), "{identity} is <hostname>_<uuid>");
-    assert_eq!(number_at(&leading, "/spec/leaseDurationSeconds"), 3);
+    assert_eq!(number_at(&leading, "/spec/leaseDurationSeconds"), 6);
     assert_eq!(number_at(&leading, "/spec/leaseTransitions"), 0);
     for time in ["/spec/acquireTime", "/spec/renewTime"] {
         let time = text_at(&leading, time);
