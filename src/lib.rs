@@ -25,6 +25,7 @@
 //! | [`client`] | bytes to and from an API server: kubeconfig, credentials, TLS, throttle, streams | api, stdx, telemetry |
 //! | [`cache`] | server state → local read-only view: list/watch machine (pure), its loop, indexed stores | api, client, stdx |
 //! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx, telemetry |
+//! | [`leader_election`] | which of several daemons writes: the Lease, the election (pure), the fence | api, client, stdx, telemetry |
 //! | [`writes`] | the only code that changes the cluster: pods, status, events | api, client, stdx |
 //! | [`controller`] | handlers, expectations, sync, claim, plan, deletion order, slow start, status | api, cache, stdx, telemetry, workqueue, writes |
 //! | [`explain`] | why a ReplicaSet is as it is: facts (a daemon's, or the API's) → report → text and JSON; decides by the controller's own code | api, client, controller, stdx |
@@ -57,15 +58,16 @@
 //! | `batch-0…m` | single creates and deletes | rayon's queue; a request; the token bucket | job, pool dropped; answer, 60 s; stop |
 //! | `delay`, `rc-delay` | puts delayed keys into the queue when due | the next due time, at most 10 s | time, an earlier key, shutdown |
 //! | `self-check` | asks whether each right is there that is needed, and ends | an answer; a pause after failures | answer, 5 s; time, stop |
+//! | `lease` | acquires, renews and releases the lease ([`leader_election::Elector`]) | a request; pauses between tries | answer, half the renew deadline; stop, and the end of the last write |
 //! | `events`, `rc-events` | sends events | recorded events; a request; pauses between tries | event; answer, 10 s; its stop |
 //! | `http`, `plain` | accept connections to the pages of [`serving`] | a connection | the end of the daemon connects |
 //! | `http-N`, `plain-N` | read requests, answer pages | the client; a review of the API server | its limits: 10 s for a request, 90 s between two, 30 s for an answer; 5 s for a review; the end shuts the socket |
 //! | `systemd` | tells systemd how the daemon is, feeds the watchdog | a second, or a third of the watchdog's time | time, stop |
 //!
 //! Stop order: signal → queue shut down, watches' sockets shut → join `sync-*` → events drained →
-//! join `watch-*`, `delay`, `batch-*`. 30 s in all, then the stuck threads are named and the exit code
-//! is 1. `systemd` says that it stops and ends at the signal; `http` goes last, so that a daemon that
-//! hangs while it stops can be looked at.
+//! lease released → join `watch-*`, `delay`, `batch-*`. 30 s in all, then the stuck threads are named and
+//! the exit code is 1. `systemd` says that it stops and ends at the signal; `http` goes last, so that a
+//! daemon that hangs while it stops can be looked at.
 //!
 //! # Locks
 //!
@@ -84,6 +86,8 @@
 //! | `client` throttle | tokens | everyone who sends |
 //! | `client::live_tls` | what was read of certificates last; which watches to cut | everyone who sends, `signal` |
 //! | `client::credentials`, `client::exec_plugin` | the token, who runs the plugin | everyone who sends, `signal` |
+//! | `controller::take_over` | what a new leader has still to prove | workers, `lease` |
+//! | `leader_election` health, `manager` herald | who leads; the Lease while we do | `lease`, `http`, `main` |
 //! | `stdx::stop` | the cause and the wakers | everyone |
 //! | `http_server` connections | which are open | `http`, `http-N` |
 //! | `serving` pages, certificates, answers of reviews | who answers what; files as read; answers for 10 s | `http-N` |
@@ -101,6 +105,9 @@
 //! - A pod that may have been created is never created under another name before its fate is known; a
 //!   pod that may have been deleted is chosen again before another one.
 //! - Nothing is created or deleted before both first lists are complete.
+//! - With an election, no byte of a request that writes leaves this process but while the lease is ours
+//!   by our own clock ([`leader_election`] says what window is left), and the lease is released only
+//!   after the last write has ended.
 //! - What is not understood is carried, not dropped: the template and the metadata are bytes.
 //! - No list is ever held as a whole; no pod is ever held as JSON.
 //! - Every wait has a bound and an end; every channel says its bound; events may be dropped (and are
@@ -146,6 +153,12 @@
 //!   otherwise ([`cli::flags`]), so that nothing is taken from a kube-controller-manager that was not given.
 //! - **The log is bounded at its default level** ([`telemetry::logging`]): a place in the code may log a
 //!   line a second after a burst of 100, and tells how many it left out.
+//! - **A leader stops writing a renew deadline after its last renewal**, by a clock that counts suspended
+//!   time, asked right before each write to the socket ([`leader_election`]); upstream's may write on for
+//!   as long as it takes to notice.
+//! - **A new leader acts on nothing that it has not proven to be as new as its take-over**
+//!   ([`controller::take_over`]).
+//! - **The lease is released on a clean stop**, and its unknown fields are kept.
 //! - **The queue's remainder is left at stop**, and events are drained for a bounded time.
 
 pub mod api;
@@ -156,6 +169,7 @@ pub mod controller;
 pub mod devserver;
 pub mod explain;
 pub mod http_server;
+pub mod leader_election;
 pub mod manager;
 pub mod rights;
 pub mod run;

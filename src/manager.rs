@@ -2,8 +2,8 @@
 //!
 //! Start: batches, then for each kind that is controlled an [`Engine`] (events, delay, workers), then
 //! the watches; the workers wait until the stores they read have synced. Stop: the stop signal shuts
-//! the queues and wakes the watches; then workers are joined, events drained, and the rest joined, all
-//! within [`ManagerOptions::stop_within`]. What does not end by then is named.
+//! the queues and wakes the watches; then workers are joined, events drained, the lease released, and the
+//! rest joined, all within [`ManagerOptions::stop_within`]. What does not end by then is named.
 
 mod batch_pool;
 mod clients;
@@ -11,6 +11,7 @@ mod contact;
 mod debug;
 mod engine;
 mod explained;
+mod leadership;
 mod options;
 mod outlook;
 mod pace;
@@ -24,11 +25,13 @@ use self::batch_pool::BatchPool;
 use self::clients::watch_client_options;
 pub use self::engine::Engine;
 use self::engine::Shared;
+use self::leadership::Leadership;
 pub use self::options::ManagerOptions;
 use self::watches::start_watches;
 use crate::api::WorkloadKind;
 use crate::cache::PodStore;
 use crate::client::{Client, ClientConfig, ClientError};
+use crate::leader_election::LeaderElectionHealth;
 use crate::self_check::SelfCheck;
 use crate::stdx::activity;
 use crate::stdx::stop::{Cause, Stop};
@@ -50,6 +53,7 @@ pub struct Manager {
     watches: Vec<Thread>,
     self_check: Option<Thread>,
     batches: BatchPool,
+    leadership: Leadership,
     stop_within: Duration,
 }
 
@@ -67,6 +71,7 @@ impl Manager {
         let events_stop = Stop::new();
         let pods = Arc::new(PodStore::default());
         let watch_client = Client::new(config, &watch_client_options(options), stop)?;
+        let mut leadership = Leadership::new(options.leader_election.as_ref());
         let batches = BatchPool::start(options.batch_parallelism, stop);
         let shared = Shared {
             config,
@@ -75,6 +80,7 @@ impl Manager {
             batches: &batches,
             stop,
             events_stop: &events_stop,
+            leadership: &leadership,
         };
         let engines = options.controllers.iter();
         let engines: Vec<Engine> = engines
@@ -89,6 +95,11 @@ impl Manager {
             Some(check) => Some(SelfCheck::start(config, check, stop)?),
             None => None,
         };
+        if let Some(election) = &options.leader_election {
+            let candidates = engines.iter().map(Engine::candidate).collect();
+            let namespace = options.namespace.as_deref();
+            leadership.start(config, election, namespace, candidates, stop)?;
+        }
         Ok(Self {
             engines,
             stop: stop.clone(),
@@ -96,8 +107,14 @@ impl Manager {
             watches,
             self_check,
             batches,
+            leadership,
             stop_within: options.stop_within,
         })
+    }
+
+    /// The health check of the election; `None` if there is none.
+    pub fn leader_election_health(&self) -> Option<&LeaderElectionHealth> {
+        self.leadership.health()
     }
 
     /// The controllers that run, one for each kind.
@@ -130,11 +147,13 @@ impl Manager {
             engine.shut_down();
         }
 
-        if !self
-            .engines
-            .iter()
-            .all(|it| it.workers_have_ended_by(abort))
-        {
+        let abort_writes = if self.leadership.is_lost() {
+            Instant::now()
+        } else {
+            abort
+        };
+        let mut engines = self.engines.iter();
+        if !engines.all(|it| it.workers_have_ended_by(abort_writes)) {
             log::warn!("requests under way are cut, their outcome is not known");
             for engine in &self.engines {
                 engine.abort_requests();
@@ -149,6 +168,8 @@ impl Manager {
                 log::info!("dry run of {}: {shadow}", engine.kind().resource);
             }
         }
+        let writes_ended = stuck.is_empty();
+        self.leadership.record_stopped_leading();
         self.events_stop.stop(cause.clone());
         let abort = abort.max(Instant::now() + EVENTS_WITHIN);
         if !self.engines.iter().all(|it| it.events_have_ended_by(abort)) {
@@ -163,6 +184,8 @@ impl Manager {
             delay
         });
         let delays: Vec<Thread> = delays.collect();
+        // ORDER: released after the last write has ended, and not at all if one may still be under way.
+        stuck.extend(self.leadership.end(writes_ended, deadline));
         stuck.extend(join_all(self.watches, deadline));
         stuck.extend(join_all(delays, deadline));
         stuck.extend(join_all(self.self_check.into_iter().collect(), deadline));

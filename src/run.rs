@@ -2,6 +2,7 @@
 
 mod demo;
 mod dev;
+mod election;
 mod explain;
 mod facts;
 mod serving;
@@ -70,6 +71,9 @@ pub enum RunError {
     /// Standard output takes nothing.
     #[error("cannot write to standard output")]
     Output(#[source] std::io::Error),
+    /// The election cannot be held like that; one line for each mistake.
+    #[error("leader election: {0}")]
+    LeaderElection(String),
     /// What was to be shown did not come out.
     #[error("{0}")]
     Demo(String),
@@ -90,6 +94,7 @@ impl RunError {
                 | Self::Config(_)
                 | Self::Files(_)
                 | Self::Usage(_)
+                | Self::LeaderElection(_)
                 | Self::Serving(ServingError::Certificates(_))
         )
     }
@@ -109,6 +114,12 @@ impl From<ConfigError> for RunError {
 /// # Errors
 /// [`RunError::NoConfig`] if no API server is named, otherwise what made the daemon fail.
 pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
+    // A dry run must not keep others from writing.
+    let leader_election = if args.mode.dry_run {
+        None
+    } else {
+        election::leader_election(args)?
+    };
     let config = ClientConfig::load(&ConfigSource {
         kubeconfig: args.api.kubeconfig.clone(),
         master: args.api.master.clone(),
@@ -122,6 +133,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
             grants: grants(&rights),
             command: rbac_command(&rights),
         }),
+        leader_election,
         ..manager_options(&args.client, &args.controller)
     };
     let scope = args

@@ -9,6 +9,7 @@
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use rustls::{ClientConnection, StreamOwned};
 use ureq::Error;
@@ -21,16 +22,28 @@ use ureq::unversioned::transport::{
 };
 
 use super::error::{TransportErrorKind, kind_of};
+use super::fence::{Fence, FenceConnector, HeldBack};
+use super::guarded_tcp::GuardedTcp;
 use super::live_tls::LiveTls;
 
-/// The chain of everything that has a part in opening a connection. With `cut_at_change` connections
-/// in use are cut when the identity changes; otherwise they end with the answer that they carry.
-pub(super) fn connector(tls: Option<Arc<LiveTls>>, cut_at_change: bool) -> impl Connector<()> {
+/// The chain of everything that has a part in opening a connection. With a fence, nothing is sent on
+/// it while that is closed. With `cut_at_change` connections in use are cut when the identity changes;
+/// otherwise they end with the answer that they carry.
+pub(super) fn connector(
+    tls: Option<Arc<LiveTls>>,
+    cut_at_change: bool,
+    fence: Option<&Arc<dyn Fence>>,
+) -> impl Connector<()> {
     let cut_by = tls.clone().filter(|_| cut_at_change);
+    let tcp = Tcp {
+        delivery_limit: fence.map(|fence| fence.delivery_limit()),
+        ..Tcp::default()
+    };
     let chain =
         ().chain(SocksConnector::default())
             .chain(ConnectProxyConnector::default())
-            .chain(Tcp::default())
+            .chain(tcp)
+            .chain(FenceConnector(fence.cloned()))
             .chain(Wrap(tls));
     Marked { chain, cut_by }
 }
@@ -52,7 +65,8 @@ impl std::error::Error for Unsent {}
 
 impl Unsent {
     fn wrap(error: Error) -> Error {
-        if matches!(&error, Error::Other(inner) if inner.is::<Self>()) {
+        // What the fence has held back is told by its own name.
+        if matches!(&error, Error::Other(inner) if inner.is::<Self>() || inner.is::<HeldBack>()) {
             return error;
         }
         let (kind, message) = match &error {
@@ -163,27 +177,36 @@ impl Resolver for LazyResolver {
 #[derive(Debug, Default)]
 struct Tcp {
     system: DefaultResolver,
-    tcp: TcpConnector,
+    plain: TcpConnector,
+    /// For connections behind a fence.
+    delivery_limit: Option<Duration>,
 }
 
 impl<In: Transport> Connector<In> for Tcp {
-    type Out = <TcpConnector as Connector<In>>::Out;
+    type Out = Either<GuardedTcp, <TcpConnector as Connector<In>>::Out>;
 
     fn connect(
         &self,
         details: &ConnectionDetails,
         chained: Option<In>,
     ) -> Result<Option<Self::Out>, Error> {
-        if chained.is_some() || !details.addrs.is_empty() {
-            return self.tcp.connect(details, chained);
+        if chained.is_some() {
+            return Ok(self.plain.connect(details, chained)?.map(Either::B));
         }
-        let system = &self.system;
-        let addrs = system.resolve(details.uri, details.config, NextTimeout::default())?;
+        let addrs = if details.addrs.is_empty() {
+            let system = &self.system;
+            system.resolve(details.uri, details.config, NextTimeout::default())?
+        } else {
+            details.addrs.clone()
+        };
         let details = ConnectionDetails {
             addrs,
             ..copy(details)
         };
-        self.tcp.connect(&details, chained)
+        match self.delivery_limit {
+            Some(limit) => Ok(Some(Either::A(GuardedTcp::connect(&details, limit)?))),
+            None => Ok(self.plain.connect(&details, chained)?.map(Either::B)),
+        }
     }
 }
 

@@ -28,6 +28,10 @@ pub enum ClientError {
     /// The daemon is stopping; the request was not sent, or the stream that was read is cut.
     #[error("the daemon is stopping")]
     Stopped,
+    /// The right to write is gone, or may be (see [`Fence`](super::Fence)); the request was not sent,
+    /// or not as a whole, so that the server does not act on it.
+    #[error("the request was held back, because the lease that allows it is not held any more")]
+    Fenced,
 }
 
 /// A connection that failed.
@@ -134,7 +138,7 @@ impl ClientError {
     pub fn is_unsent(&self) -> bool {
         match self {
             Self::Transport(error) => !error.sent,
-            Self::Invalid(_) | Self::Credentials(_) | Self::Stopped => true,
+            Self::Invalid(_) | Self::Credentials(_) | Self::Stopped | Self::Fenced => true,
             Self::Status(_) | Self::Decode(_) => false,
         }
     }

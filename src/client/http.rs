@@ -14,6 +14,7 @@ use super::access::Access;
 use super::config::ClientConfig;
 use super::connect::{LazyResolver, Unsent, connector, describe_io};
 use super::error::{ClientError, TransportError, TransportErrorKind, kind_of};
+use super::fence::HeldBack;
 use super::options::ClientOptions;
 use super::request::Request;
 use super::warnings::Warnings;
@@ -80,7 +81,7 @@ impl From<ClientError> for Failure {
 impl Http {
     /// Connections for whole answers, shared by many threads.
     pub(super) fn pooled(config: &ClientConfig, options: &ClientOptions, stop: &Stop) -> Self {
-        let connector = connector(config.access.tls(), false);
+        let connector = connector(config.access.tls(), false, options.fence.as_ref());
         let agent = agent(
             config,
             options,
@@ -100,7 +101,7 @@ impl Http {
 
     /// Connections for one thread that lists and watches.
     pub(super) fn streaming(&self, config: &ClientConfig, options: &ClientOptions) -> Self {
-        let connector = connector(self.access.tls(), true);
+        let connector = connector(self.access.tls(), true, None);
         Self {
             agent: agent(config, options, connector, 1, STREAM_BUFFER),
             ..self.clone()
@@ -228,6 +229,7 @@ impl Http {
         let (kind, sent, message) = match error {
             Error::Other(inner) => match inner.downcast::<Unsent>() {
                 Ok(unsent) => (unsent.kind, false, unsent.message),
+                Err(other) if other.is::<HeldBack>() => return ClientError::Fenced,
                 Err(other) => (TransportErrorKind::Other, true, other.to_string()),
             },
             Error::Timeout(timeout) => (TransportErrorKind::TimedOut, true, describe(timeout)),
@@ -274,7 +276,7 @@ fn agent(
         .output_buffer_size(SMALL_BUFFER)
         // Only limits of single phases: with an overall one, or one for name resolution, each
         // request would start a thread to look up the server's name.
-        .timeout_connect(Some(CONNECT_TIMEOUT))
+        .timeout_connect(Some(CONNECT_TIMEOUT.min(options.request_timeout)))
         .timeout_send_request(Some(options.request_timeout))
         .timeout_send_body(Some(options.request_timeout))
         .build();

@@ -11,6 +11,8 @@ mod connect;
 mod credentials;
 mod error;
 mod exec_plugin;
+mod fence;
+mod guarded_tcp;
 mod http;
 mod live_tls;
 mod options;
@@ -30,6 +32,7 @@ use std::sync::Arc;
 
 pub use config::{ClientConfig, ConfigError, ConfigSource, DirectSource, Environment, LookedAt};
 pub use error::{ClientError, TransportError, TransportErrorKind};
+pub use fence::Fence;
 pub use options::ClientOptions;
 pub use request::{Method, Request, Response};
 pub use stream::{BodyStream, StreamClient};
@@ -84,8 +87,8 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Invalid`] for a write of a client that only reads; [`ClientError::Status`] for any
-    /// answer but success; [`ClientError::Stopped`] if the daemon
-    /// stopped while the request waited to be sent; else how the connection failed.
+    /// answer but success; [`ClientError::Stopped`] if the daemon stopped while the request waited to be
+    /// sent; [`ClientError::Fenced`] if it may not be sent any more; else how the connection failed.
     pub fn send(&self, request: &Request) -> Result<Response, ClientError> {
         if self.options.read_only && request.method() != Method::Get {
             let message = format!("{request} is held back: this client only reads");
@@ -98,7 +101,10 @@ impl Client {
             read: None,
         };
         let kind = Kind::of(request.method());
+        let fence = self.options.fence.as_ref();
+        fence::check(fence)?;
         retry::run(request, kind, Some(&self.throttle), &self.stop, || {
+            fence::check(fence)?;
             let answer = self.http.exchange(request, timeouts)?;
             let code = answer.status().as_u16();
             let body = answer.into_body().into_with_config();

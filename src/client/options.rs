@@ -1,7 +1,10 @@
 //! How the client behaves, apart from where the API server is. Filled by `main` from the flags.
 
 use std::env::consts::{ARCH, OS};
+use std::sync::Arc;
 use std::time::Duration;
+
+use super::fence::Fence;
 
 /// How a [`Client`](super::Client) behaves.
 #[derive(Clone, Debug)]
@@ -26,6 +29,10 @@ pub struct ClientOptions {
     pub read_only: bool,
     /// What the daemon calls itself in the API server's logs.
     pub user_agent: String,
+    /// Asked before anything is sent by a [`Client`](super::Client), reads included: who may not write
+    /// has nothing to read for. Its [`StreamClient`](super::StreamClient)s, which only read, go on.
+    /// `None`: everything may be sent at any time.
+    pub fence: Option<Arc<dyn Fence>>,
 }
 
 impl Default for ClientOptions {
@@ -39,6 +46,7 @@ impl Default for ClientOptions {
             list_timeout: Duration::from_mins(10),
             read_only: false,
             user_agent: user_agent(OS, ARCH),
+            fence: None,
         }
     }
 }

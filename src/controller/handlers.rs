@@ -115,7 +115,8 @@ impl ReplicaSetController {
                         .deletion_observed(&rs.key, &rs.uid, &new.uid);
                 }
                 self.enqueue(&rs.key);
-                if !old.is_ready && new.is_ready && rs.min_ready_seconds > 0 {
+                let becomes_ready = !old.is_ready && new.is_ready;
+                if becomes_ready && rs.min_ready_seconds > 0 && !self.take_over.stands_by() {
                     let seconds = u64::try_from(rs.min_ready_seconds).unwrap_or(0);
                     self.queue
                         .add_after(rs.key.clone(), Duration::from_secs(seconds));
@@ -195,7 +196,9 @@ impl ReplicaSetController {
     }
 
     fn enqueue(&self, key: &ObjectKey) {
-        self.queue.add(key.clone());
+        if !self.take_over.stands_by() {
+            self.queue.add(key.clone());
+        }
     }
 }
 

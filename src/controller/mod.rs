@@ -24,6 +24,7 @@ pub mod shadow;
 pub mod slow_start;
 pub mod status;
 pub mod sync;
+pub mod take_over;
 pub mod unresolved;
 pub mod written_versions;
 
@@ -44,6 +45,7 @@ use self::other_writers::OtherWriters;
 use self::pod_names::PodNames;
 use self::shadow::Shadow;
 use self::slow_start::BatchRunner;
+use self::take_over::TakeOver;
 use self::unresolved::Unresolved;
 use self::written_versions::{Versions, WrittenVersions};
 use crate::api::{ObjectKey, ReplicaSetStatus, Uid, WorkloadKind};
@@ -98,6 +100,7 @@ pub struct ReplicaSetController {
     unusable_selectors: Mutex<HashMap<ObjectKey, (Uid, i64)>>,
     /// Set when the API server dropped `terminatingReplicas` from a status that carried it.
     terminating_is_dropped: AtomicBool,
+    take_over: TakeOver,
 }
 
 impl ReplicaSetController {
@@ -121,6 +124,7 @@ impl ReplicaSetController {
             shadow: None,
             unusable_selectors: Mutex::default(),
             terminating_is_dropped: AtomicBool::new(false),
+            take_over: TakeOver::default(),
         }
     }
 

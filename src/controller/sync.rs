@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::expectations::Satisfaction;
 use super::last_syncs::{LastSync, SyncEnd};
-use super::plan::plan;
+use super::plan::{Plan, plan};
 use super::status::{Observation, calculate_status, find_min_next_pod_availability_check};
 use super::written_versions::Readiness;
 use super::{ReplicaSetController, SyncError};
@@ -116,6 +116,10 @@ impl ReplicaSetController {
         let active = self.claim_pods(&rs, selector, candidates.collect())?;
 
         let plan = plan(active.len(), rs.replicas, self.burst_replicas);
+        let acts = needs_sync && !rs.is_terminating() && plan != Plan::Nothing;
+        if acts && !self.confirm_take_over(&rs, selector)? {
+            return Ok(Outcome::TooEarly);
+        }
         let managed = if needs_sync && !rs.is_terminating() {
             self.manage_replicas(&rs, selector, &active, plan)
         } else {

@@ -5,10 +5,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crossbeam_channel::select;
+use crossbeam_channel::{Receiver, select};
 
 use super::batch_pool::BatchPool;
 use super::clients::{client_options, event_client_options};
+use super::leadership::{Candidate, Leadership};
 use super::pace::Pace;
 use super::{ManagerOptions, progress};
 use crate::api::{ObjectKey, WorkloadKind};
@@ -21,7 +22,7 @@ use crate::stdx::clock::{Clock, SystemClock};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Thread;
 use crate::workqueue::WorkQueue;
-use crate::writes::event_recorder::{ClientEventSink, EventOptions, event_recorder};
+use crate::writes::event_recorder::{ClientEventSink, EventOptions, EventRecorder, event_recorder};
 use crate::writes::{RealPodControl, RealReplicaSetControl};
 
 /// What all engines are built from.
@@ -33,6 +34,7 @@ pub(super) struct Shared<'a> {
     pub(super) batches: &'a BatchPool,
     pub(super) stop: &'a Stop,
     pub(super) events_stop: &'a Stop,
+    pub(super) leadership: &'a Leadership,
 }
 
 /// The controller of one kind, and its threads but for the watches.
@@ -44,6 +46,7 @@ pub struct Engine {
     queue: Arc<WorkQueue<ObjectKey>>,
     client: Client,
     event_client: Client,
+    recorder: Arc<dyn EventRecorder>,
     workers: Vec<Thread>,
     events: Thread,
     delay: Thread,
@@ -62,8 +65,9 @@ impl Engine {
     ) -> Result<Self, ClientError> {
         let (config, options, stop) = (shared.config, shared.options, shared.stop);
         let n_workers = options.concurrent_syncs(kind);
-        let client = Client::new(config, &client_options(options, n_workers), stop)?;
-        let event_options = event_client_options(options);
+        let fenced = |options| shared.leadership.fenced(options);
+        let client = Client::new(config, &fenced(client_options(options, n_workers)), stop)?;
+        let event_options = fenced(event_client_options(options));
         let event_client = Client::new(config, &event_options, shared.events_stop)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
 
@@ -85,7 +89,12 @@ impl Engine {
         let controller = ReplicaSetController::new(Parts {
             kind,
             cache: Arc::new(cache.clone()),
-            pod_control: Arc::new(RealPodControl::new(client.clone(), recorder, kind, stop)),
+            pod_control: Arc::new(RealPodControl::new(
+                client.clone(),
+                Arc::clone(&recorder) as Arc<_>,
+                kind,
+                stop,
+            )),
             replica_set_control: Arc::new(RealReplicaSetControl::new(client.clone(), kind, stop)),
             queue: Arc::clone(&queue),
             batches: shared.batches.runner(),
@@ -97,11 +106,15 @@ impl Engine {
             None => controller,
         });
 
+        let leads = shared.leadership.leads();
+        if shared.leadership.is_contested() {
+            controller.stand_by();
+        }
         let delaying = Arc::clone(&queue);
         let delay = kind.thread_name("delay");
         let delay = Thread::spawn(&delay, stop, move || delaying.run_delay());
         let pace = Arc::new(Pace::new(n_workers));
-        let start = |n| start_worker(kind, n, &cache, &controller, &pace, stop);
+        let start = |n| start_worker(kind, n, &cache, &controller, leads, &pace, stop);
         let workers: Vec<Thread> = (0..n_workers).map(start).collect();
         let threads = workers.iter().chain([&events, &delay]);
         let threads = threads.map(Thread::liveness).collect();
@@ -115,6 +128,7 @@ impl Engine {
             queue,
             client,
             event_client,
+            recorder,
             workers,
             events,
             delay,
@@ -155,6 +169,17 @@ impl Engine {
     /// Waits until all events are sent or given up, at most until `deadline`; true if they are.
     pub(super) fn events_have_ended_by(&self, deadline: Instant) -> bool {
         self.events.has_ended_by(deadline)
+    }
+
+    /// Takes part in the election by this.
+    pub(super) fn candidate(&self) -> Candidate {
+        Candidate {
+            controller: Arc::clone(&self.controller),
+            cache: self.cache.clone(),
+            queue: Arc::clone(&self.queue),
+            clients: [self.client.clone(), self.event_client.clone()],
+            recorder: Arc::clone(&self.recorder),
+        }
     }
 
     /// Cuts the writes that are under way.
@@ -198,9 +223,10 @@ fn start_worker(
     Thread::spawn(&name, stop, move || {
         let wait = activity::enter("waits for the first lists", "");
         // Before both lists are complete, everything would look as if pods were missing.
-        for synced in [cache.pods.synced(), cache.replica_sets.synced()] {
+        // And before we lead, nothing may be written.
+        for ready in [cache.pods.synced(), cache.replica_sets.synced(), &leads] {
             select! {
-                recv(synced) -> _ => {}
+                recv(ready) -> _ => {}
                 recv(stopping.receiver()) -> _ => return,
             }
         }

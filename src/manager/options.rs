@@ -7,6 +7,7 @@ use crate::api::WorkloadKind;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::cache::encoding::ContentType;
 use crate::controller::plan::BURST_REPLICAS;
+use crate::leader_election::LeaderElectionOptions;
 use crate::self_check::SelfCheckOptions;
 use crate::serving::Pages;
 use crate::telemetry::health::Health;
@@ -45,6 +46,8 @@ pub struct ManagerOptions {
     pub self_check: Option<SelfCheckOptions>,
     /// Time from the stop signal until the last thread must have ended.
     pub stop_within: Duration,
+    /// How the one that writes is found among several daemons; `None` if this one always writes.
+    pub leader_election: Option<LeaderElectionOptions>,
 }
 
 impl Default for ManagerOptions {
@@ -68,6 +71,7 @@ impl Default for ManagerOptions {
             dry_run: false,
             self_check: None,
             stop_within: Duration::from_secs(30),
+            leader_election: None,
         }
     }
 }

@@ -34,6 +34,8 @@ mod explain;
 mod integration;
 /// The dev server as people use it, with a real kubectl.
 mod kubectl;
+/// Group L: who of several daemons writes.
+mod leader_election;
 /// Lists and watches on the wire: group J.
 mod list_watch;
 /// What once went wrong against a real control plane.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::{ClientConfig, ConfigError, Draft, Environment};
 use crate::client::credentials::Authorization;
+use crate::client::pem::Pem;
 
 /// How to reach a server that no kubeconfig names.
 #[derive(Clone, Debug, Default)]
