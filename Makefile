@@ -6,7 +6,7 @@ CONTROL_PLANE := tests/control-plane
 export RUST_TEST_THREADS ?= 16
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo dev test control-plane test-control-plane lint fmt doc check clean
+.PHONY: help build demo dev test control-plane test-control-plane bench lint fmt doc check clean
 
 help: ## List these verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -28,6 +28,9 @@ control-plane: ## Build a real etcd, kube-apiserver and kubectl into target/cont
 
 test-control-plane: ## Run the integration tests against the real control plane
 	$(CONTROL_PLANE)/run.sh cargo test --locked --test it
+
+bench: control-plane ## Compare with kube-controller-manager on one API server (BENCH_ARGS)
+	$(CONTROL_PLANE)/run.sh cargo bench --locked --bench side_by_side -- $(BENCH_ARGS)
 
 lint: ## Run clippy with warnings denied
 	cargo clippy --locked --all-targets -- -D warnings

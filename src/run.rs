@@ -7,8 +7,10 @@ mod logs;
 
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
+use crate::cache::encoding;
 use crate::cli::RunArgs;
-use crate::cli::flags::{ClientArgs, ControllerArgs, ControllerName};
+
+use crate::cli::flags::{ClientArgs, ContentType, ControllerArgs, ControllerName};
 use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions};
 use crate::stdx::stop::{Cause, Stop};
@@ -110,6 +112,10 @@ fn manager_options(client: &ClientArgs, args: &ControllerArgs) -> ManagerOptions
         concurrent_rc_syncs: args.concurrent_rc_syncs,
         batch_parallelism: args.batch_parallelism,
         burst_replicas: args.burst_replicas,
+        content_type: match client.kube_api_content_type {
+            ContentType::Json => encoding::ContentType::Json,
+            ContentType::Protobuf => encoding::ContentType::Protobuf,
+        },
         min_resync_period: args.min_resync_period,
         ..ManagerOptions::default()
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::REPLICA_SET;
+use crate::cache::encoding::ContentType;
 use crate::controller::plan::BURST_REPLICAS;
 
 /// How the daemon runs.
@@ -25,6 +26,8 @@ pub struct ManagerOptions {
     pub batch_parallelism: u16,
     /// Pods that one sync creates or deletes at most.
     pub burst_replicas: usize,
+    /// How pods are asked for.
+    pub content_type: ContentType,
     /// Least time between two looks at an object that did not change.
     pub min_resync_period: Duration,
     /// Time from the stop signal until the last thread must have ended.
@@ -45,6 +48,7 @@ impl Default for ManagerOptions {
             concurrent_rc_syncs: 5,
             batch_parallelism: 16,
             burst_replicas: BURST_REPLICAS,
+            content_type: ContentType::default(),
             min_resync_period: Duration::from_hours(12),
             stop_within: Duration::from_secs(30),
         }

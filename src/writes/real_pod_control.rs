@@ -10,6 +10,7 @@ use super::pod_body::{create_body, delete_body};
 use super::pod_control::{CreatedPod, PatchedPod, PodControl};
 use super::{EventRecorder, EventType, ObjectReference, WriteError};
 use crate::api::interner::Interner;
+use crate::api::protobuf::{self, Envelope};
 use crate::api::workload_kind::collection_path;
 use crate::api::{ObjectKey, Pod, ReplicaSet, Selector, WorkloadKind};
 use crate::client::{Client, Request, Response};
@@ -17,6 +18,11 @@ use crate::stdx::stop::Stop;
 
 /// Path of the core API group.
 const CORE: &str = "/api/v1";
+
+/// Of an answer only version and owners are read, so only the metadata is asked for: the API server
+/// need not write the pod out, nor this daemon read it. A server that cannot do that sends the pod.
+const METADATA_ONLY: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, \
+    application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
 
 /// Writes pods through a client.
 #[derive(Clone, Debug)]
@@ -83,7 +89,10 @@ impl PodControl for RealPodControl {
     fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
         let body = create_body(rs, self.kind, name)?;
         let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
-        match self.send(&Request::post(path).body("application/json", body)) {
+        let request = Request::post(path)
+            .body("application/json", body)
+            .accept(METADATA_ONLY);
+        match self.send(&request) {
             Ok(response) => {
                 let message = format!("Created pod: {name}");
                 self.record(rs, EventType::Normal, "SuccessfulCreate", message);
@@ -118,8 +127,9 @@ impl PodControl for RealPodControl {
     }
 
     fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
-        let request =
-            Request::delete(pod_path(&pod.key)).body("application/json", delete_body(&pod.uid));
+        let request = Request::delete(pod_path(&pod.key))
+            .body("application/json", delete_body(&pod.uid))
+            .accept(METADATA_ONLY);
         let name = &pod.key.name;
         match self.send(&request) {
             Ok(_) => {
@@ -142,7 +152,8 @@ impl PodControl for RealPodControl {
 
     fn patch_pod(&self, pod: &Pod, patch: Vec<u8>) -> Result<PatchedPod, WriteError> {
         let request = Request::patch(pod_path(&pod.key))
-            .body("application/strategic-merge-patch+json", patch);
+            .body("application/strategic-merge-patch+json", patch)
+            .accept(METADATA_ONLY);
         let patched = read_pod(&self.send(&request)?.body);
         Ok(PatchedPod {
             resource_version: patched.resource_version,
@@ -159,7 +170,15 @@ fn pod_path(key: &ObjectKey) -> String {
 /// The pod in an answer. The write is done whatever the answer looks like, so one that cannot be read
 /// only leaves the version unknown.
 fn read_pod(body: &[u8]) -> Pod {
-    Pod::from_json(body, &mut Interner::default()).unwrap_or_else(|error| {
+    let interner = &mut Interner::default();
+    let pod = if body.starts_with(&protobuf::MAGIC) {
+        Envelope::open(body)
+            .and_then(|envelope| Pod::from_protobuf(envelope.raw, interner))
+            .map_err(|error| error.to_string())
+    } else {
+        Pod::from_json(body, interner).map_err(|error| error.to_string())
+    };
+    pod.unwrap_or_else(|error| {
         log::warn!("the API server's answer is no readable pod: {error}");
         Pod::default()
     })
