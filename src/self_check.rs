@@ -183,6 +183,9 @@ fn is_final(error: &ClientError) -> bool {
     match error {
         ClientError::Status(status) => is_refusal(status),
         ClientError::Transport(_) | ClientError::Credentials(_) => false,
-        ClientError::Decode(_) | ClientError::Invalid(_) | ClientError::Stopped => true,
+        ClientError::Decode(_)
+        | ClientError::Invalid(_)
+        | ClientError::Stopped
+        | ClientError::Fenced => true,
     }
 }

@@ -213,15 +213,16 @@ fn start_worker(
     number: u16,
     cache: &Cache,
     controller: &Arc<ReplicaSetController>,
+    leads: &Receiver<()>,
     pace: &Arc<Pace>,
     stop: &Stop,
 ) -> Thread {
     let (cache, controller) = (cache.clone(), Arc::clone(controller));
     let pace = Arc::clone(pace);
-    let stopping = stop.clone();
+    let (leads, stopping) = (leads.clone(), stop.clone());
     let name = kind.thread_name(&format!("sync-{number}"));
     Thread::spawn(&name, stop, move || {
-        let wait = activity::enter("waits for the first lists", "");
+        let wait = activity::enter("waits for the first lists and the lease", "");
         // Before both lists are complete, everything would look as if pods were missing.
         // And before we lead, nothing may be written.
         for ready in [cache.pods.synced(), cache.replica_sets.synced(), &leads] {

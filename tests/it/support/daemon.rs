@@ -42,9 +42,9 @@ impl Daemon {
 
     /// What its page of this path says.
     pub(crate) fn page(&self, path: &str) -> String {
-        let mut pages = Pages::default();
+        let pages = Pages::default();
         let manager = self.manager.as_ref().expect("it was not stopped yet");
-        manager.add_pages(&mut pages);
+        manager.add_pages(&pages);
         let request = http_server::Request {
             path: path.to_owned(),
             ..http_server::Request::default()
