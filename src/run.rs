@@ -150,7 +150,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     );
     let (reloaded, stopping) = (config.clone(), stop.clone());
     signals::on_reload("credentials", move || reloaded.reload(&stopping));
-    signals::on_reload("log levels", || reread_levels().map(|()| String::new()));
+    signals::on_reload("log levels", reread_levels);
     signals::around_reload(systemd::reloading, systemd::reloaded);
     let pages = serving::serving_options(args, &config)?;
     let zpages = serving::zpages(args);
