@@ -68,9 +68,11 @@
 //! | `controller::expectations` | names and UIDs still to be seen | workers, watch threads |
 //! | `controller::written_versions` | versions still to be seen, who waits for them | workers, watch threads |
 //! | `controller::unresolved`, `controller::pod_names` | writes of unknown outcome, name sequences | workers |
+//! | `controller::progress` | ReplicaSets on their way to what their specs ask for | watch threads, workers |
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens | everyone who sends |
 //! | `stdx::stop` | the cause and the wakers | everyone |
+//! | `telemetry::metrics` | which numbers are asked for when somebody looks; asked without it | `main` at the start, `http` |
 //! | `stdx::signals` | what SIGHUP and SIGUSR1 run | `main`, `signal` |
 //!
 //! # Invariants
@@ -108,6 +110,8 @@
 //!   lost in a relist.
 //! - **A list after an expired watch has a back-off of its own**, so that the one after an outage does not
 //!   wait as long as the outage did.
+//! - **A pod that is younger than a millisecond** divides no ages; upstream panics on it
+//!   ([`controller`], `age_ratio`).
 //! - **The queue's remainder is left at stop**, and events are drained for a bounded time.
 
 pub mod api;

@@ -5,10 +5,12 @@ mod dev;
 mod facts;
 
 use crate::cli::RunArgs;
-use crate::cli::flags::{ClientArgs, ControllerArgs};
+
+use crate::cli::flags::{ClientArgs, ControllerArgs, GATES};
 use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions};
 use crate::stdx::stop::{Cause, Stop};
+use crate::telemetry::metrics;
 
 pub use demo::demo;
 pub use dev::dev;
@@ -88,6 +90,10 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
         .map_or("all namespaces".to_owned(), |namespace| {
             format!("namespace {namespace}")
         });
+    for gate in GATES {
+        let build = &metrics::global().build;
+        build.set_feature_enabled(gate.name, gate.stage, gate.value);
+    }
     let version = env!("CARGO_PKG_VERSION");
     log::info!(
         "replicaset-controller {version} for {scope} of {}",

@@ -12,6 +12,7 @@ use super::config::ClientConfig;
 use super::connect::{LazyResolver, Unsent, connector, describe_io};
 use super::credentials::Credentials;
 use super::error::{ClientError, TransportError, TransportErrorKind, kind_of};
+use super::meter::Meter;
 use super::options::ClientOptions;
 use super::request::Request;
 use super::warnings::Warnings;
@@ -54,6 +55,7 @@ pub(super) struct Http {
     prefix: Arc<str>,
     credentials: Credentials,
     warnings: Arc<Warnings>,
+    meter: Arc<Meter>,
 }
 
 /// A request that was not answered with success.
@@ -82,6 +84,7 @@ impl Http {
     pub(super) fn streaming(&self, config: &ClientConfig, options: &ClientOptions) -> Self {
         let mut http = Self::new(config, options, 1, STREAM_BUFFER);
         http.warnings = Arc::clone(&self.warnings);
+        http.meter = Arc::clone(&self.meter);
         http
     }
 
@@ -113,6 +116,7 @@ impl Http {
             prefix: Arc::clone(&config.prefix),
             credentials: config.credentials.clone(),
             warnings: Arc::default(),
+            meter: Arc::new(Meter::new(&config.server)),
         }
     }
 
@@ -121,11 +125,17 @@ impl Http {
         self.agent.clone().shutdown();
     }
 
-    /// Sends `request` once. Waits until the head of the answer is here or a limit has passed.
+    /// Where this client's requests are counted.
+    pub(super) fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
+    /// Sends `request` once, after so many `retries`. Waits until the head of the answer is here or a limit has passed.
     pub(super) fn exchange(
         &self,
         request: &Request,
         timeouts: Timeouts,
+        retries: u32,
     ) -> Result<http::Response<Body>, Failure> {
         let began = Instant::now();
         let bytes = request.body.as_ref().map(|body| body.bytes.as_slice());
@@ -133,8 +143,14 @@ impl Http {
             Some(bytes) => self.run(request, bytes, timeouts),
             None => self.run(request, (), timeouts),
         };
+        let code = answer.as_ref().ok().map(|answer| answer.status().as_u16());
+        let metrics = self.meter.verb(request.method());
+        metrics.attempted(code);
+        if retries > 0 {
+            metrics.retried(code);
+        }
         // Code 0: there was no answer.
-        let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
+        let code = code.unwrap_or(0);
         log::trace!("{request}: code {code} after {:.3?}", began.elapsed());
         let answer = answer?;
         self.warnings.log(answer.headers());

@@ -10,6 +10,7 @@ mod connect;
 mod credentials;
 mod error;
 mod http;
+mod meter;
 mod options;
 mod proxy;
 mod request;
@@ -32,6 +33,7 @@ pub use stream::{BodyStream, StreamClient};
 
 use crate::stdx::stop::Stop;
 use http::{Http, Timeouts};
+use meter::AnswerMeter;
 use retry::Kind;
 use throttle::Throttle;
 
@@ -89,12 +91,17 @@ impl Client {
             read: None,
         };
         let kind = Kind::of(request.method());
-        retry::run(request, kind, Some(&self.throttle), &self.stop, || {
-            let answer = self.http.exchange(request, timeouts)?;
+        let meter = self.http.meter();
+        let mut measured = AnswerMeter::new(meter, request);
+        let throttle = Some(&*self.throttle);
+        retry::run(request, kind, throttle, meter, &self.stop, |retries| {
+            measured.attempted(request);
+            let answer = self.http.exchange(request, timeouts, retries)?;
             let code = answer.status().as_u16();
             let body = answer.into_body().into_with_config();
             let body = body.limit(ANSWER_BYTES_MAX).read_to_vec();
             let body = body.map_err(|error| self.http.transport_error(error))?;
+            measured.received(body.len());
             Ok(Response { code, body })
         })
     }

@@ -6,6 +6,7 @@
 //! (clock, cache view, writes, batch runner), so that one thread with a clock turned by hand can drive
 //! exactly the code that ships.
 
+mod age_ratio;
 pub mod claim;
 pub mod deletion_order;
 pub mod error;
@@ -15,6 +16,7 @@ pub mod handlers;
 pub mod manage;
 pub mod plan;
 pub mod pod_names;
+mod progress;
 pub mod slow_start;
 pub mod status;
 pub mod sync;
@@ -32,14 +34,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use self::expectations::Expectations;
 use self::pod_names::PodNames;
+use self::progress::Progress;
 use self::slow_start::BatchRunner;
 use self::unresolved::Unresolved;
 use self::written_versions::{Versions, WrittenVersions};
 use crate::api::{ObjectKey, ReplicaSetStatus, Uid, WorkloadKind};
 use crate::cache::CacheView;
 use crate::stdx::clock::Clock;
+use crate::telemetry::metrics::controller::{ControllerMetrics, Outcome as WriteOutcome};
 use crate::workqueue::WorkQueue;
-use crate::writes::{PodControl, ReplicaSetControl};
+use crate::writes::{PodControl, ReplicaSetControl, WriteError};
 
 pub use self::error::SyncError;
 
@@ -62,6 +66,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// The most pods that one sync creates or deletes: [`plan::BURST_REPLICAS`] but for tests.
     pub burst_replicas: usize,
+    /// Where it counts what it does.
+    pub metrics: ControllerMetrics,
 }
 
 /// Makes ReplicaSets own as many pods as they want. Shared by all workers and watch threads.
@@ -79,6 +85,8 @@ pub struct ReplicaSetController {
     written: WrittenVersions,
     unresolved: Unresolved,
     names: PodNames,
+    progress: Progress,
+    metrics: ControllerMetrics,
     /// Generation for which an unusable selector was logged, by ReplicaSet; behind its own lock.
     unusable_selectors: Mutex<HashMap<ObjectKey, (Uid, i64)>>,
     /// Set when the API server dropped `terminatingReplicas` from a status that carried it.
@@ -97,7 +105,9 @@ impl ReplicaSetController {
             batches: parts.batches,
             expectations: Expectations::new(Arc::clone(&parts.clock)),
             written: WrittenVersions::new(Arc::clone(&parts.clock)),
+            progress: Progress::new(Arc::clone(&parts.clock)),
             clock: parts.clock,
+            metrics: parts.metrics,
             burst_replicas: parts.burst_replicas,
             unresolved: Unresolved::default(),
             names: PodNames::default(),
@@ -130,6 +140,7 @@ impl ReplicaSetController {
         self.expectations.delete_expectations(key, owner);
         self.unresolved.clear(key, owner);
         self.names.clear(key, owner);
+        self.progress.clear(key, owner);
         let mut logged = self
             .unusable_selectors
             .lock()
@@ -150,5 +161,14 @@ impl ReplicaSetController {
             self.terminating_is_dropped
                 .store(is_dropped, Ordering::Relaxed);
         }
+    }
+}
+
+/// How the metrics call what came of a write.
+fn outcome_of(error: &WriteError) -> WriteOutcome {
+    match error {
+        WriteError::Refused(_) => WriteOutcome::Refused,
+        WriteError::Unknown(_) => WriteOutcome::Unknown,
+        WriteError::Local(_) | WriteError::Stopped => WriteOutcome::NotSent,
     }
 }

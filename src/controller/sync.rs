@@ -6,14 +6,15 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::expectations::Satisfaction;
-use super::plan::plan;
+use super::plan::{Plan, plan};
 use super::status::{Observation, calculate_status, find_min_next_pod_availability_check};
-use super::written_versions::Readiness;
+use super::written_versions::{Readiness, Resource};
 use super::{ReplicaSetController, SyncError};
 use crate::api::label_selector::SelectorError;
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Selector};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::catch_panic;
+use crate::telemetry::metrics::controller::SyncEnd;
 
 /// How a sync without error ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +49,19 @@ impl ReplicaSetController {
         let result = catch_panic(|| self.sync_replica_set(key))
             .unwrap_or_else(|message| Err(SyncError::Panic(message)));
         match result {
-            Ok(Outcome::Synced) => self.queue.forget(key),
+            Ok(Outcome::Synced) => {
+                self.metrics.sync_ended(SyncEnd::Synced);
+                self.queue.forget(key);
+            }
             // Not a success that would end the back-off of an earlier failure, and not a failure.
-            Ok(Outcome::TooEarly) => {}
+            Ok(Outcome::TooEarly) => self.metrics.sync_ended(SyncEnd::TooEarly),
             Err(error) if error.is_stopped() => {}
             Err(error) => {
                 log::warn!("sync failed and is repeated: {error} replicaset={key}");
+                self.metrics.sync_ended(match error {
+                    SyncError::Panic(_) => SyncEnd::Panicked,
+                    _ => SyncEnd::Failed,
+                });
                 self.queue.add_rate_limited(key.clone());
             }
         }
@@ -68,6 +76,10 @@ impl ReplicaSetController {
     pub fn sync_replica_set(&self, key: &ObjectKey) -> Result<Outcome, SyncError> {
         let readiness = self.written.ensure_ready(key, || self.cached_versions());
         if let Readiness::TooEarly(left) = readiness {
+            match self.written.behind(key, &self.cached_versions()) {
+                Resource::Pods => self.metrics.stale_pods_skips.inc(),
+                Resource::ReplicaSets => self.metrics.stale_owners_skips.inc(),
+            }
             self.queue.add_after(key.clone(), left);
             return Ok(Outcome::TooEarly);
         }
@@ -116,6 +128,12 @@ impl ReplicaSetController {
         let updated = self.update_replica_set_status(&rs, status)?;
         self.record_replica_set(&updated);
         managed?;
+        if needs_sync
+            && plan == Plan::Nothing
+            && let Some(after) = self.progress.converged(&rs)
+        {
+            self.metrics.converge.observe(after.as_secs_f64());
+        }
         self.plan_availability_check(&updated, &active, &observation);
         self.plan_expiry_check(&rs);
         Ok(Outcome::Synced)

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use crossbeam_channel::select;
 
-use super::ManagerOptions;
 use super::batch_pool::BatchPool;
 use super::clients::{client_options, event_client_options};
+use super::{ManagerOptions, numbers};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig, ClientError};
@@ -17,6 +17,7 @@ use crate::controller::{Parts, ReplicaSetController};
 use crate::stdx::clock::{Clock, SystemClock};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Thread;
+use crate::telemetry::metrics;
 use crate::workqueue::WorkQueue;
 use crate::writes::event_recorder::{ClientEventSink, EventOptions, event_recorder};
 use crate::writes::{RealPodControl, RealReplicaSetControl};
@@ -73,17 +74,23 @@ impl Engine {
             pods: Arc::clone(shared.pods),
             replica_sets: Arc::new(ReplicaSetStore::default()),
         };
-        let queue = Arc::new(WorkQueue::new(Arc::clone(&clock)));
+        let queue = WorkQueue::new(Arc::clone(&clock));
+        let queue = Arc::new(queue.with_metrics(metrics::global().workqueue.of(kind.queue)));
+        numbers::show_events(kind.queue, &recorder);
+        let pod_control = RealPodControl::new(client.clone(), recorder, kind, stop);
         let controller = Arc::new(ReplicaSetController::new(Parts {
             kind,
             cache: Arc::new(cache.clone()),
-            pod_control: Arc::new(RealPodControl::new(client.clone(), recorder, kind, stop)),
+            pod_control: Arc::new(pod_control),
             replica_set_control: Arc::new(RealReplicaSetControl::new(client.clone(), kind, stop)),
             queue: Arc::clone(&queue),
             batches: shared.batches.runner(),
             clock,
             burst_replicas: options.burst_replicas,
+            metrics: numbers::controller_metrics(kind),
         }));
+        numbers::show_queue(kind.queue, &queue);
+        numbers::show_expectations(kind.queue, &controller);
 
         let delaying = Arc::clone(&queue);
         let delay = kind.thread_name("delay");

@@ -2,13 +2,15 @@
 //! reflector each. The pods are told to every controller, the other objects to their own.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use super::{Engine, ManagerOptions};
+use prometheus::Histogram;
+
+use super::{Engine, ManagerOptions, numbers};
 use crate::api::workload_kind::collection_path;
 use crate::api::{Pod, ReplicaSet, ResourceVersion};
 use crate::cache::decode::Decode;
 use crate::cache::reflector::{Collection, Handler, Reflector, ReflectorOptions, ReflectorParts};
-use crate::cache::stats::CacheStats;
 use crate::cache::{CacheEvent, PodStore, Store};
 use crate::client::Client;
 use crate::controller::ReplicaSetController;
@@ -43,6 +45,24 @@ impl Handler<Pod> for PodHandler {
         for controller in &self.0 {
             controller.handle_cache_advanced();
         }
+    }
+}
+
+/// Measures how long another handler takes.
+struct Timed<H> {
+    handler: H,
+    latency: Histogram,
+}
+
+impl<T, H: Handler<T>> Handler<T> for Timed<H> {
+    fn on_event(&mut self, event: &CacheEvent<T>) {
+        let began = Instant::now();
+        self.handler.on_event(event);
+        self.latency.observe(began.elapsed().as_secs_f64());
+    }
+
+    fn on_position(&mut self, resource_version: &ResourceVersion) {
+        self.handler.on_position(resource_version);
     }
 }
 
@@ -100,11 +120,13 @@ impl Watch<'_> {
             min_resync_period: self.options.min_resync_period,
             ..ReflectorOptions::default()
         };
+        let stats = Arc::default();
+        let latency = numbers::show_watch(&path, store, &stats);
         let parts = ReflectorParts {
             store: Arc::clone(store),
             source: Box::new(Collection::new(self.client.stream_client(), path)),
-            handler: Box::new(handler),
-            stats: Arc::new(CacheStats::default()),
+            handler: Box::new(Timed { handler, latency }),
+            stats,
             pace: Arc::new(SystemClock),
             random: Box::new(fastrand::f64),
             stop: self.stop.clone(),

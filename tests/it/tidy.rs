@@ -51,6 +51,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "devserver",
             "manager",
             "stdx",
+            "telemetry",
         ],
     ),
 ];
