@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::both_pages;
 use super::exposition::Shape;
-use crate::support::Waiting;
+use crate::support::{Setup, TestCluster, Waiting};
 use crate::tidy::root;
 
 const SNAPSHOT: &str = "tests/it/metrics/upstream.txt";
@@ -141,7 +141,8 @@ fn everything_that_is_not_ours_is_upstreams() {
     }
 }
 
-/// A kube-controller-manager of the test's own, which controls nothing that other tests look at.
+/// A kube-controller-manager of the test's own. It controls all namespaces, so no other test may use the
+/// control plane meanwhile.
 struct ControllerManager {
     child: Child,
     log: tempfile::NamedTempFile,
@@ -226,6 +227,11 @@ fn scrape() -> Option<BTreeMap<String, Shape>> {
     let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = free.local_addr().expect("its address").port();
     drop(free);
+    // ORDER: dropped last; until then this test has the control plane for itself.
+    let _alone = TestCluster::with(Setup {
+        all_namespaces: true,
+        ..Setup::default()
+    });
     let _manager = ControllerManager::start(&program, &files, port);
     let client = page_reader(&files, port);
     let waiting = Waiting::new(&Stop::new());
