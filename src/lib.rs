@@ -47,11 +47,11 @@
 //! | `main` | [`manager::Manager::wait`] | the stop signal, then the others in stop order | signal; 30 s |
 //! | `ctrl-c` | gives the stop signal | SIGTERM, SIGINT | a second one ends the process |
 //! | `signal` | runs what [`stdx::signals::on_reload`] and [`stdx::signals::on_dump`] were given | SIGHUP, SIGUSR1 | the stop signal sends one |
-//! | `watch-rs`, `watch-pods` | list and watch, store, handlers | a read from the API server; a pause after failures | data, 5 min of silence, stop shuts the socket |
-//! | `sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
+//! | `watch-rs`, `watch-rc`, `watch-pods` | list and watch, store, handlers | a read from the API server; a pause after failures | data, 5 min of silence, stop shuts the socket |
+//! | `sync-0…n`, `rc-sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
 //! | `batch-0…m` | single creates and deletes | rayon's queue; a request; the token bucket | job, pool dropped; answer, 60 s; stop |
-//! | `delay` | puts delayed keys into the queue when due | the next due time, at most 10 s | time, an earlier key, shutdown |
-//! | `events` | sends events | recorded events; a request; pauses between tries | event; answer, 10 s; its stop |
+//! | `delay`, `rc-delay` | puts delayed keys into the queue when due | the next due time, at most 10 s | time, an earlier key, shutdown |
+//! | `events`, `rc-events` | sends events | recorded events; a request; pauses between tries | event; answer, 10 s; its stop |
 //!
 //! Stop order: signal → queue shut down, watches' sockets shut → join `sync-*` → events drained →
 //! join `watch-*`, `delay`, `batch-*`. 30 s in all, then the stuck threads are named and the exit code
@@ -77,6 +77,8 @@
 //!
 //! # Invariants
 //!
+//! - The two kinds share pods, their watch and the batch pool, and nothing else: no queue, no
+//!   expectation, no token bucket. What belongs to one kind is never taken by the other.
 //! - No ReplicaSet is synced on two threads at once (the queue's dirty and processing sets).
 //! - Expectations are written down before the request that fulfils them is sent, and asked before the
 //!   pods are listed.
@@ -101,6 +103,10 @@
 //! - **An expectation that expires leads to a live LIST**, never to a guess ([`controller::expiry`]).
 //! - **The rank of a pod counts what siblings own** (and orphans that match), not every pod of the
 //!   namespace that a selector happens to match.
+//! - **ReplicationControllers read their own writes** as ReplicaSets do; upstream's have no such store.
+//!   As upstream, their pods are not ranked by what siblings own.
+//! - **ReplicationControllers are controlled on request only** (`--controllers`), so that who takes only
+//!   the ReplicaSet controller out of kube-controller-manager does not get two writers.
 //! - **A status update that is repeated** keeps what others have written meanwhile, and is never made
 //!   to another object of the same name.
 //! - **A refused create is repeated under its name**, so that its event is counted up.

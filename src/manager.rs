@@ -8,6 +8,7 @@
 mod batch_pool;
 mod clients;
 mod engine;
+mod explained;
 mod numbers;
 mod options;
 mod watches;

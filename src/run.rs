@@ -4,9 +4,10 @@ mod demo;
 mod dev;
 mod facts;
 
+use crate::api::WorkloadKind;
+use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::cli::RunArgs;
-
-use crate::cli::flags::{ClientArgs, ControllerArgs, GATES};
+use crate::cli::flags::{ClientArgs, ControllerArgs, ControllerName, GATES};
 use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions};
 use crate::stdx::stop::{Cause, Stop};
@@ -107,11 +108,20 @@ fn manager_options(client: &ClientArgs, args: &ControllerArgs) -> ManagerOptions
     ManagerOptions {
         kube_api_qps: client.kube_api_qps,
         kube_api_burst: client.kube_api_burst,
+        controllers: args.enabled().into_iter().map(kind_of).collect(),
         concurrent_replicaset_syncs: args.concurrent_replicaset_syncs,
+        concurrent_rc_syncs: args.concurrent_rc_syncs,
         batch_parallelism: args.batch_parallelism,
         burst_replicas: args.burst_replicas,
         min_resync_period: args.min_resync_period,
         ..ManagerOptions::default()
+    }
+}
+
+fn kind_of(controller: ControllerName) -> &'static WorkloadKind {
+    match controller {
+        ControllerName::ReplicaSet => &REPLICA_SET,
+        ControllerName::ReplicationController => &REPLICATION_CONTROLLER,
     }
 }
 

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn f_20_lookup_set_and_remove() {
+    fn f_20_o_03_lookup_set_and_remove() {
         let (failure, other) = (
             condition(REPLICA_FAILURE, "FailedCreate"),
             condition("Other", "x"),

@@ -1,4 +1,6 @@
-//! A ReplicaSet: what the controller reads of it, and the bytes that it carries untouched.
+//! A ReplicaSet: what the controller reads of it, and the bytes that it carries untouched. A
+//! ReplicationController is read as one too: of what the controller reads, only the selector is
+//! written otherwise.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,6 +20,7 @@ use super::object_key::ObjectKey;
 use super::owner_reference::ControllerRef;
 use super::resource_version::ResourceVersion;
 use super::uid::Uid;
+use super::workload_kind::{REPLICA_SET, SelectorForm, WorkloadKind};
 
 /// What the controller knows of a ReplicaSet.
 #[derive(Clone, Debug)]
@@ -92,9 +95,21 @@ impl ReplicaSet {
     /// # Errors
     /// If the text is not JSON or a field that is read has another type than in `apps/v1`.
     pub fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
+        Self::of_kind(&REPLICA_SET, json, interner)
+    }
+
+    /// Reads an object of this kind from the JSON of the API server.
+    ///
+    /// # Errors
+    /// If the text is not JSON or a field that is read has another type than that kind has.
+    pub fn of_kind(
+        kind: &WorkloadKind,
+        json: &[u8],
+        interner: &mut Interner,
+    ) -> Result<Self, serde_json::Error> {
         let object: ObjectJson<'_> = serde_json::from_slice(json)?;
         let metadata: MetadataJson<'_> = serde_json::from_str(object.metadata.get())?;
-        let spec: SpecJson = serde_json::from_str(object.spec.get())?;
+        let spec: SpecJson<'_> = serde_json::from_str(object.spec.get())?;
         let template_labels = spec.template.and_then(|t| t.metadata).map(|m| m.labels);
         Ok(Self {
             key: ObjectKey {
@@ -108,7 +123,7 @@ impl ReplicaSet {
             controller: controller_of(metadata.owner_references, interner),
             replicas: spec.replicas.unwrap_or(1),
             min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),
-            selector: Selector::new(&spec.selector.unwrap_or_default()),
+            selector: Selector::new(&read_selector(kind.selector, spec.selector)?),
             template_labels: interner.labels(template_labels.unwrap_or_default()),
             status: object.status.unwrap_or_default(),
             carried: Carried {
@@ -192,10 +207,11 @@ struct MetadataJson<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SpecJson {
+struct SpecJson<'a> {
     replicas: Option<i32>,
     min_ready_seconds: Option<i32>,
-    selector: Option<LabelSelector>,
+    #[serde(borrow)]
+    selector: Option<&'a RawValue>,
     template: Option<TemplateJson>,
 }
 
@@ -208,6 +224,23 @@ struct TemplateJson {
 struct TemplateMetadataJson {
     #[serde(default)]
     labels: Labels,
+}
+
+/// Absent stays absent, and so matches nothing.
+fn read_selector(
+    form: SelectorForm,
+    selector: Option<&RawValue>,
+) -> Result<LabelSelector, serde_json::Error> {
+    let Some(selector) = selector else {
+        return Ok(LabelSelector::default());
+    };
+    match form {
+        SelectorForm::LabelSelector => serde_json::from_str(selector.get()),
+        SelectorForm::Labels => Ok(LabelSelector {
+            match_labels: serde_json::from_str(selector.get())?,
+            match_expressions: None,
+        }),
+    }
 }
 
 /// `managedFields` is the larger half of many objects and nothing reads it; upstream drops it too.
@@ -239,6 +272,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Interner, ReplicaSet, ReplicaSetStatus};
+    use crate::api::Labels;
+    use crate::api::workload_kind::REPLICATION_CONTROLLER;
 
     fn read(object: &Value) -> ReplicaSet {
         let text = object.to_string();
@@ -310,6 +345,50 @@ mod tests {
         expected["status"]["replicas"] = json!(4);
         expected["status"]["terminatingReplicas"] = json!(0);
         assert_eq!(body, expected);
+    }
+
+    fn read_controller(object: &Value) -> Result<ReplicaSet, serde_json::Error> {
+        let text = object.to_string();
+        let interner = &mut Interner::default();
+        ReplicaSet::of_kind(&REPLICATION_CONTROLLER, text.as_bytes(), interner)
+    }
+
+    #[test]
+    fn o_02_a_map_selector_is_one_of_equalities() {
+        let mut object = sample();
+        object["apiVersion"] = json!("v1");
+        object["kind"] = json!("ReplicationController");
+        object["spec"]["selector"] = json!({"app": "web", "tier": "front"});
+        let rc = read_controller(&object).expect("readable");
+        let selector = rc.selector.as_ref().expect("a valid selector");
+        assert_eq!(selector.to_string(), "app=web,tier=front");
+        assert_eq!((rc.generation, rc.replicas), (3, 4));
+        // A key that would mean something in a label selector is a label like any other.
+        object["spec"]["selector"] = json!({"matchLabels": "x"});
+        let rc = read_controller(&object).expect("readable");
+        assert_eq!(rc.selector.expect("valid").to_string(), "matchLabels=x");
+        // What is sent back is what came, the selector too.
+        let body = rc.carried.spec.get();
+        let spec: Value = serde_json::from_str(body).expect("JSON");
+        assert_eq!(spec, object["spec"]);
+    }
+
+    #[test]
+    fn o_02_no_selector_and_an_empty_one_match_nothing() {
+        for selector in [Value::Null, json!({})] {
+            let mut object = sample();
+            object["spec"]["selector"] = selector;
+            let rc = read_controller(&object).expect("readable");
+            let selector = rc.selector.expect("valid");
+            assert!(selector.is_empty() && !selector.matches(&Labels::default()));
+        }
+    }
+
+    #[test]
+    fn o_02_a_selector_that_is_no_map_of_labels_cannot_be_read() {
+        let mut object = sample();
+        object["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
+        read_controller(&object).expect_err("a map of texts is wanted");
     }
 
     #[test]

@@ -100,6 +100,11 @@ impl Status {
         !self.is_already_exists() && self.is("Conflict", 409)
     }
 
+    /// 403: the account may not do this, or a rule such as a quota forbids it.
+    pub fn is_forbidden(&self) -> bool {
+        self.is("Forbidden", 403)
+    }
+
     /// 422: the object as it would become is not valid.
     pub fn is_invalid(&self) -> bool {
         self.is("Invalid", 422)

@@ -1,6 +1,13 @@
-//! What differs between a ReplicaSet and its twin, the ReplicationController: names and paths.
+//! What differs between a ReplicaSet and its twin, the ReplicationController: names, paths and shapes.
+
+use std::fmt;
+
+use super::object_key::ObjectKey;
 
 /// One kind of workload that the engine can control.
+///
+/// Upstream controls both with one engine too, behind an adapter that turns the one into the other
+/// (kubernetes `pkg/controller/replication/conversion.go`); here the differences are fields.
 #[derive(Debug, PartialEq, Eq)]
 pub struct WorkloadKind {
     /// `apiVersion` in owner references and events.
@@ -11,12 +18,35 @@ pub struct WorkloadKind {
     pub api_path: &'static str,
     /// Plural resource name in paths.
     pub resource: &'static str,
+    /// Singular resource name, in the log.
+    pub singular: &'static str,
     /// What kubectl calls it for short; in names of threads.
     pub short_name: &'static str,
+    /// Name of the controller in `--controllers`
+    /// (kubernetes `cmd/kube-controller-manager/names/controller_names.go`).
+    pub controller: &'static str,
+    /// The stock ClusterRole that allows what its controller does.
+    pub cluster_role: &'static str,
     /// `source.component` of the events.
     pub component: &'static str,
     /// Name of the work queue.
     pub queue: &'static str,
+    /// Shape of `spec.selector`.
+    pub selector: SelectorForm,
+    /// Whether `status.terminatingReplicas` exists.
+    pub has_terminating_replicas: bool,
+    /// Whether pods of siblings, those with the same controller of their own, count when it is chosen
+    /// which pod to delete.
+    pub ranks_by_siblings: bool,
+}
+
+/// What `spec.selector` looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SelectorForm {
+    /// `matchLabels` and `matchExpressions`.
+    LabelSelector,
+    /// A map of labels, which mean what they mean in `matchLabels`.
+    Labels,
 }
 
 /// The ReplicaSet of `apps/v1`.
@@ -25,12 +55,43 @@ pub const REPLICA_SET: WorkloadKind = WorkloadKind {
     kind: "ReplicaSet",
     api_path: "/apis/apps/v1",
     resource: "replicasets",
+    singular: "replicaset",
     short_name: "rs",
+    controller: "replicaset-controller",
+    cluster_role: "system:controller:replicaset-controller",
     component: "replicaset-controller",
     queue: "replicaset",
+    selector: SelectorForm::LabelSelector,
+    has_terminating_replicas: true,
+    ranks_by_siblings: true,
+};
+
+/// The ReplicationController of `v1`
+/// (kubernetes `pkg/controller/replication/replication_controller.go:NewReplicationManager`).
+pub const REPLICATION_CONTROLLER: WorkloadKind = WorkloadKind {
+    api_version: "v1",
+    kind: "ReplicationController",
+    api_path: "/api/v1",
+    resource: "replicationcontrollers",
+    singular: "replicationcontroller",
+    short_name: "rc",
+    controller: "replicationcontroller-controller",
+    cluster_role: "system:controller:replication-controller",
+    component: "replication-controller",
+    queue: "replicationmanager",
+    selector: SelectorForm::Labels,
+    has_terminating_replicas: false,
+    // Upstream's index of siblings holds ReplicaSets only, so it finds none here.
+    ranks_by_siblings: false,
 };
 
 impl WorkloadKind {
+    /// Names an object of this kind at the end of a log line: `replicaset=namespace/name`.
+    pub fn named<'a>(&self, key: &'a ObjectKey) -> impl fmt::Display + use<'a> {
+        let singular = self.singular;
+        fmt::from_fn(move |f| write!(f, "{singular}={key}"))
+    }
+
     /// Name of the thread that does `what` for this kind: bare for ReplicaSets, else behind the short
     /// name, as in `rc-sync-0`.
     pub fn thread_name(&self, what: &str) -> String {

@@ -8,14 +8,18 @@ use std::io;
 
 use super::store::{Indexed, UnreadKey};
 use crate::api::interner::Interner;
+use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{Pod, ReplicaSet, ResourceVersion, Status};
 
 /// No object, list member or watch frame may be longer than this, in bytes. An object in etcd has
 /// 1.5 MiB; the bound only keeps a broken server from filling the memory.
 pub const OBJECT_BYTES_MAX: usize = 64 << 20;
 
-/// An object that can be read from every encoding that is asked for.
-pub trait Decode: Indexed + Sized {
+/// A resource whose objects can be read from every encoding that is asked for.
+pub trait Decode: Debug + Send + 'static {
+    /// What its objects become.
+    type Object: Indexed;
+
     /// `kind` of the object.
     const KIND: &'static str;
 
@@ -26,10 +30,12 @@ pub trait Decode: Indexed + Sized {
     ///
     /// # Errors
     /// If the text is not JSON, or not such an object.
-    fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error>;
+    fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self::Object, serde_json::Error>;
 }
 
 impl Decode for Pod {
+    type Object = Self;
+
     const KIND: &'static str = "Pod";
     const RESOURCE: &'static str = "pods";
 
@@ -39,11 +45,28 @@ impl Decode for Pod {
 }
 
 impl Decode for ReplicaSet {
-    const KIND: &'static str = "ReplicaSet";
-    const RESOURCE: &'static str = "replicasets";
+    type Object = Self;
+
+    const KIND: &'static str = REPLICA_SET.kind;
+    const RESOURCE: &'static str = REPLICA_SET.resource;
 
     fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
         Self::from_json(json, interner)
+    }
+}
+
+/// ReplicationControllers, which are kept as the ReplicaSets that they amount to.
+#[derive(Debug)]
+pub enum ReplicationController {}
+
+impl Decode for ReplicationController {
+    type Object = ReplicaSet;
+
+    const KIND: &'static str = REPLICATION_CONTROLLER.kind;
+    const RESOURCE: &'static str = REPLICATION_CONTROLLER.resource;
+
+    fn from_json(json: &[u8], interner: &mut Interner) -> Result<ReplicaSet, serde_json::Error> {
+        ReplicaSet::of_kind(&REPLICATION_CONTROLLER, json, interner)
     }
 }
 
@@ -119,24 +142,30 @@ impl From<serde_json::Error> for StreamError {
 }
 
 /// The body of one list, or of one page of it.
-pub trait ReadList<T>: Debug {
+pub trait ReadList<T: Decode>: Debug {
     /// The next object; `None` after the last. Blocks until it has arrived; the body's own read
     /// ends the wait.
     ///
     /// # Errors
     /// [`StreamError`]; the list is of no use then.
-    fn next_object(&mut self, interner: &mut Interner) -> Result<Option<Decoded<T>>, StreamError>;
+    fn next_object(
+        &mut self,
+        interner: &mut Interner,
+    ) -> Result<Option<Decoded<T::Object>>, StreamError>;
 
     /// The list's metadata; complete once [`next_object`](Self::next_object) gave `None`.
     fn metadata(&self) -> &ListMetadata;
 }
 
 /// The body of one watch.
-pub trait ReadWatch<T>: Debug {
+pub trait ReadWatch<T: Decode>: Debug {
     /// The next message; `None` when the server has closed the watch. Blocks until it has arrived;
     /// the body's own read ends the wait.
     ///
     /// # Errors
     /// [`StreamError`]; the watch is of no use then.
-    fn next_frame(&mut self, interner: &mut Interner) -> Result<Option<Frame<T>>, StreamError>;
+    fn next_frame(
+        &mut self,
+        interner: &mut Interner,
+    ) -> Result<Option<Frame<T::Object>>, StreamError>;
 }

@@ -93,11 +93,14 @@ impl JsonWatch {
 }
 
 impl<T: Decode> ReadWatch<T> for JsonWatch {
-    fn next_frame(&mut self, interner: &mut Interner) -> Result<Option<Frame<T>>, StreamError> {
+    fn next_frame(
+        &mut self,
+        interner: &mut Interner,
+    ) -> Result<Option<Frame<T::Object>>, StreamError> {
         while self.read_line()? {
             let line = self.line.trim_ascii();
             if !line.is_empty() {
-                return read_frame(line, interner).map(Some);
+                return read_frame::<T>(line, interner).map(Some);
             }
         }
         Ok(None)
@@ -113,8 +116,11 @@ impl fmt::Debug for JsonWatch {
     }
 }
 
-fn read_frame<T: Decode>(line: &[u8], interner: &mut Interner) -> Result<Frame<T>, StreamError> {
-    if let Some(frame) = read_usual_frame(line, interner) {
+fn read_frame<T: Decode>(
+    line: &[u8],
+    interner: &mut Interner,
+) -> Result<Frame<T::Object>, StreamError> {
+    if let Some(frame) = read_usual_frame::<T>(line, interner) {
         return Ok(frame);
     }
     let frame: FrameJson<'_> = serde_json::from_slice(line)?;
@@ -130,12 +136,12 @@ fn read_frame<T: Decode>(line: &[u8], interner: &mut Interner) -> Result<Frame<T
     if let Some(foreign) = foreign_kind::<T>(&serde_json::from_slice(object).unwrap_or_default()) {
         return Ok(foreign);
     }
-    Ok(change.of(read_object(object, interner)))
+    Ok(change.of(read_object::<T>(object, interner)))
 }
 
 /// Reads a change that is written as API servers write it. Where the object begins and ends is then
 /// known beforehand, and it is looked at once instead of twice.
-fn read_usual_frame<T: Decode>(line: &[u8], interner: &mut Interner) -> Option<Frame<T>> {
+fn read_usual_frame<T: Decode>(line: &[u8], interner: &mut Interner) -> Option<Frame<T::Object>> {
     let starts = |(prefix, change): &(&[u8], ChangeType)| {
         let rest = line.strip_prefix(*prefix)?;
         Some((rest.strip_suffix(b"}")?, *change))
@@ -147,12 +153,12 @@ fn read_usual_frame<T: Decode>(line: &[u8], interner: &mut Interner) -> Option<F
     Some(change.of(Ok(object)))
 }
 
-fn read_bookmark<T: Decode>(object: &[u8]) -> Frame<T> {
+fn read_bookmark<T: Decode>(object: &[u8]) -> Frame<T::Object> {
     let head: Head<'_> = match serde_json::from_slice(object) {
         Ok(head) => head,
         Err(error) => return Frame::Foreign(format!("a bookmark that cannot be read: {error}")),
     };
-    if let Some(foreign) = foreign_kind(&head) {
+    if let Some(foreign) = foreign_kind::<T>(&head) {
         return foreign;
     }
     let metadata = head.metadata.unwrap_or_default();
@@ -166,7 +172,7 @@ fn read_bookmark<T: Decode>(object: &[u8]) -> Frame<T> {
 }
 
 /// An object without a kind is taken for what was asked for.
-fn foreign_kind<T: Decode>(head: &Head<'_>) -> Option<Frame<T>> {
+fn foreign_kind<T: Decode>(head: &Head<'_>) -> Option<Frame<T::Object>> {
     let kind = head.kind.as_deref()?;
     (kind != T::KIND).then(|| Frame::Foreign(format!("an object of kind {kind:?}")))
 }

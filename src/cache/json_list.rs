@@ -32,11 +32,14 @@ impl JsonList {
 }
 
 impl<T: Decode> ReadList<T> for JsonList {
-    fn next_object(&mut self, interner: &mut Interner) -> Result<Option<Decoded<T>>, StreamError> {
+    fn next_object(
+        &mut self,
+        interner: &mut Interner,
+    ) -> Result<Option<Decoded<T::Object>>, StreamError> {
         let decoded = self
             .items
             .next_item()?
-            .map(|item| read_object(item, interner));
+            .map(|item| read_object::<T>(item, interner));
         self.check_kind::<T>()?;
         Ok(decoded)
     }

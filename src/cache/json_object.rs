@@ -12,7 +12,7 @@ use crate::api::interner::Interner;
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 
 /// Reads an object; of one that cannot be read at least what it is, if that can be read.
-pub(super) fn read_object<T: Decode>(json: &[u8], interner: &mut Interner) -> Decoded<T> {
+pub(super) fn read_object<T: Decode>(json: &[u8], interner: &mut Interner) -> Decoded<T::Object> {
     T::from_json(json, interner).map_err(|error| unread(json, &error))
 }
 

@@ -73,7 +73,7 @@ impl ReplicaSetController {
         count(&self.metrics.pods_adopted, &patched);
         match patched {
             Ok(()) => {
-                log::info!("adopted pod {} replicaset={}", pod.key.name, rs.key);
+                log::info!("adopted pod {} {}", pod.key.name, self.kind.named(&rs.key));
                 Ok(true)
             }
             Err(error) if error.is_not_found() => Ok(false),
@@ -87,7 +87,7 @@ impl ReplicaSetController {
         let patched = self.patch_and_record(rs, pod, release_patch(&pod.uid, &[&rs.uid]));
         count(&self.metrics.pods_released, &patched);
         match patched {
-            Ok(()) => log::info!("released pod {} replicaset={}", pod.key.name, rs.key),
+            Ok(()) => log::info!("released pod {} {}", pod.key.name, self.kind.named(&rs.key)),
             Err(error) if error.is_not_found() || error.is_invalid() => {}
             Err(error) => return Err(error),
         }

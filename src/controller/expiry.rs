@@ -21,8 +21,8 @@ impl ReplicaSetController {
         selector: &Selector,
     ) -> Result<bool, SyncError> {
         log::warn!(
-            "what was written was not seen in time, asking the API server replicaset={}",
-            rs.key
+            "what was written was not seen in time, asking the API server {}",
+            self.kind.named(&rs.key)
         );
         let owner = OwnerKey::new(self.kind.kind, &rs.key, &rs.uid);
         let cached_before = self.cache.pods_owned_by(&owner);

@@ -46,10 +46,10 @@ impl ReplicaSetController {
         }
         if old.replicas != new.replicas {
             log::debug!(
-                "replicas {} -> {} replicaset={}",
+                "replicas {} -> {} {}",
                 old.replicas,
                 new.replicas,
-                new.key
+                self.kind.named(&new.key)
             );
         }
         self.progress.seen(Some(old), new);

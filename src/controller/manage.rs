@@ -66,7 +66,8 @@ impl ReplicaSetController {
         for (name, _) in skipped {
             self.expectations.creation_observed(&rs.key, &rs.uid, name);
         }
-        log::info!("created {created} of {count} pods replicaset={}", rs.key);
+        let object = self.kind.named(&rs.key);
+        log::info!("created {created} of {count} pods {object}");
         result.map_err(SyncError::Write)
     }
 
@@ -225,7 +226,8 @@ impl ReplicaSetController {
         }
         let delete = |index: usize| self.delete_pod_of(rs, &pods[index]);
         let (deleted, result) = run_all(0..pods.len(), &*self.batches, &delete);
-        log::info!("deleted {deleted} of {count} pods replicaset={}", rs.key);
+        let object = self.kind.named(&rs.key);
+        log::info!("deleted {deleted} of {count} pods {object}");
         result.map_err(SyncError::Delete)
     }
 
@@ -287,10 +289,13 @@ struct Siblings<'a> {
 
 impl RelatedPods for Siblings<'_> {
     fn related_pods(&self) -> Vec<Arc<Pod>> {
+        let controller = self.controller;
+        if !controller.kind.ranks_by_siblings {
+            return Vec::new();
+        }
         let Some(owner) = &self.rs.controller else {
             return Vec::new();
         };
-        let controller = self.controller;
         let mut seen: HashSet<Uid> = HashSet::new();
         let mut related = Vec::new();
         let mut add = |selector: &Selector, pods: Vec<Arc<Pod>>| {

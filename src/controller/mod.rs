@@ -1,4 +1,5 @@
-//! The ReplicaSet controller itself: from a cache event to the writes that follow from it.
+//! The ReplicaSet controller itself: from a cache event to the writes that follow from it. It controls
+//! ReplicationControllers too, in an instance of its own; [`WorkloadKind`] says what is different then.
 //!
 //! [`handlers`] turn cache events into keys and strike out expectations, on the watch threads. Workers
 //! take the keys from the queue one by one; [`sync`] decides and writes. What is decided is pure
@@ -23,6 +24,8 @@ pub mod sync;
 pub mod unresolved;
 pub mod written_versions;
 
+#[cfg(test)]
+mod replication_tests;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]

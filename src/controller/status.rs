@@ -134,12 +134,12 @@ impl ReplicaSetController {
             return Ok(Arc::clone(rs));
         }
         log::debug!(
-            "status: {} replicas, {} ready, {} available, generation {} replicaset={}",
+            "status: {} replicas, {} ready, {} available, generation {} {}",
             status.replicas,
             status.ready_replicas,
             status.available_replicas,
             status.observed_generation,
-            rs.key
+            self.kind.named(&rs.key)
         );
         let (mut current, mut status) = (Arc::clone(rs), status);
         let mut tries = 1;

@@ -57,7 +57,8 @@ impl ReplicaSetController {
             Ok(Outcome::TooEarly) => self.metrics.sync_ended(SyncEnd::TooEarly),
             Err(error) if error.is_stopped() => {}
             Err(error) => {
-                log::warn!("sync failed and is repeated: {error} replicaset={key}");
+                let object = self.kind.named(key);
+                log::warn!("sync failed and is repeated: {error} {object}");
                 self.metrics.sync_ended(match error {
                     SyncError::Panic(_) => SyncEnd::Panicked,
                     _ => SyncEnd::Failed,
@@ -162,7 +163,9 @@ impl ReplicaSetController {
     }
 
     fn count_terminating(&self, owned: &[Arc<Pod>], selector: &Selector) -> Option<i32> {
-        if self.terminating_is_dropped.load(Ordering::Relaxed) {
+        if !self.kind.has_terminating_replicas
+            || self.terminating_is_dropped.load(Ordering::Relaxed)
+        {
             return None;
         }
         let is_counted = |pod: &&Arc<Pod>| {
@@ -216,9 +219,10 @@ impl ReplicaSetController {
         drop(logged);
         if before != Some(now) {
             log::error!(
-                "the selector cannot be used, so this ReplicaSet is left alone until its spec \
-                 changes: {error} replicaset={}",
-                rs.key
+                "the selector cannot be used, so this {} is left alone until its spec changes: \
+                 {error} {}",
+                self.kind.kind,
+                self.kind.named(&rs.key)
             );
         }
     }

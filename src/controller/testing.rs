@@ -15,7 +15,7 @@ use super::sync::Outcome;
 use super::{Parts, ReplicaSetController, SyncError};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::REPLICA_SET;
-use crate::api::{ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet};
+use crate::api::{ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, WorkloadKind};
 use crate::cache::Cache;
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::telemetry::metrics::Metrics;
@@ -125,6 +125,14 @@ impl Fixture {
     }
 
     pub(super) fn with_burst(burst_replicas: usize) -> Self {
+        Self::with(&REPLICA_SET, burst_replicas)
+    }
+
+    pub(super) fn of(kind: &'static WorkloadKind) -> Self {
+        Self::with(kind, BURST_REPLICAS)
+    }
+
+    fn with(kind: &'static WorkloadKind, burst_replicas: usize) -> Self {
         let (cache, writes) = (Cache::default(), Arc::new(FakeWrites::default()));
         let clock = Arc::new(FakeClock::default());
         let queue = Arc::new(WorkQueue::new(Arc::clone(&clock) as Arc<_>));
@@ -132,7 +140,7 @@ impl Fixture {
             .controller
             .of("replicaset", "apps", "replicasets");
         let controller = ReplicaSetController::new(Parts {
-            kind: &REPLICA_SET,
+            kind,
             cache: Arc::new(cache.clone()),
             pod_control: Arc::clone(&writes) as Arc<_>,
             replica_set_control: Arc::clone(&writes) as Arc<_>,

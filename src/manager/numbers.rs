@@ -10,8 +10,8 @@ use prometheus::Histogram;
 
 use crate::api::WorkloadKind;
 use crate::cache::Store;
-use crate::cache::decode::Decode;
 use crate::cache::stats::CacheStats;
+use crate::cache::store::Indexed;
 use crate::controller::ReplicaSetController;
 use crate::telemetry::metrics::computed::Computed;
 use crate::telemetry::metrics::controller::ControllerMetrics;
@@ -98,7 +98,7 @@ pub(super) fn show_expectations(name: &str, controller: &Arc<ReplicaSetControlle
 
 /// Shows how the watch of the collection at `path` is doing, and what it has brought. Answers where to
 /// observe the seconds that the controller takes for one change.
-pub(super) fn show_watch<T: Decode>(
+pub(super) fn show_watch<T: Indexed>(
     path: &str,
     store: &Arc<Store<T>>,
     stats: &Arc<CacheStats>,

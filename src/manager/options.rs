@@ -33,7 +33,8 @@ pub struct ManagerOptions {
 
 impl Default for ManagerOptions {
     /// kube-controller-manager's numbers
-    /// (kubernetes `pkg/controller/apis/config/v1alpha1/defaults.go`), and 30 s to stop.
+    /// (kubernetes `pkg/controller/apis/config/v1alpha1/defaults.go`), 30 s to stop, and ReplicaSets
+    /// only.
     fn default() -> Self {
         Self {
             namespace: None,

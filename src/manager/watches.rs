@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use prometheus::Histogram;
 
+use super::explained::Explained;
 use super::{Engine, ManagerOptions, numbers};
-use crate::api::workload_kind::collection_path;
-use crate::api::{Pod, ReplicaSet, ResourceVersion};
-use crate::cache::decode::Decode;
+use crate::api::workload_kind::{REPLICATION_CONTROLLER, collection_path};
+use crate::api::{Pod, ReplicaSet, ResourceVersion, WorkloadKind};
+use crate::cache::decode::{Decode, ReplicationController};
 use crate::cache::reflector::{Collection, Handler, Reflector, ReflectorOptions, ReflectorParts};
 use crate::cache::{CacheEvent, PodStore, Store};
 use crate::client::Client;
@@ -81,24 +82,43 @@ pub(super) fn start_watches(
         stop,
     };
     let controller = |engine: &Engine| Arc::clone(engine.controller());
-    let mut watches: Vec<Thread> = engines
-        .iter()
-        .map(|engine| {
-            watch.start(
-                &format!("watch-{}", engine.kind().short_name),
-                engine.kind().collection_path(namespace),
-                &engine.cache().replica_sets,
-                ReplicaSetHandler(controller(engine)),
-            )
-        })
-        .collect();
-    watches.push(watch.start(
+    let objects = engines.iter().map(|engine| {
+        let name = format!("watch-{}", engine.kind().short_name);
+        let path = engine.kind().collection_path(namespace);
+        let meaning = what_is_forbidden(engine.kind());
+        let store = &engine.cache().replica_sets;
+        let handler = ReplicaSetHandler(controller(engine));
+        if *engine.kind() == REPLICATION_CONTROLLER {
+            watch.start::<ReplicationController>(&name, path, meaning, store, handler)
+        } else {
+            watch.start::<ReplicaSet>(&name, path, meaning, store, handler)
+        }
+    });
+    let mut watches: Vec<Thread> = objects.collect();
+    let path = collection_path("/api/v1", "pods", namespace);
+    let meaning = "nothing is done until this account may list and watch pods";
+    watches.push(watch.start::<Pod>(
         "watch-pods",
-        collection_path("/api/v1", "pods", namespace),
+        path,
+        meaning.to_owned(),
         pods,
         PodHandler(engines.iter().map(controller).collect()),
     ));
     watches
+}
+
+fn what_is_forbidden(kind: &WorkloadKind) -> String {
+    let WorkloadKind {
+        kind,
+        resource,
+        cluster_role,
+        controller,
+        ..
+    } = kind;
+    format!(
+        "no {kind} is looked after until this account may list and watch {resource}: bind it to the \
+         role {cluster_role}, or leave {controller} out of --controllers"
+    )
 }
 
 /// What all watches have in common.
@@ -113,8 +133,9 @@ impl Watch<'_> {
         &self,
         name: &str,
         path: String,
-        store: &Arc<Store<T>>,
-        handler: impl Handler<T> + 'static,
+        meaning: String,
+        store: &Arc<Store<T::Object>>,
+        handler: impl Handler<T::Object> + 'static,
     ) -> Thread {
         let options = ReflectorOptions {
             min_resync_period: self.options.min_resync_period,
@@ -122,9 +143,10 @@ impl Watch<'_> {
         };
         let stats = Arc::default();
         let latency = numbers::show_watch(&path, store, &stats);
-        let parts = ReflectorParts {
+        let collection = Collection::new(self.client.stream_client(), path);
+        let parts = ReflectorParts::<T> {
             store: Arc::clone(store),
-            source: Box::new(Collection::new(self.client.stream_client(), path)),
+            source: Box::new(Explained::new(collection, meaning)),
             handler: Box::new(Timed { handler, latency }),
             stats,
             pace: Arc::new(SystemClock),

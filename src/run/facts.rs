@@ -12,9 +12,11 @@ pub(super) struct World {
     pub(super) events: Vec<EventFacts>,
 }
 
-/// A ReplicaSet.
+/// A ReplicaSet or ReplicationController.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SetFacts {
+    /// In lower case, as kubectl calls it.
+    pub(super) kind: String,
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) uid: String,
@@ -140,6 +142,7 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
 fn read_set(set: &Value) -> SetFacts {
     let failure = condition(set, "ReplicaFailure");
     SetFacts {
+        kind: text(set, "/kind").to_lowercase(),
         namespace: text(set, "/metadata/namespace"),
         name: text(set, "/metadata/name"),
         uid: text(set, "/metadata/uid"),

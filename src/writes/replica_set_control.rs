@@ -54,7 +54,8 @@ impl RealReplicaSetControl {
             return Err(WriteError::Stopped);
         }
         let response = self.client.send(request)?;
-        ReplicaSet::from_json(&response.body, &mut Interner::default()).map_err(|error| {
+        let object = ReplicaSet::of_kind(self.kind, &response.body, &mut Interner::default());
+        object.map_err(|error| {
             WriteError::Unknown(format!("the answer is no {}: {error}", self.kind.kind))
         })
     }

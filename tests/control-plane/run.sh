@@ -353,15 +353,16 @@ eventually() {
     done
 }
 rbac=/apis/rbac.authorization.k8s.io/v1
-role=system:controller:replicaset-controller
-eventually "$rbac/clusterroles/$role"
 eventually /api/v1/namespaces/default
 
-cat >"$dir/bindings.json" <<EOF
+for name in replicaset-controller replication-controller; do
+    role=system:controller:$name
+    eventually "$rbac/clusterroles/$role"
+    cat >"$dir/bindings.json" <<EOF
 {
   "apiVersion": "rbac.authorization.k8s.io/v1",
   "kind": "ClusterRoleBinding",
-  "metadata": {"name": "tests:replicaset-controller"},
+  "metadata": {"name": "tests:$name"},
   "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "$role"},
   "subjects": [
     {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "replicaset-controller"},
@@ -369,8 +370,9 @@ cat >"$dir/bindings.json" <<EOF
   ]
 }
 EOF
-admin create --raw "$rbac/clusterrolebindings" -f "$dir/bindings.json" >"$dir/bindings.log" 2>&1 ||
-    give_up bindings "could not be created"
+    admin create --raw "$rbac/clusterrolebindings" -f "$dir/bindings.json" \
+        >"$dir/bindings.log" 2>&1 || give_up bindings "could not be created"
+done
 
 # The authorizer reads bindings from a cache of its own.
 for name in controller token; do

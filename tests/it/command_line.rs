@@ -372,6 +372,7 @@ fn every_thread_has_its_name() {
         "delay",
         "events",
         "replicaset-cont",
+        "signal",
         "sync-0",
         "sync-1",
         "watch-pods",

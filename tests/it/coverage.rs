@@ -55,6 +55,12 @@ const MUST: &[(char, &[u8])] = &[
         'M',
         &[1, 2, 3, 6, 7, 8, 9, 10, 11, 13, 14, 15, 17, 19, 21, 22],
     ),
+    (
+        'O',
+        &[
+            1, 2, 4, 5, 6, 7, 9, 10, 11, 12, 13, 15, 17, 19, 20, 21, 23, 24, 25,
+        ],
+    ),
 ];
 
 /// A row of the table.
@@ -107,7 +113,7 @@ fn ids_of(name: &str) -> BTreeSet<(char, u8)> {
     let mut from = None;
     while let (Some(group), Some(number)) = (words.next(), words.next()) {
         let mut letters = group.chars();
-        let (Some(letter @ 'a'..='m'), None) = (letters.next(), letters.next()) else {
+        let (Some(letter @ 'a'..='o'), None) = (letters.next(), letters.next()) else {
             break;
         };
         let (Ok(number), 2) = (number.parse::<u8>(), number.len()) else {

@@ -1,12 +1,17 @@
 //! Group M: what upstream's integration tests show on a real API server, without scheduler, kubelet
-//! and garbage collector.
+//! and garbage collector. What upstream shows again for ReplicationControllers (group O) is the same
+//! test about the other kind.
 
+use std::sync::Arc;
+
+use replicaset_controller::devserver::Recorded;
 use serde_json::{Value, json};
 
+use crate::support::Kind::{ReplicaSets, ReplicationControllers};
 use crate::support::{
     Access, Kind, Setup, TestCluster, container_statuses, controller_reference, controller_uid,
-    is_terminating, name, names, new_pod, new_replica_set, number_at, owner_references,
-    plain_reference, running, seconds_ago, text_at, uid, uids,
+    foreign_controller_reference, is_terminating, json_body, name, names, new_pod, new_replica_set,
+    number_at, owner_references, plain_reference, running, seconds_ago, text_at, uid, uids,
 };
 
 /// A finalizer that nobody removes but the test.
@@ -14,8 +19,8 @@ const HOLD: &str = "example.com/hold";
 
 /// A pod with these references is there before the daemon starts; these it must have in the end.
 #[track_caller]
-fn check_adoption(before: impl Fn(&Value) -> Value, after: impl Fn(&Value) -> Value) {
-    let mut cluster = TestCluster::start();
+fn check_adoption(kind: Kind, before: impl Fn(&Value) -> Value, after: impl Fn(&Value) -> Value) {
+    let mut cluster = TestCluster::start_for(kind);
     let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
     let mut pod = new_pod("p");
     pod["metadata"]["ownerReferences"] = before(&rs);
@@ -31,17 +36,38 @@ fn check_adoption(before: impl Fn(&Value) -> Value, after: impl Fn(&Value) -> Va
     });
 }
 
-#[test]
-fn m_01_an_owner_becomes_the_controller() {
+#[track_caller]
+fn check_an_owner_becomes_the_controller(kind: Kind) {
     check_adoption(
+        kind,
         |rs| json!([plain_reference(rs)]),
         |rs| json!([controller_reference(rs)]),
     );
 }
 
 #[test]
+fn m_01_an_owner_becomes_the_controller() {
+    check_an_owner_becomes_the_controller(ReplicaSets);
+}
+
+#[test]
+fn o_06_an_owner_becomes_the_controller() {
+    check_an_owner_becomes_the_controller(ReplicationControllers);
+}
+
+#[track_caller]
+fn check_an_orphan_is_adopted(kind: Kind) {
+    check_adoption(kind, |_| json!([]), |rs| json!([controller_reference(rs)]));
+}
+
+#[test]
 fn m_02_an_orphan_is_adopted() {
-    check_adoption(|_| json!([]), |rs| json!([controller_reference(rs)]));
+    check_an_orphan_is_adopted(ReplicaSets);
+}
+
+#[test]
+fn o_07_an_orphan_is_adopted() {
+    check_an_orphan_is_adopted(ReplicationControllers);
 }
 
 #[test]
@@ -51,7 +77,27 @@ fn m_03_a_reference_of_the_controller_is_not_completed() {
         reference["controller"] = json!(true);
         json!([reference])
     };
-    check_adoption(reference, reference);
+    check_adoption(ReplicaSets, reference, reference);
+    check_adoption(ReplicationControllers, reference, reference);
+}
+
+#[test]
+fn o_09_an_owner_beside_another_controller_owns_no_more() {
+    for kind in [ReplicaSets, ReplicationControllers] {
+        let mut cluster = TestCluster::start_for(kind);
+        let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
+        let stranger = foreign_controller_reference("7c7a1f4e-6f8f-4a58-9f0e-2d8b3c1a9e10");
+        let references = [stranger, plain_reference(&rs)];
+        let mut pod = new_pod("p");
+        pod["metadata"]["ownerReferences"] = json!(references);
+        cluster.create_pod(&pod);
+        cluster.start_daemon();
+        cluster.stable("rs");
+        cluster.holds("a pod of its own, and the other as it was", || {
+            cluster.live().len() == 2 && owner_references(&cluster.pod("p")) == references
+        });
+        assert_eq!(cluster.recorded("patch", "pods").len(), 0);
+    }
 }
 
 #[test]
@@ -69,9 +115,9 @@ fn m_05_the_selector_cannot_be_changed() {
     }
 }
 
-#[test]
-fn m_06_m_07_f_28_pods_follow_replicas_and_generations_are_observed() {
-    let cluster = TestCluster::running();
+#[track_caller]
+fn check_pods_follow_replicas(kind: Kind) {
+    let cluster = TestCluster::running_for(kind);
     cluster.create_replica_set(&new_replica_set("rs", 2));
     cluster.stable("rs");
     for replicas in [3, 0, 2] {
@@ -84,7 +130,7 @@ fn m_06_m_07_f_28_pods_follow_replicas_and_generations_are_observed() {
         uids(&cluster.live()),
         number_at(&cluster.replica_set("rs"), "/metadata/generation"),
     );
-    let answer = cluster.update(Kind::ReplicaSets, "rs", |rs| {
+    let answer = cluster.update(kind, "rs", |rs| {
         rs["spec"]["template"]["metadata"]["annotations"] = json!({"k": "v"});
     });
     assert!(number_at(&answer, "/metadata/generation") > before.1);
@@ -93,8 +139,18 @@ fn m_06_m_07_f_28_pods_follow_replicas_and_generations_are_observed() {
 }
 
 #[test]
-fn m_08_a_07_terminating_and_failed_pods_are_replaced_at_once() {
-    let cluster = TestCluster::running();
+fn m_06_m_07_f_28_pods_follow_replicas_and_generations_are_observed() {
+    check_pods_follow_replicas(ReplicaSets);
+}
+
+#[test]
+fn o_10_pods_follow_replicas_and_generations_are_observed() {
+    check_pods_follow_replicas(ReplicationControllers);
+}
+
+#[track_caller]
+fn check_terminating_and_failed_pods_are_replaced(kind: Kind) {
+    let cluster = TestCluster::running_for(kind);
     cluster.create_replica_set(&new_replica_set("rs", 2));
     cluster.stable("rs");
     let before = cluster.live();
@@ -111,17 +167,33 @@ fn m_08_a_07_terminating_and_failed_pods_are_replaced_at_once() {
     for pod in &before {
         assert_eq!(uid(&cluster.pod(&name(pod))), uid(pod));
     }
-    cluster.eventually_eq("two replicas, one terminating", &(2, 1), || {
+    let one = (kind == ReplicaSets).then_some(1);
+    cluster.eventually_eq("two replicas, one terminating", &(2, one), || {
         let status = cluster.status("rs");
-        let terminating = number_at(&status, "/terminatingReplicas");
+        let terminating = status["terminatingReplicas"].as_i64();
         (number_at(&status, "/replicas"), terminating)
     });
     cluster.update(Kind::Pods, &name(terminating), |pod| {
         pod["metadata"]["finalizers"] = json!([]);
     });
-    cluster.eventually_eq("none is terminating", &0, || {
-        number_at(&cluster.status("rs"), "/terminatingReplicas")
+    cluster.eventually_eq("none is terminating", &one.map(|_| 0), || {
+        cluster.status("rs")["terminatingReplicas"].as_i64()
     });
+    let has_terminating =
+        |update: &Arc<Recorded>| !json_body(update)["status"]["terminatingReplicas"].is_null();
+    let updates = cluster.status_updates();
+    assert_eq!(updates.iter().all(has_terminating), kind == ReplicaSets);
+    assert_eq!(updates.iter().any(has_terminating), kind == ReplicaSets);
+}
+
+#[test]
+fn m_08_a_07_terminating_and_failed_pods_are_replaced_at_once() {
+    check_terminating_and_failed_pods_are_replaced(ReplicaSets);
+}
+
+#[test]
+fn o_11_o_04_f_13_terminating_and_failed_pods_are_replaced_at_once() {
+    check_terminating_and_failed_pods_are_replaced(ReplicationControllers);
 }
 
 /// Two pods with these deletion costs, the first restarted five times; the survivor of a scale-down
@@ -164,9 +236,9 @@ fn m_11_e_27_without_costs_the_one_that_restarted_more_goes() {
     check_deletion_cost(None, 1);
 }
 
-#[test]
-fn m_13_two_replica_sets_with_one_selector_leave_each_other_alone() {
-    let cluster = TestCluster::running();
+#[track_caller]
+fn check_two_with_one_selector(kind: Kind) {
+    let cluster = TestCluster::running_for(kind);
     for (replica_set, replicas) in [("rs-1", 1), ("rs-2", 2)] {
         cluster.create_replica_set(&new_replica_set(replica_set, replicas));
         cluster.stable(replica_set);
@@ -180,8 +252,18 @@ fn m_13_two_replica_sets_with_one_selector_leave_each_other_alone() {
 }
 
 #[test]
-fn m_14_a_pod_that_stops_matching_is_released_and_adopted_again() {
-    let cluster = TestCluster::running();
+fn m_13_two_replica_sets_with_one_selector_leave_each_other_alone() {
+    check_two_with_one_selector(ReplicaSets);
+}
+
+#[test]
+fn o_12_two_controllers_with_one_selector_leave_each_other_alone() {
+    check_two_with_one_selector(ReplicationControllers);
+}
+
+#[track_caller]
+fn check_release_and_adoption(kind: Kind) {
+    let cluster = TestCluster::running_for(kind);
     let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
     cluster.stable("rs");
     let pod = name(&cluster.live()[0]);
@@ -203,8 +285,18 @@ fn m_14_a_pod_that_stops_matching_is_released_and_adopted_again() {
 }
 
 #[test]
-fn m_15_an_owner_of_another_kind_does_not_keep_a_pod_from_being_adopted() {
-    let cluster = TestCluster::running();
+fn m_14_a_pod_that_stops_matching_is_released_and_adopted_again() {
+    check_release_and_adoption(ReplicaSets);
+}
+
+#[test]
+fn o_13_a_pod_that_stops_matching_is_released_and_adopted_again() {
+    check_release_and_adoption(ReplicationControllers);
+}
+
+#[track_caller]
+fn check_adoption_beside_another_owner(kind: Kind) {
+    let cluster = TestCluster::running_for(kind);
     let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
     cluster.stable("rs");
     let pod = name(&cluster.live()[0]);
@@ -223,8 +315,18 @@ fn m_15_an_owner_of_another_kind_does_not_keep_a_pod_from_being_adopted() {
 }
 
 #[test]
-fn m_17_ready_and_available_pods_are_counted() {
-    let cluster = TestCluster::running();
+fn m_15_an_owner_of_another_kind_does_not_keep_a_pod_from_being_adopted() {
+    check_adoption_beside_another_owner(ReplicaSets);
+}
+
+#[test]
+fn o_13_an_owner_of_another_kind_does_not_keep_a_pod_from_being_adopted() {
+    check_adoption_beside_another_owner(ReplicationControllers);
+}
+
+#[track_caller]
+fn check_ready_and_available_pods(kind: Kind) {
+    let cluster = TestCluster::running_for(kind);
     let mut rs = new_replica_set("rs", 3);
     rs["spec"]["minReadySeconds"] = json!(3600);
     cluster.create_replica_set(&rs);
@@ -247,8 +349,18 @@ fn m_17_ready_and_available_pods_are_counted() {
 }
 
 #[test]
-fn m_18_the_scale_subresource_scales() {
-    let cluster = TestCluster::running();
+fn m_17_ready_and_available_pods_are_counted() {
+    check_ready_and_available_pods(ReplicaSets);
+}
+
+#[test]
+fn o_15_ready_and_available_pods_are_counted() {
+    check_ready_and_available_pods(ReplicationControllers);
+}
+
+#[track_caller]
+fn check_scale_subresource(kind: Kind) {
+    let cluster = TestCluster::running_for(kind);
     cluster.create_replica_set(&new_replica_set("rs", 1));
     cluster.stable("rs");
     for replicas in [3, 0] {
@@ -262,8 +374,18 @@ fn m_18_the_scale_subresource_scales() {
 }
 
 #[test]
-fn m_19_of_three_orphans_two_are_adopted_and_one_is_deleted() {
-    let mut cluster = TestCluster::start();
+fn m_18_the_scale_subresource_scales() {
+    check_scale_subresource(ReplicaSets);
+}
+
+#[test]
+fn o_16_the_scale_subresource_scales() {
+    check_scale_subresource(ReplicationControllers);
+}
+
+#[track_caller]
+fn check_three_orphans(kind: Kind) {
+    let mut cluster = TestCluster::start_for(kind);
     let rs = cluster.create_replica_set(&new_replica_set("rs", 2));
     for pod in ["p-1", "p-2", "p-3"] {
         cluster.create_pod(&new_pod(pod));
@@ -278,6 +400,16 @@ fn m_19_of_three_orphans_two_are_adopted_and_one_is_deleted() {
     cluster.holds("two pods", || cluster.live().len() == 2);
     assert_eq!(cluster.recorded("create", "pods").len(), 0);
     assert_eq!(cluster.recorded("delete", "pods").len(), 1);
+}
+
+#[test]
+fn m_19_of_three_orphans_two_are_adopted_and_one_is_deleted() {
+    check_three_orphans(ReplicaSets);
+}
+
+#[test]
+fn o_17_of_three_orphans_two_are_adopted_and_one_is_deleted() {
+    check_three_orphans(ReplicationControllers);
 }
 
 #[test]
@@ -350,9 +482,9 @@ fn m_22_f_12_terminating_pods_are_counted_until_they_are_gone() {
     });
 }
 
-#[test]
-fn m_23_a_pod_without_its_label_is_released_and_replaced() {
-    let cluster = TestCluster::running();
+#[track_caller]
+fn check_release_and_replacement(kind: Kind) {
+    let cluster = TestCluster::running_for(kind);
     for pod in ["p1", "p2"] {
         let pod = cluster.create_pod(&new_pod(pod));
         cluster.caught_up_with(Kind::Pods, &pod);
@@ -371,11 +503,25 @@ fn m_23_a_pod_without_its_label_is_released_and_replaced() {
 }
 
 #[test]
-fn k_01_k_02_each_created_and_deleted_pod_is_an_event() {
-    let cluster = TestCluster::running();
+fn m_23_a_pod_without_its_label_is_released_and_replaced() {
+    check_release_and_replacement(ReplicaSets);
+}
+
+#[test]
+fn o_23_a_pod_without_its_label_is_released_and_replaced() {
+    check_release_and_replacement(ReplicationControllers);
+}
+
+#[track_caller]
+fn check_pods_are_events(kind: Kind) {
+    let cluster = TestCluster::running_for(kind);
     let rs = cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
     let pods = names(&cluster.live());
+    let component = match kind {
+        ReplicationControllers => "replication-controller",
+        _ => "replicaset-controller",
+    };
     cluster.scale("a", 0);
     let told = |reason: &str| {
         let mut events = cluster.events_of("a");
@@ -397,15 +543,25 @@ fn k_01_k_02_each_created_and_deleted_pod_is_an_event() {
         });
         for event in told(reason) {
             let object = &event["involvedObject"];
-            assert_eq!(object["kind"], json!("ReplicaSet"));
-            assert_eq!(object["apiVersion"], json!("apps/v1"));
+            assert_eq!(object["kind"], rs["kind"]);
+            assert_eq!(object["apiVersion"], rs["apiVersion"]);
             assert_eq!(object["uid"], json!(uid(&rs)));
             assert_eq!(object["namespace"], json!(cluster.namespace()));
             assert_eq!(event["type"], json!("Normal"));
-            assert_eq!(event["source"]["component"], json!("replicaset-controller"));
+            assert_eq!(event["source"]["component"], json!(component));
             assert_eq!(event["count"], json!(1));
         }
     }
+}
+
+#[test]
+fn k_01_k_02_each_created_and_deleted_pod_is_an_event() {
+    check_pods_are_events(ReplicaSets);
+}
+
+#[test]
+fn o_01_each_created_and_deleted_pod_is_an_event() {
+    check_pods_are_events(ReplicationControllers);
 }
 
 /// The shortest way from nothing to pods and back to none, without anything in between.

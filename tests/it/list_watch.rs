@@ -67,7 +67,7 @@ fn check_reads(cluster: &TestCluster, expected: &[&str]) {
 
 /// How far the daemon's cache of pods has come.
 fn position(cluster: &TestCluster) -> String {
-    let cache = cluster.daemon().cache();
+    let cache = cluster.cache();
     cache.pods.resource_version().to_string()
 }
 

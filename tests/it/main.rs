@@ -36,6 +36,8 @@ mod metrics;
 mod regressions;
 /// Group A: as many pods as wanted, made from the template.
 mod replicas;
+/// Group O: ReplicationControllers, and both kinds side by side.
+mod replication;
 /// Creates and deletes that fail: group G.
 mod slow_start;
 /// Status updates: parts of groups F and H.

@@ -3,14 +3,15 @@
 use replicaset_controller::devserver::{Action, Matcher, Rule};
 use serde_json::{Value, json};
 
+use crate::support::Kind::{ReplicaSets, ReplicationControllers};
 use crate::support::{
     Kind, PATIENCE, TestCluster, controller_reference, json_body, name, new_pod, new_replica_set,
     number_at, text_at, uids,
 };
 
-#[test]
-fn a_01_a_replica_set_that_has_what_it_wants_does_nothing() {
-    let mut cluster = TestCluster::running();
+#[track_caller]
+fn check_nothing_is_done(kind: Kind) {
+    let mut cluster = TestCluster::running_for(kind);
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
     let pods = uids(&cluster.live());
@@ -19,15 +20,25 @@ fn a_01_a_replica_set_that_has_what_it_wants_does_nothing() {
     cluster.faults().recorder().clear();
     cluster.start_daemon();
     cluster.eventually("it looks", || {
-        cluster.faults().n_watches(&Matcher::any()) == 2
+        cluster.faults().n_watches(&Matcher::any()) == 3
     });
     cluster.holds("the same pods", || uids(&cluster.live()) == pods);
     assert_eq!(cluster.n_writes(), 0);
 }
 
 #[test]
-fn a_02_missing_pods_are_created() {
-    let cluster = TestCluster::running();
+fn a_01_a_replica_set_that_has_what_it_wants_does_nothing() {
+    check_nothing_is_done(ReplicaSets);
+}
+
+#[test]
+fn o_22_a_controller_that_has_what_it_wants_does_nothing() {
+    check_nothing_is_done(ReplicationControllers);
+}
+
+#[track_caller]
+fn check_missing_pods_are_created(kind: Kind) {
+    let cluster = TestCluster::running_for(kind);
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.eventually_eq("two pods", &2, || cluster.live().len());
     cluster.holds("two pods", || cluster.live().len() == 2);
@@ -36,8 +47,18 @@ fn a_02_missing_pods_are_created() {
 }
 
 #[test]
-fn a_03_a_pod_too_many_is_deleted() {
-    let cluster = TestCluster::running();
+fn a_02_missing_pods_are_created() {
+    check_missing_pods_are_created(ReplicaSets);
+}
+
+#[test]
+fn o_22_missing_pods_are_created() {
+    check_missing_pods_are_created(ReplicationControllers);
+}
+
+#[track_caller]
+fn check_a_pod_too_many_is_deleted(kind: Kind) {
+    let cluster = TestCluster::running_for(kind);
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
     let pods = uids(&cluster.live());
@@ -49,6 +70,16 @@ fn a_03_a_pod_too_many_is_deleted() {
     });
     assert_eq!(cluster.recorded("delete", "pods").len(), 1);
     assert_eq!(cluster.recorded("create", "pods").len(), 2);
+}
+
+#[test]
+fn a_03_a_pod_too_many_is_deleted() {
+    check_a_pod_too_many_is_deleted(ReplicaSets);
+}
+
+#[test]
+fn o_22_a_pod_too_many_is_deleted() {
+    check_a_pod_too_many_is_deleted(ReplicationControllers);
 }
 
 #[test]
@@ -81,9 +112,9 @@ fn a_06_finished_pods_are_replaced_and_kept() {
     }
 }
 
-#[test]
-fn a_09_pods_are_made_from_the_template() {
-    let cluster = TestCluster::running();
+#[track_caller]
+fn check_pods_are_made_from_the_template(kind: Kind) {
+    let cluster = TestCluster::running_for(kind);
     let mut rs = new_replica_set("a", 1);
     rs["metadata"]["labels"] = json!({"not": "copied"});
     let template = &mut rs["spec"]["template"];
@@ -126,6 +157,16 @@ fn a_09_pods_are_made_from_the_template() {
     cluster.update(Kind::Pods, &name(&pod), |pod| {
         pod["metadata"]["finalizers"] = json!([]);
     });
+}
+
+#[test]
+fn a_09_pods_are_made_from_the_template() {
+    check_pods_are_made_from_the_template(ReplicaSets);
+}
+
+#[test]
+fn o_01_pods_are_made_from_the_template() {
+    check_pods_are_made_from_the_template(ReplicationControllers);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use replicaset_controller::client::Request;
 use replicaset_controller::devserver::{Action, Matcher, Rule};
 use serde_json::{Value, json};
 
+use crate::support::Kind::{ReplicaSets, ReplicationControllers};
 use crate::support::{
     Kind, TestCluster, forbidden, internal_error, json_body, last_part, name, new_pod,
     new_replica_set, number_at, replica_failure, text_at,
@@ -148,9 +149,9 @@ fn fill_in_quota(cluster: &TestCluster) {
     set_status("2");
 }
 
-#[test]
-fn g_10_n_03_a_quota_that_is_used_up_is_a_condition_until_less_is_wanted() {
-    let cluster = TestCluster::running();
+#[track_caller]
+fn check_a_quota_is_a_condition(kind: Kind) {
+    let cluster = TestCluster::running_for(kind);
     let quota = json!({"metadata": {"name": "two"}, "spec": {"hard": {"pods": "2"}}});
     cluster.create(Kind::Quotas, &quota);
     if TestCluster::is_real() {
@@ -174,6 +175,16 @@ fn g_10_n_03_a_quota_that_is_used_up_is_a_condition_until_less_is_wanted() {
     cluster.stable("a");
     check_no_failure(&cluster);
     assert_eq!(cluster.live().len(), 2);
+}
+
+#[test]
+fn g_10_n_03_a_quota_that_is_used_up_is_a_condition_until_less_is_wanted() {
+    check_a_quota_is_a_condition(ReplicaSets);
+}
+
+#[test]
+fn o_20_a_quota_that_is_used_up_is_a_condition_until_less_is_wanted() {
+    check_a_quota_is_a_condition(ReplicationControllers);
 }
 
 #[test]

@@ -6,13 +6,14 @@ use std::time::Duration;
 use replicaset_controller::devserver::{Action, Matcher, Recorded, Rule};
 use serde_json::{Value, json};
 
+use crate::support::Kind::{ReplicaSets, ReplicationControllers};
 use crate::support::{Kind, TestCluster, internal_error, json_body, name, new_replica_set};
 
 /// How late the watch is where it lags.
 const LAG: Duration = Duration::from_secs(2);
 
 fn updates(cluster: &TestCluster) -> Vec<Arc<Recorded>> {
-    cluster.recorded("update", "replicasets/status")
+    cluster.status_updates()
 }
 
 /// The statuses that were sent, in order.
@@ -80,12 +81,12 @@ fn f_23_an_update_that_lost_a_race_wins_the_second_time() {
     assert_eq!(annotations["k"], json!("v"));
 }
 
-#[test]
-fn h_21_a_replica_set_watch_that_lags_repeats_no_update() {
-    let cluster = TestCluster::running();
+#[track_caller]
+fn check_a_watch_that_lags_repeats_no_update(kind: Kind) {
+    let cluster = TestCluster::running_for(kind);
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
-    cluster.fault("watch", "replicasets", Action::LagWatch(LAG));
+    cluster.fault("watch", kind.plural(), Action::LagWatch(LAG));
     cluster.scale("a", 5);
     let n_touches = std::cell::Cell::new(0);
     cluster.eventually_eq("the new pods", &5, || cluster.live().len());
@@ -109,4 +110,14 @@ fn h_21_a_replica_set_watch_that_lags_repeats_no_update() {
     assert!(conflicts.count() <= 1);
     cluster.holds("five pods", || cluster.live().len() == 5);
     assert_eq!(cluster.recorded("create", "pods").len(), 5);
+}
+
+#[test]
+fn h_21_a_replica_set_watch_that_lags_repeats_no_update() {
+    check_a_watch_that_lags_repeats_no_update(ReplicaSets);
+}
+
+#[test]
+fn h_19_a_controller_watch_that_lags_repeats_no_update() {
+    check_a_watch_that_lags_repeats_no_update(ReplicationControllers);
 }

@@ -4,12 +4,14 @@ use replicaset_controller::api::Status;
 use replicaset_controller::devserver::{Action, Matcher, Rule};
 use serde_json::{Value, json};
 
+use crate::support::Kind::{ReplicaSets, ReplicationControllers};
 use crate::support::{
     Kind, TestCluster, name, new_replica_set, new_replica_set_labelled, number_at, running,
     seconds_ago, text_at,
 };
 
-/// Replicas, fully labelled, ready, available; terminating is 0 in all cases here.
+/// Replicas, fully labelled, ready, available; terminating is 0 in all cases here, and absent for a
+/// ReplicationController.
 type Counts = (i64, i64, i64, i64);
 
 fn counts(status: &Value) -> Counts {
@@ -34,8 +36,8 @@ struct Case {
     expected: Counts,
 }
 
-#[test]
-fn f_01_f_02_f_04_f_05_f_07_f_08_f_10_pods_are_counted() {
+#[track_caller]
+fn check_pods_are_counted(kind: Kind) {
     let case = |name, n_pods, min_ready_seconds, ready_since, is_partial, expected| Case {
         name,
         n_pods,
@@ -53,7 +55,7 @@ fn f_01_f_02_f_04_f_05_f_07_f_08_f_10_pods_are_counted() {
         case("f-08", 1, 3600, Some(0), false, (1, 1, 1, 0)),
         case("f-10", 1, 3600, Some(7200), false, (1, 1, 1, 1)),
     ];
-    let cluster = TestCluster::running();
+    let cluster = TestCluster::running_for(kind);
     for case in &cases {
         let mut rs = new_replica_set_labelled(case.name, case.n_pods, case.name);
         rs["spec"]["minReadySeconds"] = json!(case.min_ready_seconds);
@@ -68,7 +70,7 @@ fn f_01_f_02_f_04_f_05_f_07_f_08_f_10_pods_are_counted() {
             }
         }
         if case.is_partial {
-            cluster.update(Kind::ReplicaSets, case.name, |rs| {
+            cluster.update(kind, case.name, |rs| {
                 rs["spec"]["template"]["metadata"]["labels"]["more"] = json!("x");
             });
         }
@@ -76,7 +78,8 @@ fn f_01_f_02_f_04_f_05_f_07_f_08_f_10_pods_are_counted() {
     let is_right = |case: &Case| {
         let status = cluster.status(case.name);
         // Absent is something else than 0 here.
-        counts(&status) == case.expected && status["terminatingReplicas"] == json!(0)
+        let terminating = (kind == ReplicaSets).then_some(0);
+        counts(&status) == case.expected && status["terminatingReplicas"].as_i64() == terminating
     };
     for case in &cases {
         cluster.eventually(&format!("{}: {:?}", case.name, case.expected), || {
@@ -84,6 +87,16 @@ fn f_01_f_02_f_04_f_05_f_07_f_08_f_10_pods_are_counted() {
         });
     }
     cluster.holds("all counts", || cases.iter().all(is_right));
+}
+
+#[test]
+fn f_01_f_02_f_04_f_05_f_07_f_08_f_10_pods_are_counted() {
+    check_pods_are_counted(ReplicaSets);
+}
+
+#[test]
+fn o_15_o_04_f_13_pods_are_counted() {
+    check_pods_are_counted(ReplicationControllers);
 }
 
 /// The condition that tells of failures, as status, reason and message.
@@ -101,9 +114,9 @@ fn failed(reason: &str, message: &str) -> (String, String, String) {
     ("True".to_owned(), reason.to_owned(), message.to_owned())
 }
 
-#[test]
-fn f_15_f_17_a_failed_create_is_a_condition_until_it_succeeds() {
-    let cluster = TestCluster::running();
+#[track_caller]
+fn check_a_failed_create_is_a_condition(kind: Kind) {
+    let cluster = TestCluster::running_for(kind);
     let refusal = Action::refuse(Status::new(403, "Forbidden", "no more on purpose"));
     let rule = Rule::new(Matcher::verb("create", "pods"), refusal).after(1);
     let rule = cluster.faults().add(rule);
@@ -116,6 +129,16 @@ fn f_15_f_17_a_failed_create_is_a_condition_until_it_succeeds() {
     rule.remove();
     cluster.stable("a");
     cluster.eventually_eq("no condition", &None, || failure(&cluster));
+}
+
+#[test]
+fn f_15_f_17_a_failed_create_is_a_condition_until_it_succeeds() {
+    check_a_failed_create_is_a_condition(ReplicaSets);
+}
+
+#[test]
+fn o_22_a_failed_create_is_a_condition_until_it_succeeds() {
+    check_a_failed_create_is_a_condition(ReplicationControllers);
 }
 
 #[test]
@@ -137,22 +160,32 @@ fn f_16_f_17_a_failed_delete_is_a_condition_until_it_succeeds() {
     assert_eq!(cluster.live().len(), 2);
 }
 
-#[test]
-fn f_21_a_status_that_is_right_is_not_written() {
-    let cluster = TestCluster::running();
+#[track_caller]
+fn check_a_right_status_is_not_written(kind: Kind) {
+    let cluster = TestCluster::running_for(kind);
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
-    let n_puts = || cluster.recorded("update", "replicasets/status").len();
+    let n_puts = || cluster.status_updates().len();
     // An annotation of its own changes nothing that the status tells.
     cluster.faults().recorder().clear();
     let patch = json!({"metadata": {"annotations": {"touched": "yes"}}});
-    cluster.merge_patch(Kind::ReplicaSets, "a", &patch);
+    cluster.merge_patch(kind, "a", &patch);
     cluster.holds("no status is written", || n_puts() == 0);
-    cluster.update(Kind::ReplicaSets, "a", |rs| {
+    cluster.update(kind, "a", |rs| {
         rs["spec"]["template"]["metadata"]["annotations"] = json!({"k": "v"});
     });
     cluster.stable("a");
     cluster.holds("one status is written", || n_puts() == 1);
+}
+
+#[test]
+fn f_21_a_status_that_is_right_is_not_written() {
+    check_a_right_status_is_not_written(ReplicaSets);
+}
+
+#[test]
+fn o_22_a_status_that_is_right_is_not_written() {
+    check_a_right_status_is_not_written(ReplicationControllers);
 }
 
 #[test]

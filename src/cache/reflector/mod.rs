@@ -26,7 +26,7 @@ use super::list_watch::{
     WatchQuery,
 };
 use super::stats::{CacheStats, count};
-use super::store::Store;
+use super::store::{Indexed, Store};
 use crate::api::ResourceVersion;
 use crate::api::interner::Interner;
 use crate::client::ClientError;
@@ -79,11 +79,11 @@ impl Default for ReflectorOptions {
 /// What a reflector works on and with.
 pub struct ReflectorParts<T: Decode> {
     /// What it keeps equal to the server.
-    pub store: Arc<Store<T>>,
+    pub store: Arc<Store<T::Object>>,
     /// Where the lists and watches come from.
     pub source: Box<dyn Source>,
     /// Who is told.
-    pub handler: Box<dyn Handler<T>>,
+    pub handler: Box<dyn Handler<T::Object>>,
     /// What is counted.
     pub stats: Arc<CacheStats>,
     /// Clock and waits.
@@ -96,15 +96,15 @@ pub struct ReflectorParts<T: Decode> {
 
 /// Keeps one store equal to one collection on the server.
 pub struct Reflector<T: Decode> {
-    store: Arc<Store<T>>,
+    store: Arc<Store<T::Object>>,
     source: Box<dyn Source>,
-    handler: Box<dyn Handler<T>>,
+    handler: Box<dyn Handler<T::Object>>,
     stats: Arc<CacheStats>,
     pace: Arc<dyn Pace>,
     stop: Stop,
     machine: ListWatch,
     /// The list that is being read.
-    collector: Collector<T>,
+    collector: Collector<T::Object>,
     interner: Interner,
     unread_log: UnreadLog,
     resync_period: Duration,
@@ -233,7 +233,7 @@ impl<T: Decode> Reflector<T> {
         }
     }
 
-    fn on_frame(&mut self, frame: Frame<T>, now: Instant) {
+    fn on_frame(&mut self, frame: Frame<T::Object>, now: Instant) {
         let (seen, resource_version) = match &frame {
             Frame::Added(object) => (Seen::Added, version_of(object)),
             Frame::Modified(object) | Frame::Deleted(object) => (Seen::Changed, version_of(object)),
@@ -261,7 +261,7 @@ impl<T: Decode> Reflector<T> {
         }
     }
 
-    fn collect_frame(&mut self, frame: Frame<T>) {
+    fn collect_frame(&mut self, frame: Frame<T::Object>) {
         match frame {
             Frame::Added(object) | Frame::Modified(object) => self.collect(object),
             Frame::Deleted(Ok(object)) => self.collector.remove(object.key()),
@@ -275,7 +275,7 @@ impl<T: Decode> Reflector<T> {
         }
     }
 
-    fn collect(&mut self, object: Decoded<T>) {
+    fn collect(&mut self, object: Decoded<T::Object>) {
         match object {
             Ok(object) => self.collector.upsert(object, &self.store),
             Err(unread) => {
@@ -287,7 +287,7 @@ impl<T: Decode> Reflector<T> {
         }
     }
 
-    fn apply(&mut self, frame: Frame<T>, resource_version: &ResourceVersion) {
+    fn apply(&mut self, frame: Frame<T::Object>, resource_version: &ResourceVersion) {
         let is_deleted = matches!(frame, Frame::Deleted(_));
         let event = match frame {
             Frame::Added(Ok(object)) => self.store.apply_added(object),
@@ -352,7 +352,7 @@ impl<T: Decode> Reflector<T> {
         }
     }
 
-    fn tell(&mut self, event: &CacheEvent<T>) {
+    fn tell(&mut self, event: &CacheEvent<T::Object>) {
         count(&self.stats.events);
         let (what, object) = match event {
             CacheEvent::Added(object) => ("added", object),
@@ -435,7 +435,7 @@ impl<T: Decode> fmt::Debug for ReflectorParts<T> {
     }
 }
 
-fn version_of<T: Decode>(object: &Decoded<T>) -> ResourceVersion {
+fn version_of<T: Indexed>(object: &Decoded<T>) -> ResourceVersion {
     match object {
         Ok(object) => object.resource_version().clone(),
         Err(unread) => unread.resource_version.clone(),

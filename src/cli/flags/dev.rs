@@ -13,6 +13,8 @@ use crate::cli::duration::parse_duration;
 #[derive(Args, Clone, Debug)]
 // The limit is there to spare a cluster, and here is none.
 #[command(mut_arg("kube_api_qps", |arg| arg.default_value("0")))]
+// Nobody else controls anything here.
+#[command(mut_arg("controllers", |arg| arg.default_value("*")))]
 pub struct DevArgs {
     /// Port to listen at; 0 means any free one.
     #[arg(long, value_name = "PORT", default_value_t = 8001)]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::scene::{Display, Scene, rows};
+use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::client::{Client, ClientConfig, ClientError, ClientOptions, Request};
 use crate::devserver::{Action, DevServer, Matcher, Recorded, Rule, RuleHandle, Tally};
 use crate::manager::{Manager, ManagerOptions};
@@ -250,6 +251,7 @@ impl<'a> Stage<'a> {
     pub(super) fn start_controller(&mut self) -> Told<()> {
         let stop = Stop::new();
         let options = ManagerOptions {
+            controllers: vec![&REPLICA_SET, &REPLICATION_CONTROLLER],
             kube_api_qps: 0.0,
             ..ManagerOptions::default()
         };

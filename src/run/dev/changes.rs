@@ -1,5 +1,5 @@
-//! What of all that happens is worth a line: what ReplicaSets want and when they have it, and how many
-//! pods came and went. Pure.
+//! What of all that happens is worth a line: what ReplicaSets and ReplicationControllers want and when
+//! they have it, and how many pods came and went. Pure.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::run::facts::SetFacts;
 /// Remembers what was said, so that each thing is said once.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// By namespace and name.
-    known: BTreeMap<(String, String), Known>,
+    /// By kind, namespace and name.
+    known: BTreeMap<(String, String, String), Known>,
 }
 
 #[derive(Debug)]
@@ -26,15 +26,15 @@ impl Changes {
     pub(super) fn lines(&mut self, sets: &[SetFacts], pods: &Tally) -> Vec<String> {
         let mut lines = Vec::new();
         for set in sets {
-            let key = (set.namespace.clone(), set.name.clone());
+            let key = (set.kind.clone(), set.namespace.clone(), set.name.clone());
             let before = self.known.get(&key).filter(|known| known.uid == set.uid);
             describe(set, before, &mut lines);
             self.known.insert(key, known(set));
         }
-        self.known.retain(|(namespace, name), known| {
+        self.known.retain(|(kind, namespace, name), known| {
             let is_there = sets.iter().any(|set| set.uid == known.uid);
             if !is_there {
-                lines.push(format!("replicaset {namespace}/{name}: deleted"));
+                lines.push(format!("{kind} {namespace}/{name}: deleted"));
             }
             is_there
         });
@@ -68,8 +68,8 @@ fn is_complete(set: &SetFacts) -> bool {
 fn describe(set: &SetFacts, before: Option<&Known>, lines: &mut Vec<String>) {
     let desired = set.desired;
     let mut say = |what: String| {
-        let (namespace, name) = (&set.namespace, &set.name);
-        lines.push(format!("replicaset {namespace}/{name}: {what}"));
+        let (kind, namespace, name) = (&set.kind, &set.namespace, &set.name);
+        lines.push(format!("{kind} {namespace}/{name}: {what}"));
     };
     match before {
         None => say(format!("new, wants {}", count(desired))),
@@ -109,6 +109,7 @@ mod tests {
 
     fn set(desired: usize, available: usize) -> SetFacts {
         SetFacts {
+            kind: "replicaset".to_owned(),
             namespace: "default".to_owned(),
             name: "web".to_owned(),
             uid: "u".to_owned(),

@@ -203,7 +203,9 @@ fn tell_changes(server: &DevServer, before: u64, stops: &[&Stop; 2]) -> Cause {
         if looked_at.replace(version) != Some(version) {
             let pods = server.tally("pods", "", cursor, Duration::ZERO);
             cursor = pods.version.max(cursor);
-            let world = World::read(&server.objects("replicasets", ""), &[], &[]);
+            let mut sets = server.objects("replicasets", "");
+            sets.extend(server.objects("replicationcontrollers", ""));
+            let world = World::read(&sets, &[], &[]);
             let now = Timestamp::now().strftime("%H:%M:%S");
             for line in changes.lines(&world.sets, &pods) {
                 say(&format!("{now}  {line}"));

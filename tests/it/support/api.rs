@@ -11,7 +11,7 @@ use replicaset_controller::client::{
 use replicaset_controller::stdx::stop::Stop;
 use serde_json::{Value, json};
 
-use super::objects::{LIVE, name};
+use super::objects::{LIVE, as_controller, name};
 
 /// Resources that tests touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,7 @@ pub(crate) enum Kind {
     ServiceAccounts,
     Pods,
     ReplicaSets,
+    ReplicationControllers,
     Events,
     Quotas,
 }
@@ -32,6 +33,7 @@ impl Kind {
             Self::ServiceAccounts => "serviceaccounts",
             Self::Pods => "pods",
             Self::ReplicaSets => "replicasets",
+            Self::ReplicationControllers => "replicationcontrollers",
             Self::Events => "events",
             Self::Quotas => "resourcequotas",
         }
@@ -52,10 +54,12 @@ impl Kind {
 pub(crate) struct Api {
     client: Client,
     namespace: String,
+    /// What [`create_replica_set`](Api::create_replica_set) and the others that name no kind are about.
+    workload: Kind,
 }
 
 impl Api {
-    pub(crate) fn new(config: &ClientConfig, namespace: &str, stop: &Stop) -> Self {
+    pub(crate) fn new(config: &ClientConfig, namespace: &str, workload: Kind, stop: &Stop) -> Self {
         let options = ClientOptions {
             qps: 0.0,
             ..ClientOptions::default()
@@ -63,6 +67,7 @@ impl Api {
         Self {
             client: Client::new(config, &options, stop).expect("the options are the default ones"),
             namespace: namespace.to_owned(),
+            workload,
         }
     }
 
@@ -71,7 +76,13 @@ impl Api {
         Self {
             client: self.client.clone(),
             namespace: namespace.to_owned(),
+            workload: self.workload,
         }
+    }
+
+    /// The kind of owner that the test is about.
+    pub(crate) fn workload(&self) -> Kind {
+        self.workload
     }
 
     /// The test's namespace.
@@ -214,7 +225,8 @@ impl Api {
         })
     }
 
-    // Shorter ways to what tests do most.
+    // Shorter ways to what tests do most. Where they say ReplicaSet they mean the kind of owner that
+    // the test is about, so that one test shows the same of both kinds.
 
     /// The pods with the usual label.
     #[track_caller]
@@ -232,7 +244,7 @@ impl Api {
     /// A ReplicaSet that is there.
     #[track_caller]
     pub(crate) fn replica_set(&self, name: &str) -> Value {
-        let rs = self.get(Kind::ReplicaSets, name);
+        let rs = self.get(self.workload, name);
         rs.unwrap_or_else(|| panic!("ReplicaSet {name} is gone"))
     }
 
@@ -242,10 +254,13 @@ impl Api {
         self.replica_set(name)["status"].take()
     }
 
-    /// Creates a ReplicaSet.
+    /// Creates a ReplicaSet, or what it amounts to as a ReplicationController.
     #[track_caller]
     pub(crate) fn create_replica_set(&self, rs: &Value) -> Value {
-        self.create(Kind::ReplicaSets, rs)
+        match self.workload {
+            Kind::ReplicationControllers => self.create(self.workload, &as_controller(rs)),
+            _ => self.create(self.workload, rs),
+        }
     }
 
     /// Creates a pod.
@@ -257,7 +272,7 @@ impl Api {
     /// Sets `spec.replicas`.
     #[track_caller]
     pub(crate) fn scale(&self, name: &str, replicas: i64) -> Value {
-        self.update(Kind::ReplicaSets, name, |rs| {
+        self.update(self.workload, name, |rs| {
             rs["spec"]["replicas"] = json!(replicas);
         })
     }
@@ -265,7 +280,7 @@ impl Api {
     /// Sets `spec.replicas` through the scale subresource, which it answers.
     #[track_caller]
     pub(crate) fn change_scale(&self, name: &str, replicas: i64) -> Value {
-        let path = self.path(Kind::ReplicaSets, &format!("{name}/scale"));
+        let path = self.path(self.workload, &format!("{name}/scale"));
         let mut scale = succeed(self.send(&Request::get(&path)), &path);
         scale["spec"]["replicas"] = json!(replicas);
         succeed(self.send(&with_json(Request::put(&path), &scale)), &path)

@@ -12,7 +12,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use replicaset_controller::api::ResourceVersion;
-use replicaset_controller::cache::CacheView;
+use replicaset_controller::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
+use replicaset_controller::cache::{Cache, CacheView};
 use replicaset_controller::client::{ClientConfig, ConfigSource, Request};
 use replicaset_controller::devserver::{
     self, Action, ApiCall, DevServer, DevServerOptions, Faults, Handler, Matcher, Recorded,
@@ -54,6 +55,8 @@ pub(crate) struct Setup {
     pub(crate) all_namespaces: bool,
     /// How the daemon reaches the API server.
     pub(crate) access: Access,
+    /// The kind of owner that the test is about; the daemon controls both.
+    pub(crate) workload: Kind,
     /// The daemon's options; the namespace is filled in.
     pub(crate) options: ManagerOptions,
 }
@@ -63,7 +66,9 @@ impl Default for Setup {
         Self {
             all_namespaces: false,
             access: Access::Recorded,
+            workload: Kind::ReplicaSets,
             options: ManagerOptions {
+                controllers: vec![&REPLICA_SET, &REPLICATION_CONTROLLER],
                 kube_api_qps: 0.0,
                 batch_parallelism: 8,
                 stop_within: Duration::from_secs(15),
@@ -117,6 +122,21 @@ impl TestCluster {
         cluster
     }
 
+    /// [`start`](Self::start) for a test about this kind of owner.
+    pub(crate) fn start_for(workload: Kind) -> Self {
+        Self::with(Setup {
+            workload,
+            ..Setup::default()
+        })
+    }
+
+    /// [`running`](Self::running) for a test about this kind of owner.
+    pub(crate) fn running_for(workload: Kind) -> Self {
+        let mut cluster = Self::start_for(workload);
+        cluster.start_daemon();
+        cluster
+    }
+
     /// A cluster as the test wants it, with no daemon yet.
     pub(crate) fn with(setup: Setup) -> Self {
         start_log();
@@ -134,7 +154,7 @@ impl TestCluster {
             daemon: None,
             backend: parts.backend,
             faults: parts.faults,
-            api: Api::new(&parts.admin, &namespace, &stop),
+            api: Api::new(&parts.admin, &namespace, setup.workload, &stop),
             waiting: Waiting::new(&stop),
             config: parts.config,
             arguments: parts.arguments,
@@ -195,8 +215,8 @@ impl TestCluster {
     /// Waits until the daemon has read both lists and its watches go on from there.
     #[track_caller]
     pub(crate) fn synced(&self) {
-        self.eventually("both lists are read", || self.daemon().cache().has_synced());
-        for resource in ["pods", "replicasets"] {
+        self.eventually("both lists are read", || self.cache().has_synced());
+        for resource in ["pods", self.workload().plural()] {
             let watches = Matcher::verb("watch", resource);
             self.eventually("a watch of each", || self.faults.n_watches(&watches) == 1);
         }
@@ -302,7 +322,7 @@ impl TestCluster {
     #[track_caller]
     pub(crate) fn caught_up_with(&self, kind: Kind, object: &Value) {
         let version = ResourceVersion::new(&text_at(object, "/metadata/resourceVersion"));
-        let cache = self.daemon().cache();
+        let cache = self.cache();
         self.eventually("the cache has caught up", || {
             let position = match kind {
                 Kind::Pods => cache.pods_resource_version(),
@@ -310,6 +330,21 @@ impl TestCluster {
             };
             cache.has_synced() && position.is_as_new_as(&version)
         });
+    }
+
+    /// What the daemon's controller of the test's kind has been told.
+    pub(crate) fn cache(&self) -> &Cache {
+        let kind = match self.workload() {
+            Kind::ReplicationControllers => &REPLICATION_CONTROLLER,
+            _ => &REPLICA_SET,
+        };
+        self.daemon().engine(kind).cache()
+    }
+
+    /// The status updates that the daemon has sent for the test's kind.
+    pub(crate) fn status_updates(&self) -> Vec<Arc<Recorded>> {
+        let resource = format!("{}/status", self.workload().plural());
+        self.recorded("update", &resource)
     }
 
     /// [`Waiting::eventually`].
@@ -364,7 +399,12 @@ impl TestCluster {
         };
         let lines: Vec<String> = requests[first..].iter().map(line).collect();
         log::error!("requests of the daemon:\n{}", lines.join("\n"));
-        for kind in [Kind::ReplicaSets, Kind::Pods, Kind::Events] {
+        for kind in [
+            Kind::ReplicaSets,
+            Kind::ReplicationControllers,
+            Kind::Pods,
+            Kind::Events,
+        ] {
             for object in self.api.list(kind, "") {
                 log::error!("{}", brief(kind, &object));
             }
@@ -373,7 +413,7 @@ impl TestCluster {
 
     /// Leaves nothing that a daemon for all namespaces would work on.
     fn clean_up(&self) {
-        for kind in [Kind::ReplicaSets, Kind::Pods] {
+        for kind in [Kind::ReplicaSets, Kind::ReplicationControllers, Kind::Pods] {
             let options = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
             let request = Request::delete(self.api.collection(kind))
                 .body("application/json", options.to_string());

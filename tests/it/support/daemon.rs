@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use replicaset_controller::api::workload_kind::REPLICA_SET;
-use replicaset_controller::cache::Cache;
+use replicaset_controller::api::WorkloadKind;
 use replicaset_controller::client::ClientConfig;
-use replicaset_controller::manager::{Manager, ManagerOptions};
+use replicaset_controller::manager::{Engine, Manager, ManagerOptions};
 use replicaset_controller::stdx::stop::{Cause, Stop};
 
 use super::waiting::Waiting;
@@ -33,11 +32,10 @@ impl Daemon {
         }
     }
 
-    /// What its controller of ReplicaSets has been told.
-    pub(crate) fn cache(&self) -> &Cache {
+    /// Its controller of this kind.
+    pub(crate) fn engine(&self, kind: &WorkloadKind) -> &Engine {
         let manager = self.manager.as_ref().expect("it was not stopped yet");
-        let engine = manager.engine(&REPLICA_SET);
-        engine.expect("ReplicaSets are controlled").cache()
+        manager.engine(kind).expect("it is controlled")
     }
 
     /// Stops it as SIGTERM does, waits until all threads have ended, and says why it stopped.

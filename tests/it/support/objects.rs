@@ -33,6 +33,15 @@ pub(crate) fn new_replica_set_labelled(name: &str, replicas: i64, app: &str) -> 
     rs
 }
 
+/// The ReplicationController that a ReplicaSet amounts to.
+pub(crate) fn as_controller(rs: &Value) -> Value {
+    let mut rc = rs.clone();
+    rc["apiVersion"] = json!("v1");
+    rc["kind"] = json!("ReplicationController");
+    rc["spec"]["selector"] = rs["spec"]["selector"]["matchLabels"].clone();
+    rc
+}
+
 /// A pod that [`new_replica_set`] selects, owned by nobody.
 pub(crate) fn new_pod(name: &str) -> Value {
     json!({
@@ -47,7 +56,7 @@ fn pod_spec() -> Value {
     json!({"containers": [{"name": "c", "image": "example.invalid/none:0"}]})
 }
 
-/// The complete reference of a pod to the ReplicaSet that controls it.
+/// The complete reference of a pod to the owner that controls it.
 pub(crate) fn controller_reference(rs: &Value) -> Value {
     let mut reference = plain_reference(rs);
     reference["controller"] = json!(true);
@@ -55,9 +64,11 @@ pub(crate) fn controller_reference(rs: &Value) -> Value {
     reference
 }
 
-/// A reference to a ReplicaSet that is an owner, not the controller.
+/// A reference to an owner that is not the controller.
 pub(crate) fn plain_reference(rs: &Value) -> Value {
-    json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name(rs), "uid": uid(rs)})
+    json!({
+        "apiVersion": rs["apiVersion"], "kind": rs["kind"], "name": name(rs), "uid": uid(rs),
+    })
 }
 
 /// A reference to a controller that does not exist.

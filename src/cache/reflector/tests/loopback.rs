@@ -73,7 +73,7 @@ fn j_07_stopped_in_a_blocked_read_the_thread_ends() {
     let collection = Collection::new(client.stream_client(), "/api/v1/namespaces/n/pods");
     let store = Arc::new(PodStore::new());
     let (sender, positions) = crossbeam_channel::bounded(16);
-    let reflector = Reflector::new(
+    let reflector = Reflector::<Pod>::new(
         streaming(),
         ReflectorParts {
             store: Arc::clone(&store),

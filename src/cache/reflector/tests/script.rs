@@ -202,7 +202,7 @@ impl Run {
             store: Arc::clone(&self.store),
             stop: self.stop.clone(),
         };
-        let parts = ReflectorParts {
+        let parts = ReflectorParts::<Pod> {
             store: Arc::clone(&self.store),
             source: Box::new(source),
             handler: Box::new(handler),
