@@ -15,7 +15,10 @@ impl ReplicaSetController {
     /// Takes one event of the ReplicaSet store.
     pub fn handle_replica_set_event(&self, event: &CacheEvent<ReplicaSet>) {
         match event {
-            CacheEvent::Added(rs) => self.enqueue(&rs.key),
+            CacheEvent::Added(rs) => {
+                self.progress.seen(None, rs);
+                self.enqueue(&rs.key);
+            }
             CacheEvent::Updated { old, new } => self.update_replica_set(old, new),
             CacheEvent::Deleted(rs) => self.delete_replica_set(rs),
         }
@@ -50,6 +53,7 @@ impl ReplicaSetController {
             );
         }
         self.suspect_status(old, new);
+        self.progress.seen(Some(old), new);
         // Also when nothing relevant changed: a periodic resync repairs what was missed this way.
         self.enqueue(&new.key);
     }

@@ -7,6 +7,7 @@
 //! (clock, cache view, writes, batch runner), so that one thread with a clock turned by hand can drive
 //! exactly the code that ships.
 
+mod age_ratio;
 pub mod claim;
 pub mod deletion_order;
 pub mod dry_run;
@@ -20,6 +21,7 @@ pub mod manage;
 pub mod other_writers;
 pub mod plan;
 pub mod pod_names;
+mod progress;
 pub mod shadow;
 pub mod slow_start;
 pub mod status;
@@ -43,6 +45,7 @@ use self::expectations::Expectations;
 use self::last_syncs::LastSyncs;
 use self::other_writers::OtherWriters;
 use self::pod_names::PodNames;
+use self::progress::Progress;
 use self::shadow::Shadow;
 use self::slow_start::BatchRunner;
 use self::take_over::TakeOver;
@@ -51,8 +54,9 @@ use self::written_versions::{Versions, WrittenVersions};
 use crate::api::{ObjectKey, ReplicaSetStatus, Uid, WorkloadKind};
 use crate::cache::CacheView;
 use crate::stdx::clock::Clock;
+use crate::telemetry::metrics::controller::{ControllerMetrics, Outcome as WriteOutcome};
 use crate::workqueue::WorkQueue;
-use crate::writes::{PodControl, ReplicaSetControl};
+use crate::writes::{PodControl, ReplicaSetControl, WriteError};
 
 pub use self::error::SyncError;
 
@@ -75,6 +79,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// The most pods that one sync creates or deletes: [`plan::BURST_REPLICAS`] but for tests.
     pub burst_replicas: usize,
+    /// Where it counts what it does.
+    pub metrics: ControllerMetrics,
 }
 
 /// Makes ReplicaSets own as many pods as they want. Shared by all workers and watch threads.
@@ -96,6 +102,8 @@ pub struct ReplicaSetController {
     others: OtherWriters,
     /// Set if nothing is to be written.
     shadow: Option<Arc<Shadow>>,
+    progress: Progress,
+    metrics: ControllerMetrics,
     /// Generation for which an unusable selector was logged, by ReplicaSet; behind its own lock.
     unusable_selectors: Mutex<HashMap<ObjectKey, (Uid, i64)>>,
     /// Set when the API server dropped `terminatingReplicas` from a status that carried it.
@@ -115,7 +123,9 @@ impl ReplicaSetController {
             batches: parts.batches,
             expectations: Expectations::new(Arc::clone(&parts.clock)),
             written: WrittenVersions::new(Arc::clone(&parts.clock)),
+            progress: Progress::new(Arc::clone(&parts.clock)),
             clock: parts.clock,
+            metrics: parts.metrics,
             burst_replicas: parts.burst_replicas,
             unresolved: Unresolved::default(),
             names: PodNames::default(),
@@ -154,6 +164,7 @@ impl ReplicaSetController {
         self.names.clear(key, owner);
         self.last_syncs.clear(key);
         self.others.clear(key);
+        self.progress.clear(key, owner);
         let mut logged = self
             .unusable_selectors
             .lock()
@@ -174,5 +185,14 @@ impl ReplicaSetController {
             self.terminating_is_dropped
                 .store(is_dropped, Ordering::Relaxed);
         }
+    }
+}
+
+/// How the metrics call what came of a write.
+fn outcome_of(error: &WriteError) -> WriteOutcome {
+    match error {
+        WriteError::Refused(_) => WriteOutcome::Refused,
+        WriteError::Unknown(_) => WriteOutcome::Unknown,
+        WriteError::Local(_) | WriteError::Stopped => WriteOutcome::NotSent,
     }
 }

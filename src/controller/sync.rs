@@ -9,12 +9,13 @@ use super::expectations::Satisfaction;
 use super::last_syncs::{LastSync, SyncEnd};
 use super::plan::{Plan, plan};
 use super::status::{Observation, calculate_status, find_min_next_pod_availability_check};
-use super::written_versions::Readiness;
+use super::written_versions::{Readiness, Resource};
 use super::{ReplicaSetController, SyncError};
 use crate::api::label_selector::SelectorError;
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Selector};
 use crate::stdx::activity;
 use crate::stdx::thread::catch_panic;
+use crate::telemetry::metrics::controller as counted;
 
 /// How a sync without error ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,13 +61,20 @@ impl ReplicaSetController {
         let error = result.as_ref().err().map(ToString::to_string);
         self.last_syncs.note(key, LastSync { at, took, end }, error);
         match result {
-            Ok(Outcome::Synced) => self.queue.forget(key),
+            Ok(Outcome::Synced) => {
+                self.metrics.sync_ended(counted::SyncEnd::Synced);
+                self.queue.forget(key);
+            }
             // Not a success that would end the back-off of an earlier failure, and not a failure.
-            Ok(Outcome::TooEarly) => {}
+            Ok(Outcome::TooEarly) => self.metrics.sync_ended(counted::SyncEnd::TooEarly),
             Err(error) if error.is_stopped() => {}
             Err(error) => {
                 let object = self.kind.named(key);
                 log::warn!("sync failed and is repeated: {error} {object}");
+                self.metrics.sync_ended(match error {
+                    SyncError::Panic(_) => counted::SyncEnd::Panicked,
+                    _ => counted::SyncEnd::Failed,
+                });
                 self.queue.add_rate_limited(key.clone());
             }
         }
@@ -81,6 +89,10 @@ impl ReplicaSetController {
     pub fn sync_replica_set(&self, key: &ObjectKey) -> Result<Outcome, SyncError> {
         let readiness = self.written.ensure_ready(key, || self.cached_versions());
         if let Readiness::TooEarly(left) = readiness {
+            match self.written.behind(key, &self.cached_versions()) {
+                Resource::Pods => self.metrics.stale_pods_skips.inc(),
+                Resource::ReplicaSets => self.metrics.stale_owners_skips.inc(),
+            }
             self.queue.add_after(key.clone(), left);
             return Ok(Outcome::TooEarly);
         }
@@ -141,6 +153,12 @@ impl ReplicaSetController {
         let updated = self.update_replica_set_status(&rs, status)?;
         self.record_replica_set(&updated);
         managed?;
+        if needs_sync
+            && plan == Plan::Nothing
+            && let Some(after) = self.progress.converged(&rs)
+        {
+            self.metrics.converge.observe(after.as_secs_f64());
+        }
         self.plan_availability_check(&updated, &active, &observation);
         self.plan_expiry_check(&rs);
         Ok(Outcome::Synced)

@@ -5,11 +5,14 @@
 
 use std::fmt;
 use std::hash::Hash;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender};
 
 use super::dedup::{Added, Dedup};
+use super::timing::{InProgress, Timing};
+use crate::stdx::clock::Clock;
+use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
 
 /// Hands out keys first come first served. A key that is added again before a worker has taken it is
 /// handed out once; one that is added while a worker has it is handed out again after
@@ -22,10 +25,14 @@ pub struct Queue<K: Eq + Hash> {
     state: Mutex<State<K>>,
     /// Told when nothing waits and nobody works any more, or when a drain is called off.
     drained: Condvar,
+    clock: Arc<dyn Clock>,
+    /// `None`: nobody looks.
+    metrics: Option<WorkQueueMetrics>,
 }
 
 struct State<K: Eq + Hash> {
     dedup: Dedup<K>,
+    timing: Timing<K>,
     /// Cloned under the lock, used after it. `None` once the queue shuts down and no key is to come
     /// back through `done`.
     ///
@@ -44,29 +51,40 @@ pub struct QueueStats {
     pub depth: usize,
     /// Keys that are being worked on.
     pub n_processing: usize,
+    /// Keys that are being worked on and were added again.
+    pub n_returning: usize,
     /// Adds so far that did not fall together with an earlier one.
     pub adds_total: u64,
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
     /// An empty queue.
-    pub fn new() -> Self {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
         let (sender, receiver) = crossbeam_channel::unbounded();
         Self {
             receiver,
             state: Mutex::new(State {
                 dedup: Dedup::new(),
+                timing: Timing::default(),
                 sender: Some(sender),
                 shutting_down: false,
                 draining: false,
                 adds_total: 0,
             }),
             drained: Condvar::new(),
+            clock,
+            metrics: None,
         }
+    }
+
+    /// From now on, observes into `metrics`.
+    pub fn set_metrics(&mut self, metrics: WorkQueueMetrics) {
+        self.metrics = Some(metrics);
     }
 
     /// Marks `key` as in need of work. Never blocks. Ignored once the queue shuts down.
     pub fn add(&self, key: K) {
+        let now = self.clock.now();
         let mut state = self.lock();
         if state.shutting_down {
             return;
@@ -74,6 +92,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         let added = state.dedup.add(&key);
         if added != Added::Coalesced {
             state.adds_total += 1;
+            state.timing.added(&key, now);
         }
         let sender = match added {
             Added::Send => state.sender.clone(),
@@ -99,14 +118,23 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 
     fn begin(&self, key: K) -> K {
-        self.lock().dedup.begin(&key);
+        let now = self.clock.now();
+        let mut state = self.lock();
+        state.dedup.begin(&key);
+        let waited = state.timing.begun(&key, now);
+        drop(state);
+        if let (Some(metrics), Some(waited)) = (&self.metrics, waited) {
+            metrics.queue_duration.observe(waited.as_secs_f64());
+        }
         key
     }
 
     /// Ends the work on `key`. If it was added meanwhile it is queued again. Never blocks.
     pub fn done(&self, key: &K) {
+        let now = self.clock.now();
         let mut state = self.lock();
         let returns = state.dedup.done(key);
+        let worked = state.timing.done(key, now);
         let is_last = state.shutting_down && state.dedup.n_returning() == 0;
         let sender = if is_last {
             state.sender.take()
@@ -117,6 +145,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         };
         let is_idle = state.dedup.is_idle();
         drop(state);
+        if let (Some(metrics), Some(worked)) = (&self.metrics, worked) {
+            metrics.work_duration.observe(worked.as_secs_f64());
+        }
         if returns {
             let sender = sender.expect("the sender is kept while a key is to come back");
             send(&sender, key.clone());
@@ -196,18 +227,19 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         QueueStats {
             depth: state.dedup.n_waiting(),
             n_processing: state.dedup.n_processing(),
+            n_returning: state.dedup.n_returning(),
             adds_total: state.adds_total,
         }
     }
 
+    /// How long the workers have been at what they are doing.
+    pub fn in_progress(&self) -> InProgress {
+        let now = self.clock.now();
+        self.lock().timing.in_progress(now)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State<K>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<K: Clone + Eq + Hash> Default for Queue<K> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

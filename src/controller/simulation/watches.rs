@@ -8,6 +8,7 @@ use crate::api::workload_kind::REPLICA_SET;
 use crate::cache::Cache;
 use crate::controller::{Parts, ReplicaSetController};
 use crate::stdx::clock::Clock;
+use crate::telemetry::metrics;
 use crate::workqueue::WorkQueue;
 
 impl World {
@@ -27,6 +28,9 @@ impl World {
             batches: Arc::clone(&self.batches),
             clock: Arc::clone(&self.clock) as Arc<_>,
             burst_replicas: self.burst,
+            metrics: metrics::global()
+                .controller
+                .of("simulation", "apps", "replicasets"),
         }));
         let daemon = Daemon {
             cache,

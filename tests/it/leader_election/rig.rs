@@ -188,7 +188,7 @@ pub(super) fn writes(cluster: &TestCluster) -> Vec<Written> {
         _ => recorded(cluster),
     };
     // To ask for a review is a create that writes nothing.
-    writes.retain(|write| USERS.contains(&&*write.user) && !write.resource.ends_with("reviews"));
+    writes.retain(|write| USERS.contains(&&*write.user) && !write.what.ends_with("reviews"));
     writes.sort_by_key(|write| write.began);
     writes
 }
