@@ -15,7 +15,6 @@ mod leadership;
 mod numbers;
 mod options;
 mod outlook;
-mod pace;
 mod progress;
 mod watches;
 
@@ -100,6 +99,9 @@ impl Manager {
             let candidates = engines.iter().map(Engine::candidate).collect();
             let namespace = options.namespace.as_deref();
             leadership.start(config, election, namespace, candidates, stop)?;
+        }
+        if let Some(election) = leadership.health() {
+            progress::add_leader_election(&options.health, election);
         }
         Ok(Self {
             engines,

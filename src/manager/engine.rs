@@ -10,7 +10,6 @@ use crossbeam_channel::{Receiver, select};
 use super::batch_pool::BatchPool;
 use super::clients::{client_options, event_client_options};
 use super::leadership::{Candidate, Leadership};
-use super::pace::Pace;
 use super::{ManagerOptions, numbers, progress};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
@@ -120,12 +119,11 @@ impl Engine {
         let delaying = Arc::clone(&queue);
         let delay = kind.thread_name("delay");
         let delay = Thread::spawn(&delay, stop, move || delaying.run_delay());
-        let pace = Arc::new(Pace::new(n_workers));
-        let start = |n| start_worker(kind, n, &cache, &controller, leads, &pace, stop);
+        let start = |n| start_worker(kind, n, &cache, &controller, leads, stop);
         let workers: Vec<Thread> = (0..n_workers).map(start).collect();
         let threads = workers.iter().chain([&events, &delay]);
         let threads = threads.map(Thread::liveness).collect();
-        progress::add_controller(kind, &queue, &pace, threads, options, stop);
+        progress::add_controller(kind, &queue, threads, options, stop);
         let shutting_down = Arc::clone(&queue);
         stop.on_stop(move || shutting_down.shut_down());
         Ok(Self {
@@ -221,11 +219,9 @@ fn start_worker(
     cache: &Cache,
     controller: &Arc<ReplicaSetController>,
     leads: &Receiver<()>,
-    pace: &Arc<Pace>,
     stop: &Stop,
 ) -> Thread {
     let (cache, controller) = (cache.clone(), Arc::clone(controller));
-    let pace = Arc::clone(pace);
     let (leads, stopping) = (leads.clone(), stop.clone());
     let name = kind.thread_name(&format!("sync-{number}"));
     Thread::spawn(&name, stop, move || {
@@ -243,9 +239,7 @@ fn start_worker(
         while !stopping.is_stopped()
             && let Some(key) = controller.next_key()
         {
-            pace.begin(number);
             controller.process(&key);
-            pace.end(number);
         }
     })
 }

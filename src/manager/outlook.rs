@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Manager;
 use crate::api::ObjectKey;
 use crate::cache::Cache;
+use crate::leader_election::LeaderElectionHealth;
 use crate::telemetry::systemd::Daemon;
 use crate::workqueue::WorkQueue;
 
@@ -28,14 +29,24 @@ impl Manager {
             parts.collect::<Vec<_>>()
         };
         let (asked, shown) = (parts(), parts());
+        let election = self.leader_election_health().cloned();
         Daemon {
             is_ready: Box::new(move || asked.iter().all(|part| part.cache.has_synced())),
-            status: Box::new(move || line("running", &shown)),
+            status: Box::new(move || line(role(election.as_ref()), &shown)),
         }
     }
 }
 
-/// Such as `running; 20 ReplicaSets, 10000 pods; queue 0`.
+/// What it is among its like; `running` if there is no election.
+fn role(election: Option<&LeaderElectionHealth>) -> &'static str {
+    match election {
+        None => "running",
+        Some(election) if election.is_leader() => "leading",
+        Some(_) => "standby",
+    }
+}
+
+/// Such as `leading; 20 ReplicaSets, 10000 pods; queue 0`.
 fn line(role: &str, parts: &[Part]) -> String {
     if !parts.iter().all(|part| part.cache.has_synced()) {
         return format!("{role}; waiting for the first lists");

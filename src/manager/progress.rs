@@ -10,18 +10,22 @@
 //! | `watch-*`: the API server is heard | ✓ | ✓ | |
 //! | `informer-sync`: everything has been listed | after a while | ✓ | |
 //! | `threads`: what all controllers share runs | ✓ | | ✓ |
+//! | `leaderElection`: who leads renews; only with an election | ✓ | | |
+//!
+//! A standby that is warm is ready and well: its workers have no key, and its queue collects none.
 //!
 //! An API server that is away never makes `/livez` fail: a restart would not bring it back, but lose
 //! the caches.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::ManagerOptions;
 use super::contact::Contact;
-use super::pace::{Backlog, Pace};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::Cache;
+use crate::cache::stats::CacheStats;
+use crate::leader_election::LeaderElectionHealth;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Liveness;
 use crate::telemetry::health::{Finding, Health, Probe};
@@ -56,7 +60,6 @@ const STUCK_AFTER: Duration = Duration::from_mins(30);
 pub(super) fn add_controller(
     kind: &'static WorkloadKind,
     queue: &Arc<WorkQueue<ObjectKey>>,
-    pace: &Arc<Pace>,
     threads: Vec<Liveness>,
     options: &ManagerOptions,
     stop: &Stop,
@@ -71,30 +74,29 @@ pub(super) fn add_controller(
     let throttled = throttled_time(kind, options);
     let workers = format!("{}-workers", kind.component);
     for (probe, limit) in [(Probe::Healthz, SYNC_MAX), (Probe::Livez, STUCK_AFTER)] {
-        let (pace, limit) = (Arc::clone(pace), limit + throttled);
-        health.add(&workers, &[probe], move || {
-            within("a sync takes", pace.longest(), limit)
+        let (queue, limit) = (Arc::downgrade(queue), limit + throttled);
+        health.add(&workers, &[probe], move || match queue.upgrade() {
+            Some(queue) => within("a sync takes", queue.in_progress().longest, limit),
+            None => Ok(()),
         });
     }
 
-    let (queue, pace) = (Arc::downgrade(queue), Arc::clone(pace));
-    let backlog = Mutex::new(Backlog::default());
+    let queue = Arc::downgrade(queue);
     let waits = format!("{}-queue", kind.component);
-    health.add(&waits, &[Probe::Healthz], move || {
-        let Some(queue) = queue.upgrade() else {
-            return Ok(());
-        };
-        let (n_taken, n_added) = (pace.n_taken(), queue.stats().queue.adds_total);
-        let mut backlog = backlog.lock().unwrap_or_else(PoisonError::into_inner);
-        let oldest = backlog.oldest(Instant::now(), n_added, n_taken);
-        drop(backlog);
-        within("a key waits", oldest, WAIT_MAX)
+    health.add(&waits, &[Probe::Healthz], move || match queue.upgrade() {
+        Some(queue) => within("a key waits", queue.longest_wait(), WAIT_MAX),
+        None => Ok(()),
     });
 }
 
 /// Adds the check of one watch, under the name of its thread.
-pub(super) fn add_watch(health: &Health, thread: &str, contact: &Arc<Contact>) {
-    let contact = Arc::clone(contact);
+pub(super) fn add_watch(
+    health: &Health,
+    thread: &str,
+    contact: &Arc<Contact>,
+    stats: &Arc<CacheStats>,
+) {
+    let (contact, stats) = (Arc::clone(contact), Arc::clone(stats));
     health.add(thread, &[Probe::Healthz, Probe::Readyz], move || {
         if let Some((outage, why)) = contact.outage()
             && outage > OUTAGE_MAX
@@ -102,7 +104,7 @@ pub(super) fn add_watch(health: &Health, thread: &str, contact: &Arc<Contact>) {
             let seconds = outage.as_secs();
             return Err(format!("no list or watch for {seconds} s already: {why}"));
         }
-        within("nothing was heard", contact.silence(), SILENCE_MAX)
+        within("nothing was heard", stats.silence(), SILENCE_MAX)
     });
 }
 
@@ -120,6 +122,15 @@ pub(super) fn add_shared(health: &Health, caches: Vec<Cache>, threads: Vec<Liven
             return Ok(());
         }
         are_synced(&caches)
+    });
+}
+
+/// Adds the check of the election, under upstream's name
+/// (kubernetes `cmd/kube-controller-manager/app/controllermanager.go:Run`).
+pub(super) fn add_leader_election(health: &Health, election: &LeaderElectionHealth) {
+    let election = election.clone();
+    health.add("leaderElection", &[Probe::Healthz], move || {
+        election.check()
     });
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use prometheus::Histogram;
 
-use super::contact::{Contact, Noted};
+use super::contact::Noted;
 use super::explained::Explained;
 use super::{Engine, ManagerOptions, numbers, progress};
 use crate::api::workload_kind::{REPLICATION_CONTROLLER, collection_path};
@@ -147,8 +147,8 @@ impl Watch<'_> {
         let accept = self.options.content_type.accept::<T>();
         let collection = Collection::new(self.client.stream_client(), path, accept);
         let source = Explained::new(collection, meaning);
-        let contact = Arc::new(Contact::new());
-        progress::add_watch(&self.options.health, name, &contact);
+        let contact = Arc::default();
+        progress::add_watch(&self.options.health, name, &contact, &stats);
         let parts = ReflectorParts::<T> {
             store: Arc::clone(store),
             source: Box::new(Noted { source, contact }),

@@ -60,6 +60,14 @@ pub fn reread_levels() -> Result<String, String> {
     }
 }
 
+/// Puts klog's number into force, for all modules but those of `--vmodule`, until the flags are read
+/// again.
+pub(super) fn set_verbosity(verbosity: u8) {
+    let all = level_of(verbosity);
+    let levels = logging::levels().map_or_else(|| all.into(), |levels| Levels { all, ..levels });
+    logging::set_levels(&levels);
+}
+
 /// Says once what was accepted only for kube-controller-manager's sake.
 pub fn tell_ignored(ignored: &Ignored) {
     if !ignored.foreign.is_empty() {

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::RunError;
+use super::logs::set_verbosity;
 use crate::cli::RunArgs;
 use crate::cli::flags::TlsVersion;
 use crate::client::{ClientConfig, ConfigSource};
@@ -57,7 +58,7 @@ pub(super) fn serving_options(
 pub(super) fn zpages(args: &RunArgs) -> ZPages {
     let config = configuration(args);
     let set_verbosity: SetVerbosity = Box::new(|verbosity| {
-        log::set_max_level(crate::cli::flags::level_of(verbosity));
+        set_verbosity(verbosity);
         log::info!("the log's verbosity is {verbosity} now");
         Ok(())
     });

@@ -221,6 +221,11 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         }
     }
 
+    /// How long the key has waited that waits longest, the delayed ones not counted; zero if none does.
+    pub fn longest_wait(&self) -> Duration {
+        self.queue.longest_wait()
+    }
+
     /// How long the workers have been at what they are doing.
     pub fn in_progress(&self) -> InProgress {
         self.queue.in_progress()

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 
@@ -230,6 +231,12 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             n_returning: state.dedup.n_returning(),
             adds_total: state.adds_total,
         }
+    }
+
+    /// How long the key has waited that waits longest; zero if none does.
+    pub fn longest_wait(&self) -> Duration {
+        let now = self.clock.now();
+        self.lock().timing.longest_wait(now)
     }
 
     /// How long the workers have been at what they are doing.

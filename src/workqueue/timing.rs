@@ -42,6 +42,14 @@ impl<K: Clone + Eq + Hash> Timing<K> {
         Some(now.saturating_duration_since(started))
     }
 
+    /// How long the key has waited that waits longest; zero if none does. Looks at every key.
+    pub fn longest_wait(&self, now: Instant) -> Duration {
+        let oldest = self.added.values().min();
+        oldest.map_or(Duration::ZERO, |added| {
+            now.saturating_duration_since(*added)
+        })
+    }
+
     /// How long the work in progress takes already.
     pub fn in_progress(&self, now: Instant) -> InProgress {
         let ages = self.started.values();
@@ -59,5 +67,40 @@ impl<K: Eq + Hash> Default for Timing<K> {
             added: HashMap::new(),
             started: HashMap::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::{InProgress, Timing};
+
+    #[test]
+    fn who_waits_longest_and_who_works_longest() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut timing = Timing::default();
+        let waits = |timing: &Timing<&str>, seconds| timing.longest_wait(at(seconds)).as_secs();
+        assert_eq!(waits(&timing, 5), 0);
+        timing.added(&"a", at(10));
+        timing.added(&"b", at(20));
+        timing.added(&"a", at(30));
+        assert_eq!(waits(&timing, 40), 30);
+        assert_eq!(timing.in_progress(at(40)), InProgress::default());
+        timing.begun(&"a", at(40));
+        assert_eq!(waits(&timing, 40), 20);
+        timing.begun(&"b", at(50));
+        assert_eq!(waits(&timing, 60), 0);
+        let expected = InProgress {
+            total: Duration::from_secs(30),
+            longest: Duration::from_secs(20),
+        };
+        assert_eq!(timing.in_progress(at(60)), expected);
+        timing.done(&"a", at(60));
+        // Added again while a worker has it.
+        timing.added(&"b", at(70));
+        assert_eq!(waits(&timing, 75), 5);
+        assert_eq!(timing.in_progress(at(75)).longest.as_secs(), 25);
     }
 }

@@ -13,7 +13,7 @@ use replicaset_controller::client::Request;
 use replicaset_controller::devserver::{Action, Matcher, Rule};
 use serde_json::json;
 
-use crate::support::{DaemonProcess, Kind, TestCluster, new_replica_set, text_at};
+use crate::support::{DaemonProcess, Kind, PlainPort, TestCluster, new_replica_set, text_at};
 
 /// A folder with a kubeconfig and what it names.
 struct Home(tempfile::TempDir);
@@ -68,16 +68,17 @@ impl Home {
         runs.map_or(0, |runs| runs.lines().count())
     }
 
-    fn daemon(&self, cluster: &TestCluster) -> DaemonProcess {
+    fn daemon(&self, cluster: &TestCluster, arguments: &[&str]) -> DaemonProcess {
         let config = self.path("config").display().to_string();
-        DaemonProcess::start(&[
+        let own = [
             "run",
             "--kube-api-qps=0",
             "--namespace",
             cluster.namespace(),
             "--kubeconfig",
             &config,
-        ])
+        ];
+        DaemonProcess::start(&[&own, arguments].concat())
     }
 }
 
@@ -112,7 +113,8 @@ fn a_plugin_gives_the_token_again_after_a_refusal_and_at_sighup() {
     let home = Home::new();
     home.write("token", "first-secret");
     home.kubeconfig(&cluster.url(), "", home.plugin(3600));
-    let mut process = home.daemon(&cluster);
+    let port = PlainPort::free();
+    let mut process = home.daemon(&cluster, &[&port.argument()]);
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.stable("a");
     assert_eq!(home.n_runs(), 1, "many threads, one run");
@@ -157,6 +159,16 @@ fn a_plugin_gives_the_token_again_after_a_refusal_and_at_sighup() {
     cluster.stable("a");
     assert_eq!(token_of_last(), "Bearer third-secret");
     assert_eq!(children(&process), "", "no plugin is left, not even dead");
+    let (_, metrics) = port.get("/metrics");
+    let calls = "rest_client_exec_plugin_call_total";
+    for sample in [
+        format!("{calls}{{call_status=\"no_error\",code=\"0\"}} 3"),
+        format!("{calls}{{call_status=\"plugin_execution_error\",code=\"3\"}} "),
+        "rest_client_exec_plugin_ttl_seconds +Inf".to_owned(),
+    ] {
+        let found = metrics.lines().any(|line| line.starts_with(&sample));
+        assert!(found, "no {sample} in\n{metrics}");
+    }
     ends_well(&mut process);
     assert!(!process.log().contains("-secret"), "{}", process.log());
 }
@@ -166,7 +178,7 @@ fn a_kubeconfig_that_is_broken_at_sighup_leaves_everything_as_it_was() {
     let cluster = TestCluster::start();
     let home = Home::new();
     home.kubeconfig(&cluster.url(), "", "token: some-secret");
-    let mut process = home.daemon(&cluster);
+    let mut process = home.daemon(&cluster, &[]);
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.stable("a");
     home.write("config", "{{");
@@ -266,7 +278,8 @@ fn a_client_certificate_and_its_authority_are_exchanged_under_load_without_a_fai
     issue(directory, &home);
     let user = "client-certificate: me.crt, client-key: me.key";
     home.kubeconfig(&url, ", certificate-authority: ca.crt", user);
-    let mut process = home.daemon(&cluster);
+    let port = PlainPort::free();
+    let mut process = home.daemon(&cluster, &[&port.argument()]);
     // A signal that comes before the daemon listens would end it.
     cluster.create_replica_set(&new_replica_set("first", 1));
     cluster.stable("first");
@@ -296,6 +309,17 @@ fn a_client_certificate_and_its_authority_are_exchanged_under_load_without_a_fai
     let log = process.log();
     let found = "the client certificate has changed";
     assert!(log.contains(found), "{log}");
+    let (_, metrics) = port.get("/metrics");
+    for sample in [
+        "rest_client_transport_ca_reload_total{reason=\"updated\",result=\"success\"} ",
+        "rest_client_transport_ca_reload_total{reason=\"empty\",result=\"failure\"} ",
+        "rest_client_transport_create_calls_total{result=\"uncacheable\"} ",
+        "rest_client_transport_cache_entries ",
+    ] {
+        let line = metrics.lines().find(|line| line.starts_with(sample));
+        let line = line.unwrap_or_else(|| panic!("no {sample} in\n{metrics}"));
+        assert!(!line.ends_with(" 0"), "{line}");
+    }
     ends_well(&mut process);
     for name in &names {
         let events = cluster.events_of(name);
@@ -358,7 +382,7 @@ fn a_plugin_renews_a_service_accounts_token_that_expires_or_is_revoked() {
         &format!(", certificate-authority: '{ca}'"),
         home.plugin(3),
     );
-    let mut process = home.daemon(&cluster);
+    let mut process = home.daemon(&cluster, &[]);
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.stable("a");
     renew();

@@ -7,8 +7,8 @@ use replicaset_controller::manager::ManagerOptions;
 use serde_json::json;
 
 use crate::support::{
-    Kind, Setup, TestCluster, forbidden, internal_error, is_terminating, name, new_replica_set,
-    number_at, text_at,
+    Kind, PlainPort, Setup, TestCluster, forbidden, internal_error, is_terminating, name,
+    new_replica_set, number_at, text_at,
 };
 
 /// The daemon's page about the ReplicaSet.
@@ -101,6 +101,67 @@ fn a_back_off_is_told_with_its_end() {
             "a hiccup",
         ],
     );
+}
+
+/// Both kinds, as text and as JSON, from the process that controls them.
+#[test]
+fn a_running_daemon_is_asked_over_its_port() {
+    let cluster = TestCluster::start();
+    let port = PlainPort::free();
+    let _process = cluster.start_process(&["--controllers=*", &port.argument()]);
+    let why = "exceeded quota: two";
+    cluster.fault("create", "pods", forbidden(why));
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    let mut controller = new_replica_set("b", 0);
+    controller["spec"]["selector"] = controller["spec"]["selector"]["matchLabels"].clone();
+    cluster.create(Kind::ReplicationControllers, &controller);
+    let server = format!("--server={}", port.url());
+    let ask = |object: &str, output: &str| {
+        let object = format!("{object}/{}", cluster.namespace());
+        let (object, name) = (
+            object.as_str(),
+            if object.starts_with("rc") { "b" } else { "a" },
+        );
+        let output = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
+            .args([
+                "explain",
+                &format!("{object}/{name}"),
+                &server,
+                "-o",
+                output,
+            ])
+            .output()
+            .expect("the binary runs");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    };
+    // What only the daemon knows.
+    cluster.eventually("the ReplicaSet is explained", || {
+        let (code, text, _) = ask("rs", "text");
+        let words = [why, "in back-off after", "next try"];
+        code == Some(0) && words.iter().all(|word| text.contains(word))
+    });
+    cluster.eventually("the ReplicationController is explained", || {
+        let (code, text, _) = ask("rc", "text");
+        code == Some(0) && text.contains("It has what it wants")
+    });
+    for (object, kind) in [("rs", "ReplicaSet"), ("rc", "ReplicationController")] {
+        let (code, json, errors) = ask(object, "json");
+        assert_eq!(code, Some(0), "{errors}");
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert!(json.to_string().contains(kind), "{json}");
+    }
+    let missing = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
+        .args(["explain", "none/such", &server])
+        .output()
+        .expect("the binary runs");
+    let errors = String::from_utf8_lossy(&missing.stderr);
+    assert!(!missing.status.success(), "{errors}");
+    assert!(errors.contains("none/such is not in the cache"), "{errors}");
 }
 
 #[test]

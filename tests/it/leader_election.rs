@@ -4,6 +4,8 @@
 mod fail_over;
 /// Turns taken with a real kube-controller-manager, as the README says.
 mod migration;
+/// What a leader and a standby say of themselves.
+mod pages;
 /// What the tests share: candidates, and who wrote when by the API server's own record.
 mod rig;
 /// One daemon and its lease.

@@ -1,5 +1,8 @@
 //! The daemon's own pages: who may see which, over TLS, and what they say when things go wrong.
 
+/// The shipped binary and its flags.
+mod daemon;
+
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixDatagram;

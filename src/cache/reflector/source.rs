@@ -34,8 +34,9 @@ pub struct Body {
 }
 
 impl Body {
-    /// The same body, each arrival of which is noted in `stats`.
+    /// The same body, each arrival of which is noted in `stats`, that of its head at once.
     pub(super) fn heard_by(self, stats: &Arc<CacheStats>) -> Self {
+        stats.heard();
         let (inner, stats) = (self.reader, Arc::clone(stats));
         Self {
             reader: Box::new(Heard { inner, stats }),

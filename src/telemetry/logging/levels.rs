@@ -60,6 +60,10 @@ impl Filter {
         }
     }
 
+    pub(super) fn levels(&self) -> &Levels {
+        &self.levels
+    }
+
     /// The most that any module logs.
     pub(super) fn max(&self) -> LevelFilter {
         if let Some(rust_log) = &self.rust_log {

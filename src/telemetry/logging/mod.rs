@@ -66,6 +66,11 @@ pub fn set_levels(levels: &Levels) {
     }
 }
 
+/// What [`init`] or [`set_levels`] has put into force last; `None` before [`init`].
+pub fn levels() -> Option<Levels> {
+    Some(FILTER.get()?.load().levels().clone())
+}
+
 struct Logger {
     format: Format,
     /// Whether the journal reads standard error, and takes a level in front of each line.

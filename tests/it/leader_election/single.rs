@@ -78,6 +78,27 @@ fn l_01_l_09_l_12_l_14_a_lease_from_its_first_day_to_its_last() {
     assert!(!process.log().contains("panicked"));
 }
 
+#[test]
+fn a_dry_run_takes_part_in_no_election() {
+    let cluster = recording();
+    let mut arguments = TIMES.to_vec();
+    arguments.push("--dry-run");
+    let process = cluster.start_process(&arguments);
+    cluster.create_replica_set(&new_replica_set("a", 2));
+    cluster.eventually("it decides", || {
+        process.log().contains("would create 2 pods")
+    });
+    // One that leads beside it writes.
+    let leader = start(&cluster);
+    cluster.stable("a");
+    assert!(leader.log().contains("we lead now"));
+    process.signal(Signal::SIGTERM);
+    let mut process = process;
+    let status = process.exit_within(Duration::from_secs(10));
+    assert_eq!(status.code(), Some(0), "{}", process.log());
+    assert!(!process.log().contains("lease"), "{}", process.log());
+}
+
 /// Reads, and is ready: but nothing is written while another holds the lease, and once it does not, all
 /// that has come up meanwhile is done.
 #[test]

@@ -1,0 +1,121 @@
+//! The pages of the shipped binary, as its flags make them.
+
+use std::io::Write;
+
+use nix::sys::signal::Signal;
+use replicaset_controller::client::{Client, ClientConfig, ClientOptions, ConfigSource, Request};
+use serde_json::{Value, json};
+
+use super::{Authority, DnType, write};
+use crate::support::{PlainPort, TestCluster, new_replica_set};
+
+#[test]
+fn flagz_and_configz_show_what_all_sources_come_to() {
+    let cluster = TestCluster::start();
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(
+        b"apiVersion: kubecontrollermanager.config.k8s.io/v1alpha1\n\
+          kind: KubeControllerManagerConfiguration\n\
+          generic: {clientConnection: {burst: 41}, minResyncPeriod: 3h}\n",
+    )
+    .expect("room for it");
+    let port = PlainPort::free();
+    let config = format!("--config={}", file.path().display());
+    let arguments = [&config, &port.argument(), "--burst-replicas=12"];
+    let environment = [
+        ("REPLICASET_CONTROLLER_CONCURRENT_REPLICASET_SYNCS", "7"),
+        ("REPLICASET_CONTROLLER_MIN_RESYNC_PERIOD", "2h"),
+    ];
+    let _process = cluster.start_process_with(&arguments, &environment);
+    cluster.eventually("it serves", || port.get("/livez").0 == 200);
+    let (_, flags) = port.get("/flagz");
+    for line in [
+        "kube-api-burst: 41",
+        "concurrent-replicaset-syncs: 7",
+        "min-resync-period: 2h",
+        "burst-replicas: 12",
+        "concurrent-rc-syncs: 5",
+    ] {
+        assert!(flags.lines().any(|it| it == line), "no {line} in\n{flags}");
+    }
+    let (_, configuration) = port.get("/configz");
+    let configuration: Value = serde_json::from_str(&configuration).expect("JSON");
+    let section = &configuration["kubecontrollermanager.config.k8s.io"];
+    let generic = &section["Generic"];
+    assert_eq!(generic["ClientConnection"]["burst"], 41, "{section}");
+    assert_eq!(generic["MinResyncPeriod"], "2h0m0s", "{section}");
+    let syncs = &section["ReplicaSetController"]["ConcurrentRSSyncs"];
+    assert_eq!(*syncs, 7, "{section}");
+}
+
+/// Over HTTPS only, by who may; until SIGHUP, which reads the flags again.
+#[test]
+fn the_verbosity_is_raised_and_lowered_while_it_runs() {
+    let cluster = TestCluster::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::new();
+    let client_ca = write(folder.path(), "ca.crt", &authority.0.pem());
+    let (certificate, key) = authority.issue(&[
+        (DnType::CommonName, "alice"),
+        (DnType::OrganizationName, "system:masters"),
+    ]);
+    let (plain, secure) = (PlainPort::free(), PlainPort::free());
+    let process = cluster.start_process(&[
+        &plain.argument(),
+        "--bind-address=127.0.0.1",
+        &secure.argument().replace("insecure", "secure"),
+        &format!("--client-ca-file={}", client_ca.display()),
+    ]);
+    cluster.eventually("it serves", || plain.get("/readyz").0 == 200);
+    let kubeconfig = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "a",
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "clusters": [{"name": "a", "cluster": {
+            "server": secure.url().replace("http", "https"),
+            "insecure-skip-tls-verify": true,
+        }}],
+        "users": [{"name": "a", "user": {
+            "client-certificate": write(folder.path(), "alice.crt", &certificate),
+            "client-key": write(folder.path(), "alice.key", &key),
+        }}],
+    });
+    let config = ClientConfig::load(&ConfigSource {
+        kubeconfig: Some(write(folder.path(), "config", &kubeconfig.to_string())),
+        ..ConfigSource::default()
+    });
+    let config = config.expect("the kubeconfig is good");
+    let client = Client::new(&config, &ClientOptions::default(), cluster.stop());
+    let client = client.expect("the options are good");
+    let set = |verbosity: &str| {
+        let request = Request::put("/debug/flags/v").body("text/plain", verbosity);
+        let answer = client.send(&request.accept("*/*").once());
+        let body = answer.expect("alice may do that").body;
+        String::from_utf8(body).expect("text")
+    };
+    let n_debug = || process.log().matches(" DEBUG ").count();
+
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.stable("a");
+    assert_eq!(n_debug(), 0, "{}", process.log());
+    let done = "successfully set klog.logging.verbosity to 5";
+    assert_eq!(set("5"), done);
+    cluster.scale("a", 2);
+    cluster.stable("a");
+    cluster.eventually("it says more", || n_debug() > 0);
+    set("2");
+    let n_said = n_debug();
+    cluster.scale("a", 3);
+    cluster.stable("a");
+    assert_eq!(n_debug(), n_said, "{}", process.log());
+    set("5");
+    process.signal(Signal::SIGHUP);
+    cluster.eventually("SIGHUP is told", || {
+        process.log().contains("SIGHUP: re-read ")
+    });
+    let n_said = n_debug();
+    cluster.scale("a", 4);
+    cluster.stable("a");
+    assert_eq!(n_debug(), n_said, "{}", process.log());
+}
