@@ -20,7 +20,7 @@ use rustls::pki_types::ServerName;
 use ureq::http::Uri;
 use ureq::unversioned::transport::ShutdownHandle;
 
-use super::pem::Pem;
+use super::pem::{Pem, why_refused};
 use super::tls::{Identity, Trust, authorities, client_config, server_name};
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics;
@@ -254,6 +254,24 @@ impl LiveTls {
         source: &TlsSource,
         plugin: Option<Identity>,
     ) -> Result<Changes, String> {
+        let replaced = self.try_replace(source, plugin);
+        let pem = source.certificate_authority.as_ref();
+        if let Some(pem) = pem.filter(|pem| pem.is_file()) {
+            metrics::global().credentials.ca_reloaded(match &replaced {
+                Ok(changes) => Ok(changes.contains(&CERTIFICATE_AUTHORITY)),
+                Err(_) => pem
+                    .read()
+                    .map_err(|_problem| "read_error")
+                    .and_then(|bytes| {
+                        trust(source, Some(&bytes)).map_err(|_problem| why_refused(&bytes))
+                    })
+                    .map(|_| false),
+            });
+        }
+        replaced
+    }
+
+    fn try_replace(&self, source: &TlsSource, plugin: Option<Identity>) -> Result<Changes, String> {
         let mut material = Material::read(source)?;
         material.identity = material.identity.or(plugin);
         let trust = trust(source, material.certificate_authority.as_deref())?;
@@ -304,8 +322,7 @@ impl LiveTls {
             if snapshot.material.certificate_authority.as_ref() == Some(&bytes) {
                 return Ok(Changes::new());
             }
-            let is_empty = bytes.trim_ascii().is_empty();
-            let reason = if is_empty { "empty" } else { "ca_parse_error" };
+            let reason = why_refused(&bytes);
             let adopted = trust(&snapshot.source, Some(&bytes)).and_then(|trust| {
                 snapshot.trust = trust;
                 snapshot.material.certificate_authority = Some(bytes);
@@ -314,12 +331,10 @@ impl LiveTls {
             let adopted = adopted.map_err(|problem| (reason, problem))?;
             Ok(adopted.unwrap_or_default())
         });
-        let (result, reason) = match &refreshed {
-            Ok(changes) if changes.is_empty() => ("success", "unchanged"),
-            Ok(_) => ("success", "updated"),
-            Err((reason, _)) => ("failure", *reason),
-        };
-        metrics::global().credentials.ca_reloaded(result, reason);
+        metrics::global().credentials.ca_reloaded(match &refreshed {
+            Ok(changes) => Ok(!changes.is_empty()),
+            Err((reason, _)) => Err(reason),
+        });
         let refreshed = refreshed.map_err(|(_, problem)| problem);
         self.tell(CERTIFICATE_AUTHORITY, refreshed);
     }

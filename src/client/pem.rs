@@ -41,3 +41,10 @@ impl fmt::Debug for Pem {
         }
     }
 }
+
+/// Why what was read of an authority's file is refused, in the words of the metrics
+/// (client-go `transport/ca_rotation.go`).
+pub(super) fn why_refused(bytes: &[u8]) -> &'static str {
+    let is_empty = bytes.trim_ascii().is_empty();
+    if is_empty { "empty" } else { "ca_parse_error" }
+}

@@ -215,9 +215,10 @@ fn with_rights_in_one_namespace_it_controls_that_namespace() {
         for object in namespaced_rbac(cluster.namespace()) {
             let path = match text_at(&object, "/kind").as_str() {
                 "ServiceAccount" => cluster.collection(Kind::ServiceAccounts),
-                _ => format!(
-                    "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
-                    cluster.namespace()
+                kind => format!(
+                    "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/{}s",
+                    cluster.namespace(),
+                    kind.to_lowercase()
                 ),
             };
             let request = Request::post(path).body("application/json", object.to_string());

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use replicaset_controller::api::Status;
+use replicaset_controller::cache::encoding::ContentType;
 use replicaset_controller::devserver::{
     Action, Answer, ApiCall, ApiRequest, Ending, Faults, Handler, Matcher, Recorded, Rule,
     RuleHandle,
 };
+use replicaset_controller::manager::ManagerOptions;
 use serde_json::json;
 
 use crate::support::{
-    Kind, TestCluster, is_streamed_list, name, new_pod, new_replica_set, plain_watches_of,
+    Kind, Setup, TestCluster, is_streamed_list, name, new_pod, new_replica_set, plain_watches_of,
     reads_of, refusal, streamed_lists_of,
 };
 
@@ -96,9 +98,25 @@ fn settled() -> (TestCluster, String) {
     settle(TestCluster::start())
 }
 
+/// The same with a daemon that asks for JSON, for tests that send frames of their own.
+fn settled_in_json() -> (TestCluster, String) {
+    settle(TestCluster::with(reading_json()))
+}
+
+fn reading_json() -> Setup {
+    let setup = Setup::default();
+    Setup {
+        options: ManagerOptions {
+            content_type: ContentType::Json,
+            ..setup.options
+        },
+        ..setup
+    }
+}
+
 /// The same with a server that cannot stream lists. The rule is the last thing to be removed.
 fn settled_in_pages() -> (TestCluster, RuleHandle, String) {
-    let cluster = TestCluster::start();
+    let cluster = TestCluster::with(reading_json());
     let rule = cluster.faults().add(no_streamed_lists());
     let (cluster, version) = settle(cluster);
     (cluster, rule, version)
@@ -218,7 +236,7 @@ impl Handler for SmallPages {
 
 #[test]
 fn j_18_j_19_a_list_comes_in_as_many_pages_as_the_server_makes() {
-    let mut cluster = TestCluster::start();
+    let mut cluster = TestCluster::with(reading_json());
     for number in 0..10 {
         cluster.create_pod(&new_pod(&format!("p{number}")));
     }
@@ -280,7 +298,7 @@ fn j_37_a_watch_whose_connection_breaks_goes_on_where_it_was() {
 
 #[test]
 fn a_bookmark_moves_the_version_from_which_a_watch_goes_on() {
-    let (cluster, _) = settled();
+    let (cluster, _) = settled_in_json();
     // Something that is no pod makes a version that no pod has.
     let account = json!({"metadata": {"name": "other"}});
     let account = cluster.create(Kind::ServiceAccounts, &account);
@@ -305,7 +323,7 @@ fn a_bookmark_moves_the_version_from_which_a_watch_goes_on() {
 
 #[test]
 fn j_08_j_22_a_watch_that_fell_behind_is_followed_by_a_list_at_its_version() {
-    let (cluster, version) = settled();
+    let (cluster, version) = settled_in_json();
     send_error(&cluster, &expired());
     let expected = ["stream from -", &format!("stream from {version}")];
     check_reads(&cluster, &expected);
@@ -359,7 +377,7 @@ fn j_22_what_was_missed_beyond_the_servers_history_is_found_by_a_list() {
 /// A streamed list at the last version is refused like this: one at any version follows.
 #[track_caller]
 fn check_streamed_list_at_any_version(refused: Status) {
-    let (cluster, version) = settled();
+    let (cluster, version) = settled_in_json();
     let rule = Rule::new(streamed_lists_of("pods"), Action::refuse(refused));
     cluster.faults().add(rule.times(1));
     send_error(&cluster, &expired());
@@ -489,7 +507,7 @@ fn j_09_watches_that_always_end_at_once_do_not_spin() {
 
 #[test]
 fn j_12_a_busy_server_costs_a_pause_each_time_and_no_list() {
-    let (cluster, version) = settled();
+    let (cluster, version) = settled_in_json();
     let busy = Action::refuse(too_many_requests());
     let rule = Rule::new(plain_watches_of("pods"), busy);
     cluster.faults().add(rule.times(1));

@@ -143,10 +143,15 @@ impl CredentialMetrics {
         self.transport_cache_entries.set(n_in_use.into());
     }
 
-    /// Counts an attempt to read the CA file again: `result` is `success` or `failure`, `reason` one of
-    /// `unchanged`, `updated`, `read_error`, `empty`, `ca_parse_error`
+    /// Counts an attempt to read the CA file again: whether it holds something else now, or why it
+    /// cannot be used: `read_error`, `empty` or `ca_parse_error`
     /// (client-go `transport/ca_rotation.go`).
-    pub fn ca_reloaded(&self, result: &str, reason: &str) {
+    pub fn ca_reloaded(&self, changed: Result<bool, &str>) {
+        let (result, reason) = match changed {
+            Ok(true) => ("success", "updated"),
+            Ok(false) => ("success", "unchanged"),
+            Err(reason) => ("failure", reason),
+        };
         self.ca_reloads.with_label_values(&[result, reason]).inc();
     }
 }
