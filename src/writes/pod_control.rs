@@ -34,11 +34,16 @@ pub trait PodControl: Debug + Send + Sync {
     /// As the API server or the connection says.
     fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError>;
 
-    /// Applies a strategic merge patch to a pod. Records no event.
+    /// Applies a strategic merge patch to a pod that `rs` adopts or releases. Records no event.
     ///
     /// # Errors
     /// As the API server or the connection says.
-    fn patch_pod(&self, pod: &Pod, patch: Vec<u8>) -> Result<PatchedPod, WriteError>;
+    fn patch_pod(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        patch: Vec<u8>,
+    ) -> Result<PatchedPod, WriteError>;
 }
 
 /// What the answer to a create says.

@@ -43,11 +43,11 @@ impl RealPodControl {
         }
     }
 
-    fn send(&self, request: &Request) -> Result<Response, WriteError> {
+    fn send(&self, rs: &ReplicaSet, request: Request) -> Result<Response, WriteError> {
         if self.stop.is_stopped() {
             return Err(WriteError::Stopped);
         }
-        Ok(self.client.send(request)?)
+        Ok(self.client.send(&request.on_behalf_of(&rs.uid))?)
     }
 
     fn record(&self, rs: &ReplicaSet, type_: EventType, reason: &str, message: String) {
@@ -62,7 +62,7 @@ impl RealPodControl {
         self.recorder.event(&reference, type_, reason, message);
     }
 
-    fn list(&self, request: &Request) -> Result<Vec<Pod>, WriteError> {
+    fn list(&self, rs: &ReplicaSet, request: Request) -> Result<Vec<Pod>, WriteError> {
         #[derive(Deserialize)]
         struct ListJson<'a> {
             #[serde(borrow)]
@@ -70,7 +70,7 @@ impl RealPodControl {
         }
         let unreadable =
             |error| WriteError::Unknown(format!("the answer is no list of pods: {error}"));
-        let response = self.send(request)?;
+        let response = self.send(rs, request)?;
         let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(unreadable)?;
         let mut interner = Interner::default();
         let pods = list.items.unwrap_or_default().into_iter();
@@ -83,7 +83,7 @@ impl PodControl for RealPodControl {
     fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
         let body = create_body(rs, self.kind, name)?;
         let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
-        match self.send(&Request::post(path).body("application/json", body)) {
+        match self.send(rs, Request::post(path).body("application/json", body)) {
             Ok(response) => {
                 let message = format!("Created pod: {name}");
                 self.record(rs, EventType::Normal, "SuccessfulCreate", message);
@@ -109,19 +109,22 @@ impl PodControl for RealPodControl {
         // The stock role may list pods but not get one.
         let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
         let request = Request::get(path).query("fieldSelector", format!("metadata.name={name}"));
-        Ok(self.list(&request)?.pop())
+        Ok(self.list(rs, request)?.pop())
     }
 
     fn list_pods(&self, rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError> {
         let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
-        self.list(&Request::get(path).query("labelSelector", selector.to_string()))
+        self.list(
+            rs,
+            Request::get(path).query("labelSelector", selector.to_string()),
+        )
     }
 
     fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
         let request =
             Request::delete(pod_path(&pod.key)).body("application/json", delete_body(&pod.uid));
         let name = &pod.key.name;
-        match self.send(&request) {
+        match self.send(rs, request) {
             Ok(_) => {
                 let message = format!("Deleted pod: {name}");
                 self.record(rs, EventType::Normal, "SuccessfulDelete", message);
@@ -140,10 +143,15 @@ impl PodControl for RealPodControl {
         }
     }
 
-    fn patch_pod(&self, pod: &Pod, patch: Vec<u8>) -> Result<PatchedPod, WriteError> {
+    fn patch_pod(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        patch: Vec<u8>,
+    ) -> Result<PatchedPod, WriteError> {
         let request = Request::patch(pod_path(&pod.key))
             .body("application/strategic-merge-patch+json", patch);
-        let patched = read_pod(&self.send(&request)?.body);
+        let patched = read_pod(&self.send(rs, request)?.body);
         Ok(PatchedPod {
             resource_version: patched.resource_version,
             controller: patched.controller.map(|controller| controller.uid.clone()),
