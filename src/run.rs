@@ -108,6 +108,7 @@ fn manager_options(client: &ClientArgs, args: &ControllerArgs) -> ManagerOptions
         concurrent_rc_syncs: args.concurrent_rc_syncs,
         batch_parallelism: args.batch_parallelism,
         burst_replicas: args.burst_replicas,
+        status_update_interval: args.status_update_interval,
         min_resync_period: args.min_resync_period,
         ..ManagerOptions::default()
     }

@@ -8,14 +8,18 @@
 //! exactly the code that ships.
 
 pub mod claim;
+pub mod counts;
 pub mod deletion_order;
 pub mod error;
 pub mod expectations;
 pub mod expiry;
+pub mod fair_pool;
 pub mod handlers;
 pub mod manage;
+pub mod pace;
 pub mod plan;
 pub mod pod_names;
+pub mod priority;
 pub mod slow_start;
 pub mod status;
 pub mod sync;
@@ -32,8 +36,10 @@ mod testing;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use self::expectations::Expectations;
+use self::pace::StatusPace;
 use self::pod_names::PodNames;
 use self::slow_start::BatchRunner;
 use self::unresolved::Unresolved;
@@ -65,6 +71,9 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// The most pods that one sync creates or deletes: [`plan::BURST_REPLICAS`] but for tests.
     pub burst_replicas: usize,
+    /// The longest that a status whose numbers are still moving waits after the last one; zero for
+    /// upstream's rhythm.
+    pub status_update_interval: Duration,
 }
 
 /// Makes ReplicaSets own as many pods as they want. Shared by all workers and watch threads.
@@ -82,6 +91,7 @@ pub struct ReplicaSetController {
     written: WrittenVersions,
     unresolved: Unresolved,
     names: PodNames,
+    pace: StatusPace,
     /// Generation for which an unusable selector was logged, by ReplicaSet; behind its own lock.
     unusable_selectors: Mutex<HashMap<ObjectKey, (Uid, i64)>>,
     /// Set when the API server dropped `terminatingReplicas` from a status that carried it.
@@ -100,6 +110,7 @@ impl ReplicaSetController {
             batches: parts.batches,
             expectations: Expectations::new(Arc::clone(&parts.clock)),
             written: WrittenVersions::new(Arc::clone(&parts.clock)),
+            pace: StatusPace::new(Arc::clone(&parts.clock), parts.status_update_interval),
             clock: parts.clock,
             burst_replicas: parts.burst_replicas,
             unresolved: Unresolved::default(),
@@ -133,6 +144,7 @@ impl ReplicaSetController {
         self.expectations.delete_expectations(key, owner);
         self.unresolved.clear(key, owner);
         self.names.clear(key, owner);
+        self.pace.clear(key);
         let mut logged = self
             .unusable_selectors
             .lock()

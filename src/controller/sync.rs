@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use super::counts::Counts;
 use super::expectations::Satisfaction;
-use super::plan::plan;
+use super::plan::{Plan, plan};
 use super::status::{Observation, calculate_status, find_min_next_pod_availability_check};
 use super::written_versions::Readiness;
 use super::{ReplicaSetController, SyncError};
 use crate::api::label_selector::SelectorError;
-use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Selector};
+use crate::api::{ObjectKey, Pod, ReplicaSet, Selector};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::catch_panic;
 
@@ -84,42 +85,103 @@ impl ReplicaSetController {
             }
         };
         let needs_sync = self.may_manage(&rs, selector, readiness)?;
-        let owned = self
-            .cache
-            .pods_owned_by(&OwnerKey::new(self.kind.kind, key, &rs.uid));
-        let orphans = self.cache.orphans_in(&key.namespace);
+        if let Some(counts) = self.nothing_to_do(&rs, selector, needs_sync) {
+            let observation = Observation {
+                counts,
+                failure: None,
+                now: self.clock.wall(),
+            };
+            self.bring_status_up_to_date(&rs, &observation)?;
+            self.plan_expiry_check(&rs);
+            return Ok(Outcome::Synced);
+        }
+        self.sync_pods(&rs, selector, needs_sync)
+    }
+
+    /// What the status says of `rs` if no pod is to be adopted, released, created or deleted. Looks at
+    /// no pod, so that a sync that comes for nothing costs nothing that grows with the pods.
+    fn nothing_to_do(
+        &self,
+        rs: &ReplicaSet,
+        selector: &Selector,
+        needs_sync: bool,
+    ) -> Option<Counts> {
+        if rs.is_terminating() {
+            return None;
+        }
+        let counts = self.quick_counts(rs, selector)?;
+        (!needs_sync || counts.replicas == rs.replicas.max(0)).then_some(counts)
+    }
+
+    /// The part of a sync that looks at every pod.
+    fn sync_pods(
+        &self,
+        rs: &Arc<ReplicaSet>,
+        selector: &Selector,
+        needs_sync: bool,
+    ) -> Result<Outcome, SyncError> {
+        let owned = self.cache.pods_owned_by(&self.owner_key(rs));
+        let orphans = self.cache.orphans_in(&rs.key.namespace);
         let candidates = owned
             .iter()
             .chain(&orphans)
             .filter(|pod| pod.is_active())
             .cloned();
-        let active = self.claim_pods(&rs, selector, candidates.collect())?;
+        let active = self.claim_pods(rs, selector, candidates.collect())?;
 
         let plan = plan(active.len(), rs.replicas, self.burst_replicas);
-        let managed = if needs_sync && !rs.is_terminating() {
-            self.manage_replicas(&rs, selector, &active, plan)
+        let manages = needs_sync && !rs.is_terminating() && plan != Plan::Nothing;
+        let managed = if manages {
+            self.manage_replicas(rs, selector, &active, plan)
         } else {
             Ok(())
         };
         if managed.as_ref().is_err_and(SyncError::is_stopped) {
             return managed.map(|()| Outcome::Synced);
         }
+        let now = self.clock.wall();
+        let terminating = self.count_terminating(&owned, selector);
         let observation = Observation {
-            active: &active,
-            terminating: self.count_terminating(&owned, selector),
+            counts: Counts::of_pods(rs, &active, terminating, now),
             failure: managed
                 .as_ref()
                 .err()
                 .map(|error| (plan, error.to_string())),
-            now: self.clock.wall(),
+            now,
         };
-        let status = calculate_status(&rs, &observation);
-        let updated = self.update_replica_set_status(&rs, status)?;
-        self.record_replica_set(&updated);
+        self.bring_status_up_to_date(rs, &observation)?;
         managed?;
-        self.plan_availability_check(&updated, &active, &observation);
-        self.plan_expiry_check(&rs);
+        self.plan_availability_check(rs, &active, &observation);
+        self.plan_expiry_check(rs);
+        if manages {
+            self.come_back_if_all_is_seen(rs);
+        }
         Ok(Outcome::Synced)
+    }
+
+    /// Writes the status if it is another one, now or as soon as it may be.
+    fn bring_status_up_to_date(
+        &self,
+        rs: &Arc<ReplicaSet>,
+        observation: &Observation,
+    ) -> Result<(), SyncError> {
+        let status = calculate_status(rs, observation);
+        if let Some(left) = self.hold_back(rs, &status) {
+            self.queue.add_low_after(rs.key.clone(), left);
+            return Ok(());
+        }
+        let updated = self.update_replica_set_status(rs, status)?;
+        self.record_replica_set(&updated);
+        Ok(())
+    }
+
+    /// All that this sync has done may have been seen before it was done, by events that found the
+    /// expectations still open and were in no hurry. Then more may be due now.
+    fn come_back_if_all_is_seen(&self, rs: &ReplicaSet) {
+        let satisfaction = self.expectations.satisfied_expectations(&rs.key, &rs.uid);
+        if satisfaction == Satisfaction::Satisfied {
+            self.enqueue(&rs.key);
+        }
     }
 
     /// Whether the cache shows this ReplicaSet's own doings, so that pods may be created and deleted.
@@ -144,10 +206,8 @@ impl ReplicaSetController {
         }
     }
 
-    fn count_terminating(&self, owned: &[Arc<Pod>], selector: &Selector) -> Option<i32> {
-        if !self.kind.has_terminating_replicas
-            || self.terminating_is_dropped.load(Ordering::Relaxed)
-        {
+    pub(super) fn count_terminating(&self, owned: &[Arc<Pod>], selector: &Selector) -> Option<i32> {
+        if !self.reports_terminating() {
             return None;
         }
         let is_counted = |pod: &&Arc<Pod>| {
@@ -157,14 +217,21 @@ impl ReplicaSetController {
         Some(i32::try_from(count).unwrap_or(i32::MAX))
     }
 
+    pub(super) fn reports_terminating(&self) -> bool {
+        self.kind.has_terminating_replicas && !self.terminating_is_dropped.load(Ordering::Relaxed)
+    }
+
     /// Comes back when the next ready pod becomes available by the passing of time alone.
     fn plan_availability_check(
         &self,
         rs: &ReplicaSet,
         active: &[Arc<Pod>],
-        observation: &Observation<'_>,
+        observation: &Observation,
     ) {
-        if rs.min_ready_seconds <= 0 || rs.status.ready_replicas == rs.status.available_replicas {
+        let Counts {
+            ready, available, ..
+        } = observation.counts;
+        if rs.min_ready_seconds <= 0 || ready == available {
             return;
         }
         let min_ready = rs.min_ready_seconds;

@@ -83,6 +83,7 @@ impl Engine {
             batches: shared.batches.runner(),
             clock,
             burst_replicas: options.burst_replicas,
+            status_update_interval: options.status_update_interval,
         }));
 
         let delaying = Arc::clone(&queue);
@@ -178,6 +179,9 @@ fn start_worker(
                 recv(synced) -> _ => {}
                 recv(stopping.receiver()) -> _ => return,
             }
+        }
+        if number == 0 {
+            controller.enqueue_those_with_work();
         }
         controller.run_worker(&stopping);
     })

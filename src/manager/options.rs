@@ -25,6 +25,9 @@ pub struct ManagerOptions {
     pub batch_parallelism: u16,
     /// Pods that one sync creates or deletes at most.
     pub burst_replicas: usize,
+    /// The longest that a status whose numbers are still moving waits after the last one; zero for
+    /// upstream's rhythm.
+    pub status_update_interval: Duration,
     /// Least time between two looks at an object that did not change.
     pub min_resync_period: Duration,
     /// Time from the stop signal until the last thread must have ended.
@@ -45,6 +48,7 @@ impl Default for ManagerOptions {
             concurrent_rc_syncs: 5,
             batch_parallelism: 16,
             burst_replicas: BURST_REPLICAS,
+            status_update_interval: Duration::from_secs(1),
             min_resync_period: Duration::from_hours(12),
             stop_within: Duration::from_secs(30),
         }
