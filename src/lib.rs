@@ -26,7 +26,7 @@
 //! | [`cache`] | server state → local read-only view: list/watch machine (pure), its loop, indexed stores | api, client, stdx |
 //! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx, telemetry |
 //! | [`writes`] | the only code that changes the cluster: pods, status, events | api, client, stdx |
-//! | [`controller`] | handlers, expectations, sync, claim, plan, deletion order, slow start, status | api, cache, stdx, telemetry, workqueue, writes |
+//! | [`controller`] | handlers, priority, expectations, sync, claim, plan, deletion order, slow start, fair pool, counts, pace, status | api, cache, stdx, telemetry, workqueue, writes |
 //! | [`http_server`] | connections, requests, answers: HTTP/1.1 and TLS on the server's side | api, stdx |
 //! | [`serving`] | the daemon's own pages: health, metrics, configuration; who may see them | api, client, http_server, stdx, telemetry |
 //! | [`manager`] | owns every thread: start order, stop order, deadlines | all above |
@@ -49,7 +49,7 @@
 //! | `signal` | runs what [`stdx::signals::on_reload`] and [`stdx::signals::on_dump`] were given | SIGHUP, SIGUSR1 | the stop signal sends one |
 //! | `watch-rs`, `watch-rc`, `watch-pods` | list and watch, store, handlers | a read from the API server; a pause after failures | data, 5 min of silence, stop shuts the socket |
 //! | `sync-0…n`, `rc-sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
-//! | `batch-0…m` | single creates and deletes | rayon's queue; a request; the token bucket | job, pool dropped; answer, 60 s; stop |
+//! | `batch-0…m` | helps the workers with their batches ([`controller::fair_pool`]) | rayon's queue; a request; the token bucket | job, pool dropped; answer, 60 s; stop |
 //! | `delay`, `rc-delay` | puts delayed keys into the queue when due | the next due time, at most 10 s | time, an earlier key, shutdown |
 //! | `events`, `rc-events` | sends events | recorded events; a request; pauses between tries | event; answer, 10 s; its stop |
 //!
@@ -64,12 +64,13 @@
 //!
 //! | lock | guards | taken by |
 //! |---|---|---|
-//! | `cache::Store` (one `RwLock` each) | objects and indexes | its watch thread writes, workers read |
+//! | `cache::Store` (one `RwLock` each) | objects, indexes, tallies | its watch thread writes, workers read |
 //! | `controller::expectations` | names and UIDs still to be seen | workers, watch threads |
 //! | `controller::written_versions` | versions still to be seen, who waits for them | workers, watch threads |
 //! | `controller::unresolved`, `controller::pod_names` | writes of unknown outcome, name sequences | workers |
+//! | `controller::pace` | when whose status may be written next | workers, watch threads |
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
-//! | `client` throttle | tokens | everyone who sends |
+//! | `client` throttle | tokens, who waits for them | everyone who sends |
 //! | `stdx::stop` | the cause and the wakers | everyone |
 //! | `stdx::signals` | what SIGHUP and SIGUSR1 run | `main`, `signal` |
 //!
@@ -82,6 +83,9 @@
 //!   pods are listed.
 //! - A pod that may have been created is never created under another name before its fate is known; a
 //!   pod that may have been deleted is chosen again before another one.
+//! - A ReplicaSet for which pods are due is never made to wait: not by the pace of its status, not by
+//!   another one's batch, not by what only waits for a status.
+//! - The cache's tallies count what its buckets hold, at every moment that a reader can see.
 //! - Nothing is created or deleted before both first lists are complete.
 //! - What is not understood is carried, not dropped: the template and the metadata are bytes.
 //! - No list is ever held as a whole; no pod is ever held as JSON.
@@ -114,6 +118,12 @@
 //!   lost in a relist.
 //! - **A list after an expired watch has a back-off of its own**, so that the one after an outage does not
 //!   wait as long as the outage did.
+//! - **While counts are moving, a status waits** ([`controller::pace`]): up to a millisecond for each pod,
+//!   and never if a count has arrived where it was bound for, or anything but a count has changed.
+//! - **A pod in which nothing has changed that a sync reads** enqueues nobody, unless its owner's last
+//!   sync has failed.
+//! - **The queue has two priorities**, as controller-runtime's: missing pods go before statuses and resyncs.
+//! - **ReplicaSets take turns** at the batch threads ([`controller::fair_pool`]) and at the rate limit.
 //! - **The queue's remainder is left at stop**, and events are drained for a bounded time.
 
 pub mod api;

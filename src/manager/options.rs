@@ -21,7 +21,8 @@ pub struct ManagerOptions {
     pub concurrent_replicaset_syncs: u16,
     /// Workers for ReplicationControllers.
     pub concurrent_rc_syncs: u16,
-    /// Pods created or deleted at the same time.
+    /// Pods created or deleted at the same time, shared evenly by all owners that are at it; each has
+    /// one of its own at least, on the thread of its worker.
     pub batch_parallelism: u16,
     /// Pods that one sync creates or deletes at most.
     pub burst_replicas: usize,

@@ -38,7 +38,8 @@ pub struct ControllerArgs {
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = parse_burst_replicas)]
     pub burst_replicas: usize,
 
-    /// Pods that are created or deleted at the same time, over all owners.
+    /// Pods that are created or deleted at the same time, shared evenly by all owners that are at it;
+    /// each has one of its own at least.
     #[arg(long, value_name = "N", default_value_t = 16,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub batch_parallelism: u16,
