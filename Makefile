@@ -5,14 +5,58 @@ CONTROL_PLANE := tests/control-plane
 # Tests wait far more than they compute, so more of them may run than there are processors.
 export RUST_TEST_THREADS ?= 16
 
+# So that eu-stack, perf and gdb walk the stacks of a release binary at little cost.
+build build-static bench demo dev: export RUSTFLAGS += -C force-frame-pointers=yes
+
+# What `make install` installs, and where. BINARY is built first if it is not there.
+NAME := replicaset-controller
+BINARY ?= target/release/$(NAME)
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+DESTDIR ?=
+shared = $(DESTDIR)$(PREFIX)/share
+units = $(DESTDIR)$(PREFIX)/lib/systemd/system
+
+# The target of `make build-static`, and what it makes.
+MUSL := $(shell uname -m)-unknown-linux-musl
+STATIC := target/$(MUSL)/release/$(NAME)
+
 .DEFAULT_GOAL := help
-.PHONY: help build demo dev test control-plane test-control-plane lint fmt doc check clean
+.PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench lint fmt doc check clean
 
 help: ## List these verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
 
 build: ## Build the release binary into target/release
 	cargo build --release --locked
+
+build-static: ## Build a static binary, which needs musl's target and compiler
+	cargo build --release --locked --target $(MUSL)
+	@echo $(STATIC)
+
+$(BINARY):
+	cargo build --release --locked
+
+install: $(BINARY) ## Install binary, unit, man page and completions below DESTDIR, PREFIX
+	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/$(NAME)
+	install -d $(units) $(shared)/man/man1 $(shared)/doc/$(NAME) $(shared)/zsh/site-functions \
+		$(shared)/bash-completion/completions $(shared)/fish/vendor_completions.d
+	sed 's|/usr/local/bin/|$(PREFIX)/bin/|; s|/etc/$(NAME)|$(SYSCONFDIR)/$(NAME)|' \
+		config/$(NAME).service >$(units)/$(NAME).service
+	$(BINARY) man >$(shared)/man/man1/$(NAME).1
+	$(BINARY) completions bash >$(shared)/bash-completion/completions/$(NAME)
+	$(BINARY) completions zsh >$(shared)/zsh/site-functions/_$(NAME)
+	$(BINARY) completions fish >$(shared)/fish/vendor_completions.d/$(NAME).fish
+	install -m 644 README.md LICENSE config/*.yaml $(shared)/doc/$(NAME)
+	install -d -m 700 $(DESTDIR)$(SYSCONFDIR)/$(NAME)
+	test -e $(DESTDIR)$(SYSCONFDIR)/$(NAME)/config.yaml || \
+		install -m 600 config/config.yaml $(DESTDIR)$(SYSCONFDIR)/$(NAME)/config.yaml
+
+uninstall: ## Remove what was installed, but not the configuration
+	rm -f $(DESTDIR)$(PREFIX)/bin/$(NAME) $(units)/$(NAME).service $(shared)/man/man1/$(NAME).1 \
+		$(shared)/bash-completion/completions/$(NAME) $(shared)/zsh/site-functions/_$(NAME) \
+		$(shared)/fish/vendor_completions.d/$(NAME).fish
+	rm -rf $(shared)/doc/$(NAME)
 
 demo: ## Watch the controller converge sample ReplicaSets, no cluster needed
 	cargo run --release --locked -- demo
@@ -28,6 +72,9 @@ control-plane: ## Build a real etcd, kube-apiserver and kubectl into target/cont
 
 test-control-plane: ## Run the integration tests against the real control plane
 	$(CONTROL_PLANE)/run.sh cargo test --locked --test it
+
+bench: control-plane ## Compare with kube-controller-manager on one API server (BENCH_ARGS)
+	$(CONTROL_PLANE)/run.sh cargo bench --locked --bench side_by_side -- $(BENCH_ARGS)
 
 lint: ## Run clippy with warnings denied
 	cargo clippy --locked --all-targets -- -D warnings

@@ -20,18 +20,22 @@
 //! | room | what lives there | may use |
 //! |---|---|---|
 //! | [`api`] | the Kubernetes vocabulary, pure: keys, selectors, the slim [`api::Pod`], the [`api::ReplicaSet`], the `Status` error | – |
-//! | [`stdx`] | named threads, the stop signal, clocks, back-off | – |
-//! | [`telemetry`] | the log; metrics; health by progress; what systemd is told | stdx |
+//! | [`stdx`] | named threads and what they work on, the stop signal, clocks, back-off | – |
+//! | [`telemetry`] | the log; metrics; health by progress; what the threads do; what systemd is told | stdx |
 //! | [`client`] | bytes to and from an API server: kubeconfig, credentials, TLS, throttle, streams | api, stdx, telemetry |
 //! | [`cache`] | server state → local read-only view: list/watch machine (pure), its loop, indexed stores | api, client, stdx |
 //! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx, telemetry |
+//! | [`leader_election`] | which of several daemons writes: the Lease, the election (pure), the fence | api, client, stdx, telemetry |
 //! | [`writes`] | the only code that changes the cluster: pods, status, events | api, client, stdx |
 //! | [`controller`] | handlers, priority, expectations, sync, claim, plan, deletion order, slow start, fair pool, counts, pace, status | api, cache, stdx, telemetry, workqueue, writes |
+//! | [`explain`] | why a ReplicaSet is as it is: facts (a daemon's, or the API's) → report → text and JSON; decides by the controller's own code | api, client, controller, stdx |
 //! | [`http_server`] | connections, requests, answers: HTTP/1.1 and TLS on the server's side | api, stdx |
 //! | [`serving`] | the daemon's own pages: health, metrics, configuration; who may see them | api, client, http_server, stdx, telemetry |
+//! | [`rights`] | what the daemon must be allowed to do, as one table and as manifests, pure | – |
+//! | [`self_check`] | asks at start for each of these rights | api, client, rights, stdx |
 //! | [`manager`] | owns every thread: start order, stop order, deadlines | all above |
 //! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster | api, http_server, stdx |
-//! | [`cli`] | flags → options, no effects | – |
+//! | [`cli`] | flags, environment and configuration file → options, no effects | – |
 //! | [`mod@run`] | the commands `run`, `dev` (a cluster in one process) and `demo` (chapters that are checked) | all above |
 //!
 //! `tests/it/tidy.rs` holds the third column.
@@ -40,22 +44,30 @@
 //!
 //! Every thread has a name of at most 15 bytes, is started by [`stdx::thread`] (rayon's and `ctrlc`'s
 //! excepted, see there), and blocks on nothing that its stack does not show. One that panics stops the
-//! daemon with exit code 1; a panic inside one sync is caught and the key repeated.
+//! daemon with exit code 1; a panic inside one sync is caught and the key repeated. Whoever sends a
+//! request may, if a credential plugin is configured, run it or wait for another thread that does: at
+//! most a minute, 5 s once the daemon stops.
 //!
 //! | thread | does | waits for | what ends the wait |
 //! |---|---|---|---|
 //! | `main` | [`manager::Manager::wait`] | the stop signal, then the others in stop order | signal; 30 s |
 //! | `ctrl-c` | gives the stop signal | SIGTERM, SIGINT | a second one ends the process |
-//! | `signal` | runs what [`stdx::signals::on_reload`] and [`stdx::signals::on_dump`] were given | SIGHUP, SIGUSR1 | the stop signal sends one |
+//! | `signal` | runs what [`stdx::signals::on_reload`] and [`stdx::signals::on_dump`] were given | SIGHUP, SIGUSR1; a credential plugin | the stop signal sends one; 60 s |
 //! | `watch-rs`, `watch-rc`, `watch-pods` | list and watch, store, handlers | a read from the API server; a pause after failures | data, 5 min of silence, stop shuts the socket |
 //! | `sync-0…n`, `rc-sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
 //! | `batch-0…m` | helps the workers with their batches ([`controller::fair_pool`]) | rayon's queue; a request; the token bucket | job, pool dropped; answer, 60 s; stop |
 //! | `delay`, `rc-delay` | puts delayed keys into the queue when due | the next due time, at most 10 s | time, an earlier key, shutdown |
+//! | `self-check` | asks whether each right is there that is needed, and ends | an answer; a pause after failures | answer, 5 s; time, stop |
+//! | `lease` | acquires, renews and releases the lease ([`leader_election::Elector`]) | a request; pauses between tries | answer, half the renew deadline; stop, and the end of the last write |
 //! | `events`, `rc-events` | sends events | recorded events; a request; pauses between tries | event; answer, 10 s; its stop |
+//! | `http`, `plain` | accept connections to the pages of [`serving`] | a connection | the end of the daemon connects |
+//! | `http-N`, `plain-N` | read requests, answer pages | the client; a review of the API server | its limits: 10 s for a request, 90 s between two, 30 s for an answer; 5 s for a review; the end shuts the socket |
+//! | `systemd` | tells systemd how the daemon is, feeds the watchdog | a second, or a third of the watchdog's time | time, stop |
 //!
 //! Stop order: signal → queue shut down, watches' sockets shut → join `sync-*` → events drained →
-//! join `watch-*`, `delay`, `batch-*`. 30 s in all, then the stuck threads are named and the exit code
-//! is 1.
+//! lease released → join `watch-*`, `delay`, `batch-*`. 30 s in all, then the stuck threads are named and
+//! the exit code is 1. `systemd` says that it stops and ends at the signal; `http` goes last, so that a
+//! daemon that hangs while it stops can be looked at.
 //!
 //! # Locks
 //!
@@ -71,7 +83,17 @@
 //! | `controller::pace` | when whose status may be written next | workers, watch threads |
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens, who waits for them | everyone who sends |
+//! | `controller::last_syncs`, `controller::other_writers`, `controller::shadow` | what is told of syncs, of other writers, of a dry run; bounded | workers, watch threads |
+//! | `stdx::activity` (one per thread) | what the thread works on | the thread itself, whoever looks |
+//! | `client::live_tls` | what was read of certificates last; which watches to cut | everyone who sends, `signal` |
+//! | `client::credentials`, `client::exec_plugin` | the token, who runs the plugin | everyone who sends, `signal` |
+//! | `controller::take_over` | what a new leader has still to prove | workers, `lease` |
+//! | `leader_election` health, `manager` herald | who leads; the Lease while we do | `lease`, `http`, `main` |
 //! | `stdx::stop` | the cause and the wakers | everyone |
+//! | `http_server` connections | which are open | `http`, `http-N` |
+//! | `serving` pages, certificates, answers of reviews | who answers what; files as read; answers for 10 s | `http-N` |
+//! | `telemetry::health` | the list of checks | who adds one, `http-N`, `systemd` |
+//! | `telemetry::logging` limit | how much each place in the code has logged | everyone who logs |
 //! | `stdx::signals` | what SIGHUP and SIGUSR1 run | `main`, `signal` |
 //!
 //! # Invariants
@@ -87,6 +109,9 @@
 //!   another one's batch, not by what only waits for a status.
 //! - The cache's tallies count what its buckets hold, at every moment that a reader can see.
 //! - Nothing is created or deleted before both first lists are complete.
+//! - With an election, no byte of a request that writes leaves this process but while the lease is ours
+//!   by our own clock ([`leader_election`] says what window is left), and the lease is released only
+//!   after the last write has ended.
 //! - What is not understood is carried, not dropped: the template and the metadata are bytes.
 //! - No list is ever held as a whole; no pod is ever held as JSON.
 //! - Every wait has a bound and an end; every channel says its bound; events may be dropped (and are
@@ -116,6 +141,11 @@
 //!   is taken in its place.
 //! - **Every wait of a ReplicaSet for an event ends by itself** after five minutes, since an event can get
 //!   lost in a relist.
+//! - **A new client certificate ends no request**: connections that show the old one carry their request
+//!   to its end and are then closed; watches are cut. A server whose certificate is not accepted leads to
+//!   an early look at the CA file.
+//! - **A credential plugin is bounded**: a minute per run, pauses of 1 to 30 s after one that failed, and
+//!   an expired credential serves until the plugin gives another or the API server refuses it.
 //! - **A list after an expired watch has a back-off of its own**, so that the one after an outage does not
 //!   wait as long as the outage did.
 //! - **While counts are moving, a status waits** ([`controller::pace`]): up to a millisecond for each pod,
@@ -124,6 +154,21 @@
 //!   sync has failed.
 //! - **The queue has two priorities**, as controller-runtime's: missing pods go before statuses and resyncs.
 //! - **ReplicaSets take turns** at the batch threads ([`controller::fair_pool`]) and at the rate limit.
+//! - **Health looks at progress** (`manager::progress`), and `/livez` and `/readyz` exist.
+//! - **Paths that everybody may see are answered before anybody is asked who it is**, so that a probe
+//!   with a token works while the API server is away; no front proxy, no HTTP/2 ([`serving`]).
+//! - **Another writer is noticed** ([`controller::other_writers`]): a warning, an event and a metric.
+//! - **A dry run** ([`controller::dry_run`]) decides by the same code, on clients that refuse to write.
+//! - **`--controllers` is `replicaset-controller` and the lease has a name of its own** unless said
+//!   otherwise ([`cli::flags`]), so that nothing is taken from a kube-controller-manager that was not given.
+//! - **The log is bounded at its default level** ([`telemetry::logging`]): a place in the code may log a
+//!   line a second after a burst of 100, and tells how many it left out.
+//! - **A leader stops writing a renew deadline after its last renewal**, by a clock that counts suspended
+//!   time, asked right before each write to the socket ([`leader_election`]); upstream's may write on for
+//!   as long as it takes to notice.
+//! - **A new leader acts on nothing that it has not proven to be as new as its take-over**
+//!   ([`controller::take_over`]).
+//! - **The lease is released on a clean stop**, and its unknown fields are kept.
 //! - **The queue's remainder is left at stop**, and events are drained for a bounded time.
 
 pub mod api;
@@ -132,9 +177,13 @@ pub mod cli;
 pub mod client;
 pub mod controller;
 pub mod devserver;
+pub mod explain;
 pub mod http_server;
+pub mod leader_election;
 pub mod manager;
+pub mod rights;
 pub mod run;
+pub mod self_check;
 pub mod serving;
 pub mod stdx;
 pub mod telemetry;

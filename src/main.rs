@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use replicaset_controller::cli::{Cli, Command, ParseOutcome, parse};
+use replicaset_controller::cli::{Command, ParseOutcome, Parsed, parse};
 use replicaset_controller::stdx::report::report;
 use replicaset_controller::stdx::signals;
 use replicaset_controller::stdx::stop::Stop;
@@ -15,8 +15,8 @@ const FAILURE: u8 = 1;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    match parse(std::env::args_os()) {
-        ParseOutcome::Run(cli) => start(*cli),
+    match parse(&run::sources()) {
+        ParseOutcome::Run(parsed) => start(*parsed),
         ParseOutcome::Show(text) => {
             // Whoever closed the pipe early has seen enough.
             std::io::stdout()
@@ -33,28 +33,25 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(cli: Cli) -> ExitCode {
+fn start(parsed: Parsed) -> ExitCode {
+    let Parsed { cli, ignored } = parsed;
     let command = cli.command.unwrap_or(Command::Run(Box::new(cli.run)));
-    let level = match &command {
-        Command::Run(args) => args.log.level(),
-        // Its own lines say what changes.
-        Command::Dev(args) if args.log.verbosity.is_empty() => log::LevelFilter::Warn,
-        Command::Dev(args) => args.log.level(),
-        // The demo tells its story on standard output; the log would only talk over it, and of
-        // failures that are part of the story.
-        Command::Demo(args) if args.log.verbosity.is_empty() => log::LevelFilter::Error,
-        Command::Demo(args) => args.log.level(),
-    };
-    telemetry::logging::init(level);
+    run::start_log(&command);
+    run::tell_ignored(&ignored);
     let stop = Stop::new();
+    signals::on_dump("threads", telemetry::threads::log_threads);
     if let Err(error) = signals::listen(&stop) {
         log::error!("cannot listen for signals: {error}");
         return ExitCode::from(FAILURE);
     }
     let result = match command {
         Command::Run(args) => run::run(&args, &stop),
+        Command::Explain(args) => run::explain(&args, &stop),
         Command::Dev(args) => run::dev(&args, &stop),
         Command::Demo(args) => run::demo(&args, &stop),
+        Command::Rbac(args) => run::rbac(&args),
+        // Their text was shown when the arguments were read.
+        Command::Config(_) | Command::Completions { .. } | Command::Man => Ok(()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,14 +2,20 @@
 //!
 //! Start: batches, then for each kind that is controlled an [`Engine`] (events, delay, workers), then
 //! the watches; the workers wait until the stores they read have synced. Stop: the stop signal shuts
-//! the queues and wakes the watches; then workers are joined, events drained, and the rest joined, all
-//! within [`ManagerOptions::stop_within`]. What does not end by then is named.
+//! the queues and wakes the watches; then workers are joined, events drained, the lease released, and the
+//! rest joined, all within [`ManagerOptions::stop_within`]. What does not end by then is named.
 
 mod batch_pool;
 mod clients;
+mod contact;
+mod debug;
 mod engine;
 mod explained;
+mod leadership;
 mod options;
+mod outlook;
+mod pace;
+mod progress;
 mod watches;
 
 use std::sync::Arc;
@@ -19,11 +25,15 @@ use self::batch_pool::BatchPool;
 use self::clients::watch_client_options;
 pub use self::engine::Engine;
 use self::engine::Shared;
+use self::leadership::Leadership;
 pub use self::options::ManagerOptions;
 use self::watches::start_watches;
 use crate::api::WorkloadKind;
 use crate::cache::PodStore;
 use crate::client::{Client, ClientConfig, ClientError};
+use crate::leader_election::LeaderElectionHealth;
+use crate::self_check::SelfCheck;
+use crate::stdx::activity;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::Thread;
 
@@ -41,7 +51,9 @@ pub struct Manager {
     /// Given when nobody records events any more.
     events_stop: Stop,
     watches: Vec<Thread>,
+    self_check: Option<Thread>,
     batches: BatchPool,
+    leadership: Leadership,
     stop_within: Duration,
 }
 
@@ -59,6 +71,7 @@ impl Manager {
         let events_stop = Stop::new();
         let pods = Arc::new(PodStore::default());
         let watch_client = Client::new(config, &watch_client_options(options), stop)?;
+        let mut leadership = Leadership::new(options.leader_election.as_ref());
         let batches = BatchPool::start(options.batch_parallelism, stop);
         let shared = Shared {
             config,
@@ -67,20 +80,41 @@ impl Manager {
             batches: &batches,
             stop,
             events_stop: &events_stop,
+            leadership: &leadership,
         };
         let engines = options.controllers.iter();
         let engines: Vec<Engine> = engines
             .map(|kind| Engine::start(kind, &shared))
             .collect::<Result<_, _>>()?;
         let watches = start_watches(&watch_client, &pods, &engines, options, stop);
+        let caches = engines.iter().map(|engine| engine.cache().clone());
+        let threads = watches.iter().map(Thread::liveness);
+        let threads = threads.chain(batches.liveness()).collect();
+        progress::add_shared(&options.health, caches.collect(), threads, stop);
+        let self_check = match &options.self_check {
+            Some(check) => Some(SelfCheck::start(config, check, stop)?),
+            None => None,
+        };
+        if let Some(election) = &options.leader_election {
+            let candidates = engines.iter().map(Engine::candidate).collect();
+            let namespace = options.namespace.as_deref();
+            leadership.start(config, election, namespace, candidates, stop)?;
+        }
         Ok(Self {
             engines,
             stop: stop.clone(),
             events_stop,
             watches,
+            self_check,
             batches,
+            leadership,
             stop_within: options.stop_within,
         })
+    }
+
+    /// The health check of the election; `None` if there is none.
+    pub fn leader_election_health(&self) -> Option<&LeaderElectionHealth> {
+        self.leadership.health()
     }
 
     /// The controllers that run, one for each kind.
@@ -99,7 +133,10 @@ impl Manager {
     /// # Errors
     /// The names of the threads that were still running then.
     pub fn wait(mut self) -> Result<Cause, String> {
-        let cause = self.stop.wait();
+        let cause = {
+            let _wait = activity::enter("waits for the stop signal", "");
+            self.stop.wait()
+        };
         match &cause {
             Cause::Requested(why) => log::info!("stopping: {why}"),
             Cause::Failed(why) => log::error!("stopping: {why}"),
@@ -110,11 +147,13 @@ impl Manager {
             engine.shut_down();
         }
 
-        if !self
-            .engines
-            .iter()
-            .all(|it| it.workers_have_ended_by(abort))
-        {
+        let abort_writes = if self.leadership.is_lost() {
+            Instant::now()
+        } else {
+            abort
+        };
+        let mut engines = self.engines.iter();
+        if !engines.all(|it| it.workers_have_ended_by(abort_writes)) {
             log::warn!("requests under way are cut, their outcome is not known");
             for engine in &self.engines {
                 engine.abort_requests();
@@ -124,6 +163,13 @@ impl Manager {
         for engine in &mut self.engines {
             stuck.extend(join_all(engine.take_workers(), deadline));
         }
+        for engine in &self.engines {
+            if let Some(shadow) = engine.shadow() {
+                log::info!("dry run of {}: {shadow}", engine.kind().resource);
+            }
+        }
+        let writes_ended = stuck.is_empty();
+        self.leadership.record_stopped_leading();
         self.events_stop.stop(cause.clone());
         let abort = abort.max(Instant::now() + EVENTS_WITHIN);
         if !self.engines.iter().all(|it| it.events_have_ended_by(abort)) {
@@ -138,8 +184,11 @@ impl Manager {
             delay
         });
         let delays: Vec<Thread> = delays.collect();
+        // ORDER: released after the last write has ended, and not at all if one may still be under way.
+        stuck.extend(self.leadership.end(writes_ended, deadline));
         stuck.extend(join_all(self.watches, deadline));
         stuck.extend(join_all(delays, deadline));
+        stuck.extend(join_all(self.self_check.into_iter().collect(), deadline));
         // ORDER: the pool ends when nobody holds it any more, and the watches were the last who did.
         stuck.extend(self.batches.join_until(deadline));
         if stuck.is_empty() {

@@ -1,19 +1,40 @@
-//! The three commands, from their flags to their end. Called by `main` on the main thread.
+//! The commands, from their flags to their end. Called by `main` on the main thread.
 
 mod demo;
 mod dev;
+mod election;
+mod explain;
 mod facts;
+mod serving;
+
+use std::time::{Duration, Instant};
+mod logs;
+mod rbac;
 
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
+use crate::cache::encoding;
 use crate::cli::RunArgs;
-use crate::cli::flags::{ClientArgs, ControllerArgs, ControllerName};
+
+use crate::cli::flags::{ClientArgs, ContentType, ControllerArgs, ControllerName};
 use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions};
+use crate::rights::{grants, rbac_command};
+use crate::self_check::SelfCheckOptions;
+use crate::serving::{Serving, ServingError, debug};
+use crate::stdx::signals;
 use crate::stdx::stop::{Cause, Stop};
+use crate::telemetry::systemd;
 
+use self::rbac::rights_options;
 pub use demo::demo;
 pub use dev::dev;
+pub use explain::explain;
+
+/// For the thread `systemd` to end, which says one thing more at the stop.
+const SYSTEMD_WITHIN: Duration = Duration::from_secs(5);
+pub use logs::{reread_levels, sources, start_log, tell_ignored};
+pub use rbac::rbac;
 
 /// Why a command ended badly.
 #[derive(Debug, thiserror::Error)]
@@ -30,12 +51,29 @@ pub enum RunError {
     /// The dev server cannot start.
     #[error("cannot start the dev server")]
     DevServer(#[source] std::io::Error),
+    /// Health and metrics cannot be served.
+    #[error("cannot serve health, metrics and debug pages")]
+    Serving(#[source] ServingError),
     /// Files cannot be used as they are.
     #[error("{0}")]
     Files(String),
-    /// Nobody who asks for no writes may get writes.
-    #[error("--dry-run: this build cannot run without writing")]
-    NoDryRun,
+    /// Arguments that do not go together.
+    #[error("{0}")]
+    Usage(String),
+    /// There is nothing to explain, or nobody who could be asked.
+    #[error("cannot explain, asking {what}")]
+    Explain {
+        /// Who was asked, and for what.
+        what: String,
+        /// What came of it.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Standard output takes nothing.
+    #[error("cannot write to standard output")]
+    Output(#[source] std::io::Error),
+    /// The election cannot be held like that; one line for each mistake.
+    #[error("leader election: {0}")]
+    LeaderElection(String),
     /// What was to be shown did not come out.
     #[error("{0}")]
     Demo(String),
@@ -52,7 +90,12 @@ impl RunError {
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
-            Self::NoConfig(_) | Self::Config(_) | Self::Files(_) | Self::NoDryRun
+            Self::NoConfig(_)
+                | Self::Config(_)
+                | Self::Files(_)
+                | Self::Usage(_)
+                | Self::LeaderElection(_)
+                | Self::Serving(ServingError::Certificates(_))
         )
     }
 }
@@ -71,16 +114,26 @@ impl From<ConfigError> for RunError {
 /// # Errors
 /// [`RunError::NoConfig`] if no API server is named, otherwise what made the daemon fail.
 pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
-    if args.mode.dry_run {
-        return Err(RunError::NoDryRun);
-    }
+    // A dry run must not keep others from writing.
+    let leader_election = if args.mode.dry_run {
+        None
+    } else {
+        election::leader_election(args)?
+    };
     let config = ClientConfig::load(&ConfigSource {
         kubeconfig: args.api.kubeconfig.clone(),
         master: args.api.master.clone(),
         context: args.api.context.clone(),
     })?;
+    let rights = rights_options(args);
     let options = ManagerOptions {
         namespace: args.api.namespace.clone(),
+        dry_run: args.mode.dry_run,
+        self_check: Some(SelfCheckOptions {
+            grants: grants(&rights),
+            command: rbac_command(&rights),
+        }),
+        leader_election,
         ..manager_options(&args.client, &args.controller)
     };
     let scope = args
@@ -95,8 +148,32 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
         "replicaset-controller {version} for {scope} of {}",
         config.server()
     );
-    let manager = Manager::start(&config, &options, stop).map_err(RunError::Client)?;
-    finish(manager)
+    let (reloaded, stopping) = (config.clone(), stop.clone());
+    signals::on_reload("credentials", move || reloaded.reload(&stopping));
+    signals::on_reload("log levels", || reread_levels().map(|()| String::new()));
+    signals::around_reload(systemd::reloading, systemd::reloaded);
+    let pages = serving::serving_options(args, &config)?;
+    let zpages = serving::zpages(args);
+    let serving = Serving::start(&pages, &options.pages, &options.health, zpages, stop);
+    let mut serving = serving.map_err(RunError::Serving)?;
+    if let Some(reload) = serving.reloader() {
+        signals::on_reload("certificates of the HTTPS port", reload);
+    }
+    let result = match Manager::start(&config, &options, stop) {
+        Ok(manager) => {
+            debug::add_pages(&options.pages);
+            manager.add_pages(&options.pages);
+            let systemd = systemd::start(&options.health, manager.outlook(), stop);
+            let result = finish(manager);
+            let deadline = Instant::now() + SYSTEMD_WITHIN;
+            let stuck = systemd.map_or(Ok(()), |thread| thread.join_until(deadline));
+            result.and(stuck.map_err(RunError::Stuck))
+        }
+        Err(error) => Err(RunError::Client(error)),
+    };
+    // ORDER: the pages last, so that a daemon that hangs while it stops can be looked at.
+    serving.stop();
+    result
 }
 
 fn manager_options(client: &ClientArgs, args: &ControllerArgs) -> ManagerOptions {
@@ -109,6 +186,10 @@ fn manager_options(client: &ClientArgs, args: &ControllerArgs) -> ManagerOptions
         batch_parallelism: args.batch_parallelism,
         burst_replicas: args.burst_replicas,
         status_update_interval: args.status_update_interval,
+        content_type: match client.kube_api_content_type {
+            ContentType::Json => encoding::ContentType::Json,
+            ContentType::Protobuf => encoding::ContentType::Protobuf,
+        },
         min_resync_period: args.min_resync_period,
         ..ManagerOptions::default()
     }

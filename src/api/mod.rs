@@ -11,6 +11,7 @@ pub mod labels;
 pub mod object_key;
 pub mod owner_reference;
 pub mod pod;
+pub mod protobuf;
 pub mod replica_set;
 pub mod resource_version;
 pub mod status;

@@ -1,5 +1,7 @@
 //! A pod, slim: what the controller reads of it and nothing else.
 
+mod message;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;

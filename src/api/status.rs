@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status as StatusObject, StatusCause};
 
+use super::protobuf;
+
 /// Cause of a refusal to create in a namespace that is going away
 /// (kubernetes `staging/src/k8s.io/api/core/v1/types.go:NamespaceTerminatingCause`).
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
@@ -47,7 +49,18 @@ impl Status {
     /// Reads the body of an answer with HTTP code `code`. A body that is no `Status` becomes the
     /// message of one, cut to 1,024 bytes, so that no refusal is lost.
     pub fn from_body(code: u16, body: &[u8]) -> Self {
-        if let Ok(mut object) = serde_json::from_slice::<StatusObject>(body) {
+        let object = if body.starts_with(&protobuf::MAGIC) {
+            let object = protobuf::read_status(body).ok().flatten();
+            let no_status = || {
+                let what = "and a body that is no Status";
+                let message = format!("the server answered with HTTP code {code} {what}");
+                *Self::new(code, "", message).0
+            };
+            Some(object.unwrap_or_else(no_status))
+        } else {
+            serde_json::from_slice::<StatusObject>(body).ok()
+        };
+        if let Some(mut object) = object {
             object.code.get_or_insert(code.into());
             Self(Box::new(object))
         } else {

@@ -8,12 +8,17 @@ use std::io;
 
 use super::store::{Indexed, UnreadKey};
 use crate::api::interner::Interner;
+use crate::api::protobuf::ProtobufError;
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{Pod, ReplicaSet, ResourceVersion, Status};
 
 /// No object, list member or watch frame may be longer than this, in bytes. An object in etcd has
 /// 1.5 MiB; the bound only keeps a broken server from filling the memory.
 pub const OBJECT_BYTES_MAX: usize = 64 << 20;
+
+/// Annotation of the bookmark that closes the initial list
+/// (apimachinery `pkg/apis/meta/v1/types.go:InitialEventsAnnotationKey`).
+pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// A resource whose objects can be read from every encoding that is asked for.
 pub trait Decode: Debug + Send + 'static {
@@ -31,13 +36,20 @@ pub trait Decode: Debug + Send + 'static {
     /// # Errors
     /// If the text is not JSON, or not such an object.
     fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self::Object, serde_json::Error>;
+
+    /// Reads one object from protobuf; `None` if this kind is asked for in JSON only.
+    const PROTOBUF: Option<ProtobufDecoder<Self::Object>> = None;
 }
+
+/// Reads one object from its protobuf message, out of its envelope.
+pub type ProtobufDecoder<T> = fn(&[u8], &mut Interner) -> Result<T, ProtobufError>;
 
 impl Decode for Pod {
     type Object = Self;
 
     const KIND: &'static str = "Pod";
     const RESOURCE: &'static str = "pods";
+    const PROTOBUF: Option<ProtobufDecoder<Self>> = Some(Self::from_protobuf);
 
     fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
         Self::from_json(json, interner)
@@ -133,6 +145,12 @@ pub enum StreamError {
     /// The answer has an encoding that was not asked for.
     #[error("cannot read content type {0:?}")]
     ContentType(String),
+}
+
+impl From<ProtobufError> for StreamError {
+    fn from(error: ProtobufError) -> Self {
+        Self::Malformed(error.to_string())
+    }
 }
 
 impl From<serde_json::Error> for StreamError {

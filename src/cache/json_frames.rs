@@ -7,14 +7,12 @@ use std::io::{self, BufRead, BufReader, Read};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::decode::{Decode, Decoded, Frame, OBJECT_BYTES_MAX, ReadWatch, StreamError};
+use super::decode::{
+    Decode, Decoded, Frame, INITIAL_EVENTS_END, OBJECT_BYTES_MAX, ReadWatch, StreamError,
+};
 use super::json_object::{Head, read_object};
 use crate::api::Status;
 use crate::api::interner::Interner;
-
-/// Annotation of the bookmark that closes the initial list
-/// (apimachinery `pkg/apis/meta/v1/types.go:InitialEventsAnnotationKey`).
-const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Size of the read buffer, in bytes: several usual messages.
 const BUFFER_BYTES: usize = 32 << 10;

@@ -8,30 +8,24 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::io::{self, Read};
+use std::io::Read;
 use std::ops::Range;
 
 use serde::Deserialize;
 
 use super::decode::{ListMetadata, StreamError};
-
-/// First size of the read buffer, in bytes: several usual items.
-const BUFFER_BYTES: usize = 64 << 10;
+use super::read_buffer::ReadBuffer;
 
 /// The items of one list body.
 pub(super) struct JsonItems<R> {
-    body: R,
-    /// Bytes `start..end` have been read and not been handed out.
-    buffer: Vec<u8>,
-    start: usize,
-    end: usize,
+    body: ReadBuffer<R>,
     place: Place,
     value_bytes_max: usize,
     kind: Option<String>,
     metadata: ListMetadata,
 }
 
-/// Where in the body `start` is.
+/// Where in the body the next byte is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Before the opening brace.
@@ -56,10 +50,7 @@ impl<R: Read> JsonItems<R> {
     /// Reads a list from `body`. No value in it may be longer than `value_bytes_max`.
     pub(super) fn new(body: R, value_bytes_max: usize) -> Self {
         Self {
-            body,
-            buffer: vec![0; BUFFER_BYTES],
-            start: 0,
-            end: 0,
+            body: ReadBuffer::new(body),
             place: Place::Start,
             value_bytes_max,
             kind: None,
@@ -92,7 +83,7 @@ impl<R: Read> JsonItems<R> {
                     } else {
                         self.place = Place::Items { is_first: false };
                         let item = self.value()?;
-                        return Ok(Some(&self.buffer[item]));
+                        return Ok(Some(self.body.get(item)));
                     }
                 }
                 Place::End => return Ok(None),
@@ -114,16 +105,16 @@ impl<R: Read> JsonItems<R> {
     fn member(&mut self) -> Result<(), StreamError> {
         self.place = Place::Members { is_first: false };
         let key = self.value()?;
-        let key: Cow<'_, str> = serde_json::from_slice(&self.buffer[key])?;
+        let key: Cow<'_, str> = serde_json::from_slice(self.body.get(key))?;
         let key = key.into_owned();
         self.expect(b':')?;
         if key == "items" && self.peek()? == b'[' {
-            self.start += 1;
+            self.body.take(1);
             self.place = Place::Items { is_first: true };
             return Ok(());
         }
         let value = self.value()?;
-        let value = &self.buffer[value];
+        let value = self.body.get(value);
         match key.as_str() {
             "items" if value != b"null" => {
                 return Err(StreamError::Malformed("items is no array".to_owned()));
@@ -145,7 +136,7 @@ impl<R: Read> JsonItems<R> {
     /// the bracket.
     fn is_at_end_of(&mut self, close: u8, is_first: bool) -> Result<bool, StreamError> {
         if self.peek()? == close {
-            self.start += 1;
+            self.body.take(1);
             return Ok(true);
         }
         if !is_first {
@@ -161,20 +152,23 @@ impl<R: Read> JsonItems<R> {
             let message = format!("{found:?} where {wanted:?} belongs");
             return Err(StreamError::Malformed(message));
         }
-        self.start += 1;
+        self.body.take(1);
         Ok(())
     }
 
     /// The next byte that is no white space, left where it is.
     fn peek(&mut self) -> Result<u8, StreamError> {
         loop {
-            let unread = &self.buffer[self.start..self.end];
-            if let Some(n_spaces) = unread.iter().position(|byte| !is_space(*byte)) {
-                self.start += n_spaces;
-                return Ok(self.buffer[self.start]);
+            let unread = self.body.unread();
+            let n_spaces = unread.iter().position(|byte| !is_space(*byte));
+            if let Some(n_spaces) = n_spaces {
+                let byte = unread[n_spaces];
+                self.body.take(n_spaces);
+                return Ok(byte);
             }
-            self.start = self.end;
-            self.fill()?;
+            let n_spaces = unread.len();
+            self.body.take(n_spaces);
+            self.body.fill()?;
         }
     }
 
@@ -184,41 +178,15 @@ impl<R: Read> JsonItems<R> {
         let mut scanner = ValueScanner::default();
         let mut n_scanned = 0;
         loop {
-            let unscanned = &self.buffer[self.start + n_scanned..self.end];
+            let unscanned = &self.body.unread()[n_scanned..];
             if let Some(n) = scanner.feed(unscanned) {
-                let value = self.start..self.start + n_scanned + n;
-                self.start = value.end;
-                return Ok(value);
+                return Ok(self.body.take(n_scanned + n));
             }
-            n_scanned = self.end - self.start;
+            n_scanned = self.body.unread().len();
             if n_scanned > self.value_bytes_max {
                 return Err(StreamError::TooLarge(self.value_bytes_max));
             }
-            self.fill()?;
-        }
-    }
-
-    /// Reads more bytes behind those that are there, which may move.
-    fn fill(&mut self) -> Result<(), StreamError> {
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        } else if self.start > 0 && self.buffer.len() - self.end < self.buffer.len() / 4 {
-            self.buffer.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-        if self.end == self.buffer.len() {
-            self.buffer.resize(2 * self.buffer.len(), 0);
-        }
-        loop {
-            match self.body.read(&mut self.buffer[self.end..]) {
-                Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-                Ok(n) => {
-                    self.end += n;
-                    return Ok(());
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
+            self.body.fill()?;
         }
     }
 }

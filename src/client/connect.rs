@@ -8,7 +8,8 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use rustls::{ClientConnection, StreamOwned};
 use ureq::Error;
@@ -17,20 +18,34 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
     Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
-    SocksConnector, TcpConnector, Transport, TransportAdapter,
+    ShutdownHandle, SocksConnector, TcpConnector, Transport, TransportAdapter,
 };
 
 use super::error::{TransportErrorKind, kind_of};
-use super::tls::Tls;
+use super::fence::{Fence, FenceConnector, HeldBack};
+use super::guarded_tcp::GuardedTcp;
+use super::live_tls::LiveTls;
 
-/// The chain of everything that has a part in opening a connection.
-pub(super) fn connector(tls: Option<Tls>) -> impl Connector<()> {
-    Marked(
+/// The chain of everything that has a part in opening a connection. With a fence, nothing is sent on
+/// it while that is closed. With `cut_at_change` connections in use are cut when the identity changes;
+/// otherwise they end with the answer that they carry.
+pub(super) fn connector(
+    tls: Option<Arc<LiveTls>>,
+    cut_at_change: bool,
+    fence: Option<&Arc<dyn Fence>>,
+) -> impl Connector<()> {
+    let cut_by = tls.clone().filter(|_| cut_at_change);
+    let tcp = Tcp {
+        delivery_limit: fence.map(|fence| fence.delivery_limit()),
+        ..Tcp::default()
+    };
+    let chain =
         ().chain(SocksConnector::default())
             .chain(ConnectProxyConnector::default())
-            .chain(Tcp::default())
-            .chain(Wrap(tls)),
-    )
+            .chain(tcp)
+            .chain(FenceConnector(fence.cloned()))
+            .chain(Wrap(tls));
+    Marked { chain, cut_by }
 }
 
 /// Why there is no connection, and so why the request was surely not sent.
@@ -50,7 +65,8 @@ impl std::error::Error for Unsent {}
 
 impl Unsent {
     fn wrap(error: Error) -> Error {
-        if matches!(&error, Error::Other(inner) if inner.is::<Self>()) {
+        // What the fence has held back is told by its own name.
+        if matches!(&error, Error::Other(inner) if inner.is::<Self>() || inner.is::<HeldBack>()) {
             return error;
         }
         let (kind, message) = match &error {
@@ -75,9 +91,13 @@ pub(super) fn describe_io(error: &io::Error) -> String {
     }
 }
 
-/// Marks every failure of the connectors inside as [`Unsent`].
+/// Marks every failure of the connectors inside as [`Unsent`], and tells [`LiveTls`] of the
+/// connections that it is to cut.
 #[derive(Debug)]
-struct Marked<C>(C);
+struct Marked<C> {
+    chain: C,
+    cut_by: Option<Arc<LiveTls>>,
+}
 
 impl<C: Connector<()>> Connector<()> for Marked<C> {
     type Out = C::Out;
@@ -87,7 +107,34 @@ impl<C: Connector<()>> Connector<()> for Marked<C> {
         details: &ConnectionDetails,
         chained: Option<()>,
     ) -> Result<Option<Self::Out>, Error> {
-        self.0.connect(details, chained).map_err(Unsent::wrap)
+        let Some(tls) = &self.cut_by else {
+            return self.chain.connect(details, chained).map_err(Unsent::wrap);
+        };
+        let (tls, register) = (Arc::clone(tls), Arc::clone(&details.register_shutdown));
+        let details = ConnectionDetails {
+            register_shutdown: Arc::new(move |handle: Weak<dyn ShutdownHandle>| {
+                tls.cut_at_change(Weak::clone(&handle));
+                register(handle)
+            }),
+            ..copy(details)
+        };
+        self.chain.connect(&details, chained).map_err(Unsent::wrap)
+    }
+}
+
+/// The same details; those of ureq cannot be cloned.
+fn copy<'a>(details: &ConnectionDetails<'a>) -> ConnectionDetails<'a> {
+    ConnectionDetails {
+        uri: details.uri,
+        addrs: details.addrs.clone(),
+        config: details.config,
+        request_level: details.request_level,
+        resolver: details.resolver,
+        now: details.now,
+        timeout: details.timeout,
+        current_time: Arc::clone(&details.current_time),
+        run_connector: Arc::clone(&details.run_connector),
+        register_shutdown: Arc::clone(&details.register_shutdown),
     }
 }
 
@@ -130,41 +177,42 @@ impl Resolver for LazyResolver {
 #[derive(Debug, Default)]
 struct Tcp {
     system: DefaultResolver,
-    tcp: TcpConnector,
+    plain: TcpConnector,
+    /// For connections behind a fence.
+    delivery_limit: Option<Duration>,
 }
 
 impl<In: Transport> Connector<In> for Tcp {
-    type Out = <TcpConnector as Connector<In>>::Out;
+    type Out = Either<GuardedTcp, <TcpConnector as Connector<In>>::Out>;
 
     fn connect(
         &self,
         details: &ConnectionDetails,
         chained: Option<In>,
     ) -> Result<Option<Self::Out>, Error> {
-        if chained.is_some() || !details.addrs.is_empty() {
-            return self.tcp.connect(details, chained);
+        if chained.is_some() {
+            return Ok(self.plain.connect(details, chained)?.map(Either::B));
         }
-        let system = &self.system;
-        let addrs = system.resolve(details.uri, details.config, NextTimeout::default())?;
-        let details = ConnectionDetails {
-            uri: details.uri,
-            addrs,
-            config: details.config,
-            request_level: details.request_level,
-            resolver: details.resolver,
-            now: details.now,
-            timeout: details.timeout,
-            current_time: Arc::clone(&details.current_time),
-            run_connector: Arc::clone(&details.run_connector),
-            register_shutdown: Arc::clone(&details.register_shutdown),
+        let addrs = if details.addrs.is_empty() {
+            let system = &self.system;
+            system.resolve(details.uri, details.config, NextTimeout::default())?
+        } else {
+            details.addrs.clone()
         };
-        self.tcp.connect(&details, chained)
+        let details = ConnectionDetails {
+            addrs,
+            ..copy(details)
+        };
+        match self.delivery_limit {
+            Some(limit) => Ok(Some(Either::A(GuardedTcp::connect(&details, limit)?))),
+            None => Ok(self.plain.connect(&details, chained)?.map(Either::B)),
+        }
     }
 }
 
 /// Wraps the connection in TLS where the URI says `https`; `None` where it never does.
 #[derive(Debug)]
-struct Wrap(Option<Tls>);
+struct Wrap(Option<Arc<LiveTls>>);
 
 impl<In: Transport> Connector<In> for Wrap {
     type Out = Either<In, TlsTransport>;
@@ -183,8 +231,7 @@ impl<In: Transport> Connector<In> for Wrap {
         };
         let tls = self.0.as_ref();
         let tls = tls.ok_or(Error::Tls("TLS is needed but not configured"))?;
-        let host = details.uri.host().unwrap_or_default();
-        let (config, name) = tls.towards(host).map_err(io::Error::other)?;
+        let (config, name, generation) = tls.towards(details.uri).map_err(io::Error::other)?;
         let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
         let config = details.config;
         let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
@@ -193,15 +240,34 @@ impl<In: Transport> Connector<In> for Wrap {
             sock: TransportAdapter::new(transport.boxed(), Arc::clone(&details.current_time)),
         };
         stream.sock.set_timeout(details.timeout);
-        stream.conn.complete_io(&mut stream.sock)?;
-        Ok(Some(Either::B(TlsTransport { buffers, stream })))
+        if let Err(error) = stream.conn.complete_io(&mut stream.sock) {
+            if is_certificate_problem(&error) {
+                tls.server_not_accepted();
+            }
+            return Err(error.into());
+        }
+        Ok(Some(Either::B(TlsTransport {
+            buffers,
+            stream,
+            tls: Arc::clone(tls),
+            generation,
+        })))
     }
+}
+
+fn is_certificate_problem(error: &io::Error) -> bool {
+    let inner = error.get_ref();
+    let inner = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(inner, Some(rustls::Error::InvalidCertificate(_)))
 }
 
 /// A connection inside TLS.
 struct TlsTransport {
     buffers: LazyBuffers,
     stream: StreamOwned<ClientConnection, TransportAdapter>,
+    tls: Arc<LiveTls>,
+    /// Which identity this connection has shown.
+    generation: u64,
 }
 
 impl Transport for TlsTransport {
@@ -223,8 +289,9 @@ impl Transport for TlsTransport {
         Ok(amount > 0)
     }
 
+    /// Asked before a connection is used again, and so where one with an old identity ends.
     fn is_open(&mut self) -> bool {
-        self.stream.sock.get_mut().is_open()
+        self.generation == self.tls.generation() && self.stream.sock.get_mut().is_open()
     }
 
     fn is_tls(&self) -> bool {

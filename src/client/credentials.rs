@@ -1,5 +1,6 @@
-//! Who the daemon says it is, as HTTP headers: bearer token, token file, basic auth, impersonation.
-//! (Client certificates are `tls`'s.) Asked for every request, on the thread that sends it.
+//! Who the daemon says it is, as HTTP headers: bearer token, token file, basic auth, what a plugin
+//! gives, impersonation. (Client certificates are `live_tls`'s.) Asked for every request, on the
+//! thread that sends it.
 
 use std::fmt::{self, Write as _};
 use std::fs;
@@ -12,7 +13,9 @@ use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
 use ureq::http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
+use super::exec_plugin::{ExecPlugin, ExecSettings, Issued};
 use crate::stdx::clock::{Clock, SystemClock};
+use crate::stdx::stop::Stop;
 
 /// A token read from a file is used this long. Upstream gives it a minute with ten seconds of
 /// leeway (client-go `transport/token_source.go:NewCachedFileTokenSource`).
@@ -33,6 +36,8 @@ pub(super) enum Authorization {
     TokenFile(PathBuf),
     /// By name and password.
     Basic(String, SecretString),
+    /// By what a program gives, be it a token, a client certificate or both.
+    Plugin(Box<ExecSettings>),
 }
 
 /// On whose behalf requests are made, if not one's own.
@@ -45,21 +50,22 @@ pub(super) struct Impersonation {
     pub(super) extra: Vec<(String, String)>,
 }
 
-/// The headers that say who is asking. Secrets never show in `Debug`.
-#[derive(Clone)]
+/// What says who is asking. Secrets never show in `Debug`.
 pub(super) struct Credentials {
-    source: Arc<Source>,
-    impersonation: Arc<HeaderMap>,
+    source: Source,
+    impersonation: HeaderMap,
 }
 
 enum Source {
     None,
     Fixed(HeaderValue),
     File(TokenFile),
+    Plugin(Box<ExecPlugin>),
 }
 
 impl Credentials {
-    /// Headers for `authorization` and `impersonation`. Reads the token file once.
+    /// Credentials for `authorization` and `impersonation`. Reads the token file once, and runs no
+    /// plugin yet.
     ///
     /// # Errors
     /// What is wrong, for people.
@@ -77,35 +83,101 @@ impl Credentials {
             Authorization::TokenFile(path) => {
                 Source::File(TokenFile::open(path, Arc::new(SystemClock))?)
             }
+            Authorization::Plugin(settings) => {
+                Source::Plugin(Box::new(ExecPlugin::new(*settings, Arc::new(SystemClock))))
+            }
         };
         Ok(Self {
-            source: Arc::new(source),
-            impersonation: Arc::new(impersonation_headers(impersonation)?),
+            source,
+            impersonation: impersonation_headers(impersonation)?,
         })
     }
 
-    /// Adds the headers to a request's. May read the token file.
-    pub(super) fn apply(&self, headers: &mut HeaderMap) {
-        let authorization = match &*self.source {
+    /// Adds the headers to a request's. May read the token file or run a plugin, and waits for that;
+    /// what a plugin gave is returned.
+    ///
+    /// # Errors
+    /// Why there are no credentials, for people.
+    pub(super) fn apply(
+        &self,
+        headers: &mut HeaderMap,
+        stop: &Stop,
+    ) -> Result<Option<Arc<Issued>>, String> {
+        let issued = match &self.source {
+            Source::Plugin(plugin) => Some(plugin.credential(stop)?),
+            _ => None,
+        };
+        let authorization = match &self.source {
             Source::None => None,
             Source::Fixed(value) => Some(value.clone()),
             Source::File(file) => Some(file.current()),
+            Source::Plugin(_) => issued.as_ref().and_then(|issued| issued.token.clone()),
         };
         if let Some(value) = authorization {
             headers.insert(AUTHORIZATION, value);
         }
-        for (name, value) in &*self.impersonation {
+        for (name, value) in &self.impersonation {
             headers.append(name.clone(), value.clone());
         }
+        Ok(issued)
+    }
+
+    /// The API server has refused what [`apply`](Self::apply) gave, with code 401: the next request
+    /// has the plugin run or the token file read again
+    /// (client-go `transport/token_source.go:ResetTokenOlderThan`).
+    pub(super) fn refuse(&self, issued: Option<&Issued>) {
+        match (&self.source, issued) {
+            (Source::Plugin(plugin), Some(issued)) => plugin.refuse(issued.number),
+            (Source::File(file), _) => file.refuse(),
+            _ => {}
+        }
+    }
+
+    /// Has the plugin run, if it is one, so that it is known to work.
+    ///
+    /// # Errors
+    /// Why it gave nothing, for people.
+    pub(super) fn try_out(&self, stop: &Stop) -> Result<Option<Arc<Issued>>, String> {
+        match &self.source {
+            Source::Plugin(plugin) => plugin.credential(stop).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// What `other` has in place of these, for the log.
+    pub(super) fn changes(&self, other: &Self) -> Vec<&'static str> {
+        let mut changes = Vec::new();
+        match (&self.source, &other.source) {
+            (Source::None, Source::None) => {}
+            (Source::Fixed(old), Source::Fixed(new)) if old == new => {}
+            (Source::Fixed(_), Source::Fixed(_)) => changes.push("token"),
+            (Source::File(old), Source::File(new)) if old.path == new.path => {
+                if old.lock().value != new.lock().value {
+                    changes.push("token");
+                }
+            }
+            (Source::Plugin(old), Source::Plugin(new)) if old.command() == new.command() => {
+                let token = |plugin: &ExecPlugin| plugin.last().and_then(|last| last.token.clone());
+                if token(old) != token(new) {
+                    changes.push("the credential plugin's token");
+                }
+            }
+            _ => changes.push("kind of credentials"),
+        }
+        if self.impersonation != other.impersonation {
+            changes.push("impersonation");
+        }
+        changes
     }
 }
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let source = match &*self.source {
+        let source = match &self.source {
             Source::None => "none".to_owned(),
             Source::Fixed(_) => "fixed".to_owned(),
             Source::File(file) => format!("token file {}", file.path.display()),
+            Source::Plugin(plugin) => format!("plugin {}", plugin.command()),
         };
         f.debug_struct("Credentials")
             .field("source", &source)
@@ -162,6 +234,18 @@ impl TokenFile {
         }
     }
 
+    /// The token was refused: the file may hold another by now.
+    fn refuse(&self) {
+        let now = self.clock.now();
+        let mut token = self.lock();
+        // A file that was read a moment ago holds no other, and a server that refuses everything
+        // must not make every request read it.
+        let read_lately = token.stale_at.saturating_duration_since(now) + TOKEN_FILE_RETRY / 10;
+        if read_lately < TOKEN_FILE_REUSE {
+            token.stale_at = now;
+        }
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Token> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -177,7 +261,11 @@ fn read_token(path: &Path) -> Result<HeaderValue, String> {
     }
 }
 
-fn bearer(token: &str) -> Result<HeaderValue, String> {
+/// The `Authorization` header for a token.
+///
+/// # Errors
+/// That HTTP cannot carry it, without showing it.
+pub(super) fn bearer(token: &str) -> Result<HeaderValue, String> {
     secret_value(&format!("Bearer {}", token.trim()))
 }
 

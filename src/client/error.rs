@@ -21,9 +21,17 @@ pub enum ClientError {
     /// The request cannot be written down, so it was not sent; trying again would not help.
     #[error("the request cannot be built: {0}")]
     Invalid(String),
+    /// There are no credentials to send the request with, so it was not sent; the plugin that is to
+    /// give them may give some later.
+    #[error("no credentials for the API server: {0}")]
+    Credentials(String),
     /// The daemon is stopping; the request was not sent, or the stream that was read is cut.
     #[error("the daemon is stopping")]
     Stopped,
+    /// The right to write is gone, or may be (see [`Fence`](super::Fence)); the request was not sent,
+    /// or not as a whole, so that the server does not act on it.
+    #[error("the request was held back, because the lease that allows it is not held any more")]
+    Fenced,
 }
 
 /// A connection that failed.
@@ -130,7 +138,7 @@ impl ClientError {
     pub fn is_unsent(&self) -> bool {
         match self {
             Self::Transport(error) => !error.sent,
-            Self::Invalid(_) | Self::Stopped => true,
+            Self::Invalid(_) | Self::Credentials(_) | Self::Stopped | Self::Fenced => true,
             Self::Status(_) | Self::Decode(_) => false,
         }
     }

@@ -4,18 +4,22 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ureq::http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
+use ureq::http::StatusCode;
+use ureq::http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use ureq::http::uri::{PathAndQuery, Uri};
+use ureq::unversioned::transport::Connector;
 use ureq::{Agent, Body, Error, Timeout, http};
 
+use super::access::Access;
 use super::config::ClientConfig;
 use super::connect::{LazyResolver, Unsent, connector, describe_io};
-use super::credentials::Credentials;
 use super::error::{ClientError, TransportError, TransportErrorKind, kind_of};
+use super::fence::HeldBack;
 use super::options::ClientOptions;
 use super::request::Request;
 use super::warnings::Warnings;
 use crate::api::Status;
+use crate::stdx::stop::Stop;
 
 /// For opening a connection, TLS included. Upstream allows 30 s for TCP and 10 s for TLS.
 /// DIFFERS: 10 s for both, since a connect that hangs is the one wait that a stop cannot end.
@@ -52,8 +56,10 @@ pub(super) struct Http {
     agent: Agent,
     server: Uri,
     prefix: Arc<str>,
-    credentials: Credentials,
+    access: Arc<Access>,
     warnings: Arc<Warnings>,
+    /// Shortens the wait for a credential plugin.
+    stop: Stop,
 }
 
 /// A request that was not answered with success.
@@ -74,45 +80,31 @@ impl From<ClientError> for Failure {
 
 impl Http {
     /// Connections for whole answers, shared by many threads.
-    pub(super) fn pooled(config: &ClientConfig, options: &ClientOptions) -> Self {
-        Self::new(config, options, options.connections, SMALL_BUFFER)
-    }
-
-    /// Connections for one thread that lists and watches.
-    pub(super) fn streaming(&self, config: &ClientConfig, options: &ClientOptions) -> Self {
-        let mut http = Self::new(config, options, 1, STREAM_BUFFER);
-        http.warnings = Arc::clone(&self.warnings);
-        http
-    }
-
-    fn new(config: &ClientConfig, options: &ClientOptions, idle: usize, input: usize) -> Self {
-        let settings = ureq::config::Config::builder()
-            // Refusals are answers with a body that says why.
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .proxy(config.proxy.clone())
-            .no_delay(true)
-            .user_agent(&options.user_agent)
-            .max_idle_connections(idle)
-            .max_idle_connections_per_host(idle)
-            .max_idle_age(IDLE_AGE_MAX)
-            .input_buffer_size(input)
-            .output_buffer_size(SMALL_BUFFER)
-            // Only limits of single phases: with an overall one, or one for name resolution, each
-            // request would start a thread to look up the server's name.
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_send_request(Some(options.request_timeout))
-            .timeout_send_body(Some(options.request_timeout))
-            .build();
-        let resolver = LazyResolver::new(config.server.clone());
-        let agent = Agent::with_parts(settings, connector(config.tls.clone()), resolver);
+    pub(super) fn pooled(config: &ClientConfig, options: &ClientOptions, stop: &Stop) -> Self {
+        let connector = connector(config.access.tls(), false, options.fence.as_ref());
+        let agent = agent(
+            config,
+            options,
+            connector,
+            options.connections,
+            SMALL_BUFFER,
+        );
         Self {
             agent,
             server: config.server.clone(),
             prefix: Arc::clone(&config.prefix),
-            credentials: config.credentials.clone(),
+            access: Arc::clone(&config.access),
             warnings: Arc::default(),
+            stop: stop.clone(),
+        }
+    }
+
+    /// Connections for one thread that lists and watches.
+    pub(super) fn streaming(&self, config: &ClientConfig, options: &ClientOptions) -> Self {
+        let connector = connector(self.access.tls(), true, None);
+        Self {
+            agent: agent(config, options, connector, 1, STREAM_BUFFER),
+            ..self.clone()
         }
     }
 
@@ -121,17 +113,27 @@ impl Http {
         self.agent.clone().shutdown();
     }
 
-    /// Sends `request` once. Waits until the head of the answer is here or a limit has passed.
+    /// Looks at the files with certificates if that is due; for those who wait long on one connection.
+    pub(super) fn check_files(&self) {
+        self.access.check_files();
+    }
+
+    /// Sends `request` once. Waits until the head of the answer is here or a limit has passed, and
+    /// before that perhaps for a credential plugin.
     pub(super) fn exchange(
         &self,
         request: &Request,
         timeouts: Timeouts,
     ) -> Result<http::Response<Body>, Failure> {
+        self.access.check_files();
+        let mut proof = HeaderMap::new();
+        let shown = self.access.authorize(&mut proof, &self.stop);
+        let shown = shown.map_err(ClientError::Credentials)?;
         let began = Instant::now();
         let bytes = request.body.as_ref().map(|body| body.bytes.as_slice());
         let answer = match bytes {
-            Some(bytes) => self.run(request, bytes, timeouts),
-            None => self.run(request, (), timeouts),
+            Some(bytes) => self.run(request, proof, bytes, timeouts),
+            None => self.run(request, proof, (), timeouts),
         };
         // Code 0: there was no answer.
         let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
@@ -141,16 +143,20 @@ impl Http {
         if answer.status().is_success() {
             return Ok(answer);
         }
+        if answer.status() == StatusCode::UNAUTHORIZED {
+            shown.refuse();
+        }
         Err(self.refusal(answer))
     }
 
     fn run(
         &self,
         request: &Request,
+        proof: HeaderMap,
         body: impl ureq::AsSendBody,
         timeouts: Timeouts,
     ) -> Result<http::Response<Body>, ClientError> {
-        let head = self.head(request, body)?;
+        let head = self.head(request, proof, body)?;
         let configured = self
             .agent
             .configure_request(head)
@@ -162,7 +168,12 @@ impl Http {
         answer.map_err(|error| self.transport_error(error))
     }
 
-    fn head<B>(&self, request: &Request, body: B) -> Result<http::Request<B>, ClientError> {
+    fn head<B>(
+        &self,
+        request: &Request,
+        proof: HeaderMap,
+        body: B,
+    ) -> Result<http::Request<B>, ClientError> {
         let invalid = |error: &dyn std::error::Error| ClientError::Invalid(error.to_string());
         let path = format!("{}{}", self.prefix, request.path_and_query());
         let path = PathAndQuery::try_from(path).map_err(|error| invalid(&error))?;
@@ -175,13 +186,13 @@ impl Http {
             .body(body)
             .map_err(|error| invalid(&error))?;
         let headers = head.headers_mut();
+        headers.extend(proof);
         let accept = HeaderValue::from_str(&request.accept);
         headers.insert(ACCEPT, accept.map_err(|error| invalid(&error))?);
         if let Some(body) = &request.body {
             let content_type = HeaderValue::from_str(&body.content_type);
             headers.insert(CONTENT_TYPE, content_type.map_err(|error| invalid(&error))?);
         }
-        self.credentials.apply(headers);
         Ok(head)
     }
 
@@ -218,6 +229,7 @@ impl Http {
         let (kind, sent, message) = match error {
             Error::Other(inner) => match inner.downcast::<Unsent>() {
                 Ok(unsent) => (unsent.kind, false, unsent.message),
+                Err(other) if other.is::<HeldBack>() => return ClientError::Fenced,
                 Err(other) => (TransportErrorKind::Other, true, other.to_string()),
             },
             Error::Timeout(timeout) => (TransportErrorKind::TimedOut, true, describe(timeout)),
@@ -240,6 +252,36 @@ impl Http {
             message: format!("{authority}: {message}"),
         })
     }
+}
+
+fn agent(
+    config: &ClientConfig,
+    options: &ClientOptions,
+    connector: impl Connector<()>,
+    idle: usize,
+    input: usize,
+) -> Agent {
+    let settings = ureq::config::Config::builder()
+        // Refusals are answers with a body that says why.
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .proxy(config.proxy.clone())
+        .no_delay(true)
+        .user_agent(&options.user_agent)
+        .max_idle_connections(idle)
+        .max_idle_connections_per_host(idle)
+        .max_idle_age(IDLE_AGE_MAX)
+        .input_buffer_size(input)
+        .output_buffer_size(SMALL_BUFFER)
+        // Only limits of single phases: with an overall one, or one for name resolution, each
+        // request would start a thread to look up the server's name.
+        .timeout_connect(Some(CONNECT_TIMEOUT.min(options.request_timeout)))
+        .timeout_send_request(Some(options.request_timeout))
+        .timeout_send_body(Some(options.request_timeout))
+        .build();
+    let resolver = LazyResolver::new(config.server.clone());
+    Agent::with_parts(settings, connector, resolver)
 }
 
 fn describe(timeout: Timeout) -> String {

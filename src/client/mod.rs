@@ -5,12 +5,18 @@
 //! A [`Client`] sends requests and takes whole answers; a [`StreamClient`] reads lists and watches
 //! as they arrive. [`ClientConfig`] says where the server is, [`ClientOptions`] how to treat it.
 
+mod access;
 mod config;
 mod connect;
 mod credentials;
 mod error;
+mod exec_plugin;
+mod fence;
+mod guarded_tcp;
 mod http;
+mod live_tls;
 mod options;
+mod pem;
 mod proxy;
 mod request;
 mod retry;
@@ -24,8 +30,9 @@ mod tests;
 
 use std::sync::Arc;
 
-pub use config::{ClientConfig, ConfigError, ConfigSource, Environment, LookedAt};
+pub use config::{ClientConfig, ConfigError, ConfigSource, DirectSource, Environment, LookedAt};
 pub use error::{ClientError, TransportError, TransportErrorKind};
+pub use fence::Fence;
 pub use options::ClientOptions;
 pub use request::{Method, Request, Response};
 pub use stream::{BodyStream, StreamClient};
@@ -65,7 +72,7 @@ impl Client {
             return Err(ClientError::Invalid(message));
         }
         Ok(Self {
-            http: Http::pooled(config, options),
+            http: Http::pooled(config, options, stop),
             config: Arc::new(config.clone()),
             throttle: Arc::new(Throttle::new(options.qps, options.burst, stop)),
             options: Arc::new(options.clone()),
@@ -79,9 +86,14 @@ impl Client {
     /// an answer.
     ///
     /// # Errors
-    /// [`ClientError::Status`] for any answer but success; [`ClientError::Stopped`] if the daemon
-    /// stopped while the request waited to be sent; else how the connection failed.
+    /// [`ClientError::Invalid`] for a write of a client that only reads; [`ClientError::Status`] for any
+    /// answer but success; [`ClientError::Stopped`] if the daemon stopped while the request waited to be
+    /// sent; [`ClientError::Fenced`] if it may not be sent any more; else how the connection failed.
     pub fn send(&self, request: &Request) -> Result<Response, ClientError> {
+        if self.options.read_only && request.method() != Method::Get {
+            let message = format!("{request} is held back: this client only reads");
+            return Err(ClientError::Invalid(message));
+        }
         let limit = request.timeout.unwrap_or(self.options.request_timeout);
         let timeouts = Timeouts {
             head: limit,
@@ -89,7 +101,10 @@ impl Client {
             read: None,
         };
         let kind = Kind::of(request.method());
+        let fence = self.options.fence.as_ref();
+        fence::check(fence)?;
         retry::run(request, kind, Some(&self.throttle), &self.stop, || {
+            fence::check(fence)?;
             let answer = self.http.exchange(request, timeouts)?;
             let code = answer.status().as_u16();
             let body = answer.into_body().into_with_config();

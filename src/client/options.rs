@@ -1,7 +1,10 @@
 //! How the client behaves, apart from where the API server is. Filled by `main` from the flags.
 
 use std::env::consts::{ARCH, OS};
+use std::sync::Arc;
 use std::time::Duration;
+
+use super::fence::Fence;
 
 /// How a [`Client`](super::Client) behaves.
 #[derive(Clone, Debug)]
@@ -21,8 +24,15 @@ pub struct ClientOptions {
     pub watch_silence_timeout: Duration,
     /// How long a whole streamed list may take.
     pub list_timeout: Duration,
+    /// Sends nothing that could change the cluster: every request but a read is refused here, before
+    /// it is sent. What a dry run rests on.
+    pub read_only: bool,
     /// What the daemon calls itself in the API server's logs.
     pub user_agent: String,
+    /// Asked before anything is sent by a [`Client`](super::Client), reads included: who may not write
+    /// has nothing to read for. Its [`StreamClient`](super::StreamClient)s, which only read, go on.
+    /// `None`: everything may be sent at any time.
+    pub fence: Option<Arc<dyn Fence>>,
 }
 
 impl Default for ClientOptions {
@@ -34,12 +44,19 @@ impl Default for ClientOptions {
             request_timeout: Duration::from_mins(1),
             watch_silence_timeout: Duration::from_mins(5),
             list_timeout: Duration::from_mins(10),
+            read_only: false,
             user_agent: user_agent(OS, ARCH),
+            fence: None,
         }
     }
 }
 
-/// `replicaset-controller/<version> (<os>/<arch>)`, with the names that Go gives them.
+/// The commit that this was built from, if whoever built it has said so.
+const COMMIT: Option<&str> = option_env!("REPLICASET_CONTROLLER_COMMIT");
+
+/// `replicaset-controller/<version> (<os>/<arch>) kubernetes/<commit>/replicaset-controller`, with
+/// the names that Go gives them, seven characters of the commit, and at the end the controller
+/// (client-go `rest/config.go:DefaultKubernetesUserAgent`, `AddUserAgent`).
 fn user_agent(os: &str, arch: &str) -> String {
     let os = match os {
         "macos" => "darwin",
@@ -55,7 +72,12 @@ fn user_agent(os: &str, arch: &str) -> String {
         other => other,
     };
     let version = env!("CARGO_PKG_VERSION");
-    format!("replicaset-controller/{version} ({os}/{arch})")
+    let commit = COMMIT
+        .and_then(|commit| commit.get(..7))
+        .unwrap_or("unknown");
+    format!(
+        "replicaset-controller/{version} ({os}/{arch}) kubernetes/{commit}/replicaset-controller"
+    )
 }
 
 #[cfg(test)]
@@ -71,8 +93,10 @@ mod tests {
             ("macos", "aarch64", "darwin/arm64"),
             ("linux", "riscv64", "linux/riscv64"),
         ] {
-            let expected = format!("replicaset-controller/{version} ({platform})");
-            assert_eq!(user_agent(os, arch), expected);
+            let expected = format!("replicaset-controller/{version} ({platform}) kubernetes/");
+            let agent = user_agent(os, arch);
+            assert!(agent.starts_with(&expected), "{agent}");
+            assert!(agent.ends_with("/replicaset-controller"), "{agent}");
         }
     }
 }

@@ -76,6 +76,8 @@ pub struct Request {
     pub(super) timeout: Option<Duration>,
     /// Which requests take turns with which others at the throttle.
     pub(super) flow: u64,
+    /// Not sent again, whatever the server asks for.
+    pub(super) is_single: bool,
 }
 
 #[derive(Clone)]
@@ -169,6 +171,14 @@ impl Request {
         self
     }
 
+    /// The same request, sent at most once, even if the server asks to come back: for callers who
+    /// cannot wait.
+    #[must_use]
+    pub fn once(mut self) -> Self {
+        self.is_single = true;
+        self
+    }
+
     /// What is to be done.
     pub fn method(&self) -> Method {
         self.method
@@ -198,6 +208,7 @@ impl Request {
             body: None,
             timeout: None,
             flow: 0,
+            is_single: false,
         }
     }
 }

@@ -7,6 +7,7 @@ use super::error::ClientError;
 use super::http::Failure;
 use super::request::{Method, Request};
 use super::throttle::Throttle;
+use crate::stdx::activity;
 use crate::stdx::stop::Stop;
 
 /// A request is sent at most once more than this (client-go `rest/request.go:NewRequest`, maxRetries).
@@ -80,6 +81,7 @@ pub(super) fn run<T>(
     stop: &Stop,
     mut attempt: impl FnMut() -> Result<T, Failure>,
 ) -> Result<T, ClientError> {
+    let _request = activity::enter("request", request);
     if let Some(throttle) = throttle {
         throttle.wait(request)?;
     }
@@ -88,11 +90,15 @@ pub(super) fn run<T>(
             Ok(answer) => return Ok(answer),
             Err(failure) => failure,
         };
-        let Some(delay) = delay(kind, retries, &error, retry_after.as_deref()) else {
+        let delay = delay(kind, retries, &error, retry_after.as_deref());
+        let Some(delay) = delay.filter(|_| !request.is_single) else {
             return Err(error);
         };
         log::debug!("{request} is sent again in {delay:?}: {error}");
-        let stopped = stop.wait_timeout(delay);
+        let stopped = {
+            let _wait = activity::enter("waits to send again", format_args!("{delay:.1?}"));
+            stop.wait_timeout(delay)
+        };
         if stopped || throttle.is_some_and(|throttle| throttle.wait(request).is_err()) {
             return Err(error);
         }

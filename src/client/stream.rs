@@ -15,6 +15,7 @@ use super::options::ClientOptions;
 use super::request::Request;
 use super::retry::{self, Kind};
 use super::throttle::Throttle;
+use crate::stdx::activity;
 use crate::stdx::stop::Stop;
 
 /// Connections of its own for the one thread that lists and watches one resource, so that the stop
@@ -143,12 +144,18 @@ impl Read for BodyStream {
         if let Some(error) = &self.broken {
             return Err(io::Error::other(error.clone()));
         }
-        match self.reader.read(buf) {
+        let read = self.reader.read(buf);
+        // A quiet daemon sends no requests, but bookmarks come.
+        self.http.check_files();
+        match read {
             // Some ways of ending a body look alike whether the server or the stop signal did it.
             Ok(0) if !buf.is_empty() && self.stop.is_stopped() => {
                 self.broken = Some(ClientError::Stopped);
             }
-            Ok(n) => return Ok(n),
+            Ok(n) => {
+                activity::heard();
+                return Ok(n);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
             Err(error) => self.broken = Some(self.failure(error)),
         }

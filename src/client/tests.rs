@@ -2,6 +2,7 @@
 
 mod plain;
 mod proxied;
+mod rotating;
 mod secure;
 mod server;
 mod streams;

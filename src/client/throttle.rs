@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::error::ClientError;
 use super::request::Request;
+use crate::stdx::activity;
 use crate::stdx::stop::Stop;
 
 /// Waits longer than this are logged for whoever looks for slowness
@@ -164,11 +165,15 @@ impl Throttle {
             guard.noticed = Some(now);
         }
         drop(guard);
+        if taken.is_ok() {
+            return Ok(());
+        }
         if notice {
             log::info!("{request} waits {wait:.1?} for this client's own rate limit");
         } else if wait > LONG_WAIT {
             log::debug!("{request} waits {wait:.3?} for this client's own rate limit");
         }
+        let _wait = activity::enter("waits for the rate limit", format_args!("{wait:.1?}"));
         while let Err(wait) = taken {
             if self.stop.wait_timeout(wait) {
                 lock().bucket.leave(place);

@@ -1,5 +1,5 @@
-//! TLS settings: whom to trust, as whom to appear. Built once when the configuration is loaded,
-//! so that bad certificates are found before the first connection.
+//! TLS settings made of PEM: whom to trust, as whom to appear. Pure but for the system's certificate
+//! authorities, which are read from the disk; `live_tls` calls it whenever something has changed.
 
 use std::sync::Arc;
 
@@ -11,88 +11,57 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
 
-/// What TLS is made of; everything in PEM.
-#[derive(Default)]
-pub(super) struct TlsSource {
-    /// The certificate authorities that may vouch for the server; the system's if `None`.
-    pub(super) certificate_authority: Option<Vec<u8>>,
-    /// Certificate (with its intermediates) and key.
-    pub(super) identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// The name that the server's certificate must be for, if not the URL's host.
-    pub(super) server_name: Option<String>,
-    /// Trust any certificate.
-    pub(super) insecure: bool,
+/// Certificate (with its intermediates) and key, in PEM.
+pub(super) type Identity = (Vec<u8>, Vec<u8>);
+
+/// Whom to trust.
+#[derive(Clone)]
+pub(super) enum Trust {
+    /// Whoever these certificate authorities vouch for.
+    Authorities(Arc<RootCertStore>),
+    /// Anyone.
+    Anyone,
 }
 
-/// How connections are secured. Cheap to clone.
-#[derive(Clone, Debug)]
-pub(super) struct Tls {
-    /// The URL's host.
-    host: String,
-    server_name: ServerName<'static>,
-    server: Arc<ClientConfig>,
-    /// For a proxy that is itself reached by TLS: no identity of ours, the system's authorities.
-    proxy: Option<Arc<ClientConfig>>,
-}
-
-impl Tls {
-    /// Settings for the API server at `host`.
-    ///
-    /// # Errors
-    /// What is wrong with a certificate or a key, for people.
-    pub(super) fn new(host: &str, source: &TlsSource) -> Result<Self, String> {
-        let name = source.server_name.as_deref().unwrap_or(host);
-        Ok(Self {
-            host: host.to_owned(),
-            server_name: server_name(name)?,
-            server: Arc::new(client_config(source)?),
-            proxy: None,
-        })
-    }
-
-    /// The same, able to reach a proxy by TLS as well.
-    ///
-    /// # Errors
-    /// The system has no certificate authorities.
-    pub(super) fn with_tls_proxy(mut self) -> Result<Self, String> {
-        self.proxy = Some(Arc::new(client_config(&TlsSource::default())?));
-        Ok(self)
-    }
-
-    /// What to use in a connection to `host`, which is the API server or a proxy.
-    pub(super) fn towards(
-        &self,
-        host: &str,
-    ) -> Result<(Arc<ClientConfig>, ServerName<'static>), String> {
-        match &self.proxy {
-            Some(proxy) if host != self.host => Ok((Arc::clone(proxy), server_name(host)?)),
-            _ => Ok((Arc::clone(&self.server), self.server_name.clone())),
-        }
-    }
-}
-
-fn client_config(source: &TlsSource) -> Result<ClientConfig, String> {
+/// Settings for connections to a server that `trust` accepts, appearing as `identity`.
+///
+/// # Errors
+/// What is wrong with the certificate or the key, for people.
+pub(super) fn client_config(
+    trust: &Trust,
+    identity: Option<&Identity>,
+) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .expect("the provider knows TLS 1.2 and 1.3");
-    let builder = if source.insecure {
-        let verifier = Arc::new(TrustAnyone(provider));
-        builder
-            .dangerous()
-            .with_custom_certificate_verifier(verifier)
-    } else {
-        builder.with_root_certificates(roots(source.certificate_authority.as_deref())?)
+    let builder = match trust {
+        Trust::Anyone => {
+            let verifier = Arc::new(TrustAnyone(provider));
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(verifier)
+        }
+        Trust::Authorities(roots) => builder.with_root_certificates(Arc::clone(roots)),
     };
-    let mut config = match &source.identity {
+    let mut config = match identity {
         None => builder.with_no_client_auth(),
         Some((certificate, key)) => {
-            let (chain, key) = identity(certificate, key)?;
+            let (chain, key) = parse_identity(certificate, key)?;
             builder
                 .with_client_auth_cert(chain, key)
                 .map_err(|error| match error {
                     rustls::Error::InconsistentKeys(_) => {
                         "the client key does not belong to the client certificate".to_owned()
+                    }
+                    rustls::Error::InvalidCertificate(_) => format!(
+                        "the client certificate cannot be used, is it one of X.509 version 3? \
+                         {error}"
+                    ),
+                    rustls::Error::General(_) => {
+                        "the client key is of a kind that cannot be used: give it an RSA, P-256, \
+                         P-384 or Ed25519 key"
+                            .to_owned()
                     }
                     error => format!("the client certificate or key cannot be used: {error}"),
                 })?
@@ -103,7 +72,11 @@ fn client_config(source: &TlsSource) -> Result<ClientConfig, String> {
     Ok(config)
 }
 
-fn roots(pem: Option<&[u8]>) -> Result<RootCertStore, String> {
+/// The certificate authorities in `pem`; the system's if `None`.
+///
+/// # Errors
+/// What is wrong with them, for people.
+pub(super) fn authorities(pem: Option<&[u8]>) -> Result<RootCertStore, String> {
     let mut store = RootCertStore::empty();
     if let Some(pem) = pem {
         let all = certificates(pem, "the certificate authority")?;
@@ -129,7 +102,7 @@ fn roots(pem: Option<&[u8]>) -> Result<RootCertStore, String> {
     Ok(store)
 }
 
-fn identity(
+fn parse_identity(
     certificate: &[u8],
     key: &[u8],
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
@@ -219,7 +192,10 @@ impl ServerCertVerifier for TrustAnyone {
 
 /// The name that a certificate must be for when `host` is connected to. An IPv6 address may stand
 /// in brackets, as it does in URLs.
-fn server_name(host: &str) -> Result<ServerName<'static>, String> {
+///
+/// # Errors
+/// That it can be none.
+pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, String> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     ServerName::try_from(bare.to_owned())
         .map_err(|error| format!("{host:?} cannot be the name in a certificate: {error}"))

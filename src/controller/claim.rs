@@ -14,10 +14,14 @@ use crate::writes::{PatchedPod, WriteError};
 
 /// What is to be done with one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Claim {
+pub enum Claim {
+    /// It belongs to the ReplicaSet already.
     Keep,
+    /// It is somebody else's, or nothing can be done about it.
     Ignore,
+    /// It belongs to nobody and matches.
     Adopt,
+    /// It belongs to the ReplicaSet and does not match any more.
     Release,
 }
 
@@ -36,18 +40,28 @@ impl ReplicaSetController {
         let can_adopt = OnceCell::new();
         let mut errors: Vec<WriteError> = Vec::new();
         let mut claimed = Vec::with_capacity(candidates.len());
+        let (mut n_adopted, mut n_released) = (0_usize, 0_usize);
         for pod in candidates {
             let is_ours = match decide(rs, selector, &pod) {
                 Claim::Keep => Ok(true),
                 Claim::Ignore => Ok(false),
-                Claim::Adopt => self.adopt_pod(rs, &pod, &can_adopt),
-                Claim::Release => self.release_pod(rs, &pod),
+                Claim::Adopt => self
+                    .adopt_pod(rs, &pod, &can_adopt)
+                    .inspect(|is_ours| n_adopted += usize::from(*is_ours)),
+                Claim::Release => self.release_pod(rs, &pod).map(|is_released| {
+                    n_released += usize::from(is_released);
+                    false
+                }),
             };
             match is_ours {
                 Ok(true) => claimed.push(pod),
                 Ok(false) => {}
                 Err(error) => errors.push(error),
             }
+        }
+        if n_adopted + n_released > 0 {
+            let object = self.kind.named(&rs.key);
+            log::info!("adopted {n_adopted} pods, released {n_released} {object}");
         }
         match error::aggregate(errors) {
             None => Ok(claimed),
@@ -70,7 +84,7 @@ impl ReplicaSetController {
         }
         match self.patch_and_record(rs, pod, self.adopt_patch(rs, pod)) {
             Ok(()) => {
-                log::info!("adopted pod {} {}", pod.key.name, self.kind.named(&rs.key));
+                log::debug!("adopted pod {} {}", pod.key.name, self.kind.named(&rs.key));
                 Ok(true)
             }
             Err(error) if error.is_not_found() => Ok(false),
@@ -78,15 +92,17 @@ impl ReplicaSetController {
         }
     }
 
-    /// Never true: a released pod is not ours. One that is gone, has no references or was recreated
-    /// needs no release.
+    /// True if the pod was released; one that is gone, has no references or was recreated needs no
+    /// release.
     fn release_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<bool, WriteError> {
         match self.patch_and_record(rs, pod, release_patch(&pod.uid, &[&rs.uid])) {
-            Ok(()) => log::info!("released pod {} {}", pod.key.name, self.kind.named(&rs.key)),
-            Err(error) if error.is_not_found() || error.is_invalid() => {}
-            Err(error) => return Err(error),
+            Ok(()) => {
+                log::debug!("released pod {} {}", pod.key.name, self.kind.named(&rs.key));
+                Ok(true)
+            }
+            Err(error) if error.is_not_found() || error.is_invalid() => Ok(false),
+            Err(error) => Err(error),
         }
-        Ok(false)
     }
 
     /// A patch that leaves the pod with another controller, or with none, is not waited for
@@ -136,7 +152,8 @@ impl ReplicaSetController {
     }
 }
 
-fn decide(rs: &ReplicaSet, selector: &Selector, pod: &Pod) -> Claim {
+/// What is to be done with `pod`, as far as the two objects tell.
+pub fn decide(rs: &ReplicaSet, selector: &Selector, pod: &Pod) -> Claim {
     let matches = selector.matches(&pod.labels);
     match &pod.controller {
         Some(controller) if controller.uid != rs.uid => Claim::Ignore,

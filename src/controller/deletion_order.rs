@@ -27,19 +27,87 @@ pub fn sort_for_deletion(pods: Vec<RankedPod>, now: Timestamp) -> Vec<RankedPod>
     merge_sort(pods, &|a, b| compare(a, b, now) == Ordering::Greater)
 }
 
+/// One of the nine criteria, named for those who ask why a pod goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Not assigned to a node before assigned.
+    Unassigned,
+    /// Pending before Unknown before Running.
+    Phase,
+    /// Not ready before ready.
+    NotReady,
+    /// The lower deletion cost first.
+    DeletionCost,
+    /// On the node with more related pods first.
+    CrowdedNode,
+    /// Ready for a shorter time first.
+    ReadyTime,
+    /// More restarts first.
+    Restarts,
+    /// More restarts of sidecars first.
+    SidecarRestarts,
+    /// The younger first.
+    Age,
+}
+
+impl Rule {
+    /// In the order in which they count.
+    pub const ALL: [Self; 9] = [
+        Self::Unassigned,
+        Self::Phase,
+        Self::NotReady,
+        Self::DeletionCost,
+        Self::CrowdedNode,
+        Self::ReadyTime,
+        Self::Restarts,
+        Self::SidecarRestarts,
+        Self::Age,
+    ];
+
+    /// The name for programs, such as `deletion-cost`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unassigned => "unassigned",
+            Self::Phase => "phase",
+            Self::NotReady => "not-ready",
+            Self::DeletionCost => "deletion-cost",
+            Self::CrowdedNode => "crowded-node",
+            Self::ReadyTime => "ready-time",
+            Self::Restarts => "restarts",
+            Self::SidecarRestarts => "sidecar-restarts",
+            Self::Age => "age",
+        }
+    }
+
+    /// `Less` means that this criterion sends `a` before `b`.
+    fn compare(self, a: &RankedPod, b: &RankedPod, now: Timestamp) -> Ordering {
+        let (rank_a, rank_b) = (a.rank, b.rank);
+        let (a, b) = (&*a.pod, &*b.pod);
+        match self {
+            Self::Unassigned => a.node.is_some().cmp(&b.node.is_some()),
+            Self::Phase => phase_order(a.phase).cmp(&phase_order(b.phase)),
+            Self::NotReady => a.is_ready.cmp(&b.is_ready),
+            Self::DeletionCost => a.deletion_cost.cmp(&b.deletion_cost),
+            Self::CrowdedNode => rank_b.cmp(&rank_a),
+            Self::ReadyTime => by_ready_time(a, b, now),
+            Self::Restarts => b.restarts.cmp(&a.restarts),
+            Self::SidecarRestarts => b.sidecar_restarts.cmp(&a.sidecar_restarts),
+            Self::Age => by_age((a, a.creation), (b, b.creation), now),
+        }
+    }
+}
+
 /// `Less` means that `a` is deleted before `b`; the first criterion that decides counts.
 pub fn compare(a: &RankedPod, b: &RankedPod, now: Timestamp) -> Ordering {
-    let (rank_a, rank_b) = (a.rank, b.rank);
-    let (a, b) = (&*a.pod, &*b.pod);
-    (a.node.is_some().cmp(&b.node.is_some()))
-        .then_with(|| phase_order(a.phase).cmp(&phase_order(b.phase)))
-        .then_with(|| a.is_ready.cmp(&b.is_ready))
-        .then_with(|| a.deletion_cost.cmp(&b.deletion_cost))
-        .then_with(|| rank_b.cmp(&rank_a))
-        .then_with(|| by_ready_time(a, b, now))
-        .then_with(|| b.restarts.cmp(&a.restarts))
-        .then_with(|| b.sidecar_restarts.cmp(&a.sidecar_restarts))
-        .then_with(|| by_age((a, a.creation), (b, b.creation), now))
+    decide(a, b, now).map_or(Ordering::Equal, |(_, order)| order)
+}
+
+/// The first criterion that tells the two apart, and what it says; `None` if none does.
+pub fn decide(a: &RankedPod, b: &RankedPod, now: Timestamp) -> Option<(Rule, Ordering)> {
+    let decided = Rule::ALL
+        .iter()
+        .map(|rule| (*rule, rule.compare(a, b, now)));
+    decided.into_iter().find(|(_, order)| order.is_ne())
 }
 
 fn phase_order(phase: PodPhase) -> u8 {

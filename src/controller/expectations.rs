@@ -49,6 +49,17 @@ pub enum Satisfaction {
     Expired,
 }
 
+/// What a ReplicaSet is still to see of its own doings, in no order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenExpectations {
+    /// Names of pods that were created.
+    pub creations: Vec<Arc<str>>,
+    /// UIDs of pods that were deleted.
+    pub deletions: Vec<Uid>,
+    /// How long ago they were written down.
+    pub age: Duration,
+}
+
 impl Expectations {
     /// No expectations yet.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
@@ -76,6 +87,13 @@ impl Expectations {
         pods: impl IntoIterator<Item = Uid>,
     ) {
         self.expect(key, owner, [], pods);
+    }
+
+    /// True if a pod of this name is still to be seen.
+    pub fn expects_creation(&self, key: &ObjectKey, owner: &Uid, name: &str) -> bool {
+        let entries = self.lock();
+        let entry = entries.get(key).filter(|entry| entry.owner == *owner);
+        entry.is_some_and(|entry| entry.creations.contains(name))
     }
 
     /// A pod of this name was seen, or will never be: its creation failed or was not tried.
@@ -135,6 +153,18 @@ impl Expectations {
         let entries = self.lock();
         let entry = entries.get(key).filter(|entry| entry.owner == *owner)?;
         Some((entry.creations.len(), entry.deletions.len()))
+    }
+
+    /// What exactly is still to be seen of `owner`; `None` if nothing is.
+    pub fn details(&self, key: &ObjectKey, owner: &Uid) -> Option<OpenExpectations> {
+        let entries = self.lock();
+        let entry = entries.get(key).filter(|entry| entry.owner == *owner)?;
+        let details = || OpenExpectations {
+            creations: entry.creations.iter().cloned().collect(),
+            deletions: entry.deletions.iter().cloned().collect(),
+            age: self.clock.now().saturating_duration_since(entry.since),
+        };
+        entry.is_open().then(details)
     }
 
     /// Expects both. Replaces whatever was expected for the key before.

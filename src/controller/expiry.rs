@@ -24,6 +24,18 @@ impl ReplicaSetController {
             "what was written was not seen in time, asking the API server {}",
             self.kind.named(&rs.key)
         );
+        self.compare_with_live(rs, selector)
+    }
+
+    /// As [`renew_expectations`](Self::renew_expectations), without a word.
+    ///
+    /// # Errors
+    /// If the LIST fails.
+    pub(super) fn compare_with_live(
+        &self,
+        rs: &ReplicaSet,
+        selector: &Selector,
+    ) -> Result<bool, SyncError> {
         let owner = OwnerKey::new(self.kind.kind, &rs.key, &rs.uid);
         let cached_before = self.cache.pods_owned_by(&owner);
         let live = self.pod_control.list_pods(rs, selector)?;

@@ -41,7 +41,7 @@ impl ReplicaSetController {
         if self.cache.has_synced() {
             self.enqueue(&rs.key);
         } else {
-            self.queue.add_low(rs.key.clone());
+            self.enqueue_low(&rs.key);
         }
     }
 
@@ -57,6 +57,7 @@ impl ReplicaSetController {
                 self.kind.named(&new.key)
             );
         }
+        self.suspect_status(old, new);
         let is_asked_for = old.uid != new.uid
             || old.generation != new.generation
             || old.replicas != new.replicas
@@ -65,7 +66,7 @@ impl ReplicaSetController {
             self.enqueue(&new.key);
         } else {
             // Also when nothing relevant changed: a periodic resync repairs what was missed this way.
-            self.queue.add_low(new.key.clone());
+            self.enqueue_low(&new.key);
         }
     }
 
@@ -81,6 +82,7 @@ impl ReplicaSetController {
             self.observe_creation(pod);
         } else if let Some(controller) = &pod.controller {
             if let Some(rs) = self.resolve_controller_ref(pod, controller) {
+                self.suspect_pod(&rs, pod);
                 self.expectations
                     .creation_observed(&rs.key, &rs.uid, &pod.key.name);
                 self.enqueue_owner(&rs);
@@ -137,7 +139,8 @@ impl ReplicaSetController {
                 } else {
                     self.enqueue_owner(&rs);
                 }
-                if !old.is_ready && new.is_ready && rs.min_ready_seconds > 0 {
+                let becomes_ready = !old.is_ready && new.is_ready;
+                if becomes_ready && rs.min_ready_seconds > 0 && !self.take_over.stands_by() {
                     let seconds = u64::try_from(rs.min_ready_seconds).unwrap_or(0);
                     self.queue
                         .add_after(rs.key.clone(), Duration::from_secs(seconds));

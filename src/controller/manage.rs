@@ -10,6 +10,7 @@ use super::slow_start::{run_all, slow_start_batch};
 use super::written_versions::Resource;
 use super::{ReplicaSetController, SyncError};
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Selector, Uid};
+use crate::stdx::activity;
 use crate::writes::WriteError;
 
 /// Names tried for one pod before its creation counts as failed
@@ -52,6 +53,7 @@ impl ReplicaSetController {
         self.expectations
             .expect_creations(&rs.key, &rs.uid, names.iter().cloned());
         let tried: Vec<AtomicBool> = names.iter().map(|_| AtomicBool::new(false)).collect();
+        let _batches = activity::enter("waits for batches of creates", count);
         let (created, result) = slow_start_batch(count, &*self.batches, &|index| {
             tried[index].store(true, Ordering::Relaxed);
             self.create_pod(rs, &names[index])
@@ -99,6 +101,7 @@ impl ReplicaSetController {
 
     /// Creates one pod; its expectation stays exactly if the pod is there and will be seen.
     fn create_pod(&self, rs: &ReplicaSet, name: &Arc<str>) -> Result<(), WriteError> {
+        let _job = activity::enter("creates a pod of", &rs.key);
         let mut name = Arc::clone(name);
         let mut tried = 1;
         loop {
@@ -144,6 +147,8 @@ impl ReplicaSetController {
         // Nothing more can be created there, so there is nothing to repeat. The expectation stays
         // and keeps later syncs from trying.
         if error.is_namespace_terminating() {
+            self.last_syncs
+                .note_for_good(&rs.key, error.to_string(), self.clock.wall());
             return Ok(());
         }
         self.expectations.creation_observed(&rs.key, &rs.uid, name);
@@ -183,6 +188,19 @@ impl ReplicaSetController {
         }
     }
 
+    /// Finds the related pods of `rs` when they are asked for.
+    pub(super) fn siblings<'a>(
+        &'a self,
+        rs: &'a ReplicaSet,
+        selector: &'a Selector,
+    ) -> Siblings<'a> {
+        Siblings {
+            controller: self,
+            rs,
+            selector,
+        }
+    }
+
     fn delete_pods(
         &self,
         rs: &ReplicaSet,
@@ -191,11 +209,7 @@ impl ReplicaSetController {
         count: usize,
     ) -> Result<(), SyncError> {
         let context = DeletionContext {
-            related_pods: &Siblings {
-                controller: self,
-                rs,
-                selector,
-            },
+            related_pods: &self.siblings(rs, selector),
             unresolved: &self.deletions_to_repeat(rs, selector, active, count)?,
             now: self.clock.wall(),
         };
@@ -204,6 +218,7 @@ impl ReplicaSetController {
         let uids = pods.iter().map(|pod| pod.uid.clone());
         self.expectations.expect_deletions(&rs.key, &rs.uid, uids);
         let delete = |index: usize| self.delete_pod_of(rs, &pods[index]);
+        let _batch = activity::enter("waits for a batch of deletes", pods.len());
         let (deleted, result) = run_all(0..pods.len(), &*self.batches, &delete);
         let object = self.kind.named(&rs.key);
         log::info!("deleted {deleted} of {count} pods {object}");
@@ -212,6 +227,7 @@ impl ReplicaSetController {
 
     /// Deletes one pod; its expectation stays exactly if its going will be seen.
     fn delete_pod_of(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
+        let _job = activity::enter("deletes a pod of", &rs.key);
         let (key, owner) = (&rs.key, &rs.uid);
         match self.pod_control.delete_pod(rs, pod) {
             Ok(()) => {}
@@ -254,7 +270,7 @@ pub(super) fn pod_key(rs: &ReplicaSet, name: &str) -> ObjectKey {
 /// somebody else do not count, so that the look-up costs no more than the pods it finds. A ReplicaSet
 /// without a controller has no related pods; upstream logs an error about that, we do not.
 #[derive(Debug)]
-struct Siblings<'a> {
+pub(super) struct Siblings<'a> {
     controller: &'a ReplicaSetController,
     rs: &'a ReplicaSet,
     selector: &'a Selector,

@@ -10,19 +10,25 @@
 pub mod claim;
 pub mod counts;
 pub mod deletion_order;
+pub mod dry_run;
 pub mod error;
 pub mod expectations;
 pub mod expiry;
 pub mod fair_pool;
 pub mod handlers;
+pub mod inspect;
+pub mod last_syncs;
 pub mod manage;
+pub mod other_writers;
 pub mod pace;
 pub mod plan;
 pub mod pod_names;
 pub mod priority;
+pub mod shadow;
 pub mod slow_start;
 pub mod status;
 pub mod sync;
+pub mod take_over;
 pub mod unresolved;
 pub mod written_versions;
 
@@ -39,9 +45,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use self::expectations::Expectations;
+use self::last_syncs::LastSyncs;
+use self::other_writers::OtherWriters;
 use self::pace::StatusPace;
 use self::pod_names::PodNames;
+use self::shadow::Shadow;
 use self::slow_start::BatchRunner;
+use self::take_over::TakeOver;
 use self::unresolved::Unresolved;
 use self::written_versions::{Versions, WrittenVersions};
 use crate::api::{ObjectKey, ReplicaSetStatus, Uid, WorkloadKind};
@@ -92,10 +102,15 @@ pub struct ReplicaSetController {
     unresolved: Unresolved,
     names: PodNames,
     pace: StatusPace,
+    last_syncs: LastSyncs,
+    others: OtherWriters,
+    /// Set if nothing is to be written.
+    shadow: Option<Arc<Shadow>>,
     /// Generation for which an unusable selector was logged, by ReplicaSet; behind its own lock.
     unusable_selectors: Mutex<HashMap<ObjectKey, (Uid, i64)>>,
     /// Set when the API server dropped `terminatingReplicas` from a status that carried it.
     terminating_is_dropped: AtomicBool,
+    take_over: TakeOver,
 }
 
 impl ReplicaSetController {
@@ -115,8 +130,12 @@ impl ReplicaSetController {
             burst_replicas: parts.burst_replicas,
             unresolved: Unresolved::default(),
             names: PodNames::default(),
+            last_syncs: LastSyncs::default(),
+            others: OtherWriters::default(),
+            shadow: None,
             unusable_selectors: Mutex::default(),
             terminating_is_dropped: AtomicBool::new(false),
+            take_over: TakeOver::default(),
         }
     }
 
@@ -145,6 +164,8 @@ impl ReplicaSetController {
         self.unresolved.clear(key, owner);
         self.names.clear(key, owner);
         self.pace.clear(key);
+        self.last_syncs.clear(key);
+        self.others.clear(key);
         let mut logged = self
             .unusable_selectors
             .lock()

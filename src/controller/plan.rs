@@ -70,12 +70,16 @@ pub fn pods_to_delete(
     chosen.truncate(count);
     let more = count - chosen.len();
     if more > 0 {
-        let related = context.related_pods.related_pods();
-        let ranked = rank_by_node(&rest, &related);
-        let sorted = sort_for_deletion(ranked, context.now);
+        let sorted = deletion_ranking(&rest, context);
         chosen.extend(sorted.into_iter().take(more).map(|ranked| ranked.pod));
     }
     chosen
+}
+
+/// All of `pods` with their ranks, the one to be deleted first in front; unresolved ones not moved.
+pub fn deletion_ranking(pods: &[Arc<Pod>], context: &DeletionContext<'_>) -> Vec<RankedPod> {
+    let related = context.related_pods.related_pods();
+    sort_for_deletion(rank_by_node(pods, &related), context.now)
 }
 
 /// The rank of a pod is the number of active related pods on its node

@@ -30,7 +30,9 @@ impl ReplicaSetController {
     /// A pod of `rs` has changed, and the cache and the expectations show it already: now if pods are
     /// to be created or deleted, else as soon as a status may be written.
     pub(super) fn enqueue_owner(&self, rs: &ReplicaSet) {
-        if !self.cache.has_synced() {
+        if self.take_over.stands_by() {
+            // Whoever takes over looks at everything.
+        } else if !self.cache.has_synced() {
             // The rest of its pods may be still to come. What is due is found once they are here.
             self.queue.add_low(rs.key.clone());
         } else if self.may_have_to_manage(rs) {
@@ -44,9 +46,18 @@ impl ReplicaSetController {
         }
     }
 
-    /// Enqueues this key before all that can wait.
+    /// Enqueues this key before all that can wait, unless we stand by.
     pub(super) fn enqueue(&self, key: &ObjectKey) {
-        self.queue.add(key.clone());
+        if !self.take_over.stands_by() {
+            self.queue.add(key.clone());
+        }
+    }
+
+    /// Enqueues this key among all that can wait, unless we stand by.
+    pub(super) fn enqueue_low(&self, key: &ObjectKey) {
+        if !self.take_over.stands_by() {
+            self.queue.add_low(key.clone());
+        }
     }
 
     /// True unless a sync would find as many pods as are wanted, or had to wait for others to be seen.

@@ -142,6 +142,7 @@ impl ReplicaSetController {
                 Ok(updated) => {
                     let n_pods = updated.status.replicas.max(updated.replicas);
                     self.pace.wrote(&rs.key, n_pods);
+                    self.others.wrote_status(&rs.key, &updated.resource_version);
                     self.note_terminating_support(&status, &updated.status);
                     return Ok(Arc::new(updated));
                 }

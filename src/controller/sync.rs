@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use super::counts::Counts;
 use super::expectations::Satisfaction;
+use super::last_syncs::{LastSync, SyncEnd};
 use super::plan::{Plan, plan};
 use super::status::{Observation, calculate_status, find_min_next_pod_availability_check};
 use super::written_versions::Readiness;
 use super::{ReplicaSetController, SyncError};
 use crate::api::label_selector::SelectorError;
 use crate::api::{ObjectKey, Pod, ReplicaSet, Selector};
-use crate::stdx::stop::Stop;
+use crate::stdx::activity;
 use crate::stdx::thread::catch_panic;
 
 /// How a sync without error ended.
@@ -26,28 +27,39 @@ pub enum Outcome {
 }
 
 impl ReplicaSetController {
-    /// Takes keys from the queue and syncs them until `stop` is given or the queue is shut down and
-    /// empty. The body of the threads `sync-0…n`; blocks on the queue and on the API server.
-    ///
-    /// What is still queued when `stop` is given stays undone: the next start lists everything anyway.
-    pub fn run_worker(&self, stop: &Stop) {
-        while !stop.is_stopped() && self.process_next_work_item() {}
+    /// From now on, what others write is told: the caches are complete, and syncs begin.
+    pub fn watch_other_writers(&self) {
+        if self.shadow.is_none() {
+            self.others.arm(&*self.clock);
+        }
+    }
+
+    /// The next key to be synced; `None` once the queue is shut down and empty. Blocks until then.
+    pub fn next_key(&self) -> Option<ObjectKey> {
+        let _wait = activity::enter("waits for a key", "");
+        self.queue.get()
     }
 
     /// Waits for a key and syncs it; false once the queue is shut down and empty.
     pub fn process_next_work_item(&self) -> bool {
-        let Some(key) = self.queue.get() else {
-            return false;
-        };
-        self.process(&key);
-        true
+        self.next_key().map(|key| self.process(&key)).is_some()
     }
 
     /// Syncs a key that was taken from the queue, and hands it back: done, or to be repeated with
     /// back-off. A panic is an error like any other.
     pub fn process(&self, key: &ObjectKey) {
+        let _sync = activity::enter("sync", key);
+        let (at, began) = (self.clock.wall(), self.clock.now());
         let result = catch_panic(|| self.sync_replica_set(key))
             .unwrap_or_else(|message| Err(SyncError::Panic(message)));
+        let end = match &result {
+            Ok(Outcome::Synced) => SyncEnd::Synced,
+            Ok(Outcome::TooEarly) => SyncEnd::TooEarly,
+            Err(_) => SyncEnd::Failed,
+        };
+        let took = self.clock.now().saturating_duration_since(began);
+        let error = result.as_ref().err().map(ToString::to_string);
+        self.last_syncs.note(key, LastSync { at, took, end }, error);
         match result {
             Ok(Outcome::Synced) => self.queue.forget(key),
             // Not a success that would end the back-off of an earlier failure, and not a failure.
@@ -75,6 +87,9 @@ impl ReplicaSetController {
         }
         let Some(rs) = self.cache.replica_set(key) else {
             self.forget_replica_set(key, None);
+            if let Some(shadow) = &self.shadow {
+                shadow.forget(key);
+            }
             return Ok(Outcome::Synced);
         };
         let selector = match &rs.selector {
@@ -84,6 +99,11 @@ impl ReplicaSetController {
                 return Ok(Outcome::Synced);
             }
         };
+        if let Some(shadow) = &self.shadow {
+            self.decide_only(&rs, selector, shadow);
+            return Ok(Outcome::Synced);
+        }
+        self.look_for_other_writers(&rs);
         let needs_sync = self.may_manage(&rs, selector, readiness)?;
         if let Some(counts) = self.nothing_to_do(&rs, selector, needs_sync) {
             let observation = Observation {
@@ -130,8 +150,11 @@ impl ReplicaSetController {
         let active = self.claim_pods(rs, selector, candidates.collect())?;
 
         let plan = plan(active.len(), rs.replicas, self.burst_replicas);
-        let manages = needs_sync && !rs.is_terminating() && plan != Plan::Nothing;
-        let managed = if manages {
+        let acts = needs_sync && !rs.is_terminating() && plan != Plan::Nothing;
+        if acts && !self.confirm_take_over(rs, selector)? {
+            return Ok(Outcome::TooEarly);
+        }
+        let managed = if acts {
             self.manage_replicas(rs, selector, &active, plan)
         } else {
             Ok(())
@@ -153,7 +176,7 @@ impl ReplicaSetController {
         managed?;
         self.plan_availability_check(rs, &active, &observation);
         self.plan_expiry_check(rs);
-        if manages {
+        if acts {
             self.come_back_if_all_is_seen(rs);
         }
         Ok(Outcome::Synced)
@@ -222,7 +245,7 @@ impl ReplicaSetController {
     }
 
     /// Comes back when the next ready pod becomes available by the passing of time alone.
-    fn plan_availability_check(
+    pub(super) fn plan_availability_check(
         &self,
         rs: &ReplicaSet,
         active: &[Arc<Pod>],

@@ -16,6 +16,7 @@ use super::options::{self, WriteOptions};
 use super::patching::Patch;
 use super::refusal::Refusal;
 use super::resource::Resource;
+use super::reviews;
 use super::scale;
 use super::selector::Scope;
 use super::store::{Object, State, Store, key_of};
@@ -55,6 +56,9 @@ impl ApiServer {
         let Some(target) = request.target() else {
             return Ok(discovery::answer(request).unwrap_or_else(page_not_found));
         };
+        if let Some(answer) = reviews::answer(&target, request) {
+            return answer;
+        }
         if !discovery::is_served(&target.group) {
             return Ok(page_not_found());
         }

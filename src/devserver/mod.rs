@@ -50,6 +50,7 @@ mod recorder;
 mod refusal;
 mod removal;
 mod resource;
+mod reviews;
 mod scale;
 mod selector;
 mod shape;

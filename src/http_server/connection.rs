@@ -183,7 +183,12 @@ impl Connection {
     fn receive(&mut self) -> io::Result<usize> {
         let before = self.received.len();
         self.received.resize(before + BUFFER_BYTES, 0);
-        let length = self.socket.read(&mut self.received[before..]);
+        let length = match self.socket.read(&mut self.received[before..]) {
+            // A client that has gone without TLS' goodbye has gone all the same; what it had begun to
+            // say is not whole, and not answered.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+            length => length,
+        };
         self.received
             .truncate(before + *length.as_ref().unwrap_or(&0));
         length

@@ -9,7 +9,7 @@ use rayon::ThreadPoolBuilder;
 use crate::controller::fair_pool::FairPool;
 use crate::controller::slow_start::BatchRunner;
 use crate::stdx::stop::Stop;
-use crate::stdx::thread::Thread;
+use crate::stdx::thread::{Liveness, Thread};
 
 /// The pool and the handles of its threads.
 #[derive(Debug)]
@@ -44,6 +44,11 @@ impl BatchPool {
     /// The pool as the controller sees it. The threads end when nobody holds it any more.
     pub(super) fn runner(&self) -> Arc<dyn BatchRunner> {
         Arc::clone(&self.pool) as Arc<_>
+    }
+
+    /// Whether each of its threads still runs.
+    pub(super) fn liveness(&self) -> impl Iterator<Item = Liveness> {
+        self.threads.iter().map(Thread::liveness)
     }
 
     /// Gives up the pool and waits until its threads have ended, at most until `deadline`. Answers the

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::ManagerOptions;
 use crate::client::ClientOptions;
+use crate::leader_election::LeaderElectionOptions;
 
 /// Watches have connections of their own ([`Client::stream_client`](crate::client::Client::stream_client)),
 /// so none is kept for anything else.
@@ -35,10 +36,21 @@ pub(super) fn event_client_options(options: &ManagerOptions) -> ClientOptions {
     }
 }
 
+/// The Lease's: one connection, no throttle but the election's own pace, and no fence.
+pub(super) fn lease_client_options(options: &LeaderElectionOptions) -> ClientOptions {
+    ClientOptions {
+        qps: 0.0,
+        connections: 1,
+        request_timeout: options.request_timeout(),
+        ..ClientOptions::default()
+    }
+}
+
 fn throttled(options: &ManagerOptions) -> ClientOptions {
     ClientOptions {
         qps: options.kube_api_qps,
         burst: options.kube_api_burst,
+        read_only: options.dry_run,
         ..ClientOptions::default()
     }
 }

@@ -5,20 +5,24 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crossbeam_channel::select;
+use crossbeam_channel::{Receiver, select};
 
-use super::ManagerOptions;
 use super::batch_pool::BatchPool;
 use super::clients::{client_options, event_client_options};
+use super::leadership::{Candidate, Leadership};
+use super::pace::Pace;
+use super::{ManagerOptions, progress};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig, ClientError};
+use crate::controller::shadow::Shadow;
 use crate::controller::{Parts, ReplicaSetController};
+use crate::stdx::activity;
 use crate::stdx::clock::{Clock, SystemClock};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Thread;
 use crate::workqueue::WorkQueue;
-use crate::writes::event_recorder::{ClientEventSink, EventOptions, event_recorder};
+use crate::writes::event_recorder::{ClientEventSink, EventOptions, EventRecorder, event_recorder};
 use crate::writes::{RealPodControl, RealReplicaSetControl};
 
 /// What all engines are built from.
@@ -30,6 +34,7 @@ pub(super) struct Shared<'a> {
     pub(super) batches: &'a BatchPool,
     pub(super) stop: &'a Stop,
     pub(super) events_stop: &'a Stop,
+    pub(super) leadership: &'a Leadership,
 }
 
 /// The controller of one kind, and its threads but for the watches.
@@ -41,9 +46,12 @@ pub struct Engine {
     queue: Arc<WorkQueue<ObjectKey>>,
     client: Client,
     event_client: Client,
+    recorder: Arc<dyn EventRecorder>,
     workers: Vec<Thread>,
     events: Thread,
     delay: Thread,
+    /// What a dry run compares.
+    shadow: Option<Arc<Shadow>>,
 }
 
 impl Engine {
@@ -57,8 +65,9 @@ impl Engine {
     ) -> Result<Self, ClientError> {
         let (config, options, stop) = (shared.config, shared.options, shared.stop);
         let n_workers = options.concurrent_syncs(kind);
-        let client = Client::new(config, &client_options(options, n_workers), stop)?;
-        let event_options = event_client_options(options);
+        let fenced = |options| shared.leadership.fenced(options);
+        let client = Client::new(config, &fenced(client_options(options, n_workers)), stop)?;
+        let event_options = fenced(event_client_options(options));
         let event_client = Client::new(config, &event_options, shared.events_stop)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
 
@@ -74,23 +83,43 @@ impl Engine {
             replica_sets: Arc::new(ReplicaSetStore::default()),
         };
         let queue = Arc::new(WorkQueue::new(Arc::clone(&clock)));
-        let controller = Arc::new(ReplicaSetController::new(Parts {
+        let shadow = options
+            .dry_run
+            .then(|| Arc::new(Shadow::new(Arc::clone(&clock))));
+        let controller = ReplicaSetController::new(Parts {
             kind,
             cache: Arc::new(cache.clone()),
-            pod_control: Arc::new(RealPodControl::new(client.clone(), recorder, kind, stop)),
+            pod_control: Arc::new(RealPodControl::new(
+                client.clone(),
+                Arc::clone(&recorder) as Arc<_>,
+                kind,
+                stop,
+            )),
             replica_set_control: Arc::new(RealReplicaSetControl::new(client.clone(), kind, stop)),
             queue: Arc::clone(&queue),
             batches: shared.batches.runner(),
             clock,
             burst_replicas: options.burst_replicas,
             status_update_interval: options.status_update_interval,
-        }));
+        });
+        let controller = Arc::new(match &shadow {
+            Some(shadow) => controller.only_deciding(Arc::clone(shadow)),
+            None => controller,
+        });
 
+        let leads = shared.leadership.leads();
+        if shared.leadership.is_contested() {
+            controller.stand_by();
+        }
         let delaying = Arc::clone(&queue);
         let delay = kind.thread_name("delay");
         let delay = Thread::spawn(&delay, stop, move || delaying.run_delay());
-        let workers = (0..n_workers).map(|n| start_worker(kind, n, &cache, &controller, stop));
-        let workers = workers.collect();
+        let pace = Arc::new(Pace::new(n_workers));
+        let start = |n| start_worker(kind, n, &cache, &controller, leads, &pace, stop);
+        let workers: Vec<Thread> = (0..n_workers).map(start).collect();
+        let threads = workers.iter().chain([&events, &delay]);
+        let threads = threads.map(Thread::liveness).collect();
+        progress::add_controller(kind, &queue, &pace, threads, options, stop);
         let shutting_down = Arc::clone(&queue);
         stop.on_stop(move || shutting_down.shut_down());
         Ok(Self {
@@ -100,9 +129,11 @@ impl Engine {
             queue,
             client,
             event_client,
+            recorder,
             workers,
             events,
             delay,
+            shadow,
         })
     }
 
@@ -141,6 +172,17 @@ impl Engine {
         self.events.has_ended_by(deadline)
     }
 
+    /// Takes part in the election by this.
+    pub(super) fn candidate(&self) -> Candidate {
+        Candidate {
+            controller: Arc::clone(&self.controller),
+            cache: self.cache.clone(),
+            queue: Arc::clone(&self.queue),
+            clients: [self.client.clone(), self.event_client.clone()],
+            recorder: Arc::clone(&self.recorder),
+        }
+    }
+
     /// Cuts the writes that are under way.
     pub(super) fn abort_requests(&self) {
         self.client.abort();
@@ -156,6 +198,11 @@ impl Engine {
         std::mem::take(&mut self.workers)
     }
 
+    /// What a dry run has compared; `None` if this one writes.
+    pub fn shadow(&self) -> Option<&Arc<Shadow>> {
+        self.shadow.as_ref()
+    }
+
     /// The threads `events` and `delay`, to be joined in this order; everything else is let go.
     pub(super) fn into_threads(self) -> (Thread, Thread) {
         (self.events, self.delay)
@@ -167,22 +214,35 @@ fn start_worker(
     number: u16,
     cache: &Cache,
     controller: &Arc<ReplicaSetController>,
+    leads: &Receiver<()>,
+    pace: &Arc<Pace>,
     stop: &Stop,
 ) -> Thread {
     let (cache, controller) = (cache.clone(), Arc::clone(controller));
-    let stopping = stop.clone();
+    let pace = Arc::clone(pace);
+    let (leads, stopping) = (leads.clone(), stop.clone());
     let name = kind.thread_name(&format!("sync-{number}"));
     Thread::spawn(&name, stop, move || {
+        let wait = activity::enter("waits for the first lists and the lease", "");
         // Before both lists are complete, everything would look as if pods were missing.
-        for synced in [cache.pods.synced(), cache.replica_sets.synced()] {
+        // And before we lead, nothing may be written.
+        for ready in [cache.pods.synced(), cache.replica_sets.synced(), &leads] {
             select! {
-                recv(synced) -> _ => {}
+                recv(ready) -> _ => {}
                 recv(stopping.receiver()) -> _ => return,
             }
         }
+        drop(wait);
         if number == 0 {
             controller.enqueue_those_with_work();
         }
-        controller.run_worker(&stopping);
+        controller.watch_other_writers();
+        while !stopping.is_stopped()
+            && let Some(key) = controller.next_key()
+        {
+            pace.begin(number);
+            controller.process(&key);
+            pace.end(number);
+        }
     })
 }

@@ -1,10 +1,17 @@
 //! How the daemon runs: filled from the flags by [`run`](mod@crate::run), read when the threads start.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::REPLICA_SET;
+use crate::cache::encoding::ContentType;
 use crate::controller::plan::BURST_REPLICAS;
+use crate::leader_election::LeaderElectionOptions;
+use crate::self_check::SelfCheckOptions;
+use crate::serving::Pages;
+use crate::telemetry::health::Health;
+use crate::telemetry::metrics;
 
 /// How the daemon runs.
 #[derive(Clone, Debug)]
@@ -29,10 +36,22 @@ pub struct ManagerOptions {
     /// The longest that a status whose numbers are still moving waits after the last one; zero for
     /// upstream's rhythm.
     pub status_update_interval: Duration,
+    /// How pods are asked for.
+    pub content_type: ContentType,
     /// Least time between two looks at an object that did not change.
     pub min_resync_period: Duration,
+    /// Where the daemon says how it finds out whether it is well.
+    pub health: Arc<Health>,
+    /// Where it says what it has to show.
+    pub pages: Arc<Pages>,
+    /// Read and decide, write nothing.
+    pub dry_run: bool,
+    /// The rights to ask for at start; `None` asks for none.
+    pub self_check: Option<SelfCheckOptions>,
     /// Time from the stop signal until the last thread must have ended.
     pub stop_within: Duration,
+    /// How the one that writes is found among several daemons; `None` if this one always writes.
+    pub leader_election: Option<LeaderElectionOptions>,
 }
 
 impl Default for ManagerOptions {
@@ -50,8 +69,14 @@ impl Default for ManagerOptions {
             batch_parallelism: 16,
             burst_replicas: BURST_REPLICAS,
             status_update_interval: Duration::from_secs(1),
+            content_type: ContentType::default(),
             min_resync_period: Duration::from_hours(12),
+            health: Arc::new(Health::new(metrics::global())),
+            pages: Arc::default(),
+            dry_run: false,
+            self_check: None,
             stop_within: Duration::from_secs(30),
+            leader_election: None,
         }
     }
 }

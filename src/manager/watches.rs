@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use super::contact::{Contact, Noted};
 use super::explained::Explained;
-use super::{Engine, ManagerOptions};
+use super::{Engine, ManagerOptions, progress};
 use crate::api::workload_kind::{REPLICATION_CONTROLLER, collection_path};
 use crate::api::{Pod, ReplicaSet, ResourceVersion, WorkloadKind};
 use crate::cache::decode::{Decode, ReplicationController};
@@ -65,7 +66,7 @@ pub(super) fn start_watches(
     let objects = engines.iter().map(|engine| {
         let name = format!("watch-{}", engine.kind().short_name);
         let path = engine.kind().collection_path(namespace);
-        let source = watch.source(path, what_is_forbidden(engine.kind()));
+        let source = watch.source::<ReplicaSet>(path, what_is_forbidden(engine.kind()));
         let store = &engine.cache().replica_sets;
         let handler = ReplicaSetHandler(controller(engine));
         if *engine.kind() == REPLICATION_CONTROLLER {
@@ -79,7 +80,7 @@ pub(super) fn start_watches(
     let meaning = "nothing is done until this account may list and watch pods";
     watches.push(watch.start::<Pod>(
         "watch-pods",
-        watch.source(path, meaning.to_owned()),
+        watch.source::<Pod>(path, meaning.to_owned()),
         pods,
         PodHandler(engines.iter().map(controller).collect()),
     ));
@@ -108,8 +109,10 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn source(&self, path: String, meaning: String) -> Explained {
-        Explained::new(Collection::new(self.client.stream_client(), path), meaning)
+    fn source<T: Decode>(&self, path: String, meaning: String) -> Explained {
+        let accept = self.options.content_type.accept::<T>();
+        let collection = Collection::new(self.client.stream_client(), path, accept);
+        Explained::new(collection, meaning)
     }
 
     fn start<T: Decode>(
@@ -123,9 +126,11 @@ impl Watch<'_> {
             min_resync_period: self.options.min_resync_period,
             ..ReflectorOptions::default()
         };
+        let contact = Arc::new(Contact::new());
+        progress::add_watch(&self.options.health, name, &contact);
         let parts = ReflectorParts::<T> {
             store: Arc::clone(store),
-            source: Box::new(source),
+            source: Box::new(Noted { source, contact }),
             handler: Box::new(handler),
             stats: Arc::new(CacheStats::default()),
             pace: Arc::new(SystemClock),

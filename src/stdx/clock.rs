@@ -51,7 +51,8 @@ impl FakeClock {
         *self.elapsed.lock().unwrap_or_else(PoisonError::into_inner) += by;
     }
 
-    fn elapsed(&self) -> Duration {
+    /// How far it has moved.
+    pub(super) fn elapsed(&self) -> Duration {
         *self.elapsed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

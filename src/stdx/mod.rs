@@ -1,7 +1,9 @@
-//! What the standard library lacks: named threads, a stop signal and what gives it, a clock that
-//! tests can turn, and back-off. Imports nothing of the project.
+//! What the standard library lacks: named threads that tell what they work on, a stop signal and what
+//! gives it, clocks that tests can turn, and back-off. Imports nothing of the project.
 
+pub mod activity;
 pub mod backoff;
+pub mod boot_clock;
 pub mod clock;
 pub mod report;
 pub mod signals;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 
+use super::activity;
 use super::stop::{Cause, Stop};
 use super::thread::{catch_panic, spawn};
 
@@ -35,15 +36,19 @@ type Reload = (
 );
 
 /// What SIGUSR1 runs, by a name for the log.
-type Dump = (&'static str, Arc<dyn Fn() + Send + Sync>);
+type Dump = (&'static str, Plain);
+
+type Plain = Arc<dyn Fn() + Send + Sync>;
 
 /// Signals are the process's, so what they run is too.
 static CALLBACKS: Mutex<Callbacks> = Mutex::new(Callbacks {
+    around_reload: Vec::new(),
     reload: Vec::new(),
     dump: Vec::new(),
 });
 
 struct Callbacks {
+    around_reload: Vec<(Plain, Plain)>,
     reload: Vec<Reload>,
     dump: Vec<Dump>,
 }
@@ -57,6 +62,16 @@ pub fn on_reload(
     reload: impl Fn() -> Result<String, String> + Send + Sync + 'static,
 ) {
     lock().reload.push((name, Arc::new(reload)));
+}
+
+/// Runs `before` when a reload begins and `after` when it has ended, whatever came of it: for those
+/// who tell a service manager about it.
+pub fn around_reload(
+    before: impl Fn() + Send + Sync + 'static,
+    after: impl Fn() + Send + Sync + 'static,
+) {
+    let pair: (Plain, Plain) = (Arc::new(before), Arc::new(after));
+    lock().around_reload.push(pair);
 }
 
 /// Runs `dump` at each SIGUSR1, as [`on_reload`] does at each SIGHUP.
@@ -97,7 +112,10 @@ pub fn listen(stop: &Stop) -> Result<(), SignalError> {
 /// The body of the thread `signal`. Waits for a signal of `taken`; at the stop signal one is sent.
 fn take(taken: &SigSet, stop: &Stop) {
     loop {
-        let signal = taken.wait();
+        let signal = {
+            let _wait = activity::enter("waits for a signal", "");
+            taken.wait()
+        };
         if stop.is_stopped() {
             return;
         }
@@ -114,7 +132,24 @@ fn take(taken: &SigSet, stop: &Stop) {
 }
 
 fn reload() {
+    let around = lock().around_reload.clone();
+    for (before, _) in &around {
+        guarded(&**before);
+    }
     let callbacks = lock().reload.clone();
+    run_reloads(callbacks);
+    for (_, after) in &around {
+        guarded(&**after);
+    }
+}
+
+fn guarded(callback: &dyn Fn()) {
+    if let Err(message) = catch_panic(callback) {
+        log::error!("SIGHUP: telling of it panicked: {message}");
+    }
+}
+
+fn run_reloads(callbacks: Vec<Reload>) {
     let (mut good, mut bad) = (Vec::new(), Vec::new());
     for (name, reload) in callbacks {
         match catch_panic(|| reload()).unwrap_or_else(|panic| Err(format!("panicked: {panic}"))) {

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError};
 
+use super::activity;
 use super::stop::{Cause, Stop};
 
 /// Linux keeps this many bytes of a thread's name.
@@ -32,6 +33,7 @@ pub fn spawn(name: &str, stop: &Stop, body: impl FnOnce() + Send + 'static) -> J
     );
     let (stop, thread_name) = (stop.clone(), name.to_owned());
     let run = move || {
+        activity::register();
         if let Err(message) = catch_panic(body) {
             log::error!("thread {thread_name} panicked: {message}; the daemon stops");
             stop.stop(Cause::Failed(format!(
@@ -75,6 +77,14 @@ impl Thread {
         &self.name
     }
 
+    /// For whoever wants to know whether the thread still runs, without joining it.
+    pub fn liveness(&self) -> Liveness {
+        Liveness {
+            name: self.name.clone(),
+            ended: self.ended.clone(),
+        }
+    }
+
     /// Waits until the thread has ended, at most until `deadline`; true if it has.
     pub fn has_ended_by(&self, deadline: Instant) -> bool {
         self.ended.recv_deadline(deadline) != Err(RecvTimeoutError::Timeout)
@@ -91,6 +101,25 @@ impl Thread {
         // The body has ended, so this waits for its destructors at most; a panic was caught there.
         self.handle.join().unwrap_or_default();
         Ok(())
+    }
+}
+
+/// Tells whether a [`Thread`] still runs.
+#[derive(Clone, Debug)]
+pub struct Liveness {
+    name: String,
+    ended: Receiver<()>,
+}
+
+impl Liveness {
+    /// The thread's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// True once the thread's body has ended, by a panic too.
+    pub fn has_ended(&self) -> bool {
+        self.ended.try_recv() == Err(TryRecvError::Disconnected)
     }
 }
 
@@ -129,7 +158,9 @@ mod tests {
             waits.wait();
         });
         let deadline = Instant::now() + Duration::from_millis(10);
+        let liveness = stuck.liveness();
         assert_eq!(stuck.join_until(deadline), Err("t-stuck".to_owned()));
+        assert!(!liveness.has_ended());
         stop.stop(Cause::Requested("test".to_owned()));
         let quick = Thread::spawn("t-quick", &stop, || {});
         assert_eq!(

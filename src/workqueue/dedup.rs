@@ -86,6 +86,16 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         }
     }
 
+    /// True if `key` waits for a worker, or will as soon as the one that has it is done.
+    pub fn is_dirty(&self, key: &K) -> bool {
+        self.dirty.contains_key(key)
+    }
+
+    /// True if a worker has `key`.
+    pub fn is_processing(&self, key: &K) -> bool {
+        self.processing.contains(key)
+    }
+
     /// Notes that a worker has received `key` from the channel of this priority. True if it begins to
     /// work on it then; false if that is to be done, or was done, for another one that was sent.
     pub fn begin(&mut self, key: &K, received: Priority) -> bool {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 
 use super::dedup::Priority;
+use crate::stdx::activity;
 
 /// The thread `delay` looks at its heap at least this often, so that a lost wake-up or a clock that
 /// jumped costs no more than this (client-go `util/workqueue/delaying_queue.go:maxWait`).
@@ -80,6 +81,11 @@ impl<K: Clone + Eq + Hash> DelayHeap<K> {
         self.by_time.first_key_value().map(|((at, _), _)| *at)
     }
 
+    /// When `key` is due.
+    pub fn deadline_of(&self, key: &K) -> Option<Instant> {
+        self.slots.get(key).map(|((at, _), _)| *at)
+    }
+
     /// Keys that are not due yet.
     pub fn len(&self) -> usize {
         self.slots.len()
@@ -145,6 +151,11 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
         self.lock().next_deadline()
     }
 
+    /// When `key` is due.
+    pub fn deadline_of(&self, key: &K) -> Option<Instant> {
+        self.lock().deadline_of(key)
+    }
+
     /// Keys that are not due yet.
     pub fn len(&self) -> usize {
         self.lock().len()
@@ -167,6 +178,7 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
         let until_due = self
             .next_deadline()
             .map_or(HEARTBEAT, |at| at.saturating_duration_since(now));
+        let _wait = activity::enter("waits until a key is due", "");
         // Rung, timed out: either way the caller looks again.
         self.bell
             .recv_timeout(until_due.min(HEARTBEAT))

@@ -54,6 +54,19 @@ pub struct WorkQueueStats {
     pub retries_total: u64,
 }
 
+/// Where one key stands, for whoever asks why it is not worked on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyState {
+    /// Waits for a worker, or will as soon as the one that has it is done.
+    pub is_waiting: bool,
+    /// A worker has it.
+    pub is_processing: bool,
+    /// How long until it is queued by the passing of time; `None` if it is not.
+    pub due_in: Option<Duration>,
+    /// Its failures since its last success.
+    pub n_failures: u32,
+}
+
 impl<K: Clone + fmt::Debug + Eq + Hash + Send + 'static> WorkQueue<K> {
     /// An empty queue with the rate limits of [`default_controller_rate_limiter`].
     pub fn new(clock: Arc<dyn Clock>) -> Self {
@@ -203,6 +216,18 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
             if self.advance(now) == 0 {
                 self.delayed.wait(now);
             }
+        }
+    }
+
+    /// Where `key` stands. Never blocks.
+    pub fn state_of(&self, key: &K) -> KeyState {
+        let (is_waiting, is_processing) = self.queue.state_of(key);
+        let due_in = |at: Instant| at.saturating_duration_since(self.clock.now());
+        KeyState {
+            is_waiting,
+            is_processing,
+            due_in: self.delayed.deadline_of(key).map(due_in),
+            n_failures: self.num_requeues(key),
         }
     }
 

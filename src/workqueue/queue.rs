@@ -242,6 +242,12 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.lock().shutting_down
     }
 
+    /// Whether `key` waits for a worker, and whether a worker has it.
+    pub fn state_of(&self, key: &K) -> (bool, bool) {
+        let state = self.lock();
+        (state.dedup.is_dirty(key), state.dedup.is_processing(key))
+    }
+
     /// How full the queue is.
     pub fn stats(&self) -> QueueStats {
         let state = self.lock();

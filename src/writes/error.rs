@@ -68,7 +68,8 @@ impl From<ClientError> for WriteError {
                 Self::Unknown(status.to_string())
             }
             ClientError::Status(status) => Self::Refused(status),
-            ClientError::Stopped => Self::Stopped,
+            // Whoever may not write any more has nothing left to do but to stop.
+            ClientError::Stopped | ClientError::Fenced => Self::Stopped,
             error if error.is_unsent() => Self::Local(crate::stdx::report::report(&error)),
             error => Self::Unknown(crate::stdx::report::report(&error)),
         }

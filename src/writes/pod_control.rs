@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use super::WriteError;
+use super::managers::Manager;
 use crate::api::{Pod, ReplicaSet, ResourceVersion, Selector, Uid};
 
 /// Writes pods. Each call blocks for one request (and its retries). Events about the outcome are
@@ -33,6 +34,17 @@ pub trait PodControl: Debug + Send + Sync {
     /// # Errors
     /// As the API server or the connection says.
     fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError>;
+
+    /// Who wrote the owner references of the pod `name`, asked past every cache; nobody if it is gone.
+    ///
+    /// # Errors
+    /// As the API server or the connection says.
+    fn owner_managers(&self, _rs: &ReplicaSet, _name: &str) -> Result<Vec<Manager>, WriteError> {
+        Ok(Vec::new())
+    }
+
+    /// Records a warning about `rs`. Never blocks.
+    fn warn(&self, _rs: &ReplicaSet, _reason: &str, _message: String) {}
 
     /// Applies a strategic merge patch to a pod that `rs` adopts or releases. Records no event.
     ///

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::managers::{self, Manager};
 use super::pod_body::{create_body, delete_body};
 use super::pod_control::{CreatedPod, PatchedPod, PodControl};
 use super::{EventRecorder, EventType, ObjectReference, WriteError};
 use crate::api::interner::Interner;
+use crate::api::protobuf::{self, Envelope};
 use crate::api::workload_kind::collection_path;
 use crate::api::{ObjectKey, Pod, ReplicaSet, Selector, WorkloadKind};
 use crate::client::{Client, Request, Response};
@@ -17,6 +19,11 @@ use crate::stdx::stop::Stop;
 
 /// Path of the core API group.
 const CORE: &str = "/api/v1";
+
+/// Of an answer only version and owners are read, so only the metadata is asked for: the API server
+/// need not write the pod out, nor this daemon read it. A server that cannot do that sends the pod.
+const METADATA_ONLY: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, \
+    application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
 
 /// Writes pods through a client.
 #[derive(Clone, Debug)]
@@ -63,13 +70,6 @@ impl RealPodControl {
     }
 
     fn list(&self, rs: &ReplicaSet, request: Request) -> Result<Vec<Pod>, WriteError> {
-        #[derive(Deserialize)]
-        struct ListJson<'a> {
-            #[serde(borrow)]
-            items: Option<Vec<&'a RawValue>>,
-        }
-        let unreadable =
-            |error| WriteError::Unknown(format!("the answer is no list of pods: {error}"));
         let response = self.send(rs, request)?;
         let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(unreadable)?;
         let mut interner = Interner::default();
@@ -83,7 +83,10 @@ impl PodControl for RealPodControl {
     fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
         let body = create_body(rs, self.kind, name)?;
         let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
-        match self.send(rs, Request::post(path).body("application/json", body)) {
+        let request = Request::post(path)
+            .body("application/json", body)
+            .accept(METADATA_ONLY);
+        match self.send(rs, request) {
             Ok(response) => {
                 let message = format!("Created pod: {name}");
                 self.record(rs, EventType::Normal, "SuccessfulCreate", message);
@@ -121,8 +124,9 @@ impl PodControl for RealPodControl {
     }
 
     fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
-        let request =
-            Request::delete(pod_path(&pod.key)).body("application/json", delete_body(&pod.uid));
+        let request = Request::delete(pod_path(&pod.key))
+            .body("application/json", delete_body(&pod.uid))
+            .accept(METADATA_ONLY);
         let name = &pod.key.name;
         match self.send(rs, request) {
             Ok(_) => {
@@ -143,6 +147,21 @@ impl PodControl for RealPodControl {
         }
     }
 
+    fn owner_managers(&self, rs: &ReplicaSet, name: &str) -> Result<Vec<Manager>, WriteError> {
+        let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
+        let request = Request::get(path).query("fieldSelector", format!("metadata.name={name}"));
+        let response = self.send(rs, request)?;
+        let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(unreadable)?;
+        let pod = list.items.unwrap_or_default().pop();
+        pod.map_or(Ok(Vec::new()), |pod| {
+            managers::of_owner_references(pod.get().as_bytes()).map_err(unreadable)
+        })
+    }
+
+    fn warn(&self, rs: &ReplicaSet, reason: &str, message: String) {
+        self.record(rs, EventType::Warning, reason, message);
+    }
+
     fn patch_pod(
         &self,
         rs: &ReplicaSet,
@@ -150,13 +169,28 @@ impl PodControl for RealPodControl {
         patch: Vec<u8>,
     ) -> Result<PatchedPod, WriteError> {
         let request = Request::patch(pod_path(&pod.key))
-            .body("application/strategic-merge-patch+json", patch);
+            .body("application/strategic-merge-patch+json", patch)
+            .accept(METADATA_ONLY);
         let patched = read_pod(&self.send(rs, request)?.body);
         Ok(PatchedPod {
             resource_version: patched.resource_version,
             controller: patched.controller.map(|controller| controller.uid.clone()),
         })
     }
+}
+
+#[derive(Deserialize)]
+struct ListJson<'a> {
+    #[serde(borrow)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it stands where an error is mapped"
+)]
+fn unreadable(error: serde_json::Error) -> WriteError {
+    WriteError::Unknown(format!("the answer is no list of pods: {error}"))
 }
 
 fn pod_path(key: &ObjectKey) -> String {
@@ -167,7 +201,15 @@ fn pod_path(key: &ObjectKey) -> String {
 /// The pod in an answer. The write is done whatever the answer looks like, so one that cannot be read
 /// only leaves the version unknown.
 fn read_pod(body: &[u8]) -> Pod {
-    Pod::from_json(body, &mut Interner::default()).unwrap_or_else(|error| {
+    let interner = &mut Interner::default();
+    let pod = if body.starts_with(&protobuf::MAGIC) {
+        Envelope::open(body)
+            .and_then(|envelope| Pod::from_protobuf(envelope.raw, interner))
+            .map_err(|error| error.to_string())
+    } else {
+        Pod::from_json(body, interner).map_err(|error| error.to_string())
+    };
+    pod.unwrap_or_else(|error| {
         log::warn!("the API server's answer is no readable pod: {error}");
         Pod::default()
     })

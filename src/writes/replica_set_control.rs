@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use super::WriteError;
+use super::managers::{self, Manager};
 use crate::api::interner::Interner;
 use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, WorkloadKind};
 use crate::client::{Client, Request};
@@ -15,6 +16,14 @@ pub trait ReplicaSetControl: Debug + Send + Sync {
     /// # Errors
     /// As the API server or the connection says.
     fn get(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError>;
+
+    /// Who wrote the status of the ReplicaSet, asked past every cache.
+    ///
+    /// # Errors
+    /// As the API server or the connection says.
+    fn status_managers(&self, _key: &ObjectKey) -> Result<Vec<Manager>, WriteError> {
+        Ok(Vec::new())
+    }
 
     /// Replaces the status of `rs`, on condition that the object still has the version of `rs`;
     /// answers the object as it is then.
@@ -64,6 +73,16 @@ impl RealReplicaSetControl {
 impl ReplicaSetControl for RealReplicaSetControl {
     fn get(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError> {
         self.send(&Request::get(self.path(key)))
+    }
+
+    fn status_managers(&self, key: &ObjectKey) -> Result<Vec<Manager>, WriteError> {
+        if self.stop.is_stopped() {
+            return Err(WriteError::Stopped);
+        }
+        let response = self.client.send(&Request::get(self.path(key)))?;
+        managers::of_status(&response.body).map_err(|error| {
+            WriteError::Unknown(format!("the answer is no {}: {error}", self.kind.kind))
+        })
     }
 
     fn update_status(

@@ -45,6 +45,9 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/control-plane.XXXXXX")
 dir=$(CDPATH='' cd -- "$dir" && pwd -P)
 command_pid=
 
+# Who wrote when is what some tests are about.
+audit_log=${CONTROL_PLANE_AUDIT_LOG-$dir/audit.log}
+
 # The data dies with the servers, so there is nothing to shut down in order.
 # They stop to exist when the system gets round to it; until then they may add
 # files to a directory that is being removed.
@@ -289,7 +292,7 @@ prepare_apiserver() {
     port=$(free_port)
     echo "$port" >"$dir/kube-apiserver.port"
     url=https://127.0.0.1:$port
-    if [[ -n ${CONTROL_PLANE_AUDIT_LOG:-} ]]; then
+    if [[ -n $audit_log ]]; then
         cat >"$dir/audit-policy.yaml" <<'EOF'
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -297,7 +300,7 @@ omitStages: [RequestReceived]
 rules:
 - level: Metadata
 EOF
-        flags+=(--audit-policy-file="$dir/audit-policy.yaml" --audit-log-path="$CONTROL_PLANE_AUDIT_LOG")
+        flags+=(--audit-policy-file="$dir/audit-policy.yaml" --audit-log-path="$audit_log")
     fi
     # Several flags, separated by blanks.
     # shellcheck disable=SC2206
@@ -396,6 +399,7 @@ export CONTROL_PLANE_BIN=$bin
 export CONTROL_PLANE_URL=$url
 export CONTROL_PLANE_CA=$dir/ca.crt
 export CONTROL_PLANE_ETCD=$etcd_url
+export CONTROL_PLANE_AUDIT_LOG=$audit_log
 export CONTROL_PLANE_ADMIN_KUBECONFIG=$dir/admin.kubeconfig
 export CONTROL_PLANE_CONTROLLER_KUBECONFIG=$dir/controller.kubeconfig
 export CONTROL_PLANE_TOKEN_KUBECONFIG=$dir/token.kubeconfig

@@ -8,10 +8,14 @@ mod support;
 mod adoption;
 /// Flags, exit codes, signals, log and threads of the binary.
 mod command_line;
+/// Sources of flags, and the forms of the log.
+mod configuration;
 /// Which test shows which case of the conformance checklist.
 mod coverage;
 /// The binary killed at any moment, and stopped while something hangs.
 mod crash;
+/// Credentials that change, and SIGHUP.
+mod credentials;
 /// Group E: which pods go first.
 mod deletion_order;
 /// `demo`, as people and as pipes see it.
@@ -24,10 +28,14 @@ mod differential;
 mod events;
 /// Expectations: groups A and B, and writes whose outcome is unknown.
 mod expectations;
+/// Why a ReplicaSet does not move, and what a dry run says.
+mod explain;
 /// Group M: what upstream's integration tests show on a real API server.
 mod integration;
 /// The dev server as people use it, with a real kubectl.
 mod kubectl;
+/// Group L: who of several daemons writes.
+mod leader_election;
 /// Lists and watches on the wire: group J.
 mod list_watch;
 /// What once went wrong against a real control plane.
@@ -36,6 +44,10 @@ mod regressions;
 mod replicas;
 /// Group O: ReplicationControllers, and both kinds side by side.
 mod replication;
+/// Rights: what `rbac` prints, and the check of them at start.
+mod rights;
+/// The daemon's own pages, and what systemd is told.
+mod serving;
 /// Creates and deletes that fail: group G.
 mod slow_start;
 /// Status updates: parts of groups F and H.

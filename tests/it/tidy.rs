@@ -22,11 +22,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("devserver", &["api", "http_server", "stdx"]),
     ("cache", &["api", "client", "stdx"]),
+    ("leader_election", &["api", "client", "stdx", "telemetry"]),
+    ("rights", &[]),
+    ("self_check", &["api", "client", "rights", "stdx"]),
     ("writes", &["api", "client", "stdx"]),
     (
         "controller",
         &["api", "cache", "stdx", "telemetry", "workqueue", "writes"],
     ),
+    ("explain", &["api", "client", "controller", "stdx"]),
     (
         "manager",
         &[
@@ -34,11 +38,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "cache",
             "client",
             "controller",
+            "leader_election",
             "serving",
+            "self_check",
             "stdx",
             "telemetry",
             "workqueue",
             "writes",
+            "explain",
+            "http_server",
         ],
     ),
     (
@@ -49,8 +57,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "cli",
             "client",
             "devserver",
+            "leader_election",
+            "explain",
             "manager",
+            "rights",
+            "self_check",
+            "serving",
             "stdx",
+            "telemetry",
         ],
     ),
 ];
@@ -220,7 +234,7 @@ fn no_async_runtime_is_in_the_binary() {
 #[test]
 fn the_readme_lists_every_flag() {
     let readme = fs::read_to_string(root().join("README.md")).expect("a README");
-    for command in ["run", "dev", "demo"] {
+    for command in ["run", "explain", "dev", "demo", "config", "rbac"] {
         let help = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
             .args([command, "--help"])
             .output()

@@ -5,7 +5,8 @@ use std::io::{self, Read};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{BUFFER_BYTES, JsonItems, StreamError};
+use super::{JsonItems, StreamError};
+use crate::cache::read_buffer::BUFFER_BYTES;
 
 /// Gives its bytes in pieces of the given sizes, over and over.
 struct Pieces<'a> {

@@ -30,6 +30,7 @@ use super::store::{Indexed, Store};
 use crate::api::ResourceVersion;
 use crate::api::interner::Interner;
 use crate::client::ClientError;
+use crate::stdx::activity;
 use crate::stdx::clock::Clock;
 use crate::stdx::report::report;
 use crate::stdx::stop::Stop;
@@ -151,11 +152,18 @@ impl<T: Decode> Reflector<T> {
             self.resync_if_due();
             let end = match self.machine.next_step(self.pace.now()) {
                 Step::Wait(timeout) => {
+                    let _wait = activity::enter("waits to list or watch again", T::RESOURCE);
                     self.pace.wait(&self.stop, timeout);
                     continue;
                 }
-                Step::List(query) => self.list(&query),
-                Step::Watch(query) => self.watch(&query),
+                Step::List(query) => {
+                    let _list = activity::enter("list", T::RESOURCE);
+                    self.list(&query)
+                }
+                Step::Watch(query) => {
+                    let _watch = activity::enter("watch", T::RESOURCE);
+                    self.watch(&query)
+                }
             };
             if !self.stop.is_stopped() {
                 self.react(end);

@@ -3,7 +3,6 @@
 use std::fmt::{self, Debug};
 use std::io::Read;
 
-use crate::cache::encoding::ACCEPT;
 use crate::cache::list_watch::{ListQuery, WatchQuery};
 use crate::client::{BodyStream, ClientError, Request, StreamClient};
 
@@ -45,19 +44,22 @@ impl Debug for Body {
 pub struct Collection {
     client: StreamClient,
     path: String,
+    accept: &'static str,
 }
 
 impl Collection {
-    /// The collection at `path`, such as `/api/v1/pods`.
-    pub fn new(client: StreamClient, path: impl Into<String>) -> Self {
+    /// The collection at `path`, such as `/api/v1/pods`, asked for in the encodings `accept`
+    /// ([`ContentType::accept`](crate::cache::encoding::ContentType::accept)).
+    pub fn new(client: StreamClient, path: impl Into<String>, accept: &'static str) -> Self {
         Self {
             client,
             path: path.into(),
+            accept,
         }
     }
 
     fn request(&self, parameters: Vec<(&'static str, String)>) -> Request {
-        let request = Request::get(&*self.path).accept(ACCEPT);
+        let request = Request::get(&*self.path).accept(self.accept);
         let parameters = parameters.into_iter();
         parameters.fold(request, |request, (name, value)| request.query(name, value))
     }

@@ -6,11 +6,14 @@
 mod api;
 mod controller;
 mod dev;
+mod explain;
 mod features;
 mod leader_election;
 mod log;
+mod rbac;
 mod serving;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -18,11 +21,20 @@ use clap::{Args, Parser, Subcommand};
 pub use self::api::{ApiArgs, ClientArgs, ContentType};
 pub use self::controller::{ControllerArgs, ControllerItem, ControllerName};
 pub use self::dev::{DemoArgs, DevArgs};
+pub use self::explain::{ExplainArgs, ExplainTarget, OutputFormat};
 pub use self::features::{FeatureArgs, GATES, Gate};
 pub use self::leader_election::{LEASE_NAMESPACE, LeaderElectionArgs, ResourceLock};
 pub use self::log::{LogArgs, LoggingFormat, VmodulePattern, level_of};
+pub use self::rbac::{RbacArgs, ServiceAccount};
 pub use self::serving::{ServingArgs, TlsVersion};
 use super::values::parse_bool;
+
+/// Where flags are from, for `--help`.
+const SOURCES: &str = "\
+Each flag is also an environment variable, --kube-api-qps for example
+REPLICASET_CONTROLLER_KUBE_API_QPS, and a field of the file that --config names. A flag wins over the
+environment, that over the file, that over the default. `replicaset-controller config` prints what
+comes of it, as such a file.";
 
 /// The ReplicaSet controller of Kubernetes as a daemon of its own.
 ///
@@ -35,6 +47,7 @@ use super::values::parse_bool;
     version,
     propagate_version = true,
     args_override_self = true,
+    after_help = SOURCES,
     args_conflicts_with_subcommands = true
 )]
 pub struct Cli {
@@ -51,11 +64,26 @@ pub struct Cli {
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Run the controller against a cluster (the default).
+    #[command(after_help = SOURCES)]
     Run(Box<RunArgs>),
+    /// Say why a ReplicaSet has the pods that it has, what would be done now, and which pods would go
+    /// first and by which rule; from the API server, or from a running daemon.
+    Explain(ExplainArgs),
     /// Run an in-memory API server with a simulated kubelet and the controller, until stopped.
     Dev(DevArgs),
+    /// Print the effective configuration as YAML for --config, with where each value is from.
+    Config(Box<RunArgs>),
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the man page.
+    Man,
     /// Show the controller at work, chapter by chapter; exit code 0 if all came out as told.
     Demo(DemoArgs),
+    /// Print the RBAC manifests that a daemon with these flags needs, for `kubectl apply -f -`.
+    Rbac(Box<RbacArgs>),
 }
 
 /// Flags of `run`.
@@ -96,6 +124,10 @@ pub struct RunArgs {
     /// Where flags are from besides the command line.
     #[command(flatten)]
     pub sources: SourceArgs,
+
+    /// All flags by name, without dashes, with the values that they have.
+    #[arg(skip)]
+    pub in_effect: BTreeMap<String, String>,
 }
 
 /// How what is decided gets out.

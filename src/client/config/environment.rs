@@ -44,6 +44,11 @@ impl Environment {
         self.vars.get(name).map(String::as_str)
     }
 
+    /// All variables.
+    pub(super) fn all(&self) -> BTreeMap<String, String> {
+        self.vars.clone()
+    }
+
     /// A variable's value; `None` if it is not set or empty.
     pub(super) fn filled(&self, name: &str) -> Option<&str> {
         self.var(name).filter(|value| !value.is_empty())

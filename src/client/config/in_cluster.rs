@@ -3,24 +3,19 @@
 
 use std::fs;
 
-use super::error::{ConfigError, LookedAt};
+use super::error::LookedAt;
 use super::{Authorization, Draft, Environment};
+use crate::client::pem::Pem;
 
 const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const PORT: &str = "KUBERNETES_SERVICE_PORT";
 
 /// The pod's own configuration; `None` if this is no pod.
-///
-/// # Errors
-/// [`ConfigError::InCluster`] if the environment speaks of a cluster but a file is missing.
-pub(super) fn find(
-    environment: &Environment,
-    looked_at: &mut Vec<LookedAt>,
-) -> Result<Option<Draft>, ConfigError> {
+pub(super) fn find(environment: &Environment, looked_at: &mut Vec<LookedAt>) -> Option<Draft> {
     let (Some(host), Some(port)) = (environment.filled(HOST), environment.filled(PORT)) else {
         let place = format!("the pod's environment (${HOST}, ${PORT})");
         looked_at.push(LookedAt::new(place, "not set, so this is not a pod"));
-        return Ok(None);
+        return None;
     };
     let host = if host.contains(':') {
         format!("[{host}]")
@@ -28,10 +23,6 @@ pub(super) fn find(
         host.to_owned()
     };
     let directory = &environment.service_account;
-    let authority = directory.join("ca.crt");
-    let authority = fs::read(&authority).map_err(|error| {
-        ConfigError::InCluster(format!("{} cannot be read: {error}", authority.display()))
-    })?;
     let namespace = fs::read_to_string(directory.join("namespace")).ok();
     let namespace = namespace.map(|text| text.trim().to_owned());
     let mut draft = Draft {
@@ -41,6 +32,9 @@ pub(super) fn find(
         origin: "the pod's service account".to_owned(),
         ..Draft::default()
     };
-    draft.tls.certificate_authority = Some(authority);
-    Ok(Some(draft))
+    draft.tls.certificate_authority = Some(Pem::File {
+        name: "certificate authority",
+        path: directory.join("ca.crt"),
+    });
+    Some(draft)
 }

@@ -2,7 +2,6 @@
 //! has an entry wins it whole. So nothing is merged here: entries are looked up file by file, and
 //! errors can name the file.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,8 @@ use kube_client::config::{AuthInfo, Cluster, Context, Kubeconfig, KubeconfigErro
 use secrecy::{ExposeSecret, SecretString};
 
 use super::error::{ConfigError, LookedAt};
-use super::{Authorization, ClientConfig, ConfigSource, Draft, Environment, Impersonation};
+use super::{Authorization, ConfigSource, Draft, Environment, Impersonation, exec};
+use crate::client::pem::Pem;
 
 /// A file and what it says.
 pub(super) struct KubeconfigFile {
@@ -25,6 +25,22 @@ struct Found<'a, T> {
     file: &'a Path,
     entry: String,
     value: &'a T,
+}
+
+/// An entry of a file, for errors.
+pub(super) struct Place {
+    file: PathBuf,
+    entry: String,
+}
+
+impl Place {
+    pub(super) fn error(&self, problem: String) -> ConfigError {
+        ConfigError::Entry {
+            file: self.file.clone(),
+            entry: self.entry.clone(),
+            problem,
+        }
+    }
 }
 
 /// The files to use, in the order in which they win; `None` if there are none, and then
@@ -108,7 +124,7 @@ fn read(path: &Path) -> Result<Option<KubeconfigFile>, ConfigError> {
     })
 }
 
-/// The configuration that `files` give for the context in `source`, or for the current one.
+/// What `files` say for the context in `source`, or for the current one, and where that context is.
 ///
 /// # Errors
 /// [`ConfigError::Entry`] or [`ConfigError::File`] naming what is wrong, and
@@ -117,7 +133,7 @@ pub(super) fn resolve(
     files: &[KubeconfigFile],
     source: &ConfigSource,
     environment: &Environment,
-) -> Result<ClientConfig, ConfigError> {
+) -> Result<(Draft, Place), ConfigError> {
     let context = context(files, source.context.as_deref())?;
     let cluster = cluster(files, &context)?;
     let mut draft = Draft {
@@ -127,16 +143,19 @@ pub(super) fn resolve(
     };
     apply_cluster(&mut draft, cluster.value).map_err(|problem| cluster.error(problem))?;
     if let Some(user) = user(files, &context)? {
-        apply_user(&mut draft, user.value).map_err(|problem| user.error(problem))?;
+        let applied = apply_user(&mut draft, user.value, cluster.value, environment);
+        applied.map_err(|problem| user.error(problem))?;
     }
     if let Some(url) = &source.master {
         draft.server.clone_from(url);
     } else if draft.server.is_empty() {
         return Err(cluster.error("it has no server".to_owned()));
     }
-    draft
-        .finish(environment)
-        .map_err(|problem| context.error(problem))
+    let place = Place {
+        file: context.file.to_owned(),
+        entry: context.entry,
+    };
+    Ok((draft, place))
 }
 
 fn context<'a>(
@@ -265,7 +284,12 @@ fn apply_cluster(draft: &mut Draft, cluster: &Cluster) -> Result<(), String> {
     Ok(())
 }
 
-fn apply_user(draft: &mut Draft, user: &AuthInfo) -> Result<(), String> {
+fn apply_user(
+    draft: &mut Draft,
+    user: &AuthInfo,
+    cluster: &Cluster,
+    environment: &Environment,
+) -> Result<(), String> {
     let key_data = user.client_key_data.as_ref();
     let certificate = data_or_file(
         "client-certificate",
@@ -285,7 +309,7 @@ fn apply_user(draft: &mut Draft, user: &AuthInfo) -> Result<(), String> {
     };
     draft.authorization = authorization(user)?;
     if draft.tls.identity.is_none() && matches!(draft.authorization, Authorization::None) {
-        reject_plugins(user)?;
+        draft.authorization = plugin(user, cluster, draft, environment)?;
     }
     let extra = user.impersonate_user_extra.iter().flatten();
     let extra = extra.flat_map(|(name, values)| {
@@ -329,26 +353,28 @@ fn authorization(user: &AuthInfo) -> Result<Authorization, String> {
     }
 }
 
-fn reject_plugins(user: &AuthInfo) -> Result<(), String> {
-    let plugin = match (&user.exec, &user.auth_provider) {
+/// The plugin that authenticates a user who has nothing else.
+fn plugin(
+    user: &AuthInfo,
+    cluster: &Cluster,
+    draft: &Draft,
+    environment: &Environment,
+) -> Result<Authorization, String> {
+    match (&user.exec, &user.auth_provider) {
         (Some(exec), _) => {
-            let command = exec.command.as_deref().unwrap_or_default();
-            format!("it is authenticated by running {command:?} (exec)")
+            let settings = exec::settings(exec, cluster, &draft.tls, environment)?;
+            Ok(Authorization::Plugin(Box::new(settings)))
         }
-        (None, Some(provider)) => {
-            format!(
-                "it is authenticated by the auth-provider {:?}",
-                provider.name
-            )
-        }
-        (None, None) => return Ok(()),
-    };
-    Err(format!(
-        "{plugin}, which this program cannot do; give it a client certificate, a token or a tokenFile"
-    ))
+        (None, Some(provider)) => Err(format!(
+            "it is authenticated by the auth-provider {:?}, which Kubernetes has given up; give it \
+             an exec plugin, a client certificate, a token or a tokenFile",
+            provider.name
+        )),
+        (None, None) => Ok(Authorization::None),
+    }
 }
 
-fn filled(text: Option<&String>) -> Option<&String> {
+pub(super) fn filled(text: Option<&String>) -> Option<&String> {
     text.filter(|text| !text.is_empty())
 }
 
@@ -362,24 +388,27 @@ fn file(path: Option<&str>) -> Option<&str> {
     path.filter(|path| !path.is_empty() && !path.ends_with('/'))
 }
 
-/// What `NAME-data` holds, else what the file `NAME` holds.
+/// What `NAME-data` holds, else what the file `NAME` holds, which can be read.
 fn data_or_file(
-    name: &str,
+    name: &'static str,
     data: Option<&str>,
     path: Option<&str>,
-) -> Result<Option<Vec<u8>>, String> {
+) -> Result<Option<Pem>, String> {
     if let Some(data) = data.filter(|data| !data.is_empty()) {
         let compact: String = data.split_ascii_whitespace().collect();
         // The decoder's error would show a byte of what may be a key.
         let bytes = STANDARD.decode(compact).ok();
         return bytes
-            .map(Some)
+            .map(|bytes| Some(Pem::Data(bytes)))
             .ok_or_else(|| format!("{name}-data is not valid base64"));
     }
     let Some(path) = file(path) else {
         return Ok(None);
     };
-    fs::read(path)
-        .map(Some)
-        .map_err(|error| format!("{name} {path} cannot be read: {error}"))
+    let pem = Pem::File {
+        name,
+        path: path.into(),
+    };
+    pem.read()?;
+    Ok(Some(pem))
 }

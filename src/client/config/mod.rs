@@ -1,9 +1,12 @@
 //! Where the API server is and how to appear before it: flags, `$KUBECONFIG`, `~/.kube/config`, or
-//! the pod's service account. Loaded once at the start, on the main thread; everything that can be
-//! wrong with files and certificates is found here.
+//! the pod's service account. Loaded at the start, on the main thread, where everything that can be
+//! wrong with files and certificates is found; what may change is loaded again at SIGHUP, on the
+//! thread `signal`.
 
+mod direct;
 pub(super) mod environment;
 mod error;
+mod exec;
 mod in_cluster;
 mod kubeconfig;
 
@@ -14,13 +17,17 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use direct::DirectSource;
 pub use environment::Environment;
 pub use error::{ConfigError, LookedAt};
 use ureq::http::uri::Uri;
 
+use super::access::Access;
 use super::credentials::{Authorization, Credentials, Impersonation};
+use super::live_tls::{LiveTls, TlsSource};
 use super::proxy;
-use super::tls::{Tls, TlsSource};
+use crate::stdx::clock::SystemClock;
+use crate::stdx::stop::Stop;
 
 /// What the command line says about the API server.
 #[derive(Clone, Debug, Default)]
@@ -42,12 +49,13 @@ pub struct ClientConfig {
     pub(super) server: Uri,
     /// The path in the server's URL without a slash at its end, such as `/k8s/clusters/c-1`.
     pub(super) prefix: Arc<str>,
-    pub(super) tls: Option<Tls>,
-    pub(super) credentials: Credentials,
+    pub(super) access: Arc<Access>,
     pub(super) proxy: Option<ureq::Proxy>,
     url: String,
     namespace: String,
     origin: String,
+    /// What it was loaded from, to load it again.
+    loaded_from: Option<Arc<(ConfigSource, Environment)>>,
 }
 
 /// Everything that a configuration is made of, before it is checked.
@@ -80,25 +88,43 @@ impl ClientConfig {
         source: &ConfigSource,
         environment: &Environment,
     ) -> Result<Self, ConfigError> {
-        let mut looked_at = Vec::new();
-        if let Some(files) = kubeconfig::find(source, environment, &mut looked_at)? {
-            return kubeconfig::resolve(&files, source, environment);
+        let (draft, located) = Draft::load(source, environment)?;
+        let mut config = draft
+            .finish(environment)
+            .map_err(|problem| located.error(problem))?;
+        config.loaded_from = Some(Arc::new((source.clone(), environment.clone())));
+        Ok(config)
+    }
+
+    /// Reads everything again that says who we are and whom to trust, for this configuration and all
+    /// clients that were made from it: the kubeconfig, and the files that it names. A credential
+    /// plugin is run, which may take as long as it does, shorter once `stop` is given. Returns what
+    /// has changed, for the log. Another server, proxy or namespace needs a restart, and that is
+    /// said.
+    ///
+    /// # Errors
+    /// What is wrong; then everything is as it was.
+    pub fn reload(&self, stop: &Stop) -> Result<String, String> {
+        let Some(loaded_from) = &self.loaded_from else {
+            return Ok("there is nothing to read".to_owned());
+        };
+        let (source, environment) = &**loaded_from;
+        let loaded = Draft::load(source, environment);
+        let (draft, located) = loaded.map_err(|error| error.to_string())?;
+        let problem = |problem| located.error(problem).to_string();
+        let checked = draft.check(environment).map_err(problem)?;
+        let other_place = checked.url != self.url || checked.proxy != self.proxy;
+        let replaced = self.access.replace(checked.credentials, checked.tls, stop);
+        let changes = replaced.map_err(problem)?;
+        let mut text = if changes.is_empty() {
+            "nothing has changed".to_owned()
+        } else {
+            format!("changed: {}", changes.join(", "))
+        };
+        if other_place {
+            text.push_str("; another server or proxy counts after a restart");
         }
-        if let Some(url) = &source.master {
-            let draft = Draft {
-                server: url.clone(),
-                origin: "--master".to_owned(),
-                ..Draft::default()
-            };
-            return draft.finish(environment).map_err(|problem| {
-                let url = url.clone();
-                ConfigError::Master { url, problem }
-            });
-        }
-        if let Some(draft) = in_cluster::find(environment, &mut looked_at)? {
-            return draft.finish(environment).map_err(ConfigError::InCluster);
-        }
-        Err(ConfigError::NotFound(looked_at))
+        Ok(format!("{} ({text})", self.origin))
     }
 
     /// A server without TLS and credentials, such as the dev server at `http://127.0.0.1:8001`.
@@ -138,18 +164,93 @@ impl fmt::Debug for ClientConfig {
         f.debug_struct("ClientConfig")
             .field("url", &self.url)
             .field("origin", &self.origin)
-            .field("tls", &self.tls.is_some())
-            .field("credentials", &self.credentials)
+            .field("access", &self.access)
             .field("proxy", &self.proxy)
             .field("namespace", &self.namespace)
             .finish_non_exhaustive()
     }
 }
 
+/// Where a draft is from, for errors.
+enum Located {
+    Kubeconfig(kubeconfig::Place),
+    Master(String),
+    InCluster,
+}
+
+impl Located {
+    fn error(&self, problem: String) -> ConfigError {
+        match self {
+            Self::Kubeconfig(place) => place.error(problem),
+            Self::Master(url) => ConfigError::Master {
+                url: url.clone(),
+                problem,
+            },
+            Self::InCluster => ConfigError::InCluster(problem),
+        }
+    }
+}
+
+/// A draft that was checked.
+struct Checked {
+    url: String,
+    uri: Uri,
+    proxy: Option<ureq::Proxy>,
+    /// `None`: nothing is reached by TLS.
+    tls: Option<TlsSource>,
+    credentials: Credentials,
+    namespace: Option<String>,
+    origin: String,
+}
+
 impl Draft {
+    fn load(
+        source: &ConfigSource,
+        environment: &Environment,
+    ) -> Result<(Self, Located), ConfigError> {
+        let mut looked_at = Vec::new();
+        if let Some(files) = kubeconfig::find(source, environment, &mut looked_at)? {
+            let (draft, place) = kubeconfig::resolve(&files, source, environment)?;
+            return Ok((draft, Located::Kubeconfig(place)));
+        }
+        if let Some(url) = &source.master {
+            let draft = Self {
+                server: url.clone(),
+                origin: "--master".to_owned(),
+                ..Self::default()
+            };
+            return Ok((draft, Located::Master(url.clone())));
+        }
+        match in_cluster::find(environment, &mut looked_at) {
+            Some(draft) => Ok((draft, Located::InCluster)),
+            None => Err(ConfigError::NotFound(looked_at)),
+        }
+    }
+
     /// Checks everything and puts it together. The error is for people, and says nothing of where
     /// this draft is from.
     fn finish(self, environment: &Environment) -> Result<ClientConfig, String> {
+        let checked = self.check(environment)?;
+        let uri = checked.uri;
+        let tls = checked
+            .tls
+            .map(|source| LiveTls::new(&uri, source, Arc::new(SystemClock)));
+        let scheme = uri.scheme_str().unwrap_or_default();
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        let server = format!("{scheme}://{authority}/");
+        Ok(ClientConfig {
+            server: server.parse().expect("the parts of a URL make a URL"),
+            prefix: uri.path().trim_end_matches('/').into(),
+            access: Arc::new(Access::new(checked.credentials, tls.transpose()?)),
+            proxy: checked.proxy,
+            url: checked.url,
+            namespace: checked.namespace.unwrap_or_else(|| "default".to_owned()),
+            origin: checked.origin,
+            loaded_from: None,
+        })
+    }
+
+    fn check(mut self, environment: &Environment) -> Result<Checked, String> {
         let url = with_scheme(&self.server, &self.tls);
         let uri: Uri = url
             .parse()
@@ -169,26 +270,19 @@ impl Draft {
         let port = uri.port_u16().unwrap_or(default_port);
         let configured = self.proxy_url.as_deref();
         let proxy = proxy::choose(configured, environment, scheme, host, port)?;
-        let tls = if scheme == "https" {
-            let tls = Tls::new(host, &self.tls)?;
-            let through_tls = |proxy: &ureq::Proxy| proxy.uri().scheme_str() == Some("https");
-            Some(if proxy.as_ref().is_some_and(through_tls) {
-                tls.with_tls_proxy()?
-            } else {
-                tls
-            })
-        } else {
-            None
-        };
-        let server = format!("{scheme}://{authority}/");
-        Ok(ClientConfig {
-            server: server.parse().expect("the parts of a URL make a URL"),
-            prefix: uri.path().trim_end_matches('/').into(),
-            tls,
+        let through_tls = |proxy: &ureq::Proxy| proxy.uri().scheme_str() == Some("https");
+        if let Some(pem) = &self.tls.certificate_authority {
+            pem.read()?;
+        }
+        self.tls.tls_proxy = proxy.as_ref().is_some_and(through_tls);
+        let tls = (scheme == "https" || self.tls.tls_proxy).then_some(self.tls);
+        Ok(Checked {
             credentials: Credentials::new(self.authorization, &self.impersonation)?,
-            proxy,
             url,
-            namespace: self.namespace.unwrap_or_else(|| "default".to_owned()),
+            uri,
+            proxy,
+            tls,
+            namespace: self.namespace,
             origin: self.origin,
         })
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{ClientConfig, ConfigError, ConfigSource, Environment};
+use crate::stdx::stop::Stop;
 
 /// A directory with files, and the environment that points to it.
 struct Home {
@@ -88,7 +89,8 @@ fn no_flags() -> ConfigSource {
 
 fn headers(config: &ClientConfig) -> Vec<(String, String)> {
     let mut headers = ureq::http::HeaderMap::new();
-    config.credentials.apply(&mut headers);
+    let shown = config.access.authorize(&mut headers, &Stop::new());
+    drop(shown.expect("there are credentials"));
     let pairs = headers.iter().map(|(name, value)| {
         let value = value.to_str().expect("it is text");
         (name.to_string(), value.to_owned())
@@ -219,7 +221,7 @@ users: [{name: it, user: {client-certificate: pki/me.crt, client-key: pki/me.key
         .file("sub/pki/me.crt", &certificate)
         .file("sub/pki/me.key", &key);
     let flag = flags(Some(&home.path("sub/config")), None, None);
-    assert!(home.good(&flag).tls.is_some());
+    assert!(home.good(&flag).access.tls().is_some());
     let home = home.file("sub/pki/ca.crt", "not PEM");
     home.check_error(
         &flag,
@@ -333,7 +335,32 @@ fn errors_name_the_entry_and_the_way_out() {
         (
             server,
             "{exec: {command: aws}}",
-            &["user \"me\"", "\"aws\"", "tokenFile"],
+            &[
+                "user \"me\"",
+                "apiVersion \"\"",
+                "authentication.k8s.io/v1beta1",
+            ],
+        ),
+        (
+            server,
+            "{exec: {apiVersion: client.authentication.k8s.io/v1, command: aws}}",
+            &["user \"me\"", "interactiveMode"],
+        ),
+        (
+            server,
+            "{exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never}}",
+            &["user \"me\"", "no command"],
+        ),
+        (
+            server,
+            "{exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: no-such-plugin, \
+              installHint: get it from the shop}}",
+            &["\"no-such-plugin\" (exec) is not there; get it from the shop"],
+        ),
+        (
+            server,
+            "{exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: sub/plugin}}",
+            &["/sub/plugin\" (exec) is not there"],
         ),
         (
             server,

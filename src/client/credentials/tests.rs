@@ -9,11 +9,13 @@ use ureq::http::header::{AUTHORIZATION, HeaderMap};
 
 use super::{Authorization, Credentials, Impersonation, TokenFile, escape_header};
 use crate::stdx::clock::FakeClock;
+use crate::stdx::stop::Stop;
 
 fn headers(authorization: Authorization, impersonation: &Impersonation) -> HeaderMap {
     let credentials = Credentials::new(authorization, impersonation).expect("they are good");
     let mut headers = HeaderMap::new();
-    credentials.apply(&mut headers);
+    let issued = credentials.apply(&mut headers, &Stop::new());
+    assert!(issued.expect("nothing can go wrong").is_none());
     headers
 }
 
@@ -133,6 +135,22 @@ fn a_token_file_is_read_again_after_a_while_and_the_old_token_survives_a_bad_rea
     check("two");
     clock.advance(Duration::from_secs(1));
     check("four");
+}
+
+#[test]
+fn a_token_file_is_read_again_when_its_token_is_refused() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let path = directory.path().join("token");
+    fs::write(&path, "one").expect("there is room");
+    let clock = Arc::new(FakeClock::default());
+    let file = TokenFile::open(path.clone(), Arc::clone(&clock) as _).expect("it is there");
+    fs::write(&path, "two").expect("there is room");
+    file.refuse();
+    assert_eq!(file.current(), "Bearer one", "it was read a moment ago");
+    clock.advance(Duration::from_secs(2));
+    assert_eq!(file.current(), "Bearer one");
+    file.refuse();
+    assert_eq!(file.current(), "Bearer two");
 }
 
 #[test]

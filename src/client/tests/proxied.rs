@@ -1,7 +1,10 @@
 //! Through a proxy.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::secure::{Authority, base64, kubeconfig, load};
 use super::server::{Reply, Server, answer};
@@ -113,5 +116,74 @@ fn a_socks_proxy_looks_up_the_name() {
         .recv_timeout(super::PATIENCE)
         .expect("the proxy was asked");
     assert_eq!(name.expect("nothing broke"), "cluster.invalid");
+    thread.join().expect("the proxy does not panic");
+}
+
+/// One exchange as a proxy that is reached by TLS, and as the server behind it: returns the request
+/// that asked for the tunnel.
+fn tls_proxy(stream: TcpStream, outer: Arc<ServerConfig>, inner: Arc<ServerConfig>) -> String {
+    let outer = ServerConnection::new(outer).expect("the configuration is good");
+    let mut tunnel = BufReader::new(StreamOwned::new(outer, stream));
+    let mut connect = String::new();
+    let mut read_head = |reader: &mut dyn BufRead| loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("the head comes whole");
+        if line.trim().is_empty() {
+            break;
+        }
+        connect.push_str(&line);
+    };
+    read_head(&mut tunnel);
+    let mut tunnel = tunnel.into_inner();
+    let established = b"HTTP/1.1 200 OK\r\n\r\n";
+    tunnel.write_all(established).expect("the client reads");
+    let inner = ServerConnection::new(inner).expect("the configuration is good");
+    let mut server = BufReader::new(StreamOwned::new(inner, tunnel));
+    read_head(&mut server);
+    let reply = answer(200, "", "ok");
+    server
+        .get_mut()
+        .write_all(&reply)
+        .expect("the client reads");
+    connect
+}
+
+#[test]
+fn a_proxy_may_itself_be_reached_by_tls() {
+    let authority = Authority::new();
+    let outer = authority.server(&["localhost"], None);
+    let inner = authority.server(&["cluster.invalid"], None);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let (sender, heads) = crossbeam_channel::bounded(1);
+    let thread = spawn("t-proxy", &Stop::new(), move || {
+        let (stream, _) = listener.accept().expect("the client comes");
+        let heads = tls_proxy(stream, outer, inner);
+        sender.send(heads).expect("the test waits for it");
+    });
+    let (ca, proxy) = (
+        base64(&authority.pem()),
+        format!("https://localhost:{port}"),
+    );
+    let cluster = [
+        ("certificate-authority-data", ca.as_str()),
+        ("proxy-url", proxy.as_str()),
+    ];
+    let user = [("token", "t")];
+    let config = load(&kubeconfig("https://cluster.invalid:6443", &cluster, &user));
+    let (client, _) = client(&config.expect("the kubeconfig is good"), &unlimited());
+    client.send(&Request::get("/a")).expect("it gets through");
+    let heads = heads
+        .recv_timeout(super::PATIENCE)
+        .expect("both were asked");
+    let (connect, get) = heads.split_once("GET ").expect("a tunnel, then a request");
+    assert!(
+        connect.starts_with("CONNECT cluster.invalid:6443 "),
+        "{heads}"
+    );
+    assert!(
+        get.contains("Bearer t") && !connect.contains("Bearer"),
+        "{heads}"
+    );
     thread.join().expect("the proxy does not panic");
 }

@@ -177,9 +177,7 @@ fn workers_end_when_the_queue_is_shut_down_and_empty() {
     fixture.queue.add(key("web"));
     fixture.queue.add(key("other"));
     fixture.queue.shut_down();
-    fixture
-        .controller
-        .run_worker(&crate::stdx::stop::Stop::new());
+    while fixture.controller.process_next_work_item() {}
     fixture.assert_counts(2, 0, 0);
 }
 

@@ -194,3 +194,23 @@ fn it_listens_on_loopback_unless_told_otherwise() {
         .expect("it is allowed")
         .stop();
 }
+
+#[test]
+fn everyone_may_do_everything_and_is_told_so() {
+    let rig = Rig::new();
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {"verb": "create", "resource": "pods"}},
+    });
+    let (code, answer) = rig.send("POST", path, &review);
+    assert_eq!((code, &answer["status"]["allowed"]), (201, &json!(true)));
+    assert_eq!(answer["spec"], review["spec"]);
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let (_, answer) = rig.send("POST", path, &json!({"kind": "SelfSubjectReview"}));
+    assert_eq!(
+        answer["status"]["userInfo"]["username"],
+        json!("system:anonymous")
+    );
+    assert_eq!(rig.get(path).0, 405);
+}

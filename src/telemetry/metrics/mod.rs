@@ -10,6 +10,7 @@ pub mod build;
 pub mod computed;
 pub mod credentials;
 pub mod leader_election;
+pub mod other_writers;
 mod process;
 pub mod registry;
 pub mod rest_client;
@@ -24,6 +25,7 @@ pub use text::CONTENT_TYPE;
 use build::BuildMetrics;
 use credentials::CredentialMetrics;
 use leader_election::LeaderElectionMetrics;
+use other_writers::OtherWriterMetrics;
 use registry::Registry;
 use rest_client::RestClientFamilies;
 use slis::HealthcheckMetrics;
@@ -40,6 +42,8 @@ pub struct Metrics {
     pub credentials: CredentialMetrics,
     /// The lease.
     pub leader_election: LeaderElectionMetrics,
+    /// Writers other than this daemon.
+    pub other_writers: OtherWriterMetrics,
     /// Requests.
     pub rest_client: RestClientFamilies,
     /// Work queues.
@@ -57,6 +61,7 @@ impl Metrics {
             build: BuildMetrics::new(&main),
             credentials: CredentialMetrics::new(&main),
             leader_election: LeaderElectionMetrics::new(&main),
+            other_writers: OtherWriterMetrics::new(&main),
             rest_client: RestClientFamilies::new(&main),
             workqueue: WorkQueueFamilies::new(&main),
             healthchecks: HealthcheckMetrics::new(&slis),

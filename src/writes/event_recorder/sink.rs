@@ -65,8 +65,10 @@ impl From<ClientError> for SinkError {
         match error {
             ClientError::Status(status) => Self::Refused(status),
             ClientError::Invalid(message) => Self::Local(message),
-            ClientError::Stopped => Self::Stopped,
-            ClientError::Transport(_) | ClientError::Decode(_) => Self::NoAnswer(report(&error)),
+            ClientError::Stopped | ClientError::Fenced => Self::Stopped,
+            ClientError::Transport(_) | ClientError::Decode(_) | ClientError::Credentials(_) => {
+                Self::NoAnswer(report(&error))
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use super::event::Event;
 use super::options::EventOptions;
 use super::sink::{EventSink, Recorded, SinkError};
 use super::stats::Counters;
+use crate::stdx::activity;
 use crate::stdx::clock::Clock;
 use crate::stdx::report::report;
 use crate::stdx::stop::Stop;
@@ -44,6 +45,7 @@ impl EventWorker {
     /// for that is over; or when the recorder is gone.
     pub fn run(mut self) {
         let stopped = self.stop.receiver().clone();
+        let _wait = activity::enter("waits for events", "");
         loop {
             select_biased! {
                 recv(stopped) -> _ => break,
@@ -73,6 +75,7 @@ impl EventWorker {
     }
 
     fn record(&mut self, occurrence: Occurrence) {
+        let _event = activity::enter("event about", &occurrence.object.key);
         if let Some(correlated) = self.correlator.correlate(occurrence, &*self.clock) {
             self.write(correlated);
         } else {
@@ -102,6 +105,7 @@ impl EventWorker {
                     }
                     log::debug!("event {} was not written, try {tries}: {why}", event.name);
                     let delay = retry_delay(tries, self.options.retry_delay, fastrand::f64());
+                    let _wait = activity::enter("waits to send again", &event.name);
                     if self.stop.wait_timeout(delay) {
                         log::debug!("event {} is given up: the daemon stops", event.name);
                         break;

@@ -247,13 +247,31 @@ impl TestCluster {
 
     /// A daemon in a process of its own, with further arguments.
     pub(crate) fn start_process(&self, arguments: &[&str]) -> DaemonProcess {
+        self.start_process_with(arguments, &[])
+    }
+
+    /// The same with further variables in its environment.
+    pub(crate) fn start_process_with(
+        &self,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> DaemonProcess {
         let mut all = vec!["run", "--kube-api-qps=0"];
         all.extend(self.arguments.iter().map(String::as_str));
         if let Some(namespace) = &self.options.namespace {
             all.extend(["--namespace", namespace]);
         }
         all.extend(arguments);
-        DaemonProcess::start(&all)
+        DaemonProcess::start_with(&all, environment)
+    }
+
+    /// The arguments by which a person with all rights reaches the API server.
+    pub(crate) fn admin_arguments(&self) -> Vec<String> {
+        if !Self::is_real() {
+            return self.arguments.clone();
+        }
+        let (_, file) = kubeconfig("CONTROL_PLANE_ADMIN_KUBECONFIG");
+        vec!["--kubeconfig".to_owned(), file.display().to_string()]
     }
 
     /// Where the daemon connects to.
@@ -282,7 +300,9 @@ impl TestCluster {
         let is_write = |recorded: &&Arc<Recorded>| {
             let verb = recorded.request.verb();
             let resource = recorded.request.resource();
-            matches!(verb, "create" | "update" | "patch" | "delete") && resource != "events"
+            matches!(verb, "create" | "update" | "patch" | "delete")
+                && resource != "events"
+                && !resource.ends_with("reviews")
         };
         requests.iter().filter(is_write).count()
     }

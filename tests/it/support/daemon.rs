@@ -9,7 +9,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use replicaset_controller::api::WorkloadKind;
 use replicaset_controller::client::ClientConfig;
+use replicaset_controller::http_server::{self, AnswerBody};
 use replicaset_controller::manager::{Engine, Manager, ManagerOptions};
+use replicaset_controller::serving::Pages;
 use replicaset_controller::stdx::stop::{Cause, Stop};
 
 use super::waiting::Waiting;
@@ -36,6 +38,21 @@ impl Daemon {
     pub(crate) fn engine(&self, kind: &WorkloadKind) -> &Engine {
         let manager = self.manager.as_ref().expect("it was not stopped yet");
         manager.engine(kind).expect("it is controlled")
+    }
+
+    /// What its page of this path says.
+    pub(crate) fn page(&self, path: &str) -> String {
+        let pages = Pages::default();
+        let manager = self.manager.as_ref().expect("it was not stopped yet");
+        manager.add_pages(&pages);
+        let request = http_server::Request {
+            path: path.to_owned(),
+            ..http_server::Request::default()
+        };
+        match pages.answer(&request).body {
+            AnswerBody::Whole(body) => String::from_utf8(body).expect("text"),
+            other => panic!("{path} answers {other:?}"),
+        }
     }
 
     /// Stops it as SIGTERM does, waits until all threads have ended, and says why it stopped.
@@ -87,6 +104,11 @@ impl DaemonProcess {
     /// Starts `replicaset-controller` with these arguments and nothing in the environment that
     /// names a cluster; without leader election and HTTPS, unless the arguments say otherwise.
     pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, &[])
+    }
+
+    /// The same with these variables.
+    pub(crate) fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let output = tempfile::NamedTempFile::new().expect("a file for the output");
         let stdout = File::create(output.path()).expect("a file for the output");
         let log = tempfile::NamedTempFile::new().expect("a file for the log");
@@ -96,6 +118,7 @@ impl DaemonProcess {
             .env_remove("KUBECONFIG")
             .env_remove("KUBERNETES_SERVICE_HOST")
             .env("HOME", "/nonexistent")
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(stdout)
             .stderr(stderr)

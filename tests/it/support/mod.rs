@@ -7,13 +7,15 @@ mod cluster;
 mod daemon;
 mod forward;
 mod objects;
+mod relay;
 mod requests;
 mod waiting;
 
-pub(crate) use api::Kind;
+pub(crate) use api::{Api, Kind};
 pub(crate) use census::Census;
 pub(crate) use cluster::{Access, Setup, TestCluster, admin_config};
 pub(crate) use daemon::{Daemon, DaemonProcess};
 pub(crate) use objects::*;
+pub(crate) use relay::Relay;
 pub(crate) use requests::*;
 pub(crate) use waiting::{PATIENCE, Waiting};

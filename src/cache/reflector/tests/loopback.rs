@@ -10,6 +10,7 @@ use crossbeam_channel::{Receiver, Sender};
 
 use super::script::{added, closing_bookmark, streaming};
 use crate::api::{Pod, ResourceVersion};
+use crate::cache::encoding::ContentType;
 use crate::cache::reflector::{Collection, Handler, Reflector, ReflectorParts};
 use crate::cache::{CacheEvent, PodStore};
 use crate::client::{Client, ClientConfig, ClientOptions};
@@ -70,7 +71,8 @@ fn j_07_stopped_in_a_blocked_read_the_thread_ends() {
 
     let config = ClientConfig::plain(&format!("http://{address}"));
     let client = Client::new(&config, &ClientOptions::default(), &stop).expect("a client");
-    let collection = Collection::new(client.stream_client(), "/api/v1/namespaces/n/pods");
+    let accept = ContentType::default().accept::<Pod>();
+    let collection = Collection::new(client.stream_client(), "/api/v1/namespaces/n/pods", accept);
     let store = Arc::new(PodStore::new());
     let (sender, positions) = crossbeam_channel::bounded(16);
     let reflector = Reflector::<Pod>::new(
@@ -94,8 +96,11 @@ fn j_07_stopped_in_a_blocked_read_the_thread_ends() {
     let expected = "GET /api/v1/namespaces/n/pods?watch=true&sendInitialEvents=true&\
         resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=300 HTTP/1.1";
     assert_eq!(head.first().map(String::as_str), Some(expected));
-    let accept = |line: &String| line.eq_ignore_ascii_case("accept: application/json");
-    assert!(head.iter().any(accept), "{head:?}");
+    let accept = format!("accept: {accept}");
+    assert!(
+        head.iter().any(|line| line.eq_ignore_ascii_case(&accept)),
+        "{head:?}"
+    );
 
     stop.stop(Cause::Requested("test".to_owned()));
     assert_eq!(heads.recv_timeout(PATIENCE), Ok(Vec::new()));

@@ -1,0 +1,85 @@
+//! Fields of a protobuf message, one by one, without copying them.
+
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+
+use super::ProtobufError;
+
+/// One field of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// Its number.
+    pub tag: u32,
+    /// Its bytes, if it is a text, a message or bytes; empty for a number.
+    pub bytes: &'a [u8],
+}
+
+/// The fields of a message in the order in which they stand there. Ends after the first error.
+#[derive(Clone, Debug)]
+pub struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    /// The fields of `message`.
+    pub fn of(message: &'a [u8]) -> Self {
+        Self(message)
+    }
+
+    fn read(&mut self) -> Result<Field<'a>, ProtobufError> {
+        let (tag, wire_type) = decode_key(&mut self.0)?;
+        if wire_type != WireType::LengthDelimited {
+            skip_field(wire_type, tag, &mut self.0, DecodeContext::default())?;
+            return Ok(Field { tag, bytes: &[] });
+        }
+        let length = decode_varint(&mut self.0)?;
+        let split = usize::try_from(length)
+            .ok()
+            .and_then(|length| self.0.split_at_checked(length));
+        let (bytes, rest) = split.ok_or(ProtobufError::Wire("a field is cut off"))?;
+        self.0 = rest;
+        Ok(Field { tag, bytes })
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>, ProtobufError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let field = self.read();
+        if field.is_err() {
+            self.0 = &[];
+        }
+        Some(field)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Field, Fields, ProtobufError};
+
+    #[test]
+    fn numbers_are_passed_over_and_bytes_are_borrowed() {
+        // 1: varint 150; 2: "ab"; 3: fixed32; 4: empty.
+        let message = b"\x08\x96\x01\x12\x02ab\x1d\x01\x02\x03\x04\x22\x00";
+        let fields: Result<Vec<Field<'_>>, _> = Fields::of(message).collect();
+        let field = |tag, bytes| Field { tag, bytes };
+        let expected = vec![
+            field(1, b"".as_slice()),
+            field(2, b"ab"),
+            field(3, b""),
+            field(4, b""),
+        ];
+        assert_eq!(fields, Ok(expected));
+    }
+
+    #[test]
+    fn what_is_cut_off_is_an_error_and_the_end() {
+        let mut fields = Fields::of(b"\x12\x05ab");
+        assert_eq!(
+            fields.next(),
+            Some(Err(ProtobufError::Wire("a field is cut off")))
+        );
+        assert_eq!(fields.next(), None);
+    }
+}

@@ -1,0 +1,126 @@
+//! Watch messages as API servers write them, and as they might.
+
+use std::io;
+
+use prost::Message;
+
+use super::{INITIAL_EVENTS_END, ProtobufWatch};
+use crate::api::Pod;
+use crate::api::interner::Interner;
+use crate::api::protobuf::{Envelope, ObjectMeta};
+use crate::cache::decode::{Decode, Decoded, Frame, ReadWatch};
+use crate::cache::protobuf_object::AnyObject;
+
+#[derive(Clone, PartialEq, Message)]
+struct EventMessage {
+    #[prost(string, tag = "1")]
+    type_: String,
+    #[prost(message, optional, tag = "2")]
+    object: Option<RawMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RawMessage {
+    #[prost(bytes = "vec", tag = "1")]
+    raw: Vec<u8>,
+}
+
+fn message(type_: &str, kind: &str, metadata: ObjectMeta) -> Vec<u8> {
+    let object = AnyObject {
+        metadata: Some(metadata),
+    };
+    let raw = Envelope::seal("v1", kind, &object.encode_to_vec());
+    let event = EventMessage {
+        type_: type_.to_owned(),
+        object: Some(RawMessage { raw }),
+    };
+    let event = event.encode_to_vec();
+    let length = u32::try_from(event.len()).expect("a short message");
+    [length.to_be_bytes().to_vec(), event].concat()
+}
+
+fn metadata(name: &str) -> ObjectMeta {
+    ObjectMeta {
+        name: name.to_owned(),
+        namespace: "n".to_owned(),
+        resource_version: "5".to_owned(),
+        ..ObjectMeta::default()
+    }
+}
+
+fn told(frame: &Frame<Pod>) -> String {
+    let object = |what: &str, object: &Decoded<Pod>| match object {
+        Ok(pod) => format!("{what} {}@{}", pod.key, pod.resource_version),
+        Err(unread) => format!("{what} unread @{}", unread.resource_version),
+    };
+    match frame {
+        Frame::Added(pod) => object("added", pod),
+        Frame::Modified(pod) => object("modified", pod),
+        Frame::Deleted(pod) => object("deleted", pod),
+        Frame::Bookmark {
+            resource_version,
+            is_initial_events_end,
+        } => format!("bookmark {resource_version} {is_initial_events_end}"),
+        Frame::Error(status) => format!("error {}", status.code()),
+        Frame::Foreign(what) => format!("foreign {what}"),
+    }
+}
+
+fn read(body: Vec<u8>) -> Vec<String> {
+    let decoder = Pod::PROTOBUF.expect("pods are read in protobuf");
+    let mut watch = ProtobufWatch::<Pod>::new(Box::new(io::Cursor::new(body)), decoder);
+    let mut interner = Interner::default();
+    let mut frames = Vec::new();
+    loop {
+        match watch.next_frame(&mut interner) {
+            Ok(Some(frame)) => frames.push(told(&frame)),
+            Ok(None) => return frames,
+            Err(error) => {
+                frames.push(error.to_string());
+                return frames;
+            }
+        }
+    }
+}
+
+#[test]
+fn every_type_of_message_is_read() {
+    let end = ObjectMeta {
+        annotations: [(INITIAL_EVENTS_END.to_owned(), "true".to_owned())].into(),
+        ..metadata("")
+    };
+    let body = [
+        message("ADDED", "Pod", metadata("a")),
+        message("MODIFIED", "Pod", metadata("a")),
+        message("DELETED", "Pod", metadata("a")),
+        message("BOOKMARK", "Pod", metadata("")),
+        message("BOOKMARK", "Pod", end),
+        message("ADDED", "Pod", metadata("")),
+        message("ADDED", "Secret", metadata("s")),
+        message("SHINY", "Pod", metadata("a")),
+        message("ERROR", "Status", ObjectMeta::default()),
+    ];
+    let expected = [
+        "added n/a@5",
+        "modified n/a@5",
+        "deleted n/a@5",
+        "bookmark 5 false",
+        "bookmark 5 true",
+        "added unread @5",
+        "foreign an object of kind \"Secret\"",
+        "foreign a message of type \"SHINY\"",
+        "error 0",
+    ];
+    assert_eq!(read(body.concat()), expected);
+}
+
+#[test]
+fn a_watch_ends_between_messages_or_it_broke() {
+    let whole = message("ADDED", "Pod", metadata("a"));
+    assert_eq!(read(whole.clone()), ["added n/a@5"]);
+    for n in 1..whole.len() {
+        assert_eq!(read(whole[..n].to_vec()), ["unexpected end of file"]);
+    }
+    let huge = [0xff_u8; 8].to_vec();
+    assert_eq!(read(huge), ["an object is longer than 67108864 bytes"]);
+}

@@ -1,0 +1,215 @@
+//! Lists in protobuf: cut into items that are decoded one by one as they arrive.
+
+use std::fmt;
+use std::io::Read;
+use std::ops::Range;
+
+use prost::Message;
+
+use super::decode::{
+    Decode, Decoded, ListMetadata, OBJECT_BYTES_MAX, ProtobufDecoder, ReadList, StreamError,
+};
+use super::protobuf_object::read_object;
+use super::read_buffer::ReadBuffer;
+use crate::api::interner::Interner;
+use crate::api::protobuf::envelope::TypeMeta;
+use crate::api::protobuf::{Envelope, ListMeta, MAGIC, ProtobufError};
+
+/// Numbers of a list's fields, the same for all kinds.
+const METADATA: u32 = 1;
+const ITEMS: u32 = 2;
+
+/// The longest varint, in bytes.
+const VARINT_BYTES_MAX: usize = 10;
+
+/// The body of a list in protobuf.
+pub(super) struct ProtobufList<T: Decode> {
+    body: ReadBuffer<Box<dyn Read + Send>>,
+    place: Place,
+    metadata: ListMetadata,
+    decoder: ProtobufDecoder<T::Object>,
+}
+
+/// Where in the body the next byte is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// At the magic bytes.
+    Start,
+    /// At a field of the envelope.
+    Envelope,
+    /// At a field of the list, of which so many bytes are left.
+    List { n_left: u64 },
+}
+
+/// The head of a field.
+struct Head {
+    tag: u32,
+    /// Bytes that follow; none for a number, which is skipped already.
+    n_bytes: u64,
+    n_head_bytes: u64,
+}
+
+impl<T: Decode> ProtobufList<T> {
+    pub(super) fn new(body: Box<dyn Read + Send>, decoder: ProtobufDecoder<T::Object>) -> Self {
+        Self {
+            body: ReadBuffer::new(body),
+            place: Place::Start,
+            metadata: ListMetadata::default(),
+            decoder,
+        }
+    }
+
+    /// The next item; `None` after the last.
+    fn next_item(&mut self) -> Result<Option<Range<usize>>, StreamError> {
+        loop {
+            match self.place {
+                Place::Start => {
+                    let magic = self.take(MAGIC.len() as u64)?;
+                    if self.body.get(magic) != MAGIC {
+                        return Err(ProtobufError::NoEnvelope.into());
+                    }
+                    self.place = Place::Envelope;
+                }
+                Place::Envelope => {
+                    if self.body.unread().is_empty() && !self.body.has_more()? {
+                        return Ok(None);
+                    }
+                    self.read_envelope_field()?;
+                }
+                Place::List { n_left: 0 } => self.place = Place::Envelope,
+                Place::List { n_left } => {
+                    if let Some(item) = self.read_list_field(n_left)? {
+                        return Ok(Some(item));
+                    }
+                }
+            }
+        }
+    }
+
+    fn read_envelope_field(&mut self) -> Result<(), StreamError> {
+        let head = self.head()?;
+        match head.tag {
+            Envelope::RAW => {
+                self.place = Place::List {
+                    n_left: head.n_bytes,
+                };
+            }
+            Envelope::TYPE_META => {
+                let type_meta = self.take(head.n_bytes)?;
+                let type_meta = TypeMeta::decode(self.body.get(type_meta));
+                let kind = type_meta.map_err(ProtobufError::from)?.kind;
+                // As a list of pods, another list would be an empty one.
+                if kind.strip_suffix("List") != Some(T::KIND) {
+                    return Err(StreamError::OtherKind(kind));
+                }
+            }
+            _ => {
+                self.take(head.n_bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_list_field(&mut self, n_left: u64) -> Result<Option<Range<usize>>, StreamError> {
+        let head = self.head()?;
+        let n_left = n_left.checked_sub(head.n_head_bytes + head.n_bytes);
+        let n_left = n_left.ok_or(ProtobufError::Wire("a field is longer than its list"))?;
+        self.place = Place::List { n_left };
+        let field = self.take(head.n_bytes)?;
+        match head.tag {
+            ITEMS => Ok(Some(field)),
+            METADATA => {
+                let metadata = ListMeta::decode(self.body.get(field));
+                let metadata = metadata.map_err(ProtobufError::from)?;
+                self.metadata = ListMetadata {
+                    resource_version: (*metadata.resource_version).into(),
+                    continue_token: metadata.continue_token,
+                };
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Reads the head of a field, and the whole field if it is a number.
+    fn head(&mut self) -> Result<Head, StreamError> {
+        let (key, n_key) = self.varint()?;
+        let tag = u32::try_from(key >> 3).ok();
+        let tag = tag.ok_or(ProtobufError::Wire("a field without a number"))?;
+        let (n_bytes, n_more) = match key & 7 {
+            0 => (0, self.varint()?.1),
+            1 => (0, self.skip(8)?),
+            2 => self.varint()?,
+            5 => (0, self.skip(4)?),
+            _ => return Err(ProtobufError::Wire("a field of an unknown type").into()),
+        };
+        Ok(Head {
+            tag,
+            n_bytes,
+            n_head_bytes: n_key + n_more,
+        })
+    }
+
+    /// A number, and how many bytes it took.
+    fn varint(&mut self) -> Result<(u64, u64), StreamError> {
+        loop {
+            let mut unread = self.body.unread();
+            let n_unread = unread.len();
+            let end = unread.iter().position(|byte| *byte < 0x80);
+            if end.is_some() || n_unread >= VARINT_BYTES_MAX {
+                let number = prost::encoding::decode_varint(&mut unread);
+                let number = number.map_err(ProtobufError::from)?;
+                let n = n_unread - unread.len();
+                self.body.take(n);
+                return Ok((number, n as u64));
+            }
+            self.body.fill()?;
+        }
+    }
+
+    fn skip(&mut self, n: u64) -> Result<u64, StreamError> {
+        self.take(n)?;
+        Ok(n)
+    }
+
+    /// Takes so many bytes in one piece.
+    fn take(&mut self, n: u64) -> Result<Range<usize>, StreamError> {
+        let n = usize::try_from(n).unwrap_or(usize::MAX);
+        if n > OBJECT_BYTES_MAX {
+            return Err(StreamError::TooLarge(OBJECT_BYTES_MAX));
+        }
+        while self.body.unread().len() < n {
+            self.body.fill()?;
+        }
+        Ok(self.body.take(n))
+    }
+}
+
+impl<T: Decode> ReadList<T> for ProtobufList<T> {
+    fn next_object(
+        &mut self,
+        interner: &mut Interner,
+    ) -> Result<Option<Decoded<T::Object>>, StreamError> {
+        let Some(item) = self.next_item()? else {
+            return Ok(None);
+        };
+        let item = self.body.get(item);
+        Ok(Some(read_object(item, self.decoder, interner)))
+    }
+
+    fn metadata(&self) -> &ListMetadata {
+        &self.metadata
+    }
+}
+
+impl<T: Decode> fmt::Debug for ProtobufList<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProtobufList")
+            .field("place", &self.place)
+            .field("metadata", &self.metadata)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

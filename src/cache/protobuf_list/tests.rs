@@ -1,0 +1,128 @@
+//! Lists as API servers write them, whole and broken, and in pieces of every size.
+
+use std::io::{self, Read};
+
+use prost::Message;
+
+use super::ProtobufList;
+use crate::api::Pod;
+use crate::api::interner::Interner;
+use crate::api::protobuf::{Envelope, ListMeta, ObjectMeta};
+use crate::cache::decode::{Decode, ReadList};
+use crate::cache::protobuf_object::AnyObject;
+
+#[derive(Clone, PartialEq, Message)]
+struct ListMessage {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<ListMeta>,
+    #[prost(message, repeated, tag = "2")]
+    items: Vec<AnyObject>,
+    /// As a later version of the API might add.
+    #[prost(fixed64, tag = "9")]
+    number: u64,
+}
+
+/// Gives at most so many bytes at once.
+struct Trickle(io::Cursor<Vec<u8>>, usize);
+
+impl Read for Trickle {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = buffer.len().min(self.1);
+        self.0.read(&mut buffer[..n])
+    }
+}
+
+fn object(name: &str) -> AnyObject {
+    let metadata = ObjectMeta {
+        name: name.to_owned(),
+        namespace: "n".to_owned(),
+        resource_version: "5".to_owned(),
+        ..ObjectMeta::default()
+    };
+    AnyObject {
+        metadata: Some(metadata),
+    }
+}
+
+fn list(kind: &str, items: Vec<AnyObject>) -> Vec<u8> {
+    let metadata = ListMeta {
+        resource_version: "77".to_owned(),
+        continue_token: "more".to_owned(),
+    };
+    let message = ListMessage {
+        metadata: Some(metadata),
+        items,
+        number: 3,
+    };
+    Envelope::seal("v1", kind, &message.encode_to_vec())
+}
+
+/// The names of what was read, then how it ended.
+fn read(bytes: Vec<u8>, piece: usize) -> Vec<String> {
+    let body = Box::new(Trickle(io::Cursor::new(bytes), piece));
+    let decoder = Pod::PROTOBUF.expect("pods are read in protobuf");
+    let mut list = ProtobufList::<Pod>::new(body, decoder);
+    let mut told = Vec::new();
+    let mut interner = Interner::default();
+    loop {
+        match list.next_object(&mut interner) {
+            Ok(Some(Ok(pod))) => told.push(pod.key.to_string()),
+            Ok(Some(Err(unread))) => told.push(format!("unread {:?}", unread.error)),
+            Ok(None) => {
+                let metadata = list.metadata();
+                let (version, token) = (&metadata.resource_version, &metadata.continue_token);
+                told.push(format!("end {version} {token}"));
+                return told;
+            }
+            Err(error) => {
+                told.push(error.to_string());
+                return told;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_list_of_a_real_server_is_read() {
+    let bytes = include_bytes!("../../../tests/data/pod-list.pb").to_vec();
+    let told = read(bytes, 1000);
+    assert_eq!(told[0], "golden/web-x2b4c");
+    assert!(told[1].starts_with("end "), "{told:?}");
+}
+
+#[test]
+fn items_come_one_by_one_however_the_bytes_arrive() {
+    let bytes = list("PodList", vec![object("a"), object("b")]);
+    for piece in [1, 2, 3, 7, 1000] {
+        assert_eq!(read(bytes.clone(), piece), ["n/a", "n/b", "end 77 more"]);
+    }
+    assert_eq!(read(list("PodList", vec![]), 1000), ["end 77 more"]);
+}
+
+#[test]
+fn an_item_that_cannot_be_read_spoils_only_itself() {
+    let bytes = list("PodList", vec![AnyObject::default(), object("b")]);
+    let expected = ["unread \"metadata.name is missing\"", "n/b", "end 77 more"];
+    assert_eq!(read(bytes, 1000), expected);
+}
+
+#[test]
+fn what_is_no_list_of_pods_is_refused() {
+    let other = list("ConfigMapList", vec![object("a")]);
+    let expected = "the answer is a ConfigMapList, which was not asked for";
+    assert_eq!(read(other, 1000), [expected]);
+    let json = br#"{"kind":"PodList","items":[]}"#.to_vec();
+    let expected = "malformed body: protobuf without Kubernetes' envelope";
+    assert_eq!(read(json, 1000), [expected]);
+}
+
+#[test]
+fn a_list_that_breaks_off_is_an_error_wherever_it_does() {
+    let bytes = list("PodList", vec![object("a"), object("b")]);
+    let raw_starts = bytes.len() - Envelope::open(&bytes).expect("an envelope").raw.len();
+    for n in raw_starts..bytes.len() {
+        let told = read(bytes[..n].to_vec(), 1000);
+        let last = told.last().expect("an end");
+        assert!(!last.starts_with("end"), "{n} bytes were taken for a list");
+    }
+}

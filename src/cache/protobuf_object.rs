@@ -1,0 +1,39 @@
+//! One object in protobuf, readable or not.
+
+use prost::Message;
+
+use super::decode::{Decoded, ProtobufDecoder, Unread};
+use super::store::UnreadKey;
+use crate::api::interner::Interner;
+use crate::api::protobuf::{ObjectMeta, ProtobufError};
+use crate::api::{ObjectKey, ResourceVersion, Uid};
+
+/// What every object has.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct AnyObject {
+    #[prost(message, optional, tag = "1")]
+    pub(super) metadata: Option<ObjectMeta>,
+}
+
+/// Reads an object; of one that cannot be read at least what it is, if that can be read.
+pub(super) fn read_object<T>(
+    message: &[u8],
+    decoder: ProtobufDecoder<T>,
+    interner: &mut Interner,
+) -> Decoded<T> {
+    decoder(message, interner).map_err(|error| unread(message, &error))
+}
+
+fn unread(message: &[u8], error: &ProtobufError) -> Unread {
+    let object = AnyObject::decode(message).unwrap_or_default();
+    let metadata = object.metadata.unwrap_or_default();
+    let key = (!metadata.name.is_empty()).then(|| UnreadKey {
+        key: ObjectKey::new(metadata.namespace, metadata.name),
+        uid: Uid::new(&metadata.uid),
+    });
+    Unread {
+        key,
+        resource_version: ResourceVersion::new(&metadata.resource_version),
+        error: error.to_string(),
+    }
+}

@@ -1,0 +1,96 @@
+//! What flags must be to each other, once each of them is right by itself.
+
+use super::flags::RunArgs;
+
+/// Renewals must be due this much before the deadline
+/// (client-go `tools/leaderelection/leaderelection.go:JitterFactor`).
+const JITTER_FACTOR: f64 = 1.2;
+
+/// All that does not fit together. `at` says where a flag is from.
+pub(super) fn check(args: &RunArgs, at: &dyn Fn(&str) -> String) -> Vec<String> {
+    let mut mistakes = Vec::new();
+    let mut require = |holds: bool, flag: &str, sentence: &str| {
+        if !holds {
+            mistakes.push(format!("{}: {sentence}", at(flag)));
+        }
+    };
+
+    let client = &args.client;
+    require(
+        client.kube_api_qps <= 0.0 || client.kube_api_burst > 0,
+        "kube-api-burst",
+        "with a limit of requests per second at least 1 must be able to go",
+    );
+    require(
+        !args.controller.enabled().is_empty(),
+        "controllers",
+        "leaves no controller to run",
+    );
+
+    let election = &args.leader_election;
+    if election.leader_elect {
+        for (flag, duration) in [
+            (
+                "leader-elect-lease-duration",
+                election.leader_elect_lease_duration,
+            ),
+            (
+                "leader-elect-renew-deadline",
+                election.leader_elect_renew_deadline,
+            ),
+            (
+                "leader-elect-retry-period",
+                election.leader_elect_retry_period,
+            ),
+        ] {
+            require(!duration.is_zero(), flag, "must be longer than 0");
+        }
+        require(
+            election.leader_elect_lease_duration > election.leader_elect_renew_deadline,
+            "leader-elect-lease-duration",
+            "must be longer than --leader-elect-renew-deadline, so that a leader gives up before \
+             another may take over",
+        );
+        require(
+            election.leader_elect_renew_deadline
+                > election.leader_elect_retry_period.mul_f64(JITTER_FACTOR),
+            "leader-elect-renew-deadline",
+            "must be longer than 1.2 times --leader-elect-retry-period, so that a renewal is tried \
+             before it",
+        );
+    }
+    require(
+        election.leader_elect || !election.enable_leader_migration,
+        "enable-leader-migration",
+        "needs --leader-elect",
+    );
+    require(
+        election.leader_migration_config.is_some() || !election.enable_leader_migration,
+        "enable-leader-migration",
+        "needs --leader-migration-config: the default configuration of Kubernetes names no \
+         controller that this daemon has",
+    );
+    require(
+        election.leader_migration_config.is_none() || election.enable_leader_migration,
+        "leader-migration-config",
+        "has no effect without --enable-leader-migration",
+    );
+
+    let serving = &args.serving;
+    require(
+        serving.tls_cert_file.is_none() || serving.tls_private_key_file.is_some(),
+        "tls-cert-file",
+        "needs --tls-private-key-file",
+    );
+    require(
+        serving.tls_private_key_file.is_none() || serving.tls_cert_file.is_some(),
+        "tls-private-key-file",
+        "needs --tls-cert-file",
+    );
+    require(
+        serving.insecure_port == 0 || serving.insecure_port != serving.secure_port,
+        "insecure-port",
+        "must be another port than --secure-port",
+    );
+    mistakes
+}

@@ -1,0 +1,144 @@
+//! Command lines of kube-controller-manager.
+
+use std::ffi::OsString;
+use std::io;
+
+use super::{FOREIGN, Foreign, Ignored};
+use crate::cli::{ParseOutcome, Parsed, Sources, parse};
+
+/// Every flag of kube-controller-manager 1.36, the deprecated ones too, and the kind of its value as
+/// `--help` gives it; none for a bool.
+const FLAGS: &str = include_str!("flags.txt");
+
+#[track_caller]
+fn parsed(arguments: &[String]) -> Parsed {
+    match outcome(arguments) {
+        ParseOutcome::Run(parsed) => *parsed,
+        other => panic!("{arguments:?}: {other:?}"),
+    }
+}
+
+fn outcome(arguments: &[String]) -> ParseOutcome {
+    let program = std::iter::once(OsString::from("replicaset-controller"));
+    parse(&Sources {
+        arguments: program
+            .chain(arguments.iter().map(OsString::from))
+            .collect(),
+        environment: Vec::new(),
+        read_file: &|_| Err(io::Error::from(io::ErrorKind::NotFound)),
+    })
+}
+
+/// A value that the flag takes.
+fn example(name: &str, kind: &str) -> &'static str {
+    match (name, kind) {
+        ("bind-address", _) => "127.0.0.1",
+        ("leader-elect-resource-lock", _) => "leases",
+        ("kube-api-content-type", _) => "application/json",
+        ("tls-min-version", _) => "VersionTLS13",
+        ("logging-format", _) => "json",
+        ("authorization-always-allow-paths", _) => "/healthz",
+        ("controllers", _) => "*,bootstrap-signer-controller,-job",
+        ("feature-gates", _) => "AllAlpha=false,PodDeletionCost=true",
+        ("vmodule", _) => "controller_utils*=5",
+        ("leader-elect-lease-duration", _) => "20s",
+        ("leader-elect-renew-deadline", _) => "9s",
+        ("leader-elect-retry-period", _) => "1s",
+        (_, "duration") => "1m0s",
+        (_, "float" | "float32" | "int" | "int32" | "Level") => "7",
+        _ => "some-value",
+    }
+}
+
+#[test]
+fn every_flag_is_taken_in_every_form_with_the_right_arity() {
+    let mut together = vec!["--kcm-compat".to_owned()];
+    let flags: Vec<(&str, &str)> = FLAGS
+        .lines()
+        .map(|line| line.split_once(' ').unwrap_or((line, "")))
+        .collect();
+    assert!(flags.len() >= 150, "only {} flags", flags.len());
+    for (name, kind) in flags {
+        // They end the program, or stand for one of a pair.
+        if ["help", "version"].contains(&name) {
+            continue;
+        }
+        let forms = if kind.is_empty() {
+            vec![vec![format!("--{name}")], vec![format!("--{name}=true")]]
+        } else {
+            let value = example(name, kind);
+            vec![
+                vec![format!("--{name}"), value.to_owned()],
+                vec![format!("--{name}={value}")],
+            ]
+        };
+        for form in &forms {
+            together.extend_from_slice(form);
+        }
+    }
+    together.extend(["--leader-migration-config=f", "--tls-cert-file=c"].map(str::to_owned));
+    let parsed = parsed(&together);
+    let args = parsed.run_args();
+    assert_eq!(args.client.kube_api_burst, 7);
+    assert_eq!(args.controller.enabled().len(), 2);
+    let told = [parsed.ignored.foreign, parsed.ignored.otherwise].concat();
+    for Foreign { name, .. } in FOREIGN {
+        let flag = format!("--{name}");
+        let is_told = |line: &String| *line == flag || line.starts_with(&format!("{flag}:"));
+        assert_eq!(
+            told.iter().filter(|line| is_told(line)).count(),
+            1,
+            "{name}"
+        );
+        let is_there = |line: &str| line.split(' ').next() == Some(name);
+        assert!(
+            FLAGS.lines().any(is_there),
+            "{name} is no flag of kube-controller-manager"
+        );
+    }
+}
+
+#[test]
+fn nothing_is_ignored_without_being_told_and_no_typo_at_all() {
+    let arguments =
+        |words: &[&str]| -> Vec<String> { words.iter().map(|&word| word.to_owned()).collect() };
+    let words = [
+        "--kcm-compat",
+        "--allocate-node-cidrs=true",
+        "--cluster_cidr",
+        "10.0.0.0/8",
+        "--kubeconfig=",
+        "--controllers=*,-job,tokencleaner",
+        "--feature-gates=AllBeta=true",
+        "--use-service-account-credentials",
+        "--dry-run",
+    ];
+    let taken = parsed(&arguments(&words));
+    assert!(taken.run_args().mode.dry_run);
+    let expected = Ignored {
+        foreign: arguments(&[
+            "--allocate-node-cidrs",
+            "--cluster-cidr",
+            "--controllers=-job",
+            "--controllers=tokencleaner",
+            "--feature-gates=AllBeta=true",
+        ]),
+        otherwise: arguments(&[
+            "--use-service-account-credentials: the credentials are those of the kubeconfig, for all \
+             controllers",
+        ]),
+    };
+    assert_eq!(taken.ignored, expected);
+    for words in [
+        &["--kcm-compat", "--alocate-node-cidrs"][..],
+        &["--kcm-compat", "--controllers=*,-jobb"],
+    ] {
+        let outcome = outcome(&arguments(words));
+        assert!(matches!(outcome, ParseOutcome::Usage(_)), "{words:?}");
+    }
+    let ParseOutcome::Usage(text) = outcome(&arguments(&["--cluster-cidr", "10.0.0.0/8"])) else {
+        panic!("not without --kcm-compat");
+    };
+    assert!(text.contains("--kcm-compat ignores it"), "{text}");
+    assert_eq!(text.lines().count(), 2, "{text}");
+}

@@ -1,0 +1,375 @@
+//! All sources, as people give them.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+
+use super::{Cli, Command, ParseOutcome, Parsed, Sources, parse};
+use crate::cli::flags::ControllerName;
+
+/// A file that can be read.
+struct File(&'static str, String);
+
+#[derive(Default)]
+struct Given<'a> {
+    arguments: &'a [&'a str],
+    environment: &'a [(&'a str, &'a str)],
+    file: Option<File>,
+}
+
+impl Given<'_> {
+    fn parse(&self) -> ParseOutcome {
+        let program = std::iter::once("replicaset-controller");
+        let words = program.chain(self.arguments.iter().copied());
+        let variables = self.environment.iter();
+        let read_file = |path: &Path| match &self.file {
+            Some(File(name, text)) if path == Path::new(name) => Ok(text.clone()),
+            _ => Err(io::Error::from(io::ErrorKind::NotFound)),
+        };
+        parse(&Sources {
+            arguments: words.map(OsString::from).collect(),
+            environment: variables
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+            read_file: &read_file,
+        })
+    }
+
+    #[track_caller]
+    fn parsed(&self) -> Parsed {
+        match self.parse() {
+            ParseOutcome::Run(parsed) => *parsed,
+            other => panic!("expected flags, got {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn usage(&self) -> String {
+        match self.parse() {
+            ParseOutcome::Usage(text) => text,
+            other => panic!("expected mistakes, got {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn shown(&self) -> String {
+        match self.parse() {
+            ParseOutcome::Show(text) => text,
+            other => panic!("expected a text, got {other:?}"),
+        }
+    }
+}
+
+fn of<'a>(arguments: &'a [&'a str]) -> Given<'a> {
+    Given {
+        arguments,
+        ..Given::default()
+    }
+}
+
+fn file(fields: &str) -> File {
+    let head = "apiVersion: kubecontrollermanager.config.k8s.io/v1alpha1\n\
+                kind: KubeControllerManagerConfiguration\n";
+    File("f.yaml", format!("{head}{fields}"))
+}
+
+#[test]
+fn the_table_of_flags_is_sound() {
+    <Cli as clap::CommandFactory>::command().debug_assert();
+}
+
+#[test]
+fn run_is_the_default() {
+    let parsed = of(&["--kube-api-qps=0", "--namespace", "shop", "-vv"]).parsed();
+    assert!(parsed.cli.command.is_none());
+    let args = parsed.run_args();
+    assert!(args.client.kube_api_qps.abs() < f32::EPSILON);
+    assert_eq!(args.api.namespace.as_deref(), Some("shop"));
+    assert_eq!(args.log.level(), log::LevelFilter::Trace);
+    let parsed = of(&["run", "--kube-api-qps", "-1", "-v=2"]).parsed();
+    assert!(matches!(parsed.cli.command, Some(Command::Run(_))));
+}
+
+#[test]
+fn every_form_of_v_is_klogs() {
+    for (arguments, expected) in [
+        (&["-v"][..], 4),
+        (&["-vv"], 8),
+        (&["-v", "-v"], 8),
+        (&["-v=2"], 2),
+        (&["-v2"], 2),
+        (&["-v", "2"], 2),
+        (&["--v", "2"], 2),
+        (&["--v=2"], 2),
+        (&["--v", "--leader-elect=false"], 4),
+    ] {
+        let parsed = of(arguments).parsed();
+        assert_eq!(parsed.run_args().log.verbosity(), expected, "{arguments:?}");
+    }
+    assert!(
+        of(&["-v=loud"]).usage().contains("--v"),
+        "{}",
+        of(&["-v=loud"]).usage()
+    );
+}
+
+#[test]
+fn bools_are_gos_and_the_last_of_a_flag_wins() {
+    for (arguments, expected) in [
+        (&["--leader-elect"][..], true),
+        (&["--leader-elect=T"], true),
+        (&["--leader-elect=0"], false),
+        (&["--leader_elect=false"], false),
+        (&["--leader-elect=false", "--leader-elect"], true),
+    ] {
+        let parsed = of(arguments).parsed();
+        let election = &parsed.run_args().leader_election;
+        assert_eq!(election.leader_elect, expected, "{arguments:?}");
+    }
+    let usage = of(&["--leader-elect=maybe"]).usage();
+    assert!(usage.contains("expected true or false"), "{usage}");
+}
+
+#[test]
+fn controllers_are_chosen_as_upstream_does() {
+    let (rs, rc) = (
+        ControllerName::ReplicaSet,
+        ControllerName::ReplicationController,
+    );
+    for (arguments, expected) in [
+        (&[][..], vec![rs]),
+        (&["--controllers=*"], vec![rs, rc]),
+        (&["--controllers=*,-replicationcontroller"], vec![rs]),
+        (&["--controllers", "-replicaset-controller,*"], vec![rc]),
+        (&["--controllers=replicaset,-replicaset"], vec![rs]),
+        (
+            &[
+                "--controllers=replicaset",
+                "--controllers=replicationcontroller",
+            ],
+            vec![rs, rc],
+        ),
+    ] {
+        let parsed = of(arguments).parsed();
+        assert_eq!(
+            parsed.run_args().controller.enabled(),
+            expected,
+            "{arguments:?}"
+        );
+    }
+    let usage = of(&["--controllers=-replicaset"]).usage();
+    assert!(
+        usage.contains("--controllers: leaves no controller to run"),
+        "{usage}"
+    );
+    let usage = of(&["--controllers=job"]).usage();
+    assert!(
+        usage.contains("replicationcontroller-controller"),
+        "{usage}"
+    );
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once_and_name_their_flags() {
+    let text = of(&[
+        "--kube-api-qps=fast",
+        "--no-such-flag",
+        "value",
+        "--concurrent-replicaset-syncs",
+        "0",
+        "--min-resync-period=never",
+        "--namespace=UPPER",
+    ])
+    .usage();
+    for flag in [
+        "--kube-api-qps",
+        "--no-such-flag",
+        "--concurrent-replicaset-syncs",
+        "--min-resync-period",
+        "--namespace",
+    ] {
+        assert!(text.contains(flag), "{flag} is missing in:\n{text}");
+    }
+    assert_eq!(text.lines().count(), 6, "{text}");
+}
+
+#[test]
+fn mistakes_of_all_sources_stand_together_with_their_places() {
+    let given = Given {
+        arguments: &["--config=f.yaml", "--secure-prot=1", "--kube-api-burst=-1"],
+        environment: &[
+            ("REPLICASET_CONTROLLER_CONCURRENT_RC_SYNCS", "many"),
+            ("REPLICASET_CONTROLLER_NAMESPCE", "a"),
+        ],
+        file: Some(file(
+            "generic:\n  minResyncPeriod: soon\n  clientConnection: {qps: 1, bursts: 2}\n",
+        )),
+    };
+    let usage = given.usage();
+    for words in [
+        &["--secure-prot", "--secure-port"][..],
+        &["--kube-api-burst", "-1"],
+        &[
+            "$REPLICASET_CONTROLLER_CONCURRENT_RC_SYNCS: ",
+            "many",
+            "--concurrent-rc-syncs",
+        ],
+        &[
+            "$REPLICASET_CONTROLLER_NAMESPCE: ",
+            "did you mean REPLICASET_CONTROLLER_NAMESPACE?",
+        ],
+        &["f.yaml:4: ", "soon", "--min-resync-period"],
+        &[
+            "f.yaml:5: ",
+            "bursts",
+            "did you mean generic.clientConnection.burst?",
+        ],
+    ] {
+        let is_told = |line: &str| words.iter().all(|word| line.contains(word));
+        assert!(usage.lines().any(is_told), "no {words:?} in\n{usage}");
+    }
+    assert_eq!(usage.lines().count(), 7, "{usage}");
+    let missing = of(&["--config=missing.yaml"]).usage();
+    assert!(
+        missing.contains("--config: cannot read missing.yaml"),
+        "{missing}"
+    );
+}
+
+#[test]
+fn what_does_not_fit_together_is_told_with_its_places() {
+    let given = Given {
+        arguments: &[
+            "--config=f.yaml",
+            "--tls-cert-file=c",
+            "--enable-leader-migration",
+        ],
+        environment: &[("REPLICASET_CONTROLLER_KUBE_API_BURST", "0")],
+        file: Some(file(
+            "generic:\n  leaderElection: {leaseDuration: 5s, retryPeriod: 9s}\nserving:\n  insecurePort: 10257\n",
+        )),
+    };
+    let usage = given.usage();
+    for start in [
+        "$REPLICASET_CONTROLLER_KUBE_API_BURST: --kube-api-burst: with a limit",
+        "f.yaml:4: --leader-elect-lease-duration: must be longer than --leader-elect-renew",
+        "--leader-elect-renew-deadline: must be longer than 1.2 times",
+        "--enable-leader-migration: needs --leader-migration-config",
+        "--tls-cert-file: needs --tls-private-key-file",
+        "f.yaml:6: --insecure-port: must be another port",
+    ] {
+        assert!(
+            usage.lines().any(|line| line.starts_with(start)),
+            "no {start} in\n{usage}"
+        );
+    }
+    assert_eq!(usage.lines().count(), 7, "{usage}");
+    let without = of(&["--leader-elect=false", "--leader-elect-lease-duration=1s"]);
+    without.parsed();
+}
+
+#[test]
+fn a_flag_wins_over_the_environment_that_over_the_file_that_over_the_default() {
+    let config = |arguments: &[&str]| {
+        let given = Given {
+            arguments: &[&["config", "--config=f.yaml"], arguments].concat(),
+            environment: &[
+                ("REPLICASET_CONTROLLER_KUBE_API_QPS", "2"),
+                ("REPLICASET_CONTROLLER_CONTROLLERS", "replicationcontroller"),
+            ],
+            file: Some(file(
+                "generic:\n  clientConnection: {qps: 1, burst: 1}\n  controllers: ['*']\nlogging: {verbosity: 4}\n",
+            )),
+        };
+        given.shown()
+    };
+    let text = config(&[
+        "--kube-api-qps=3",
+        "--leader-elect",
+        "--namespace",
+        "shop",
+        "-v",
+    ]);
+    for line in [
+        "    qps: 3  # flag",
+        "    burst: 1  # f.yaml:4",
+        "  controllers: [replicationcontroller]  # $REPLICASET_CONTROLLER_CONTROLLERS",
+        "  minResyncPeriod: 12h  # default",
+        "    leaderElect: true  # flag",
+        "    resourceNamespace: \"shop\"  # default",
+        "  verbosity: 4  # flag",
+        "    kubeconfig: \"\"  # default",
+    ] {
+        assert!(
+            text.lines().any(|of_text| of_text == line),
+            "no {line:?} in\n{text}"
+        );
+    }
+    let text = config(&[]);
+    assert!(
+        text.contains("    qps: 2  # $REPLICASET_CONTROLLER_KUBE_API_QPS\n"),
+        "{text}"
+    );
+    assert!(text.contains("  verbosity: 4  # f.yaml:6\n"), "{text}");
+}
+
+#[test]
+fn what_config_prints_is_a_file_that_means_the_same() {
+    let arguments = [
+        "config",
+        "--kubeconfig=/a b/c",
+        "--controllers=*,-replicaset",
+        "--feature-gates=PodDeletionCost=True,CoordinatedLeaderElection=false",
+        "--vmodule=sync=4,cli*=6",
+        "--bind-address=::1",
+        "--leader-elect-resource-name=1e3",
+        "--leader-elect-lease-duration=1m0s",
+        "--authorization-always-allow-paths=/healthz,/metrics*",
+        "-vv",
+    ];
+    let printed = of(&arguments).shown();
+    let given = Given {
+        arguments: &["config", "--config=p.yaml"],
+        file: Some(File("p.yaml", printed.clone())),
+        ..Given::default()
+    };
+    let again = given.shown();
+    let values = |text: &str| -> Vec<String> {
+        let lines = text.lines();
+        let values = lines.map(|line| line.split("  # ").next().unwrap_or_default().to_owned());
+        values.collect()
+    };
+    assert_eq!(values(&printed), values(&again));
+}
+
+#[test]
+fn every_flag_of_run_has_a_field_and_every_field_a_flag() {
+    let command = <Cli as clap::CommandFactory>::command();
+    let elsewhere = ["help", "version", "config", "kcm-compat"];
+    let flags = command.get_arguments().filter_map(clap::Arg::get_long);
+    let mut flags: Vec<&str> = flags.filter(|flag| !elsewhere.contains(flag)).collect();
+    let fields = crate::cli::sources::fields::FIELDS.iter();
+    let mut fields: Vec<&str> = fields.map(|field| field.flag).collect();
+    flags.sort_unstable();
+    fields.sort_unstable();
+    assert_eq!(flags, fields);
+}
+
+#[test]
+fn help_and_version_are_no_mistakes() {
+    assert!(of(&["--help"]).shown().contains("--master"));
+    assert!(of(&["run", "--help"]).shown().contains("Leader election:"));
+    for arguments in [
+        &["--version"][..],
+        &["run", "--version"],
+        &["--version=raw"],
+    ] {
+        assert!(of(arguments).shown().starts_with("replicaset-controller"));
+    }
+    assert!(of(&["man"]).shown().starts_with(".ie"));
+    assert!(
+        of(&["completions", "bash"])
+            .shown()
+            .contains("--leader-elect")
+    );
+}

@@ -1,0 +1,251 @@
+//! The configuration file: fields to flags, and everything that is wrong with it, by line.
+
+use std::ffi::OsStr;
+
+use super::fields::{API_VERSION, FIELDS, FOREIGN, Field, KIND, Shape};
+use super::tree::{self, Entry, Node, Value};
+use super::{Argument, Layer, Origin, did_you_mean};
+
+/// Reads the text of the file `path`. Values that are empty count as not there, as in a file that
+/// kube-controller-manager shows of itself.
+pub(in crate::cli) fn read(path: &str, text: &str) -> Layer {
+    let mut reader = Reader {
+        path,
+        layer: Layer::default(),
+    };
+    match tree::read(text) {
+        Ok(root) => reader.root(&root),
+        Err((line, sentence)) => {
+            let at = line.map_or(path.to_owned(), |line| format!("{path}:{line}"));
+            reader.layer.mistakes.push(format!("{at}: {sentence}"));
+        }
+    }
+    reader.layer
+}
+
+struct Reader<'a> {
+    path: &'a str,
+    layer: Layer,
+}
+
+impl Reader<'_> {
+    fn root(&mut self, root: &Node) {
+        let Value::Map(entries) = &root.value else {
+            self.mistake(root.line, &format!("expected the fields of a {KIND}"));
+            return;
+        };
+        for (key, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+            match entries.iter().find(|entry| entry.key == key) {
+                Some(Entry {
+                    node:
+                        Node {
+                            value: Value::Scalar(given),
+                            ..
+                        },
+                    ..
+                }) if given == expected => {}
+                Some(entry) => self.mistake(entry.line, &format!("{key}: expected {expected}")),
+                None => self.mistake(root.line, &format!("there is no {key}: {expected}")),
+            }
+        }
+        self.map("", entries);
+    }
+
+    fn map(&mut self, prefix: &str, entries: &[Entry]) {
+        for (at, entry) in entries.iter().enumerate() {
+            let path = join(prefix, &entry.key);
+            let mut before = entries[..at].iter();
+            if let Some(first) = before.find(|first| first.key.eq_ignore_ascii_case(&entry.key)) {
+                let first = first.line;
+                self.mistake(
+                    entry.line,
+                    &format!("{path} is there twice, first in line {first}"),
+                );
+                continue;
+            }
+            self.entry(&path, entry);
+        }
+    }
+
+    fn entry(&mut self, path: &str, entry: &Entry) {
+        if ["apiVersion", "kind"].contains(&path) {
+            return;
+        }
+        let mut fields = FIELDS.iter();
+        if let Some(field) = fields.find(|field| field.path.eq_ignore_ascii_case(path)) {
+            self.field(field, &entry.node);
+            return;
+        }
+        if FOREIGN
+            .iter()
+            .any(|foreign| foreign.eq_ignore_ascii_case(path))
+        {
+            self.layer
+                .foreign
+                .push(format!("{}:{}: {path}", self.path, entry.line));
+            return;
+        }
+        let is_section = FIELDS.iter().any(|field| is_below(field.path, path));
+        match &entry.node.value {
+            Value::Map(entries) if is_section => self.map(path, entries),
+            Value::Null if is_section => {}
+            _ if is_section => self.mistake(entry.line, &format!("{path}: expected fields")),
+            _ => {
+                let known = FIELDS.iter().map(|field| field.path);
+                let sections = known.clone().flat_map(sections_of);
+                let hint = did_you_mean(path, known.chain(sections));
+                self.mistake(entry.line, &format!("{path} is not known{hint}"));
+            }
+        }
+    }
+
+    fn field(&mut self, field: &Field, node: &Node) {
+        match value_of(field.shape, &node.value) {
+            Ok(None) => {}
+            Ok(Some(value)) => {
+                let origin = Origin::File {
+                    path: self.path.to_owned(),
+                    line: node.line,
+                };
+                let argument = Argument::new(field.flag, OsStr::new(&value), origin);
+                self.layer.arguments.push(argument);
+            }
+            Err(expected) => {
+                self.mistake(node.line, &format!("{}: expected {expected}", field.path));
+            }
+        }
+    }
+
+    fn mistake(&mut self, line: u64, sentence: &str) {
+        let mistake = format!("{}:{line}: {sentence}", self.path);
+        self.layer.mistakes.push(mistake);
+    }
+}
+
+/// The flag's value; none if nothing is given. The error says what was expected.
+fn value_of(shape: Shape, value: &Value) -> Result<Option<String>, &'static str> {
+    let given = match (shape, value) {
+        (_, Value::Null) => return Ok(None),
+        (_, Value::Scalar(text)) => text.clone(),
+        (Shape::List, Value::List(items)) => {
+            let items: Option<Vec<&str>> = items.iter().map(scalar).collect();
+            items.ok_or("a list of words")?.join(",")
+        }
+        (Shape::Gates, Value::Map(gates)) => {
+            let gate = |gate: &Entry| Some(format!("{}={}", gate.key, scalar(&gate.node)?));
+            let gates: Option<Vec<String>> = gates.iter().map(gate).collect();
+            gates.ok_or("true or false for each gate")?.join(",")
+        }
+        (Shape::Vmodule, Value::List(items)) => {
+            let items: Option<Vec<String>> = items.iter().map(vmodule).collect();
+            items
+                .ok_or("a list of filePattern and verbosity")?
+                .join(",")
+        }
+        (Shape::Text | Shape::Plain, _) => return Err("a single value"),
+        (Shape::List, _) => return Err("a list"),
+        (Shape::Gates, _) => return Err("gates with true or false"),
+        (Shape::Vmodule, _) => return Err("a list of filePattern and verbosity"),
+    };
+    Ok((!given.is_empty()).then_some(given))
+}
+
+fn scalar(node: &Node) -> Option<&str> {
+    match &node.value {
+        Value::Scalar(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn vmodule(node: &Node) -> Option<String> {
+    let Value::Map(entries) = &node.value else {
+        return None;
+    };
+    let find = |key: &str| {
+        let mut entries = entries.iter();
+        scalar(&entries.find(|entry| entry.key == key)?.node)
+    };
+    let item = format!("{}={}", find("filePattern")?, find("verbosity")?);
+    (entries.len() == 2).then_some(item)
+}
+
+fn join(prefix: &str, key: &str) -> String {
+    if prefix.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{prefix}.{key}")
+    }
+}
+
+fn is_below(path: &'static str, section: &str) -> bool {
+    let mut sections = sections_of(path);
+    sections.any(|of| of.eq_ignore_ascii_case(section))
+}
+
+/// `a.b.c` is in `a` and in `a.b`.
+fn sections_of(path: &'static str) -> impl Iterator<Item = &'static str> + use<> {
+    path.match_indices('.').map(|(at, _)| &path[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+
+    const HEAD: &str = "apiVersion: kubecontrollermanager.config.k8s.io/v1alpha1\n\
+                        kind: KubeControllerManagerConfiguration\n";
+
+    #[test]
+    fn fields_become_flags_with_their_lines() {
+        let text = format!(
+            "{HEAD}Generic:\n  ClientConnection: {{qps: 7, Burst: 8}}\n  controllers: ['*', -replicaset]\n\
+             \x20 leaderElection:\n    leaderElect: false\nfeatureGates: {{PodDeletionCost: true}}\n\
+             logging:\n  vmodule: [{{filePattern: sync, verbosity: 4}}]\n  verbosity: ~\n"
+        );
+        let layer = read("f", &text);
+        assert_eq!(layer.mistakes, [""; 0]);
+        let arguments: Vec<String> = layer
+            .arguments
+            .iter()
+            .map(|argument| format!("{} {}", argument.origin, argument.word.display()))
+            .collect();
+        assert_eq!(
+            arguments,
+            [
+                "f:4 --kube-api-qps=7",
+                "f:4 --kube-api-burst=8",
+                "f:5 --controllers=*,-replicaset",
+                "f:7 --leader-elect=false",
+                "f:8 --feature-gates=PodDeletionCost=true",
+                "f:10 --vmodule=sync=4",
+            ]
+        );
+    }
+
+    #[test]
+    fn every_mistake_is_found_with_its_line() {
+        let text = "kind: Deployment\ngeneric:\n  clientConnection:\n    qsp: 1\n    qps: 2\n    qps: 3\n\
+                    \x20   burst: [1]\n  leaderElection: 7\npods: {dryrun: {}}\ndeploymentController: {}\n\
+                    generik: {}\n";
+        let layer = read("f", text);
+        let expected = [
+            "f:1: there is no apiVersion: kubecontrollermanager.config.k8s.io/v1alpha1",
+            "f:1: kind: expected KubeControllerManagerConfiguration",
+            "f:4: generic.clientConnection.qsp is not known; did you mean \
+             generic.clientConnection.qps?",
+            "f:6: generic.clientConnection.qps is there twice, first in line 5",
+            "f:7: generic.clientConnection.burst: expected a single value",
+            "f:8: generic.leaderElection: expected fields",
+            "f:9: pods.dryRun: expected a single value",
+            "f:11: generik is not known; did you mean generic?",
+        ];
+        assert_eq!(layer.mistakes, expected);
+        assert_eq!(layer.foreign, ["f:10: deploymentController"]);
+    }
+
+    #[test]
+    fn a_file_that_is_no_yaml_says_where() {
+        let layer = read("f", "a: b\n  c: [\n");
+        assert_eq!(layer.mistakes.len(), 1);
+        assert!(layer.mistakes[0].starts_with("f:"), "{:?}", layer.mistakes);
+    }
+}

@@ -1,0 +1,49 @@
+//! A server that is named outright, with what goes with it: a daemon's own, for `explain --server`.
+
+use std::path::PathBuf;
+
+use super::{ClientConfig, ConfigError, Draft, Environment};
+use crate::client::credentials::Authorization;
+use crate::client::pem::Pem;
+
+/// How to reach a server that no kubeconfig names.
+#[derive(Clone, Debug, Default)]
+pub struct DirectSource {
+    /// Its URL.
+    pub url: String,
+    /// File with the bearer token.
+    pub token_file: Option<PathBuf>,
+    /// File with the authority that vouches for it, in PEM; the system's if `None`.
+    pub certificate_authority: Option<PathBuf>,
+    /// Trust any certificate.
+    pub insecure_skip_tls_verify: bool,
+}
+
+impl ClientConfig {
+    /// A server outside of any kubeconfig. Reads files, opens no connection.
+    ///
+    /// # Errors
+    /// [`ConfigError::Master`], which says what to mend.
+    pub fn direct(source: &DirectSource) -> Result<Self, ConfigError> {
+        let master = |problem| ConfigError::Master {
+            url: source.url.clone(),
+            problem,
+        };
+        let mut draft = Draft {
+            server: source.url.clone(),
+            origin: "--server".to_owned(),
+            ..Draft::default()
+        };
+        draft.tls.insecure = source.insecure_skip_tls_verify;
+        if let Some(file) = &source.certificate_authority {
+            draft.tls.certificate_authority = Some(Pem::File {
+                name: "--certificate-authority",
+                path: file.clone(),
+            });
+        }
+        if let Some(file) = &source.token_file {
+            draft.authorization = Authorization::TokenFile(file.clone());
+        }
+        draft.finish(&Environment::of_process()).map_err(master)
+    }
+}

@@ -1,0 +1,241 @@
+//! What is said to a credential plugin and what it answers: `ExecCredential` of
+//! `client.authentication.k8s.io`, in and out. Pure, and without a secret in any error.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use secrecy::SecretString;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::client::tls::Identity;
+
+/// The versions that plugins speak (client-go `plugin/pkg/client/auth/exec/exec.go:apiVersions`).
+pub(in crate::client) const VERSIONS: [&str; 2] = [
+    "client.authentication.k8s.io/v1",
+    "client.authentication.k8s.io/v1beta1",
+];
+
+/// What a plugin gave.
+pub(in crate::client) struct ExecCredential {
+    pub(in crate::client) token: Option<SecretString>,
+    pub(in crate::client) identity: Option<Identity>,
+    /// Forever good if `None`.
+    pub(in crate::client) expires: Option<Timestamp>,
+}
+
+/// What a plugin may know of the cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in crate::client) struct ClusterInfo {
+    pub(in crate::client) server: String,
+    pub(in crate::client) tls_server_name: Option<String>,
+    pub(in crate::client) insecure: bool,
+    pub(in crate::client) certificate_authority: Option<Vec<u8>>,
+    pub(in crate::client) proxy_url: Option<String>,
+    pub(in crate::client) disable_compression: bool,
+    /// The cluster's extension `client.authentication.k8s.io/exec`.
+    pub(in crate::client) config: Option<Value>,
+}
+
+/// The value of `KUBERNETES_EXEC_INFO`
+/// (client-go `pkg/apis/clientauthentication/v1/types.go:ExecCredential`).
+pub(super) fn exec_info(version: &str, interactive: bool, cluster: Option<&ClusterInfo>) -> String {
+    let mut spec = Map::new();
+    if let Some(cluster) = cluster {
+        spec.insert("cluster".to_owned(), cluster.to_json());
+    }
+    spec.insert("interactive".to_owned(), interactive.into());
+    json!({"kind": "ExecCredential", "apiVersion": version, "spec": spec}).to_string()
+}
+
+impl ClusterInfo {
+    fn to_json(&self) -> Value {
+        let mut fields = Map::new();
+        let mut add = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                fields.insert(name.to_owned(), value);
+            }
+        };
+        let text = |text: &Option<String>| text.clone().map(Value::from);
+        add("server", Some(self.server.clone().into()));
+        add("tls-server-name", text(&self.tls_server_name));
+        add(
+            "insecure-skip-tls-verify",
+            self.insecure.then(|| true.into()),
+        );
+        let authority = self.certificate_authority.as_ref();
+        let authority = authority.map(|pem| STANDARD.encode(pem).into());
+        add("certificate-authority-data", authority);
+        add("proxy-url", text(&self.proxy_url));
+        let no_compression = self.disable_compression.then(|| true.into());
+        add("disable-compression", no_compression);
+        add("config", self.config.clone());
+        fields.into()
+    }
+}
+
+#[derive(Deserialize)]
+struct Reply {
+    #[serde(default, rename = "apiVersion")]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    status: Option<ReplyStatus>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReplyStatus {
+    #[serde(default)]
+    expiration_timestamp: Option<Timestamp>,
+    #[serde(default)]
+    token: Option<String>,
+    #[serde(default)]
+    client_certificate_data: Option<String>,
+    #[serde(default)]
+    client_key_data: Option<String>,
+}
+
+/// Reads what a plugin of `version` has written.
+///
+/// # Errors
+/// What is wrong with it (client-go `plugin/pkg/client/auth/exec/exec.go:refreshCredsLocked`), never
+/// what it holds.
+pub(super) fn parse(output: &[u8], version: &str) -> Result<ExecCredential, String> {
+    // A decoder's message may quote what it stumbled over, which may be the token.
+    let reply: Reply = serde_json::from_slice(output).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        format!("what it wrote is no ExecCredential in JSON (line {line}, column {column})")
+    })?;
+    if reply.kind != "ExecCredential" {
+        return Err("what it wrote is not of the kind ExecCredential".to_owned());
+    }
+    if reply.api_version != version {
+        let known = VERSIONS.contains(&reply.api_version.as_str());
+        let answered = if known { &reply.api_version } else { "another" };
+        return Err(format!(
+            "it is configured for apiVersion {version} and answered in {answered}"
+        ));
+    }
+    let status = reply.status.ok_or("its answer has no status")?;
+    let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let token = filled(status.token);
+    let certificate = filled(status.client_certificate_data);
+    let key = filled(status.client_key_data);
+    let identity = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some((certificate.into_bytes(), key.into_bytes())),
+        (None, None) => None,
+        _ => {
+            return Err(
+                "its answer has only one of clientCertificateData and clientKeyData".to_owned(),
+            );
+        }
+    };
+    if token.is_none() && identity.is_none() {
+        return Err("its answer has neither a token nor a certificate with its key".to_owned());
+    }
+    Ok(ExecCredential {
+        token: token.map(SecretString::from),
+        identity,
+        expires: status.expiration_timestamp,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{ClusterInfo, VERSIONS, exec_info, parse};
+
+    #[test]
+    fn the_plugin_is_told_as_much_as_it_may_know() {
+        let info = exec_info(VERSIONS[0], false, None);
+        let expected = json!({
+            "kind": "ExecCredential",
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "spec": {"interactive": false},
+        });
+        assert_eq!(info.parse::<Value>().expect("it is JSON"), expected);
+        let cluster = ClusterInfo {
+            server: "https://it.example".to_owned(),
+            certificate_authority: Some(b"PEM".to_vec()),
+            insecure: true,
+            config: Some(json!({"audience": "x"})),
+            ..ClusterInfo::default()
+        };
+        let info = exec_info(VERSIONS[1], true, Some(&cluster));
+        let info: Value = info.parse().expect("it is JSON");
+        let expected = json!({
+            "cluster": {
+                "server": "https://it.example",
+                "insecure-skip-tls-verify": true,
+                "certificate-authority-data": "UEVN",
+                "config": {"audience": "x"},
+            },
+            "interactive": true,
+        });
+        assert_eq!(info["spec"], expected);
+    }
+
+    #[test]
+    fn a_token_a_pair_or_both_are_taken() {
+        for (status, token, identity, expires) in [
+            (json!({"token": "t"}), true, false, false),
+            (
+                json!({"clientCertificateData": "c", "clientKeyData": "k"}),
+                false,
+                true,
+                false,
+            ),
+            (
+                json!({"token": "t", "clientCertificateData": "c", "clientKeyData": "k",
+                       "expirationTimestamp": "2026-01-01T00:00:00Z"}),
+                true,
+                true,
+                true,
+            ),
+        ] {
+            for version in VERSIONS {
+                let reply =
+                    json!({"kind": "ExecCredential", "apiVersion": version, "status": status});
+                let given = parse(reply.to_string().as_bytes(), version);
+                let given = given.unwrap_or_else(|problem| panic!("{problem}"));
+                assert_eq!(given.token.is_some(), token);
+                assert_eq!(given.identity.is_some(), identity);
+                assert_eq!(given.expires.is_some(), expires);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_a_secret() {
+        let v1 = VERSIONS[0];
+        let reply = |version: &str, status: Value| {
+            json!({"kind": "ExecCredential", "apiVersion": version, "status": status}).to_string()
+        };
+        for (output, part) in [
+            ("hunter2".to_owned(), "no ExecCredential in JSON"),
+            (r#"{"status": "hunter2"}"#.to_owned(), "in JSON (line 1"),
+            (r#"{"kind": "hunter2"}"#.to_owned(), "not of the kind"),
+            (
+                reply("hunter2", json!({"token": "t"})),
+                "answered in another",
+            ),
+            (reply(VERSIONS[1], json!({"token": "t"})), "v1beta1"),
+            (reply(v1, Value::Null), "no status"),
+            (reply(v1, json!({})), "neither"),
+            (reply(v1, json!({"token": ""})), "neither"),
+            (reply(v1, json!({"clientKeyData": "hunter2"})), "only one"),
+            (
+                reply(v1, json!({"token": "t", "expirationTimestamp": "hunter2"})),
+                "in JSON",
+            ),
+        ] {
+            let problem = parse(output.as_bytes(), v1).err();
+            let problem = problem.unwrap_or_else(|| panic!("{output} is taken"));
+            assert!(problem.contains(part), "{problem}");
+            assert!(!problem.contains("hunter2"), "{problem}");
+        }
+    }
+}

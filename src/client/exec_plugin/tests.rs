@@ -1,0 +1,338 @@
+//! Plugins that are shell scripts, on a clock that stands still.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::child::{self, ChildError, Program};
+use super::{ExecPlugin, ExecSettings, Interactive, Issued, VERSIONS};
+use crate::stdx::clock::{Clock, FakeClock};
+use crate::stdx::stop::{Cause, Stop};
+use crate::stdx::thread::spawn;
+
+/// A script in a folder of its own; `$0.runs` counts its runs.
+struct Script {
+    folder: tempfile::TempDir,
+    clock: Arc<FakeClock>,
+}
+
+impl Script {
+    /// A plugin that answers with this status, in which `$n` is the number of the run.
+    fn answering(status: &str) -> Self {
+        let version = VERSIONS[0];
+        let status = status.replace('"', "\\\"");
+        Self::doing(&format!(
+            "echo \"{{\\\"kind\\\": \\\"ExecCredential\\\", \\\"apiVersion\\\": \\\"{version}\\\", \
+             \\\"status\\\": {status}}}\""
+        ))
+    }
+
+    fn doing(body: &str) -> Self {
+        let script = Self {
+            folder: tempfile::tempdir().expect("there is room"),
+            clock: Arc::default(),
+        };
+        script.rewrite(body);
+        script
+    }
+
+    fn rewrite(&self, body: &str) {
+        let text = format!("#!/bin/sh\necho x >> $0.runs\nn=$(grep -c x $0.runs)\n{body}\n");
+        // ORDER: replaced as a whole, since a file that is open for writing cannot be run.
+        let new = self.folder.path().join("new");
+        fs::write(&new, text).expect("there is room");
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o700)).expect("it is ours");
+        fs::rename(&new, self.path()).expect("there is room");
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("plugin")
+    }
+
+    fn n_runs(&self) -> usize {
+        let runs = fs::read_to_string(self.folder.path().join("plugin.runs"));
+        runs.map_or(0, |runs| runs.lines().count())
+    }
+
+    fn settings(&self) -> ExecSettings {
+        ExecSettings {
+            version: VERSIONS[0],
+            command: self.path().to_str().expect("it is text").to_owned(),
+            arguments: Vec::new(),
+            environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
+            install_hint: None,
+            interactive: Interactive::Never,
+            cluster: None,
+        }
+    }
+
+    fn plugin(&self) -> ExecPlugin {
+        ExecPlugin::new(self.settings(), Arc::clone(&self.clock) as _)
+    }
+
+    fn in_seconds(&self, seconds: i64) -> String {
+        let end = self.clock.wall() + jiff::SignedDuration::from_secs(seconds);
+        end.to_string()
+    }
+}
+
+fn token(issued: Result<Arc<Issued>, String>) -> String {
+    let issued = issued.unwrap_or_else(|problem| panic!("{problem}"));
+    let token = issued.token.as_ref().expect("it gave a token");
+    assert!(token.is_sensitive());
+    token.to_str().expect("it is text").to_owned()
+}
+
+#[test]
+fn a_credential_is_kept_until_it_expires() {
+    let script = Script::doing("");
+    let end = script.in_seconds(60);
+    let status = format!(r#"{{"token": "t$n", "expirationTimestamp": "{end}"}}"#);
+    script.rewrite(&Script::body_of(&status));
+    let (plugin, stop) = (script.plugin(), Stop::new());
+    for _ in 0..3 {
+        assert_eq!(token(plugin.credential(&stop)), "Bearer t1");
+    }
+    script.clock.advance(Duration::from_mins(1));
+    assert_eq!(token(plugin.credential(&stop)), "Bearer t1", "not yet");
+    script.clock.advance(Duration::from_secs(1));
+    assert_eq!(token(plugin.credential(&stop)), "Bearer t2");
+    assert_eq!(token(plugin.credential(&stop)), "Bearer t2");
+    assert_eq!(
+        script.n_runs(),
+        2,
+        "one that has expired at once is kept a moment"
+    );
+    script.clock.advance(Duration::from_secs(1));
+    assert_eq!(token(plugin.credential(&stop)), "Bearer t3");
+}
+
+impl Script {
+    fn body_of(status: &str) -> String {
+        let script = Self::answering(status);
+        let text = fs::read_to_string(script.path()).expect("it is there");
+        text.lines().last().expect("it has lines").to_owned()
+    }
+}
+
+#[test]
+fn one_without_an_end_is_kept_until_it_is_refused() {
+    let script = Script::answering(r#"{"token": "t$n"}"#);
+    let (plugin, stop) = (script.plugin(), Stop::new());
+    assert_eq!(token(plugin.credential(&stop)), "Bearer t1");
+    script.clock.advance(Duration::from_hours(10_000));
+    assert_eq!(token(plugin.credential(&stop)), "Bearer t1");
+    plugin.refuse(1);
+    assert_eq!(token(plugin.credential(&stop)), "Bearer t2");
+    // The refusal of an older one says nothing of this one.
+    plugin.refuse(1);
+    script.clock.advance(Duration::from_secs(2));
+    assert_eq!(token(plugin.credential(&stop)), "Bearer t2");
+}
+
+#[test]
+fn many_threads_run_it_once() {
+    let script = Script::answering(r#"{"token": "t$n"}"#);
+    let slow = format!("sleep 0.3\n{}", Script::body_of(r#"{"token": "t$n"}"#));
+    script.rewrite(&slow);
+    let plugin = Arc::new(script.plugin());
+    let n_good = Arc::new(AtomicUsize::new(0));
+    let threads: Vec<_> = (0..8)
+        .map(|n| {
+            let (plugin, n_good) = (Arc::clone(&plugin), Arc::clone(&n_good));
+            spawn(&format!("t-ask-{n}"), &Stop::new(), move || {
+                assert_eq!(token(plugin.credential(&Stop::new())), "Bearer t1");
+                n_good.fetch_add(1, Ordering::Relaxed);
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("panics are caught");
+    }
+    assert_eq!((n_good.load(Ordering::Relaxed), script.n_runs()), (8, 1));
+}
+
+#[test]
+fn one_that_fails_is_tried_again_after_growing_pauses_and_the_last_credential_serves() {
+    let script = Script::doing("echo hunter2; exit 3");
+    let (plugin, stop) = (script.plugin(), Stop::new());
+    let problem = |plugin: &ExecPlugin| plugin.credential(&stop).err().expect("it fails");
+    for _ in 0..3 {
+        let text = problem(&plugin);
+        assert!(
+            text.contains("exit code 3") && !text.contains("hunter2"),
+            "{text}"
+        );
+    }
+    assert_eq!(script.n_runs(), 1);
+    for pause in [1, 2, 4, 8, 16, 30, 30] {
+        let n_runs = script.n_runs();
+        script
+            .clock
+            .advance(Duration::from_millis(pause * 1000 - 1));
+        drop(problem(&plugin));
+        assert_eq!(script.n_runs(), n_runs);
+        script.clock.advance(Duration::from_millis(1));
+        drop(problem(&plugin));
+        assert_eq!(script.n_runs(), n_runs + 1, "after {pause} s");
+    }
+    script.clock.advance(Duration::from_secs(30));
+    let end = script.in_seconds(60);
+    let status = format!(r#"{{"token": "t", "expirationTimestamp": "{end}"}}"#);
+    script.rewrite(&Script::body_of(&status));
+    assert_eq!(token(plugin.credential(&stop)), "Bearer t");
+    script.rewrite("exit 3");
+    script.clock.advance(Duration::from_mins(2));
+    assert_eq!(
+        token(plugin.credential(&stop)),
+        "Bearer t",
+        "it may still do"
+    );
+    plugin.refuse(1);
+    assert!(problem(&plugin).contains("exit code 3"));
+}
+
+#[test]
+fn certificates_come_through_and_debug_shows_nothing() {
+    let script = Script::answering(r#"{"clientCertificateData": "c", "clientKeyData": "hunter2"}"#);
+    let plugin = script.plugin();
+    let issued = plugin
+        .credential(&Stop::new())
+        .unwrap_or_else(|problem| panic!("{problem}"));
+    assert_eq!(issued.identity, Some((b"c".to_vec(), b"hunter2".to_vec())));
+    assert!(issued.token.is_none() && !format!("{plugin:?}").contains("hunter2"));
+}
+
+#[test]
+fn it_finds_its_arguments_and_variables_no_input_and_no_signal_blocked() {
+    let script = Script::doing(
+        "test \"$1\" = one && test \"$OWN\" = yes && test \"$HOME\" = here || exit 4\n\
+         case $KUBERNETES_EXEC_INFO in *'\"interactive\":false'*) ;; *) exit 5;; esac\n\
+         read line && exit 6\n\
+         grep -q 'SigBlk:.*[1-9a-f]' /proc/self/status && exit 7",
+    );
+    let body = Script::body_of(r#"{"token": "t"}"#);
+    let text = fs::read_to_string(script.path()).expect("it is there");
+    let own = text.split_once(".runs)\n").expect("it has a head").1;
+    script.rewrite(&format!("{own}\n{body}"));
+    let mut settings = script.settings();
+    settings.arguments = vec!["one".to_owned()];
+    for (name, value) in [
+        ("OWN", "yes"),
+        ("HOME", "here"),
+        ("KUBERNETES_EXEC_INFO", "old"),
+    ] {
+        settings
+            .environment
+            .push((name.to_owned(), value.to_owned()));
+    }
+    let mut blocked = nix::sys::signal::SigSet::empty();
+    blocked.add(nix::sys::signal::Signal::SIGHUP);
+    blocked.thread_block().expect("it can be blocked");
+    let plugin = ExecPlugin::new(settings, Arc::clone(&script.clock) as _);
+    let given = plugin.credential(&Stop::new());
+    blocked.thread_unblock().expect("it can be unblocked");
+    assert_eq!(token(given), "Bearer t");
+}
+
+#[test]
+fn one_that_must_ask_a_person_fails_without_a_terminal() {
+    if child::has_terminal() {
+        return;
+    }
+    let script = Script::answering(r#"{"token": "t"}"#);
+    let mut settings = script.settings();
+    settings.interactive = Interactive::Always;
+    let plugin = ExecPlugin::new(settings.clone(), Arc::clone(&script.clock) as _);
+    let problem = plugin
+        .credential(&Stop::new())
+        .err()
+        .expect("nobody is there");
+    assert!(problem.contains("no terminal"), "{problem}");
+    settings.interactive = Interactive::IfAvailable;
+    let plugin = ExecPlugin::new(settings, Arc::clone(&script.clock) as _);
+    assert_eq!(token(plugin.credential(&Stop::new())), "Bearer t");
+}
+
+#[test]
+fn one_that_is_gone_leaves_its_hint() {
+    let script = Script::doing("");
+    let mut settings = script.settings();
+    settings.command.push_str("-gone");
+    settings.install_hint = Some("get it from the shop\n".to_owned());
+    let plugin = ExecPlugin::new(settings, Arc::clone(&script.clock) as _);
+    let problem = plugin.credential(&Stop::new()).err().expect("it is gone");
+    assert!(problem.ends_with("get it from the shop"), "{problem}");
+}
+
+fn run(command: &str, within: Duration, stop: &Stop) -> Result<Vec<u8>, ChildError> {
+    let program = Program {
+        command: "sh",
+        arguments: &["-c".to_owned(), command.to_owned()],
+        environment: vec![("PATH", "/usr/bin:/bin")],
+        interactive: false,
+        within,
+    };
+    child::run(&program, stop)
+}
+
+#[track_caller]
+fn check_fails(result: &Result<Vec<u8>, ChildError>, part: &str) {
+    let Err(ChildError::Failed { problem, .. }) = result else {
+        panic!("{result:?}");
+    };
+    assert!(problem.contains(part), "{problem}");
+}
+
+#[test]
+fn a_program_that_hangs_is_killed_with_all_that_it_started() {
+    let file = tempfile::NamedTempFile::new().expect("there is room");
+    let path = file.path().display();
+    let began = Instant::now();
+    let hanging = format!("sleep 1000 & echo $! > {path}; sleep 1000");
+    check_fails(
+        &run(&hanging, Duration::from_millis(300), &Stop::new()),
+        "not ended after 300ms",
+    );
+    assert!(began.elapsed() < Duration::from_secs(10));
+    let pid = fs::read_to_string(file.path()).expect("it wrote it down");
+    let stat = format!("/proc/{}/stat", pid.trim());
+    let is_gone = || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !is_gone() && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    assert!(is_gone());
+}
+
+#[test]
+fn a_program_that_closes_its_output_and_stays_is_killed_and_endless_output_is_cut() {
+    let stop = Stop::new();
+    check_fails(
+        &run("exec >&-; sleep 1000", Duration::from_millis(300), &stop),
+        "not ended",
+    );
+    check_fails(&run("yes", Duration::from_mins(1), &stop), "without end");
+    check_fails(&run("kill -9 $$", Duration::from_mins(1), &stop), "SIGKILL");
+    let long = run("head -c 300000 /dev/zero", Duration::from_mins(1), &stop);
+    assert_eq!(long.map(|output| output.len()), Ok(300_000));
+}
+
+#[test]
+fn when_the_daemon_stops_a_program_has_seconds_left() {
+    let stop = Stop::new();
+    stop.stop(Cause::Requested("test".to_owned()));
+    assert_eq!(
+        run("printf x", Duration::from_mins(1), &stop),
+        Ok(b"x".to_vec())
+    );
+    let began = Instant::now();
+    check_fails(
+        &run("sleep 1000", Duration::from_mins(10), &stop),
+        "daemon stops",
+    );
+    assert!(began.elapsed() < Duration::from_secs(20));
+}

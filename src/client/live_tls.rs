@@ -1,0 +1,479 @@
+//! TLS as it is configured at this moment: files with certificates and keys are looked at again every
+//! five minutes and when a connection is opened, and what has changed takes effect without a restart.
+//!
+//! A new identity retires the connections that were made with the old one: those that are idle are
+//! not used again, those that carry a request end with its answer, and watches are cut. A new
+//! certificate authority counts for new connections. What cannot be read or used is logged, and the
+//! old stays in use.
+//!
+//! Used by `access` and `connect` on whatever thread sends a request or reads a watch; one
+//! [`LiveTls`] serves all clients of a configuration.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use ureq::http::Uri;
+use ureq::unversioned::transport::ShutdownHandle;
+
+use super::pem::Pem;
+use super::tls::{Identity, Trust, authorities, client_config, server_name};
+use crate::stdx::clock::Clock;
+use crate::telemetry::metrics;
+
+/// How often files are looked at (client-go `transport/cert_rotation.go:CertCallbackRefreshDuration`
+/// and `transport/ca_rotation.go`).
+const CHECK_INTERVAL: Duration = Duration::from_mins(5);
+
+/// How soon after a look that found something wrong, such as a certificate whose key is not there
+/// yet, or after a server's certificate that was not accepted.
+const CHECK_AGAIN: Duration = Duration::from_secs(10);
+
+/// How often settings are put together again when somebody else was quicker.
+const PRESENT_TRIES: usize = 10;
+
+/// How many [`LiveTls`] there are, for the metrics.
+static N_IN_USE: AtomicU32 = AtomicU32::new(0);
+
+/// What TLS is made of.
+#[derive(Clone, Default)]
+pub(super) struct TlsSource {
+    /// The certificate authorities that may vouch for the server; the system's if `None`.
+    pub(super) certificate_authority: Option<Pem>,
+    /// Certificate (with its intermediates) and key.
+    pub(super) identity: Option<(Pem, Pem)>,
+    /// The name that the server's certificate must be for, if not the URL's host.
+    pub(super) server_name: Option<String>,
+    /// Trust any certificate.
+    pub(super) insecure: bool,
+    /// The proxy is itself reached by TLS.
+    pub(super) tls_proxy: bool,
+}
+
+/// The settings of new connections.
+pub(super) struct Current {
+    server_name: ServerName<'static>,
+    server: Arc<ClientConfig>,
+    /// For a proxy that is itself reached by TLS: no identity of ours, and beside the cluster's
+    /// authorities the system's.
+    proxy: Option<Arc<ClientConfig>>,
+    /// Which identity it is; connections that were made with another one are retired.
+    generation: u64,
+}
+
+/// TLS settings that follow their files.
+pub(super) struct LiveTls {
+    /// The API server; who else is connected to is a proxy.
+    server: Uri,
+    clock: Arc<dyn Clock>,
+    started: Instant,
+    current: ArcSwap<Current>,
+    state: Mutex<State>,
+    /// When files are looked at again, in milliseconds since `started`.
+    check_at: AtomicU64,
+    /// Connections that are to be cut when the identity changes.
+    streams: Mutex<Vec<Weak<dyn ShutdownHandle>>>,
+}
+
+struct State {
+    source: TlsSource,
+    /// What was read last.
+    material: Material,
+    trust: Trust,
+    /// Counts what was adopted, so that a reader that was slow does not bring back what is old.
+    version: u64,
+    /// What was logged last, so that each problem is told once.
+    problem: Option<String>,
+}
+
+/// A part of the state, to work on without the lock.
+struct Snapshot {
+    source: TlsSource,
+    trust: Trust,
+    material: Material,
+    version: u64,
+}
+
+impl State {
+    /// What `new` changes.
+    fn changes(&self, new: &Snapshot) -> Changes {
+        let (old, new_material) = (&self.material, &new.material);
+        let candidates = [
+            (old.identity != new_material.identity, CLIENT_CERTIFICATE),
+            (
+                old.certificate_authority != new_material.certificate_authority,
+                CERTIFICATE_AUTHORITY,
+            ),
+            (
+                self.source.insecure != new.source.insecure,
+                "insecure-skip-tls-verify",
+            ),
+            (
+                self.source.server_name != new.source.server_name,
+                "tls-server-name",
+            ),
+        ];
+        let changed = candidates.into_iter().filter(|(changed, _)| *changed);
+        changed.map(|(_, what)| what).collect()
+    }
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct Material {
+    certificate_authority: Option<Vec<u8>>,
+    identity: Option<Identity>,
+}
+
+/// What has changed, for the log.
+pub(super) type Changes = Vec<&'static str>;
+
+const CLIENT_CERTIFICATE: &str = "client certificate";
+const CERTIFICATE_AUTHORITY: &str = "certificate authority";
+
+impl LiveTls {
+    /// Settings for the API server at `server`. Reads the files.
+    ///
+    /// # Errors
+    /// What is wrong with a certificate or a key, for people.
+    pub(super) fn new(
+        server: &Uri,
+        source: TlsSource,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, String> {
+        let material = Material::read(&source)?;
+        let trust = trust(&source, material.certificate_authority.as_deref())?;
+        let current = settings(server, &source, &trust, &material)?;
+        let started = clock.now();
+        let live = Self {
+            server: server.clone(),
+            clock,
+            started,
+            current: ArcSwap::from_pointee(current),
+            state: Mutex::new(State {
+                source,
+                material,
+                trust,
+                version: 0,
+                problem: None,
+            }),
+            check_at: AtomicU64::new(0),
+            streams: Mutex::default(),
+        };
+        live.check_in(CHECK_INTERVAL);
+        let n_in_use = N_IN_USE.fetch_add(1, Ordering::Relaxed) + 1;
+        metrics::global().credentials.transport_created(n_in_use);
+        Ok(live)
+    }
+
+    /// Looks at the files if that is due. To be called often; costs a look at the clock.
+    pub(super) fn check_if_due(&self) {
+        let due = Duration::from_millis(self.check_at.load(Ordering::Relaxed));
+        if self.clock.now().saturating_duration_since(self.started) < due {
+            return;
+        }
+        // Others go on while this thread reads.
+        self.check_in(CHECK_INTERVAL);
+        self.refresh_certificate_authority();
+        self.refresh_identity();
+    }
+
+    /// What to use in a connection that is being opened to `uri`, which is the API server's or a
+    /// proxy's. Looks at the identity's files, so that a new connection never shows an old one.
+    pub(super) fn towards(
+        &self,
+        uri: &Uri,
+    ) -> Result<(Arc<ClientConfig>, ServerName<'static>, u64), String> {
+        self.refresh_identity();
+        let current = self.current.load_full();
+        let generation = current.generation;
+        match &current.proxy {
+            Some(proxy) if uri.authority() != self.server.authority() => {
+                let name = server_name(uri.host().unwrap_or_default())?;
+                Ok((Arc::clone(proxy), name, generation))
+            }
+            _ => Ok((
+                Arc::clone(&current.server),
+                current.server_name.clone(),
+                generation,
+            )),
+        }
+    }
+
+    /// Which identity new connections show.
+    pub(super) fn generation(&self) -> u64 {
+        self.current.load().generation
+    }
+
+    /// The server's certificate was not accepted: perhaps its authority is a new one.
+    pub(super) fn server_not_accepted(&self) {
+        let now = self.clock.now().saturating_duration_since(self.started);
+        let soon = u64::try_from((now + CHECK_AGAIN).as_millis()).unwrap_or(u64::MAX);
+        // ORDER: looked at now unless that was done a moment ago, and then soon again.
+        if self.check_at.fetch_min(soon, Ordering::Relaxed) > soon {
+            self.refresh_certificate_authority();
+        }
+    }
+
+    /// Has a connection cut when the identity changes.
+    pub(super) fn cut_at_change(&self, connection: Weak<dyn ShutdownHandle>) {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        streams.retain(|handle| handle.strong_count() > 0);
+        streams.push(connection);
+    }
+
+    /// Appears as `identity` from now on, which a credential plugin gave.
+    ///
+    /// # Errors
+    /// What is wrong with it; the old one stays.
+    pub(super) fn present(&self, identity: Option<&Identity>) -> Result<(), String> {
+        // Somebody else may adopt what a file holds at the same time, and then it is tried again.
+        for _ in 0..PRESENT_TRIES {
+            let mut snapshot = self.snapshot();
+            if snapshot.material.identity.as_ref() == identity {
+                return Ok(());
+            }
+            snapshot.material.identity = identity.cloned();
+            if self.adopt(snapshot)?.is_some() {
+                return Ok(());
+            }
+        }
+        Err("the TLS settings change all the time".to_owned())
+    }
+
+    /// Reads everything again, from `source` from now on. A credential plugin's identity is
+    /// `plugin`.
+    ///
+    /// # Errors
+    /// What cannot be read or used; then nothing has changed.
+    pub(super) fn replace(
+        &self,
+        source: &TlsSource,
+        plugin: Option<Identity>,
+    ) -> Result<Changes, String> {
+        let mut material = Material::read(source)?;
+        material.identity = material.identity.or(plugin);
+        let trust = trust(source, material.certificate_authority.as_deref())?;
+        self.check_in(CHECK_INTERVAL);
+        for _ in 0..PRESENT_TRIES {
+            let snapshot = Snapshot {
+                source: source.clone(),
+                trust: trust.clone(),
+                material: material.clone(),
+                version: self.lock().version,
+            };
+            if let Some(changes) = self.adopt(snapshot)? {
+                return Ok(changes);
+            }
+        }
+        Err("the TLS settings change all the time".to_owned())
+    }
+
+    fn refresh_identity(&self) {
+        let mut snapshot = self.snapshot();
+        let Some((certificate, key)) = snapshot.source.identity.clone() else {
+            return;
+        };
+        if !certificate.is_file() && !key.is_file() {
+            return;
+        }
+        let refreshed = certificate.read().and_then(|certificate| {
+            let identity = Some((certificate, key.read()?));
+            if snapshot.material.identity == identity {
+                return Ok(Changes::new());
+            }
+            snapshot.material.identity = identity;
+            Ok(self.adopt(snapshot)?.unwrap_or_default())
+        });
+        self.tell(CLIENT_CERTIFICATE, refreshed);
+    }
+
+    fn refresh_certificate_authority(&self) {
+        let mut snapshot = self.snapshot();
+        let Some(pem) = snapshot.source.certificate_authority.clone() else {
+            return;
+        };
+        if !pem.is_file() {
+            return;
+        }
+        let refreshed = pem.read().map_err(|problem| ("read_error", problem));
+        let refreshed = refreshed.and_then(|bytes| {
+            if snapshot.material.certificate_authority.as_ref() == Some(&bytes) {
+                return Ok(Changes::new());
+            }
+            let is_empty = bytes.trim_ascii().is_empty();
+            let reason = if is_empty { "empty" } else { "ca_parse_error" };
+            let adopted = trust(&snapshot.source, Some(&bytes)).and_then(|trust| {
+                snapshot.trust = trust;
+                snapshot.material.certificate_authority = Some(bytes);
+                self.adopt(snapshot)
+            });
+            let adopted = adopted.map_err(|problem| (reason, problem))?;
+            Ok(adopted.unwrap_or_default())
+        });
+        let (result, reason) = match &refreshed {
+            Ok(changes) if changes.is_empty() => ("success", "unchanged"),
+            Ok(_) => ("success", "updated"),
+            Err((reason, _)) => ("failure", *reason),
+        };
+        metrics::global().credentials.ca_reloaded(result, reason);
+        let refreshed = refreshed.map_err(|(_, problem)| problem);
+        self.tell(CERTIFICATE_AUTHORITY, refreshed);
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let state = self.lock();
+        Snapshot {
+            source: state.source.clone(),
+            trust: state.trust.clone(),
+            material: state.material.clone(),
+            version: state.version,
+        }
+    }
+
+    /// Makes these the settings of new connections; `None` if somebody has made others since the
+    /// snapshot was taken, and then these are given up.
+    fn adopt(&self, new: Snapshot) -> Result<Option<Changes>, String> {
+        let current = settings(&self.server, &new.source, &new.trust, &new.material)?;
+        let mut state = self.lock();
+        if state.version != new.version {
+            return Ok(None);
+        }
+        let changes = state.changes(&new);
+        let new_identity = changes.contains(&CLIENT_CERTIFICATE);
+        state.source = new.source;
+        state.trust = new.trust;
+        state.material = new.material;
+        if changes.is_empty() {
+            return Ok(Some(changes));
+        }
+        state.version += 1;
+        self.current.store(Arc::new(Current {
+            generation: self.generation() + u64::from(new_identity),
+            ..current
+        }));
+        drop(state);
+        if new_identity {
+            self.cut_streams();
+        }
+        Ok(Some(changes))
+    }
+
+    fn cut_streams(&self) {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let cut = std::mem::take(&mut *streams);
+        drop(streams);
+        for handle in cut.iter().filter_map(Weak::upgrade) {
+            handle.shutdown();
+        }
+    }
+
+    /// Logs what a look at a file has found; what is wrong once, until it is something else.
+    fn tell(&self, what: &str, refreshed: Result<Changes, String>) {
+        let problem = refreshed.as_ref().err().cloned();
+        let mut state = self.lock();
+        // Two files are looked at: that one is fine says nothing of the other's problem.
+        let is_news = problem.is_some() && state.problem != problem;
+        if is_news {
+            state.problem.clone_from(&problem);
+        } else if refreshed.as_ref().is_ok_and(|changes| !changes.is_empty()) {
+            state.problem = None;
+        }
+        drop(state);
+        match refreshed {
+            Ok(changes) => {
+                for change in changes {
+                    log::info!("the {change} has changed and is used from now on");
+                }
+            }
+            Err(problem) => {
+                self.check_in(CHECK_AGAIN);
+                if is_news {
+                    log::warn!("the {what} that was read before stays in use: {problem}");
+                }
+            }
+        }
+    }
+
+    fn check_in(&self, after: Duration) {
+        let due = self.clock.now().saturating_duration_since(self.started) + after;
+        let due = u64::try_from(due.as_millis()).unwrap_or(u64::MAX);
+        self.check_at.store(due, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for LiveTls {
+    fn drop(&mut self) {
+        N_IN_USE.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for LiveTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveTls")
+            .field("server", &self.server)
+            .field("generation", &self.generation())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Material {
+    fn read(source: &TlsSource) -> Result<Self, String> {
+        let authority = source.certificate_authority.as_ref();
+        let identity = source.identity.as_ref();
+        Ok(Self {
+            certificate_authority: authority.map(Pem::read).transpose()?,
+            identity: identity
+                .map(|(certificate, key)| Ok::<_, String>((certificate.read()?, key.read()?)))
+                .transpose()?,
+        })
+    }
+}
+
+fn trust(source: &TlsSource, certificate_authority: Option<&[u8]>) -> Result<Trust, String> {
+    Ok(if source.insecure {
+        Trust::Anyone
+    } else {
+        Trust::Authorities(Arc::new(authorities(certificate_authority)?))
+    })
+}
+
+fn settings(
+    server: &Uri,
+    source: &TlsSource,
+    trust: &Trust,
+    material: &Material,
+) -> Result<Current, String> {
+    let host = server.host().unwrap_or_default();
+    let name = source.server_name.as_deref().unwrap_or(host);
+    let proxy = source.tls_proxy.then(|| {
+        let trust = match trust {
+            Trust::Authorities(cluster) if source.certificate_authority.is_some() => {
+                let mut roots = cluster.as_ref().clone();
+                // A system without authorities leaves the cluster's.
+                roots
+                    .roots
+                    .extend(authorities(None).map_or_else(|_| Vec::new(), |system| system.roots));
+                Trust::Authorities(Arc::new(roots))
+            }
+            trust => trust.clone(),
+        };
+        client_config(&trust, None).map(Arc::new)
+    });
+    Ok(Current {
+        server_name: server_name(name)?,
+        server: Arc::new(client_config(trust, material.identity.as_ref())?),
+        proxy: proxy.transpose()?,
+        generation: 0,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+//! Credentials that change under clients in use: certificates in files, plugins, a reload.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use super::secure::{Authority, base64, kubeconfig};
+use super::server::{Received, Reply, Server, answer, chunked};
+use super::{client, unlimited};
+use crate::client::{ClientConfig, ClientError, ConfigSource, Environment, Request};
+
+/// A folder with a kubeconfig and what it names.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("there is room"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a file as a whole, so that nobody sees a part of it.
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path("new"), text).expect("there is room");
+        let mode = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(self.path("new"), mode).expect("it is ours");
+        fs::rename(self.path("new"), self.path(name)).expect("there is room");
+    }
+
+    fn load(&self) -> ClientConfig {
+        let source = ConfigSource {
+            kubeconfig: Some(self.path("config")),
+            ..ConfigSource::default()
+        };
+        let environment = Environment::new([("PATH", "/usr/bin:/bin")], "");
+        match ClientConfig::load_from(&source, &environment) {
+            Ok(config) => config,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// A plugin that gives the status in the file `status`, and the user that has it.
+    fn plugin(&self, status: &str) -> &'static str {
+        self.write("status", status);
+        self.write(
+            "plugin",
+            "#!/bin/sh\necho x >> \"${0%/*}/runs\"\n\
+             printf '{\"kind\": \"ExecCredential\", \
+             \"apiVersion\": \"client.authentication.k8s.io/v1\", \"status\": '\n\
+             cat \"${0%/*}/status\"\necho '}'\n",
+        );
+        "{apiVersion: client.authentication.k8s.io/v1, command: ./plugin, interactiveMode: Never}"
+    }
+
+    fn n_runs(&self) -> usize {
+        let runs = fs::read_to_string(self.path("runs"));
+        runs.map_or(0, |runs| runs.lines().count())
+    }
+}
+
+const FILES: [(&str, &str); 2] = [("client-certificate", "me.crt"), ("client-key", "me.key")];
+
+#[test]
+fn a_new_certificate_takes_new_connections_and_ends_a_watch() {
+    let authority = Authority::new();
+    let reply = |received: &Received| {
+        if received.first_line.contains("watch") {
+            Reply::WriteAndHold(chunked(&["{}\n"]))
+        } else {
+            Reply::Write(answer(200, "", "ok"))
+        }
+    };
+    let server = Server::tls(authority.server(&["127.0.0.1"], Some(&authority)), reply);
+    let home = Home::new();
+    let rotate = || {
+        let (certificate, key) = authority.issue(&["me"]);
+        home.write("me.crt", &certificate);
+        home.write("me.key", &key);
+    };
+    rotate();
+    let ca = base64(&authority.pem());
+    let cluster = [("certificate-authority-data", ca.as_str())];
+    home.write("config", &kubeconfig(&server.url(), &cluster, &FILES));
+    let config = home.load();
+    let (client, stop) = client(&config, &unlimited());
+    let get = || {
+        client
+            .send(&Request::get("/a"))
+            .expect("the server knows us");
+        server.next().connection
+    };
+    let streams = client.stream_client();
+    let watch = || {
+        let stream = streams.open_watch(&Request::get("/watch"));
+        stream.expect("the server knows us")
+    };
+    let mut watched = watch();
+    let watching = server.next().connection;
+    let first = get();
+    assert_eq!(get(), first, "a connection is used again");
+
+    assert!(
+        config
+            .reload(&stop)
+            .expect("nothing is wrong")
+            .contains("nothing has changed")
+    );
+    assert_eq!(get(), first);
+
+    rotate();
+    let told = config.reload(&stop).expect("nothing is wrong");
+    assert!(told.contains("changed: client certificate"), "{told}");
+    assert_ne!(get(), first);
+    let mut line = String::new();
+    let cut = std::io::Read::read_to_string(&mut watched, &mut line);
+    let cut = ClientError::from_read(cut.expect_err("it was cut"));
+    assert!(cut.is_closed(), "{cut}");
+    drop(watch());
+    assert_ne!(server.next().connection, watching);
+
+    home.write("me.key", "not PEM");
+    let wrong = config.reload(&stop).expect_err("the key is bad");
+    assert!(
+        wrong.contains("context \"it\"") && wrong.contains("client key"),
+        "{wrong}"
+    );
+    get();
+}
+
+#[test]
+fn a_reload_takes_what_the_kubeconfig_says_now_and_survives_a_broken_one() {
+    let server = Server::plain(|_| Reply::Write(answer(200, "", "ok")));
+    let home = Home::new();
+    let write = |token: &str| {
+        home.write(
+            "config",
+            &kubeconfig(&server.url(), &[], &[("token", token)]),
+        );
+    };
+    write("one");
+    let config = home.load();
+    let (client, stop) = client(&config, &unlimited());
+    let check = |token: &str| {
+        client.send(&Request::get("/a")).expect("it answers");
+        assert_eq!(
+            server.next().all("authorization"),
+            [format!("Bearer {token}")]
+        );
+    };
+    check("one");
+    write("two");
+    let told = config.reload(&stop).expect("it is good");
+    assert!(
+        told.contains("changed: token") && !told.contains("two"),
+        "{told}"
+    );
+    check("two");
+    home.write("config", "hunter2: [");
+    let wrong = config.reload(&stop).expect_err("it is broken");
+    assert!(
+        wrong.contains("not valid") && !wrong.contains("hunter2"),
+        "{wrong}"
+    );
+    check("two");
+    home.write(
+        "config",
+        &kubeconfig("http://elsewhere.invalid", &[], &[("token", "three")]),
+    );
+    let told = config.reload(&stop).expect("it is good");
+    assert!(told.contains("after a restart"), "{told}");
+    check("three");
+}
+
+#[test]
+fn a_refused_plugin_is_run_for_the_next_request() {
+    let is_new = |received: &Received| received.all("authorization") == ["Bearer new"];
+    let server = Server::plain(move |received| {
+        let code = if is_new(received) { 200 } else { 401 };
+        Reply::Write(answer(code, "", "{}"))
+    });
+    let home = Home::new();
+    let exec = home.plugin(r#"{"token": "old"}"#);
+    home.write("config", &kubeconfig(&server.url(), &[], &[("exec", exec)]));
+    let config = home.load();
+    assert!(!format!("{config:?}").contains("old"));
+    let (client, stop) = client(&config, &unlimited());
+    let post = Request::post("/a").body("application/json", "{}");
+    let error = client.send(&post).expect_err("it is refused");
+    assert_eq!(error.status().map(crate::api::Status::code), Some(401));
+    home.write("status", r#"{"token": "new"}"#);
+    // Not within a second of its last run.
+    assert!(!stop.wait_timeout(std::time::Duration::from_millis(1100)));
+    client.send(&post).expect("the plugin was run again");
+    client.send(&post).expect("what it gave is kept");
+    assert_eq!(home.n_runs(), 2);
+
+    let told = config.reload(&stop).expect("the plugin works");
+    assert!(told.contains("nothing has changed"), "{told}");
+    assert_eq!(home.n_runs(), 3, "a reload runs it");
+    home.write("status", "hunter2");
+    let wrong = config.reload(&stop).expect_err("the plugin is broken");
+    assert!(
+        wrong.contains("credential plugin") && !wrong.contains("hunter2"),
+        "{wrong}"
+    );
+    client.send(&post).expect("what it gave before is kept");
+}
+
+#[test]
+fn a_plugin_that_fails_sends_nothing() {
+    let server = Server::plain(|_| Reply::Write(answer(200, "", "ok")));
+    let home = Home::new();
+    let exec = home.plugin("hunter2");
+    home.write("config", &kubeconfig(&server.url(), &[], &[("exec", exec)]));
+    let (client, _) = client(&home.load(), &unlimited());
+    let error = client.send(&Request::get("/a")).expect_err("no token");
+    assert!(error.is_unsent() && matches!(error, ClientError::Credentials(_)));
+    assert!(!error.to_string().contains("hunter2"), "{error}");
+    assert_eq!(server.rest().len(), 0);
+}
+
+#[test]
+fn a_plugins_certificate_is_shown_and_a_new_one_takes_new_connections() {
+    let authority = Authority::new();
+    let reply = |_: &Received| Reply::Write(answer(200, "", "ok"));
+    let server = Server::tls(authority.server(&["127.0.0.1"], Some(&authority)), reply);
+    let home = Home::new();
+    let status = |expires: &str| {
+        let (certificate, key) = authority.issue(&["me"]);
+        serde_json::json!({
+            "clientCertificateData": certificate,
+            "clientKeyData": key,
+            "expirationTimestamp": expires,
+        })
+        .to_string()
+    };
+    let exec = home.plugin(&status("2020-01-01T00:00:00Z"));
+    let ca = base64(&authority.pem());
+    let cluster = [("certificate-authority-data", ca.as_str())];
+    home.write(
+        "config",
+        &kubeconfig(&server.url(), &cluster, &[("exec", exec)]),
+    );
+    let (client, stop) = client(&home.load(), &unlimited());
+    let get = || {
+        client
+            .send(&Request::get("/a"))
+            .expect("the server knows us");
+        server.next().connection
+    };
+    let first = get();
+    assert_eq!(get(), first);
+    home.write("status", &status("2999-01-01T00:00:00Z"));
+    assert!(!stop.wait_timeout(std::time::Duration::from_millis(1100)));
+    let second = get();
+    assert_ne!(second, first, "it has expired, and the plugin gave another");
+    assert_eq!(get(), second);
+}
+
+#[test]
+fn token_and_certificate_of_the_user_win_over_the_plugin() {
+    let server = Server::plain(|_| Reply::Write(answer(200, "", "ok")));
+    let home = Home::new();
+    let exec = home.plugin(r#"{"token": "plugin"}"#);
+    let user = [("exec", exec), ("token", "own")];
+    home.write("config", &kubeconfig(&server.url(), &[], &user));
+    let (client, _) = client(&home.load(), &unlimited());
+    client.send(&Request::get("/a")).expect("it answers");
+    assert_eq!(server.next().all("authorization"), ["Bearer own"]);
+    assert_eq!(home.n_runs(), 0);
+}

@@ -1,0 +1,476 @@
+//! What was decided in a dry run, said once, and compared with what another writer then does.
+//!
+//! A decision opens an *episode* of its ReplicaSet; it ends when there is nothing left to do, and then
+//! the pods that have come and gone since are compared with the decision that opened it. So neither
+//! side's batches nor the order in which two watches deliver matter. What cannot be compared fairly is
+//! counted as such:
+//!
+//! - the spec changed in between, so that both sides aimed at something else in the end;
+//! - pods ended by themselves meanwhile, or more of them are to go than one sync deletes;
+//! - the API server refuses the other writer's creates (condition `ReplicaFailure`): both want the same;
+//! - work that the cache showed as done before this daemon came to decide never opens an episode.
+//!
+//! A status counts as agreed on when the stored one is what is calculated here; intermediate ones,
+//! and the condition `ReplicaFailure`, which only the writer can know, are not compared.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::plan::Plan;
+use crate::api::conditions::{REPLICA_FAILURE, get_condition};
+use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, Uid};
+use crate::stdx::clock::Clock;
+use crate::telemetry::metrics;
+
+/// How long another writer may take for what was decided here, before that counts as disagreement.
+pub const WINDOW: Duration = Duration::from_secs(30);
+
+/// Pods that a line of the log names at most.
+const NAMED_MAX: usize = 5;
+
+/// What one sync would do.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// How many pods to create or delete, within the burst.
+    pub plan: Plan,
+    /// Which to delete.
+    pub deletes: Vec<Arc<Pod>>,
+    /// Pods that no rule tells from the last one to delete: any of them is as right.
+    pub ties: Vec<Arc<Pod>>,
+    /// The pods that count, with those to be adopted.
+    pub active: Vec<Arc<Pod>>,
+    /// Its pods that have ended by themselves.
+    pub ended: Vec<Arc<Pod>>,
+    /// Pods to adopt.
+    pub adopts: Vec<Arc<Pod>>,
+    /// Pods to release.
+    pub releases: Vec<Arc<Pod>>,
+    /// The status to write; `None` if the stored one is right.
+    pub status: Option<ReplicaSetStatus>,
+}
+
+/// What a comparison came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// The other writer did the same.
+    Agree,
+    /// It did something else, or nothing.
+    Disagree,
+    /// Nothing can be said.
+    NotCompared,
+}
+
+/// Follows the decisions of one controller. Shared by the workers; one lock, never held while logging.
+#[derive(Debug)]
+pub struct Shadow {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    episodes: HashMap<ObjectKey, Episode>,
+    statuses: HashMap<ObjectKey, PendingStatus>,
+    counts: BTreeMap<(&'static str, Verdict), u64>,
+}
+
+#[derive(Debug)]
+struct Episode {
+    owner: Uid,
+    generation: i64,
+    began: Instant,
+    work: Work,
+    /// The pods that counted at its beginning.
+    known: HashMap<Uid, Arc<str>>,
+    /// Judged already, because it lasted too long.
+    is_judged: bool,
+}
+
+/// What a decision is about.
+#[derive(Clone, Debug)]
+enum Work {
+    Create(usize),
+    Delete {
+        chosen: HashSet<Uid>,
+        ties: HashSet<Uid>,
+        surplus: usize,
+    },
+    Adopt(HashSet<Uid>),
+    Release,
+}
+
+#[derive(Debug)]
+struct PendingStatus {
+    computed: ReplicaSetStatus,
+    since: Instant,
+    is_judged: bool,
+}
+
+/// A line that is still to be logged, once the lock is let go.
+struct Line {
+    level: log::Level,
+    text: String,
+}
+
+impl Verdict {
+    /// The word in the metric.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Agree => "agree",
+            Self::Disagree => "disagree",
+            Self::NotCompared => "not_compared",
+        }
+    }
+}
+
+impl Shadow {
+    /// Nothing decided yet.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Takes what was decided for `rs`. True if it should be looked at again after [`WINDOW`].
+    pub fn decided(&self, rs: &ReplicaSet, decision: &Decision) -> bool {
+        let now = self.clock.now();
+        let mut lines = Vec::new();
+        let mut state = self.lock();
+        state.judge_pods(rs, decision, now, &mut lines);
+        state.judge_status(rs, decision, now, &mut lines);
+        let episode = state.episodes.get(&rs.key).map(|it| it.is_judged);
+        let status = state.statuses.get(&rs.key).map(|it| it.is_judged);
+        drop(state);
+        for line in lines {
+            log::log!(line.level, "{} replicaset={}", line.text, rs.key);
+        }
+        episode == Some(false) || status == Some(false)
+    }
+
+    /// Forgets a ReplicaSet that is gone.
+    pub fn forget(&self, key: &ObjectKey) {
+        let mut state = self.lock();
+        if state.episodes.remove(key).is_some_and(|it| !it.is_judged) {
+            state.count("pods", Verdict::NotCompared);
+        }
+        state.statuses.remove(key);
+    }
+
+    /// How often what was found of what.
+    pub fn counts(&self) -> BTreeMap<(&'static str, Verdict), u64> {
+        self.lock().counts.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The summary at the end: `create: 3 agree, 1 disagree; …`.
+impl fmt::Display for Shadow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (counts, n_open) = {
+            let state = self.lock();
+            (state.counts.clone(), state.episodes.len())
+        };
+        let of = |what, verdict| counts.get(&(what, verdict)).copied().unwrap_or(0);
+        let kinds: BTreeSet<&str> = counts.keys().map(|(what, _)| *what).collect();
+        if kinds.is_empty() {
+            f.write_str("nothing was compared; ")?;
+        }
+        for what in kinds {
+            write!(
+                f,
+                "{what}: {} agree, {} disagree, {} not compared; ",
+                of(what, Verdict::Agree),
+                of(what, Verdict::Disagree),
+                of(what, Verdict::NotCompared)
+            )?;
+        }
+        write!(f, "{n_open} decisions are still open")
+    }
+}
+
+impl State {
+    fn judge_pods(
+        &mut self,
+        rs: &ReplicaSet,
+        decision: &Decision,
+        now: Instant,
+        lines: &mut Vec<Line>,
+    ) {
+        let work = Work::of(rs, decision);
+        if let Some(episode) = self.episodes.remove(&rs.key) {
+            let judged = episode.verdict(rs, decision, work.as_ref(), now);
+            let Some((verdict, text)) = judged else {
+                self.episodes.insert(rs.key.clone(), episode);
+                return;
+            };
+            if !episode.is_judged {
+                self.count(episode.work.name(), verdict);
+                lines.push(Line::of(verdict, text));
+            }
+            if episode.is_of(rs) && episode.work.is_like(work.as_ref()) {
+                let episode = Episode {
+                    is_judged: true,
+                    ..episode
+                };
+                self.episodes.insert(rs.key.clone(), episode);
+                return;
+            }
+        }
+        if let Some(work) = work {
+            lines.push(Line {
+                level: log::Level::Info,
+                text: format!("would {}", work.told(rs, decision)),
+            });
+            let named = |pod: &Arc<Pod>| (pod.uid.clone(), Arc::clone(&pod.key.name));
+            let episode = Episode {
+                owner: rs.uid.clone(),
+                generation: rs.generation,
+                began: now,
+                work,
+                known: decision.active.iter().map(named).collect(),
+                is_judged: false,
+            };
+            self.episodes.insert(rs.key.clone(), episode);
+        }
+    }
+
+    fn judge_status(
+        &mut self,
+        rs: &ReplicaSet,
+        decision: &Decision,
+        now: Instant,
+        lines: &mut Vec<Line>,
+    ) {
+        let Some(computed) = &decision.status else {
+            if let Some(pending) = self.statuses.remove(&rs.key)
+                && !pending.is_judged
+            {
+                self.count("status", Verdict::Agree);
+            }
+            return;
+        };
+        let pending = self.statuses.get_mut(&rs.key);
+        let pending = pending.filter(|pending| pending.computed == *computed);
+        let Some(pending) = pending else {
+            let pending = PendingStatus {
+                computed: computed.clone(),
+                since: now,
+                is_judged: false,
+            };
+            self.statuses.insert(rs.key.clone(), pending);
+            return;
+        };
+        if pending.is_judged || now.saturating_duration_since(pending.since) < WINDOW {
+            return;
+        }
+        pending.is_judged = true;
+        self.count("status", Verdict::Disagree);
+        let told = |status: &ReplicaSetStatus| serde_json::to_string(status).unwrap_or_default();
+        let text = format!(
+            "disagreement on the status for {} s: here {}, stored {}",
+            WINDOW.as_secs(),
+            told(computed),
+            told(&rs.status)
+        );
+        lines.push(Line::of(Verdict::Disagree, text));
+    }
+
+    fn count(&mut self, what: &'static str, verdict: Verdict) {
+        *self.counts.entry((what, verdict)).or_default() += 1;
+        metrics::global()
+            .other_writers
+            .shadow(what, verdict.as_str());
+    }
+}
+
+impl Episode {
+    fn is_of(&self, rs: &ReplicaSet) -> bool {
+        self.owner == rs.uid && self.generation == rs.generation
+    }
+
+    /// What it came to; `None` if it goes on.
+    fn verdict(
+        &self,
+        rs: &ReplicaSet,
+        decision: &Decision,
+        work: Option<&Work>,
+        now: Instant,
+    ) -> Option<(Verdict, String)> {
+        let what = self.work.name();
+        if !self.is_of(rs) {
+            let text = format!("not compared ({what}): the spec changed meanwhile");
+            return Some((Verdict::NotCompared, text));
+        }
+        if work.is_some_and(|work| self.work.is_like(Some(work))) {
+            if now.saturating_duration_since(self.began) < WINDOW {
+                return None;
+            }
+            return Some(
+                if get_condition(&rs.status.conditions, REPLICA_FAILURE).is_some() {
+                    let text = "not compared: the API server refuses the other writer".to_owned();
+                    (Verdict::NotCompared, text)
+                } else {
+                    let (secs, told) = (WINDOW.as_secs(), self.work.told(rs, decision));
+                    let text = format!("disagreement: here {told}, the other not within {secs} s");
+                    (Verdict::Disagree, text)
+                },
+            );
+        }
+        Some(self.compare(decision))
+    }
+
+    fn compare(&self, decision: &Decision) -> (Verdict, String) {
+        let what = self.work.name();
+        let not_compared = |why: &str| {
+            let text = format!("not compared ({what}): {why}");
+            (Verdict::NotCompared, text)
+        };
+        if decision
+            .ended
+            .iter()
+            .any(|pod| self.known.contains_key(&pod.uid))
+        {
+            return not_compared("pods ended by themselves meanwhile");
+        }
+        let active: HashSet<&Uid> = decision.active.iter().map(|pod| &pod.uid).collect();
+        let n_created = active
+            .iter()
+            .filter(|uid| !self.known.contains_key(**uid))
+            .count();
+        let gone: HashSet<Uid> = {
+            let gone = self.known.keys().filter(|uid| !active.contains(*uid));
+            gone.cloned().collect()
+        };
+        let agree = |done: String| (Verdict::Agree, format!("agreement: the other {done}"));
+        match &self.work {
+            Work::Create(_) if !gone.is_empty() => not_compared("pods went meanwhile"),
+            Work::Create(count) if *count == n_created => agree(format!("created {n_created}")),
+            Work::Create(count) => {
+                let text = format!("disagreement: here create {count}, the other {n_created}");
+                (Verdict::Disagree, text)
+            }
+            Work::Delete {
+                surplus, chosen, ..
+            } if *surplus > chosen.len() => not_compared("more pods than one sync deletes"),
+            Work::Delete { .. } if n_created > 0 => not_compared("pods came meanwhile"),
+            Work::Delete { chosen, ties, .. } if is_as_right(&gone, chosen, ties) => {
+                agree(format!("deleted {}", self.names(&gone)))
+            }
+            Work::Delete { chosen, .. } => {
+                let (ours, theirs) = (self.names(chosen), self.names(&gone));
+                let text = format!("disagreement: here delete {ours}, the other {theirs}");
+                (Verdict::Disagree, text)
+            }
+            Work::Adopt(pods) if pods.iter().any(|uid| gone.contains(uid)) => {
+                let text = format!("disagreement: here adopt {}, not there", self.names(pods));
+                (Verdict::Disagree, text)
+            }
+            Work::Adopt(pods) => agree(format!("adopted {}", self.names(pods))),
+            Work::Release => agree("released them".to_owned()),
+        }
+    }
+
+    fn names(&self, uids: &HashSet<Uid>) -> String {
+        let name = |uid: &Uid| {
+            self.known
+                .get(uid)
+                .map_or_else(|| uid.to_string(), ToString::to_string)
+        };
+        names(uids.iter().map(name).collect())
+    }
+}
+
+impl Work {
+    fn of(rs: &ReplicaSet, decision: &Decision) -> Option<Self> {
+        let uids = |pods: &[Arc<Pod>]| pods.iter().map(|pod| pod.uid.clone()).collect();
+        let (active, wanted) = (
+            decision.active.len(),
+            usize::try_from(rs.replicas).unwrap_or(0),
+        );
+        match decision.plan {
+            Plan::Create(_) => Some(Self::Create(wanted - active)),
+            Plan::Delete(_) => Some(Self::Delete {
+                chosen: uids(&decision.deletes),
+                ties: uids(&decision.ties),
+                surplus: active - wanted,
+            }),
+            Plan::Nothing if !decision.adopts.is_empty() => {
+                Some(Self::Adopt(uids(&decision.adopts)))
+            }
+            Plan::Nothing if !decision.releases.is_empty() => Some(Self::Release),
+            Plan::Nothing => None,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Create(_) => "create",
+            Self::Delete { .. } => "delete",
+            Self::Adopt(_) => "adopt",
+            Self::Release => "release",
+        }
+    }
+
+    fn is_like(&self, other: Option<&Self>) -> bool {
+        other.is_some_and(|other| self.name() == other.name())
+    }
+
+    fn told(&self, rs: &ReplicaSet, decision: &Decision) -> String {
+        let named =
+            |pods: &[Arc<Pod>]| names(pods.iter().map(|p| p.key.name.to_string()).collect());
+        let has = decision.active.len();
+        let mut told = match self {
+            Self::Create(count) => format!("create {count} pods: {has} of {}", rs.replicas),
+            Self::Delete { surplus, .. } => format!(
+                "delete {surplus} pods: {has}, not {}: {}",
+                rs.replicas,
+                named(&decision.deletes)
+            ),
+            Self::Adopt(_) => format!("adopt {}", named(&decision.adopts)),
+            Self::Release => format!("release {}", named(&decision.releases)),
+        };
+        if !matches!(self, Self::Adopt(_)) && !decision.adopts.is_empty() {
+            told += ", and adopt ";
+            told += &named(&decision.adopts);
+        }
+        told
+    }
+}
+
+impl Line {
+    fn of(verdict: Verdict, text: String) -> Self {
+        let level = match verdict {
+            Verdict::Disagree => log::Level::Warn,
+            Verdict::Agree | Verdict::NotCompared => log::Level::Info,
+        };
+        Self { level, text }
+    }
+}
+
+/// True if `gone` are the chosen ones, but for some that no rule tells apart.
+fn is_as_right(gone: &HashSet<Uid>, chosen: &HashSet<Uid>, ties: &HashSet<Uid>) -> bool {
+    gone.len() == chosen.len()
+        && chosen.difference(gone).all(|uid| ties.contains(uid))
+        && gone.difference(chosen).all(|uid| ties.contains(uid))
+}
+
+/// Some of the names, in order.
+fn names(mut names: Vec<String>) -> String {
+    names.sort();
+    let n_more = names.len().saturating_sub(NAMED_MAX);
+    names.truncate(NAMED_MAX);
+    match (names.is_empty(), n_more) {
+        (true, _) => "none".to_owned(),
+        (_, 0) => names.join(" "),
+        _ => format!("{} and {n_more} more", names.join(" ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

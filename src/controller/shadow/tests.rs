@@ -1,0 +1,123 @@
+//! A controller that only decides, beside a writer that the test plays.
+
+use std::sync::Arc;
+
+use super::{Shadow, Verdict, WINDOW};
+use crate::api::Pod;
+use crate::controller::testing::{Fixture, owned_pod, pod, replica_set, replica_set_json};
+use crate::controller::testing::{fixture, read_replica_set};
+use crate::stdx::clock::Clock;
+
+/// A fixture whose controller only decides.
+fn shadowed(mut fixture: Fixture) -> (Fixture, Arc<Shadow>) {
+    let shadow = Arc::new(Shadow::new(Arc::clone(&fixture.clock) as Arc<dyn Clock>));
+    fixture.controller = fixture.controller.only_deciding(Arc::clone(&shadow));
+    (fixture, shadow)
+}
+
+#[track_caller]
+fn check(shadow: &Shadow, what: &'static str, verdict: Verdict) {
+    let counts = shadow.counts();
+    let of_pods: Vec<_> = counts
+        .keys()
+        .filter(|(what, _)| *what != "status")
+        .collect();
+    assert_eq!(of_pods, [&(what, verdict)], "{shadow}");
+}
+
+#[test]
+fn nothing_is_written_and_the_same_creations_agree() {
+    let rs = replica_set("web", 2);
+    let (fixture, shadow) = shadowed(fixture(&rs, [owned_pod("a", &rs)]));
+    fixture.sync_ok("web");
+    assert!(shadow.counts().is_empty());
+    fixture.deliver_pod(owned_pod("b", &rs));
+    fixture.sync_ok("web");
+    check(&shadow, "create", Verdict::Agree);
+    fixture.assert_counts(0, 0, 0);
+}
+
+#[test]
+fn another_number_of_creations_disagrees() {
+    let rs = replica_set("web", 1);
+    let (fixture, shadow) = shadowed(fixture(&rs, []));
+    fixture.sync_ok("web");
+    fixture.deliver_pod(owned_pod("a", &rs));
+    fixture.deliver_pod(owned_pod("b", &rs));
+    fixture.sync_ok("web");
+    check(&shadow, "create", Verdict::Disagree);
+}
+
+#[test]
+fn the_set_of_deleted_pods_is_compared() {
+    for (victim, verdict) in [("a", Verdict::Agree), ("b", Verdict::Disagree)] {
+        let rs = replica_set("web", 1);
+        // The one without a node goes first.
+        let unassigned = Pod {
+            node: None,
+            ..owned_pod("a", &rs)
+        };
+        let (fixture, shadow) = shadowed(fixture(&rs, [unassigned, owned_pod("b", &rs)]));
+        fixture.sync_ok("web");
+        fixture.deliver_pod_deleted(owned_pod(victim, &rs));
+        fixture.sync_ok("web");
+        check(&shadow, "delete", verdict);
+    }
+}
+
+#[test]
+fn pods_that_no_rule_tells_apart_are_as_good_as_each_other() {
+    let rs = replica_set("web", 1);
+    let (fixture, shadow) = shadowed(fixture(&rs, [owned_pod("a", &rs), owned_pod("b", &rs)]));
+    fixture.sync_ok("web");
+    let decided = fixture.controller.inspect(&rs.key).expect("in the cache");
+    for pod in decided.owned.iter().skip(1) {
+        fixture.deliver_pod_deleted((**pod).clone());
+    }
+    fixture.sync_ok("web");
+    check(&shadow, "delete", Verdict::Agree);
+}
+
+#[test]
+fn a_spec_that_changes_meanwhile_is_not_compared() {
+    let rs = replica_set("web", 2);
+    let (fixture, shadow) = shadowed(fixture(&rs, []));
+    fixture.sync_ok("web");
+    let mut changed = replica_set_json("web", 0);
+    changed["metadata"]["generation"] = 2.into();
+    changed["metadata"]["resourceVersion"] = "2".into();
+    fixture.deliver_replica_set(read_replica_set(&changed));
+    fixture.sync_ok("web");
+    check(&shadow, "create", Verdict::NotCompared);
+}
+
+#[test]
+fn a_writer_that_does_nothing_disagrees_once_after_the_window() {
+    let rs = replica_set("web", 2);
+    let (fixture, shadow) = shadowed(fixture(&rs, []));
+    fixture.sync_ok("web");
+    assert_eq!(fixture.queued_after(WINDOW), ["default/web"]);
+    for _ in 0..3 {
+        fixture.clock.advance(WINDOW);
+        fixture.sync_ok("web");
+    }
+    assert_eq!(
+        shadow.counts().get(&("create", Verdict::Disagree)),
+        Some(&1)
+    );
+}
+
+#[test]
+fn an_orphan_that_is_adopted_agrees() {
+    let rs = replica_set("web", 1);
+    let (fixture, shadow) = shadowed(fixture(&rs, [pod("a")]));
+    fixture.sync_ok("web");
+    let adopted = Pod {
+        resource_version: "2".into(),
+        ..owned_pod("a", &rs)
+    };
+    fixture.deliver_pod(adopted);
+    fixture.sync_ok("web");
+    check(&shadow, "adopt", Verdict::Agree);
+    fixture.assert_counts(0, 0, 0);
+}

@@ -1,0 +1,47 @@
+//! What clients ask about themselves: whether they may do something, and who they are. Here everyone
+//! may do everything, and nobody is known. Nothing of it is kept.
+
+use serde_json::{Value, json};
+
+use super::body;
+use super::exchange::{Answer, ApiRequest};
+use super::refusal::Refusal;
+use super::target::Target;
+
+/// The answer to a review; `None` if `target` names none.
+pub(super) fn answer(target: &Target, request: &ApiRequest) -> Option<Result<Answer, Refusal>> {
+    let (kind, status) = match (target.group.as_str(), target.resource.as_str()) {
+        ("authorization.k8s.io", "selfsubjectaccessreviews") => (
+            "SelfSubjectAccessReview",
+            json!({"allowed": true, "reason": "the dev server lets everyone do everything"}),
+        ),
+        ("authentication.k8s.io", "selfsubjectreviews") => (
+            "SelfSubjectReview",
+            json!({"userInfo": {
+                "username": "system:anonymous", "groups": ["system:unauthenticated"],
+            }}),
+        ),
+        _ => return None,
+    };
+    if target.version != "v1" || target.name.is_some() || target.namespace.is_some() {
+        return None;
+    }
+    Some(if request.method == "POST" {
+        body::any_object(request, kind).map(|review| reviewed(&review, kind, target, &status))
+    } else {
+        Err(Refusal::method_not_allowed())
+    })
+}
+
+fn reviewed(review: &Value, kind: &str, target: &Target, status: &Value) -> Answer {
+    let mut answer = json!({
+        "kind": kind,
+        "apiVersion": format!("{}/{}", target.group, target.version),
+        "metadata": {"creationTimestamp": null},
+        "status": status,
+    });
+    if let Some(spec) = review.get("spec") {
+        answer["spec"] = spec.clone();
+    }
+    Answer::object(201, &answer)
+}

@@ -1,0 +1,298 @@
+//! The facts from the API alone, for when no daemon can be asked. Reads; writes nothing. Called by the
+//! command `explain` on its main thread; each call blocks for a few requests.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::model::{EventLine, Sources};
+use crate::api::interner::Interner;
+use crate::api::workload_kind::collection_path;
+use crate::api::{ObjectKey, Pod, ReplicaSet, Uid, WorkloadKind};
+use crate::client::{Client, ClientError, Request};
+use crate::controller::inspect::Facts;
+use crate::controller::plan::BURST_REPLICAS;
+
+/// Pods of one page of a list.
+const PAGE: &str = "500";
+
+/// Why the facts could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The API server refused, or did not answer.
+    #[error("cannot read {what}")]
+    Request {
+        /// What was asked for.
+        what: String,
+        /// What came of it.
+        source: ClientError,
+    },
+    /// There is no such object.
+    #[error("{kind} {key} is not there")]
+    NotFound {
+        /// Its kind.
+        kind: &'static str,
+        /// Its name.
+        key: ObjectKey,
+    },
+    /// The answer cannot be read.
+    #[error("the answer for {what} cannot be read")]
+    Decode {
+        /// What was asked for.
+        what: String,
+        /// Why not.
+        source: serde_json::Error,
+    },
+}
+
+/// What the API server says about one ReplicaSet.
+#[derive(Debug)]
+pub struct ApiFacts {
+    /// The objects.
+    pub facts: Facts,
+    /// What is around them.
+    pub sources: Sources,
+}
+
+impl ApiFacts {
+    /// Reads the ReplicaSet `key` of `kind`, the pods of its namespace, its siblings, its events and
+    /// its namespace. What only helps to explain (events, namespace, siblings) may be refused.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the ReplicaSet or the pods cannot be read.
+    pub fn read(
+        client: &Client,
+        kind: &'static WorkloadKind,
+        key: &ObjectKey,
+    ) -> Result<Self, ApiError> {
+        let namespace = &*key.namespace;
+        let path = format!("{}/{}", kind.collection_path(Some(namespace)), key.name);
+        let body = match client.send(&Request::get(path)) {
+            Ok(response) => response.body,
+            Err(error) if error.is_not_found() => {
+                let key = key.clone();
+                return Err(ApiError::NotFound {
+                    kind: kind.kind,
+                    key,
+                });
+            }
+            Err(source) => {
+                let what = format!("{} {key}", kind.kind);
+                return Err(ApiError::Request { what, source });
+            }
+        };
+        let mut interner = Interner::default();
+        let rs = ReplicaSet::of_kind(kind, &body, &mut interner);
+        let rs = Arc::new(rs.map_err(|source| decode(kind.kind, source))?);
+        let mut finalizers = Vec::new();
+        let mut pods = Vec::new();
+        for_each(
+            client,
+            &collection_path("/api/v1", "pods", Some(namespace)),
+            |json| {
+                let pod = Pod::from_json(json.get().as_bytes(), &mut interner)?;
+                if pod.is_terminating() {
+                    finalizers.push((pod.uid.clone(), finalizers_of(json)?));
+                }
+                pods.push(Arc::new(pod));
+                Ok(())
+            },
+        )?;
+        let is_owned = |pod: &&Arc<Pod>| {
+            let owner = pod.controller.as_ref();
+            owner.is_some_and(|owner| owner.uid == rs.uid && *owner.kind == *kind.kind)
+        };
+        let owned = pods.iter().filter(is_owned).cloned().collect();
+        let orphans = pods.iter().filter(|pod| pod.controller.is_none());
+        let facts = Facts {
+            kind,
+            owned,
+            orphans: orphans.cloned().collect(),
+            related: related(client, kind, &rs, &pods),
+            burst_replicas: BURST_REPLICAS,
+            memory: None,
+            replica_set: Arc::clone(&rs),
+        };
+        let sources = Sources {
+            events: Some(events(client, namespace, &rs.uid)),
+            finalizers,
+            namespace_is_terminating: namespace_is_terminating(client, namespace),
+        };
+        Ok(Self { facts, sources })
+    }
+}
+
+/// As `controller::manage::Siblings`: the pods of this ReplicaSet, and of its siblings together with
+/// the orphans that match them.
+fn related(
+    client: &Client,
+    kind: &'static WorkloadKind,
+    rs: &ReplicaSet,
+    pods: &[Arc<Pod>],
+) -> Vec<Arc<Pod>> {
+    let Some(owner) = &rs.controller else {
+        return Vec::new();
+    };
+    let mut interner = Interner::default();
+    let mut siblings = Vec::new();
+    let listed = for_each(
+        client,
+        &kind.collection_path(Some(&rs.key.namespace)),
+        |json| {
+            let sibling = ReplicaSet::of_kind(kind, json.get().as_bytes(), &mut interner)?;
+            if sibling
+                .controller
+                .as_ref()
+                .is_some_and(|c| c.uid == owner.uid)
+            {
+                siblings.push(sibling);
+            }
+            Ok(())
+        },
+    );
+    if let Err(error) = listed {
+        log::warn!("how crowded nodes are is not known: {error}");
+    }
+    let is_related = |pod: &&Arc<Pod>| {
+        siblings.iter().any(|sibling| {
+            let selects = |selector: &crate::api::Selector| selector.matches(&pod.labels);
+            sibling.selector.as_ref().is_ok_and(selects)
+                && (pod.controller.is_none() || pod.is_controlled_by(&sibling.uid))
+        })
+    };
+    pods.iter().filter(is_related).cloned().collect()
+}
+
+fn events(client: &Client, namespace: &str, uid: &Uid) -> Vec<EventLine> {
+    let path = collection_path("/api/v1", "events", Some(namespace));
+    let request = Request::get(path).query("fieldSelector", format!("involvedObject.uid={uid}"));
+    let mut events = Vec::new();
+    let read = read_page(client, &request, &mut |json| {
+        events.push(event(json)?);
+        Ok(())
+    });
+    if let Err(error) = read {
+        log::warn!(
+            "events are not shown: {}",
+            crate::stdx::report::report(&error)
+        );
+    }
+    events.sort_by_key(|event| event.last_seen);
+    events
+}
+
+fn event(json: &RawValue) -> Result<EventLine, serde_json::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct EventJson {
+        #[serde(rename = "type")]
+        type_: Option<String>,
+        reason: Option<String>,
+        message: Option<String>,
+        count: Option<i64>,
+        last_timestamp: Option<Timestamp>,
+        event_time: Option<Timestamp>,
+        source: Option<SourceJson>,
+    }
+    #[derive(Deserialize)]
+    struct SourceJson {
+        component: Option<String>,
+    }
+    let event: EventJson = serde_json::from_str(json.get())?;
+    Ok(EventLine {
+        last_seen: event.last_timestamp.or(event.event_time),
+        count: event.count.unwrap_or(1),
+        type_: event.type_.unwrap_or_default(),
+        reason: event.reason.unwrap_or_default(),
+        message: event.message.unwrap_or_default(),
+        component: event.source.and_then(|s| s.component).unwrap_or_default(),
+    })
+}
+
+fn namespace_is_terminating(client: &Client, namespace: &str) -> Option<bool> {
+    #[derive(Deserialize)]
+    struct NamespaceJson<'a> {
+        #[serde(borrow)]
+        metadata: MetadataJson<'a>,
+    }
+    let request = Request::get(format!("/api/v1/namespaces/{namespace}"));
+    let response = client.send(&request).ok()?;
+    let namespace: NamespaceJson<'_> = serde_json::from_slice(&response.body).ok()?;
+    Some(namespace.metadata.deletion_timestamp.is_some())
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MetadataJson<'a> {
+    #[serde(borrow)]
+    deletion_timestamp: Option<Cow<'a, str>>,
+    finalizers: Option<Vec<String>>,
+}
+
+fn finalizers_of(json: &RawValue) -> Result<Vec<String>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct PodJson<'a> {
+        #[serde(borrow)]
+        metadata: MetadataJson<'a>,
+    }
+    let pod: PodJson<'_> = serde_json::from_str(json.get())?;
+    Ok(pod.metadata.finalizers.unwrap_or_default())
+}
+
+/// Reads a collection page by page. Blocks for a request each.
+fn for_each(
+    client: &Client,
+    path: &str,
+    mut take: impl FnMut(&RawValue) -> Result<(), serde_json::Error>,
+) -> Result<(), ApiError> {
+    let mut token = String::new();
+    loop {
+        let mut request = Request::get(path).query("limit", PAGE);
+        if !token.is_empty() {
+            request = request.query("continue", token);
+        }
+        token = read_page(client, &request, &mut take)?;
+        if token.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+/// Reads one page; answers where the next one begins, or nothing.
+fn read_page(
+    client: &Client,
+    request: &Request,
+    take: &mut impl FnMut(&RawValue) -> Result<(), serde_json::Error>,
+) -> Result<String, ApiError> {
+    #[derive(Deserialize)]
+    struct ListJson<'a> {
+        metadata: ListMetadataJson,
+        #[serde(borrow)]
+        items: Option<Vec<&'a RawValue>>,
+    }
+    #[derive(Default, Deserialize)]
+    struct ListMetadataJson {
+        #[serde(rename = "continue")]
+        token: Option<String>,
+    }
+    let what = || request.to_string();
+    let response = client.send(request);
+    let response = response.map_err(|source| ApiError::Request {
+        what: what(),
+        source,
+    })?;
+    let list: ListJson<'_> =
+        serde_json::from_slice(&response.body).map_err(|source| decode(&what(), source))?;
+    for item in list.items.unwrap_or_default() {
+        take(item).map_err(|source| decode(&what(), source))?;
+    }
+    Ok(list.metadata.token.unwrap_or_default())
+}
+
+fn decode(what: &str, source: serde_json::Error) -> ApiError {
+    let what = what.to_owned();
+    ApiError::Decode { what, source }
+}

@@ -1,0 +1,375 @@
+//! The report itself: pure, from facts to what is to be said.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::findings::findings;
+use super::model::{Deletion, MemoryReport, NextStep, NotCounted, Report, Sources};
+use crate::api::{Pod, PodPhase, Selector, Uid};
+use crate::controller::claim::{Claim, decide as claim_of};
+use crate::controller::deletion_order::{RankedPod, Rule, decide};
+use crate::controller::inspect::{Facts, Memory};
+use crate::controller::plan::{
+    DeletionContext, Plan, RelatedPods, deletion_ranking, plan, pods_to_delete,
+};
+use crate::controller::status::is_available;
+
+/// Pods that a list names at most; the counts are of all.
+const NAMED_MAX: usize = 100;
+
+/// The related pods as they were gathered.
+#[derive(Debug)]
+struct Gathered<'a>(&'a [Arc<Pod>]);
+
+impl RelatedPods for Gathered<'_> {
+    fn related_pods(&self) -> Vec<Arc<Pod>> {
+        self.0.to_vec()
+    }
+}
+
+/// Says what there is to say at `now`.
+pub fn report(facts: &Facts, sources: &Sources, now: Timestamp) -> Report {
+    let rs = &*facts.replica_set;
+    let sorted = Sorted::new(facts, sources);
+    let active = &sorted.active;
+    let wanted = plan(active.len(), rs.replicas, facts.burst_replicas);
+    let unresolved = facts.memory.as_ref().map(|m| &*m.unresolved_deletions);
+    let context = DeletionContext {
+        related_pods: &Gathered(&facts.related),
+        unresolved: unresolved.unwrap_or_default(),
+        now,
+    };
+    let order = deletion_ranking(active, &context);
+    let next = next_step(facts, &sorted, wanted, &order, &context);
+    let count = |is_counted: &dyn Fn(&Pod) -> bool| active.iter().filter(|p| is_counted(p)).count();
+    let mut report = Report {
+        kind: facts.kind.kind,
+        namespace: rs.key.namespace.to_string(),
+        name: rs.key.name.to_string(),
+        uid: rs.uid.to_string(),
+        source: if facts.memory.is_some() {
+            "daemon"
+        } else {
+            "api"
+        },
+        desired: rs.replicas,
+        owned: facts.owned.len(),
+        active: active.len(),
+        ready: count(&|pod| pod.is_ready),
+        available: count(&|pod| is_available(pod, rs.min_ready_seconds, now)),
+        generation: rs.generation,
+        observed_generation: rs.status.observed_generation,
+        findings: Vec::new(),
+        next,
+        deletion_order: deletions(&order, now, NAMED_MAX),
+        not_counted_total: sorted.not_counted.len(),
+        not_counted: sorted.not_counted,
+        memory: facts.memory.as_ref().map(|memory| told(memory, facts)),
+        conditions: rs.status.conditions.clone(),
+        events: sources.events.clone(),
+    };
+    report.not_counted.truncate(NAMED_MAX);
+    report.findings = findings(&report, facts, sources, now);
+    report
+}
+
+/// The candidates, sorted by whether they count.
+struct Sorted {
+    active: Vec<Arc<Pod>>,
+    adopts: Vec<String>,
+    releases: Vec<String>,
+    not_counted: Vec<NotCounted>,
+}
+
+impl Sorted {
+    fn new(facts: &Facts, sources: &Sources) -> Self {
+        let mut sorted = Self {
+            active: Vec::new(),
+            adopts: Vec::new(),
+            releases: Vec::new(),
+            not_counted: Vec::new(),
+        };
+        // With an unusable selector the ReplicaSet is left alone.
+        if let Ok(selector) = &facts.replica_set.selector {
+            for pod in facts.owned.iter().chain(&facts.orphans) {
+                sorted.sort_in(pod, facts, selector, sources);
+            }
+            sorted.add_strangers(facts, selector);
+        }
+        sorted
+    }
+
+    fn sort_in(&mut self, pod: &Arc<Pod>, facts: &Facts, selector: &Selector, sources: &Sources) {
+        let rs = &*facts.replica_set;
+        let is_related = pod.is_controlled_by(&rs.uid) || selector.matches(&pod.labels);
+        let name = || pod.key.name.to_string();
+        if !is_related {
+            return;
+        }
+        if !pod.is_active() {
+            self.not_counted.push(inactive(pod, sources));
+            return;
+        }
+        match claim_of(rs, selector, pod) {
+            Claim::Keep => self.active.push(Arc::clone(pod)),
+            Claim::Adopt => {
+                self.adopts.push(name());
+                self.active.push(Arc::clone(pod));
+            }
+            Claim::Release => {
+                self.releases.push(name());
+                self.not_counted.push(NotCounted {
+                    pod: name(),
+                    reason: "does-not-match",
+                    because: "its labels do not match the selector, so it is released".to_owned(),
+                });
+            }
+            Claim::Ignore => self.not_counted.push(NotCounted {
+                pod: name(),
+                reason: "does-not-match",
+                because: "the ReplicaSet is going away and takes nothing any more".to_owned(),
+            }),
+        }
+    }
+
+    /// Pods that match and belong to somebody else are a common mistake; only those of siblings are
+    /// known without a list of the whole namespace.
+    fn add_strangers(&mut self, facts: &Facts, selector: &Selector) {
+        let own = &facts.replica_set.uid;
+        let mut seen = HashSet::new();
+        for pod in &facts.related {
+            let Some(owner) = &pod.controller else {
+                continue;
+            };
+            let is_strange = owner.uid != *own && selector.matches(&pod.labels);
+            if is_strange && seen.insert(&pod.uid) {
+                self.not_counted.push(NotCounted {
+                    pod: pod.key.name.to_string(),
+                    reason: "other-owner",
+                    because: format!("it belongs to {} {}", owner.kind, owner.name),
+                });
+            }
+        }
+    }
+}
+
+fn inactive(pod: &Pod, sources: &Sources) -> NotCounted {
+    let pod_name = pod.key.name.to_string();
+    let Some(since) = pod.deletion else {
+        let phase = match pod.phase {
+            PodPhase::Succeeded => "Succeeded",
+            _ => "Failed",
+        };
+        return NotCounted {
+            pod: pod_name,
+            reason: "finished",
+            because: format!("its phase is {phase}, it will never run again"),
+        };
+    };
+    let finalizers = sources.finalizers.iter().find(|(uid, _)| *uid == pod.uid);
+    let because = match finalizers {
+        Some((_, names)) if !names.is_empty() => format!(
+            "it is going away, due at {since}, and kept by the finalizer {}",
+            names.join(", ")
+        ),
+        _ => format!("it is going away, due at {since}"),
+    };
+    NotCounted {
+        pod: pod_name,
+        reason: "terminating",
+        because,
+    }
+}
+
+fn next_step(
+    facts: &Facts,
+    sorted: &Sorted,
+    wanted: Plan,
+    order: &[RankedPod],
+    context: &DeletionContext<'_>,
+) -> NextStep {
+    let rs = &*facts.replica_set;
+    let (action, count) = match wanted {
+        Plan::Nothing => ("nothing", 0),
+        Plan::Create(count) => ("create", count),
+        Plan::Delete(count) => ("delete", count),
+    };
+    let pods = match wanted {
+        Plan::Delete(count) => {
+            let chosen = pods_to_delete(&sorted.active, count, context);
+            chosen_deletions(&chosen, order, context)
+        }
+        Plan::Nothing | Plan::Create(_) => Vec::new(),
+    };
+    let held_back = match (&rs.selector, wanted) {
+        (Err(error), _) => Some(format!("the selector cannot be used: {error}")),
+        (Ok(_), Plan::Nothing) => None,
+        (Ok(_), _) if rs.is_terminating() => {
+            Some("the ReplicaSet is going away; its pods are the garbage collector's".to_owned())
+        }
+        (Ok(_), _) => facts.memory.as_ref().and_then(held_back),
+    };
+    NextStep {
+        action,
+        count,
+        pods,
+        adopts: sorted.adopts.clone(),
+        releases: sorted.releases.clone(),
+        held_back,
+    }
+}
+
+fn held_back(memory: &Memory) -> Option<String> {
+    if let Some(open) = &memory.expectations {
+        let (creations, deletions) = (open.creations.len(), open.deletions.len());
+        return Some(format!(
+            "{creations} creations and {deletions} deletions were not seen in the watch yet"
+        ));
+    }
+    memory
+        .waits_for
+        .as_ref()
+        .map(|_| "the cache does not show yet what was written last".to_owned())
+}
+
+/// The chosen pods, each with the rule that puts it before the first one that stays.
+fn chosen_deletions(
+    chosen: &[Arc<Pod>],
+    order: &[RankedPod],
+    context: &DeletionContext<'_>,
+) -> Vec<Deletion> {
+    let uids: HashSet<&Uid> = chosen.iter().map(|pod| &pod.uid).collect();
+    let stays = order.iter().find(|ranked| !uids.contains(&ranked.pod.uid));
+    let one = |pod: &Arc<Pod>| {
+        if context.unresolved.contains(&pod.uid) {
+            return Deletion {
+                pod: pod.key.name.to_string(),
+                rule: Some("unresolved"),
+                because: "its deletion was asked for already, with an unknown outcome".to_owned(),
+            };
+        }
+        let ranked = order.iter().find(|ranked| ranked.pod.uid == pod.uid);
+        match (ranked, stays) {
+            (Some(ranked), Some(stays)) => deletion(ranked, Some(stays), context.now),
+            _ => Deletion {
+                pod: pod.key.name.to_string(),
+                rule: None,
+                because: "all pods go".to_owned(),
+            },
+        }
+    };
+    chosen.iter().take(NAMED_MAX).map(one).collect()
+}
+
+fn deletions(order: &[RankedPod], now: Timestamp, max: usize) -> Vec<Deletion> {
+    let nexts = order.iter().skip(1).map(Some).chain([None]);
+    let pairs = order.iter().zip(nexts).take(max);
+    pairs.map(|(pod, next)| deletion(pod, next, now)).collect()
+}
+
+fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, now: Timestamp) -> Deletion {
+    let pod = ranked.pod.key.name.to_string();
+    let Some(other) = other else {
+        return Deletion {
+            pod,
+            rule: None,
+            because: "the last".to_owned(),
+        };
+    };
+    let rule = decide(ranked, other, now).map(|(rule, _)| rule);
+    Deletion {
+        pod,
+        rule: rule.map(Rule::name),
+        because: match rule {
+            Some(rule) => because(rule, ranked, other),
+            None => format!("nothing tells it from {}", other.pod.key.name),
+        },
+    }
+}
+
+fn because(rule: Rule, a: &RankedPod, b: &RankedPod) -> String {
+    let (rank_a, rank_b) = (a.rank, b.rank);
+    let (a, b) = (&*a.pod, &*b.pod);
+    let time = |at: Option<Timestamp>| at.map_or("never".to_owned(), |at| at.to_string());
+    let (what, mine, theirs) = match rule {
+        Rule::Unassigned => ("it has no node, unlike", String::new(), String::new()),
+        Rule::NotReady => ("it is not Ready, unlike", String::new(), String::new()),
+        Rule::Phase => ("phase", format!("{:?}", a.phase), format!("{:?}", b.phase)),
+        Rule::DeletionCost => (
+            "deletion cost",
+            a.deletion_cost.to_string(),
+            b.deletion_cost.to_string(),
+        ),
+        Rule::CrowdedNode => ("pods on its node", rank_a.to_string(), rank_b.to_string()),
+        Rule::ReadyTime => (
+            "ready since",
+            time(a.ready_transition),
+            time(b.ready_transition),
+        ),
+        Rule::Restarts => ("restarts", a.restarts.to_string(), b.restarts.to_string()),
+        Rule::SidecarRestarts => (
+            "restarts of sidecars",
+            a.sidecar_restarts.to_string(),
+            b.sidecar_restarts.to_string(),
+        ),
+        Rule::Age => ("created", time(a.creation), time(b.creation)),
+    };
+    let other = &b.key.name;
+    if mine.is_empty() {
+        format!("{what} {other}")
+    } else if mine == theirs {
+        format!("{what} {mine}, as {other}, so the UIDs decide")
+    } else {
+        format!("{what} {mine}, {other} {theirs}")
+    }
+}
+
+fn told(memory: &Memory, facts: &Facts) -> MemoryReport {
+    use crate::controller::last_syncs::SyncEnd;
+    let name_of = |uid: &Uid| {
+        let known = facts.owned.iter().find(|pod| pod.uid == *uid);
+        known.map_or_else(|| uid.to_string(), |pod| pod.key.name.to_string())
+    };
+    let expectations = memory.expectations.as_ref();
+    let mut expected_creations: Vec<String> = expectations
+        .map(|open| open.creations.iter().map(ToString::to_string).collect())
+        .unwrap_or_default();
+    let mut expected_deletions: Vec<String> = expectations
+        .map(|open| open.deletions.iter().map(name_of).collect())
+        .unwrap_or_default();
+    expected_creations.sort();
+    expected_deletions.sort();
+    expected_creations.truncate(NAMED_MAX);
+    expected_deletions.truncate(NAMED_MAX);
+    let names = memory.unresolved_creations.iter().map(ToString::to_string);
+    let unresolved = names.chain(memory.unresolved_deletions.iter().map(name_of));
+    let waits_for = memory.waits_for.as_ref();
+    let version =
+        |version: &crate::api::ResourceVersion| (!version.is_empty()).then(|| version.to_string());
+    let last_sync = memory.last_sync.as_ref();
+    MemoryReport {
+        expected_creations,
+        expected_deletions,
+        expectations_age_seconds: expectations.map(|open| open.age.as_secs_f64()),
+        unresolved: unresolved.take(NAMED_MAX).collect(),
+        waits_for_pods_version: waits_for.and_then(|v| version(&v.pods)),
+        waits_for_replica_sets_version: waits_for.and_then(|v| version(&v.replica_sets)),
+        cached_pods_version: memory.cached.pods.to_string(),
+        cached_replica_sets_version: memory.cached.replica_sets.to_string(),
+        last_sync_at: last_sync.map(|sync| sync.at),
+        last_sync_seconds: last_sync.map(|sync| sync.took.as_secs_f64()),
+        last_sync_end: last_sync.map(|sync| match sync.end {
+            SyncEnd::Synced => "synced",
+            SyncEnd::TooEarly => "tooEarly",
+            SyncEnd::Failed => "failed",
+        }),
+        last_error: memory.last_error.as_ref().map(|e| e.message.to_string()),
+        last_error_at: memory.last_error.as_ref().map(|error| error.at),
+        failures: memory.queue.n_failures,
+        next_try_seconds: memory.queue.due_in.map(|due| due.as_secs_f64()),
+        is_queued: memory.queue.is_waiting,
+        is_syncing: memory.queue.is_processing,
+    }
+}

@@ -1,0 +1,256 @@
+//! Reports from made-up facts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::model::{Report, Sources};
+use super::report::report;
+use crate::api::interner::Interner;
+use crate::api::workload_kind::REPLICA_SET;
+use crate::api::{Pod, ReplicaSet};
+use crate::controller::expectations::OpenExpectations;
+use crate::controller::inspect::{Facts, Memory};
+use crate::controller::plan::BURST_REPLICAS;
+use crate::controller::written_versions::Versions;
+use crate::workqueue::KeyState;
+
+const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
+/// A ReplicaSet `shop/web` that wants so many, with these conditions.
+fn facts(replicas: i32, conditions: &serde_json::Value, pods: Vec<Pod>) -> Facts {
+    let object = json!({
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u-web", "generation": 1},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}},
+        },
+        "status": {"replicas": 0, "observedGeneration": 1, "conditions": conditions},
+    });
+    let rs = ReplicaSet::from_json(object.to_string().as_bytes(), &mut Interner::default());
+    let (owned, orphans) = pods
+        .into_iter()
+        .map(Arc::new)
+        .partition(|p| p.controller.is_some());
+    Facts {
+        kind: &REPLICA_SET,
+        replica_set: Arc::new(rs.expect("a readable ReplicaSet")),
+        owned,
+        orphans,
+        related: Vec::new(),
+        burst_replicas: BURST_REPLICAS,
+        memory: None,
+    }
+}
+
+/// A running pod of it, changed by `fields`.
+fn pod(name: &str, metadata: &serde_json::Value, status: &serde_json::Value) -> Pod {
+    let mut object = json!({
+        "metadata": {
+            "name": name, "namespace": "shop", "uid": format!("u-{name}"), "labels": {"app": "web"},
+            "creationTimestamp": "2025-12-31T23:00:00Z",
+            "ownerReferences":
+                [{"kind": "ReplicaSet", "name": "web", "uid": "u-web", "controller": true}],
+        },
+        "spec": {"nodeName": "node-1"},
+        "status": {"phase": "Running"},
+    });
+    for (part, fields) in [("metadata", metadata), ("status", status)] {
+        for (field, value) in fields.as_object().into_iter().flatten() {
+            object[part][field] = value.clone();
+        }
+    }
+    let pod = Pod::from_json(object.to_string().as_bytes(), &mut Interner::default());
+    pod.expect("a readable pod")
+}
+
+fn running(name: &str) -> Pod {
+    pod(name, &json!({}), &json!({}))
+}
+
+fn memory() -> Memory {
+    Memory {
+        expectations: None,
+        unresolved_creations: Vec::new(),
+        unresolved_deletions: Vec::new(),
+        waits_for: None,
+        cached: Versions::default(),
+        last_sync: None,
+        last_error: None,
+        queue: KeyState::default(),
+    }
+}
+
+#[track_caller]
+fn check(report: &Report, expected: &[&str]) {
+    let text = report.to_string();
+    for expected in expected {
+        assert!(
+            text.contains(expected),
+            "{expected:?} is missing in:\n{text}"
+        );
+    }
+}
+
+#[test]
+fn a_replica_set_that_has_what_it_wants() {
+    let facts = facts(1, &json!([]), vec![running("web-1")]);
+    let report = report(&facts, &Sources::default(), NOW);
+    check(
+        &report,
+        &[
+            "wants 1, owns 1 pods, counts 1",
+            "It has what it wants.",
+            "now: nothing",
+        ],
+    );
+    assert!(report.findings.is_empty());
+}
+
+#[test]
+fn a_quota_is_named_with_the_way_out() {
+    let message = "pods \"web-x\" is forbidden: exceeded quota: small, requested: pods=1, used: \
+                   pods=2, limited: pods=2";
+    let condition = json!([{
+        "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message,
+    }]);
+    let facts = facts(3, &condition, vec![running("web-1"), running("web-2")]);
+    let report = report(&facts, &Sources::default(), NOW);
+    check(
+        &report,
+        &[
+            "exceeded quota: small",
+            "way out: raise the quota",
+            "kubectl -n shop describe quota",
+            "A sync would now: create 1 pod",
+            "ReplicaFailure=True FailedCreate",
+        ],
+    );
+}
+
+#[test]
+fn open_expectations_hold_it_back_and_are_named() {
+    let mut facts = facts(2, &json!([]), vec![running("web-1")]);
+    facts.memory = Some(Memory {
+        expectations: Some(OpenExpectations {
+            creations: vec!["web-new".into()],
+            deletions: Vec::new(),
+            age: Duration::from_secs(42),
+        }),
+        ..memory()
+    });
+    let report = report(&facts, &Sources::default(), NOW);
+    check(
+        &report,
+        &[
+            "1 creations (web-new) and 0 deletions, asked for 42.0 s ago",
+            "but not yet: 1 creations and 0 deletions were not seen",
+            "expectations: 42.0 s old; to be created: web-new; to be deleted: none",
+        ],
+    );
+    assert_eq!(report.source, "daemon");
+}
+
+#[test]
+fn a_back_off_tells_when_it_ends() {
+    let mut facts = facts(2, &json!([]), vec![]);
+    facts.memory = Some(Memory {
+        queue: KeyState {
+            due_in: Some(Duration::from_secs(40)),
+            n_failures: 13,
+            ..KeyState::default()
+        },
+        ..memory()
+    });
+    let report = report(&facts, &Sources::default(), NOW);
+    check(
+        &report,
+        &["in back-off after 13 failures: the next try is in 40.0 s"],
+    );
+}
+
+#[test]
+fn a_terminating_namespace_is_told_by_itself_and_by_the_refusal() {
+    let facts = facts(2, &json!([]), vec![]);
+    let sources = Sources {
+        namespace_is_terminating: Some(true),
+        ..Sources::default()
+    };
+    check(
+        &report(&facts, &sources, NOW),
+        &[
+            "the namespace shop is being terminated",
+            "use another namespace",
+        ],
+    );
+}
+
+#[test]
+fn pods_that_do_not_count_say_why() {
+    let pods = vec![
+        running("web-1"),
+        pod("web-done", &json!({}), &json!({"phase": "Succeeded"})),
+        pod(
+            "web-stray",
+            &json!({"labels": {"app": "other"}}),
+            &json!({}),
+        ),
+        pod("web-orphan", &json!({"ownerReferences": []}), &json!({})),
+        pod(
+            "web-stuck",
+            &json!({"deletionTimestamp": "2025-12-31T23:00:00Z"}),
+            &json!({}),
+        ),
+    ];
+    let facts = facts(2, &json!([]), pods);
+    let sources = Sources {
+        finalizers: vec![("u-web-stuck".into(), vec!["example.com/hold".to_owned()])],
+        ..Sources::default()
+    };
+    let report = report(&facts, &sources, NOW);
+    check(
+        &report,
+        &[
+            "adopt web-orphan, release web-stray",
+            "web-done: its phase is Succeeded",
+            "web-stray: its labels do not match",
+            "web-stuck: it is going away, due at 2025-12-31T23:00:00Z, and kept by the finalizer \
+             example.com/hold",
+            "pod web-stuck does not go",
+        ],
+    );
+    assert_eq!((report.owned, report.active), (4, 2));
+}
+
+#[test]
+fn the_pods_that_go_are_named_with_the_rule_that_decides() {
+    let ready = json!({"conditions": [
+        {"type": "Ready", "status": "True", "lastTransitionTime": "2025-12-31T23:10:00Z"},
+    ]});
+    let cheap = json!({"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-5"}});
+    let pods = vec![
+        pod(
+            "web-keep",
+            &json!({}),
+            &json!({"phase": "Running", "conditions": ready["conditions"]}),
+        ),
+        pod("web-cheap", &cheap, &ready),
+        running("web-unready"),
+    ];
+    let facts = facts(1, &json!([]), pods);
+    let report = report(&facts, &Sources::default(), NOW);
+    check(
+        &report,
+        &[
+            "A sync would now: delete 2 pods",
+            "web-unready  not-ready: it is not Ready, unlike web-keep",
+            "web-cheap  deletion-cost: deletion cost -5, web-keep 0",
+        ],
+    );
+    let order: Vec<_> = report.deletion_order.iter().map(|d| &*d.pod).collect();
+    assert_eq!(order, ["web-unready", "web-cheap", "web-keep"]);
+    let json = serde_json::to_value(&report).expect("JSON");
+    assert_eq!(json["next"]["pods"][1]["rule"], "deletion-cost");
+}

@@ -1,0 +1,234 @@
+//! A report as text for people.
+
+use std::fmt::{self, Write};
+
+use super::model::{Deletion, MemoryReport, Report};
+
+/// Lines of one list at most; programs get more.
+const LINES_MAX: usize = 10;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} {}/{}", self.kind, self.namespace, self.name)?;
+        writeln!(
+            f,
+            "  wants {}, owns {} pods, counts {}: {} ready, {} available",
+            self.desired, self.owned, self.active, self.ready, self.available
+        )?;
+        writeln!(
+            f,
+            "  generation {}, observed {}; told by {}",
+            self.generation,
+            self.observed_generation,
+            match self.source {
+                "daemon" => "the running daemon",
+                _ => "the API alone",
+            }
+        )?;
+        self.fmt_findings(f)?;
+        self.fmt_next(f)?;
+        self.fmt_not_counted(f)?;
+        self.fmt_deletion_order(f)?;
+        if let Some(memory) = &self.memory {
+            fmt_memory(memory, f)?;
+        }
+        self.fmt_conditions(f)?;
+        self.fmt_events(f)
+    }
+}
+
+impl Report {
+    fn fmt_findings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.findings.is_empty() {
+            return match self.next.action {
+                "nothing" => writeln!(f, "\nIt has what it wants."),
+                _ => Ok(()),
+            };
+        }
+        writeln!(f, "\nIn its way:")?;
+        for finding in &self.findings {
+            writeln!(f, "  - {}", finding.what)?;
+            if let Some(way_out) = &finding.way_out {
+                writeln!(f, "    way out: {way_out}")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fmt_next(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let next = &self.next;
+        let mut steps = Vec::new();
+        if !next.adopts.is_empty() {
+            steps.push(format!("adopt {}", some_of(&next.adopts)));
+        }
+        if !next.releases.is_empty() {
+            steps.push(format!("release {}", some_of(&next.releases)));
+        }
+        match (next.action, next.count) {
+            ("nothing", _) => {}
+            (action, 1) => steps.push(format!("{action} 1 pod")),
+            (action, count) => steps.push(format!("{action} {count} pods")),
+        }
+        if steps.is_empty() {
+            steps.push("nothing".to_owned());
+        }
+        writeln!(f, "\nA sync would now: {}", steps.join(", "))?;
+        if let Some(held_back) = &next.held_back {
+            writeln!(f, "  but not yet: {held_back}")?;
+        }
+        fmt_deletions(&next.pods, f)
+    }
+
+    fn fmt_not_counted(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.not_counted.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\nPods that do not count:")?;
+        for pod in self.not_counted.iter().take(LINES_MAX) {
+            writeln!(f, "  {}: {}", pod.pod, pod.because)?;
+        }
+        fmt_more(self.not_counted_total, f)
+    }
+
+    fn fmt_deletion_order(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.deletion_order.len() < 2 || !self.next.pods.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\nA scale-down would delete, in this order:")?;
+        fmt_deletions(&self.deletion_order, f)
+    }
+
+    fn fmt_conditions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.conditions.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\nConditions:")?;
+        for condition in &self.conditions {
+            let since = condition.last_transition_time;
+            let since = since.map_or(String::new(), |since| format!(" since {since}"));
+            let reason = condition.reason.as_deref().unwrap_or_default();
+            let message = condition.message.as_deref().unwrap_or_default();
+            let (type_, status) = (&condition.type_, &condition.status);
+            writeln!(f, "  {type_}={status}{since} {reason}: {message}")?;
+        }
+        Ok(())
+    }
+
+    fn fmt_events(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(events) = &self.events else {
+            return Ok(());
+        };
+        if events.is_empty() {
+            return writeln!(f, "\nNo recent events.");
+        }
+        writeln!(f, "\nRecent events:")?;
+        for event in events.iter().rev().take(LINES_MAX).rev() {
+            let seen = event
+                .last_seen
+                .map_or(String::new(), |seen| seen.to_string());
+            let times = match event.count {
+                0 | 1 => String::new(),
+                count => format!(" (x{count})"),
+            };
+            let (type_, reason, message) = (&event.type_, &event.reason, &event.message);
+            writeln!(f, "  {seen} {type_} {reason}{times}: {message}")?;
+        }
+        fmt_more(events.len(), f)
+    }
+}
+
+fn fmt_deletions(deletions: &[Deletion], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for deletion in deletions.iter().take(LINES_MAX) {
+        let rule = deletion
+            .rule
+            .map_or(String::new(), |rule| format!("{rule}: "));
+        writeln!(f, "  {}  {rule}{}", deletion.pod, deletion.because)?;
+    }
+    fmt_more(deletions.len(), f)
+}
+
+fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "\nThe daemon remembers:")?;
+    match (
+        memory.last_sync_at,
+        memory.last_sync_seconds,
+        memory.last_sync_end,
+    ) {
+        (Some(at), Some(seconds), Some(end)) => {
+            writeln!(f, "  last sync: {at:.3}, {:.1} ms, {end}", seconds * 1e3)?;
+        }
+        _ => writeln!(f, "  last sync: none of late")?,
+    }
+    if let Some(error) = &memory.last_error {
+        let at = memory
+            .last_error_at
+            .map_or(String::new(), |at| format!("{at:.3}, "));
+        writeln!(f, "  last error: {at}{error}")?;
+    }
+    let mut queue = String::new();
+    if memory.is_syncing {
+        queue += "a worker is busy with it; ";
+    }
+    if memory.is_queued {
+        queue += "it waits for a worker; ";
+    }
+    write!(queue, "{} failures", memory.failures)?;
+    if let Some(due) = memory.next_try_seconds {
+        write!(queue, ", next look by time alone in {due:.1} s")?;
+    }
+    writeln!(f, "  queue: {queue}")?;
+    match memory.expectations_age_seconds {
+        None => writeln!(f, "  expectations: none open")?,
+        Some(age) => {
+            writeln!(
+                f,
+                "  expectations: {age:.1} s old; to be created: {}; to be deleted: {}",
+                some_of(&memory.expected_creations),
+                some_of(&memory.expected_deletions)
+            )?;
+        }
+    }
+    if !memory.unresolved.is_empty() {
+        let names = some_of(&memory.unresolved);
+        writeln!(f, "  writes of unknown outcome, to be repeated: {names}")?;
+    }
+    for (what, waits_for, cached) in [
+        (
+            "pods",
+            &memory.waits_for_pods_version,
+            &memory.cached_pods_version,
+        ),
+        (
+            "ReplicaSets",
+            &memory.waits_for_replica_sets_version,
+            &memory.cached_replica_sets_version,
+        ),
+    ] {
+        if let Some(version) = waits_for {
+            writeln!(
+                f,
+                "  waits for version {version} of {what}, the cache has {cached}"
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn fmt_more(total: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match total.checked_sub(LINES_MAX) {
+        None | Some(0) => Ok(()),
+        Some(more) => writeln!(f, "  … and {more} more"),
+    }
+}
+
+fn some_of(names: &[String]) -> String {
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    let shown = names.len().min(LINES_MAX);
+    let mut text = names[..shown].join(", ");
+    if names.len() > shown {
+        write!(text, " and {} more", names.len() - shown).unwrap_or_default();
+    }
+    text
+}

@@ -1,0 +1,129 @@
+//! The Lease at the API server (client-go `tools/leaderelection/resourcelock/leaselock.go`). The
+//! thread `lease` calls it; each call blocks for one request.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::lock::{LeaseReference, Lock, LockError};
+use super::options::LeaderElectionOptions;
+use super::record::LeaderElectionRecord;
+use crate::client::{Client, Request, Response};
+
+/// A Lease, as it was last read or written here.
+///
+/// It is kept as it came: what this daemon does not know of it, others may.
+///
+/// DIFFERS: upstream writes back what its own types know, and drops `preferredHolder` and `strategy`
+/// with each renewal.
+#[derive(Debug)]
+pub struct LeaseLock {
+    client: Client,
+    namespace: String,
+    name: String,
+    /// Set on the Lease with each write; its other labels stay.
+    labels: BTreeMap<String, String>,
+    lease: Option<Value>,
+}
+
+impl LeaseLock {
+    /// The Lease that `options` name. `client` should be one of its own, without a fence, and with the
+    /// timeout [`LeaderElectionOptions::request_timeout`].
+    pub fn new(client: Client, options: &LeaderElectionOptions) -> Self {
+        Self {
+            client,
+            namespace: options.namespace.clone(),
+            name: options.name.clone(),
+            labels: BTreeMap::new(),
+            lease: None,
+        }
+    }
+
+    /// The same Lease with these labels set on it whenever it is written.
+    #[must_use]
+    pub fn with_labels(mut self, labels: BTreeMap<String, String>) -> Self {
+        self.labels = labels;
+        self
+    }
+
+    fn collection(&self) -> String {
+        let namespace = &self.namespace;
+        format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
+    }
+
+    fn path(&self) -> String {
+        format!("{}/{}", self.collection(), self.name)
+    }
+
+    /// Sends a request whose answer is the Lease as it is now.
+    fn send(&mut self, request: Request) -> Result<LeaderElectionRecord, LockError> {
+        let Response { body, .. } = self.client.send(&request.once())?;
+        let unreadable = |error: serde_json::Error| LockError::Unreadable(error.to_string());
+        let lease: Value = serde_json::from_slice(&body).map_err(unreadable)?;
+        let record = LeaderElectionRecord::from_spec(lease.get("spec")).map_err(unreadable)?;
+        self.lease = Some(lease);
+        Ok(record)
+    }
+
+    /// `lease` with the record and the labels.
+    fn write(&self, mut lease: Value, record: &LeaderElectionRecord) -> Vec<u8> {
+        record.write_into(as_map(&mut lease["spec"]));
+        if !self.labels.is_empty() {
+            let labels = as_map(&mut lease["metadata"]["labels"]);
+            let ours = self.labels.iter();
+            labels.extend(ours.map(|(name, value)| (name.clone(), json!(value))));
+        }
+        lease.to_string().into_bytes()
+    }
+}
+
+impl Lock for LeaseLock {
+    fn get(&mut self, limit: Duration) -> Result<LeaderElectionRecord, LockError> {
+        self.send(Request::get(self.path()).timeout(limit))
+    }
+
+    fn create(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError> {
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"namespace": self.namespace, "name": self.name},
+        });
+        let body = self.write(lease, record);
+        let request = Request::post(self.collection()).body("application/json", body);
+        self.send(request.timeout(limit)).map(|_| ())
+    }
+
+    fn update(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError> {
+        let lease = self.lease.clone().ok_or(LockError::NotRead)?;
+        let body = self.write(lease, record);
+        let request = Request::put(self.path()).body("application/json", body);
+        self.send(request.timeout(limit)).map(|_| ())
+    }
+
+    fn reference(&self) -> LeaseReference {
+        let metadata = |name: &str| {
+            let lease = self.lease.as_ref();
+            let value = lease.and_then(|lease| lease["metadata"][name].as_str());
+            value.unwrap_or_default().to_owned()
+        };
+        LeaseReference {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            uid: metadata("uid"),
+            resource_version: metadata("resourceVersion"),
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// `value` as a map; anything else becomes an empty one.
+fn as_map(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    value.as_object_mut().expect("it was just made a map")
+}

@@ -1,0 +1,122 @@
+//! What a Lease says about the election. Pure.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The fields of a Lease's spec.
+///
+/// The times are text, as they stand there: nobody computes with times that another machine wrote.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LeaderElectionRecord {
+    /// Who holds the lease; empty for nobody.
+    #[serde(deserialize_with = "or_default")]
+    pub holder_identity: String,
+    /// How long it is held after its last renewal, in seconds.
+    #[serde(deserialize_with = "or_default")]
+    pub lease_duration_seconds: i32,
+    /// When the holder acquired it.
+    #[serde(
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub acquire_time: String,
+    /// When the holder renewed it last.
+    #[serde(
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub renew_time: String,
+    /// How often the holder changed.
+    #[serde(deserialize_with = "or_default")]
+    pub lease_transitions: i32,
+    /// Whom a coordinator would rather see as holder.
+    #[serde(
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub preferred_holder: String,
+    /// How a coordinator chooses.
+    #[serde(
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub strategy: String,
+}
+
+/// To say `null` is to say nothing.
+fn or_default<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: Deserialize<'de> + Default,
+    D: serde::Deserializer<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl LeaderElectionRecord {
+    /// Reads a Lease's spec; a Lease without one says nothing.
+    ///
+    /// # Errors
+    /// If a field has another type.
+    pub fn from_spec(spec: Option<&Value>) -> serde_json::Result<Self> {
+        match spec {
+            None | Some(Value::Null) => Ok(Self::default()),
+            Some(spec) => Self::deserialize(spec),
+        }
+    }
+
+    /// Writes the fields into a spec and leaves whatever else is there.
+    pub fn write_into(&self, spec: &mut Map<String, Value>) {
+        if let Ok(Value::Object(fields)) = serde_json::to_value(self) {
+            spec.extend(fields);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::LeaderElectionRecord;
+
+    #[test]
+    fn l_11_a_spec_becomes_a_record_and_back_without_loss() {
+        let spec = json!({
+            "holderIdentity": "a",
+            "leaseDurationSeconds": 15,
+            "acquireTime": "2026-01-01T00:00:00.000001Z",
+            "renewTime": "2026-01-01T00:00:10.123456Z",
+            "leaseTransitions": 4,
+            "preferredHolder": "b",
+            "strategy": "OldestEmulationVersion",
+        });
+        let record = LeaderElectionRecord::from_spec(Some(&spec)).expect("a record");
+        assert_eq!(
+            (record.lease_transitions, &*record.strategy),
+            (4, "OldestEmulationVersion")
+        );
+        let mut written = json!({"ofTomorrow": {"a": [1]}});
+        record.write_into(written.as_object_mut().expect("a map"));
+        let mut expected = spec.clone();
+        expected["ofTomorrow"] = json!({"a": [1]});
+        assert_eq!(written, expected);
+        assert_eq!(
+            LeaderElectionRecord::from_spec(Some(&written)).expect("a record"),
+            record
+        );
+    }
+
+    #[test]
+    fn nothing_said_is_an_empty_record() {
+        for spec in [
+            None,
+            Some(Value::Null),
+            Some(json!({})),
+            Some(json!({"holderIdentity": null})),
+        ] {
+            let record = LeaderElectionRecord::from_spec(spec.as_ref()).expect("a record");
+            assert_eq!(record, LeaderElectionRecord::default());
+        }
+        assert!(LeaderElectionRecord::from_spec(Some(&json!({"leaseTransitions": "x"}))).is_err());
+    }
+}

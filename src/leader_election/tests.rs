@@ -1,0 +1,260 @@
+//! One elector against a lock that is not there, or does as it is told.
+
+mod rig;
+mod two;
+
+use std::time::Duration;
+
+use super::{LeaderElectionOptions, LeaderElectionRecord, LockError, OptionsError};
+use crate::client::Fence;
+use rig::{Rig, SECOND, conflict, held_by, unavailable};
+
+#[test]
+fn l_01_without_a_lease_it_is_created() {
+    let mut rig = Rig::new("us");
+    assert!(rig.elect());
+    assert_eq!(rig.calls(), ["get", "create"]);
+    let lease = rig.lease().expect("a lease");
+    assert_eq!(
+        (&*lease.holder_identity, lease.lease_transitions),
+        ("us", 0)
+    );
+    assert_eq!(lease.lease_duration_seconds, 15);
+    assert_eq!(lease.acquire_time, "2026-01-01T00:00:00.000000Z");
+    assert_eq!(lease.acquire_time, lease.renew_time);
+    assert!(rig.fence.is_open());
+}
+
+#[test]
+fn l_02_l_04_a_lease_that_says_nothing_is_taken() {
+    let mut rig = Rig::new("us");
+    rig.set_lease(&LeaderElectionRecord::default());
+    assert!(rig.elect());
+    assert_eq!(rig.calls(), ["get", "update"]);
+    assert_eq!(rig.lease().expect("a lease").lease_transitions, 1);
+}
+
+#[test]
+fn l_05_l_07_a_lease_of_another_is_taken_when_it_was_not_renewed_for_long() {
+    let mut rig = Rig::new("us");
+    rig.set_lease(&held_by("them"));
+    assert!(!rig.elect());
+    assert_eq!(
+        rig.calls(),
+        ["get"],
+        "recently seen, whatever its times say"
+    );
+    assert_eq!(rig.leader(), "them");
+    rig.clock.advance(SECOND * 14);
+    assert!(!rig.elect());
+    rig.set_lease(&LeaderElectionRecord {
+        renew_time: "1970-01-01T00:00:00.000000Z".to_owned(),
+        ..held_by("them")
+    });
+    rig.clock.advance(SECOND * 14);
+    assert!(
+        !rig.elect(),
+        "renewed by a clock that is wrong, but renewed"
+    );
+    rig.clock.advance(SECOND * 15);
+    rig.calls();
+    assert!(rig.elect());
+    assert_eq!(rig.calls(), ["get", "update"]);
+    let lease = rig.lease().expect("a lease");
+    assert_eq!(
+        (&*lease.holder_identity, lease.lease_transitions),
+        ("us", 8)
+    );
+    assert_eq!(lease.strategy, "OldestEmulationVersion", "kept");
+}
+
+#[test]
+fn l_08_a_lease_that_is_ours_without_our_knowledge_is_renewed() {
+    let mut rig = Rig::new("us");
+    rig.set_lease(&held_by("us"));
+    assert!(rig.elect());
+    assert_eq!(rig.calls(), ["get", "update"]);
+    let lease = rig.lease().expect("a lease");
+    assert_eq!(lease.lease_transitions, 7);
+    assert_eq!(lease.acquire_time, held_by("us").acquire_time);
+    assert_ne!(lease.renew_time, held_by("us").renew_time);
+}
+
+#[test]
+fn l_09_a_steady_leader_only_updates() {
+    let mut rig = Rig::new("us");
+    for _ in 0..4 {
+        assert!(rig.elect());
+        rig.clock.advance(SECOND * 2);
+    }
+    assert_eq!(rig.calls(), ["get", "create", "update", "update", "update"]);
+    rig.refuse_once("update", conflict());
+    assert!(rig.elect());
+    assert_eq!(rig.calls(), ["update", "get", "update"], "the slow path");
+}
+
+#[test]
+fn l_15_numbers_that_cannot_work_are_refused() {
+    let valid = LeaderElectionOptions::new("us".to_owned(), "kube-system", "a");
+    assert_eq!(valid.problems(), []);
+    let check = |change: fn(&mut LeaderElectionOptions), expected: &[OptionsError]| {
+        let mut options = valid.clone();
+        change(&mut options);
+        assert_eq!(options.problems(), expected);
+    };
+    check(|it| it.identity.clear(), &[OptionsError::Identity]);
+    check(|it| it.name.clear(), &[OptionsError::Name]);
+    check(|it| it.namespace.clear(), &[OptionsError::Namespace]);
+    check(
+        |it| it.lease_duration = SECOND * 10,
+        &[OptionsError::LeaseDuration],
+    );
+    check(
+        |it| it.renew_deadline = SECOND.mul_f64(2.4),
+        &[OptionsError::RenewDeadline],
+    );
+    check(
+        |it| it.renew_deadline = Duration::ZERO,
+        &[OptionsError::RenewDeadline],
+    );
+    check(
+        |it| it.retry_period = Duration::ZERO,
+        &[OptionsError::RetryPeriod],
+    );
+    check(
+        |it| it.lease_duration = Duration::ZERO,
+        &[
+            OptionsError::LeaseDuration,
+            OptionsError::LeaseDurationTooShort,
+        ],
+    );
+}
+
+/// The lease says whole seconds; nobody else knows of a fraction.
+#[test]
+fn the_margin_is_never_empty() {
+    let mut options = LeaderElectionOptions::new("us".to_owned(), "kube-system", "a");
+    assert_eq!(
+        (options.write_limit(), options.margin()),
+        (SECOND * 10, SECOND * 5)
+    );
+    options.lease_duration = Duration::from_millis(10_900);
+    options.renew_deadline = Duration::from_millis(10_800);
+    assert_eq!(
+        (options.write_limit(), options.margin()),
+        (SECOND * 9, SECOND)
+    );
+}
+
+#[test]
+fn l_19_without_a_renewal_the_fence_closes_by_itself() {
+    let mut rig = Rig::new("us");
+    assert!(rig.elect());
+    rig.refuse_always(&unavailable());
+    for _ in 0..4 {
+        rig.clock.advance(SECOND * 2);
+        assert!(!rig.elect());
+        assert!(rig.fence.is_open());
+    }
+    // Nobody has to be awake for it.
+    rig.clock
+        .advance((SECOND * 2).saturating_sub(Duration::from_nanos(1)));
+    assert!(rig.fence.is_open());
+    rig.clock.advance(Duration::from_nanos(1));
+    assert!(!rig.fence.is_open());
+}
+
+#[test]
+fn a_renewal_counts_from_before_it_was_sent() {
+    let mut rig = Rig::new("us");
+    assert!(rig.elect());
+    rig.clock.advance(SECOND * 2);
+    rig.set_latency(SECOND * 4);
+    assert!(rig.elect());
+    rig.clock
+        .advance((SECOND * 6).saturating_sub(Duration::from_nanos(1)));
+    assert!(rig.fence.is_open());
+    rig.clock.advance(Duration::from_nanos(1));
+    assert!(!rig.fence.is_open(), "ten seconds after it was sent");
+}
+
+#[test]
+fn whoever_finds_the_lease_taken_stops_at_once() {
+    let mut rig = Rig::new("us");
+    assert!(rig.elect());
+    rig.set_lease(&held_by("them"));
+    rig.refuse_once("update", conflict());
+    assert!(!rig.elect());
+    assert!(!rig.fence.is_open());
+    assert_eq!(rig.leader(), "them");
+}
+
+#[test]
+fn a_clock_that_jumps_far_ahead_closes_the_fence_and_none_that_is_set_back_opens_it() {
+    let mut rig = Rig::new("us");
+    assert!(rig.elect());
+    // A suspended night: the boot clock counts it.
+    rig.clock.advance(Duration::from_hours(8));
+    assert!(!rig.fence.is_open());
+    rig.set_lease(&held_by("them"));
+    rig.refuse_once("update", conflict());
+    assert!(!rig.elect());
+    assert!(!rig.fence.is_open());
+}
+
+#[test]
+fn l_12_the_lease_is_released_when_the_last_write_has_ended() {
+    let mut rig = Rig::new("us");
+    assert!(rig.elect());
+    rig.calls();
+    rig.run_to_the_end(true);
+    assert_eq!(rig.calls(), ["get", "update"]);
+    let lease = rig.lease().expect("a lease");
+    assert_eq!((&*lease.holder_identity, lease.lease_transitions), ("", 0));
+    assert_eq!(lease.lease_duration_seconds, 1);
+    assert_eq!(rig.told(), ["leader us", "leader "]);
+    assert!(!rig.fence.is_open());
+}
+
+#[test]
+fn a_lease_is_not_released_while_a_write_may_be_under_way() {
+    let mut rig = Rig::new("us");
+    assert!(rig.elect());
+    rig.calls();
+    rig.run_to_the_end(false);
+    assert_eq!(rig.calls(), [""; 0]);
+    assert_eq!(rig.lease().expect("a lease").holder_identity, "us");
+}
+
+/// The answer to the create is lost, and the daemon is told to stop.
+#[test]
+fn l_14_a_lease_that_may_be_ours_is_released_too() {
+    let mut rig = Rig::new("us");
+    rig.lose_the_answer_once("create");
+    assert!(!rig.elect());
+    assert!(!rig.fence.is_open());
+    rig.calls();
+    rig.run_to_the_end(true);
+    assert_eq!(rig.calls(), ["get", "update"]);
+    assert_eq!(rig.lease().expect("a lease").holder_identity, "");
+}
+
+#[test]
+fn a_standby_that_stops_sends_nothing() {
+    let mut rig = Rig::new("us");
+    rig.set_lease(&held_by("them"));
+    assert!(!rig.elect());
+    rig.calls();
+    rig.run_to_the_end(true);
+    assert_eq!(rig.calls(), [""; 0]);
+}
+
+#[test]
+fn l_17_an_update_needs_a_read() {
+    let error = LockError::NotRead;
+    assert_eq!(
+        error.to_string(),
+        "lease not initialized, call get or create first"
+    );
+    assert!(error.is_without_effect() && !error.is_not_found());
+}

@@ -1,0 +1,292 @@
+//! An elector with a clock turned by hand, and a Lease in memory that several electors may share.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::api::Status;
+use crate::client::{ClientError, TransportError, TransportErrorKind};
+use crate::leader_election::{
+    Callbacks, Elector, ElectorParts, LeaderElectionOptions, LeaderElectionRecord, LeaseFence,
+    LeaseReference, Lock, LockError,
+};
+use crate::stdx::clock::FakeClock;
+use crate::stdx::stop::{Cause, Stop};
+
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+
+/// The Lease as the server has it: a record and its version.
+#[derive(Debug, Default)]
+pub(super) struct Server {
+    pub(super) lease: Option<(LeaderElectionRecord, u64)>,
+    pub(super) version: u64,
+}
+
+impl Server {
+    pub(super) fn store(&mut self, record: &LeaderElectionRecord) -> u64 {
+        self.version += 1;
+        self.lease = Some((record.clone(), self.version));
+        self.version
+    }
+}
+
+/// What the fake lock was asked and is to answer.
+#[derive(Debug, Default)]
+struct Script {
+    calls: Vec<&'static str>,
+    once: Option<(&'static str, LockError)>,
+    lost: Option<&'static str>,
+    always: Option<LockError>,
+    latency: Duration,
+}
+
+#[derive(Debug)]
+pub(super) struct FakeLock {
+    server: Arc<Mutex<Server>>,
+    script: Arc<Mutex<Script>>,
+    clock: Arc<FakeClock>,
+    read: Option<u64>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl FakeLock {
+    fn call(&mut self, name: &'static str) -> Result<(), LockError> {
+        let mut script = lock(&self.script);
+        script.calls.push(name);
+        self.clock.advance(script.latency);
+        if let Some(error) = &script.always {
+            return Err(error.clone());
+        }
+        match script.once.take_if(|(call, _)| *call == name) {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn answer(&self, name: &str) -> Result<(), LockError> {
+        let is_lost = lock(&self.script).lost.take_if(|call| *call == name);
+        is_lost.map_or(Ok(()), |_| Err(lost()))
+    }
+}
+
+impl Lock for FakeLock {
+    fn get(&mut self, _limit: Duration) -> Result<LeaderElectionRecord, LockError> {
+        self.call("get")?;
+        let lease = lock(&self.server).lease.clone();
+        let (record, version) = lease.ok_or_else(not_found)?;
+        self.read = Some(version);
+        Ok(record)
+    }
+
+    fn create(&mut self, record: &LeaderElectionRecord, _limit: Duration) -> Result<(), LockError> {
+        self.call("create")?;
+        let mut server = lock(&self.server);
+        if server.lease.is_some() {
+            return Err(refusal(409, "AlreadyExists"));
+        }
+        let version = server.store(record);
+        drop(server);
+        self.answer("create")?;
+        self.read = Some(version);
+        Ok(())
+    }
+
+    fn update(&mut self, record: &LeaderElectionRecord, _limit: Duration) -> Result<(), LockError> {
+        self.call("update")?;
+        let read = self.read.ok_or(LockError::NotRead)?;
+        let mut server = lock(&self.server);
+        if server
+            .lease
+            .as_ref()
+            .is_none_or(|(_, version)| *version != read)
+        {
+            return Err(conflict());
+        }
+        let version = server.store(record);
+        drop(server);
+        self.answer("update")?;
+        self.read = Some(version);
+        Ok(())
+    }
+
+    fn reference(&self) -> LeaseReference {
+        LeaseReference::default()
+    }
+
+    fn describe(&self) -> String {
+        "kube-system/a".to_owned()
+    }
+}
+
+/// Notes what it is told.
+struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Callbacks for Told {
+    fn on_started_leading(&mut self, _lease: &LeaseReference) {
+        lock(&self.0).push("started".to_owned());
+    }
+
+    fn on_stopped_leading(&mut self, why: &str) {
+        lock(&self.0).push(format!("stopped: {why}"));
+    }
+
+    fn on_new_leader(&mut self, identity: &str) {
+        lock(&self.0).push(format!("leader {identity}"));
+    }
+}
+
+pub(super) struct Rig {
+    pub(super) clock: Arc<FakeClock>,
+    pub(super) fence: Arc<LeaseFence>,
+    server: Arc<Mutex<Server>>,
+    script: Arc<Mutex<Script>>,
+    told: Arc<Mutex<Vec<String>>>,
+    elector: Option<Elector>,
+    stop: Stop,
+    done: Stop,
+}
+
+impl Rig {
+    pub(super) fn new(identity: &str) -> Self {
+        Self::at(identity, &Arc::default(), &Arc::default())
+    }
+
+    /// One of several that fight for the same lease, with a clock of its own.
+    pub(super) fn at(identity: &str, server: &Arc<Mutex<Server>>, clock: &Arc<FakeClock>) -> Self {
+        let options = LeaderElectionOptions::new(identity.to_owned(), "kube-system", "a");
+        let (script, told) = (Arc::<Mutex<Script>>::default(), Arc::default());
+        let fence = Arc::new(LeaseFence::new(Arc::clone(clock) as _, options.margin()));
+        let (stop, done) = (Stop::new(), Stop::new());
+        let elector = Elector::new(ElectorParts {
+            options,
+            lock: Box::new(FakeLock {
+                server: Arc::clone(server),
+                script: Arc::clone(&script),
+                clock: Arc::clone(clock),
+                read: None,
+            }),
+            fence: Arc::clone(&fence),
+            callbacks: Box::new(Told(Arc::clone(&told))),
+            boot_clock: Arc::clone(clock) as _,
+            clock: Arc::clone(clock) as _,
+            random: Box::new(|| 0.0),
+            stop: stop.clone(),
+            done: done.clone(),
+        });
+        Self {
+            clock: Arc::clone(clock),
+            fence,
+            server: Arc::clone(server),
+            script,
+            told,
+            elector: Some(elector),
+            stop,
+            done,
+        }
+    }
+
+    /// One try.
+    pub(super) fn elect(&mut self) -> bool {
+        let elector = self.elector.as_mut().expect("it has not ended");
+        let is_ours = elector.try_acquire_or_renew();
+        elector.report_transition();
+        is_ours
+    }
+
+    /// The daemon stops, and then its last write has ended, or may not have.
+    pub(super) fn run_to_the_end(&mut self, writes_ended: bool) {
+        let why = "test".to_owned();
+        self.stop.stop(Cause::Requested(why.clone()));
+        self.done.stop(if writes_ended {
+            Cause::Requested(why)
+        } else {
+            Cause::Failed(why)
+        });
+        self.elector.take().expect("it has not ended").run();
+    }
+
+    /// The requests since the last call.
+    pub(super) fn calls(&self) -> Vec<&'static str> {
+        std::mem::take(&mut lock(&self.script).calls)
+    }
+
+    pub(super) fn told(&self) -> Vec<String> {
+        lock(&self.told).clone()
+    }
+
+    pub(super) fn leader(&self) -> String {
+        self.elector
+            .as_ref()
+            .expect("it has not ended")
+            .health()
+            .leader()
+    }
+
+    pub(super) fn lease(&self) -> Option<LeaderElectionRecord> {
+        lock(&self.server).lease.clone().map(|(record, _)| record)
+    }
+
+    pub(super) fn set_lease(&self, record: &LeaderElectionRecord) {
+        lock(&self.server).store(record);
+    }
+
+    pub(super) fn refuse_once(&self, call: &'static str, error: LockError) {
+        lock(&self.script).once = Some((call, error));
+    }
+
+    pub(super) fn lose_the_answer_once(&self, call: &'static str) {
+        lock(&self.script).lost = Some(call);
+    }
+
+    pub(super) fn refuse_always(&self, error: &LockError) {
+        lock(&self.script).always = Some(error.clone());
+    }
+
+    pub(super) fn reach_again(&self) {
+        lock(&self.script).always = None;
+    }
+
+    pub(super) fn set_latency(&self, latency: Duration) {
+        lock(&self.script).latency = latency;
+    }
+}
+
+/// A Lease of another program, of some age.
+pub(super) fn held_by(identity: &str) -> LeaderElectionRecord {
+    LeaderElectionRecord {
+        holder_identity: identity.to_owned(),
+        lease_duration_seconds: 15,
+        acquire_time: "2025-12-01T00:00:00.000000Z".to_owned(),
+        renew_time: "2025-12-31T00:00:00.000000Z".to_owned(),
+        lease_transitions: 7,
+        preferred_holder: String::new(),
+        strategy: "OldestEmulationVersion".to_owned(),
+    }
+}
+
+fn refusal(code: u16, reason: &str) -> LockError {
+    ClientError::Status(Status::new(code, reason, "no")).into()
+}
+
+fn not_found() -> LockError {
+    refusal(404, "NotFound")
+}
+
+pub(super) fn conflict() -> LockError {
+    refusal(409, "Conflict")
+}
+
+pub(super) fn unavailable() -> LockError {
+    refusal(503, "ServiceUnavailable")
+}
+
+fn lost() -> LockError {
+    let error = TransportError {
+        kind: TransportErrorKind::TimedOut,
+        sent: true,
+        message: "no answer".to_owned(),
+    };
+    ClientError::Transport(error).into()
+}

@@ -1,0 +1,94 @@
+//! Two electors, one lease, and anything that may befall them: frozen, cut off, slow.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::rig::{Rig, unavailable};
+use crate::client::Fence;
+use crate::stdx::boot_clock::BootClock;
+use crate::stdx::clock::FakeClock;
+
+/// What happens next. Times are in milliseconds.
+#[derive(Clone, Debug)]
+enum Happening {
+    /// Time passes: both machines' clocks, the second one faster or slower by so many thousandths.
+    Pass(u64, i64),
+    /// One of the two is awake and tries.
+    Try(bool),
+    /// One of the two cannot reach the server, until it can again.
+    CutOff(bool, bool),
+    /// One's requests take this long, each way of it, from now on.
+    Latency(bool, u64),
+    /// One's next answer gets lost; the server has done as asked.
+    Lose(bool, bool),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        4 => (1..12_000u64, -200..200i64).prop_map(|(ms, drift)| Happening::Pass(ms, drift)),
+        8 => any::<bool>().prop_map(Happening::Try),
+        1 => (any::<bool>(), any::<bool>()).prop_map(|(who, cut)| Happening::CutOff(who, cut)),
+        1 => (any::<bool>(), 0..6_000u64).prop_map(|(who, ms)| Happening::Latency(who, ms)),
+        1 => (any::<bool>(), any::<bool>()).prop_map(|(who, post)| Happening::Lose(who, post)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever happens, and whoever sleeps through whatever of it: of two fences one is closed.
+    #[test]
+    fn l_18_never_may_two_write(happenings in prop::collection::vec(happening(), 1..120)) {
+        let server = Arc::new(Mutex::default());
+        let clocks = [Arc::new(FakeClock::default()), Arc::new(FakeClock::default())];
+        let mut rigs = [
+            Rig::at("a", &server, &clocks[0]),
+            Rig::at("b", &server, &clocks[1]),
+        ];
+        for happening in happenings {
+            match happening {
+                Happening::Pass(ms, drift) => {
+                    clocks[0].advance(Duration::from_millis(ms));
+                    let ms = ms.saturating_add_signed(ms.cast_signed() * drift / 1000);
+                    clocks[1].advance(Duration::from_millis(ms));
+                }
+                Happening::Try(who) => {
+                    let who = usize::from(who);
+                    let before = clocks[who].boot_time();
+                    rigs[who].elect();
+                    // The other's clock ran meanwhile.
+                    let took = clocks[who].boot_time().saturating_sub(before);
+                    clocks[1 - who].advance(took);
+                }
+                Happening::CutOff(who, true) => rigs[usize::from(who)].refuse_always(&unavailable()),
+                Happening::CutOff(who, false) => rigs[usize::from(who)].reach_again(),
+                Happening::Latency(who, ms) => {
+                    rigs[usize::from(who)].set_latency(Duration::from_millis(ms));
+                }
+                Happening::Lose(who, post) => {
+                    let call = if post { "create" } else { "update" };
+                    rigs[usize::from(who)].lose_the_answer_once(call);
+                }
+            }
+            let open = rigs.each_ref().map(|rig| rig.fence.is_open());
+            prop_assert!(open != [true, true], "both may write");
+        }
+    }
+}
+
+/// A leader that was frozen, or whose machine slept, for longer than the lease.
+#[test]
+fn a_leader_that_slept_finds_its_fence_closed_when_it_wakes() {
+    let (server, clock) = (Arc::new(Mutex::default()), Arc::new(FakeClock::default()));
+    let mut sleeper = Rig::at("a", &server, &clock);
+    let mut other = Rig::at("b", &server, &clock);
+    assert!(sleeper.elect());
+    assert!(!other.elect());
+    clock.advance(Duration::from_secs(15));
+    assert!(other.elect());
+    assert!(!sleeper.fence.is_open(), "before it has asked anybody");
+    assert!(!sleeper.elect());
+    assert_eq!(sleeper.leader(), "b");
+}

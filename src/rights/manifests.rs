@@ -1,0 +1,263 @@
+//! The rights as YAML for `kubectl apply -f -`. Pure; called by the command `rbac`.
+
+use super::{Grant, Right, Role};
+
+/// What all of the daemon's own roles and bindings are called, or begin with.
+const NAME: &str = "replicaset-controller";
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// Who gets the rights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Account {
+    /// A ServiceAccount, which is made too.
+    ServiceAccount {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// A user, such as the common name of a client certificate.
+    User(String),
+}
+
+impl Account {
+    /// The account that the API server knows under `username`.
+    pub fn of_username(username: &str) -> Self {
+        let service_account = username.strip_prefix("system:serviceaccount:");
+        match service_account.and_then(|rest| rest.split_once(':')) {
+            Some((namespace, name)) => Self::ServiceAccount {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            },
+            None => Self::User(username.to_owned()),
+        }
+    }
+
+    /// The flag of `rbac` that names this account, fit for a shell.
+    pub fn flag(&self) -> String {
+        match self {
+            Self::ServiceAccount { namespace, name } => {
+                format!("--service-account={namespace}/{name}")
+            }
+            Self::User(name) => format!("--user={}", shell_word(name)),
+        }
+    }
+
+    fn subject(&self) -> String {
+        match self {
+            Self::ServiceAccount { namespace, name } => format!(
+                "- kind: ServiceAccount\n  name: {}\n  namespace: {}\n",
+                scalar(name),
+                scalar(namespace)
+            ),
+            Self::User(name) => {
+                format!(
+                    "- kind: User\n  apiGroup: {GROUP}\n  name: {}\n",
+                    scalar(name)
+                )
+            }
+        }
+    }
+}
+
+/// All manifests, in the order in which they can be applied. What two grants have in common, such as
+/// a role bound in the same place, stands there once.
+pub fn manifests(grants: &[Grant], account: &Account) -> String {
+    let mut documents = Vec::new();
+    if let Account::ServiceAccount { namespace, name } = account {
+        documents.push(format!(
+            "apiVersion: v1\nkind: ServiceAccount\n{}",
+            metadata(name, Some(namespace))
+        ));
+    }
+    for grant in grants {
+        let (name, kind) = match grant.role {
+            Role::Stock(role) => (binding_name(role), "ClusterRole"),
+            Role::Own(suffix) if grant.namespace.is_some() => (format!("{NAME}:{suffix}"), "Role"),
+            Role::Own(suffix) => (format!("{NAME}:{suffix}"), "ClusterRole"),
+        };
+        let namespace = grant.namespace.as_deref();
+        let role = match grant.role {
+            Role::Stock(role) => role,
+            Role::Own(_) => {
+                let rules: String = grant.rights.iter().map(rule).collect();
+                documents.push(format!(
+                    "apiVersion: {GROUP}/v1\nkind: {kind}\n{}rules:\n{rules}",
+                    metadata(&name, namespace)
+                ));
+                &name
+            }
+        };
+        let binding = if namespace.is_some() {
+            "RoleBinding"
+        } else {
+            "ClusterRoleBinding"
+        };
+        documents.push(format!(
+            "apiVersion: {GROUP}/v1\nkind: {binding}\n{}\
+             roleRef:\n  apiGroup: {GROUP}\n  kind: {kind}\n  name: {}\nsubjects:\n{}",
+            metadata(&name, namespace),
+            scalar(role),
+            account.subject()
+        ));
+    }
+    documents.join("---\n")
+}
+
+/// `replicaset-controller:auth-delegator` binds `system:auth-delegator`, and so on: each binding tells
+/// by its name what it binds.
+fn binding_name(role: &str) -> String {
+    let suffix = role.rsplit(':').next().unwrap_or(role);
+    match suffix {
+        NAME => NAME.to_owned(),
+        suffix => format!("{NAME}:{suffix}"),
+    }
+}
+
+fn metadata(name: &str, namespace: Option<&str>) -> String {
+    let name = scalar(name);
+    match namespace {
+        Some(namespace) => format!(
+            "metadata:\n  name: {name}\n  namespace: {}\n",
+            scalar(namespace)
+        ),
+        None => format!("metadata:\n  name: {name}\n"),
+    }
+}
+
+fn rule(right: &Right) -> String {
+    let list = |words: &[&str]| {
+        words
+            .iter()
+            .map(|word| scalar(word))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let name = right.name.as_deref();
+    let names = name.map_or(String::new(), |name| {
+        format!("  resourceNames: [{}]\n", scalar(name))
+    });
+    format!(
+        "- apiGroups: [{}]\n  resources: [{}]\n{names}  verbs: [{}]\n",
+        list(&[right.group]),
+        list(&[right.resource]),
+        list(right.verbs)
+    )
+}
+
+/// A string in YAML: plain where that cannot be read as anything else, else quoted as in JSON.
+fn scalar(text: &str) -> String {
+    let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && !text.ends_with(':')
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-./:_@".contains(c))
+        && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"]
+            .contains(&text.to_ascii_lowercase().as_str());
+    if is_plain {
+        text.to_owned()
+    } else {
+        serde_json::Value::from(text).to_string()
+    }
+}
+
+fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:/@,=+".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{RightsOptions, Workload, grants, tests::everything};
+    use super::{Account, manifests, scalar};
+    use serde_json::{Value, json};
+
+    fn documents(options: &RightsOptions, account: &Account) -> Vec<Value> {
+        let text = manifests(&grants(options), account);
+        let documents = text.split("---\n");
+        documents
+            .map(|document| serde_saphyr::from_str(document).expect("YAML"))
+            .collect()
+    }
+
+    #[test]
+    fn a_namespace_gets_role_bindings_and_the_lease_a_role_of_its_own() {
+        let options = RightsOptions {
+            namespace: Some("shop".to_owned()),
+            delegated_auth: false,
+            workloads: vec![Workload::ReplicaSets],
+            ..everything()
+        };
+        let account = Account::of_username("system:serviceaccount:shop:daemon");
+        let documents = documents(&options, &account);
+        let names = |document: &Value| {
+            let text = |path| document.pointer(path).and_then(Value::as_str).unwrap_or("");
+            ["/kind", "/metadata/namespace", "/metadata/name"]
+                .map(text)
+                .join(" ")
+        };
+        assert_eq!(
+            documents.iter().map(names).collect::<Vec<_>>(),
+            [
+                "ServiceAccount shop daemon",
+                "RoleBinding shop replicaset-controller",
+                "Role kube-system replicaset-controller:leader-election",
+                "RoleBinding kube-system replicaset-controller:leader-election",
+            ]
+        );
+        assert_eq!(
+            documents[2]["rules"],
+            json!([
+                {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+                {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+                 "resourceNames": ["kube-controller-manager"], "verbs": ["get", "update"]},
+                {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+            ])
+        );
+        assert_eq!(
+            documents[3]["subjects"],
+            json!([{"kind": "ServiceAccount", "name": "daemon", "namespace": "shop"}])
+        );
+    }
+
+    #[test]
+    fn a_user_is_bound_and_not_made() {
+        let documents = documents(&everything(), &Account::of_username("O'Brien: admin"));
+        assert!(documents.iter().all(|d| d["kind"] != "ServiceAccount"));
+        assert_eq!(documents[0]["subjects"][0]["name"], "O'Brien: admin");
+    }
+
+    #[test]
+    fn an_account_is_named_so_that_a_shell_reads_it() {
+        for (username, expected) in [
+            ("system:serviceaccount:shop:rs", "--service-account=shop/rs"),
+            (
+                "system:kube-controller-manager",
+                "--user=system:kube-controller-manager",
+            ),
+            ("O'Brien", r"--user='O'\''Brien'"),
+        ] {
+            assert_eq!(Account::of_username(username).flag(), expected);
+        }
+    }
+
+    #[test]
+    fn strings_stay_strings() {
+        for (text, expected) in [
+            ("system:auth-delegator", "system:auth-delegator"),
+            ("jane@example.com", "jane@example.com"),
+            ("", r#""""#),
+            ("true", r#""true""#),
+            ("12", r#""12""#),
+            ("a: b", r#""a: b""#),
+            ("a:", r#""a:""#),
+        ] {
+            assert_eq!(scalar(text), expected);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The command `rbac`, and which rights a command line needs. Called by `main` on the main thread.
+
+use std::io::Write;
+
+use super::RunError;
+use crate::cli::flags::{ControllerName, RbacArgs, RunArgs};
+use crate::rights::manifests::{Account, manifests};
+use crate::rights::{LeaseName, RightsOptions, Workload, grants, rbac_command};
+
+/// What the daemon's own account is called, unless a flag says otherwise.
+const ACCOUNT: &str = "replicaset-controller";
+
+/// Prints the manifests that give an account the rights that the daemon needs with these flags.
+///
+/// # Errors
+/// If standard output cannot be written.
+pub fn rbac(args: &RbacArgs) -> Result<(), RunError> {
+    let options = rights_options(&args.run);
+    let account = match (&args.user, &args.service_account) {
+        (Some(user), _) => Account::User(user.clone()),
+        (None, Some(account)) => Account::ServiceAccount {
+            namespace: account.namespace.clone(),
+            name: account.name.clone(),
+        },
+        (None, None) => Account::ServiceAccount {
+            namespace: options
+                .namespace
+                .clone()
+                .unwrap_or_else(|| "kube-system".to_owned()),
+            name: ACCOUNT.to_owned(),
+        },
+    };
+    let account_flag = if args.user.is_some() || args.service_account.is_some() {
+        format!(" {}", account.flag())
+    } else {
+        String::new()
+    };
+    let text = format!(
+        "# What a daemon with these flags may do; printed by\n#   {}{account_flag}\n{}",
+        rbac_command(&options),
+        manifests(&grants(&options), &account)
+    );
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(RunError::Output)
+}
+
+/// Which rights the daemon needs with these flags.
+pub(super) fn rights_options(args: &RunArgs) -> RightsOptions {
+    let namespace = args.api.namespace.as_deref();
+    let election = &args.leader_election;
+    let workloads = args.controller.enabled().into_iter();
+    // Two other accounts ask who may read what, if they are named.
+    let asks_itself = args.serving.authentication_kubeconfig.is_none()
+        || args.serving.authorization_kubeconfig.is_none();
+    RightsOptions {
+        namespace: namespace.map(str::to_owned),
+        workloads: workloads
+            .map(|name| match name {
+                ControllerName::ReplicaSet => Workload::ReplicaSets,
+                ControllerName::ReplicationController => Workload::ReplicationControllers,
+            })
+            .collect(),
+        lease: election.leader_elect.then(|| LeaseName {
+            namespace: election.resource_namespace(namespace).to_owned(),
+            name: election.leader_elect_resource_name.clone(),
+        }),
+        delegated_auth: args.serving.secure_port != 0 && asks_itself,
+        dry_run: args.mode.dry_run,
+    }
+}

@@ -1,0 +1,155 @@
+//! What `run` serves over HTTP, from its flags: where, to whom, and what the pages say of the
+//! configuration.
+
+use serde_json::{Value, json};
+
+use super::RunError;
+use crate::cli::RunArgs;
+use crate::cli::flags::TlsVersion;
+use crate::client::{ClientConfig, ConfigSource};
+use crate::serving::{AllowedPaths, CertificateFiles, ServingOptions, SetVerbosity, ZPages};
+
+/// The version of Kubernetes whose controller this is (go.mod of `tests/control-plane`).
+const EMULATION_VERSION: &str = "1.36";
+
+/// Where and to whom. `config` is the cluster that is controlled.
+pub(super) fn serving_options(
+    args: &RunArgs,
+    config: &ClientConfig,
+) -> Result<ServingOptions, RunError> {
+    let flags = &args.serving;
+    let serving = match (&flags.tls_cert_file, &flags.tls_private_key_file) {
+        (Some(chain), Some(key)) => Some((chain.clone(), key.clone())),
+        (None, None) => None,
+        _ => {
+            let why = "--tls-cert-file and --tls-private-key-file need each other";
+            return Err(RunError::Files(why.to_owned()));
+        }
+    };
+    let paths = AllowedPaths::parse(&flags.authorization_always_allow_paths);
+    let paths = paths
+        .map_err(|why| RunError::Files(format!("--authorization-always-allow-paths: {why}")))?;
+    let cluster = |kubeconfig: &Option<std::path::PathBuf>| match kubeconfig {
+        None => Ok(config.clone()),
+        Some(_) => ClientConfig::load(&ConfigSource {
+            kubeconfig: kubeconfig.clone(),
+            master: None,
+            context: None,
+        }),
+    };
+    Ok(ServingOptions {
+        bind_address: flags.bind_address,
+        secure_port: Some(flags.secure_port),
+        insecure_port: flags.insecure_port,
+        certificates: CertificateFiles {
+            serving,
+            client_ca: flags.client_ca_file.clone(),
+        },
+        tls13_only: flags.tls_min_version == TlsVersion::Tls13,
+        authentication: cluster(&flags.authentication_kubeconfig)?,
+        authorization: cluster(&flags.authorization_kubeconfig)?,
+        allowed_paths: paths,
+        debug: flags.profiling,
+    })
+}
+
+/// What the pages say of the configuration.
+pub(super) fn zpages(args: &RunArgs) -> ZPages {
+    let config = configuration(args);
+    let set_verbosity: SetVerbosity = Box::new(|verbosity| {
+        log::set_max_level(crate::cli::flags::level_of(verbosity));
+        log::info!("the log's verbosity is {verbosity} now");
+        Ok(())
+    });
+    ZPages {
+        flags: args.in_effect.clone(),
+        config: Box::new(move || config.clone()),
+        emulation_version: EMULATION_VERSION.to_owned(),
+        set_verbosity: Some(set_verbosity),
+    }
+}
+
+/// The configuration in kube-controller-manager's shape, as far as it concerns this daemon
+/// (kube-controller-manager `config/v1alpha1/types.go`).
+fn configuration(args: &RunArgs) -> Value {
+    let flag = |name: &str| args.in_effect.get(name).cloned().unwrap_or_default();
+    let election = &args.leader_election;
+    let go = |duration: std::time::Duration| go_duration(duration);
+    json!({"kubecontrollermanager.config.k8s.io": {
+        "kind": "KubeControllerManagerConfiguration",
+        "apiVersion": "kubecontrollermanager.config.k8s.io/v1alpha1",
+        "Generic": {
+            "Port": args.serving.secure_port,
+            "Address": args.serving.bind_address.to_string(),
+            "MinResyncPeriod": go(args.controller.min_resync_period),
+            "ClientConnection": {
+                "kubeconfig": flag("kubeconfig"),
+                "acceptContentTypes": "",
+                "contentType": flag("kube-api-content-type"),
+                "qps": args.client.kube_api_qps,
+                "burst": args.client.kube_api_burst,
+            },
+            "ControllerStartInterval": "0s",
+            "LeaderElection": {
+                "leaderElect": election.leader_elect,
+                "leaseDuration": go(election.leader_elect_lease_duration),
+                "renewDeadline": go(election.leader_elect_renew_deadline),
+                "retryPeriod": go(election.leader_elect_retry_period),
+                "resourceLock": flag("leader-elect-resource-lock"),
+                "resourceName": election.leader_elect_resource_name,
+                "resourceNamespace": election.resource_namespace(args.api.namespace.as_deref()),
+            },
+            "Controllers": flag("controllers").split(',').collect::<Vec<_>>(),
+            "Debugging": {
+                "enableProfiling": args.serving.profiling,
+                "enableContentionProfiling": false,
+            },
+            "LeaderMigrationEnabled": election.enable_leader_migration,
+        },
+        "ReplicaSetController": {
+            "ConcurrentRSSyncs": args.controller.concurrent_replicaset_syncs,
+        },
+        "ReplicationController": {
+            "ConcurrentRCSyncs": args.controller.concurrent_rc_syncs,
+        },
+    }})
+}
+
+/// As Go writes durations in JSON: `12h0m0s`, `1m30s`, `500ms`.
+fn go_duration(duration: std::time::Duration) -> String {
+    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
+    if seconds == 0 && millis > 0 {
+        return format!("{millis}ms");
+    }
+    let fraction = if millis == 0 {
+        String::new()
+    } else {
+        format!(".{millis:03}").trim_end_matches('0').to_owned()
+    };
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds}{fraction}s"),
+        (0, minutes, seconds) => format!("{minutes}m{seconds}{fraction}s"),
+        (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}{fraction}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::go_duration;
+
+    #[test]
+    fn durations_as_go_writes_them() {
+        for (ms, expected) in [
+            (0, "0s"),
+            (500, "500ms"),
+            (15_000, "15s"),
+            (90_000, "1m30s"),
+            (1_500, "1.5s"),
+            (43_200_000, "12h0m0s"),
+        ] {
+            assert_eq!(go_duration(Duration::from_millis(ms)), expected);
+        }
+    }
+}

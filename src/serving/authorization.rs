@@ -1,0 +1,144 @@
+//! Whether they may: some paths are for everybody, some groups may do everything, the rest the API
+//! server decides. On the thread of the connection.
+
+use std::time::{Duration, Instant};
+
+use super::reviews::{ReviewError, Reviews};
+use super::ttl_cache::TtlCache;
+use super::user::User;
+
+/// How long an answer counts, a yes as well as a no
+/// (apiserver `pkg/server/options/authorization.go:AllowCacheTTL`, `DenyCacheTTL`).
+const ACCESS_TTL: Duration = Duration::from_secs(10);
+
+/// Users and paths that are longer together are not kept
+/// (apiserver `plugin/pkg/authorizer/webhook/webhook.go:maxControlledAttrCacheSize`).
+const ATTRIBUTE_BYTES_KEPT: usize = 10_000;
+
+/// Who may do everything (apiserver `pkg/server/options/authorization.go:AlwaysAllowGroups`).
+const PRIVILEGED_GROUP: &str = "system:masters";
+
+/// What a user may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    Allowed,
+    /// With the API server's reason, which may be empty.
+    Denied(String),
+}
+
+/// The paths that need no rights. Each is a whole path or, ending in `*`, the beginning of paths; a
+/// leading `/` may be left out (apiserver `pkg/authorization/path/path.go`).
+#[derive(Clone, Debug, Default)]
+pub struct AllowedPaths {
+    exact: Vec<String>,
+    prefixes: Vec<String>,
+}
+
+impl AllowedPaths {
+    /// Reads the values of `--authorization-always-allow-paths`.
+    ///
+    /// # Errors
+    /// A sentence that names the path whose `*` is not at its end.
+    pub fn parse<T: AsRef<str>>(paths: &[T]) -> Result<Self, String> {
+        let mut allowed = Self::default();
+        for path in paths {
+            let path = path.as_ref();
+            let bare = path.strip_prefix('/').unwrap_or(path);
+            match bare.strip_suffix('*') {
+                Some(prefix) if !prefix.contains('*') => allowed.prefixes.push(prefix.to_owned()),
+                None if !bare.contains('*') => allowed.exact.push(bare.to_owned()),
+                _ => return Err(format!("only a trailing * is allowed in path {path:?}")),
+            }
+        }
+        Ok(allowed)
+    }
+
+    /// True if everybody may see this path.
+    pub fn allow(&self, path: &str) -> bool {
+        let bare = path.strip_prefix('/').unwrap_or(path);
+        self.exact.iter().any(|exact| exact == bare)
+            || self.prefixes.iter().any(|prefix| bare.starts_with(prefix))
+    }
+}
+
+type Attributes = (User, String, String);
+
+/// Decides.
+pub(super) struct Authorization {
+    pub(super) allowed_paths: AllowedPaths,
+    reviews: Reviews,
+    decisions: TtlCache<Attributes, Decision>,
+}
+
+impl Authorization {
+    pub(super) fn new(allowed_paths: AllowedPaths, reviews: Reviews) -> Self {
+        Self {
+            allowed_paths,
+            reviews,
+            decisions: TtlCache::new(),
+        }
+    }
+
+    /// Whether `user` may do `verb` (an HTTP method in small letters) with `path`. Blocks for the API
+    /// server unless it has been asked lately.
+    pub(super) fn decide(
+        &self,
+        user: &User,
+        verb: &str,
+        path: &str,
+    ) -> Result<Decision, ReviewError> {
+        if self.allowed_paths.allow(path) || user.groups.iter().any(|it| it == PRIVILEGED_GROUP) {
+            return Ok(Decision::Allowed);
+        }
+        let key = (user.clone(), verb.to_owned(), path.to_owned());
+        if let Some(decision) = self.decisions.get(&key, Instant::now()) {
+            return Ok(decision);
+        }
+        let status = self.reviews.access(user, verb, path)?;
+        let decision = if status.allowed && status.denied != Some(true) {
+            Decision::Allowed
+        } else {
+            Decision::Denied(status.reason.unwrap_or_default())
+        };
+        if bytes_of(&key) <= ATTRIBUTE_BYTES_KEPT {
+            self.decisions
+                .put(key, decision.clone(), Instant::now(), ACCESS_TTL);
+        }
+        Ok(decision)
+    }
+}
+
+fn bytes_of((user, verb, path): &Attributes) -> usize {
+    let groups: usize = user.groups.iter().map(String::len).sum();
+    let extra = user.extra.iter();
+    let extra: usize = extra
+        .map(|(name, values)| name.len() + values.iter().map(String::len).sum::<usize>())
+        .sum();
+    user.name.len() + user.uid.len() + groups + extra + verb.len() + path.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::AllowedPaths;
+
+    #[test]
+    fn paths_are_whole_or_prefixes() {
+        let allowed = AllowedPaths::parse(&["/healthz", "readyz", "/debug/*", "/"]);
+        let allowed = allowed.expect("good paths");
+        for (path, expected) in [
+            ("/healthz", true),
+            ("/healthz/ping", false),
+            ("/readyz", true),
+            ("/debug/threads", true),
+            ("/debug", false),
+            ("/", true),
+            ("/metrics", false),
+        ] {
+            assert_eq!(allowed.allow(path), expected, "{path}");
+        }
+        for path in ["/a*b", "/a**"] {
+            AllowedPaths::parse(&[path]).expect_err(path);
+        }
+        assert!(AllowedPaths::parse(&["*"]).expect("all paths").allow("/a"));
+    }
+}

@@ -1,0 +1,274 @@
+//! The certificate that we show and the authorities that vouch for clients: from files, read again
+//! when they have changed, or a certificate made here. Asked on the connections' threads.
+//!
+//! DIFFERS: files are looked at when a connection comes, at most every ten seconds, instead of by a
+//! thread of their own; without files the certificate is one that signs itself and holds ten years,
+//! where upstream's ends after one, whether or not the daemon still runs.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::{Timestamp, ToSpan};
+use rcgen::{CertificateParams, DnType, KeyPair, date_time_ymd};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
+
+use super::client_certificates::AnyCertificate;
+
+/// Files are read again at most this often. Renewed certificates overlap with old ones by hours, and
+/// an operator who waits for a reload waits for no more than this.
+const CHECK_PERIOD: Duration = Duration::from_secs(10);
+
+/// How long a certificate that is made here holds.
+const YEARS: i64 = 10;
+
+const ONLY_TLS13: &[&SupportedProtocolVersion] = &[&version::TLS13];
+const ALL_VERSIONS: &[&SupportedProtocolVersion] = &[&version::TLS13, &version::TLS12];
+
+/// Where the certificates are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The certificate, followed by what signed it, and its key, both in PEM; made here if absent.
+    pub serving: Option<(PathBuf, PathBuf)>,
+    /// Authorities whose clients are believed, in PEM; without them client certificates count for
+    /// nothing.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// The certificates as they are now. Shared by `Arc`.
+pub(super) struct Certificates {
+    files: CertificateFiles,
+    versions: &'static [&'static SupportedProtocolVersion],
+    /// The one that is made here.
+    own: Option<(String, String)>,
+    state: Mutex<State>,
+}
+
+struct State {
+    checked: Instant,
+    contents: Contents,
+    built: Built,
+}
+
+/// What the files hold.
+#[derive(PartialEq, Eq)]
+struct Contents {
+    chain: Vec<u8>,
+    key: Vec<u8>,
+    client_ca: Option<Vec<u8>>,
+}
+
+/// What is made of them.
+#[derive(Clone)]
+struct Built {
+    config: Arc<ServerConfig>,
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+}
+
+impl Certificates {
+    /// Reads the files, or makes a certificate for `names`.
+    ///
+    /// # Errors
+    /// A sentence that names the file and what is wrong with it.
+    pub(super) fn load(
+        files: CertificateFiles,
+        names: Vec<String>,
+        is_tls13_only: bool,
+    ) -> Result<Self, String> {
+        let own = match &files.serving {
+            Some(_) => None,
+            None => Some(self_signed(names)?),
+        };
+        let versions = if is_tls13_only {
+            ONLY_TLS13
+        } else {
+            ALL_VERSIONS
+        };
+        let contents = read(&files, own.as_ref())?;
+        let built = build(&files, &contents, versions)?;
+        Ok(Self {
+            files,
+            versions,
+            own,
+            state: Mutex::new(State {
+                checked: Instant::now(),
+                contents,
+                built,
+            }),
+        })
+    }
+
+    /// How to speak TLS from now on.
+    pub(super) fn config(&self) -> Arc<ServerConfig> {
+        self.refresh_if_due();
+        Arc::clone(&self.lock().built.config)
+    }
+
+    /// What client certificates are checked against; `None` if they count for nothing.
+    pub(super) fn verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
+        self.lock().built.verifier.clone()
+    }
+
+    /// Reads the files again now, and says what came of it. If they cannot be used, what was read before
+    /// stays in use.
+    ///
+    /// # Errors
+    /// A sentence that names the file and what is wrong with it.
+    pub(super) fn reload(&self) -> Result<String, String> {
+        let contents = read(&self.files, self.own.as_ref())?;
+        if contents == self.lock().contents {
+            return Ok("unchanged".to_owned());
+        }
+        let built = build(&self.files, &contents, self.versions)?;
+        let mut state = self.lock();
+        state.contents = contents;
+        state.built = built;
+        Ok("changed, and in use from now on".to_owned())
+    }
+
+    fn refresh_if_due(&self) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        if now.saturating_duration_since(state.checked) < CHECK_PERIOD {
+            return;
+        }
+        state.checked = now;
+        // Nobody waits for files under the lock.
+        drop(state);
+        match self.reload() {
+            Ok(outcome) => log::debug!("certificates of the HTTPS port: {outcome}"),
+            Err(why) => log::error!("{why}; the certificates read before stay in use"),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates")
+            .field("files", &self.files)
+            .finish_non_exhaustive()
+    }
+}
+
+fn read(files: &CertificateFiles, own: Option<&(String, String)>) -> Result<Contents, String> {
+    let (chain, key) = match (&files.serving, own) {
+        (Some((chain, key)), _) => (
+            read_file("--tls-cert-file", chain)?,
+            read_file("--tls-private-key-file", key)?,
+        ),
+        (None, Some((chain, key))) => (chain.clone().into_bytes(), key.clone().into_bytes()),
+        (None, None) => return Err("there is no certificate to serve with".to_owned()),
+    };
+    let client_ca = files.client_ca.as_ref();
+    let client_ca = client_ca.map(|path| read_file("--client-ca-file", path));
+    Ok(Contents {
+        chain,
+        key,
+        client_ca: client_ca.transpose()?,
+    })
+}
+
+fn read_file(flag: &str, path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("{flag} {}: {error}", path.display()))
+}
+
+fn build(
+    files: &CertificateFiles,
+    contents: &Contents,
+    versions: &'static [&'static SupportedProtocolVersion],
+) -> Result<Built, String> {
+    let name = |flag: &str, path: Option<&PathBuf>| {
+        path.map_or_else(
+            || "the certificate made here".to_owned(),
+            |path| format!("{flag} {}", path.display()),
+        )
+    };
+    let serving = files.serving.as_ref();
+    let chain_name = name("--tls-cert-file", serving.map(|(chain, _)| chain));
+    let key_name = name("--tls-private-key-file", serving.map(|(_, key)| key));
+    let chain = certificates(&chain_name, &contents.chain)?;
+    let key = PrivateKeyDer::from_pem_slice(&contents.key)
+        .map_err(|error| format!("{key_name}: no unencrypted private key in PEM: {error}"))?;
+
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+    let builder = builder
+        .with_protocol_versions(versions)
+        .map_err(|error| format!("no TLS with these versions: {error}"))?;
+    let (builder, verifier) = match &contents.client_ca {
+        None => (builder.with_no_client_auth(), None),
+        Some(pem) => {
+            let ca_name = name("--client-ca-file", files.client_ca.as_ref());
+            let verifier = client_verifier(&ca_name, pem, &provider)?;
+            let any = AnyCertificate::new(verifier.root_hint_subjects(), &provider);
+            let builder = builder.with_client_cert_verifier(Arc::new(any));
+            (builder, Some(verifier))
+        }
+    };
+    let config = builder.with_single_cert(chain, key);
+    let mut config = config.map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            format!("{key_name} does not belong to {chain_name}")
+        }
+        error => format!("{chain_name}, {key_name}: {error}"),
+    })?;
+    // A client that offers HTTP/2 too must be told that it is not spoken here.
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Built {
+        config: Arc::new(config),
+        verifier,
+    })
+}
+
+fn client_verifier(
+    name: &str,
+    pem: &[u8],
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates(name, pem)?);
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let verifier = verifier.build();
+    verifier.map_err(|error| format!("{name}: no certificate that can be used: {error}"))
+}
+
+fn certificates(name: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let all = all.map_err(|error| format!("{name}: not valid PEM: {error}"))?;
+    if all.is_empty() {
+        return Err(format!("{name}: no certificate in PEM"));
+    }
+    Ok(all)
+}
+
+/// A certificate for `names` and its key, in PEM.
+fn self_signed(names: Vec<String>) -> Result<(String, String), String> {
+    let failed = |error: rcgen::Error| format!("cannot make a certificate to serve with: {error}");
+    let mut params = CertificateParams::new(names).map_err(failed)?;
+    let day = |at: jiff::Zoned| {
+        let number = |part: i8| u8::try_from(part).unwrap_or(1);
+        date_time_ymd(at.year().into(), number(at.month()), number(at.day()))
+    };
+    let today = Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
+    // Clocks differ.
+    params.not_before = day(today.saturating_sub(1.day()));
+    params.not_after = day(today.saturating_add(YEARS.years()));
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "replicaset-controller");
+    let key = KeyPair::generate().map_err(failed)?;
+    let certificate = params.self_signed(&key).map_err(failed)?;
+    Ok((certificate.pem(), key.serialize_pem()))
+}

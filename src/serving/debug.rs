@@ -1,0 +1,53 @@
+//! `/debug/threads`: what every thread of the daemon does. And how pages are shown that people and
+//! programs both read.
+
+use serde::Serialize;
+
+use super::Pages;
+use crate::http_server::{Answer, Request};
+use crate::telemetry::threads::ThreadReport;
+
+/// Adds the page of the threads.
+pub fn add_pages(pages: &Pages) {
+    pages.page("/debug/threads", |request| match ThreadReport::take() {
+        Ok(report) => shown(request, &report, || report.text()),
+        Err(error) => Answer::text(500, &format!("the threads cannot be listed: {error}\n")),
+    });
+}
+
+/// As JSON for whoever asks for it, by `?format=json` or by the header `Accept`; else as text.
+pub fn shown(request: &Request, value: &impl Serialize, text: impl FnOnce() -> String) -> Answer {
+    let wants_json = match request.query_value("format") {
+        "" => request.header("accept").contains("application/json"),
+        format => format == "json",
+    };
+    if wants_json {
+        Answer::object(200, value)
+    } else {
+        Answer::text(200, &text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Pages, add_pages};
+    use crate::http_server::Request;
+
+    #[test]
+    fn threads_are_shown_as_text_or_as_json() {
+        let pages = Pages::default();
+        add_pages(&pages);
+        let mut request = Request {
+            path: "/debug/threads".to_owned(),
+            ..Request::default()
+        };
+        let answer = pages.answer(&request);
+        assert!(answer.content_type.starts_with("text/plain"));
+        let text = answer.body.read().expect("a whole answer");
+        assert!(String::from_utf8(text).expect("text").contains("WORKS ON"));
+        request.query.push(("format".to_owned(), "json".to_owned()));
+        let json = pages.answer(&request).body.read().expect("a whole answer");
+        let json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+        assert!(json["threads"][0]["tid"].is_i64());
+    }
+}

@@ -1,0 +1,148 @@
+//! The pages `/healthz`, `/livez` and `/readyz`, each with its single checks, and `/metrics/slis`
+//! (apiserver `pkg/server/healthz/healthz.go`).
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use super::pages::Pages;
+use crate::http_server::{Answer, Request};
+use crate::telemetry::health::{Health, Probe};
+use crate::telemetry::metrics;
+
+/// Adds the pages of `health`.
+pub(super) fn add(pages: &Pages, health: &Arc<Health>) {
+    for probe in [Probe::Healthz, Probe::Livez, Probe::Readyz] {
+        let asked = Arc::clone(health);
+        pages.page(&format!("/{}", probe.name()), move |request| {
+            all(&asked, probe, request)
+        });
+        let asked = Arc::clone(health);
+        let prefix = format!("/{}/", probe.name());
+        let prefix_length = prefix.len();
+        pages.tree(&prefix, move |request| {
+            one(&asked, probe, &request.path[prefix_length..])
+        });
+    }
+    pages.page("/metrics/slis", |request| {
+        if request.method == "DELETE" {
+            metrics::global().healthchecks.reset();
+            return Answer::text(200, "metrics reset\n");
+        }
+        Answer::metrics(&metrics::render_slis())
+    });
+}
+
+/// All checks in one answer: `ok`, or which ones fail. What they found is left out, since everybody
+/// may ask; it is in the log and on the pages of the single checks.
+fn all(health: &Health, probe: Probe, request: &Request) -> Answer {
+    let excluded: Vec<&str> = request.query_values("exclude").collect();
+    let checks = health.ask(probe, |name| excluded.contains(&name));
+    let (mut text, mut found) = (String::new(), String::new());
+    for check in &checks {
+        let name = &check.name;
+        // Writing to a string cannot fail.
+        match &check.finding {
+            None => writeln!(text, "[+]{name} excluded: ok"),
+            Some(Ok(())) => writeln!(text, "[+]{name} ok"),
+            Some(Err(why)) => {
+                write!(found, "; {name}: {why}").unwrap_or_default();
+                writeln!(text, "[-]{name} failed: reason withheld")
+            }
+        }
+        .unwrap_or_default();
+    }
+    let unknown = excluded
+        .iter()
+        .filter(|name| checks.iter().all(|check| check.name != **name));
+    let mut unknown: Vec<String> = unknown.map(|name| format!("{name:?}")).collect();
+    unknown.sort();
+    unknown.dedup();
+    if !unknown.is_empty() {
+        let unknown = unknown.join(",");
+        let warning = "warn: some health checks cannot be excluded: no matches for";
+        writeln!(text, "{warning} {unknown}").unwrap_or_default();
+    }
+    let page = probe.name();
+    if !found.is_empty() {
+        log::info!("{page} check failed{found}");
+        return Answer::text(500, &format!("{text}{page} check failed\n"));
+    }
+    if request.query.iter().any(|(name, _)| name == "verbose") {
+        return Answer::text(200, &format!("{text}{page} check passed\n"));
+    }
+    Answer::text(200, "ok")
+}
+
+/// One check, with what it found.
+fn one(health: &Health, probe: Probe, name: &str) -> Answer {
+    match health.ask_one(probe, name) {
+        None => Answer::text(404, "404 page not found\n"),
+        Some(Ok(())) => Answer::text(200, "ok"),
+        Some(Err(why)) => Answer::text(500, &format!("internal server error: {why}\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::add;
+    use crate::http_server::Request;
+    use crate::serving::Pages;
+    use crate::telemetry::health::{Health, Probe};
+    use crate::telemetry::metrics::global;
+
+    #[track_caller]
+    fn check(path: &str, query: &[(&str, &str)], code: u16, expected: &str) {
+        let health = Arc::new(Health::new(global()));
+        health.add("good", &[Probe::Healthz, Probe::Livez], || Ok(()));
+        health.add("bad", &[Probe::Healthz], || {
+            Err("it stands still".to_owned())
+        });
+        let pages = Pages::default();
+        add(&pages, &health);
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let answer = pages.answer(&Request {
+            method: "GET".to_owned(),
+            path: path.to_owned(),
+            query: query.iter().map(owned).collect(),
+            ..Request::default()
+        });
+        assert_eq!(answer.code, code, "{path}");
+        let body = answer.body.read().expect("a whole answer");
+        assert_eq!(String::from_utf8_lossy(&body), expected, "{path}");
+    }
+
+    #[test]
+    fn all_and_single_checks_answer_in_upstreams_words() {
+        check("/livez", &[], 200, "ok");
+        check(
+            "/livez",
+            &[("verbose", "")],
+            200,
+            "[+]good ok\nlivez check passed\n",
+        );
+        check("/readyz", &[("verbose", "1")], 200, "readyz check passed\n");
+        let failed = "[+]good ok\n[-]bad failed: reason withheld\nhealthz check failed\n";
+        check("/healthz", &[], 500, failed);
+        check("/healthz", &[("exclude", "bad")], 200, "ok");
+        let excluded = "[+]good ok\n[+]bad excluded: ok\nwarn: some health checks cannot be \
+                        excluded: no matches for \"a\",\"b\"\nhealthz check passed\n";
+        let query = [
+            ("exclude", "bad"),
+            ("exclude", "b"),
+            ("exclude", "a"),
+            ("verbose", ""),
+        ];
+        check("/healthz", &query, 200, excluded);
+        check("/healthz/good", &[], 200, "ok");
+        check(
+            "/healthz/bad",
+            &[],
+            500,
+            "internal server error: it stands still\n",
+        );
+        check("/livez/bad", &[], 404, "404 page not found\n");
+        check("/healthz/", &[], 404, "404 page not found\n");
+    }
+}

@@ -1,0 +1,109 @@
+//! Who asks, as the API server knows people. Pure.
+
+use std::collections::BTreeMap;
+
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// The group of everybody who has said who they are
+/// (apiserver `pkg/authentication/user/user.go:AllAuthenticated`).
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// Where a certificate's subject carries a UID
+/// (apiserver `pkg/authentication/request/x509:uidOID`, feature AllowParsingUserUIDFromCertAuth).
+const UID_OID: &str = "1.3.6.1.4.1.57683.2";
+
+/// A user with the groups that rights are bound to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct User {
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) groups: Vec<String>,
+    pub(super) extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    /// Whoever shows neither certificate nor token.
+    pub(super) fn anonymous() -> Self {
+        Self {
+            name: "system:anonymous".to_owned(),
+            groups: vec!["system:unauthenticated".to_owned()],
+            ..Self::default()
+        }
+    }
+
+    /// Whom a certificate names: its common name, with its organizations as groups; `Ok(None)` if it
+    /// names nobody.
+    ///
+    /// DIFFERS: the certificate's digest is not passed on as a credential ID.
+    pub(super) fn of_certificate(der: &[u8]) -> Result<Option<Self>, String> {
+        let parsed = X509Certificate::from_der(der);
+        let (_, certificate) = parsed.map_err(|error| error.to_string())?;
+        let subject = certificate.subject();
+        let text = |value: &x509_parser::x509::AttributeTypeAndValue<'_>| {
+            value.as_str().map(str::to_owned).unwrap_or_default()
+        };
+        let Some(name) = subject.iter_common_name().last().map(text) else {
+            return Ok(None);
+        };
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let uids = subject.iter_attributes();
+        let uids = uids.filter(|value| value.attr_type().to_id_string() == UID_OID);
+        let uids: Vec<String> = uids.map(text).collect();
+        if uids.len() > 1 || uids.iter().any(String::is_empty) {
+            return Err("the certificate's subject has no single, plain UID".to_owned());
+        }
+        let user = Self {
+            name,
+            uid: uids.into_iter().next().unwrap_or_default(),
+            groups: subject.iter_organization().map(text).collect(),
+            extra: BTreeMap::new(),
+        };
+        Ok(Some(user.authenticated()))
+    }
+
+    /// The same user in the group of all who have said who they are
+    /// (apiserver `pkg/authentication/group/authenticated_group_adder.go`).
+    pub(super) fn authenticated(mut self) -> Self {
+        let is_there = |group: &String| group == AUTHENTICATED || group == "system:unauthenticated";
+        if !self.groups.iter().any(is_there) {
+            self.groups.push(AUTHENTICATED.to_owned());
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+
+    use super::User;
+
+    fn certificate(parts: &[(DnType, &str)]) -> Vec<u8> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        for (part, value) in parts {
+            params.distinguished_name.push(part.clone(), *value);
+        }
+        let key = KeyPair::generate().expect("there is enough chance");
+        let certificate = params.self_signed(&key).expect("the parameters are good");
+        certificate.der().to_vec()
+    }
+
+    #[test]
+    fn a_certificate_names_a_user_and_groups() {
+        let der = certificate(&[
+            (DnType::CommonName, "alice"),
+            (DnType::OrganizationName, "system:monitoring"),
+        ]);
+        let user = User::of_certificate(&der)
+            .expect("it is a certificate")
+            .expect("a name");
+        assert_eq!(user.name, "alice");
+        assert_eq!(user.groups, ["system:monitoring", "system:authenticated"]);
+        let nobody = certificate(&[(DnType::OrganizationName, "system:masters")]);
+        assert_eq!(User::of_certificate(&nobody), Ok(None));
+        assert!(User::of_certificate(b"no certificate").is_err());
+    }
+}

@@ -1,0 +1,186 @@
+//! The pages `/statusz` and `/flagz` (apiserver `pkg/server/statusz`, `pkg/server/flagz`), `/configz`
+//! (component-base `configz`) and `/debug/flags/v` (apiserver `pkg/server/routes/flags.go`).
+//!
+//! DIFFERS: the delimiter of the text forms is always `: `, where upstream throws dice so that nobody
+//! parses them; YAML and CBOR are not offered.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::pages::Pages;
+use crate::api::Status;
+use crate::http_server::{Answer, Request};
+
+/// What the daemon calls itself on these pages.
+const COMPONENT: &str = "replicaset-controller";
+
+/// What both text forms begin with.
+const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting \
+                       compatibility guarantees and is for debugging purposes only.";
+
+/// The group of the structured forms, of either page.
+const GROUP: &str = "config.k8s.io";
+
+/// Versions of the structured forms; the first is deprecated.
+const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
+
+/// Sets the log's verbosity, as klog's `--v` counts it, or says why not.
+pub type SetVerbosity = Box<dyn Fn(u8) -> Result<(), String> + Send + Sync>;
+
+/// What these pages show.
+pub struct ZPages {
+    /// Flags and their values in effect, without the dashes. None of ours is a secret.
+    pub flags: BTreeMap<String, String>,
+    /// The configuration in effect, by the name of its section; made anew for each request.
+    pub config: Box<dyn Fn() -> Value + Send + Sync>,
+    /// The Kubernetes version whose behaviour this is, such as `1.36`.
+    pub emulation_version: String,
+    /// For `/debug/flags/v`; not served if absent.
+    pub set_verbosity: Option<SetVerbosity>,
+}
+
+/// Adds these pages.
+pub(super) fn add(pages: &Arc<Pages>, shown: ZPages, started: Timestamp) {
+    let config = shown.config;
+    pages.page("/configz", move |_| Answer::object(200, &config()));
+    let flags = shown.flags;
+    pages.page("/flagz", move |request| flagz(&flags, request));
+    if let Some(set_verbosity) = shown.set_verbosity {
+        pages.page("/debug/flags/v", move |request| {
+            verbosity(&set_verbosity, request)
+        });
+    }
+    pages.tree("/debug/pprof/", |_| {
+        let hint = "there is no Go runtime to profile here; try perf, eu-stack or /debug/threads\n";
+        Answer::text(404, hint)
+    });
+    let (listed, emulation) = (Arc::downgrade(pages), shown.emulation_version);
+    pages.page("/statusz", move |request| {
+        let paths = listed.upgrade().map(|pages| pages.folders());
+        statusz(&paths.unwrap_or_default(), &emulation, started, request)
+    });
+}
+
+fn statusz(paths: &[String], emulation: &str, started: Timestamp, request: &Request) -> Answer {
+    let up = Timestamp::now().duration_since(started).as_secs().max(0);
+    let version = env!("CARGO_PKG_VERSION");
+    match Form::asked_by(request, "Statusz") {
+        Err(refusal) => refusal,
+        Ok(Form::Text) => {
+            let (hours, minutes, seconds) = (up / 3600, up / 60 % 60, up % 60);
+            let started = started.strftime("%a %b %e %H:%M:%S UTC %Y");
+            let paths = paths.join(" ");
+            Answer::text(
+                200,
+                &format!(
+                    "\n{COMPONENT} statusz\n{WARNING}\n\nStarted: {started}\n\
+                     Up: {hours} hr {minutes:02} min {seconds:02} sec\n\
+                     Binary version: {version}\nEmulation version: {emulation}\nPaths: {paths}\n"
+                ),
+            )
+        }
+        Ok(Form::Json(form)) => Answer::object(
+            200,
+            &json!({
+                "kind": "Statusz",
+                "apiVersion": format!("{GROUP}/{form}"),
+                "metadata": {"name": COMPONENT},
+                "startTime": started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+                "uptimeSeconds": up,
+                "goVersion": "",
+                "binaryVersion": version,
+                "emulationVersion": emulation,
+                "paths": paths,
+            }),
+        ),
+    }
+}
+
+fn flagz(flags: &BTreeMap<String, String>, request: &Request) -> Answer {
+    match Form::asked_by(request, "Flagz") {
+        Err(refusal) => refusal,
+        Ok(Form::Text) => {
+            let mut text = format!("\n{COMPONENT} flagz\n{WARNING}\n");
+            for (name, value) in flags {
+                // Writing to a string cannot fail.
+                writeln!(text, "{name}: {value}").unwrap_or_default();
+            }
+            Answer::text(200, &text)
+        }
+        Ok(Form::Json(form)) => Answer::object(
+            200,
+            &json!({
+                "kind": "Flagz",
+                "apiVersion": format!("{GROUP}/{form}"),
+                "metadata": {"name": COMPONENT},
+                "flags": flags,
+            }),
+        ),
+    }
+}
+
+fn verbosity(set: &SetVerbosity, request: &Request) -> Answer {
+    if request.method != "PUT" {
+        return Answer::text(406, "unsupported http method");
+    }
+    let text = String::from_utf8_lossy(&request.body).into_owned();
+    let parsed = text.parse::<u32>();
+    let parsed = parsed
+        .map_err(|_not_a_number| format!("strconv.ParseUint: parsing {text:?}: invalid syntax"));
+    let level = parsed.map(|level| u8::try_from(level).unwrap_or(u8::MAX));
+    match level.and_then(set) {
+        Ok(()) => Answer::text(
+            200,
+            &format!("successfully set klog.logging.verbosity to {text}"),
+        ),
+        Err(why) => Answer::text(400, &why),
+    }
+}
+
+/// In which form a page is wanted.
+enum Form {
+    Text,
+    /// With the version of its schema.
+    Json(&'static str),
+}
+
+impl Form {
+    /// The first of the accepted media types that is offered. JSON must name group, version and kind,
+    /// since it is a promise, and the text is not.
+    fn asked_by(request: &Request, kind: &str) -> Result<Self, Answer> {
+        let accept = request.header("accept");
+        if accept.trim().is_empty() {
+            return Ok(Self::Text);
+        }
+        for range in accept.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            match parts.next() {
+                Some("text/plain" | "text/*" | "*/*") => return Ok(Self::Text),
+                Some("application/json") => {
+                    let has = |parameter: &str, wanted: &str| {
+                        let mut parts = range.split(';').map(str::trim);
+                        parts.any(|part| part.split_once('=') == Some((parameter, wanted)))
+                    };
+                    let version = VERSIONS.into_iter().find(|version| has("v", version));
+                    if let Some(version) = version
+                        && has("g", GROUP)
+                        && has("as", kind)
+                    {
+                        return Ok(Self::Json(version));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let offered = format!(
+            "only the following media types are accepted: text/plain, \
+             application/json;g={GROUP};v={};as={kind}",
+            VERSIONS[1]
+        );
+        Err(Answer::status(&Status::new(406, "NotAcceptable", offered)))
+    }
+}

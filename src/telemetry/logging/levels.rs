@@ -1,0 +1,183 @@
+//! What is logged: klog's `-v` and `-vmodule`, and `RUST_LOG`.
+
+use env_logger::{Builder, Logger};
+use log::{LevelFilter, Log, Metadata};
+
+use super::short;
+
+/// What is to be logged of this program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Levels {
+    /// Of all modules.
+    pub all: LevelFilter,
+    /// Of modules whose file or path matches, the first that does; never less than of all.
+    pub modules: Vec<(String, LevelFilter)>,
+}
+
+impl From<LevelFilter> for Levels {
+    fn from(all: LevelFilter) -> Self {
+        Self {
+            all,
+            modules: Vec::new(),
+        }
+    }
+}
+
+/// [`Levels`] and `RUST_LOG`, ready to be asked.
+#[derive(Debug)]
+pub(super) struct Filter {
+    levels: Levels,
+    /// In charge if `RUST_LOG` is there.
+    rust_log: Option<Logger>,
+}
+
+impl Filter {
+    pub(super) fn new(levels: &Levels, rust_log: Option<&str>) -> Self {
+        let rust_log = rust_log.filter(|directives| !directives.is_empty());
+        let rust_log = rust_log.map(|directives| {
+            let mut builder = Builder::new();
+            builder.filter_level(LevelFilter::Warn);
+            builder.filter_module(env!("CARGO_CRATE_NAME"), levels.all);
+            builder.parse_filters(directives);
+            builder.build()
+        });
+        Self {
+            levels: levels.clone(),
+            rust_log,
+        }
+    }
+
+    /// The most that any module logs.
+    pub(super) fn max(&self) -> LevelFilter {
+        if let Some(rust_log) = &self.rust_log {
+            return rust_log.filter();
+        }
+        let modules = self.levels.modules.iter().map(|(_, level)| *level);
+        modules
+            .chain([self.levels.all, LevelFilter::Warn])
+            .max()
+            .unwrap_or(LevelFilter::Warn)
+    }
+
+    pub(super) fn enabled(&self, metadata: &Metadata<'_>, module: &str) -> bool {
+        if let Some(rust_log) = &self.rust_log {
+            return rust_log.enabled(metadata);
+        }
+        if !module.starts_with(env!("CARGO_CRATE_NAME")) {
+            return metadata.level() <= self.levels.all.min(LevelFilter::Warn);
+        }
+        if metadata.level() <= self.levels.all {
+            return true;
+        }
+        let module = short(module).replace("::", "/");
+        let mut modules = self.levels.modules.iter();
+        let found = modules.find(|(pattern, _)| matches_module(pattern, &module));
+        found.is_some_and(|(_, level)| metadata.level() <= *level)
+    }
+}
+
+/// A pattern with `/` or `::` is compared with the whole path, another one with each part of it, so
+/// that `sync` means the file and `client` the room.
+fn matches_module(pattern: &str, module: &str) -> bool {
+    let pattern = pattern.replace("::", "/");
+    if pattern.contains('/') {
+        matches(&pattern, module)
+    } else {
+        module.split('/').any(|part| matches(&pattern, part))
+    }
+}
+
+/// `*` stands for any characters, `?` for one.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut of_pattern = pattern.chars();
+    match of_pattern.next() {
+        None => text.is_empty(),
+        Some('*') => {
+            let rest = of_pattern.as_str();
+            let starts = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+            starts.into_iter().any(|at| matches(rest, &text[at..]))
+        }
+        Some(wanted) => {
+            let mut of_text = text.chars();
+            let is_same = of_text.next().is_some_and(|c| wanted == '?' || wanted == c);
+            is_same && matches(of_pattern.as_str(), of_text.as_str())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Filter, LevelFilter, Levels, matches_module};
+    use log::{Level, Metadata};
+
+    #[test]
+    fn patterns() {
+        for (pattern, module, expected) in [
+            ("sync", "controller/sync", true),
+            ("sync", "controller/sync_more", false),
+            ("client", "client/throttle", true),
+            ("cli*", "client/throttle", true),
+            ("con*/s?nc", "controller/sync", true),
+            ("controller::sync", "controller/sync", true),
+            ("controller/*", "cache/reflector", false),
+            ("", "sync", false),
+        ] {
+            assert_eq!(
+                matches_module(pattern, module),
+                expected,
+                "{pattern} {module}"
+            );
+        }
+    }
+
+    #[track_caller]
+    fn check(filter: &Filter, target: &str, level: Level, expected: bool) {
+        let metadata = Metadata::builder().level(level).target(target).build();
+        assert_eq!(
+            filter.enabled(&metadata, target),
+            expected,
+            "{target} {level}"
+        );
+        assert!(!expected || level <= filter.max(), "the most is too little");
+    }
+
+    #[test]
+    fn modules_may_log_more_and_rust_log_wins() {
+        let levels = Levels {
+            all: LevelFilter::Info,
+            modules: vec![("sync".to_owned(), LevelFilter::Trace)],
+        };
+        let filter = Filter::new(&levels, None);
+        check(
+            &filter,
+            "replicaset_controller::controller::sync",
+            Level::Trace,
+            true,
+        );
+        check(&filter, "replicaset_controller::client", Level::Info, true);
+        check(
+            &filter,
+            "replicaset_controller::client",
+            Level::Debug,
+            false,
+        );
+        check(&filter, "ureq", Level::Warn, true);
+        check(&filter, "ureq", Level::Info, false);
+        let filter = Filter::new(
+            &levels,
+            Some("replicaset_controller::client=trace,ureq=info"),
+        );
+        check(&filter, "replicaset_controller::client", Level::Trace, true);
+        check(
+            &filter,
+            "replicaset_controller::controller::sync",
+            Level::Debug,
+            false,
+        );
+        check(&filter, "ureq", Level::Info, true);
+        let quiet = Filter::new(&Levels::from(LevelFilter::Error), None);
+        check(&quiet, "replicaset_controller::client", Level::Warn, false);
+        check(&quiet, "ureq", Level::Warn, false);
+        check(&quiet, "ureq", Level::Error, true);
+    }
+}

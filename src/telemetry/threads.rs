@@ -1,0 +1,213 @@
+//! Every thread of the process, with what it works on: the page `/debug/threads`, and what SIGUSR1
+//! writes to the log for those who have no debugger at hand.
+//!
+//! What the kernel knows (name, state, processor time) is read from `/proc/self/task`; what a thread
+//! works on it tells itself, through [`activity`]. Threads of libraries have only the former.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::time::Instant;
+
+use procfs::ProcError;
+use procfs::process::{Process, Task};
+use serde::Serialize;
+
+use crate::stdx::activity::{self, Work};
+
+/// The threads of this process at one moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct ThreadReport {
+    /// By the kernel's number, so that the main thread comes first.
+    pub threads: Vec<ThreadEntry>,
+}
+
+/// One thread.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadEntry {
+    /// The kernel's number of the thread, as `top -H`, `gdb` and `eu-stack` show it.
+    pub tid: i32,
+    /// Its name, at most 15 bytes.
+    pub name: String,
+    /// The kernel's letter: `R` runs, `S` sleeps, `D` waits for a disk.
+    pub state: char,
+    /// Processor time spent in the program, in seconds.
+    pub user_seconds: f64,
+    /// Processor time spent in the kernel, in seconds.
+    pub system_seconds: f64,
+    /// What it works on, outermost first; `null` if it is a library's, which does not tell.
+    pub works: Option<Vec<WorkEntry>>,
+}
+
+/// What a thread works on.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkEntry {
+    /// The kind of work or wait.
+    pub what: &'static str,
+    /// On what; may be empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+    /// For how long, in seconds.
+    pub seconds: f64,
+    /// How long ago something was heard, in seconds, of a watch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heard_seconds_ago: Option<f64>,
+}
+
+impl ThreadReport {
+    /// Looks at all threads now. Reads a small file for each; blocks for nothing.
+    ///
+    /// # Errors
+    /// If `/proc` cannot be read.
+    pub fn take() -> Result<Self, ProcError> {
+        let now = Instant::now();
+        let mut works: HashMap<i32, Vec<Work>> = activity::snapshot()
+            .into_iter()
+            .map(|thread| (thread.tid, thread.works))
+            .collect();
+        let tasks = Process::myself()?.tasks()?;
+        let mut threads: Vec<ThreadEntry> = tasks
+            // A thread may end between the listing and the look.
+            .filter_map(|task| entry(&task.ok()?, now, &mut works))
+            .collect();
+        threads.sort_by_key(|thread| thread.tid);
+        Ok(Self { threads })
+    }
+
+    /// A table for people, one line per thread.
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "{:>8}  {:<15}  {:<5}  {:>9}  {:>9}  WORKS ON\n",
+            "TID", "NAME", "STATE", "USER", "SYSTEM"
+        );
+        for thread in &self.threads {
+            writeln!(
+                text,
+                "{:>8}  {:<15}  {:<5}  {:>7.2} s  {:>7.2} s  {}",
+                thread.tid,
+                thread.name,
+                thread.state,
+                thread.user_seconds,
+                thread.system_seconds,
+                thread.work_text()
+            )
+            .unwrap_or_default();
+        }
+        text
+    }
+
+    /// One record per thread in the log, at level info.
+    pub fn log(&self) {
+        for thread in &self.threads {
+            log::info!(
+                "thread {} ({}) {} {:.2} s: {}",
+                thread.name,
+                thread.tid,
+                thread.state,
+                thread.user_seconds + thread.system_seconds,
+                thread.work_text()
+            );
+        }
+    }
+}
+
+/// Writes the report to the log: what SIGUSR1 asks for. Called on the thread that takes signals.
+pub fn log_threads() {
+    match ThreadReport::take() {
+        Ok(report) => report.log(),
+        Err(error) => log::warn!("the threads cannot be listed: {error}"),
+    }
+}
+
+impl ThreadEntry {
+    fn work_text(&self) -> String {
+        match self.works.as_deref() {
+            None => "-".to_owned(),
+            Some([]) => "idle".to_owned(),
+            Some(works) => {
+                let texts: Vec<String> = works.iter().map(WorkEntry::text).collect();
+                texts.join(", ")
+            }
+        }
+    }
+}
+
+impl WorkEntry {
+    fn text(&self) -> String {
+        let mut text = self.what.to_owned();
+        if !self.detail.is_empty() {
+            text += " ";
+            text += &self.detail;
+        }
+        write!(text, " for {:.1} s", self.seconds).unwrap_or_default();
+        if let Some(ago) = self.heard_seconds_ago {
+            write!(text, " (last byte {ago:.1} s ago)").unwrap_or_default();
+        }
+        text
+    }
+}
+
+fn entry(task: &Task, now: Instant, works: &mut HashMap<i32, Vec<Work>>) -> Option<ThreadEntry> {
+    let stat = task.stat().ok()?;
+    let works = works.remove(&task.tid);
+    Some(ThreadEntry {
+        tid: task.tid,
+        name: stat.comm,
+        state: stat.state,
+        user_seconds: seconds(stat.utime),
+        system_seconds: seconds(stat.stime),
+        works: works.map(|works| works.into_iter().map(|work| told(work, now)).collect()),
+    })
+}
+
+fn told(work: Work, now: Instant) -> WorkEntry {
+    let ago = |then: Instant| now.saturating_duration_since(then).as_secs_f64();
+    WorkEntry {
+        what: work.what,
+        seconds: ago(work.since),
+        heard_seconds_ago: work.heard.map(ago),
+        detail: work.detail,
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "2^52 ticks are more than a million years"
+)]
+fn seconds(ticks: u64) -> f64 {
+    ticks as f64 / procfs::ticks_per_second() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ThreadReport;
+    use crate::stdx::activity::enter;
+    use crate::stdx::stop::{Cause, Stop};
+    use crate::stdx::thread::Thread;
+
+    #[test]
+    fn every_thread_is_listed_with_its_name_and_what_it_works_on() {
+        let stop = Stop::new();
+        let (sender, begun) = crossbeam_channel::bounded(1);
+        let waits = stop.clone();
+        let _thread = Thread::spawn("t-report", &stop, move || {
+            let _sync = enter("sync", "shop/web");
+            let _request = enter("request", "GET /api/v1/pods");
+            sender.send(()).expect("room for one");
+            waits.wait();
+        });
+        begun.recv().expect("it has begun");
+        let report = ThreadReport::take().expect("a /proc");
+        let text = report.text();
+        let line = text.lines().find(|line| line.contains(" t-report "));
+        let line = line.unwrap_or_else(|| panic!("no such thread in:\n{text}"));
+        assert!(line.contains("sync shop/web for 0."), "{line}");
+        assert!(line.contains(", request GET /api/v1/pods for 0."), "{line}");
+        let json = serde_json::to_value(&report).expect("JSON");
+        let threads = json["threads"].as_array().expect("a list");
+        let thread = threads.iter().find(|thread| thread["name"] == "t-report");
+        assert_eq!(thread.expect("listed")["works"][0]["detail"], "shop/web");
+        stop.stop(Cause::Requested("test".to_owned()));
+    }
+}

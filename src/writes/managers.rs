@@ -1,0 +1,117 @@
+//! Who wrote what: `metadata.managedFields` of one object, as far as it tells apart the writers of what
+//! a controller writes. Pure.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The name under which the API server keeps what this program writes: the user agent up to its slash
+/// (apiserver `pkg/endpoints/handlers/create.go:managerOrUserAgent`).
+pub const MANAGER: &str = "replicaset-controller";
+
+/// Somebody who wrote something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manager {
+    /// Its name.
+    pub name: String,
+    /// When it wrote last.
+    pub time: Option<Timestamp>,
+}
+
+/// Who wrote the owner references of the object in `json`.
+///
+/// # Errors
+/// If the text is no object of the API.
+pub fn of_owner_references(json: &[u8]) -> Result<Vec<Manager>, serde_json::Error> {
+    matching(json, |entry| {
+        entry.subresource.is_none()
+            && entry
+                .fields
+                .is_some_and(|f| f.get().contains("\"f:ownerReferences\""))
+    })
+}
+
+/// Who wrote the status of the object in `json`.
+///
+/// # Errors
+/// If the text is no object of the API.
+pub fn of_status(json: &[u8]) -> Result<Vec<Manager>, serde_json::Error> {
+    matching(json, |entry| entry.subresource.as_deref() == Some("status"))
+}
+
+fn matching(
+    json: &[u8],
+    is_meant: impl Fn(&EntryJson<'_>) -> bool,
+) -> Result<Vec<Manager>, serde_json::Error> {
+    let object: ObjectJson<'_> = serde_json::from_slice(json)?;
+    let entries = object
+        .metadata
+        .managed_fields
+        .unwrap_or_default()
+        .into_iter();
+    let manager = |entry: EntryJson<'_>| Manager {
+        name: entry.manager.unwrap_or_default().into_owned(),
+        time: entry.time,
+    };
+    Ok(entries
+        .filter(|entry| is_meant(entry))
+        .map(manager)
+        .collect())
+}
+
+#[derive(Deserialize)]
+struct ObjectJson<'a> {
+    #[serde(borrow)]
+    metadata: MetadataJson<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MetadataJson<'a> {
+    #[serde(borrow)]
+    managed_fields: Option<Vec<EntryJson<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct EntryJson<'a> {
+    #[serde(borrow)]
+    manager: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    subresource: Option<Cow<'a, str>>,
+    time: Option<Timestamp>,
+    #[serde(borrow, rename = "fieldsV1")]
+    fields: Option<&'a RawValue>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MANAGER, of_owner_references, of_status};
+    use crate::client::ClientOptions;
+
+    #[test]
+    fn owners_and_status_have_writers_of_their_own() {
+        let json = br#"{"metadata": {"managedFields": [
+            {"manager": "a", "operation": "Update", "time": "2026-01-01T00:00:00Z",
+             "fieldsV1": {"f:metadata": {"f:ownerReferences": {".": {}}}}},
+            {"manager": "b", "operation": "Update", "fieldsV1": {"f:spec": {}}},
+            {"manager": "c", "operation": "Update", "subresource": "status", "fieldsV1": {}}
+        ]}}"#;
+        let names = |managers: Vec<super::Manager>| -> Vec<String> {
+            managers.into_iter().map(|manager| manager.name).collect()
+        };
+        assert_eq!(names(of_owner_references(json).expect("an object")), ["a"]);
+        assert_eq!(names(of_status(json).expect("an object")), ["c"]);
+        assert_eq!(
+            names(of_status(br#"{"metadata": {}}"#).expect("an object")),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn the_api_server_makes_our_name_from_the_user_agent() {
+        let agent = ClientOptions::default().user_agent;
+        assert_eq!(agent.split('/').next(), Some(MANAGER));
+    }
+}

@@ -1,0 +1,79 @@
+//! The API server that both contestants work at.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use replicaset_controller::client::{
+    Client, ClientConfig, ClientError, ClientOptions, ConfigSource, Request, Response,
+};
+use replicaset_controller::stdx::stop::Stop;
+use serde_json::{Value, json};
+
+/// Connections that send at the same time.
+pub(crate) const SENDERS: usize = 16;
+
+/// The API server, reached as an administrator.
+pub(crate) struct Cluster {
+    pub(crate) client: Client,
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) binaries: PathBuf,
+    n_namespaces: AtomicUsize,
+}
+
+impl Cluster {
+    /// The one that `tests/control-plane/run.sh` started.
+    pub(crate) fn from_environment() -> Result<Self, String> {
+        let path = |name: &str| {
+            std::env::var_os(name)
+                .map(PathBuf::from)
+                .ok_or_else(|| format!("{name} is not set: start me by `make bench`"))
+        };
+        let kubeconfig = path("CONTROL_PLANE_ADMIN_KUBECONFIG")?;
+        let source = ConfigSource {
+            kubeconfig: Some(kubeconfig.clone()),
+            ..ConfigSource::default()
+        };
+        let config = ClientConfig::load(&source).map_err(|error| error.to_string())?;
+        let options = ClientOptions {
+            qps: 0.0,
+            connections: SENDERS,
+            ..ClientOptions::default()
+        };
+        let client =
+            Client::new(&config, &options, &Stop::new()).map_err(|error| error.to_string())?;
+        Ok(Self {
+            client,
+            kubeconfig,
+            binaries: path("CONTROL_PLANE_BIN")?,
+            n_namespaces: AtomicUsize::new(0),
+        })
+    }
+
+    pub(crate) fn send(&self, request: &Request) -> Result<Response, ClientError> {
+        self.client.send(request)
+    }
+
+    pub(crate) fn json(&self, request: &Request) -> Result<Value, String> {
+        let answer = self
+            .send(request)
+            .map_err(|error| format!("{request}: {error}"))?;
+        serde_json::from_slice(&answer.body).map_err(|error| format!("{request}: {error}"))
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value, String> {
+        self.json(&Request::post(path).body("application/json", body.to_string()))
+    }
+
+    /// A namespace that nobody has used, ready for pods.
+    pub(crate) fn new_namespace(&self) -> Result<String, String> {
+        let n = self.n_namespaces.fetch_add(1, Ordering::Relaxed);
+        let name = format!("bench-{n}");
+        self.post("/api/v1/namespaces", &json!({"metadata": {"name": name}}))?;
+        let account = json!({"metadata": {"name": "default"}});
+        self.post(
+            &format!("/api/v1/namespaces/{name}/serviceaccounts"),
+            &account,
+        )?;
+        Ok(name)
+    }
+}

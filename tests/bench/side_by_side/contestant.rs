@@ -1,0 +1,154 @@
+//! One of the two controllers, as a process.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::cluster::Cluster;
+use crate::report::{ORIGINAL, OURS};
+
+/// How long a controller may take to end.
+const STOP_WITHIN: Duration = Duration::from_mins(1);
+
+/// How to start one of the two.
+pub(crate) struct Contestant {
+    pub(crate) name: &'static str,
+    program: PathBuf,
+    arguments: Vec<String>,
+}
+
+/// A running controller; killed when dropped.
+pub(crate) struct Process {
+    child: Child,
+    pub(crate) started: Instant,
+}
+
+/// What a process has used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    /// CPU time, in seconds.
+    pub(crate) cpu: f64,
+    /// Resident memory, in MiB.
+    pub(crate) resident: f64,
+    /// The most of it so far, in MiB.
+    pub(crate) peak: f64,
+}
+
+impl Contestant {
+    pub(crate) fn ours(cluster: &Cluster) -> Self {
+        let kubeconfig = cluster.kubeconfig.display();
+        Self {
+            name: OURS,
+            program: env!("CARGO_BIN_EXE_replicaset-controller").into(),
+            arguments: vec![
+                "run".to_owned(),
+                format!("--kubeconfig={kubeconfig}"),
+                "--kube-api-qps=0".to_owned(),
+            ],
+        }
+    }
+
+    pub(crate) fn original(cluster: &Cluster) -> Result<Self, String> {
+        let program = cluster.binaries.join("kube-controller-manager");
+        if !program.exists() {
+            return Err(format!("there is no {}", program.display()));
+        }
+        let kubeconfig = cluster.kubeconfig.display();
+        Ok(Self {
+            name: ORIGINAL,
+            program,
+            arguments: vec![
+                format!("--kubeconfig={kubeconfig}"),
+                "--controllers=replicaset-controller".to_owned(),
+                "--kube-api-qps=100000".to_owned(),
+                "--kube-api-burst=100000".to_owned(),
+                "--leader-elect=false".to_owned(),
+                "--secure-port=0".to_owned(),
+            ],
+        })
+    }
+
+    pub(crate) fn start(&self) -> Result<Process, String> {
+        let mut command = Command::new(&self.program);
+        let command = command
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let started = Instant::now();
+        let child = command
+            .spawn()
+            .map_err(|error| format!("{} does not start: {error}", self.program.display()))?;
+        Ok(Process { child, started })
+    }
+}
+
+impl Process {
+    /// What it has used so far.
+    pub(crate) fn usage(&self) -> Result<Usage, String> {
+        let folder = format!("/proc/{}", self.child.id());
+        let read = |file: &str| {
+            fs::read_to_string(format!("{folder}/{file}"))
+                .map_err(|error| format!("the controller has ended: {error}"))
+        };
+        let status = read("status")?;
+        let mebibytes = |field: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(field));
+            let kibibytes = line.and_then(|line| line.split_whitespace().next());
+            kibibytes
+                .and_then(|number| number.parse::<f64>().ok())
+                .map_or(0.0, |kibibytes| kibibytes / 1024.0)
+        };
+        Ok(Usage {
+            cpu: cpu_seconds(&read("stat")?),
+            resident: mebibytes("VmRSS:"),
+            peak: mebibytes("VmHWM:"),
+        })
+    }
+
+    /// CPU time of its threads to the nanosecond, in seconds; what threads used that have ended is not
+    /// in it.
+    pub(crate) fn exact_cpu(&self) -> f64 {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        let nanoseconds = tasks.into_iter().flatten().flatten().filter_map(|task| {
+            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+            text.split_whitespace().next()?.parse::<f64>().ok()
+        });
+        nanoseconds.sum::<f64>() / 1e9
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub(crate) fn stop(mut self) -> Result<(), String> {
+        let id = self.child.id();
+        let asked = Command::new("kill").arg(id.to_string()).status();
+        asked.map_err(|error| format!("kill: {error}"))?;
+        let deadline = Instant::now() + STOP_WITHIN;
+        while Instant::now() < deadline {
+            match self.child.try_wait() {
+                Ok(None) => crate::load::pause(Duration::from_millis(20)),
+                Ok(Some(_)) => return Ok(()),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Err("the controller does not end".to_owned())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One that has ended already is no error.
+        self.child.kill().unwrap_or_default();
+        self.child.wait().map(drop).unwrap_or_default();
+    }
+}
+
+/// User and system time, which the kernel counts in hundredths of a second.
+fn cpu_seconds(stat: &str) -> f64 {
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let fields = fields.split_whitespace().skip(11).take(2);
+    fields
+        .filter_map(|ticks| ticks.parse::<f64>().ok())
+        .sum::<f64>()
+        / 100.0
+}

@@ -1,0 +1,42 @@
+//! Work that comes from elsewhere: many requests at once.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::cluster::SENDERS;
+
+/// Does `work` with every number below `count`, on as many threads as there are connections. The
+/// first problem ends it.
+pub(crate) fn in_parallel(
+    count: usize,
+    work: impl Fn(usize) -> Result<(), String> + Sync,
+) -> Result<(), String> {
+    let (next, problem) = (AtomicUsize::new(0), Mutex::new(None));
+    std::thread::scope(|scope| {
+        for _ in 0..SENDERS {
+            scope.spawn(|| {
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= count {
+                        break;
+                    }
+                    if let Err(found) = work(n) {
+                        next.store(count, Ordering::Relaxed);
+                        let mut problem = problem.lock().unwrap_or_else(PoisonError::into_inner);
+                        problem.get_or_insert(found);
+                    }
+                }
+            });
+        }
+    });
+    match problem.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(problem) => Err(problem),
+        None => Ok(()),
+    }
+}
+
+/// Lets time pass.
+pub(crate) fn pause(time: Duration) {
+    std::thread::park_timeout(time);
+}

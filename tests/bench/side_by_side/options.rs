@@ -1,0 +1,75 @@
+//! What is to be measured.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+
+/// Compares this daemon with kube-controller-manager on one API server.
+#[derive(Debug, Parser)]
+pub(crate) struct Options {
+    /// Pods in all.
+    #[arg(long, default_value_t = 2000)]
+    pub(crate) pods: usize,
+
+    /// ReplicaSets that these pods belong to, where a scenario has many.
+    #[arg(long, default_value_t = 20)]
+    pub(crate) replicasets: usize,
+
+    /// How often each contestant does everything.
+    #[arg(long, default_value_t = 3)]
+    pub(crate) rounds: usize,
+
+    /// Which scenarios; all if absent.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) scenarios: Vec<Scenario>,
+
+    /// How long idle CPU is watched, in seconds.
+    #[arg(long, default_value_t = 30)]
+    pub(crate) idle_seconds: u64,
+
+    /// Where every single figure goes.
+    #[arg(long)]
+    pub(crate) json: Option<PathBuf>,
+
+    /// As cargo passes it.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// One thing that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scenario {
+    /// Memory and CPU with no pods.
+    Empty,
+    /// Many ReplicaSets from 0 to all pods.
+    ScaleUp,
+    /// All pods turn Ready.
+    Ready,
+    /// Memory and CPU with all pods, nothing happening.
+    Idle,
+    /// Start with all pods present.
+    Restart,
+    /// Hundreds of pods are deleted by somebody else.
+    Churn,
+    /// From all pods to 0.
+    ScaleDown,
+    /// One ReplicaSet from 0 to all pods.
+    ScaleUpOne,
+    /// From a new ReplicaSet to its pod, idle.
+    Latency,
+    /// The same while another one scales by thousands.
+    LatencyBusy,
+}
+
+impl Options {
+    pub(crate) fn wants(&self, scenario: Scenario) -> bool {
+        self.scenarios.is_empty() || self.scenarios.contains(&scenario)
+    }
+
+    pub(crate) fn headline(&self) -> String {
+        format!(
+            "{} pods, {} ReplicaSets, {} rounds",
+            self.pods, self.replicasets, self.rounds
+        )
+    }
+}

@@ -1,0 +1,238 @@
+//! Up, Ready, idle, restarted, disturbed, and down again.
+
+use std::time::Instant;
+
+use jiff::Timestamp;
+use replicaset_controller::client::Request;
+
+use super::{PATIENCE, SETTLE, Stage};
+use crate::contestant::Process;
+use crate::floor::bare_list;
+use crate::load::{in_parallel, pause};
+use crate::options::Scenario;
+use crate::pods::ready_status;
+use crate::report::{FLOOR, OURS};
+use crate::workloads::{create, delete_all, pods, scale};
+
+/// Pods that are deleted under a controller's feet.
+const CHURN: usize = 300;
+
+/// What a controller without pods needs.
+pub(super) fn empty(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
+    pause(SETTLE);
+    stage.add("memory without pods, MiB", process.usage()?.resident);
+    Ok(())
+}
+
+/// All scenarios with many ReplicaSets. Answers the process that runs at the end.
+pub(super) fn many(stage: &mut Stage<'_>, process: Process) -> Result<Process, String> {
+    let sets = stage.options.replicasets.max(1);
+    let each = stage.options.pods / sets;
+    let total = each * sets;
+    let names: Vec<String> = (0..sets).map(|n| format!("web-{n}")).collect();
+    for name in &names {
+        create(stage.cluster, &stage.namespace, name, 0)?;
+    }
+    up(stage, &process, &names, each, "scale-up of many")?;
+    if stage.wants(Scenario::Ready) {
+        ready(stage, &process, total)?;
+    }
+    if stage.wants(Scenario::Idle) {
+        idle(stage, &process)?;
+    }
+    let process = if stage.wants(Scenario::Restart) {
+        restart(stage, process, &names[0], each)?
+    } else {
+        process
+    };
+    if stage.wants(Scenario::Churn) {
+        churn(stage, &process)?;
+    }
+    down(stage, &process, &names)?;
+    delete_all(stage.cluster, &stage.namespace)?;
+    Ok(process)
+}
+
+/// One ReplicaSet with all pods.
+pub(super) fn one(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
+    let names = ["giant".to_owned()];
+    create(stage.cluster, &stage.namespace, "giant", 0)?;
+    up(
+        stage,
+        process,
+        &names,
+        stage.options.pods,
+        "scale-up of one",
+    )?;
+    scale(stage.cluster, &stage.namespace, "giant", 0)?;
+    let is_empty =
+        |state: &crate::watch::State| state.pods.is_empty() && state.sums().replicas == 0;
+    stage.observer.wait("no pods", PATIENCE, is_empty)?;
+    delete_all(stage.cluster, &stage.namespace)
+}
+
+fn up(
+    stage: &mut Stage<'_>,
+    process: &Process,
+    names: &[String],
+    each: usize,
+    what: &str,
+) -> Result<(), String> {
+    let total = each * names.len();
+    for name in names {
+        stage.observer.expect_pods(name, each);
+    }
+    let before = process.usage()?;
+    let began = Instant::now();
+    for name in names {
+        scale(stage.cluster, &stage.namespace, name, each)?;
+    }
+    let is_up = |state: &crate::watch::State| state.sums().replicas == total;
+    let ended = stage.observer.wait("scaled up", PATIENCE, is_up)?;
+    let after = process.usage()?;
+    let seconds = (ended - began).as_secs_f64();
+    let overshoot = stage.observer.lock().overshoot;
+    stage.add(&format!("{what}, pods a second"), number(total) / seconds);
+    stage.add(
+        &format!("{what}, CPU ms a pod"),
+        (after.cpu - before.cpu) * 1000.0 / number(total),
+    );
+    stage.add(&format!("{what}, overshoot"), number(overshoot));
+    Ok(())
+}
+
+fn ready(stage: &mut Stage<'_>, process: &Process, total: usize) -> Result<(), String> {
+    let names: Vec<String> = stage.observer.lock().pods.keys().cloned().collect();
+    let status = ready_status(&Timestamp::now().strftime("%FT%TZ").to_string()).to_string();
+    let (before, writes_before) = (process.usage()?, stage.observer.lock().sums());
+    let (cluster, path) = (stage.cluster, pods(&stage.namespace));
+    in_parallel(names.len(), |n| {
+        let path = format!("{path}/{}/status", names[n]);
+        let request = Request::patch(path)
+            .body("application/strategic-merge-patch+json", status.clone())
+            .accept("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
+        let sent = cluster.send(&request);
+        sent.map(drop).map_err(|error| error.to_string())
+    })?;
+    let last = Instant::now();
+    let is_ready = |state: &crate::watch::State| state.sums().ready == total;
+    let ended = stage.observer.wait("all Ready", PATIENCE, is_ready)?;
+    let (after, writes) = (process.usage()?, stage.observer.lock().sums());
+    let n_writes = writes.n_status_writes - writes_before.n_status_writes;
+    let spent = after.cpu - before.cpu;
+    stage.add("Ready, CPU µs a pod", spent * 1e6 / number(total));
+    stage.add("Ready, status writes", number(n_writes));
+    stage.add(
+        "Ready, seconds from the last pod to the last status",
+        ended.saturating_duration_since(last).as_secs_f64(),
+    );
+    Ok(())
+}
+
+fn idle(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
+    pause(SETTLE);
+    let before = process.exact_cpu();
+    let began = Instant::now();
+    pause(std::time::Duration::from_secs(stage.options.idle_seconds));
+    let spent = process.exact_cpu() - before;
+    let seconds = began.elapsed().as_secs_f64();
+    stage.add("idle, CPU ms a second", spent * 1000.0 / seconds);
+    let usage = process.usage()?;
+    stage.add("memory with all pods, MiB", usage.resident);
+    stage.add("peak memory so far, MiB", usage.peak);
+    Ok(())
+}
+
+/// Scales one ReplicaSet while no controller runs, and starts one.
+fn restart(
+    stage: &mut Stage<'_>,
+    process: Process,
+    name: &str,
+    each: usize,
+) -> Result<Process, String> {
+    process.stop()?;
+    if stage.contestant.name == OURS {
+        let seconds = bare_list(stage.cluster)?;
+        stage
+            .report
+            .add(FLOOR, "bare protobuf list of all pods, s", seconds);
+    }
+    stage.observer.expect_pods(name, each + 1);
+    scale(stage.cluster, &stage.namespace, name, each + 1)?;
+    let process = stage.contestant.start()?;
+    let has_acted = |state: &crate::watch::State| state.first_pod.contains_key(name);
+    let acted = stage
+        .observer
+        .wait("a pod after the restart", PATIENCE, has_acted)?;
+    let usage = process.usage()?;
+    stage.add(
+        "restart, seconds to the first pod",
+        (acted - process.started).as_secs_f64(),
+    );
+    stage.add("restart, CPU s to the first pod", usage.cpu);
+    pause(SETTLE);
+    let usage = process.usage()?;
+    stage.add("restart, memory after it, MiB", usage.resident);
+    stage.add("restart, peak memory, MiB", usage.peak);
+    let overshoot = stage.observer.lock().overshoot;
+    stage.add("restart, overshoot", number(overshoot));
+    Ok(process)
+}
+
+/// Deletes pods at random and waits until all are there again.
+fn churn(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
+    let (total, names) = {
+        let state = stage.observer.lock();
+        let names: Vec<String> = state.pods.keys().take(CHURN).cloned().collect();
+        (state.pods.len(), names)
+    };
+    let before = process.usage()?;
+    let began = Instant::now();
+    let (cluster, path) = (stage.cluster, pods(&stage.namespace));
+    in_parallel(names.len(), |n| {
+        let sent = cluster.send(&Request::delete(format!("{path}/{}", names[n])));
+        sent.map(drop).map_err(|error| error.to_string())
+    })?;
+    let is_whole = |state: &crate::watch::State| {
+        state.pods.len() == total
+            && state.sums().replicas == total
+            && names.iter().all(|name| !state.pods.contains_key(name))
+    };
+    let ended = stage.observer.wait("churn mended", PATIENCE, is_whole)?;
+    let spent = process.usage()?.cpu - before.cpu;
+    let overshoot = stage.observer.lock().overshoot;
+    stage.add("churn, seconds until mended", (ended - began).as_secs_f64());
+    stage.add("churn, CPU ms a pod", spent * 1000.0 / number(names.len()));
+    stage.add("churn, overshoot", number(overshoot));
+    Ok(())
+}
+
+fn down(stage: &mut Stage<'_>, process: &Process, names: &[String]) -> Result<(), String> {
+    let total = stage.observer.lock().pods.len();
+    let before = process.usage()?;
+    let began = Instant::now();
+    for name in names {
+        scale(stage.cluster, &stage.namespace, name, 0)?;
+    }
+    let is_empty =
+        |state: &crate::watch::State| state.pods.is_empty() && state.sums().replicas == 0;
+    let ended = stage.observer.wait("no pods", PATIENCE, is_empty)?;
+    let after = process.usage()?;
+    if stage.wants(Scenario::ScaleDown) {
+        let spent = after.cpu - before.cpu;
+        stage.add("scale-down, seconds", (ended - began).as_secs_f64());
+        stage.add("scale-down, CPU ms a pod", spent * 1000.0 / number(total));
+        stage.add("scale-down, peak memory so far, MiB", after.peak);
+        pause(SETTLE);
+        stage.add(
+            "scale-down, memory after it, MiB",
+            process.usage()?.resident,
+        );
+    }
+    Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of pods")]
+fn number(count: usize) -> f64 {
+    count as f64
+}

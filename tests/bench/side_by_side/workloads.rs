@@ -1,0 +1,56 @@
+//! ReplicaSets: made, scaled, removed.
+
+use replicaset_controller::client::Request;
+use serde_json::json;
+
+use crate::cluster::Cluster;
+use crate::pods::template;
+
+/// Path of the ReplicaSets of a namespace.
+pub(crate) fn collection(namespace: &str) -> String {
+    format!("/apis/apps/v1/namespaces/{namespace}/replicasets")
+}
+
+/// Path of the pods of a namespace.
+pub(crate) fn pods(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/pods")
+}
+
+/// Creates a ReplicaSet.
+pub(crate) fn create(
+    cluster: &Cluster,
+    namespace: &str,
+    name: &str,
+    replicas: usize,
+) -> Result<(), String> {
+    let labels = json!({"app": name});
+    let object = json!({
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template(name)},
+    });
+    cluster.post(&collection(namespace), &object).map(drop)
+}
+
+/// Says by the subresource `scale` how many pods a ReplicaSet is to have.
+pub(crate) fn scale(
+    cluster: &Cluster,
+    namespace: &str,
+    name: &str,
+    replicas: usize,
+) -> Result<(), String> {
+    let path = format!("{}/{name}/scale", collection(namespace));
+    let scale = json!({
+        "apiVersion": "autoscaling/v1", "kind": "Scale",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"replicas": replicas},
+    });
+    let request = Request::put(path).body("application/json", scale.to_string());
+    cluster.json(&request).map(drop)
+}
+
+/// Deletes all ReplicaSets of a namespace.
+pub(crate) fn delete_all(cluster: &Cluster, namespace: &str) -> Result<(), String> {
+    cluster
+        .json(&Request::delete(collection(namespace)))
+        .map(drop)
+}

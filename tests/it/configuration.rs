@@ -1,0 +1,193 @@
+//! Where the daemon's flags are from, and what its log looks like, from outside.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::{DaemonProcess, TestCluster, new_replica_set};
+
+/// Exit code, standard output and standard error of the binary.
+fn run(arguments: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
+        .args(arguments)
+        .env_remove("KUBECONFIG")
+        .env_remove("RUST_LOG")
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .expect("the binary runs");
+    let text = |bytes| String::from_utf8(bytes).expect("what it prints is text");
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(text.as_bytes()).expect("room for it");
+    file
+}
+
+const HEAD: &str = "apiVersion: kubecontrollermanager.config.k8s.io/v1alpha1\n\
+                    kind: KubeControllerManagerConfiguration\n";
+
+#[test]
+fn config_prints_what_three_sources_come_to() {
+    let text = format!("{HEAD}generic: {{clientConnection: {{qps: 1, burst: 2}}}}\n");
+    let file = file(&text);
+    let path = file.path().display().to_string();
+    let config = format!("--config={path}");
+    let environment = [
+        ("REPLICASET_CONTROLLER_KUBE_API_QPS", "3"),
+        ("REPLICASET_CONTROLLER_SECURE_PORT", "4"),
+    ];
+    let (code, stdout, stderr) = run(&["config", &config, "--secure-port=5"], &environment);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    for line in [
+        "    qps: 3  # $REPLICASET_CONTROLLER_KUBE_API_QPS".to_owned(),
+        format!("    burst: 2  # {path}:3"),
+        "  securePort: 5  # flag".to_owned(),
+        "  minResyncPeriod: 12h  # default".to_owned(),
+    ] {
+        assert!(
+            stdout.lines().any(|of| of == line),
+            "no {line:?} in\n{stdout}"
+        );
+    }
+}
+
+#[test]
+fn mistakes_of_all_sources_are_told_before_anything_starts() {
+    let file = file(&format!(
+        "{HEAD}generic:\n  minResyncPeriod: soon\n  qps: 1\n"
+    ));
+    let path = file.path().display().to_string();
+    let config = format!("--config={path}");
+    let environment = [("REPLICASET_CONTROLLER_LEADER_ELECT", "maybe")];
+    let (code, stdout, stderr) = run(&["run", &config, "--kube-api-burts=1"], &environment);
+    assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
+    for words in [
+        "--kube-api-burst",
+        "$REPLICASET_CONTROLLER_LEADER_ELECT: ",
+        &format!("{path}:4: "),
+        &format!("{path}:5: generic.qps is not known"),
+    ] {
+        assert!(stderr.contains(words), "no {words:?} in\n{stderr}");
+    }
+    assert_eq!(stderr.lines().count(), 5, "{stderr}");
+}
+
+#[test]
+fn a_pasted_command_line_is_taken_and_what_is_ignored_is_told_once() {
+    let cluster = TestCluster::start();
+    let process = cluster.start_process(&[
+        "--kcm-compat",
+        "--cluster-cidr",
+        "10.0.0.0/8",
+        "--allocate-node-cidrs=true",
+        "--use-service-account-credentials",
+    ]);
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.stable("a");
+    let log = process.log();
+    let told = |words: &str| log.matches(words).count();
+    assert_eq!(told("--cluster-cidr --allocate-node-cidrs"), 1, "{log}");
+    assert_eq!(told("--use-service-account-credentials: "), 1, "{log}");
+}
+
+#[test]
+fn json_lines_have_klogs_fields() {
+    let cluster = TestCluster::start();
+    let process = cluster.start_process(&["--logging-format=json"]);
+    cluster.create_replica_set(&new_replica_set("a", 2));
+    cluster.stable("a");
+    cluster.eventually("it says what it did", || {
+        process.log().contains("created 2")
+    });
+    let log = process.log();
+    let lines = log.lines().map(serde_json::from_str::<Value>);
+    let lines: Vec<Value> = lines.collect::<Result<_, _>>().expect("every line is JSON");
+    for line in &lines {
+        assert!(line["ts"].as_f64().is_some_and(|ts| ts > 1.7e12), "{line}");
+        assert!(
+            line["caller"]
+                .as_str()
+                .is_some_and(|at| at.contains(".rs:")),
+            "{line}"
+        );
+        assert!(line["msg"].is_string() && line["v"] == 0, "{line}");
+    }
+    let subject = json!({"namespace": cluster.namespace(), "name": "a"});
+    assert!(
+        lines.iter().any(|line| line["replicaSet"] == subject),
+        "{log}"
+    );
+}
+
+#[test]
+fn the_journal_gets_levels_and_others_do_not() {
+    let log = |is_named: bool| {
+        let stderr = tempfile::NamedTempFile::new().expect("a file");
+        let metadata = stderr.as_file().metadata().expect("the file is there");
+        let inode = metadata.ino() + u64::from(!is_named);
+        let status = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
+            .args([
+                "--kcm-compat",
+                "--cluster-cidr=a",
+                "--kubeconfig=/nonexistent",
+            ])
+            .env_remove("RUST_LOG")
+            .env("JOURNAL_STREAM", format!("{}:{inode}", metadata.dev()))
+            .stdin(Stdio::null())
+            .stderr(File::create(stderr.path()).expect("the file is there"))
+            .status()
+            .expect("the binary runs");
+        assert_eq!(status.code(), Some(2));
+        fs::read_to_string(stderr.path()).expect("the file is there")
+    };
+    let (named, other) = (log(true), log(false));
+    assert!(
+        named.starts_with("<6>") && named.contains("--cluster-cidr"),
+        "{named}"
+    );
+    assert!(
+        !other.contains("<6>") && other.contains("--cluster-cidr"),
+        "{other}"
+    );
+}
+
+#[test]
+fn neither_tokens_nor_bodies_are_logged_at_any_level() {
+    const TOKEN: &str = "token-that-nobody-may-see";
+    const BODY: &str = "body-that-nobody-may-see";
+    let cluster = TestCluster::start();
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "here",
+        "clusters": [{"name": "test", "cluster": {"server": cluster.url()}}],
+        "users": [{"name": "me", "user": {"token": TOKEN}}],
+        "contexts": [{"name": "here", "context": {"cluster": "test", "user": "me"}}],
+    });
+    let file = file(&config.to_string());
+    let path = file.path().display().to_string();
+    let namespace = format!("--namespace={}", cluster.namespace());
+    for (name, format) in [
+        ("a", "--logging-format=text"),
+        ("b", "--logging-format=json"),
+    ] {
+        let arguments = ["--kubeconfig", &path, &namespace, "--v=10", format];
+        let process = DaemonProcess::start(&arguments);
+        let mut rs = new_replica_set(name, 2);
+        rs["spec"]["template"]["metadata"]["annotations"] = json!({"secret": BODY});
+        cluster.create_replica_set(&rs);
+        cluster.stable(name);
+        let log = process.log();
+        for secret in [TOKEN, BODY, "BEGIN CERTIFICATE", "PRIVATE KEY", "Bearer "] {
+            assert!(!log.contains(secret), "{secret} stands in\n{log}");
+        }
+    }
+}

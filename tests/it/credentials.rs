@@ -1,0 +1,395 @@
+//! Credentials that change under the running daemon: plugins, certificates, SIGHUP.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use replicaset_controller::api::Status;
+use replicaset_controller::client::Request;
+use replicaset_controller::devserver::{Action, Matcher, Rule};
+use serde_json::json;
+
+use crate::support::{DaemonProcess, Kind, TestCluster, new_replica_set, text_at};
+
+/// A folder with a kubeconfig and what it names.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("there is room"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a file as a whole, so that nobody sees a part of it.
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path("new"), text).expect("there is room");
+        let mode = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(self.path("new"), mode).expect("it is ours");
+        fs::rename(self.path("new"), self.path(name)).expect("there is room");
+    }
+
+    /// A kubeconfig for the server at `url`.
+    fn kubeconfig(&self, url: &str, cluster: &str, user: &str) {
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: it\n\
+             contexts: [{{name: it, context: {{cluster: it, user: it}}}}]\n\
+             clusters: [{{name: it, cluster: {{server: '{url}'{cluster}}}}}]\n\
+             users: [{{name: it, user: {{{user}}}}}]\n"
+        );
+        self.write("config", &text);
+    }
+
+    /// A plugin that gives the token in the file `token` for `seconds`.
+    fn plugin(&self, seconds: u32) -> &'static str {
+        self.write(
+            "plugin",
+            &format!(
+                "#!/bin/sh\nhere=${{0%/*}}\necho x >> \"$here/runs\"\n\
+                 printf '{{\"kind\": \"ExecCredential\", \
+                 \"apiVersion\": \"client.authentication.k8s.io/v1\", \
+                 \"status\": {{\"token\": \"%s\", \"expirationTimestamp\": \"%s\"}}}}' \
+                 \"$(cat \"$here/token\")\" \
+                 \"$(date -u -d '+{seconds} seconds' +%Y-%m-%dT%H:%M:%SZ)\"\n"
+            ),
+        );
+        "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin, \
+         interactiveMode: Never}"
+    }
+
+    fn n_runs(&self) -> usize {
+        let runs = fs::read_to_string(self.path("runs"));
+        runs.map_or(0, |runs| runs.lines().count())
+    }
+
+    fn daemon(&self, cluster: &TestCluster) -> DaemonProcess {
+        let config = self.path("config").display().to_string();
+        DaemonProcess::start(&[
+            "run",
+            "--kube-api-qps=0",
+            "--namespace",
+            cluster.namespace(),
+            "--kubeconfig",
+            &config,
+        ])
+    }
+}
+
+/// Sends SIGHUP and waits for the line that tells what came of it.
+#[track_caller]
+fn reload(cluster: &TestCluster, process: &DaemonProcess) -> String {
+    let lines = |log: &str| -> Vec<String> {
+        let lines = log.lines().filter(|line| line.contains("SIGHUP: "));
+        lines.map(str::to_owned).collect()
+    };
+    let before = lines(&process.log()).len();
+    process.signal(Signal::SIGHUP);
+    cluster.eventually("it was reloaded", || lines(&process.log()).len() > before);
+    let line = lines(&process.log()).pop();
+    line.expect("it was logged")
+}
+
+fn ends_well(process: &mut DaemonProcess) {
+    process.signal(Signal::SIGTERM);
+    let status = process.exit_within(Duration::from_secs(20));
+    assert_eq!(status.code(), Some(0), "{}", process.log());
+}
+
+fn children(process: &DaemonProcess) -> String {
+    let id = process.id();
+    fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default()
+}
+
+#[test]
+fn a_plugin_gives_the_token_again_after_a_refusal_and_at_sighup() {
+    let cluster = TestCluster::start();
+    let home = Home::new();
+    home.write("token", "first-secret");
+    home.kubeconfig(&cluster.url(), "", home.plugin(3600));
+    let mut process = home.daemon(&cluster);
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.stable("a");
+    assert_eq!(home.n_runs(), 1, "many threads, one run");
+    let token_of_last = || {
+        let creates = cluster.recorded("create", "pods");
+        let last = creates
+            .last()
+            .map(|create| create.request.header("authorization").to_owned());
+        last.unwrap_or_default()
+    };
+    assert_eq!(token_of_last(), "Bearer first-secret");
+
+    home.write("token", "second-secret");
+    // Not within a second of its last run.
+    cluster.waiting().pause(Duration::from_millis(1100));
+    let refusal = Action::refuse(Status::new(401, "Unauthorized", "Unauthorized"));
+    let rule = Rule::new(Matcher::verb("create", "pods"), refusal).times(1);
+    let refused = cluster.faults().add(rule);
+    cluster.scale("a", 2);
+    cluster.stable("a");
+    assert_eq!(refused.hits(), 1);
+    assert_eq!(token_of_last(), "Bearer second-secret");
+    assert_eq!(home.n_runs(), 2);
+
+    home.write("token", "third-secret");
+    let line = reload(&cluster, &process);
+    assert!(
+        line.contains("changed: the credential plugin's token"),
+        "{line}"
+    );
+    cluster.scale("a", 3);
+    cluster.stable("a");
+    assert_eq!(token_of_last(), "Bearer third-secret");
+
+    home.write("plugin", "#!/bin/sh\necho fourth-secret\nexit 3\n");
+    let line = reload(&cluster, &process);
+    assert!(
+        line.contains("ERROR") && line.contains("exit code 3"),
+        "{line}"
+    );
+    cluster.scale("a", 4);
+    cluster.stable("a");
+    assert_eq!(token_of_last(), "Bearer third-secret");
+    assert_eq!(children(&process), "", "no plugin is left, not even dead");
+    ends_well(&mut process);
+    assert!(!process.log().contains("-secret"), "{}", process.log());
+}
+
+#[test]
+fn a_kubeconfig_that_is_broken_at_sighup_leaves_everything_as_it_was() {
+    let cluster = TestCluster::start();
+    let home = Home::new();
+    home.kubeconfig(&cluster.url(), "", "token: some-secret");
+    let mut process = home.daemon(&cluster);
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.stable("a");
+    home.write("config", "{{");
+    let line = reload(&cluster, &process);
+    assert!(
+        line.contains("ERROR") && line.contains("not valid"),
+        "{line}"
+    );
+    cluster.scale("a", 2);
+    cluster.stable("a");
+    home.kubeconfig(&cluster.url(), "", "token: other-secret");
+    let line = reload(&cluster, &process);
+    assert!(line.contains("changed: token"), "{line}");
+    cluster.scale("a", 3);
+    cluster.stable("a");
+    let creates = cluster.recorded("create", "pods");
+    let last = creates.last().expect("pods were created");
+    assert_eq!(last.request.header("authorization"), "Bearer other-secret");
+    ends_well(&mut process);
+}
+
+/// What the real control plane's `run.sh` tells of itself; `None` on the dev server, which has
+/// neither TLS nor accounts.
+fn control_plane(name: &str) -> Option<String> {
+    env::var(format!("CONTROL_PLANE_{name}")).ok()
+}
+
+/// Certificate and key of the user `replicaset-controller`, made anew.
+fn issue(directory: &Path, home: &Home) {
+    let (key, request) = (home.path("me.key.next"), home.path("me.csr"));
+    let certificate = home.path("me.crt.next");
+    let openssl = |arguments: &[&str]| {
+        let output = Command::new("openssl").args(arguments).output();
+        let output = output.expect("run.sh needs openssl too");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    };
+    let text = |path: &Path| path.display().to_string();
+    let (key_file, request_file) = (text(&key), text(&request));
+    let curve = "ec_paramgen_curve:P-256";
+    openssl(&[
+        "genpkey",
+        "-algorithm",
+        "EC",
+        "-pkeyopt",
+        curve,
+        "-out",
+        &key_file,
+    ]);
+    let subject = ["-subj", "/CN=replicaset-controller"];
+    openssl(
+        &[
+            &["req", "-new", "-key", &key_file, "-out", &request_file],
+            &subject[..],
+        ]
+        .concat(),
+    );
+    // What makes it one of version 3; version 1 is not understood.
+    home.write("me.ext", "extendedKeyUsage=clientAuth\n");
+    let (ca, ca_key) = (
+        text(&directory.join("ca.crt")),
+        text(&directory.join("ca.key")),
+    );
+    openssl(&[
+        "x509",
+        "-req",
+        "-days",
+        "1",
+        "-in",
+        &request_file,
+        "-CA",
+        &ca,
+        "-CAkey",
+        &ca_key,
+        "-extfile",
+        &text(&home.path("me.ext")),
+        "-out",
+        &text(&certificate),
+    ]);
+    fs::rename(certificate, home.path("me.crt")).expect("it was made");
+    fs::rename(key, home.path("me.key")).expect("it was made");
+}
+
+#[test]
+fn a_client_certificate_and_its_authority_are_exchanged_under_load_without_a_failed_write() {
+    let (Some(url), Some(directory)) = (control_plane("URL"), control_plane("DIR")) else {
+        return;
+    };
+    let directory = Path::new(&directory);
+    let cluster = TestCluster::start();
+    let home = Home::new();
+    let authority = fs::read_to_string(directory.join("ca.crt")).expect("it is there");
+    home.write("ca.crt", &authority);
+    issue(directory, &home);
+    let user = "client-certificate: me.crt, client-key: me.key";
+    home.kubeconfig(&url, ", certificate-authority: ca.crt", user);
+    let mut process = home.daemon(&cluster);
+    // A signal that comes before the daemon listens would end it.
+    cluster.create_replica_set(&new_replica_set("first", 1));
+    cluster.stable("first");
+    let names: Vec<String> = (0..4).map(|n| format!("load-{n}")).collect();
+    for name in &names {
+        cluster.create_replica_set(&new_replica_set(name, 60));
+        issue(directory, &home);
+        // The same authority beside another one, as while it is exchanged.
+        let stranger = rcgen::generate_simple_self_signed(vec!["stranger".to_owned()]);
+        let stranger = stranger.expect("it can be made").cert.pem();
+        home.write("ca.crt", &format!("{stranger}{authority}"));
+        let line = reload(&cluster, &process);
+        assert!(line.contains("certificate authority"), "{line}");
+        cluster.stable(name);
+    }
+    home.write("ca.crt", "");
+    let line = reload(&cluster, &process);
+    assert!(
+        line.contains("ERROR") && line.contains("certificate authority"),
+        "{line}"
+    );
+    // A new connection finds a new certificate without being told; idle ones are used for 15 s.
+    issue(directory, &home);
+    cluster.waiting().pause(Duration::from_secs(16));
+    cluster.scale(&names[0], 61);
+    cluster.stable(&names[0]);
+    let log = process.log();
+    let found = "the client certificate has changed";
+    assert!(log.contains(found), "{log}");
+    ends_well(&mut process);
+    for name in &names {
+        let events = cluster.events_of(name);
+        let failed = |event: &serde_json::Value| text_at(event, "/type") != "Normal";
+        assert!(!events.iter().any(failed), "{events:?}");
+    }
+    let log = process.log();
+    assert!(!log.contains("PRIVATE KEY"), "{log}");
+    let failed = log
+        .lines()
+        .filter(|line| line.contains("WARN") || line.contains("ERROR"));
+    // A certificate whose key is not there yet, an authority that is empty, a watch that is cut at
+    // once: told, and without consequence.
+    let told = ["stays in use", "watch of "];
+    let failed = failed.filter(|line| !told.iter().any(|part| line.contains(part)));
+    let failed: Vec<&str> = failed.collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn a_plugin_renews_a_service_accounts_token_that_expires_or_is_revoked() {
+    let Some(url) = control_plane("URL") else {
+        return;
+    };
+    let cluster = TestCluster::start();
+    let account = json!({"metadata": {"name": "daemon"}});
+    let namespace = cluster.namespace();
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "daemon"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "system:controller:replicaset-controller",
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": "daemon", "namespace": namespace}],
+    });
+    let bindings =
+        format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
+    let post = |path: &str, body: &serde_json::Value| {
+        let request = Request::post(path).body("application/json", body.to_string());
+        cluster
+            .api()
+            .send(&request)
+            .expect("the administrator may do that")
+    };
+    cluster.create(Kind::ServiceAccounts, &account);
+    post(&bindings, &binding);
+    let home = Home::new();
+    let renew = || {
+        let path = format!("{}/token", cluster.path(Kind::ServiceAccounts, "daemon"));
+        let token = post(&path, &json!({"spec": {"expirationSeconds": 600}}));
+        home.write("token", &text_at(&token, "/status/token"));
+    };
+    renew();
+    let ca = control_plane("CA").expect("run.sh tells it");
+    home.kubeconfig(
+        &url,
+        &format!(", certificate-authority: '{ca}'"),
+        home.plugin(3),
+    );
+    let mut process = home.daemon(&cluster);
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.stable("a");
+    renew();
+    // The plugin says that what it gives is good for three seconds.
+    let mut n_pods = 1;
+    for n_runs in 2..=3 {
+        let waiting = cluster.waiting();
+        waiting.pause(Duration::from_secs(4));
+        n_pods += 1;
+        cluster.scale("a", n_pods);
+        cluster.stable("a");
+        assert!(home.n_runs() >= n_runs, "{}", home.n_runs());
+    }
+    // Revoked: the account of that name is another one from now on.
+    home.kubeconfig(
+        &url,
+        &format!(", certificate-authority: '{ca}'"),
+        home.plugin(3600),
+    );
+    reload(&cluster, &process);
+    let n_runs = home.n_runs();
+    cluster.delete(Kind::ServiceAccounts, "daemon");
+    cluster.create(Kind::ServiceAccounts, &account);
+    renew();
+    // The API server remembers for ten seconds that a token was good.
+    cluster.waiting().pause(Duration::from_secs(11));
+    cluster.scale("a", n_pods + 1);
+    cluster.stable("a");
+    assert!(
+        home.n_runs() > n_runs,
+        "it was run again although what it gave had not expired"
+    );
+    ends_well(&mut process);
+}

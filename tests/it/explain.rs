@@ -1,0 +1,210 @@
+//! Why a ReplicaSet does not move: the daemon's page, the command `explain`, and the dry run.
+
+use std::process::Command;
+
+use replicaset_controller::devserver::Action;
+use replicaset_controller::manager::ManagerOptions;
+use serde_json::json;
+
+use crate::support::{
+    Kind, Setup, TestCluster, forbidden, internal_error, is_terminating, name, new_replica_set,
+    number_at, text_at,
+};
+
+/// The daemon's page about the ReplicaSet.
+fn page(cluster: &TestCluster, replica_set: &str) -> String {
+    let path = format!("/debug/replicasets/{}/{replica_set}", cluster.namespace());
+    cluster.daemon().page(&path)
+}
+
+/// Waits until the page says all of this.
+#[track_caller]
+fn check_page(cluster: &TestCluster, words: &[&str]) {
+    cluster.eventually("the page says so", || {
+        let page = page(cluster, "a");
+        words.iter().all(|word| page.contains(word))
+    });
+}
+
+/// What `explain` prints from the API alone.
+#[track_caller]
+fn check_command(cluster: &TestCluster, words: &[&str]) {
+    let object = format!("{}/a", cluster.namespace());
+    let output = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
+        .args(["explain", &object])
+        .args(cluster.admin_arguments())
+        .output()
+        .expect("the binary runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in\n{text}{errors}");
+    }
+}
+
+#[test]
+fn a_quota_is_explained_with_the_way_out() {
+    let cluster = TestCluster::running();
+    let why = "pods \"a-x\" is forbidden: exceeded quota: two, requested: pods=1, used: pods=2, \
+               limited: pods=2";
+    cluster.fault("create", "pods", forbidden(why));
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    cluster.eventually("the condition", || {
+        !text_at(&cluster.status("a"), "/conditions/0/message").is_empty()
+    });
+    let words = [
+        "exceeded quota: two",
+        "way out: raise the quota",
+        "create 3 pods",
+    ];
+    check_page(&cluster, &words);
+    check_page(&cluster, &["back-off", "next try"]);
+    check_command(&cluster, &words);
+    check_command(&cluster, &["FailedCreate", "told by the API alone"]);
+}
+
+#[test]
+fn an_expectation_that_is_not_met_is_named() {
+    let cluster = TestCluster::running();
+    cluster.synced();
+    let held = cluster.hold_watch("pods");
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.eventually_eq("the pod", &1, || cluster.live().len());
+    let pod = name(&cluster.live()[0]);
+    check_page(
+        &cluster,
+        &[
+            &format!("1 creations ({pod})"),
+            "to be created:",
+            "asked for",
+        ],
+    );
+    held.remove();
+    check_page(
+        &cluster,
+        &["It has what it wants", "expectations: none open"],
+    );
+}
+
+#[test]
+fn a_back_off_is_told_with_its_end() {
+    let cluster = TestCluster::running();
+    cluster.fault("create", "pods", internal_error("a hiccup"));
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    check_page(
+        &cluster,
+        &[
+            "in back-off after",
+            "the next try is in",
+            "last error:",
+            "a hiccup",
+        ],
+    );
+}
+
+#[test]
+fn a_namespace_that_goes_away_is_told() {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.stable("a");
+    cluster.delete(Kind::Namespaces, cluster.namespace());
+    cluster.eventually("it is terminating", || {
+        let namespace = cluster.get(Kind::Namespaces, cluster.namespace());
+        namespace.is_some_and(|it| text_at(&it, "/status/phase") == "Terminating")
+    });
+    cluster.scale("a", 4);
+    check_page(&cluster, &["is being terminated", "use another namespace"]);
+    check_command(&cluster, &["is being terminated"]);
+}
+
+#[test]
+fn a_pod_that_a_finalizer_keeps_is_named() {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.stable("a");
+    let pod = name(&cluster.live()[0]);
+    let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+    cluster.merge_patch(Kind::Pods, &pod, &hold);
+    cluster.delete(Kind::Pods, &pod);
+    cluster.eventually("another pod takes its place", || {
+        let pods = cluster.list(Kind::Pods, "");
+        pods.iter().any(is_terminating) && pods.iter().any(|pod| !is_terminating(pod))
+    });
+    check_page(
+        &cluster,
+        &["Pods that do not count", &pod, "it is going away"],
+    );
+    check_command(&cluster, &[&pod, "kept by the finalizer example.com/hold"]);
+    let release = json!({"metadata": {"finalizers": null}});
+    cluster.merge_patch(Kind::Pods, &pod, &release);
+}
+
+#[test]
+fn a_dry_run_says_what_it_would_do_and_writes_nothing() {
+    let mut cluster = TestCluster::with(Setup {
+        options: ManagerOptions {
+            dry_run: true,
+            ..Setup::default().options
+        },
+        ..Setup::default()
+    });
+    cluster.start_daemon();
+    cluster.synced();
+    // Nothing but reads may even be tried.
+    for verb in ["create", "update", "patch", "delete"] {
+        for resource in ["pods", "replicasets/status", "events", "leases"] {
+            cluster.fault(verb, resource, Action::CutBefore);
+        }
+    }
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    check_page(&cluster, &["A sync would now: create 3 pods"]);
+    cluster.holds("nothing is written", || {
+        cluster.n_writes() == 0
+            && cluster.recorded("create", "events").is_empty()
+            && cluster.live().is_empty()
+            && number_at(&cluster.status("a"), "/replicas") == 0
+    });
+}
+
+#[test]
+fn a_dry_run_prints_each_decision_once() {
+    let cluster = TestCluster::start();
+    let mut process = cluster.start_process(&["--dry-run"]);
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    let n_told = || process.log().matches("would create 3 pods: 0 of 3").count();
+    cluster.eventually_eq("it is told", &1, n_told);
+    cluster.holds("once", || n_told() == 1);
+    assert!(cluster.live().is_empty());
+    process.signal(nix::sys::signal::Signal::SIGTERM);
+    let status = process.exit_within(std::time::Duration::from_secs(5));
+    assert_eq!(status.code(), Some(0), "{}", process.log());
+    assert!(
+        process.log().contains("decisions are still open"),
+        "{}",
+        process.log()
+    );
+}
+
+#[test]
+fn sigusr1_writes_every_thread_to_the_log() {
+    let cluster = TestCluster::start();
+    let process = cluster.start_process(&[]);
+    cluster.eventually("the lists", || process.log().contains(" pods listed in "));
+    process.signal(nix::sys::signal::Signal::SIGUSR1);
+    cluster.eventually("the threads", || {
+        let log = process.log();
+        [
+            "thread watch-pods",
+            ": watch pods for ",
+            "thread sync-0",
+            ": waits for a key for ",
+            "thread events",
+            ": waits for events for ",
+            "thread delay",
+            "waits for the stop signal for ",
+        ]
+        .iter()
+        .all(|word| log.contains(word))
+    });
+}

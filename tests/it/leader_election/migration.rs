@@ -1,0 +1,345 @@
+//! Turns taken with a real kube-controller-manager: handed over, handed back, and either killed. Pods are
+//! only ever added, so each that is made twice would be one too many, for ever.
+//!
+//! Runs where `tests/control-plane` has a kube-controller-manager, on a control plane of its own, since
+//! that controls all namespaces. The configuration and the flags are the ones that the README shows.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use replicaset_controller::client::{ClientConfig, ConfigSource, Request};
+use replicaset_controller::stdx::stop::{Cause, Stop};
+use serde_json::{Value, json};
+
+use super::rig::TIMES;
+use crate::support::{
+    Api, Census, DaemonProcess, Kind, Waiting, new_pod, new_replica_set, number_at, text_at, uid,
+};
+use crate::tidy::root;
+
+/// Pods that each turn adds: enough that the one who is killed is in the middle of it.
+const STEP: i64 = 40;
+
+/// A control plane that belongs to one test, and ends when its input does.
+struct ControlPlane {
+    process: Child,
+    input: Option<ChildStdin>,
+    variables: BTreeMap<String, String>,
+    audit_log: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl ControlPlane {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let audit_log = folder.path().join("audit.log");
+        let mut process = Command::new(root().join("tests/control-plane/run.sh"))
+            .args(["sh", "-c", "env; echo; cat"])
+            .env("CONTROL_PLANE_AUDIT_LOG", &audit_log)
+            .env_remove("KCM_CONTROLLERS")
+            .env_remove("RUN_KCM")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("run.sh runs");
+        let output = BufReader::new(process.stdout.take().expect("it is piped"));
+        let lines = output
+            .lines()
+            .map_while(Result::ok)
+            .take_while(|line| !line.is_empty());
+        let variables = lines.filter_map(|line| {
+            let (name, value) = line.split_once('=')?;
+            Some((name.to_owned(), value.to_owned()))
+        });
+        Self {
+            variables: variables.collect(),
+            input: process.stdin.take(),
+            process,
+            audit_log,
+            folder,
+        }
+    }
+
+    fn variable(&self, name: &str) -> &str {
+        let value = self.variables.get(name);
+        value.unwrap_or_else(|| panic!("run.sh gives no {name}"))
+    }
+
+    fn file(&self, name: &str) -> String {
+        format!("{}/{name}", self.variable("CONTROL_PLANE_DIR"))
+    }
+
+    fn api(&self, stop: &Stop) -> Api {
+        let config = ClientConfig::load(&ConfigSource {
+            kubeconfig: Some(self.variable("CONTROL_PLANE_ADMIN_KUBECONFIG").into()),
+            ..ConfigSource::default()
+        });
+        let config = config.expect("a good kubeconfig");
+        Api::new(&config, "default", Kind::ReplicaSets, stop)
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        self.process.wait().expect("run.sh ends with its input");
+    }
+}
+
+/// A kube-controller-manager. Dropping it kills it.
+struct KubeControllerManager {
+    child: Child,
+    log: PathBuf,
+}
+
+impl KubeControllerManager {
+    fn start(plane: &ControlPlane, number: usize, recipe: &[String]) -> Self {
+        let log = plane.folder.path().join(format!("kcm-{number}.log"));
+        let output = File::create(&log).expect("a file for the log");
+        let binary = Path::new(plane.variable("CONTROL_PLANE_BIN")).join("kube-controller-manager");
+        let child = Command::new(binary)
+            .arg(format!(
+                "--kubeconfig={}",
+                plane.variable("CONTROL_PLANE_ADMIN_KUBECONFIG")
+            ))
+            .arg(format!(
+                "--service-account-private-key-file={}",
+                plane.file("service-account.key")
+            ))
+            .arg(format!("--root-ca-file={}", plane.file("ca.crt")))
+            .args([
+                "--secure-port=0",
+                "--kube-api-qps=200",
+                "--kube-api-burst=200",
+            ])
+            .args(TIMES)
+            .args(recipe)
+            .stdout(Stdio::null())
+            .stderr(output)
+            .spawn()
+            .expect("kube-controller-manager runs");
+        Self { child, log }
+    }
+
+    fn said(&self, what: &str) -> bool {
+        std::fs::read_to_string(&self.log)
+            .unwrap_or_default()
+            .contains(what)
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).expect("a process id");
+        let id = nix::unistd::Pid::from_raw(id);
+        nix::sys::signal::kill(id, signal).expect("it is there");
+        self.child.wait().expect("it can be waited for");
+    }
+}
+
+impl Drop for KubeControllerManager {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        self.child.kill().unwrap_or_default();
+        self.child.wait().expect("it can be waited for");
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+            log::error!("kube-controller-manager logged:\n{log}");
+        }
+    }
+}
+
+/// What the README tells to do: the configuration, and the flags of both commands, with `path` for the
+/// path that it names.
+fn recipe(path: &Path) -> (String, [Vec<String>; 2]) {
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("a README");
+    let section = readme
+        .split("\n## ")
+        .find(|it| it.starts_with("Taking turns with"));
+    let section = section.expect("a section on kube-controller-manager");
+    let blocks: Vec<&str> = section.split("```").skip(1).step_by(2).collect();
+    let configuration = blocks.iter().find_map(|block| block.strip_prefix("yaml\n"));
+    let configuration = configuration.expect("the configuration").to_owned();
+    let commands = blocks
+        .iter()
+        .find(|block| block.contains("kube-controller-manager --"));
+    let commands = commands
+        .expect("both commands")
+        .lines()
+        .filter(|line| line.contains(" --"));
+    let flags_of = |line: &str| {
+        let flags = line.split(' ').filter(|word| word.starts_with("--"));
+        let flags = flags.map(|flag| match flag.split_once('=') {
+            Some((name, value)) if value.starts_with('/') => format!("{name}={}", path.display()),
+            _ => flag.to_owned(),
+        });
+        flags.collect::<Vec<String>>()
+    };
+    let all: Vec<Vec<String>> = commands.map(flags_of).collect();
+    let flags = all.try_into().expect("one command for each program");
+    (configuration, flags)
+}
+
+/// Who made each pod, one entry for each turn, by the API server's audit log.
+fn turns(plane: &ControlPlane) -> Vec<(String, usize)> {
+    let text = std::fs::read_to_string(&plane.audit_log).expect("a readable audit log");
+    let events = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut creates: Vec<(String, String)> = events
+        .filter(|event| {
+            text_at(event, "/verb") == "create"
+                && text_at(event, "/objectRef/resource") == "pods"
+                && text_at(event, "/stage") == "ResponseComplete"
+                && number_at(event, "/responseStatus/code") == 201
+                && !text_at(event, "/requestURI").contains("dryRun")
+        })
+        .map(|event| {
+            let agent = text_at(&event, "/userAgent");
+            let agent = agent.split('/').next().unwrap_or_default().to_owned();
+            (text_at(&event, "/requestReceivedTimestamp"), agent)
+        })
+        .filter(|(_, agent)| agent == "kube-controller-manager" || agent == "replicaset-controller")
+        .collect();
+    creates.sort();
+    let mut turns: Vec<(String, usize)> = Vec::new();
+    for (_, agent) in creates {
+        match turns.last_mut() {
+            Some((last, n_pods)) if *last == agent => *n_pods += 1,
+            _ => turns.push((agent, 1)),
+        }
+    }
+    turns
+}
+
+fn prepare(api: &Api, waiting: &Waiting) {
+    let group = "rbac.authorization.k8s.io";
+    let path = format!("/apis/{group}/v1/namespaces/kube-system");
+    let role = json!({
+        "metadata": {"name": "lease"},
+        "rules": [{
+            "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+            "verbs": ["create", "get", "update"],
+        }],
+    });
+    let binding = json!({
+        "metadata": {"name": "lease"},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": "lease"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "replicaset-controller"}],
+    });
+    for (plural, object) in [("roles", role), ("rolebindings", binding)] {
+        let request = Request::post(format!("{path}/{plural}"));
+        let sent = api.send(&request.body("application/json", object.to_string()));
+        sent.unwrap_or_else(|status| panic!("{plural}: {status}"));
+    }
+    api.create(
+        Kind::ServiceAccounts,
+        &json!({"metadata": {"name": "default"}}),
+    );
+    let probe = Request::post(api.collection(Kind::Pods))
+        .query("dryRun", "All")
+        .body("application/json", new_pod("probe").to_string());
+    waiting.eventually("pods can be created", || api.send(&probe).is_ok());
+}
+
+#[test]
+fn handed_over_handed_back_and_either_killed_no_pod_is_made_twice() {
+    let bin = env::var_os("CONTROL_PLANE_BIN").map(PathBuf::from);
+    if !bin.is_some_and(|bin| bin.join("kube-controller-manager").exists()) {
+        return;
+    }
+    let plane = ControlPlane::start();
+    let configuration = plane.folder.path().join("leader-migration.yaml");
+    let (text, [theirs, ours]) = recipe(&configuration);
+    let mut file = File::create(&configuration).expect("a file");
+    file.write_all(text.as_bytes()).expect("a writable file");
+    let stop = Stop::new();
+    let (api, waiting) = (plane.api(&stop), Waiting::new(&stop));
+    prepare(&api, &waiting);
+    let census = Census::start(&api, &stop);
+    let start_kcm = |number| KubeControllerManager::start(&plane, number, &theirs);
+    let start_ours = || {
+        let kubeconfig = plane.variable("CONTROL_PLANE_CONTROLLER_KUBECONFIG");
+        let kubeconfig = format!("--kubeconfig={kubeconfig}");
+        let mut arguments = vec!["run", &*kubeconfig, "--kube-api-qps=0"];
+        arguments.extend(TIMES);
+        arguments.extend(ours.iter().map(String::as_str));
+        let process = DaemonProcess::start(&arguments);
+        waiting.eventually("it is warm", || process.log().contains(" pods listed in "));
+        process
+    };
+    let rs = api.create_replica_set(&new_replica_set("a", 0));
+    let mut replicas = 0;
+    // A scale-up, and whoever leads killed in the middle of it, or stopped.
+    let mut add = || {
+        replicas += STEP;
+        api.scale("a", replicas);
+        usize::try_from(replicas).expect("a few")
+    };
+    let leads = "Successfully acquired lease";
+
+    // kube-controller-manager leads, and this daemon stands by.
+    let mut kcm = start_kcm(1);
+    waiting.eventually("it leads", || kcm.said(leads));
+    let mut ours = start_ours();
+    census.wait_for_seen(add());
+
+    // Handed over: kube-controller-manager is stopped.
+    kcm.signal(Signal::SIGTERM);
+    census.wait_for_seen(add());
+    assert!(ours.log().contains("we lead now"));
+    let kcm = start_kcm(2);
+    waiting.eventually("it stands by", || {
+        kcm.said("Attempting to acquire leader lease")
+    });
+
+    // Handed back: this daemon is stopped.
+    ours.signal(Signal::SIGTERM);
+    let status = ours.exit_within(Duration::from_secs(20));
+    assert_eq!(status.code(), Some(0), "{}", ours.log());
+    let n_wanted = add();
+    waiting.eventually("it leads", || kcm.said(leads));
+    census.wait_for_seen(n_wanted);
+
+    // kube-controller-manager is killed in the middle of its work.
+    let mut ours = start_ours();
+    let mut kcm = kcm;
+    let n_wanted = add();
+    census.wait_for_seen(n_wanted - usize::try_from(STEP).expect("a few") / 2);
+    kcm.signal(Signal::SIGKILL);
+    census.wait_for_seen(n_wanted);
+    waiting.eventually("this daemon leads", || ours.log().contains("we lead now"));
+    let kcm = start_kcm(3);
+    waiting.eventually("it stands by", || {
+        kcm.said("Attempting to acquire leader lease")
+    });
+
+    // This daemon is.
+    let n_wanted = add();
+    census.wait_for_seen(n_wanted - usize::try_from(STEP).expect("a few") / 2);
+    ours.kill();
+    let n_wanted = n_wanted.max(add());
+    census.wait_for_seen(n_wanted);
+
+    waiting.holds("as many as wanted", || census.n_seen() == n_wanted);
+    assert_eq!(
+        (census.n_active(), census.most(&uid(&rs))),
+        (n_wanted, n_wanted)
+    );
+    let turns = turns(&plane);
+    let names: Vec<&str> = turns.iter().map(|(name, _)| &**name).collect();
+    let (theirs, us) = ("kube-controller-manager", "replicaset-controller");
+    assert_eq!(names, [theirs, us, theirs, us, theirs], "{turns:?}");
+    // Fewer, if the answers to some creates did not reach who was killed: those are not in the log as
+    // done.
+    let n_answered = turns.iter().map(|(_, n_pods)| n_pods).sum::<usize>();
+    assert!(n_answered <= n_wanted, "{turns:?}");
+    log::info!("pods made, turn by turn: {turns:?}");
+    drop(kcm);
+    stop.stop(Cause::Requested("the test has ended".to_owned()));
+}

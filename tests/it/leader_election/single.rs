@@ -1,0 +1,155 @@
+//! One daemon and its lease: what it asks, what it writes, what it leaves alone.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use replicaset_controller::client::Request;
+use replicaset_controller::devserver::ApiCall;
+use serde_json::json;
+
+use super::rig::{LEASE, TIMES, grant_lease, holder, lease, lease_path};
+use crate::support::{
+    DaemonProcess, TestCluster, controller_reference, last_part, new_pod, new_replica_set,
+    number_at, text_at,
+};
+
+/// A cluster on which the daemon's requests are recorded, those for its lease among them.
+fn recording() -> TestCluster {
+    let cluster = TestCluster::start();
+    grant_lease(&cluster, cluster.namespace());
+    cluster
+}
+
+fn start(cluster: &TestCluster) -> DaemonProcess {
+    cluster.start_process(&TIMES)
+}
+
+/// The verbs of the requests for the lease so far.
+fn calls(cluster: &TestCluster) -> Vec<String> {
+    let requests = cluster.faults().recorder().requests();
+    let leases = requests
+        .into_iter()
+        .filter(|recorded| recorded.request.resource() == "leases");
+    // Until a grant has come round, the real API server refuses.
+    let allowed = leases.filter(|recorded| recorded.code() != Some(403));
+    allowed
+        .map(|recorded| recorded.request.verb().to_owned())
+        .collect()
+}
+
+#[test]
+fn l_01_l_09_l_12_l_14_a_lease_from_its_first_day_to_its_last() {
+    let cluster = recording();
+    let process = start(&cluster);
+    cluster.eventually("it leads", || process.log().contains("we lead now"));
+    cluster.create_replica_set(&new_replica_set("a", 2));
+    cluster.stable("a");
+    cluster.eventually("it renews", || calls(&cluster).len() >= 5);
+    let leading = lease(&cluster, LEASE).expect("a lease");
+    let identity = text_at(&leading, "/spec/holderIdentity");
+    assert!(identity.contains('_'), "{identity} is <hostname>_<uuid>");
+    assert_eq!(number_at(&leading, "/spec/leaseDurationSeconds"), 6);
+    assert_eq!(number_at(&leading, "/spec/leaseTransitions"), 0);
+    for time in ["/spec/acquireTime", "/spec/renewTime"] {
+        let time = text_at(&leading, time);
+        let digits = time.split('.').nth(1).unwrap_or_default();
+        assert_eq!(digits.len(), "123456Z".len(), "{time}");
+    }
+    process.signal(Signal::SIGTERM);
+    let mut process = process;
+    let status = process.exit_within(Duration::from_secs(10));
+    assert_eq!(status.code(), Some(0), "{}", process.log());
+    let released = lease(&cluster, LEASE).expect("a lease");
+    assert_eq!(text_at(&released, "/spec/holderIdentity"), "");
+    assert_eq!(number_at(&released, "/spec/leaseDurationSeconds"), 1);
+    assert_eq!(number_at(&released, "/spec/leaseTransitions"), 0);
+    let calls = calls(&cluster);
+    assert_eq!(calls[..2], ["get", "create"], "{calls:?}");
+    let (renewals, release) = calls[2..].split_at(calls.len() - 4);
+    assert!(renewals.iter().all(|verb| verb == "update"), "{calls:?}");
+    assert_eq!(release, ["get", "update"], "{calls:?}");
+    let told: Vec<(String, String)> = cluster
+        .events_of(LEASE)
+        .iter()
+        .map(|event| (text_at(event, "/reason"), text_at(event, "/message")))
+        .collect();
+    let event = |what: &str| ("LeaderElection".to_owned(), format!("{identity} {what}"));
+    assert_eq!(told, [event("became leader"), event("stopped leading")]);
+    assert!(!process.log().contains("panicked"));
+}
+
+/// Reads, and is ready: but nothing is written while another holds the lease, and once it does not, all
+/// that has come up meanwhile is done.
+#[test]
+fn l_04_l_05_l_07_a_warm_standby_writes_nothing_until_the_lease_has_run_out() {
+    let cluster = recording();
+    let taken = json!({
+        "metadata": {"name": LEASE, "labels": {"of": "others"}, "annotations": {"also": "theirs"}},
+        "spec": {
+            "holderIdentity": "another", "leaseDurationSeconds": 3, "leaseTransitions": 4,
+            "strategy": "OldestEmulationVersion",
+        },
+    });
+    let path = lease_path(&cluster, LEASE);
+    let collection = path.trim_end_matches(LEASE).trim_end_matches('/');
+    let request = Request::post(collection).body("application/json", taken.to_string());
+    cluster.send(&request).expect("a lease of another");
+    let process = start(&cluster);
+    cluster.eventually("it knows who leads", || {
+        process.log().contains("leader: another")
+    });
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    cluster.eventually("it is warm", || {
+        let log = process.log();
+        log.contains(" pods listed in ") && log.contains(" replicasets listed in ")
+    });
+    assert_eq!(holder(&cluster, LEASE), "another");
+    assert_eq!((cluster.n_writes(), cluster.live().len()), (0, 0));
+    let calls = calls(&cluster);
+    assert!(calls.iter().all(|verb| verb == "get"), "{calls:?}");
+    cluster.stable("a");
+    let ours = lease(&cluster, LEASE).expect("a lease");
+    assert_ne!(text_at(&ours, "/spec/holderIdentity"), "another");
+    assert_eq!(number_at(&ours, "/spec/leaseTransitions"), 5);
+    // A real API server drops it unless coordinated elections are switched on.
+    if !TestCluster::is_real() {
+        assert_eq!(text_at(&ours, "/spec/strategy"), "OldestEmulationVersion");
+    }
+    assert_eq!(text_at(&ours, "/metadata/labels/of"), "others");
+    assert_eq!(text_at(&ours, "/metadata/annotations/also"), "theirs");
+}
+
+/// A new leader does not make again what the last one made and it has not seen yet.
+#[test]
+fn what_a_standby_has_not_seen_is_not_made_again() {
+    let cluster = recording();
+    let path = lease_path(&cluster, LEASE);
+    let collection = path.trim_end_matches(LEASE).trim_end_matches('/');
+    let taken = json!({
+        "metadata": {"name": LEASE},
+        "spec": {"holderIdentity": "another", "leaseDurationSeconds": 3},
+    });
+    let request = Request::post(collection).body("application/json", taken.to_string());
+    cluster.send(&request).expect("a lease of another");
+    let process = start(&cluster);
+    let rs = cluster.create_replica_set(&new_replica_set("a", 2));
+    cluster.eventually("it is warm", || {
+        let log = process.log();
+        log.contains(" pods listed in ") && log.contains(" replicasets listed in ")
+    });
+    // The other leader's last pods, of which the standby's watch tells only later.
+    let hold = cluster.hold_watch("pods");
+    for name in ["a-1", "a-2"] {
+        let mut pod = new_pod(name);
+        pod["metadata"]["ownerReferences"] = json!([controller_reference(&rs)]);
+        cluster.create_pod(&pod);
+    }
+    cluster.eventually("it leads", || process.log().contains("we lead now"));
+    cluster.holds("nothing is made", || cluster.live().len() == 2);
+    assert_eq!(cluster.recorded("create", "pods").len(), 0);
+    hold.remove();
+    cluster.stable("a");
+    assert_eq!(cluster.recorded("create", "pods").len(), 0);
+    let lists = cluster.recorded("list", "pods");
+    assert!(lists.iter().all(|list| last_part(list) == "pods"));
+}

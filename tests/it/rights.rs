@@ -1,0 +1,347 @@
+//! What the daemon may do: the manifests, the self-check at start, and on the real control plane that
+//! nothing more is needed than what `rbac` prints.
+
+use std::env;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use nix::sys::signal::Signal;
+use replicaset_controller::api::Status;
+use replicaset_controller::client::Request;
+use replicaset_controller::devserver::{Action, Answer};
+use replicaset_controller::rights::{RightsOptions, Role, Workload, grants};
+use serde_json::{Value, json};
+
+use crate::support::{DaemonProcess, Kind, Setup, TestCluster, new_replica_set};
+use crate::tidy::root;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_replicaset-controller");
+
+/// Manifests under `config/` and the flags of the `rbac` that prints them.
+const PRINTED: &[(&str, &[&str])] = &[
+    ("rbac.yaml", &[]),
+    (
+        "rbac-namespace.yaml",
+        &["--namespace=shop", "--secure-port=0"],
+    ),
+];
+
+/// What `rbac` prints.
+#[track_caller]
+fn rbac(flags: &[&str]) -> String {
+    let output = Command::new(BINARY).arg("rbac").args(flags).output();
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = output.expect("the binary runs");
+    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    String::from_utf8(stdout).expect("YAML is text")
+}
+
+/// Runs kubectl as the real control plane's administrator, with `input` to read.
+fn kubectl(arguments: &[&str], input: &str) -> Result<String, String> {
+    let bin = env::var("CONTROL_PLANE_BIN").expect("the control plane says where kubectl is");
+    let admin = env::var("CONTROL_PLANE_ADMIN_KUBECONFIG").expect("an administrator");
+    let mut child = Command::new(Path::new(&bin).join("kubectl"))
+        .args(["--kubeconfig", &admin, "--request-timeout=30s"])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("kubectl runs");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(input.as_bytes()).expect("kubectl reads");
+    drop(stdin);
+    let output = child.wait_with_output().expect("kubectl ends");
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        Ok(text(&output.stdout))
+    } else {
+        Err(text(&output.stderr))
+    }
+}
+
+#[track_caller]
+fn apply(manifests: &str) {
+    let applied = kubectl(&["apply", "--server-side", "-f", "-"], manifests);
+    applied.unwrap_or_else(|error| panic!("{error}\n{manifests}"));
+}
+
+/// A daemon on the real control plane with the token of a ServiceAccount.
+fn start_as(
+    cluster: &TestCluster,
+    account: &str,
+    flags: &[&str],
+) -> (DaemonProcess, tempfile::TempDir) {
+    let token = kubectl(&["create", "token", account, "-n", cluster.namespace()], "");
+    let token = token.expect("the account is there");
+    let variable = |name| env::var(name).expect("the control plane says where it is");
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "it",
+        "clusters": [{"name": "it", "cluster": {
+            "server": variable("CONTROL_PLANE_URL"),
+            "certificate-authority": variable("CONTROL_PLANE_CA"),
+        }}],
+        "users": [{"name": "it", "user": {"token": token.trim()}}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("kubeconfig");
+    fs::write(&file, kubeconfig.to_string()).expect("a kubeconfig");
+    let file = format!("--kubeconfig={}", file.display());
+    let mut arguments = vec!["run", "--kube-api-qps=0", &file, "-v=4"];
+    arguments.extend(flags);
+    (DaemonProcess::start(&arguments), folder)
+}
+
+/// The daemon found no right missing, and was never refused.
+#[track_caller]
+fn check_unhindered(process: &DaemonProcess) {
+    let log = process.log();
+    assert!(!log.contains("rights are missing"), "{log}");
+    assert!(!log.to_lowercase().contains("forbidden"), "{log}");
+}
+
+#[test]
+fn the_manifests_are_what_rbac_prints() {
+    for (file, flags) in PRINTED {
+        let path = root().join("config").join(file);
+        let printed = rbac(flags);
+        if env::var_os("UPDATE_EXPECT").is_some() {
+            fs::write(&path, &printed).expect("a writable file");
+        }
+        let found = fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(
+            found, printed,
+            "config/{file} is not what rbac prints; UPDATE_EXPECT=1 writes it"
+        );
+    }
+}
+
+#[test]
+fn missing_rights_are_named_in_one_message() {
+    if TestCluster::is_real() {
+        return;
+    }
+    let cluster = TestCluster::start();
+    let review = "selfsubjectaccessreviews";
+    let _rule = cluster.fault(
+        "create",
+        review,
+        Action::answer(|request| {
+            let review: Value = serde_json::from_slice(&request.body).expect("a review");
+            let asked = &review["spec"]["resourceAttributes"];
+            let allowed = asked["resource"] != json!("pods") || asked["verb"] == json!("list");
+            Answer::object(201, &json!({"status": {"allowed": allowed}}))
+        }),
+    );
+    let process = cluster.start_process(&["--leader-elect=false", "--secure-port=0"]);
+    cluster.eventually("the message", || {
+        process.log().contains("rights are missing")
+    });
+    let log = process.log();
+    let namespace = cluster.namespace();
+    for words in [
+        "ERROR [self-check]".to_owned(),
+        format!("without: watch, create, delete, patch pods in namespace {namespace}. To grant"),
+        format!(
+            "replicaset-controller rbac --namespace={namespace} --leader-elect=false \
+             --secure-port=0 --user=system:anonymous | kubectl apply -f -"
+        ),
+    ] {
+        assert!(log.contains(&words), "no {words:?} in\n{log}");
+    }
+    assert_eq!(log.matches("rights are missing").count(), 1, "{log}");
+}
+
+#[test]
+fn who_may_not_ask_is_not_told() {
+    let cluster = TestCluster::start();
+    let refusal = Status::new(403, "Forbidden", "nobody asks here");
+    let _rule = cluster.fault(
+        "create",
+        "selfsubjectaccessreviews",
+        Action::refuse(refusal),
+    );
+    let mut process = cluster.start_process(&["--leader-elect=false", "--secure-port=0", "-v=4"]);
+    cluster.eventually("it gives up", || {
+        process.log().contains("does not say what we may do")
+    });
+    process.signal(Signal::SIGTERM);
+    let status = process.exit_within(std::time::Duration::from_secs(10));
+    assert!(
+        status.success() && !process.log().contains("ERROR"),
+        "{}",
+        process.log()
+    );
+}
+
+#[test]
+fn rights_are_asked_for_once_the_api_server_can_be_reached() {
+    let cluster = TestCluster::start();
+    let rule = cluster.fault("create", "selfsubjectaccessreviews", Action::CutBefore);
+    let process = cluster.start_process(&["--leader-elect=false", "--secure-port=0", "-v=4"]);
+    cluster.eventually("the first try", || {
+        process.log().contains("rights are checked later")
+    });
+    rule.remove();
+    cluster.eventually("an answer", || {
+        process.log().contains("grants every right that is needed")
+    });
+}
+
+#[test]
+fn the_stock_roles_hold_what_is_used_of_them() {
+    if !TestCluster::is_real() {
+        return;
+    }
+    let cluster = TestCluster::start();
+    let options = RightsOptions {
+        namespace: None,
+        workloads: vec![Workload::ReplicaSets, Workload::ReplicationControllers],
+        lease: None,
+        delegated_auth: true,
+        dry_run: false,
+    };
+    for grant in grants(&options) {
+        let Role::Stock(role) = grant.role else {
+            panic!("{:?} is no stock role", grant.role);
+        };
+        let path = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}");
+        let role = cluster.send(&Request::get(path)).expect("a stock role");
+        let rules = role["rules"].as_array().expect("rules");
+        for right in &grant.rights {
+            for verb in right.verbs {
+                let holds = |rule: &&Value| {
+                    [
+                        ("apiGroups", right.group),
+                        ("resources", right.resource),
+                        ("verbs", *verb),
+                    ]
+                    .into_iter()
+                    .all(|(list, word)| {
+                        rule[list]
+                            .as_array()
+                            .is_some_and(|l| l.contains(&json!(word)))
+                    })
+                };
+                assert!(
+                    rules.iter().any(|rule| holds(&rule)),
+                    "{verb} {right:?} in {role}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_manifest_is_accepted() {
+    if !TestCluster::is_real() {
+        return;
+    }
+    let cluster = TestCluster::start();
+    for namespace in ["shop", "default", "kube-system"] {
+        // Some are there already.
+        kubectl(&["create", "namespace", namespace], "").unwrap_or_default();
+    }
+    for account in ["default", "replicaset-controller"] {
+        for namespace in ["default", "kube-system"] {
+            kubectl(&["create", "serviceaccount", account, "-n", namespace], "")
+                .unwrap_or_default();
+        }
+    }
+    for entry in fs::read_dir(root().join("config")).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let text = fs::read_to_string(&path).expect("a file");
+        let is_manifest =
+            text.contains("\nkind: ") && !text.contains("KubeControllerManagerConfiguration");
+        if path.extension().is_none_or(|extension| extension != "yaml") || !is_manifest {
+            continue;
+        }
+        let rehearse = [
+            "apply",
+            "--server-side",
+            "--dry-run=server",
+            "--validate=strict",
+            "-f",
+            "-",
+        ];
+        // Admission looks accounts up in a cache of its own, which may not have them yet.
+        cluster.eventually(
+            &format!("{} is accepted", path.display()),
+            || match kubectl(&rehearse, &text) {
+                Ok(_) => true,
+                Err(error) => {
+                    assert!(
+                        error.contains("serviceaccount"),
+                        "{}: {error}",
+                        path.display()
+                    );
+                    false
+                }
+            },
+        );
+    }
+}
+
+#[test]
+fn a_namespaced_daemon_needs_no_more_than_what_rbac_prints() {
+    if !TestCluster::is_real() {
+        return;
+    }
+    let cluster = TestCluster::start();
+    let namespace = format!("--namespace={}", cluster.namespace());
+    let flags = [&*namespace, "--controllers=*", "--secure-port=0"];
+    apply(&rbac(&flags));
+    let (process, _folder) = start_as(&cluster, "replicaset-controller", &flags);
+    works_for(&cluster, &process);
+}
+
+#[test]
+fn a_daemon_for_all_namespaces_needs_no_more_than_what_rbac_prints() {
+    if !TestCluster::is_real() {
+        return;
+    }
+    let cluster = TestCluster::with(Setup {
+        all_namespaces: true,
+        ..Setup::default()
+    });
+    let account = format!("--service-account={}/daemon", cluster.namespace());
+    let flags = ["--controllers=*", "--secure-port=0"];
+    apply(&rbac(&[&flags[..], &[&*account]].concat()));
+    let (process, _folder) = start_as(&cluster, "daemon", &flags);
+    works_for(&cluster, &process);
+}
+
+/// A ReplicaSet and a ReplicationController get their pods, and what happened gets its events.
+fn works_for(cluster: &TestCluster, process: &DaemonProcess) {
+    cluster.eventually("the rights are there", || {
+        process.log().contains("grants every right that is needed")
+    });
+    cluster.create_replica_set(&new_replica_set("web", 2));
+    cluster.eventually("pods, and the status", || {
+        cluster.status("web")["replicas"] == json!(2)
+    });
+    cluster.eventually("events", || !cluster.events_of("web").is_empty());
+    let path = format!(
+        "/api/v1/namespaces/{}/replicationcontrollers",
+        cluster.namespace()
+    );
+    let mut rc = new_replica_set("old", 1);
+    rc["apiVersion"] = json!("v1");
+    rc["kind"] = json!("ReplicationController");
+    rc["spec"]["selector"] = rc["spec"]["selector"]["matchLabels"].take();
+    let created = cluster.send(&Request::post(&path).body("application/json", rc.to_string()));
+    created.expect("a ReplicationController");
+    let old = format!("{path}/old");
+    cluster.eventually("a pod of the ReplicationController, and its status", || {
+        let rc = cluster.send(&Request::get(&old)).expect("it is there");
+        rc["status"]["replicas"] == json!(1)
+    });
+    assert_eq!(cluster.list(Kind::Pods, "").len(), 3);
+    check_unhindered(process);
+}

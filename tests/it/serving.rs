@@ -1,0 +1,486 @@
+//! The daemon's own pages: who may see which, over TLS, and what they say when things go wrong.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use rcgen::{CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair};
+use replicaset_controller::client::{
+    Client, ClientConfig, ClientError, ClientOptions, ConfigSource, Request,
+};
+use replicaset_controller::devserver::{Action, Answer, ApiRequest, Matcher, Rule};
+use replicaset_controller::serving::{
+    AllowedPaths, CertificateFiles, Pages, Serving, ServingOptions, ZPages,
+};
+use replicaset_controller::stdx::stop::Stop;
+use replicaset_controller::telemetry::health::{Health, Probe};
+use replicaset_controller::telemetry::metrics;
+use serde_json::{Value, json};
+
+use crate::support::{DaemonProcess, Kind, TestCluster, admin_config, name};
+
+const REVIEWS: [&str; 2] = [
+    "/apis/authentication.k8s.io/v1/tokenreviews",
+    "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+];
+
+/// Running pages, and the way in.
+struct Front {
+    serving: Serving,
+    health: Arc<Health>,
+    stop: Stop,
+}
+
+impl Front {
+    fn start(reviews: &ClientConfig, certificates: CertificateFiles) -> Self {
+        let options = ServingOptions {
+            bind_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            secure_port: None,
+            insecure_port: 0,
+            certificates,
+            tls13_only: false,
+            authentication: reviews.clone(),
+            authorization: reviews.clone(),
+            allowed_paths: AllowedPaths::parse(&["/healthz", "/readyz", "/livez"])
+                .expect("good paths"),
+            debug: true,
+        };
+        let zpages = ZPages {
+            flags: [("kube-api-qps".to_owned(), "20".to_owned())].into(),
+            config: Box::new(|| json!({"section": {"kind": "Test"}})),
+            emulation_version: "1.36".to_owned(),
+            set_verbosity: None,
+        };
+        let health = Arc::new(Health::new(metrics::global()));
+        health.add("replicaset-controller", &[Probe::Healthz], || Ok(()));
+        let (pages, stop) = (Arc::new(Pages::default()), Stop::new());
+        let serving = Serving::start(&options, &pages, &health, zpages, &stop);
+        Self {
+            serving: serving.expect("a free port"),
+            health,
+            stop,
+        }
+    }
+
+    /// What a client with this user section of a kubeconfig gets.
+    #[track_caller]
+    fn ask(&self, user: &Value, path: &str) -> (u16, String) {
+        let address = self.serving.secure_address().expect("HTTPS is served");
+        let kubeconfig = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "a",
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+            "clusters": [{"name": "a", "cluster": {
+                "server": format!("https://{address}"),
+                "insecure-skip-tls-verify": true,
+            }}],
+            "users": [{"name": "a", "user": user}],
+        });
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(kubeconfig.to_string().as_bytes())
+            .expect("a file that can be written");
+        let config = ClientConfig::load(&ConfigSource {
+            kubeconfig: Some(file.path().to_owned()),
+            ..ConfigSource::default()
+        });
+        let config = config.expect("the kubeconfig is good");
+        let client = Client::new(&config, &ClientOptions::default(), &self.stop);
+        let client = client.expect("the options are good");
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let mut request = Request::get(path).accept("*/*").once();
+        if !query.is_empty() {
+            request = request.query(query, "");
+        }
+        match client.send(&request) {
+            Ok(answer) => {
+                let body = String::from_utf8(answer.body).expect("text");
+                (answer.code, body)
+            }
+            Err(ClientError::Status(status)) => {
+                let message = status.object().message.clone();
+                (status.code(), message.unwrap_or_default())
+            }
+            Err(error) => panic!("{path}: {error}"),
+        }
+    }
+}
+
+/// The reviews' cluster, and the users of a token that may see the metrics, and of one that may not.
+struct Users {
+    config: ClientConfig,
+    allowed: (String, String),
+    denied: (String, String),
+}
+
+/// On the real control plane two service accounts, one of which RBAC lets see the metrics; on the dev
+/// server, which has neither, two users that are made up.
+fn users(cluster: &TestCluster) -> Users {
+    if !TestCluster::is_real() {
+        cluster.faults().add(Rule::new(
+            Matcher::new(|request| REVIEWS.contains(&request.path.as_str())),
+            Action::answer(review),
+        ));
+        return Users {
+            config: ClientConfig::plain(&cluster.url()),
+            allowed: ("monitor".to_owned(), "token-of-monitor".to_owned()),
+            denied: ("stranger".to_owned(), "token-of-stranger".to_owned()),
+        };
+    }
+    let account = |account: &str| {
+        let object = json!({"metadata": {"name": account}});
+        cluster.api().create(Kind::ServiceAccounts, &object);
+        let path = format!(
+            "{}/token",
+            cluster.api().path(Kind::ServiceAccounts, account)
+        );
+        let body =
+            json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+        let request = Request::post(path).body("application/json", body.to_string());
+        let answer = cluster.api().send(&request).expect("tokens are given");
+        let token = answer["status"]["token"].as_str().expect("a token");
+        let namespace = cluster.api().namespace();
+        let user = format!("system:serviceaccount:{namespace}:{account}");
+        (user, token.to_owned())
+    };
+    let (allowed, denied) = (account("monitor"), account("stranger"));
+    let role = format!("metrics-{}", cluster.api().namespace());
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let objects = [
+        (
+            "clusterroles",
+            json!({
+                "metadata": {"name": role},
+                "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+            }),
+        ),
+        (
+            "clusterrolebindings",
+            json!({
+                "metadata": {"name": role},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+                "subjects": [{
+                    "kind": "ServiceAccount", "name": "monitor", "namespace": cluster.api().namespace(),
+                }],
+            }),
+        ),
+    ];
+    for (resource, object) in objects {
+        let request = Request::post(format!("{rbac}/{resource}"));
+        let request = request.body("application/json", object.to_string());
+        let created = cluster.api().send(&request).expect("it can be created");
+        assert_eq!(name(&created), role);
+    }
+    Users {
+        config: admin_config(),
+        allowed,
+        denied,
+    }
+}
+
+/// Answers reviews as an API server with these two users would.
+fn review(request: &ApiRequest) -> Answer {
+    let mut review: Value = serde_json::from_slice(&request.body).expect("a review");
+    review["status"] = if request.path == REVIEWS[0] {
+        match review["spec"]["token"].as_str() {
+            Some("token-of-monitor") => {
+                json!({"authenticated": true, "user": {"username": "monitor"}})
+            }
+            Some("token-of-stranger") => {
+                json!({"authenticated": true, "user": {"username": "stranger"}})
+            }
+            _ => json!({"authenticated": false, "error": "invalid bearer token"}),
+        }
+    } else {
+        let spec = &review["spec"];
+        let wanted = json!({"path": "/metrics", "verb": "get"});
+        json!({"allowed": spec["user"] == "monitor" && spec["nonResourceAttributes"] == wanted})
+    };
+    Answer::object(201, &review)
+}
+
+fn token(token: &str) -> Value {
+    json!({"token": token})
+}
+
+#[test]
+fn pages_answer_whom_they_concern() {
+    let cluster = TestCluster::start();
+    let users = users(&cluster);
+    let front = Front::start(&users.config, CertificateFiles::default());
+    let nobody = json!({});
+
+    // The always-allowed paths need no rights, but tell no reasons either.
+    assert_eq!(front.ask(&nobody, "/healthz"), (200, "ok".to_owned()));
+    let verbose = "[+]replicaset-controller ok\nhealthz check passed\n";
+    assert_eq!(
+        front.ask(&nobody, "/healthz?verbose"),
+        (200, verbose.to_owned())
+    );
+    assert_eq!(front.ask(&token("wrong"), "/livez"), (200, "ok".to_owned()));
+    front
+        .health
+        .add("stuck", &[Probe::Livez], || Err("since noon".to_owned()));
+    let (code, body) = front.ask(&nobody, "/livez");
+    assert_eq!(
+        (code, body.as_str()),
+        (500, "[-]stuck failed: reason withheld\nlivez check failed")
+    );
+
+    let forbidden = |user: &str, path: &str| {
+        (
+            403,
+            format!("forbidden: User \"{user}\" cannot get path \"{path}\""),
+        )
+    };
+    let anonymous = "system:anonymous";
+    assert_eq!(
+        front.ask(&nobody, "/metrics"),
+        forbidden(anonymous, "/metrics")
+    );
+    assert_eq!(
+        front.ask(&nobody, "/livez/stuck"),
+        forbidden(anonymous, "/livez/stuck")
+    );
+    assert_eq!(
+        front.ask(&token("wrong"), "/metrics"),
+        (401, "Unauthorized".to_owned())
+    );
+    let (user, bearer) = &users.denied;
+    assert_eq!(
+        front.ask(&token(bearer), "/metrics"),
+        forbidden(user, "/metrics")
+    );
+
+    let (user, bearer) = &users.allowed;
+    // The API server's authorizer learns of new bindings a moment later.
+    cluster.eventually("the monitor sees the metrics", || {
+        let (code, body) = front.ask(&token(bearer), "/metrics");
+        code == 200 && body.contains("process_start_time_seconds")
+    });
+    assert_eq!(
+        front.ask(&token(bearer), "/configz"),
+        forbidden(user, "/configz")
+    );
+}
+
+#[test]
+fn health_is_answered_while_the_api_server_is_away() {
+    let nowhere = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = nowhere.local_addr().expect("it listens");
+    // A server that takes connections and never answers.
+    let front = Front::start(
+        &ClientConfig::plain(&format!("http://{address}")),
+        CertificateFiles::default(),
+    );
+    assert_eq!(front.ask(&json!({}), "/healthz"), (200, "ok".to_owned()));
+    drop(nowhere);
+    let (code, body) = front.ask(&json!({}), "/metrics");
+    assert_eq!(code, 500, "{body}");
+    assert!(
+        body.starts_with("Internal Server Error: \"/metrics\": "),
+        "{body}"
+    );
+    assert_eq!(
+        front.ask(&token("any"), "/metrics"),
+        (401, "Unauthorized".to_owned())
+    );
+    assert_eq!(front.ask(&token("any"), "/healthz"), (200, "ok".to_owned()));
+}
+
+/// A certificate authority for clients or servers.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.distinguished_name = names(&[(DnType::CommonName, "test authority")]);
+        let key = KeyPair::generate().expect("there is enough chance");
+        Self(CertifiedIssuer::self_signed(params, key).expect("good parameters"))
+    }
+
+    /// A certificate and its key, in PEM.
+    fn issue(&self, subject: &[(DnType, &str)]) -> (String, String) {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a good name");
+        params.distinguished_name = names(subject);
+        let key = KeyPair::generate().expect("there is enough chance");
+        let certificate = params.signed_by(&key, &self.0).expect("good parameters");
+        (certificate.pem(), key.serialize_pem())
+    }
+}
+
+fn names(parts: &[(DnType, &str)]) -> DistinguishedName {
+    let mut names = DistinguishedName::new();
+    for (part, value) in parts {
+        names.push(part.clone(), *value);
+    }
+    names
+}
+
+fn write(folder: &Path, file: &str, text: &str) -> std::path::PathBuf {
+    let path = folder.join(file);
+    std::fs::write(&path, text).expect("the file can be written");
+    path
+}
+
+#[test]
+fn a_client_certificate_names_its_user() {
+    let cluster = TestCluster::start();
+    let users = users(&cluster);
+    let folder = tempfile::tempdir().expect("a folder");
+    let (known, unknown) = (Authority::new(), Authority::new());
+    let files = CertificateFiles {
+        serving: None,
+        client_ca: Some(write(folder.path(), "ca.crt", &known.0.pem())),
+    };
+    let front = Front::start(&users.config, files);
+    let shows = |authority: &Authority, file: &str, subject: &[(DnType, &str)]| {
+        let (certificate, key) = authority.issue(subject);
+        json!({
+            "client-certificate": write(folder.path(), &format!("{file}.crt"), &certificate),
+            "client-key": write(folder.path(), &format!("{file}.key"), &key),
+        })
+    };
+    let admin = shows(
+        &known,
+        "admin",
+        &[
+            (DnType::CommonName, "alice"),
+            (DnType::OrganizationName, "system:masters"),
+        ],
+    );
+    let (code, body) = front.ask(&admin, "/statusz");
+    assert_eq!(code, 200, "{body}");
+    for line in [
+        "\nreplicaset-controller statusz\n",
+        "Paths: /configz /debug /flagz /healthz",
+    ] {
+        assert!(body.contains(line), "{body}");
+    }
+    assert!(
+        front
+            .ask(&admin, "/flagz")
+            .1
+            .ends_with("\nkube-api-qps: 20\n")
+    );
+    let configuration = front.ask(&admin, "/configz");
+    assert_eq!(
+        configuration,
+        (200, r#"{"section":{"kind":"Test"}}"#.to_owned())
+    );
+    assert_eq!(
+        front.ask(&admin, "/nowhere"),
+        (404, "404 page not found".to_owned())
+    );
+
+    let nobody = shows(&known, "nobody", &[(DnType::CommonName, "bob")]);
+    let why = "forbidden: User \"bob\" cannot get path \"/statusz\"";
+    assert_eq!(front.ask(&nobody, "/statusz"), (403, why.to_owned()));
+    let forged = shows(
+        &unknown,
+        "forged",
+        &[
+            (DnType::CommonName, "alice"),
+            (DnType::OrganizationName, "system:masters"),
+        ],
+    );
+    assert_eq!(
+        front.ask(&forged, "/statusz"),
+        (401, "Unauthorized".to_owned())
+    );
+}
+
+#[test]
+fn renewed_certificates_are_taken_up_and_bad_ones_are_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (old, new) = (Authority::new(), Authority::new());
+    let client_ca = write(folder.path(), "ca.crt", &old.0.pem());
+    let files = CertificateFiles {
+        serving: None,
+        client_ca: Some(client_ca.clone()),
+    };
+    let front = Front::start(&ClientConfig::plain("http://127.0.0.1:1"), files);
+    let (certificate, key) = new.issue(&[
+        (DnType::CommonName, "alice"),
+        (DnType::OrganizationName, "system:masters"),
+    ]);
+    let user = json!({
+        "client-certificate": write(folder.path(), "alice.crt", &certificate),
+        "client-key": write(folder.path(), "alice.key", &key),
+    });
+    assert_eq!(front.ask(&user, "/flagz").0, 401);
+    let reload = front.serving.reloader().expect("HTTPS is served");
+    std::fs::write(&client_ca, "nothing in PEM").expect("the file can be written");
+    let why = reload().expect_err("no certificate");
+    assert!(
+        why.starts_with("--client-ca-file ") && why.contains("ca.crt"),
+        "{why}"
+    );
+    assert_eq!(front.ask(&user, "/flagz").0, 401);
+    std::fs::write(&client_ca, new.0.pem()).expect("the file can be written");
+    reload().expect("it is good");
+    assert_eq!(front.ask(&user, "/flagz").0, 200);
+}
+
+#[test]
+fn a_port_in_use_is_named_with_the_way_out() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = taken.local_addr().expect("it listens").port();
+    let mut process = DaemonProcess::start(&[
+        "run",
+        "--master=http://127.0.0.1:1",
+        "--bind-address=127.0.0.1",
+        &format!("--secure-port={port}"),
+    ]);
+    let status = process.exit_within(Duration::from_secs(30));
+    assert_eq!(status.code(), Some(1));
+    let log = process.log();
+    for part in [
+        &format!("127.0.0.1:{port} is in use"),
+        "kube-controller-manager",
+        "--secure-port",
+    ] {
+        assert!(log.contains(part), "{log}");
+    }
+}
+
+#[test]
+fn systemd_hears_ready_status_watchdog_and_stopping() {
+    let cluster = TestCluster::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .expect("not zero");
+    let path = path.to_str().expect("a plain path");
+    let environment = [("NOTIFY_SOCKET", path), ("WATCHDOG_USEC", "600000")];
+    let mut process = cluster.start_process_with(&[], &environment);
+    let mut heard = Vec::new();
+    let mut hear_until = |what: &str| {
+        loop {
+            let mut bytes = [0; 4096];
+            let length = socket.recv(&mut bytes);
+            let length = length.unwrap_or_else(|error| panic!("no {what}: {error}; {heard:?}"));
+            let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+            let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            let found = lines.iter().any(|line| line.starts_with(what));
+            heard.extend(lines);
+            if found {
+                return;
+            }
+        }
+    };
+    hear_until("READY=1");
+    hear_until("STATUS=running; 0 ReplicaSets, 0 pods; queue 0");
+    hear_until("WATCHDOG=1");
+    process.signal(Signal::SIGTERM);
+    hear_until("STOPPING=1");
+    let status = process.exit_within(Duration::from_secs(30));
+    assert_eq!(status.code(), Some(0), "{}", process.log());
+}
