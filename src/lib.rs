@@ -85,6 +85,7 @@
 //! | `client` throttle | tokens, who waits for them | everyone who sends |
 //! | `controller::last_syncs`, `controller::other_writers`, `controller::shadow` | what is told of syncs, of other writers, of a dry run; bounded | workers, watch threads |
 //! | `stdx::activity` (one per thread) | what the thread works on | the thread itself, whoever looks |
+//! | `controller::progress` | ReplicaSets on their way to what their specs ask for | watch threads, workers |
 //! | `client::live_tls` | what was read of certificates last; which watches to cut | everyone who sends, `signal` |
 //! | `client::credentials`, `client::exec_plugin` | the token, who runs the plugin | everyone who sends, `signal` |
 //! | `controller::take_over` | what a new leader has still to prove | workers, `lease` |
@@ -94,6 +95,7 @@
 //! | `serving` pages, certificates, answers of reviews | who answers what; files as read; answers for 10 s | `http-N` |
 //! | `telemetry::health` | the list of checks | who adds one, `http-N`, `systemd` |
 //! | `telemetry::logging` limit | how much each place in the code has logged | everyone who logs |
+//! | `telemetry::metrics` | which numbers are asked for when somebody looks; asked without it | `main` at the start, `http` |
 //! | `stdx::signals` | what SIGHUP and SIGUSR1 run | `main`, `signal` |
 //!
 //! # Invariants
@@ -169,6 +171,8 @@
 //! - **A new leader acts on nothing that it has not proven to be as new as its take-over**
 //!   ([`controller::take_over`]).
 //! - **The lease is released on a clean stop**, and its unknown fields are kept.
+//! - **A pod that is younger than a millisecond** divides no ages; upstream panics on it
+//!   ([`controller`], `age_ratio`).
 //! - **The queue's remainder is left at stop**, and events are drained for a bounded time.
 
 pub mod api;

@@ -12,6 +12,7 @@ mod debug;
 mod engine;
 mod explained;
 mod leadership;
+mod numbers;
 mod options;
 mod outlook;
 mod pace;

@@ -15,8 +15,7 @@ use crate::api::WorkloadKind;
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::cache::encoding;
 use crate::cli::RunArgs;
-
-use crate::cli::flags::{ClientArgs, ContentType, ControllerArgs, ControllerName};
+use crate::cli::flags::{ClientArgs, ContentType, ControllerArgs, ControllerName, GATES};
 use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions};
 use crate::rights::{grants, rbac_command};
@@ -24,6 +23,7 @@ use crate::self_check::SelfCheckOptions;
 use crate::serving::{Serving, ServingError, debug};
 use crate::stdx::signals;
 use crate::stdx::stop::{Cause, Stop};
+use crate::telemetry::metrics;
 use crate::telemetry::systemd;
 
 use self::rbac::rights_options;
@@ -143,6 +143,10 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
         .map_or("all namespaces".to_owned(), |namespace| {
             format!("namespace {namespace}")
         });
+    for gate in GATES {
+        let build = &metrics::global().build;
+        build.set_feature_enabled(gate.name, gate.stage, gate.value);
+    }
     let version = env!("CARGO_PKG_VERSION");
     log::info!(
         "replicaset-controller {version} for {scope} of {}",
@@ -150,7 +154,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     );
     let (reloaded, stopping) = (config.clone(), stop.clone());
     signals::on_reload("credentials", move || reloaded.reload(&stopping));
-    signals::on_reload("log levels", || reread_levels().map(|()| String::new()));
+    signals::on_reload("log levels", reread_levels);
     signals::around_reload(systemd::reloading, systemd::reloaded);
     let pages = serving::serving_options(args, &config)?;
     let zpages = serving::zpages(args);

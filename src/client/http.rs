@@ -15,6 +15,7 @@ use super::config::ClientConfig;
 use super::connect::{LazyResolver, Unsent, connector, describe_io};
 use super::error::{ClientError, TransportError, TransportErrorKind, kind_of};
 use super::fence::HeldBack;
+use super::meter::Meter;
 use super::options::ClientOptions;
 use super::request::Request;
 use super::warnings::Warnings;
@@ -60,6 +61,7 @@ pub(super) struct Http {
     warnings: Arc<Warnings>,
     /// Shortens the wait for a credential plugin.
     stop: Stop,
+    meter: Arc<Meter>,
 }
 
 /// A request that was not answered with success.
@@ -96,6 +98,7 @@ impl Http {
             access: Arc::clone(&config.access),
             warnings: Arc::default(),
             stop: stop.clone(),
+            meter: Arc::new(Meter::new(&config.server)),
         }
     }
 
@@ -118,12 +121,18 @@ impl Http {
         self.access.check_files();
     }
 
-    /// Sends `request` once. Waits until the head of the answer is here or a limit has passed, and
-    /// before that perhaps for a credential plugin.
+    /// Where this client's requests are counted.
+    pub(super) fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
+    /// Sends `request` once, after so many `retries`. Waits until the head of the answer is here or a
+    /// limit has passed, and before that perhaps for a credential plugin.
     pub(super) fn exchange(
         &self,
         request: &Request,
         timeouts: Timeouts,
+        retries: u32,
     ) -> Result<http::Response<Body>, Failure> {
         self.access.check_files();
         let mut proof = HeaderMap::new();
@@ -135,8 +144,14 @@ impl Http {
             Some(bytes) => self.run(request, proof, bytes, timeouts),
             None => self.run(request, proof, (), timeouts),
         };
+        let code = answer.as_ref().ok().map(|answer| answer.status().as_u16());
+        let metrics = self.meter.verb(request.method());
+        metrics.attempted(code);
+        if retries > 0 {
+            metrics.retried(code);
+        }
         // Code 0: there was no answer.
-        let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
+        let code = code.unwrap_or(0);
         log::trace!("{request}: code {code} after {:.3?}", began.elapsed());
         let answer = answer?;
         self.warnings.log(answer.headers());

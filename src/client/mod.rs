@@ -15,6 +15,7 @@ mod fence;
 mod guarded_tcp;
 mod http;
 mod live_tls;
+mod meter;
 mod options;
 mod pem;
 mod proxy;
@@ -39,6 +40,7 @@ pub use stream::{BodyStream, StreamClient};
 
 use crate::stdx::stop::Stop;
 use http::{Http, Timeouts};
+use meter::AnswerMeter;
 use retry::Kind;
 use throttle::Throttle;
 
@@ -103,13 +105,18 @@ impl Client {
         let kind = Kind::of(request.method());
         let fence = self.options.fence.as_ref();
         fence::check(fence)?;
-        retry::run(request, kind, Some(&self.throttle), &self.stop, || {
+        let meter = self.http.meter();
+        let mut measured = AnswerMeter::new(meter, request);
+        let throttle = Some(&*self.throttle);
+        retry::run(request, kind, throttle, meter, &self.stop, |retries| {
             fence::check(fence)?;
-            let answer = self.http.exchange(request, timeouts)?;
+            measured.attempted(request);
+            let answer = self.http.exchange(request, timeouts, retries)?;
             let code = answer.status().as_u16();
             let body = answer.into_body().into_with_config();
             let body = body.limit(ANSWER_BYTES_MAX).read_to_vec();
             let body = body.map_err(|error| self.http.transport_error(error))?;
+            measured.received(body.len());
             Ok(Response { code, body })
         })
     }

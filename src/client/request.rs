@@ -53,6 +53,8 @@ pub enum Method {
 }
 
 impl Method {
+    pub(super) const ALL: [Self; 5] = [Self::Get, Self::Post, Self::Put, Self::Patch, Self::Delete];
+
     /// The word in HTTP.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -182,6 +184,11 @@ impl Request {
     /// What is to be done.
     pub fn method(&self) -> Method {
         self.method
+    }
+
+    /// Bytes of the body; none without one.
+    pub(super) fn body_bytes(&self) -> usize {
+        self.body.as_ref().map_or(0, |body| body.bytes.len())
     }
 
     /// Path and query as they stand in the request's first line.

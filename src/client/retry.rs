@@ -1,10 +1,11 @@
 //! Which failed requests are sent again, and when: [`delay`] decides and is pure, [`run`] obeys, on
 //! the thread that sends.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::error::ClientError;
 use super::http::Failure;
+use super::meter::Meter;
 use super::request::{Method, Request};
 use super::throttle::Throttle;
 use crate::stdx::activity;
@@ -72,21 +73,24 @@ pub(super) fn delay(
     }
 }
 
-/// Makes attempts until one succeeds or is not to be repeated; each waits at the throttle, if any.
-/// When the daemon stops while a repetition is due, the last attempt's error stands.
+/// Makes attempts until one succeeds or is not to be repeated; each waits at the throttle, if any, and
+/// is told how many came before it. When the daemon stops while a repetition is due, the last attempt's error stands.
 pub(super) fn run<T>(
     request: &Request,
     kind: Kind,
     throttle: Option<&Throttle>,
+    meter: &Meter,
     stop: &Stop,
-    mut attempt: impl FnMut() -> Result<T, Failure>,
+    mut attempt: impl FnMut(u32) -> Result<T, Failure>,
 ) -> Result<T, ClientError> {
     let _request = activity::enter("request", request);
-    if let Some(throttle) = throttle {
-        throttle.wait(request)?;
-    }
+    let wait = || match throttle {
+        Some(throttle) => wait_at(throttle, request, meter),
+        None => Ok(()),
+    };
+    wait()?;
     for retries in 0.. {
-        let Failure { error, retry_after } = match attempt() {
+        let Failure { error, retry_after } = match attempt(retries) {
             Ok(answer) => return Ok(answer),
             Err(failure) => failure,
         };
@@ -99,11 +103,23 @@ pub(super) fn run<T>(
             let _wait = activity::enter("waits to send again", format_args!("{delay:.1?}"));
             stop.wait_timeout(delay)
         };
-        if stopped || throttle.is_some_and(|throttle| throttle.wait(request).is_err()) {
+        if stopped || wait().is_err() {
             return Err(error);
         }
     }
     unreachable!("the number of retries is limited")
+}
+
+fn wait_at(throttle: &Throttle, request: &Request, meter: &Meter) -> Result<(), ClientError> {
+    let began = Instant::now();
+    let waited = throttle.wait(request);
+    if throttle.is_limited() {
+        let metrics = meter.verb(request.method());
+        metrics
+            .rate_limiter_duration
+            .observe(began.elapsed().as_secs_f64());
+    }
+    waited
 }
 
 #[cfg(test)]

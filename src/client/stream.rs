@@ -11,6 +11,7 @@ use ureq::http::header::CONTENT_TYPE;
 
 use super::error::{ClientError, kind_of};
 use super::http::{Http, Timeouts};
+use super::meter::AnswerMeter;
 use super::options::ClientOptions;
 use super::request::Request;
 use super::retry::{self, Kind};
@@ -84,8 +85,14 @@ impl StreamClient {
         timeouts: Timeouts,
     ) -> Result<BodyStream, ClientError> {
         let throttle = (kind != Kind::Watch).then_some(&*self.throttle);
-        let answer = retry::run(request, kind, throttle, &self.stop, || {
-            self.http.exchange(request, timeouts)
+        let meter = self.http.meter();
+        // As upstream has it, a watch has neither size nor duration.
+        let measured = (kind != Kind::Watch).then(|| AnswerMeter::new(meter, request));
+        let answer = retry::run(request, kind, throttle, meter, &self.stop, |retries| {
+            if let Some(measured) = &measured {
+                measured.attempted(request);
+            }
+            self.http.exchange(request, timeouts, retries)
         });
         let answer = match answer {
             Ok(answer) => answer,
@@ -105,6 +112,7 @@ impl StreamClient {
             http: self.http.clone(),
             stop: self.stop.clone(),
             broken: None,
+            measured,
         })
     }
 }
@@ -120,6 +128,7 @@ pub struct BodyStream {
     stop: Stop,
     /// Once broken always broken: underneath, a read after the first error looks like a clean end.
     broken: Option<ClientError>,
+    measured: Option<AnswerMeter>,
 }
 
 impl BodyStream {
@@ -154,6 +163,9 @@ impl Read for BodyStream {
             }
             Ok(n) => {
                 activity::heard();
+                if let Some(measured) = &mut self.measured {
+                    measured.received(n);
+                }
                 return Ok(n);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),

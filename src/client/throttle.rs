@@ -144,6 +144,11 @@ impl Throttle {
         }
     }
 
+    /// True if requests may have to wait.
+    pub(super) fn is_limited(&self) -> bool {
+        self.state.is_some()
+    }
+
     /// Waits until `request` may go. The wait ends early when the daemon stops. A request that
     /// needs no wait goes even then: the last events and the lease are written after the signal.
     ///

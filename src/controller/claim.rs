@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use super::error::SyncError;
 use super::written_versions::Resource;
-use super::{ReplicaSetController, error};
+use super::{ReplicaSetController, error, outcome_of};
 use crate::api::{ControllingReference, Pod, ReplicaSet, Selector, Uid};
+use crate::telemetry::metrics::controller::{ByOutcome, Outcome};
 use crate::writes::{PatchedPod, WriteError};
 
 /// What is to be done with one pod.
@@ -82,7 +83,9 @@ impl ReplicaSetController {
                 "can't adopt Pod {key} ({uid}): {reason}"
             )));
         }
-        match self.patch_and_record(rs, pod, self.adopt_patch(rs, pod)) {
+        let patched = self.patch_and_record(rs, pod, self.adopt_patch(rs, pod));
+        count(&self.metrics.pods_adopted, &patched);
+        match patched {
             Ok(()) => {
                 log::debug!("adopted pod {} {}", pod.key.name, self.kind.named(&rs.key));
                 Ok(true)
@@ -95,7 +98,9 @@ impl ReplicaSetController {
     /// True if the pod was released; one that is gone, has no references or was recreated needs no
     /// release.
     fn release_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<bool, WriteError> {
-        match self.patch_and_record(rs, pod, release_patch(&pod.uid, &[&rs.uid])) {
+        let patched = self.patch_and_record(rs, pod, release_patch(&pod.uid, &[&rs.uid]));
+        count(&self.metrics.pods_released, &patched);
+        match patched {
             Ok(()) => {
                 log::debug!("released pod {} {}", pod.key.name, self.kind.named(&rs.key));
                 Ok(true)
@@ -150,6 +155,15 @@ impl ReplicaSetController {
             },
         })
     }
+}
+
+fn count(counters: &ByOutcome, patched: &Result<(), WriteError>) {
+    counters.count(match patched {
+        Ok(()) => Outcome::Success,
+        // The pod is gone, or is another one, or has changed its owner already.
+        Err(error) if error.is_not_found() || error.is_invalid() => Outcome::Moot,
+        Err(error) => outcome_of(error),
+    });
 }
 
 /// What is to be done with `pod`, as far as the two objects tell.

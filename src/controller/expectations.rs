@@ -167,6 +167,16 @@ impl Expectations {
         entry.is_open().then(details)
     }
 
+    /// How many creations and deletions of all owners together are still to be seen.
+    pub fn open_total(&self) -> (usize, usize) {
+        let entries = self.lock();
+        let add = |(creations, deletions): (usize, usize), entry: &Entry| {
+            let (more, fewer) = (entry.creations.len(), entry.deletions.len());
+            (creations + more, deletions + fewer)
+        };
+        entries.values().fold((0, 0), add)
+    }
+
     /// Expects both. Replaces whatever was expected for the key before.
     pub fn expect(
         &self,

@@ -15,7 +15,10 @@ impl ReplicaSetController {
     /// Takes one event of the ReplicaSet store.
     pub fn handle_replica_set_event(&self, event: &CacheEvent<ReplicaSet>) {
         match event {
-            CacheEvent::Added(rs) => self.add_replica_set(rs),
+            CacheEvent::Added(rs) => {
+                self.progress.seen(None, rs);
+                self.add_replica_set(rs);
+            }
             CacheEvent::Updated { old, new } => self.update_replica_set(old, new),
             CacheEvent::Deleted(rs) => self.delete_replica_set(rs),
         }
@@ -58,6 +61,7 @@ impl ReplicaSetController {
             );
         }
         self.suspect_status(old, new);
+        self.progress.seen(Some(old), new);
         let is_asked_for = old.uid != new.uid
             || old.generation != new.generation
             || old.replicas != new.replicas

@@ -5,12 +5,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::age_ratio::age_ratios;
 use super::plan::{DeletionContext, Plan, RelatedPods, pods_to_delete};
 use super::slow_start::{run_all, slow_start_batch};
 use super::written_versions::Resource;
-use super::{ReplicaSetController, SyncError};
+use super::{ReplicaSetController, SyncError, outcome_of};
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Selector, Uid};
 use crate::stdx::activity;
+use crate::telemetry::metrics::controller::Outcome;
 use crate::writes::WriteError;
 
 /// Names tried for one pod before its creation counts as failed
@@ -52,6 +54,7 @@ impl ReplicaSetController {
         // the watch before the answer to its create.
         self.expectations
             .expect_creations(&rs.key, &rs.uid, names.iter().cloned());
+        self.note_first_request(rs);
         let tried: Vec<AtomicBool> = names.iter().map(|_| AtomicBool::new(false)).collect();
         let _batches = activity::enter("waits for batches of creates", count);
         let (created, result) = slow_start_batch(count, &*self.batches, &|index| {
@@ -68,6 +71,12 @@ impl ReplicaSetController {
         let object = self.kind.named(&rs.key);
         log::info!("created {created} of {count} pods {object}");
         result.map_err(SyncError::Write)
+    }
+
+    fn note_first_request(&self, rs: &ReplicaSet) {
+        if let Some(after) = self.progress.requested(rs) {
+            self.metrics.first_request.observe(after.as_secs_f64());
+        }
     }
 
     /// How many pods of `rs` the cache shows that are not among `active`.
@@ -105,7 +114,13 @@ impl ReplicaSetController {
         let mut name = Arc::clone(name);
         let mut tried = 1;
         loop {
-            let error = match self.pod_control.create_pod(rs, &name) {
+            let created = self.pod_control.create_pod(rs, &name);
+            self.metrics.pods_created.count(match &created {
+                Ok(_) => Outcome::Success,
+                Err(error) if error.is_already_exists() => Outcome::Moot,
+                Err(error) => outcome_of(error),
+            });
+            let error = match created {
                 Ok(pod) => {
                     self.creation_succeeded(rs, &name, &pod.resource_version);
                     return Ok(());
@@ -217,6 +232,12 @@ impl ReplicaSetController {
         // ORDER: every pod is expected to go before the first request is sent.
         let uids = pods.iter().map(|pod| pod.uid.clone());
         self.expectations.expect_deletions(&rs.key, &rs.uid, uids);
+        self.note_first_request(rs);
+        if count < active.len() {
+            for ratio in age_ratios(active, &pods, context.now) {
+                self.metrics.sorting_deletion_age_ratio.observe(ratio);
+            }
+        }
         let delete = |index: usize| self.delete_pod_of(rs, &pods[index]);
         let _batch = activity::enter("waits for a batch of deletes", pods.len());
         let (deleted, result) = run_all(0..pods.len(), &*self.batches, &delete);
@@ -229,7 +250,13 @@ impl ReplicaSetController {
     fn delete_pod_of(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
         let _job = activity::enter("deletes a pod of", &rs.key);
         let (key, owner) = (&rs.key, &rs.uid);
-        match self.pod_control.delete_pod(rs, pod) {
+        let deleted = self.pod_control.delete_pod(rs, pod);
+        self.metrics.pods_deleted.count(match &deleted {
+            Ok(()) => Outcome::Success,
+            Err(error) if error.is_not_found() || error.is_conflict() => Outcome::Moot,
+            Err(error) => outcome_of(error),
+        });
+        match deleted {
             Ok(()) => {}
             // The pod that was meant is gone if nothing has its name, or something with another UID.
             //

@@ -7,6 +7,7 @@
 //! (clock, cache view, writes, batch runner), so that one thread with a clock turned by hand can drive
 //! exactly the code that ships.
 
+mod age_ratio;
 pub mod claim;
 pub mod counts;
 pub mod deletion_order;
@@ -24,6 +25,7 @@ pub mod pace;
 pub mod plan;
 pub mod pod_names;
 pub mod priority;
+mod progress;
 pub mod shadow;
 pub mod slow_start;
 pub mod status;
@@ -49,6 +51,7 @@ use self::last_syncs::LastSyncs;
 use self::other_writers::OtherWriters;
 use self::pace::StatusPace;
 use self::pod_names::PodNames;
+use self::progress::Progress;
 use self::shadow::Shadow;
 use self::slow_start::BatchRunner;
 use self::take_over::TakeOver;
@@ -57,8 +60,9 @@ use self::written_versions::{Versions, WrittenVersions};
 use crate::api::{ObjectKey, ReplicaSetStatus, Uid, WorkloadKind};
 use crate::cache::CacheView;
 use crate::stdx::clock::Clock;
+use crate::telemetry::metrics::controller::{ControllerMetrics, Outcome as WriteOutcome};
 use crate::workqueue::WorkQueue;
-use crate::writes::{PodControl, ReplicaSetControl};
+use crate::writes::{PodControl, ReplicaSetControl, WriteError};
 
 pub use self::error::SyncError;
 
@@ -84,6 +88,8 @@ pub struct Parts {
     /// The longest that a status whose numbers are still moving waits after the last one; zero for
     /// upstream's rhythm.
     pub status_update_interval: Duration,
+    /// Where it counts what it does.
+    pub metrics: ControllerMetrics,
 }
 
 /// Makes ReplicaSets own as many pods as they want. Shared by all workers and watch threads.
@@ -106,6 +112,8 @@ pub struct ReplicaSetController {
     others: OtherWriters,
     /// Set if nothing is to be written.
     shadow: Option<Arc<Shadow>>,
+    progress: Progress,
+    metrics: ControllerMetrics,
     /// Generation for which an unusable selector was logged, by ReplicaSet; behind its own lock.
     unusable_selectors: Mutex<HashMap<ObjectKey, (Uid, i64)>>,
     /// Set when the API server dropped `terminatingReplicas` from a status that carried it.
@@ -126,7 +134,9 @@ impl ReplicaSetController {
             expectations: Expectations::new(Arc::clone(&parts.clock)),
             written: WrittenVersions::new(Arc::clone(&parts.clock)),
             pace: StatusPace::new(Arc::clone(&parts.clock), parts.status_update_interval),
+            progress: Progress::new(Arc::clone(&parts.clock)),
             clock: parts.clock,
+            metrics: parts.metrics,
             burst_replicas: parts.burst_replicas,
             unresolved: Unresolved::default(),
             names: PodNames::default(),
@@ -166,6 +176,7 @@ impl ReplicaSetController {
         self.pace.clear(key);
         self.last_syncs.clear(key);
         self.others.clear(key);
+        self.progress.clear(key, owner);
         let mut logged = self
             .unusable_selectors
             .lock()
@@ -186,5 +197,14 @@ impl ReplicaSetController {
             self.terminating_is_dropped
                 .store(is_dropped, Ordering::Relaxed);
         }
+    }
+}
+
+/// How the metrics call what came of a write.
+fn outcome_of(error: &WriteError) -> WriteOutcome {
+    match error {
+        WriteError::Refused(_) => WriteOutcome::Refused,
+        WriteError::Unknown(_) => WriteOutcome::Unknown,
+        WriteError::Local(_) | WriteError::Stopped => WriteOutcome::NotSent,
     }
 }

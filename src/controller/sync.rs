@@ -10,12 +10,13 @@ use super::expectations::Satisfaction;
 use super::last_syncs::{LastSync, SyncEnd};
 use super::plan::{Plan, plan};
 use super::status::{Observation, calculate_status, find_min_next_pod_availability_check};
-use super::written_versions::Readiness;
+use super::written_versions::{Readiness, Resource};
 use super::{ReplicaSetController, SyncError};
 use crate::api::label_selector::SelectorError;
 use crate::api::{ObjectKey, Pod, ReplicaSet, Selector};
 use crate::stdx::activity;
 use crate::stdx::thread::catch_panic;
+use crate::telemetry::metrics::controller as counted;
 
 /// How a sync without error ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,13 +62,20 @@ impl ReplicaSetController {
         let error = result.as_ref().err().map(ToString::to_string);
         self.last_syncs.note(key, LastSync { at, took, end }, error);
         match result {
-            Ok(Outcome::Synced) => self.queue.forget(key),
+            Ok(Outcome::Synced) => {
+                self.metrics.sync_ended(counted::SyncEnd::Synced);
+                self.queue.forget(key);
+            }
             // Not a success that would end the back-off of an earlier failure, and not a failure.
-            Ok(Outcome::TooEarly) => {}
+            Ok(Outcome::TooEarly) => self.metrics.sync_ended(counted::SyncEnd::TooEarly),
             Err(error) if error.is_stopped() => {}
             Err(error) => {
                 let object = self.kind.named(key);
                 log::warn!("sync failed and is repeated: {error} {object}");
+                self.metrics.sync_ended(match error {
+                    SyncError::Panic(_) => counted::SyncEnd::Panicked,
+                    _ => counted::SyncEnd::Failed,
+                });
                 self.queue.add_rate_limited(key.clone());
             }
         }
@@ -82,6 +90,10 @@ impl ReplicaSetController {
     pub fn sync_replica_set(&self, key: &ObjectKey) -> Result<Outcome, SyncError> {
         let readiness = self.written.ensure_ready(key, || self.cached_versions());
         if let Readiness::TooEarly(left) = readiness {
+            match self.written.behind(key, &self.cached_versions()) {
+                Resource::Pods => self.metrics.stale_pods_skips.inc(),
+                Resource::ReplicaSets => self.metrics.stale_owners_skips.inc(),
+            }
             self.queue.add_after(key.clone(), left);
             return Ok(Outcome::TooEarly);
         }
@@ -112,6 +124,9 @@ impl ReplicaSetController {
                 now: self.clock.wall(),
             };
             self.bring_status_up_to_date(&rs, &observation)?;
+            if needs_sync {
+                self.note_converged(&rs);
+            }
             self.plan_expiry_check(&rs);
             return Ok(Outcome::Synced);
         }
@@ -174,6 +189,9 @@ impl ReplicaSetController {
         };
         self.bring_status_up_to_date(rs, &observation)?;
         managed?;
+        if needs_sync && plan == Plan::Nothing {
+            self.note_converged(rs);
+        }
         self.plan_availability_check(rs, &active, &observation);
         self.plan_expiry_check(rs);
         if acts {
@@ -196,6 +214,13 @@ impl ReplicaSetController {
         let updated = self.update_replica_set_status(rs, status)?;
         self.record_replica_set(&updated);
         Ok(())
+    }
+
+    /// There are as many pods as wanted, after however long.
+    fn note_converged(&self, rs: &ReplicaSet) {
+        if let Some(after) = self.progress.converged(rs) {
+            self.metrics.converge.observe(after.as_secs_f64());
+        }
     }
 
     /// All that this sync has done may have been seen before it was done, by events that found the

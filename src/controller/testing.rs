@@ -18,6 +18,8 @@ use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, WorkloadKind};
 use crate::cache::Cache;
 use crate::stdx::clock::{Clock, FakeClock};
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::controller::ControllerMetrics;
 use crate::workqueue::WorkQueue;
 use crate::writes::WriteError;
 
@@ -113,6 +115,7 @@ pub(super) struct Fixture {
     pub(super) writes: Arc<FakeWrites>,
     pub(super) queue: Arc<WorkQueue<ObjectKey>>,
     pub(super) clock: Arc<FakeClock>,
+    pub(super) metrics: ControllerMetrics,
     pub(super) controller: ReplicaSetController,
 }
 
@@ -142,6 +145,9 @@ impl Fixture {
         let (cache, writes) = (Cache::default(), Arc::new(FakeWrites::default()));
         let clock = Arc::new(FakeClock::default());
         let queue = Arc::new(WorkQueue::new(Arc::clone(&clock) as Arc<_>));
+        let metrics = Metrics::new()
+            .controller
+            .of("replicaset", "apps", "replicasets");
         let controller = ReplicaSetController::new(Parts {
             kind,
             cache: Arc::new(cache.clone()),
@@ -152,6 +158,7 @@ impl Fixture {
             clock: Arc::clone(&clock) as Arc<_>,
             burst_replicas,
             status_update_interval,
+            metrics: metrics.clone(),
         });
         cache.pods.set_synced();
         cache.replica_sets.set_synced();
@@ -160,6 +167,7 @@ impl Fixture {
             writes,
             queue,
             clock,
+            metrics,
             controller,
         }
     }

@@ -138,6 +138,17 @@ impl WrittenVersions {
         }
     }
 
+    /// Which cache does not show yet what was written for `key`: the ReplicaSets' only if the pods' does.
+    pub fn behind(&self, key: &ObjectKey, cached: &Versions) -> Resource {
+        let state = self.lock();
+        let record = state.records.get(key);
+        if record.is_some_and(|record| cached.pods.is_as_new_as(&record.written.pods)) {
+            Resource::ReplicaSets
+        } else {
+            Resource::Pods
+        }
+    }
+
     /// Called by the watch threads when the cache has come to `cached`: the keys that came too early
     /// before and are ready now.
     pub fn advanced(&self, cached: impl Fn() -> Versions) -> Vec<ObjectKey> {

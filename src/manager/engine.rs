@@ -11,7 +11,7 @@ use super::batch_pool::BatchPool;
 use super::clients::{client_options, event_client_options};
 use super::leadership::{Candidate, Leadership};
 use super::pace::Pace;
-use super::{ManagerOptions, progress};
+use super::{ManagerOptions, numbers, progress};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig, ClientError};
@@ -21,6 +21,7 @@ use crate::stdx::activity;
 use crate::stdx::clock::{Clock, SystemClock};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Thread;
+use crate::telemetry::metrics;
 use crate::workqueue::WorkQueue;
 use crate::writes::event_recorder::{ClientEventSink, EventOptions, EventRecorder, event_recorder};
 use crate::writes::{RealPodControl, RealReplicaSetControl};
@@ -82,16 +83,19 @@ impl Engine {
             pods: Arc::clone(shared.pods),
             replica_sets: Arc::new(ReplicaSetStore::default()),
         };
-        let queue = Arc::new(WorkQueue::new(Arc::clone(&clock)));
+        let queue = WorkQueue::new(Arc::clone(&clock));
+        let queue = Arc::new(queue.with_metrics(metrics::global().workqueue.of(kind.queue)));
+        numbers::show_events(kind.queue, &recorder);
         let shadow = options
             .dry_run
             .then(|| Arc::new(Shadow::new(Arc::clone(&clock))));
+        let pod_recorder = Arc::clone(&recorder) as Arc<_>;
         let controller = ReplicaSetController::new(Parts {
             kind,
             cache: Arc::new(cache.clone()),
             pod_control: Arc::new(RealPodControl::new(
                 client.clone(),
-                Arc::clone(&recorder) as Arc<_>,
+                pod_recorder,
                 kind,
                 stop,
             )),
@@ -101,11 +105,14 @@ impl Engine {
             clock,
             burst_replicas: options.burst_replicas,
             status_update_interval: options.status_update_interval,
+            metrics: numbers::controller_metrics(kind),
         });
         let controller = Arc::new(match &shadow {
             Some(shadow) => controller.only_deciding(Arc::clone(shadow)),
             None => controller,
         });
+        numbers::show_queue(kind.queue, &queue);
+        numbers::show_expectations(kind.queue, &controller);
 
         let leads = shared.leadership.leads();
         if shared.leadership.is_contested() {

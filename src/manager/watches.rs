@@ -2,15 +2,17 @@
 //! reflector each. The pods are told to every controller, the other objects to their own.
 
 use std::sync::Arc;
+use std::time::Instant;
+
+use prometheus::Histogram;
 
 use super::contact::{Contact, Noted};
 use super::explained::Explained;
-use super::{Engine, ManagerOptions, progress};
+use super::{Engine, ManagerOptions, numbers, progress};
 use crate::api::workload_kind::{REPLICATION_CONTROLLER, collection_path};
 use crate::api::{Pod, ReplicaSet, ResourceVersion, WorkloadKind};
 use crate::cache::decode::{Decode, ReplicationController};
 use crate::cache::reflector::{Collection, Handler, Reflector, ReflectorOptions, ReflectorParts};
-use crate::cache::stats::CacheStats;
 use crate::cache::{CacheEvent, PodStore, Store};
 use crate::client::Client;
 use crate::controller::ReplicaSetController;
@@ -48,6 +50,24 @@ impl Handler<Pod> for PodHandler {
     }
 }
 
+/// Measures how long another handler takes.
+struct Timed<H> {
+    handler: H,
+    latency: Histogram,
+}
+
+impl<T, H: Handler<T>> Handler<T> for Timed<H> {
+    fn on_event(&mut self, event: &CacheEvent<T>) {
+        let began = Instant::now();
+        self.handler.on_event(event);
+        self.latency.observe(began.elapsed().as_secs_f64());
+    }
+
+    fn on_position(&mut self, resource_version: &ResourceVersion) {
+        self.handler.on_position(resource_version);
+    }
+}
+
 /// Starts all watches.
 pub(super) fn start_watches(
     client: &Client,
@@ -66,13 +86,13 @@ pub(super) fn start_watches(
     let objects = engines.iter().map(|engine| {
         let name = format!("watch-{}", engine.kind().short_name);
         let path = engine.kind().collection_path(namespace);
-        let source = watch.source::<ReplicaSet>(path, what_is_forbidden(engine.kind()));
+        let meaning = what_is_forbidden(engine.kind());
         let store = &engine.cache().replica_sets;
         let handler = ReplicaSetHandler(controller(engine));
         if *engine.kind() == REPLICATION_CONTROLLER {
-            watch.start::<ReplicationController>(&name, source, store, handler)
+            watch.start::<ReplicationController>(&name, path, meaning, store, handler)
         } else {
-            watch.start::<ReplicaSet>(&name, source, store, handler)
+            watch.start::<ReplicaSet>(&name, path, meaning, store, handler)
         }
     });
     let mut watches: Vec<Thread> = objects.collect();
@@ -80,7 +100,8 @@ pub(super) fn start_watches(
     let meaning = "nothing is done until this account may list and watch pods";
     watches.push(watch.start::<Pod>(
         "watch-pods",
-        watch.source::<Pod>(path, meaning.to_owned()),
+        path,
+        meaning.to_owned(),
         pods,
         PodHandler(engines.iter().map(controller).collect()),
     ));
@@ -109,16 +130,11 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn source<T: Decode>(&self, path: String, meaning: String) -> Explained {
-        let accept = self.options.content_type.accept::<T>();
-        let collection = Collection::new(self.client.stream_client(), path, accept);
-        Explained::new(collection, meaning)
-    }
-
     fn start<T: Decode>(
         &self,
         name: &str,
-        source: Explained,
+        path: String,
+        meaning: String,
         store: &Arc<Store<T::Object>>,
         handler: impl Handler<T::Object> + 'static,
     ) -> Thread {
@@ -126,13 +142,18 @@ impl Watch<'_> {
             min_resync_period: self.options.min_resync_period,
             ..ReflectorOptions::default()
         };
+        let stats = Arc::default();
+        let latency = numbers::show_watch(&path, store, &stats);
+        let accept = self.options.content_type.accept::<T>();
+        let collection = Collection::new(self.client.stream_client(), path, accept);
+        let source = Explained::new(collection, meaning);
         let contact = Arc::new(Contact::new());
         progress::add_watch(&self.options.health, name, &contact);
         let parts = ReflectorParts::<T> {
             store: Arc::clone(store),
             source: Box::new(Noted { source, contact }),
-            handler: Box::new(handler),
-            stats: Arc::new(CacheStats::default()),
+            handler: Box::new(Timed { handler, latency }),
+            stats,
             pace: Arc::new(SystemClock),
             random: Box::new(fastrand::f64),
             stop: self.stop.clone(),

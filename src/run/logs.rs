@@ -48,13 +48,14 @@ pub fn start_log(command: &Command) {
 ///
 /// # Errors
 /// What is wrong with the file by now; then the levels stay as they are.
-pub fn reread_levels() -> Result<(), String> {
+pub fn reread_levels() -> Result<String, String> {
     match parse(&sources()) {
         ParseOutcome::Run(parsed) => {
-            logging::set_levels(&levels(&parsed.run_args().log));
-            Ok(())
+            let levels = levels(&parsed.run_args().log);
+            logging::set_levels(&levels);
+            Ok(levels.to_string())
         }
-        ParseOutcome::Show(_) => Ok(()),
+        ParseOutcome::Show(_) => Ok(String::new()),
         ParseOutcome::Usage(mistakes) => Err(mistakes),
     }
 }

@@ -12,6 +12,7 @@ pub mod dedup;
 pub mod delaying;
 pub mod queue;
 pub mod rate_limiter;
+pub mod timing;
 
 #[cfg(test)]
 mod tests;
@@ -23,12 +24,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::stdx::clock::Clock;
+use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
 
 pub use dedup::Priority;
 use delaying::Delayed;
 use queue::Queue;
 pub use queue::QueueStats;
 pub use rate_limiter::{RateLimiter, default_controller_rate_limiter};
+pub use timing::InProgress;
 
 /// A delay that never ends in practice: what does not fit the clock is cut to it.
 const FOREVER: Duration = Duration::from_hours(24 * 365);
@@ -79,12 +82,19 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
     /// An empty queue with rate limits of its own.
     pub fn with_rate_limiter(clock: Arc<dyn Clock>, rate_limiter: Box<dyn RateLimiter<K>>) -> Self {
         Self {
-            queue: Queue::new(),
+            queue: Queue::new(Arc::clone(&clock)),
             delayed: Delayed::new(),
             rate_limiter,
             clock,
             retries_total: AtomicU64::new(0),
         }
+    }
+
+    /// The same queue that observes into `metrics`.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: WorkQueueMetrics) -> Self {
+        self.queue.set_metrics(metrics);
+        self
     }
 
     /// Queues `key` now with high priority, unless it waits so already. Never blocks. Ignored once the
@@ -110,8 +120,8 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
             .add(key, self.clock.now() + delay.min(FOREVER), Priority::Low);
     }
 
-    /// Queues `key` with high priority when `delay` has passed, or earlier if it was or will be asked for earlier. Never
-    /// blocks. Ignored once the queue shuts down.
+    /// Queues `key` with high priority when `delay` has passed, or earlier if it was or will be asked
+    /// for earlier. Never blocks. Ignored once the queue shuts down.
     pub fn add_after(&self, key: K, delay: Duration) {
         if self.queue.is_shutting_down() {
             return;
@@ -229,6 +239,11 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
             due_in: self.delayed.deadline_of(key).map(due_in),
             n_failures: self.num_requeues(key),
         }
+    }
+
+    /// How long the workers have been at what they are doing.
+    pub fn in_progress(&self) -> InProgress {
+        self.queue.in_progress()
     }
 
     /// How full the queue is and what it has seen.

@@ -11,6 +11,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crossbeam_channel::{Receiver, Sender, select_biased};
 
 use super::dedup::{Added, Dedup, Priority};
+use super::timing::{InProgress, Timing};
+use crate::stdx::clock::Clock;
+use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
 
 /// Every so many looks into the queue are at the keys of low priority first, so that they wait for at
 /// most this many less one of high priority each.
@@ -31,10 +34,14 @@ pub struct Queue<K: Eq + Hash> {
     state: Mutex<State<K>>,
     /// Told when nothing waits and nobody works any more, or when a drain is called off.
     drained: Condvar,
+    clock: Arc<dyn Clock>,
+    /// `None`: nobody looks.
+    metrics: Option<WorkQueueMetrics>,
 }
 
 struct State<K: Eq + Hash> {
     dedup: Dedup<K>,
+    timing: Timing<K>,
     /// Cloned under the lock, used after it. `None` once the queue shuts down and no key is to come
     /// back through `done`.
     ///
@@ -59,13 +66,15 @@ pub struct QueueStats {
     pub depth: usize,
     /// Keys that are being worked on.
     pub n_processing: usize,
+    /// Keys that are being worked on and were added again.
+    pub n_returning: usize,
     /// Adds so far that did not fall together with an earlier one.
     pub adds_total: u64,
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
     /// An empty queue.
-    pub fn new() -> Self {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
         let (high_sender, high) = crossbeam_channel::unbounded();
         let (low_sender, low) = crossbeam_channel::unbounded();
         let senders = Senders {
@@ -79,17 +88,26 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             state: Mutex::new(State {
                 dedup: Dedup::new(),
                 senders: Some(Arc::new(senders)),
+                timing: Timing::default(),
                 shutting_down: false,
                 draining: false,
                 adds_total: 0,
             }),
             drained: Condvar::new(),
+            clock,
+            metrics: None,
         }
+    }
+
+    /// From now on, observes into `metrics`.
+    pub fn set_metrics(&mut self, metrics: WorkQueueMetrics) {
+        self.metrics = Some(metrics);
     }
 
     /// Marks `key` as in need of work this soon. One that waits with low priority is raised by an add
     /// with high priority. Never blocks. Ignored once the queue shuts down.
     pub fn add(&self, key: K, priority: Priority) {
+        let now = self.clock.now();
         let mut state = self.lock();
         if state.shutting_down {
             return;
@@ -97,6 +115,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         let added = state.dedup.add(&key, priority);
         if !matches!(added, Added::Coalesced | Added::Raised) {
             state.adds_total += 1;
+            state.timing.added(&key, now);
         }
         let senders = match added {
             Added::Send | Added::Raised => state.senders.clone(),
@@ -158,13 +177,25 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 
     fn begin(&self, key: &K, received: Priority) -> bool {
-        self.lock().dedup.begin(key, received)
+        let now = self.clock.now();
+        let mut state = self.lock();
+        if !state.dedup.begin(key, received) {
+            return false;
+        }
+        let waited = state.timing.begun(key, now);
+        drop(state);
+        if let (Some(metrics), Some(waited)) = (&self.metrics, waited) {
+            metrics.queue_duration.observe(waited.as_secs_f64());
+        }
+        true
     }
 
     /// Ends the work on `key`. If it was added meanwhile it is queued again. Never blocks.
     pub fn done(&self, key: &K) {
+        let now = self.clock.now();
         let mut state = self.lock();
         let returns = state.dedup.done(key);
+        let worked = state.timing.done(key, now);
         let is_last = state.shutting_down && state.dedup.n_returning() == 0;
         let senders = if is_last {
             state.senders.take()
@@ -175,6 +206,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         };
         let is_idle = state.dedup.is_idle();
         drop(state);
+        if let (Some(metrics), Some(worked)) = (&self.metrics, worked) {
+            metrics.work_duration.observe(worked.as_secs_f64());
+        }
         if let Some(priority) = returns {
             let senders = senders.expect("the senders are kept while a key is to come back");
             senders.send(key.clone(), priority);
@@ -254,18 +288,19 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         QueueStats {
             depth: state.dedup.n_waiting(),
             n_processing: state.dedup.n_processing(),
+            n_returning: state.dedup.n_returning(),
             adds_total: state.adds_total,
         }
     }
 
+    /// How long the workers have been at what they are doing.
+    pub fn in_progress(&self) -> InProgress {
+        let now = self.clock.now();
+        self.lock().timing.in_progress(now)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State<K>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<K: Clone + Eq + Hash> Default for Queue<K> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -266,7 +266,10 @@ fn a_hangup_and_a_call_for_a_dump_are_answered_and_the_daemon_goes_on() {
     let cluster = TestCluster::start();
     let mut process = cluster.start_process(&[]);
     synced(&cluster, &process);
-    for (signal, answer) in [(Signal::SIGHUP, "SIGHUP: "), (Signal::SIGUSR1, "SIGUSR1")] {
+    for (signal, answer) in [
+        (Signal::SIGHUP, "SIGHUP: "),
+        (Signal::SIGUSR1, ": waits for the stop signal"),
+    ] {
         for n in 1..=2 {
             process.signal(signal);
             cluster.eventually("it answers", || process.log().matches(answer).count() >= n);

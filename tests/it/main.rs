@@ -40,6 +40,8 @@ mod kubectl;
 mod leader_election;
 /// Lists and watches on the wire: group J.
 mod list_watch;
+/// What dashboards and alerts are built on.
+mod metrics;
 /// What once went wrong against a real control plane.
 mod regressions;
 /// Group A: as many pods as wanted, made from the template.

@@ -180,7 +180,7 @@ impl<T: Decode> Reflector<T> {
             Ok(body) => body,
             Err(error) => return End::not_opened(&error),
         };
-        let metadata = match self.read_page(body) {
+        let metadata = match self.read_page(body.heard_by(&self.stats)) {
             Ok(metadata) => metadata,
             Err(error) => return End::Failed(Failure::Other, report(&error)),
         };
@@ -207,6 +207,7 @@ impl<T: Decode> Reflector<T> {
             Err(error) => return End::not_opened(&error),
         };
         count(&self.stats.watches);
+        let body = body.heard_by(&self.stats);
         match read_watch(&body.content_type, body.reader) {
             Ok(watch) => self.read_watch(watch),
             Err(error) => End::Failed(Failure::Other, report(&error)),

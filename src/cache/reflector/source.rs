@@ -1,9 +1,11 @@
 //! Where a reflector's lists and watches come from: the API server, or a script in tests.
 
 use std::fmt::{self, Debug};
-use std::io::Read;
+use std::io::{self, Read};
+use std::sync::Arc;
 
 use crate::cache::list_watch::{ListQuery, WatchQuery};
+use crate::cache::stats::CacheStats;
 use crate::client::{BodyStream, ClientError, Request, StreamClient};
 
 /// Opens lists and watches of one collection.
@@ -29,6 +31,33 @@ pub struct Body {
     /// The answer's body. Its reads block until something has arrived; they end with an error when
     /// the stop signal is given and when nothing has arrived for too long.
     pub reader: Box<dyn Read + Send>,
+}
+
+impl Body {
+    /// The same body, each arrival of which is noted in `stats`.
+    pub(super) fn heard_by(self, stats: &Arc<CacheStats>) -> Self {
+        let (inner, stats) = (self.reader, Arc::clone(stats));
+        Self {
+            reader: Box::new(Heard { inner, stats }),
+            ..self
+        }
+    }
+}
+
+/// Notes when bytes come.
+struct Heard {
+    inner: Box<dyn Read + Send>,
+    stats: Arc<CacheStats>,
+}
+
+impl Read for Heard {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n_bytes = self.inner.read(buf)?;
+        if n_bytes > 0 {
+            self.stats.heard();
+        }
+        Ok(n_bytes)
+    }
 }
 
 impl Debug for Body {

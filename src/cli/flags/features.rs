@@ -24,21 +24,27 @@ pub struct Gate {
     pub name: &'static str,
     /// On or off.
     pub value: bool,
+    /// `ALPHA`, `BETA`, or empty for one that is generally available, as of Kubernetes 1.36.
+    pub stage: &'static str,
 }
 
 /// What this daemon does always or never, by the names of the gates that say so upstream
 /// (kubernetes `pkg/features/kube_features.go`, `controller-manager/pkg/features/kube_features.go`).
 pub const GATES: [Gate; 6] = [
-    gate("ControllerManagerReleaseLeaderElectionLockOnExit", true),
-    gate("CoordinatedLeaderElection", false),
-    gate("DeploymentReplicaSetTerminatingReplicas", true),
-    gate("PodDeletionCost", true),
-    gate("LogarithmicScaleDown", true),
-    gate("StaleControllerConsistencyReplicaSet", true),
+    gate(
+        "ControllerManagerReleaseLeaderElectionLockOnExit",
+        "ALPHA",
+        true,
+    ),
+    gate("CoordinatedLeaderElection", "BETA", false),
+    gate("DeploymentReplicaSetTerminatingReplicas", "BETA", true),
+    gate("PodDeletionCost", "BETA", true),
+    gate("LogarithmicScaleDown", "", true),
+    gate("StaleControllerConsistencyReplicaSet", "BETA", true),
 ];
 
-const fn gate(name: &'static str, value: bool) -> Gate {
-    Gate { name, value }
+const fn gate(name: &'static str, stage: &'static str, value: bool) -> Gate {
+    Gate { name, value, stage }
 }
 
 impl FromStr for Gate {

@@ -9,6 +9,7 @@ use crate::api::workload_kind::REPLICA_SET;
 use crate::cache::Cache;
 use crate::controller::{Parts, ReplicaSetController};
 use crate::stdx::clock::Clock;
+use crate::telemetry::metrics;
 use crate::workqueue::WorkQueue;
 
 impl World {
@@ -30,6 +31,9 @@ impl World {
             burst_replicas: self.burst,
             // With upstream's rhythm or without.
             status_update_interval: Duration::from_millis(250 * u64::from(self.dice(2))),
+            metrics: metrics::global()
+                .controller
+                .of("simulation", "apps", "replicasets"),
         }));
         let daemon = Daemon {
             cache,

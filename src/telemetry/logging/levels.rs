@@ -1,5 +1,7 @@
 //! What is logged: klog's `-v` and `-vmodule`, and `RUST_LOG`.
 
+use std::fmt;
+
 use env_logger::{Builder, Logger};
 use log::{LevelFilter, Log, Metadata};
 
@@ -12,6 +14,17 @@ pub struct Levels {
     pub all: LevelFilter,
     /// Of modules whose file or path matches, the first that does; never less than of all.
     pub modules: Vec<(String, LevelFilter)>,
+}
+
+impl fmt::Display for Levels {
+    /// `INFO, sync=DEBUG`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.all)?;
+        for (pattern, level) in &self.modules {
+            write!(f, ", {pattern}={level}")?;
+        }
+        Ok(())
+    }
 }
 
 impl From<LevelFilter> for Levels {

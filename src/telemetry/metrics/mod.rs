@@ -8,7 +8,9 @@
 
 pub mod build;
 pub mod computed;
+pub mod controller;
 pub mod credentials;
+pub mod events;
 pub mod leader_election;
 pub mod other_writers;
 mod process;
@@ -16,6 +18,7 @@ pub mod registry;
 pub mod rest_client;
 pub mod slis;
 mod text;
+pub mod watch;
 pub mod workqueue;
 
 use std::sync::LazyLock;
@@ -23,12 +26,15 @@ use std::sync::LazyLock;
 pub use text::CONTENT_TYPE;
 
 use build::BuildMetrics;
+use controller::ControllerFamilies;
 use credentials::CredentialMetrics;
+use events::EventFamilies;
 use leader_election::LeaderElectionMetrics;
 use other_writers::OtherWriterMetrics;
 use registry::Registry;
 use rest_client::RestClientFamilies;
 use slis::HealthcheckMetrics;
+use watch::WatchFamilies;
 use workqueue::WorkQueueFamilies;
 
 /// Every family of one process, or of one test.
@@ -38,14 +44,20 @@ pub struct Metrics {
     slis: Registry,
     /// What was built and what is switched on.
     pub build: BuildMetrics,
+    /// The controllers' work.
+    pub controller: ControllerFamilies,
     /// Exec plugins, reloads, TLS settings.
     pub credentials: CredentialMetrics,
+    /// Events for people.
+    pub events: EventFamilies,
     /// The lease.
     pub leader_election: LeaderElectionMetrics,
     /// Writers other than this daemon.
     pub other_writers: OtherWriterMetrics,
     /// Requests.
     pub rest_client: RestClientFamilies,
+    /// Watches and caches.
+    pub watch: WatchFamilies,
     /// Work queues.
     pub workqueue: WorkQueueFamilies,
     /// Results of health checks, shown by [`Metrics::render_slis`] only.
@@ -59,10 +71,13 @@ impl Metrics {
         process::register(&main);
         Self {
             build: BuildMetrics::new(&main),
+            controller: ControllerFamilies::new(&main),
             credentials: CredentialMetrics::new(&main),
+            events: EventFamilies::new(&main),
             leader_election: LeaderElectionMetrics::new(&main),
             other_writers: OtherWriterMetrics::new(&main),
             rest_client: RestClientFamilies::new(&main),
+            watch: WatchFamilies::new(&main),
             workqueue: WorkQueueFamilies::new(&main),
             healthchecks: HealthcheckMetrics::new(&slis),
             main,

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::rate_limiter::ItemExponential;
-use super::{QueueStats, WorkQueue, WorkQueueStats};
+use super::{InProgress, QueueStats, WorkQueue, WorkQueueStats};
 use crate::stdx::clock::{Clock, FakeClock};
+use crate::telemetry::metrics::Metrics;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -144,33 +145,77 @@ fn i_11_done_keys_are_not_retained() {
 #[test]
 fn i_24_numbers_for_metrics() {
     let Fixture { queue, .. } = Fixture::new();
-    let expect = |depth, n_processing, adds_total, retries_total| WorkQueueStats {
+    let expect = |depth, n_processing, n_returning, adds_total, retries_total| WorkQueueStats {
         queue: QueueStats {
             depth,
             n_processing,
+            n_returning,
             adds_total,
         },
         n_delayed: 0,
         retries_total,
     };
     queue.add("foo");
-    assert_eq!(queue.stats(), expect(1, 0, 1, 0));
+    assert_eq!(queue.stats(), expect(1, 0, 0, 1, 0));
     let key = queue.get().expect("it was added");
     for _ in 0..5 {
         queue.add("foo");
     }
-    assert_eq!(queue.stats(), expect(0, 1, 2, 0));
+    assert_eq!(queue.stats(), expect(0, 1, 1, 2, 0));
     queue.done(&key);
-    assert_eq!(queue.stats(), expect(1, 0, 2, 0));
+    assert_eq!(queue.stats(), expect(1, 0, 0, 2, 0));
     queue.add_after("foo", Duration::ZERO);
-    assert_eq!(queue.stats(), expect(1, 0, 2, 1));
+    assert_eq!(queue.stats(), expect(1, 0, 0, 2, 1));
     queue.shut_down();
     queue.add("bar");
     queue.add_after("bar", MS);
     queue.add_rate_limited("bar");
     assert_eq!(
         queue.stats(),
-        expect(1, 0, 2, 1),
+        expect(1, 0, 0, 2, 1),
         "after shutdown nothing counts"
     );
+}
+
+#[test]
+fn i_24_how_long_keys_wait_and_are_worked_on() {
+    let metrics = Metrics::new().workqueue.of("test");
+    let Fixture { clock, queue } = Fixture::new();
+    let queue = queue.with_metrics(metrics.clone());
+    let waited = |count, seconds| {
+        assert_eq!(metrics.queue_duration.get_sample_count(), count);
+        assert_close(metrics.queue_duration.get_sample_sum(), seconds);
+    };
+    let micros = Duration::from_micros;
+    queue.add("foo");
+    clock.advance(micros(50));
+    let key = queue.get().expect("it was added");
+    waited(1, 50e-6);
+    clock.advance(micros(10));
+    queue.add("foo");
+    clock.advance(micros(15));
+    queue.add("foo");
+    queue.done(&key);
+    assert_eq!(metrics.work_duration.get_sample_count(), 1);
+    assert_close(metrics.work_duration.get_sample_sum(), 25e-6);
+
+    clock.advance(micros(5));
+    queue.get().expect("it was added again");
+    waited(2, 50e-6 + 20e-6);
+    clock.advance(MS);
+    let in_progress =
+        |total, longest| assert_eq!(queue.in_progress(), InProgress { total, longest });
+    in_progress(MS, MS);
+    queue.add("bar");
+    queue.get().expect("it was added");
+    clock.advance(MS);
+    in_progress(3 * MS, 2 * MS);
+    queue.done(&"foo");
+    queue.done(&"bar");
+    in_progress(Duration::ZERO, Duration::ZERO);
+}
+
+#[track_caller]
+fn assert_close(value: f64, expected: f64) {
+    assert!((value - expected).abs() < 1e-9, "{value} is not {expected}");
 }

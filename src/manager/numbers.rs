@@ -1,0 +1,177 @@
+//! What the rooms know of themselves, shown as metrics. Called while the manager starts; what is shown
+//! here is asked for on the thread that serves the metrics, and goes when the thing itself goes.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use prometheus::Histogram;
+
+use crate::api::WorkloadKind;
+use crate::cache::Store;
+use crate::cache::stats::CacheStats;
+use crate::cache::store::Indexed;
+use crate::controller::ReplicaSetController;
+use crate::telemetry::metrics::computed::Computed;
+use crate::telemetry::metrics::controller::ControllerMetrics;
+use crate::telemetry::metrics::watch::INFORMER;
+use crate::telemetry::metrics::{global, whole};
+use crate::workqueue::WorkQueue;
+use crate::writes::event_recorder::{EventStats, QueuedEventRecorder};
+
+/// Of a resource version, as much as a float holds exactly
+/// (client-go `tools/cache/informer_metrics.go`).
+const VERSION_DIGITS: u64 = 1_000_000_000_000_000;
+
+/// One of the numbers that a recorder counts.
+type EventCount = fn(EventStats) -> u64;
+
+/// One of the numbers that a watch counts.
+type WatchCount = fn(&CacheStats) -> &AtomicU64;
+
+/// What the controller of `kind` observes into.
+pub(super) fn controller_metrics(kind: &WorkloadKind) -> ControllerMetrics {
+    let group = kind
+        .api_version
+        .split_once('/')
+        .map_or("", |(group, _)| group);
+    global().controller.of(kind.queue, group, kind.resource)
+}
+
+/// Shows how full the queue `name` is.
+pub(super) fn show_queue<K>(name: &str, queue: &Arc<WorkQueue<K>>)
+where
+    K: Clone + Debug + Eq + Hash + Send + Sync + 'static,
+{
+    let families = &global().workqueue;
+    let labels = &[name];
+    show(&families.depth, labels, queue, |queue| {
+        let stats = queue.stats().queue;
+        count(stats.depth + stats.n_returning)
+    });
+    show(&families.adds, labels, queue, |queue| {
+        whole(queue.stats().queue.adds_total)
+    });
+    show(&families.retries, labels, queue, |queue| {
+        whole(queue.stats().retries_total)
+    });
+    show(&families.unfinished_work, labels, queue, |queue| {
+        queue.in_progress().total.as_secs_f64()
+    });
+    show(
+        &families.longest_running_processor,
+        labels,
+        queue,
+        |queue| queue.in_progress().longest.as_secs_f64(),
+    );
+}
+
+/// Shows what became of the events of the controller `name`.
+pub(super) fn show_events(name: &str, recorder: &Arc<QueuedEventRecorder>) {
+    let outcomes: [(&str, EventCount); 4] = [
+        ("sent", |stats| stats.written_total),
+        ("filtered", |stats| stats.filtered_total),
+        ("failed", |stats| stats.failed_total),
+        ("dropped", |stats| stats.dropped_total),
+    ];
+    for (outcome, of) in outcomes {
+        show(
+            &global().events.events,
+            &[name, outcome],
+            recorder,
+            move |recorder| whole(of(recorder.stats())),
+        );
+    }
+}
+
+/// Shows what the controller `name` waits for.
+pub(super) fn show_expectations(name: &str, controller: &Arc<ReplicaSetController>) {
+    let family = &global().controller.open_expectations;
+    show(family, &[name, "creation"], controller, |controller| {
+        count(controller.expectations().open_total().0)
+    });
+    show(family, &[name, "deletion"], controller, |controller| {
+        count(controller.expectations().open_total().1)
+    });
+}
+
+/// Shows how the watch of the collection at `path` is doing, and what it has brought. Answers where to
+/// observe the seconds that the controller takes for one change.
+pub(super) fn show_watch<T: Indexed>(
+    path: &str,
+    store: &Arc<Store<T>>,
+    stats: &Arc<CacheStats>,
+) -> Histogram {
+    let families = &global().watch;
+    let (group, version, resource) = group_version_resource(path);
+    let labels = &[resource];
+    let counters: [(&Computed, WatchCount); 4] = [
+        (&families.relists, |stats| &stats.relists),
+        (&families.watches, |stats| &stats.watches),
+        (&families.events, |stats| &stats.events),
+        (&families.decode_failures, |stats| &stats.unread_objects),
+    ];
+    for (family, of) in counters {
+        show(family, labels, stats, move |stats| {
+            whole(of(stats).load(Ordering::Relaxed))
+        });
+    }
+    show(&families.silence, labels, stats, |stats| {
+        stats.silence().as_secs_f64()
+    });
+    show(&families.objects, labels, store, |store| count(store.len()));
+    let informer = &[INFORMER, group, version, resource];
+    show(&families.store_resource_version, informer, store, |store| {
+        let version = store.resource_version().to_string();
+        let version = version.parse::<u64>().unwrap_or(0);
+        whole(version % VERSION_DIGITS)
+    });
+    families.processing_latency(group, version, resource)
+}
+
+/// What a collection's path says: `/apis/apps/v1/namespaces/default/replicasets` is of group `apps`.
+fn group_version_resource(path: &str) -> (&str, &str, &str) {
+    let resource = path.rsplit('/').next().unwrap_or_default();
+    let mut parts = path.trim_start_matches('/').split('/');
+    let group = match parts.next() {
+        Some("apis") => parts.next().unwrap_or_default(),
+        _ => "",
+    };
+    (group, parts.next().unwrap_or_default(), resource)
+}
+
+/// Shows a number of `thing` for as long as that lives.
+fn show<T: Send + Sync + 'static>(
+    family: &Computed,
+    labels: &[&str],
+    thing: &Arc<T>,
+    number: impl Fn(&T) -> f64 + Send + Sync + 'static,
+) {
+    let thing: Weak<T> = Arc::downgrade(thing);
+    family.show(labels, move || Some(number(&*thing.upgrade()?)));
+}
+
+fn count(count: usize) -> f64 {
+    whole(u64::try_from(count).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::group_version_resource;
+
+    #[test]
+    fn a_path_names_group_version_and_resource() {
+        for (path, expected) in [
+            ("/api/v1/pods", ("", "v1", "pods")),
+            ("/api/v1/namespaces/a/pods", ("", "v1", "pods")),
+            ("/apis/apps/v1/replicasets", ("apps", "v1", "replicasets")),
+            (
+                "/apis/apps/v1/namespaces/a/replicasets",
+                ("apps", "v1", "replicasets"),
+            ),
+        ] {
+            assert_eq!(group_version_resource(path), expected);
+        }
+    }
+}

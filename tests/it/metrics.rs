@@ -1,0 +1,346 @@
+//! The metrics as dashboards and alerts know them: upstream's series look exactly as upstream's, ours
+//! are in the README, and the numbers are those of what was done.
+//!
+//! `metrics/upstream.txt` says what a kube-controller-manager shows: name, type, labels, bounds, help.
+//! On the real control plane it is compared with what a real one answers;
+//! `UPDATE_EXPECT=1 tests/control-plane/run.sh cargo test --test it metrics` writes it anew.
+
+mod exposition;
+mod upstream;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use replicaset_controller::telemetry::metrics::Metrics;
+use replicaset_controller::telemetry::metrics::controller::{Outcome, SyncEnd};
+use replicaset_controller::telemetry::metrics::credentials::ExecPluginCall;
+use replicaset_controller::telemetry::metrics::{CONTENT_TYPE, render};
+
+use self::exposition::{Exposition, Shape};
+use self::upstream::{NOT_OURS, is_named, read_snapshot};
+use crate::support::{TestCluster, new_replica_set};
+use crate::tidy::root;
+
+/// Series under upstream's prefixes that upstream does not have, and why we do.
+const EXTRA: &[(&str, &str)] = &[(
+    "process_threads",
+    "this daemon's threads are its structure; a Go process has go_threads and go_goroutines",
+)];
+
+/// Every family with at least one series.
+fn all_families() -> Metrics {
+    let metrics = Metrics::new();
+    metrics.build.set_feature_enabled("Gate", "BETA", true);
+    metrics.leader_election.set_master_status("lease", true);
+    metrics.leader_election.slowpath_exercised("lease");
+    metrics.healthchecks.observe("ping", "healthz", true);
+
+    let credentials = &metrics.credentials;
+    credentials.exec_plugin_called(ExecPluginCall::ExecutionError(3));
+    credentials.exec_plugin_certificate_rotated(Duration::from_hours(1));
+    credentials.set_exec_plugin_expiry(Some(SystemTime::now()));
+    credentials.transport_created(2);
+    credentials.ca_reloaded("success", "updated");
+
+    let get = metrics.rest_client.of("GET", "127.0.0.1:6443");
+    get.attempted(Some(200));
+    get.retried(None);
+
+    let queue = &metrics.workqueue;
+    queue.of("replicaset").queue_duration.observe(0.1);
+    let computed = [
+        &queue.depth,
+        &queue.adds,
+        &queue.retries,
+        &queue.unfinished_work,
+        &queue.longest_running_processor,
+    ];
+    for family in computed {
+        family.show(&["replicaset"], || Some(1.0));
+    }
+    let watch = &metrics.watch;
+    let computed = [
+        &watch.objects,
+        &watch.relists,
+        &watch.watches,
+        &watch.events,
+        &watch.decode_failures,
+        &watch.silence,
+    ];
+    for family in computed {
+        family.show(&["pods"], || Some(1.0));
+    }
+    watch.processing_latency("", "v1", "pods").observe(0.1);
+    let version = &watch.store_resource_version;
+    version.show(&["replicaset-controller", "", "v1", "pods"], || Some(7.0));
+    metrics
+        .events
+        .events
+        .show(&["replicaset", "sent"], || Some(1.0));
+    let controller = &metrics.controller;
+    let expectations = &controller.open_expectations;
+    expectations.show(&["replicaset", "creation"], || Some(1.0));
+    let controller = controller.of("replicaset", "apps", "replicasets");
+    controller.pods_created.count(Outcome::Success);
+    controller.sync_ended(SyncEnd::Synced);
+    metrics
+}
+
+/// What both pages together show of `metrics`.
+fn shapes(metrics: &Metrics) -> BTreeMap<String, Shape> {
+    both_pages(&metrics.render(), &metrics.render_slis())
+}
+
+/// The families of `/metrics`, and those of `/metrics/slis` under names that begin with `slis:`.
+fn both_pages(metrics: &str, slis: &str) -> BTreeMap<String, Shape> {
+    let mut shapes = Exposition::read(metrics).families;
+    let slis = Exposition::read(slis).families.into_iter();
+    shapes.extend(slis.map(|(name, shape)| (format!("slis:{name}"), shape)));
+    shapes
+}
+
+#[test]
+fn upstreams_series_look_as_upstreams() {
+    let (upstream, ours) = (read_snapshot(), shapes(&all_families()));
+    let mut offences = Vec::new();
+    for (name, theirs) in &upstream {
+        match (
+            NOT_OURS.iter().find(|(pattern, _)| is_named(name, pattern)),
+            ours.get(name),
+        ) {
+            (None, Some(own)) if own == theirs => {}
+            (None, Some(own)) => offences.push(format!("{name}:\n  {own}\nis not\n  {theirs}")),
+            (None, None) => offences.push(format!("{name} is missing: {theirs}")),
+            (Some((pattern, _)), Some(_)) => {
+                offences.push(format!(
+                    "{name} is ours, although {pattern} is said not to be"
+                ));
+            }
+            (Some(_), None) => {}
+        }
+    }
+    assert!(offences.is_empty(), "{}", offences.join("\n"));
+}
+
+#[test]
+fn what_upstream_does_not_have_is_under_our_own_name() {
+    let upstream = read_snapshot();
+    for (name, shape) in shapes(&all_families()) {
+        let is_extra = EXTRA.iter().any(|(extra, _)| *extra == name);
+        let is_own = name.starts_with("replicaset_controller_") && !shape.help.starts_with('[');
+        assert!(
+            is_own || is_extra || upstream.contains_key(&name),
+            "{name} is neither upstream's nor ours"
+        );
+    }
+}
+
+#[test]
+fn no_series_is_named_by_an_object() {
+    let labels = ["namespace", "pod", "replicaset", "uid", "owner", "node"];
+    for (name, shape) in shapes(&all_families()) {
+        let found = labels.iter().find(|label| shape.labels.contains(**label));
+        assert_eq!(found, None, "{name} grows with the cluster");
+    }
+}
+
+#[test]
+fn the_readme_lists_every_metric_of_ours() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("a README");
+    let upstream = read_snapshot();
+    let ours = shapes(&all_families()).into_keys();
+    let ours = ours.filter(|name| !upstream.contains_key(name));
+    let ours =
+        ours.filter_map(|name| Some(name.strip_prefix("replicaset_controller_")?.to_owned()));
+    let missing: Vec<String> = ours
+        .filter(|name| !readme.contains(&format!("`{name}")))
+        .collect();
+    assert!(missing.is_empty(), "not in the README: {missing:?}");
+}
+
+#[test]
+fn the_rules_name_metrics_that_exist() {
+    let rules = fs::read_to_string(root().join("config/prometheus-rules.yaml")).expect("the rules");
+    let known = shapes(&all_families());
+    let words = rules.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let prefixes = [
+        "replicaset_controller_",
+        "workqueue_",
+        "rest_client_",
+        "leader_election_",
+    ];
+    let named = words.filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix)));
+    for name in named {
+        let family = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|s| name.strip_suffix(s));
+        let is_known = known.contains_key(name) || family.is_some_and(|it| known.contains_key(it));
+        assert!(
+            is_known,
+            "{name} in config/prometheus-rules.yaml is no metric"
+        );
+    }
+}
+
+/// Runs promtool with `input`; says so and passes where there is none.
+#[track_caller]
+fn promtool(arguments: &[&str], input: &str) {
+    let command = Command::new("promtool")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut promtool) = command else {
+        let line = "no promtool in PATH (Debian: prometheus): nothing is checked with it\n";
+        std::io::stderr()
+            .write_all(line.as_bytes())
+            .unwrap_or_default();
+        return;
+    };
+    let mut stdin = promtool.stdin.take().expect("a pipe");
+    stdin.write_all(input.as_bytes()).expect("promtool reads");
+    drop(stdin);
+    let output = promtool.wait_with_output().expect("promtool ends");
+    let said = [output.stdout, output.stderr].concat();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&said)
+    );
+}
+
+#[test]
+fn promtool_finds_nothing_wrong() {
+    let metrics = all_families();
+    for text in [metrics.render(), metrics.render_slis()] {
+        promtool(&["check", "metrics"], &text);
+    }
+    let rules = root().join("config/prometheus-rules.yaml");
+    promtool(&["check", "rules", &rules.display().to_string()], "");
+}
+
+#[test]
+fn the_numbers_are_those_of_what_was_done() {
+    assert_eq!(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8");
+    let cluster = TestCluster::running();
+    // Other tests of this process count into the same registry.
+    let before = Exposition::read(&render());
+    cluster.create_replica_set(&new_replica_set("a", 4));
+    cluster.stable("a");
+    cluster.scale("a", 1);
+    cluster.stable("a");
+    let after = Exposition::read(&render());
+
+    let grew = |name: &str, labels: &[(&str, &str)], by: f64| {
+        let (before, after) = (before.sum(name, labels), after.sum(name, labels));
+        assert!(
+            after - before >= by,
+            "{name}{labels:?}: {before}, then {after}"
+        );
+    };
+    let ours = ("name", "replicaset");
+    grew(
+        "replicaset_controller_pods_created_total",
+        &[ours, ("outcome", "success")],
+        4.0,
+    );
+    grew(
+        "replicaset_controller_pods_deleted_total",
+        &[ours, ("outcome", "success")],
+        3.0,
+    );
+    grew(
+        "replicaset_controller_syncs_total",
+        &[ours, ("outcome", "synced")],
+        2.0,
+    );
+    grew(
+        "replicaset_controller_first_request_seconds_count",
+        &[ours],
+        2.0,
+    );
+    grew("replicaset_controller_converge_seconds_count", &[ours], 2.0);
+    grew("workqueue_queue_duration_seconds_count", &[ours], 2.0);
+    grew("workqueue_work_duration_seconds_count", &[ours], 2.0);
+    grew(
+        "rest_client_requests_total",
+        &[("method", "POST"), ("code", "201")],
+        4.0,
+    );
+    grew(
+        "rest_client_requests_total",
+        &[("method", "DELETE"), ("code", "200")],
+        3.0,
+    );
+    grew(
+        "rest_client_request_duration_seconds_count",
+        &[("verb", "POST")],
+        4.0,
+    );
+    grew(
+        "rest_client_request_size_bytes_sum",
+        &[("verb", "POST")],
+        4.0 * 200.0,
+    );
+    grew(
+        "rest_client_response_size_bytes_sum",
+        &[("verb", "POST")],
+        4.0 * 200.0,
+    );
+    grew(
+        "informer_processing_latency_seconds_count",
+        &[("resource", "pods"), ("version", "v1")],
+        4.0,
+    );
+}
+
+#[test]
+fn what_the_rooms_know_of_themselves_is_shown_while_they_live() {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.stable("a");
+    let after = Exposition::read(&render());
+    let ours = ("name", "replicaset");
+    let shown = |name: &str, labels: &[(&str, &str)]| {
+        let is_there = |sample: &exposition::Sample| {
+            let has = |(label, value): &(&str, &str)| sample.labels[*label] == **value;
+            sample.name == name && labels.iter().all(has)
+        };
+        assert!(
+            after.samples.iter().any(is_there),
+            "{name}{labels:?} is not shown"
+        );
+    };
+    for name in [
+        "depth",
+        "adds_total",
+        "retries_total",
+        "unfinished_work_seconds",
+    ] {
+        shown(&format!("workqueue_{name}"), &[ours]);
+    }
+    for name in [
+        "cache_objects",
+        "watch_silence_seconds",
+        "relists_total",
+        "decode_failures_total",
+    ] {
+        shown(
+            &format!("replicaset_controller_{name}"),
+            &[("resource", "pods")],
+        );
+    }
+    shown(
+        "replicaset_controller_events_total",
+        &[ours, ("outcome", "dropped")],
+    );
+    shown(
+        "replicaset_controller_open_expectations",
+        &[ours, ("type", "deletion")],
+    );
+    shown("process_resident_memory_bytes", &[]);
+}

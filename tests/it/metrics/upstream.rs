@@ -1,0 +1,305 @@
+//! What upstream shows: the snapshot in `upstream.txt`, which parts of it are none of this daemon's, and
+//! whether it still is what a real kube-controller-manager shows.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use replicaset_controller::client::{Client, ClientConfig, ClientOptions, ConfigSource, Request};
+use replicaset_controller::stdx::stop::Stop;
+use serde_json::json;
+
+use super::both_pages;
+use super::exposition::Shape;
+use crate::support::{Setup, TestCluster, Waiting};
+use crate::tidy::root;
+
+const SNAPSHOT: &str = "tests/it/metrics/upstream.txt";
+
+/// What upstream shows and this daemon does not: the family, or the beginning of its name and `*`, and
+/// why.
+pub(super) const NOT_OURS: &[(&str, &str)] = &[
+    (
+        "aggregator_*",
+        "an API server's; kube-controller-manager has them because it shares libraries with one",
+    ),
+    (
+        "apiextensions_*",
+        "an API server's; kube-controller-manager has them because it shares libraries with one",
+    ),
+    (
+        "apiserver_*",
+        "an API server's; kube-controller-manager has them because it shares libraries with one",
+    ),
+    (
+        "authenticated_user_requests",
+        "the library's that guards kube-controller-manager's own pages",
+    ),
+    (
+        "authentication_*",
+        "the library's that guards kube-controller-manager's own pages",
+    ),
+    (
+        "authorization_*",
+        "the library's that guards kube-controller-manager's own pages",
+    ),
+    (
+        "cardinality_enforcement_unexpected_categorizations_total",
+        "about component-base's own registry of metrics",
+    ),
+    (
+        "disabled_metrics_total",
+        "about component-base's own registry of metrics",
+    ),
+    (
+        "hidden_metrics_total",
+        "about component-base's own registry of metrics",
+    ),
+    (
+        "registered_metrics_total",
+        "about component-base's own registry of metrics",
+    ),
+    (
+        "informer_queued_items",
+        "nothing queues between a watch and the handlers here: the thread that reads tells them",
+    ),
+    ("node_collector_*", "the node lifecycle controller's"),
+    (
+        "rest_client_transport_cache_gc_calls_total",
+        "there is no garbage collector here that would clean up connections",
+    ),
+    (
+        "rest_client_transport_cert_rotation_gc_calls_total",
+        "there is no garbage collector here that would clean up connections",
+    ),
+    (
+        "version_info",
+        "about Kubernetes' emulation of its older versions, which this daemon does not do",
+    ),
+];
+
+/// What a kube-controller-manager shows only once something has happened that the test does not make
+/// happen; the snapshot has it from the sources.
+const ONLY_WHEN_USED: &[&str] = &[
+    "informer_store_resource_version",
+    "leader_election_slowpath_total",
+    "replicaset_controller_stale_sync_skips_total",
+    "rest_client_exec_plugin_call_total",
+    "rest_client_request_retries_total",
+    "rest_client_transport_ca_reload_total",
+    "rest_client_transport_cache_gc_calls_total",
+];
+
+/// How long a kube-controller-manager may take to have everything on its page.
+const START_WITHIN: Duration = Duration::from_mins(1);
+
+/// True if `pattern` of [`NOT_OURS`] means the family `name`.
+pub(super) fn is_named(name: &str, pattern: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == pattern,
+    }
+}
+
+/// The snapshot's families. Those of `/metrics/slis` begin with `slis:`.
+pub(super) fn read_snapshot() -> BTreeMap<String, Shape> {
+    let text = fs::read_to_string(root().join(SNAPSHOT)).expect("the snapshot");
+    text.lines().map(read_line).collect()
+}
+
+fn read_line(line: &str) -> (String, Shape) {
+    let split = || {
+        let (name, rest) = line.split_once(' ')?;
+        let (kind, rest) = rest.split_once(" {")?;
+        let (labels, rest) = rest.split_once("} [")?;
+        let (bounds, help) = rest.split_once("] ")?;
+        let list = |text: &str| -> Vec<String> {
+            let parts = text.split(',').filter(|part| !part.is_empty());
+            parts.map(str::to_owned).collect()
+        };
+        let shape = Shape {
+            kind: kind.to_owned(),
+            help: help.to_owned(),
+            labels: list(labels).into_iter().collect(),
+            bounds: list(bounds),
+        };
+        Some((name.to_owned(), shape))
+    };
+    split().unwrap_or_else(|| panic!("{SNAPSHOT}: {line:?} is no line of a snapshot"))
+}
+
+#[test]
+fn everything_that_is_not_ours_is_upstreams() {
+    let upstream = read_snapshot();
+    for (pattern, _) in NOT_OURS {
+        let is_there = upstream.keys().any(|name| is_named(name, pattern));
+        assert!(is_there, "{pattern} is nothing of upstream's");
+    }
+}
+
+/// A kube-controller-manager of the test's own. It controls all namespaces, so no other test may use the
+/// control plane meanwhile.
+struct ControllerManager {
+    child: Child,
+    log: tempfile::NamedTempFile,
+}
+
+impl ControllerManager {
+    /// Starts it on `port`, with the certificate of the API server.
+    fn start(program: &Path, files: &Path, port: u16) -> Self {
+        let log = tempfile::NamedTempFile::new().expect("a file for the log");
+        let stderr = log.reopen().expect("a file for the log");
+        let file = |name: &str| files.join(name).display().to_string();
+        let child = Command::new(program)
+            .arg(format!("--kubeconfig={}", file("admin.kubeconfig")))
+            .arg("--controllers=replicationcontroller-controller,replicaset-controller")
+            .args([
+                "--leader-elect=true",
+                "--leader-elect-resource-name=metrics-test",
+            ])
+            .args(["--bind-address=127.0.0.1", &format!("--secure-port={port}")])
+            .arg("--authorization-always-allow-paths=/metrics,/metrics/slis,/healthz")
+            .arg(format!("--tls-cert-file={}", file("apiserver.crt")))
+            .arg(format!("--tls-private-key-file={}", file("apiserver.key")))
+            .arg(format!(
+                "--service-account-private-key-file={}",
+                file("service-account.key")
+            ))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr)
+            .spawn()
+            .expect("kube-controller-manager runs");
+        Self { child, log }
+    }
+}
+
+impl Drop for ControllerManager {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        self.child.kill().unwrap_or_default();
+        self.child.wait().expect("the process can be waited for");
+        if std::thread::panicking() {
+            let text = fs::read_to_string(self.log.path()).unwrap_or_default();
+            log::error!("kube-controller-manager logged:\n{text}");
+        }
+    }
+}
+
+/// Reads pages of a server on this machine whose certificate the control plane's CA has signed.
+fn page_reader(files: &Path, port: u16) -> Client {
+    let kubeconfig = json!({
+        "clusters": [{"name": "x", "cluster": {
+            "server": format!("https://127.0.0.1:{port}"),
+            "certificate-authority": files.join("ca.crt"),
+        }}],
+        "users": [{"name": "x", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        "current-context": "x",
+    });
+    let file = tempfile::NamedTempFile::new().expect("a file for the kubeconfig");
+    fs::write(file.path(), kubeconfig.to_string()).expect("a writable file");
+    let source = ConfigSource {
+        kubeconfig: Some(file.path().to_owned()),
+        ..ConfigSource::default()
+    };
+    let config = ClientConfig::load(&source).expect("a good kubeconfig");
+    Client::new(&config, &ClientOptions::default(), &Stop::new()).expect("a client")
+}
+
+fn read_page(client: &Client, path: &str) -> Option<String> {
+    let request = Request::get(path).accept("text/plain;version=0.0.4");
+    let answer = client.send(&request).ok()?;
+    String::from_utf8(answer.body).ok()
+}
+
+/// Both pages of a real kube-controller-manager once they are complete; `None` without one.
+fn scrape() -> Option<BTreeMap<String, Shape>> {
+    let files = PathBuf::from(env::var_os("CONTROL_PLANE_DIR")?);
+    let program = PathBuf::from(env::var_os("CONTROL_PLANE_BIN")?).join("kube-controller-manager");
+    if !program.exists() {
+        return None;
+    }
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = free.local_addr().expect("its address").port();
+    drop(free);
+    // ORDER: dropped last; until then this test has the control plane for itself.
+    let _alone = TestCluster::with(Setup {
+        all_namespaces: true,
+        ..Setup::default()
+    });
+    let _manager = ControllerManager::start(&program, &files, port);
+    let client = page_reader(&files, port);
+    let waiting = Waiting::new(&Stop::new());
+    let began = Instant::now();
+    loop {
+        let pages = read_page(&client, "/metrics").zip(read_page(&client, "/metrics/slis"));
+        if let Some((metrics, slis)) = pages {
+            let shapes = both_pages(&metrics, &slis);
+            // The last to come: the queues are made when the lease is held, and a check is made by
+            // whoever asks.
+            let is_complete = shapes.contains_key("workqueue_work_duration_seconds")
+                && shapes.contains_key("slis:kubernetes_healthcheck");
+            if is_complete {
+                // Those of Go's runtime come and go with its version, and mean nothing here.
+                let of_go = |name: &str| name.starts_with("go_");
+                return Some(
+                    shapes
+                        .into_iter()
+                        .filter(|(name, _)| !of_go(name))
+                        .collect(),
+                );
+            }
+            read_page(&client, "/healthz");
+        }
+        assert!(
+            began.elapsed() < START_WITHIN,
+            "the pages do not become complete"
+        );
+        waiting.pause(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn the_snapshot_is_what_a_real_controller_manager_shows() {
+    let Some(shown) = scrape() else {
+        return;
+    };
+    let snapshot = read_snapshot();
+    if env::var_os("UPDATE_EXPECT").is_some() {
+        let mut renewed = shown.clone();
+        for name in ONLY_WHEN_USED {
+            if let Some(shape) = snapshot.get(*name) {
+                renewed
+                    .entry((*name).to_owned())
+                    .or_insert_with(|| shape.clone());
+            }
+        }
+        let lines = renewed
+            .iter()
+            .map(|(name, shape)| format!("{name} {shape}\n"));
+        fs::write(root().join(SNAPSHOT), lines.collect::<String>()).expect("a writable snapshot");
+        return;
+    }
+    let mut offences = Vec::new();
+    for (name, shape) in &shown {
+        match snapshot.get(name) {
+            Some(known) if known == shape => {}
+            Some(known) => offences.push(format!("{name}:\n  {shape}\nis not\n  {known}")),
+            None => offences.push(format!("{name} is new: {shape}")),
+        }
+    }
+    let gone = snapshot
+        .keys()
+        .filter(|name| !shown.contains_key(*name) && !ONLY_WHEN_USED.contains(&name.as_str()));
+    offences.extend(gone.map(|name| format!("{name} is not shown any more")));
+    assert!(
+        offences.is_empty(),
+        "{SNAPSHOT} is old; UPDATE_EXPECT=1 writes it anew:\n{}",
+        offences.join("\n")
+    );
+}
