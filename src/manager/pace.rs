@@ -58,7 +58,8 @@ impl Pace {
 }
 
 /// Finds out how long the oldest key of a queue has waited, from how many were added and taken: keys
-/// are taken in the order in which they were added.
+/// are taken in the order in which they were added, but for those of high priority, which make the rest
+/// older than it seems.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     /// How many keys had been added when, oldest first.
