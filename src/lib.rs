@@ -27,7 +27,7 @@
 //! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx, telemetry |
 //! | [`leader_election`] | which of several daemons writes: the Lease, the election (pure), the fence | api, client, stdx, telemetry |
 //! | [`writes`] | the only code that changes the cluster: pods, status, events | api, client, stdx |
-//! | [`controller`] | handlers, expectations, sync, claim, plan, deletion order, slow start, status | api, cache, stdx, telemetry, workqueue, writes |
+//! | [`controller`] | handlers, priority, expectations, sync, claim, plan, deletion order, slow start, fair pool, counts, pace, status | api, cache, stdx, telemetry, workqueue, writes |
 //! | [`explain`] | why a ReplicaSet is as it is: facts (a daemon's, or the API's) → report → text and JSON; decides by the controller's own code | api, client, controller, stdx |
 //! | [`http_server`] | connections, requests, answers: HTTP/1.1 and TLS on the server's side | api, stdx |
 //! | [`serving`] | the daemon's own pages: health, metrics, configuration; who may see them | api, client, http_server, stdx, telemetry |
@@ -55,7 +55,7 @@
 //! | `signal` | runs what [`stdx::signals::on_reload`] and [`stdx::signals::on_dump`] were given | SIGHUP, SIGUSR1; a credential plugin | the stop signal sends one; 60 s |
 //! | `watch-rs`, `watch-rc`, `watch-pods` | list and watch, store, handlers | a read from the API server; a pause after failures | data, 5 min of silence, stop shuts the socket |
 //! | `sync-0…n`, `rc-sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
-//! | `batch-0…m` | single creates and deletes | rayon's queue; a request; the token bucket | job, pool dropped; answer, 60 s; stop |
+//! | `batch-0…m` | helps the workers with their batches ([`controller::fair_pool`]) | rayon's queue; a request; the token bucket | job, pool dropped; answer, 60 s; stop |
 //! | `delay`, `rc-delay` | puts delayed keys into the queue when due | the next due time, at most 10 s | time, an earlier key, shutdown |
 //! | `self-check` | asks whether each right is there that is needed, and ends | an answer; a pause after failures | answer, 5 s; time, stop |
 //! | `lease` | acquires, renews and releases the lease ([`leader_election::Elector`]) | a request; pauses between tries | answer, half the renew deadline; stop, and the end of the last write |
@@ -76,15 +76,16 @@
 //!
 //! | lock | guards | taken by |
 //! |---|---|---|
-//! | `cache::Store` (one `RwLock` each) | objects and indexes | its watch thread writes, workers read |
+//! | `cache::Store` (one `RwLock` each) | objects, indexes, tallies | its watch thread writes, workers read |
 //! | `controller::expectations` | names and UIDs still to be seen | workers, watch threads |
 //! | `controller::written_versions` | versions still to be seen, who waits for them | workers, watch threads |
 //! | `controller::unresolved`, `controller::pod_names` | writes of unknown outcome, name sequences | workers |
+//! | `controller::pace` | when whose status may be written next | workers, watch threads |
+//! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
+//! | `client` throttle | tokens, who waits for them | everyone who sends |
 //! | `controller::last_syncs`, `controller::other_writers`, `controller::shadow` | what is told of syncs, of other writers, of a dry run; bounded | workers, watch threads |
 //! | `stdx::activity` (one per thread) | what the thread works on | the thread itself, whoever looks |
 //! | `controller::progress` | ReplicaSets on their way to what their specs ask for | watch threads, workers |
-//! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
-//! | `client` throttle | tokens | everyone who sends |
 //! | `client::live_tls` | what was read of certificates last; which watches to cut | everyone who sends, `signal` |
 //! | `client::credentials`, `client::exec_plugin` | the token, who runs the plugin | everyone who sends, `signal` |
 //! | `controller::take_over` | what a new leader has still to prove | workers, `lease` |
@@ -106,6 +107,9 @@
 //!   pods are listed.
 //! - A pod that may have been created is never created under another name before its fate is known; a
 //!   pod that may have been deleted is chosen again before another one.
+//! - A ReplicaSet for which pods are due is never made to wait: not by the pace of its status, not by
+//!   another one's batch, not by what only waits for a status.
+//! - The cache's tallies count what its buckets hold, at every moment that a reader can see.
 //! - Nothing is created or deleted before both first lists are complete.
 //! - With an election, no byte of a request that writes leaves this process but while the lease is ours
 //!   by our own clock ([`leader_election`] says what window is left), and the lease is released only
@@ -146,6 +150,12 @@
 //!   an expired credential serves until the plugin gives another or the API server refuses it.
 //! - **A list after an expired watch has a back-off of its own**, so that the one after an outage does not
 //!   wait as long as the outage did.
+//! - **While counts are moving, a status waits** ([`controller::pace`]): up to a millisecond for each pod,
+//!   and never if a count has arrived where it was bound for, or anything but a count has changed.
+//! - **A pod in which nothing has changed that a sync reads** enqueues nobody, unless its owner's last
+//!   sync has failed.
+//! - **The queue has two priorities**, as controller-runtime's: missing pods go before statuses and resyncs.
+//! - **ReplicaSets take turns** at the batch threads ([`controller::fair_pool`]) and at the rate limit.
 //! - **Health looks at progress** (`manager::progress`), and `/livez` and `/readyz` exist.
 //! - **Paths that everybody may see are answered before anybody is asked who it is**, so that a probe
 //!   with a token works while the API server is away; no front proxy, no HTTP/2 ([`serving`]).

@@ -189,6 +189,7 @@ fn manager_options(client: &ClientArgs, args: &ControllerArgs) -> ManagerOptions
         concurrent_rc_syncs: args.concurrent_rc_syncs,
         batch_parallelism: args.batch_parallelism,
         burst_replicas: args.burst_replicas,
+        status_update_interval: args.status_update_interval,
         content_type: match client.kube_api_content_type {
             ContentType::Json => encoding::ContentType::Json,
             ContentType::Protobuf => encoding::ContentType::Protobuf,

@@ -92,6 +92,39 @@ impl Pod {
             .is_some_and(|controller| controller.uid == *owner)
     }
 
+    /// True if nothing that is known of the pod is different in `other` but the version.
+    pub fn differs_in_version_only(&self, other: &Self) -> bool {
+        let Self {
+            key,
+            uid,
+            resource_version: _,
+            labels,
+            controller,
+            phase,
+            node,
+            is_ready,
+            ready_transition,
+            creation,
+            deletion,
+            restarts,
+            sidecar_restarts,
+            deletion_cost,
+        } = other;
+        self.uid == *uid
+            && self.phase == *phase
+            && self.is_ready == *is_ready
+            && self.ready_transition == *ready_transition
+            && self.deletion == *deletion
+            && self.restarts == *restarts
+            && self.sidecar_restarts == *sidecar_restarts
+            && self.deletion_cost == *deletion_cost
+            && self.creation == *creation
+            && self.node == *node
+            && self.labels == *labels
+            && self.controller == *controller
+            && self.key == *key
+    }
+
     /// The key of the index "pods by owner" under which this pod stands.
     pub fn owner_key(&self) -> Option<OwnerKey> {
         self.controller.as_deref().map(|controller| OwnerKey {

@@ -13,6 +13,7 @@ mod json_list;
 mod json_object;
 mod latch;
 pub mod list_watch;
+pub mod pod_tally;
 pub mod pods;
 mod protobuf_frames;
 mod protobuf_list;
@@ -27,6 +28,7 @@ pub mod view;
 use std::sync::Arc;
 
 pub use event::CacheEvent;
+pub use pod_tally::PodTally;
 pub use pods::PodStore;
 pub use replica_sets::ReplicaSetStore;
 pub use store::Store;
@@ -57,6 +59,10 @@ impl CacheView for Cache {
         self.replica_sets.get(key)
     }
 
+    fn replica_sets(&self) -> Vec<Arc<ReplicaSet>> {
+        self.replica_sets.list()
+    }
+
     fn replica_sets_in(&self, namespace: &str) -> Vec<Arc<ReplicaSet>> {
         self.replica_sets
             .bucket(&ReplicaSetBucket::In(namespace.into()))
@@ -77,6 +83,19 @@ impl CacheView for Cache {
 
     fn orphans_in(&self, namespace: &str) -> Vec<Arc<Pod>> {
         self.pods.bucket(&PodBucket::OrphansIn(namespace.into()))
+    }
+
+    fn tally_of_pods_owned_by(&self, owner: &OwnerKey) -> PodTally {
+        self.pods.tally(&PodBucket::OwnedBy(owner.clone()))
+    }
+
+    fn tally_of_orphans_in(&self, namespace: &Arc<str>) -> PodTally {
+        self.pods
+            .tally(&PodBucket::OrphansIn(Arc::clone(namespace)))
+    }
+
+    fn has_synced(&self) -> bool {
+        Self::has_synced(self)
     }
 
     fn pods_resource_version(&self) -> ResourceVersion {

@@ -1,7 +1,8 @@
-//! The index of the pods: by owner, and those without one by namespace.
+//! The index of the pods: by owner, and those without one by namespace. Each group is counted.
 
 use std::sync::Arc;
 
+use super::pod_tally::PodTally;
 use super::store::{Indexed, Store};
 use crate::api::{ObjectKey, OwnerKey, Pod, ResourceVersion, Uid};
 
@@ -19,6 +20,7 @@ pub enum PodBucket {
 
 impl Indexed for Pod {
     type Bucket = PodBucket;
+    type Tally = PodTally;
 
     fn key(&self) -> &ObjectKey {
         &self.key
@@ -38,5 +40,13 @@ impl Indexed for Pod {
             None => PodBucket::OrphansIn(Arc::clone(&self.key.namespace)),
         };
         [Some(bucket), None]
+    }
+
+    fn count(&self, tally: &mut PodTally) {
+        tally.add(self);
+    }
+
+    fn discount(&self, tally: &mut PodTally) {
+        tally.remove(self);
     }
 }

@@ -19,6 +19,7 @@ pub enum ReplicaSetBucket {
 
 impl Indexed for ReplicaSet {
     type Bucket = ReplicaSetBucket;
+    type Tally = ();
 
     fn key(&self) -> &ObjectKey {
         &self.key
@@ -39,4 +40,8 @@ impl Indexed for ReplicaSet {
             controller.map(|controller| ReplicaSetBucket::ControlledBy(controller.uid.clone())),
         ]
     }
+
+    fn count(&self, (): &mut ()) {}
+
+    fn discount(&self, (): &mut ()) {}
 }

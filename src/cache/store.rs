@@ -31,6 +31,9 @@ pub trait Indexed: Debug + Send + Sync + 'static {
     /// Names one group of objects that is looked up together.
     type Bucket: Clone + Debug + Eq + Hash + Send + Sync;
 
+    /// What is counted of the objects in one bucket. Cloning copies a pointer at most.
+    type Tally: Clone + Debug + Default + Send + Sync;
+
     /// Namespace and name.
     fn key(&self) -> &ObjectKey;
 
@@ -43,6 +46,12 @@ pub trait Indexed: Debug + Send + Sync + 'static {
     /// The groups that the object belongs to. Those at one place of the array are of one kind, so
     /// that no object stands in the same bucket twice.
     fn buckets(&self) -> [Option<Self::Bucket>; BUCKETS_MAX];
+
+    /// Counts this object in.
+    fn count(&self, tally: &mut Self::Tally);
+
+    /// Counts this object out, which was counted in.
+    fn discount(&self, tally: &mut Self::Tally);
 }
 
 /// An object on the wire that this build cannot read.
@@ -66,8 +75,16 @@ struct State<T: Indexed> {
     entries: HashMap<ObjectKey, Entry<T>>,
     /// INVARIANT: holds every object of `entries` once in each of its buckets, at the slot that the
     /// entry names, and nothing else; no bucket is empty.
-    buckets: HashMap<T::Bucket, Vec<Arc<T>>>,
+    buckets: HashMap<T::Bucket, Group<T>>,
     resource_version: ResourceVersion,
+}
+
+/// The objects of one bucket.
+#[derive(Debug)]
+struct Group<T: Indexed> {
+    objects: Vec<Arc<T>>,
+    /// INVARIANT: counts all of `objects` and nothing else.
+    tally: T::Tally,
 }
 
 #[derive(Debug)]
@@ -92,7 +109,16 @@ impl<T: Indexed> Store<T> {
 
     /// The objects of one bucket, in an order that depends on nothing but the store's history.
     pub fn bucket(&self, bucket: &T::Bucket) -> Vec<Arc<T>> {
-        self.read().buckets.get(bucket).cloned().unwrap_or_default()
+        let state = self.read();
+        let group = state.buckets.get(bucket);
+        group.map_or_else(Vec::new, |group| group.objects.clone())
+    }
+
+    /// What is counted of the objects of one bucket, at the price of copying a pointer.
+    pub fn tally(&self, bucket: &T::Bucket) -> T::Tally {
+        let state = self.read();
+        let group = state.buckets.get(bucket);
+        group.map_or_else(T::Tally::default, |group| group.tally.clone())
     }
 
     /// All objects by ascending key.
@@ -244,6 +270,15 @@ impl<T: Indexed> Default for Store<T> {
     }
 }
 
+impl<T: Indexed> Default for Group<T> {
+    fn default() -> Self {
+        Self {
+            objects: Vec::new(),
+            tally: T::Tally::default(),
+        }
+    }
+}
+
 impl UnreadKey {
     /// False only if the UIDs say that `object` is another one.
     fn may_be<T: Indexed>(&self, object: &T) -> bool {
@@ -271,9 +306,11 @@ impl<T: Indexed> State<T> {
         let old = if buckets == entry.object.buckets() {
             for (bucket, slot) in buckets.iter().zip(entry.slots) {
                 if let Some(bucket) = bucket {
-                    let objects = self.buckets.get_mut(bucket);
-                    let objects = objects.expect("a bucket holds the objects that belong to it");
-                    objects[slot as usize] = Arc::clone(&new);
+                    let group = self.buckets.get_mut(bucket);
+                    let group = group.expect("a bucket holds the objects that belong to it");
+                    group.objects[slot as usize] = Arc::clone(&new);
+                    entry.object.discount(&mut group.tally);
+                    new.count(&mut group.tally);
                 }
             }
             std::mem::replace(&mut entry.object, Arc::clone(&new))
@@ -290,9 +327,11 @@ impl<T: Indexed> State<T> {
         let mut slots = [0; BUCKETS_MAX];
         for (bucket, slot) in object.buckets().into_iter().zip(&mut slots) {
             if let Some(bucket) = bucket {
-                let objects = self.buckets.entry(bucket).or_default();
-                *slot = u32::try_from(objects.len()).expect("memory ends before 2^32 objects");
-                objects.push(Arc::clone(&object));
+                let group = self.buckets.entry(bucket).or_default();
+                let n_objects = u32::try_from(group.objects.len());
+                *slot = n_objects.expect("memory ends before 2^32 objects");
+                group.objects.push(Arc::clone(&object));
+                object.count(&mut group.tally);
             }
         }
         let key = object.key().clone();
@@ -303,8 +342,10 @@ impl<T: Indexed> State<T> {
         let Entry { object, slots } = self.entries.remove(key)?;
         for (place, bucket) in object.buckets().into_iter().enumerate() {
             let Some(bucket) = bucket else { continue };
-            let objects = self.buckets.get_mut(&bucket);
-            let objects = objects.expect("a bucket holds the objects that belong to it");
+            let group = self.buckets.get_mut(&bucket);
+            let group = group.expect("a bucket holds the objects that belong to it");
+            object.discount(&mut group.tally);
+            let objects = &mut group.objects;
             let slot = slots[place];
             objects.swap_remove(slot as usize);
             if let Some(moved) = objects.get(slot as usize) {

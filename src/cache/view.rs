@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use super::PodTally;
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Uid};
 
 /// A read-only view of what the watches have delivered. No call blocks for longer than it takes to
@@ -10,6 +11,9 @@ use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Uid};
 pub trait CacheView: Debug + Send + Sync {
     /// The ReplicaSet of this name.
     fn replica_set(&self, key: &ObjectKey) -> Option<Arc<ReplicaSet>>;
+
+    /// All ReplicaSets, by ascending key.
+    fn replica_sets(&self) -> Vec<Arc<ReplicaSet>>;
 
     /// All ReplicaSets of a namespace.
     fn replica_sets_in(&self, namespace: &str) -> Vec<Arc<ReplicaSet>>;
@@ -25,6 +29,15 @@ pub trait CacheView: Debug + Send + Sync {
 
     /// All pods of a namespace that have no controller.
     fn orphans_in(&self, namespace: &str) -> Vec<Arc<Pod>>;
+
+    /// What is counted of [`pods_owned_by`](Self::pods_owned_by).
+    fn tally_of_pods_owned_by(&self, owner: &OwnerKey) -> PodTally;
+
+    /// What is counted of [`orphans_in`](Self::orphans_in).
+    fn tally_of_orphans_in(&self, namespace: &Arc<str>) -> PodTally;
+
+    /// True once the first lists of pods and ReplicaSets are complete and have been told of.
+    fn has_synced(&self) -> bool;
 
     /// How far the pods of this view have come; empty if not known.
     fn pods_resource_version(&self) -> ResourceVersion;

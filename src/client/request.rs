@@ -2,9 +2,12 @@
 //! turned into HTTP by `http`.
 
 use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::api::Uid;
 
 /// What a path may not carry as it is; the slashes between its parts may.
 const PATH: &AsciiSet = &CONTROLS
@@ -73,6 +76,8 @@ pub struct Request {
     pub(super) accept: String,
     pub(super) body: Option<Body>,
     pub(super) timeout: Option<Duration>,
+    /// Which requests take turns with which others at the throttle.
+    pub(super) flow: u64,
     /// Not sent again, whatever the server asks for.
     pub(super) is_single: bool,
 }
@@ -158,6 +163,16 @@ impl Request {
         self
     }
 
+    /// The same request, sent for the object with this UID: at the client's rate limit all those for
+    /// whom requests wait take turns. Requests that are sent for nobody have turns of their own.
+    #[must_use]
+    pub fn on_behalf_of(mut self, owner: &Uid) -> Self {
+        let mut hasher = DefaultHasher::new();
+        owner.hash(&mut hasher);
+        self.flow = hasher.finish();
+        self
+    }
+
     /// The same request, sent at most once, even if the server asks to come back: for callers who
     /// cannot wait.
     #[must_use]
@@ -199,6 +214,7 @@ impl Request {
             accept: JSON.to_owned(),
             body: None,
             timeout: None,
+            flow: 0,
             is_single: false,
         }
     }

@@ -1,6 +1,7 @@
 //! The token bucket that keeps this daemon from crowding others out of the API server. The bucket
 //! is pure; [`Throttle`] is the wait round it, on the thread that wants to send.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,18 +22,37 @@ const VERY_LONG_WAIT: Duration = Duration::from_secs(1);
 /// (client-go `rest/request.go:globalThrottledLogger`).
 const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Tokens that drip in at a steady rate up to a limit. Callers take one each and may run into
-/// debt, which says how long they have to wait: so they are served in the order in which they ask.
+/// Tokens that drip in at a steady rate up to a limit, and who waits for them.
+///
+/// Those on whose behalf requests are sent (see [`Request::on_behalf_of`]) take turns, whatever the
+/// number of requests each has: start-time fair queueing with requests of equal weight.
+///
+/// DIFFERS: upstream serves requests in the order in which they ask
+/// (client-go `util/flowcontrol/throttle.go:tokenBucketRateLimiter`), so that one ReplicaSet's many
+/// pods hold back everybody else.
 #[derive(Debug)]
-struct TokenBucket {
+struct FairBucket {
     per_second: f64,
     burst: f64,
     tokens: f64,
     updated: Instant,
+    /// In the order in which they are served.
+    waiting: BTreeSet<Place>,
+    /// The turn that is next for each flow, where that is not the current one.
+    turns: HashMap<u64, u64>,
+    /// The turn of the last request that was served.
+    turn: u64,
+    n_asked: u64,
 }
 
-impl TokenBucket {
-    /// A full bucket.
+/// Where a request stands: its turn, and how many asked before it.
+type Place = (u64, u64);
+
+/// Flows that are remembered before those that are not ahead are forgotten.
+const TURNS_MAX: usize = 1024;
+
+impl FairBucket {
+    /// A full bucket, and nobody waits.
     fn new(per_second: f32, burst: u32, now: Instant) -> Self {
         let burst = f64::from(burst.max(1));
         Self {
@@ -40,20 +60,59 @@ impl TokenBucket {
             burst,
             tokens: burst,
             updated: now,
+            waiting: BTreeSet::new(),
+            turns: HashMap::new(),
+            turn: 0,
+            n_asked: 0,
         }
     }
 
-    /// Takes one token; says how long to wait until it is there.
-    fn take(&mut self, now: Instant) -> Duration {
+    /// Gives a request its place.
+    fn ask(&mut self, flow: u64) -> Place {
+        if self.waiting.is_empty() {
+            self.turns.clear();
+        } else if self.turns.len() >= TURNS_MAX {
+            let turn = self.turn;
+            self.turns.retain(|_, next| *next > turn);
+        }
+        let next = self.turns.entry(flow).or_default();
+        let turn = self.turn.max(*next);
+        *next = turn + 1;
+        self.n_asked += 1;
+        let place = (turn, self.n_asked);
+        self.waiting.insert(place);
+        place
+    }
+
+    /// Takes the token of the request at `place` if there are enough for it and all before it.
+    ///
+    /// # Errors
+    /// How long to wait before asking again: until its token is there, unless somebody comes in
+    /// between.
+    fn take(&mut self, place: Place, now: Instant) -> Result<(), Duration> {
         let elapsed = now.saturating_duration_since(self.updated).as_secs_f64();
         self.updated = self.updated.max(now);
-        self.tokens = (self.tokens + elapsed * self.per_second).min(self.burst) - 1.0;
-        if self.tokens >= 0.0 {
-            return Duration::ZERO;
+        self.tokens = (self.tokens + elapsed * self.per_second).min(self.burst);
+        let n_before = u32::try_from(self.waiting.range(..place).count()).unwrap_or(u32::MAX);
+        let missing = f64::from(n_before) + 1.0 - self.tokens;
+        if missing > TOKEN_EPSILON {
+            let wait = Duration::try_from_secs_f64(missing / self.per_second);
+            return Err(wait.unwrap_or(Duration::MAX));
         }
-        Duration::try_from_secs_f64(-self.tokens / self.per_second).unwrap_or(Duration::MAX)
+        self.waiting.remove(&place);
+        self.tokens -= 1.0;
+        self.turn = self.turn.max(place.0);
+        Ok(())
+    }
+
+    /// The request at `place` is not sent.
+    fn leave(&mut self, place: Place) {
+        self.waiting.remove(&place);
     }
 }
+
+/// What may be missing of a token, since times are rounded.
+const TOKEN_EPSILON: f64 = 1e-6;
 
 /// What requests wait at before they are sent.
 #[derive(Debug)]
@@ -65,7 +124,7 @@ pub(super) struct Throttle {
 
 #[derive(Debug)]
 struct State {
-    bucket: TokenBucket,
+    bucket: FairBucket,
     noticed: Option<Instant>,
 }
 
@@ -75,7 +134,7 @@ impl Throttle {
     pub(super) fn new(qps: f32, burst: u32, stop: &Stop) -> Self {
         let state = (qps > 0.0).then(|| {
             Mutex::new(State {
-                bucket: TokenBucket::new(qps, burst, Instant::now()),
+                bucket: FairBucket::new(qps, burst, Instant::now()),
                 noticed: None,
             })
         });
@@ -99,16 +158,19 @@ impl Throttle {
         let Some(state) = &self.state else {
             return Ok(());
         };
+        let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let mut guard = state.lock().unwrap_or_else(PoisonError::into_inner);
-        let wait = guard.bucket.take(now);
+        let mut guard = lock();
+        let place = guard.bucket.ask(request.flow);
+        let mut taken = guard.bucket.take(place, now);
         let due = |noticed| now.saturating_duration_since(noticed) >= NOTICE_INTERVAL;
+        let wait = taken.err().unwrap_or_default();
         let notice = wait > VERY_LONG_WAIT && guard.noticed.is_none_or(due);
         if notice {
             guard.noticed = Some(now);
         }
         drop(guard);
-        if wait.is_zero() {
+        if taken.is_ok() {
             return Ok(());
         }
         if notice {
@@ -117,8 +179,12 @@ impl Throttle {
             log::debug!("{request} waits {wait:.3?} for this client's own rate limit");
         }
         let _wait = activity::enter("waits for the rate limit", format_args!("{wait:.1?}"));
-        if self.stop.wait_timeout(wait) {
-            return Err(ClientError::Stopped);
+        while let Err(wait) = taken {
+            if self.stop.wait_timeout(wait) {
+                lock().bucket.leave(place);
+                return Err(ClientError::Stopped);
+            }
+            taken = lock().bucket.take(place, Instant::now());
         }
         Ok(())
     }
@@ -128,35 +194,83 @@ impl Throttle {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{Throttle, TokenBucket};
+    use super::{FairBucket, Throttle};
     use crate::client::{ClientError, Request};
     use crate::stdx::stop::{Cause, Stop};
+
+    /// How long each of these has to wait that ask all at once, in milliseconds.
+    fn waits(bucket: &mut FairBucket, flows: &[u64], now: Instant) -> Vec<u128> {
+        let places: Vec<_> = flows.iter().map(|flow| bucket.ask(*flow)).collect();
+        let wait = |place| bucket.take(place, now).err().unwrap_or_default();
+        let waits: Vec<_> = places.into_iter().map(wait).collect();
+        waits.iter().map(Duration::as_millis).collect()
+    }
 
     #[test]
     fn a_burst_is_free_and_then_callers_are_spaced() {
         let start = Instant::now();
-        let mut bucket = TokenBucket::new(20.0, 3, start);
-        let waits: Vec<_> = (0..6).map(|_| bucket.take(start).as_millis()).collect();
-        assert_eq!(waits, [0, 0, 0, 50, 100, 150]);
+        let mut bucket = FairBucket::new(20.0, 3, start);
+        assert_eq!(waits(&mut bucket, &[0; 6], start), [0, 0, 0, 50, 100, 150]);
     }
 
     #[test]
     fn quiet_times_fill_the_bucket_up_to_the_burst() {
         let start = Instant::now();
-        let mut bucket = TokenBucket::new(10.0, 2, start);
+        let mut bucket = FairBucket::new(10.0, 2, start);
+        assert_eq!(waits(&mut bucket, &[0; 2], start), [0, 0]);
         let later = start + Duration::from_mins(1);
-        let waits: Vec<_> = [start, start, start, later, later, later]
-            .map(|now| bucket.take(now).as_millis())
-            .into();
-        assert_eq!(waits, [0, 0, 100, 0, 0, 100]);
+        assert_eq!(waits(&mut bucket, &[0; 3], later), [0, 0, 100]);
     }
 
     #[test]
     fn time_that_seems_to_go_back_gives_nothing() {
         let start = Instant::now();
-        let mut bucket = TokenBucket::new(1.0, 1, start + Duration::from_secs(5));
-        assert_eq!(bucket.take(start), Duration::ZERO);
-        assert_eq!(bucket.take(start), Duration::from_secs(1));
+        let mut bucket = FairBucket::new(1.0, 1, start + Duration::from_secs(5));
+        assert_eq!(waits(&mut bucket, &[0; 2], start), [0, 1000]);
+    }
+
+    #[test]
+    fn who_asks_for_little_does_not_wait_for_who_asks_for_much() {
+        let start = Instant::now();
+        let mut bucket = FairBucket::new(10.0, 1, start);
+        assert_eq!(
+            waits(&mut bucket, &[1, 1, 1, 1, 2, 3, 2], start),
+            [0, 300, 500, 600, 100, 200, 400],
+            "flow 1 has had its first turn, then each has one in turn"
+        );
+    }
+
+    #[test]
+    fn a_flow_that_was_quiet_has_saved_no_turns() {
+        let start = Instant::now();
+        let mut bucket = FairBucket::new(1.0, 1, start);
+        let mut at = start;
+        // Somebody always waits while flow 1 is served 50 times.
+        let mut next = bucket.ask(1);
+        for _ in 0..50 {
+            let one_more = bucket.ask(1);
+            bucket.take(next, at).expect("a token a second");
+            at += Duration::from_secs(1);
+            next = one_more;
+        }
+        assert_eq!(
+            waits(&mut bucket, &[2, 2, 2], at),
+            [0, 2000, 3000],
+            "one turn before the request that waits, the next one after it"
+        );
+    }
+
+    #[test]
+    fn a_token_that_nobody_waits_for_any_more_is_the_next_one_s() {
+        let start = Instant::now();
+        let mut bucket = FairBucket::new(10.0, 1, start);
+        let places = [0; 3].map(|flow| bucket.ask(flow));
+        bucket.take(places[0], start).expect("the burst");
+        bucket.leave(places[1]);
+        let wait = bucket.take(places[2], start).expect_err("none is left");
+        assert_eq!(wait.as_millis(), 100);
+        let later = start + wait;
+        bucket.take(places[2], later).expect("it is there");
     }
 
     #[test]
@@ -167,8 +281,9 @@ mod tests {
                 throttle.wait(&Request::get("/")).expect("it is free");
             }
         }
-        let mut bucket = TokenBucket::new(1.0, 0, Instant::now());
-        assert_eq!(bucket.take(Instant::now()), Duration::ZERO);
+        let now = Instant::now();
+        let mut bucket = FairBucket::new(1.0, 0, now);
+        assert_eq!(waits(&mut bucket, &[0], now), [0]);
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl ReplicaSetController {
         let PatchedPod {
             resource_version,
             controller,
-        } = self.pod_control.patch_pod(pod, patch)?;
+        } = self.pod_control.patch_pod(rs, pod, patch)?;
         if controller.as_ref() == Some(&rs.uid) {
             self.written
                 .wrote_at(&rs.key, &rs.uid, Resource::Pods, &resource_version);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::ReplicaSetController;
 use super::claim::{Claim, decide};
+use super::counts::Counts;
 use super::deletion_order::{RankedPod, compare};
 use super::plan::{DeletionContext, Plan, deletion_ranking, plan, pods_to_delete};
 use super::shadow::{Decision, Shadow, WINDOW};
@@ -45,11 +46,12 @@ impl ReplicaSetController {
         if rs.is_terminating() {
             wanted = Plan::Nothing;
         }
+        let now = self.clock.wall();
+        let terminating = self.count_terminating(&owned, selector);
         let observation = Observation {
-            active: &active,
-            terminating: self.count_terminating(&owned, selector),
+            counts: Counts::of_pods(rs, &active, terminating, now),
             failure: None,
-            now: self.clock.wall(),
+            now,
         };
         let mut status = calculate_status(rs, &observation);
         // Only who writes learns of refusals, so that condition is taken for right.

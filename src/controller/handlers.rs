@@ -17,7 +17,7 @@ impl ReplicaSetController {
         match event {
             CacheEvent::Added(rs) => {
                 self.progress.seen(None, rs);
-                self.enqueue(&rs.key);
+                self.add_replica_set(rs);
             }
             CacheEvent::Updated { old, new } => self.update_replica_set(old, new),
             CacheEvent::Deleted(rs) => self.delete_replica_set(rs),
@@ -40,6 +40,14 @@ impl ReplicaSetController {
         }
     }
 
+    fn add_replica_set(&self, rs: &ReplicaSet) {
+        if self.cache.has_synced() {
+            self.enqueue(&rs.key);
+        } else {
+            self.enqueue_low(&rs.key);
+        }
+    }
+
     fn update_replica_set(&self, old: &ReplicaSet, new: &ReplicaSet) {
         if old.uid != new.uid {
             self.delete_replica_set(old);
@@ -54,8 +62,16 @@ impl ReplicaSetController {
         }
         self.suspect_status(old, new);
         self.progress.seen(Some(old), new);
-        // Also when nothing relevant changed: a periodic resync repairs what was missed this way.
-        self.enqueue(&new.key);
+        let is_asked_for = old.uid != new.uid
+            || old.generation != new.generation
+            || old.replicas != new.replicas
+            || old.deletion != new.deletion;
+        if is_asked_for {
+            self.enqueue(&new.key);
+        } else {
+            // Also when nothing relevant changed: a periodic resync repairs what was missed this way.
+            self.enqueue_low(&new.key);
+        }
     }
 
     fn delete_replica_set(&self, rs: &ReplicaSet) {
@@ -73,7 +89,7 @@ impl ReplicaSetController {
                 self.suspect_pod(&rs, pod);
                 self.expectations
                     .creation_observed(&rs.key, &rs.uid, &pod.key.name);
-                self.enqueue(&rs.key);
+                self.enqueue_owner(&rs);
             }
         } else {
             self.enqueue_replica_sets_matching(pod);
@@ -83,6 +99,10 @@ impl ReplicaSetController {
     fn update_pod(&self, old: &Pod, new: &Pod) {
         if old.resource_version == new.resource_version {
             return; // A resync.
+        }
+        if new.differs_in_version_only(old) {
+            self.repeat_if_failing(new);
+            return;
         }
         let labels_changed = old.labels != new.labels;
         if new.is_terminating() {
@@ -118,7 +138,11 @@ impl ReplicaSetController {
                     self.expectations
                         .deletion_observed(&rs.key, &rs.uid, &new.uid);
                 }
-                self.enqueue(&rs.key);
+                if labels_changed || controller_changed || old.uid != new.uid {
+                    self.enqueue(&rs.key);
+                } else {
+                    self.enqueue_owner(&rs);
+                }
                 let becomes_ready = !old.is_ready && new.is_ready;
                 if becomes_ready && rs.min_ready_seconds > 0 && !self.take_over.stands_by() {
                     let seconds = u64::try_from(rs.min_ready_seconds).unwrap_or(0);
@@ -140,6 +164,19 @@ impl ReplicaSetController {
         {
             self.expectations
                 .deletion_observed(&rs.key, &rs.uid, &pod.uid);
+            self.enqueue_owner(&rs);
+        }
+    }
+
+    /// Nothing that a sync reads has changed, so none is needed; but one that failed and waits for its
+    /// back-off is tried at once, as with every event of a pod.
+    ///
+    /// DIFFERS: upstream syncs after every new version of a pod, such as a kubelet's heartbeat.
+    fn repeat_if_failing(&self, pod: &Pod) {
+        if let Some(controller) = &pod.controller
+            && let Some(rs) = self.resolve_controller_ref(pod, controller)
+            && self.queue.num_requeues(&rs.key) > 0
+        {
             self.enqueue(&rs.key);
         }
     }
@@ -197,12 +234,6 @@ impl ReplicaSetController {
                 .is_ok_and(|selector| selector.matches(&pod.labels))
         });
         candidates
-    }
-
-    fn enqueue(&self, key: &ObjectKey) {
-        if !self.take_over.stands_by() {
-            self.queue.add(key.clone());
-        }
     }
 }
 

@@ -9,18 +9,22 @@
 
 mod age_ratio;
 pub mod claim;
+pub mod counts;
 pub mod deletion_order;
 pub mod dry_run;
 pub mod error;
 pub mod expectations;
 pub mod expiry;
+pub mod fair_pool;
 pub mod handlers;
 pub mod inspect;
 pub mod last_syncs;
 pub mod manage;
 pub mod other_writers;
+pub mod pace;
 pub mod plan;
 pub mod pod_names;
+pub mod priority;
 mod progress;
 pub mod shadow;
 pub mod slow_start;
@@ -40,10 +44,12 @@ mod testing;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use self::expectations::Expectations;
 use self::last_syncs::LastSyncs;
 use self::other_writers::OtherWriters;
+use self::pace::StatusPace;
 use self::pod_names::PodNames;
 use self::progress::Progress;
 use self::shadow::Shadow;
@@ -79,6 +85,9 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// The most pods that one sync creates or deletes: [`plan::BURST_REPLICAS`] but for tests.
     pub burst_replicas: usize,
+    /// The longest that a status whose numbers are still moving waits after the last one; zero for
+    /// upstream's rhythm.
+    pub status_update_interval: Duration,
     /// Where it counts what it does.
     pub metrics: ControllerMetrics,
 }
@@ -98,6 +107,7 @@ pub struct ReplicaSetController {
     written: WrittenVersions,
     unresolved: Unresolved,
     names: PodNames,
+    pace: StatusPace,
     last_syncs: LastSyncs,
     others: OtherWriters,
     /// Set if nothing is to be written.
@@ -123,6 +133,7 @@ impl ReplicaSetController {
             batches: parts.batches,
             expectations: Expectations::new(Arc::clone(&parts.clock)),
             written: WrittenVersions::new(Arc::clone(&parts.clock)),
+            pace: StatusPace::new(Arc::clone(&parts.clock), parts.status_update_interval),
             progress: Progress::new(Arc::clone(&parts.clock)),
             clock: parts.clock,
             metrics: parts.metrics,
@@ -162,6 +173,7 @@ impl ReplicaSetController {
         self.expectations.delete_expectations(key, owner);
         self.unresolved.clear(key, owner);
         self.names.clear(key, owner);
+        self.pace.clear(key);
         self.last_syncs.clear(key);
         self.others.clear(key);
         self.progress.clear(key, owner);

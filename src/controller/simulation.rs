@@ -21,6 +21,7 @@ use fastrand::Rng;
 
 use self::server::Server;
 use super::ReplicaSetController;
+use super::fair_pool::FairPool;
 use super::slow_start::{BatchRunner, Serial};
 use crate::api::{ObjectKey, PodPhase, ReplicaSet};
 use crate::cache::Cache;
@@ -178,6 +179,9 @@ impl World {
     fn work(&self) {
         let daemon = self.daemon();
         if let Some(key) = daemon.queue.try_get() {
+            if !self.lock().has_threads {
+                daemon.controller.check_quick_counts(&key);
+            }
             daemon.controller.process(&key);
         }
         if self.lock().is_killed {
@@ -373,7 +377,7 @@ fn check_threads(seed: u64) {
         relists: false,
     };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build();
-    let batches = Arc::new(pool.expect("a pool"));
+    let batches = Arc::new(FairPool::new(pool.expect("a pool")));
     let world = World::with(Rng::with_seed(seed), trouble, batches);
     world.lock().has_threads = true;
     let is_over = AtomicBool::new(false);

@@ -5,25 +5,14 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use rayon::ThreadPool;
-use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
-
 /// Size of the first batch (kubernetes `pkg/controller/controller_utils.go:SlowStartInitialBatchSize`).
 pub const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
 
 /// Runs the jobs of one batch.
 pub trait BatchRunner: Debug + Send + Sync {
-    /// Runs `job` once for each index, as many at a time as there are threads, and returns when all
-    /// are done.
+    /// Runs `job` once for each index, as many at a time as this batch may, and returns when all are
+    /// done.
     fn run(&self, indices: Range<usize>, job: &(dyn Fn(usize) + Sync));
-}
-
-/// The private pool of `batch-*` threads. Its jobs block on HTTP, so it is sized for the concurrency
-/// that the API server should see, not for the processor.
-impl BatchRunner for ThreadPool {
-    fn run(&self, indices: Range<usize>, job: &(dyn Fn(usize) + Sync)) {
-        self.install(|| indices.into_par_iter().with_max_len(1).for_each(job));
-    }
 }
 
 /// One job after the other on the calling thread.
@@ -150,17 +139,5 @@ mod tests {
     #[test]
     fn g_04_at_most_fifteen_calls_where_ten_succeed() {
         check(100, 10, 10, &[1, 2, 4, 8]);
-    }
-
-    #[test]
-    fn a_pool_runs_every_job_of_a_batch_at_once() {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(4)
-            .build()
-            .expect("a pool");
-        let barrier = std::sync::Barrier::new(4);
-        BatchRunner::run(&pool, 0..4, &|_| {
-            barrier.wait();
-        });
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::counts::Counts;
 use super::plan::Plan;
 use super::written_versions::Resource;
 use super::{ReplicaSetController, SyncError};
@@ -20,11 +21,9 @@ const STATUS_UPDATE_TRIES: usize = 2;
 
 /// What a status is calculated from.
 #[derive(Debug)]
-pub struct Observation<'a> {
-    /// The pods that belong to the ReplicaSet and are active.
-    pub active: &'a [Arc<Pod>],
-    /// How many of its pods are going away; `None` where that is not reported.
-    pub terminating: Option<i32>,
+pub struct Observation {
+    /// How many pods it has, in which state.
+    pub counts: Counts,
     /// What was tried and failed in this sync.
     pub failure: Option<(Plan, String)>,
     /// The time of day at which it was observed.
@@ -33,17 +32,12 @@ pub struct Observation<'a> {
 
 /// What `status` should say
 /// (kubernetes `pkg/controller/replicaset/replica_set_utils.go:calculateStatus`).
-pub fn calculate_status(rs: &ReplicaSet, observation: &Observation<'_>) -> ReplicaSetStatus {
+pub fn calculate_status(rs: &ReplicaSet, observation: &Observation) -> ReplicaSetStatus {
     let Observation {
-        active,
-        terminating,
+        counts,
         failure,
         now,
     } = observation;
-    let count = |is_counted: &dyn Fn(&Pod) -> bool| {
-        let counted = active.iter().filter(|pod| is_counted(pod)).count();
-        i32::try_from(counted).unwrap_or(i32::MAX)
-    };
     let mut conditions = rs.status.conditions.clone();
     match failure {
         None => remove_condition(&mut conditions, REPLICA_FAILURE),
@@ -54,11 +48,11 @@ pub fn calculate_status(rs: &ReplicaSet, observation: &Observation<'_>) -> Repli
         }
     }
     ReplicaSetStatus {
-        replicas: count(&|_| true),
-        fully_labeled_replicas: count(&|pod| pod.labels.is_superset_of(&rs.template_labels)),
-        ready_replicas: count(&|pod| pod.is_ready),
-        available_replicas: count(&|pod| is_available(pod, rs.min_ready_seconds, *now)),
-        terminating_replicas: *terminating,
+        replicas: counts.replicas,
+        fully_labeled_replicas: counts.fully_labeled,
+        ready_replicas: counts.ready,
+        available_replicas: counts.available,
+        terminating_replicas: counts.terminating,
         observed_generation: rs.generation,
         conditions,
         other: rs.status.other.clone(),
@@ -146,6 +140,8 @@ impl ReplicaSetController {
         loop {
             let error = match self.replica_set_control.update_status(&current, &status) {
                 Ok(updated) => {
+                    let n_pods = updated.status.replicas.max(updated.replicas);
+                    self.pace.wrote(&rs.key, n_pods);
                     self.others.wrote_status(&rs.key, &updated.resource_version);
                     self.note_terminating_support(&status, &updated.status);
                     return Ok(Arc::new(updated));
@@ -165,6 +161,18 @@ impl ReplicaSetController {
             status = carry_over(&fresh.status, status);
             current = Arc::new(fresh);
         }
+    }
+
+    /// How long `status` need not be written: as long as it says nothing new but numbers, none of which
+    /// has arrived where it is bound for, and the last one is not long ago.
+    pub(super) fn hold_back(&self, rs: &ReplicaSet, status: &ReplicaSetStatus) -> Option<Duration> {
+        let left = self.pace.left(&rs.key)?;
+        let counts = Counts::from(status);
+        let is_moving = rs.status.conditions == status.conditions
+            && rs.status.observed_generation == rs.generation
+            && Counts::from(&rs.status) != counts
+            && !counts.arrive(rs);
+        is_moving.then_some(left)
     }
 
     /// Notes the version of `rs` after the status step, so that the next sync does not start from an

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use super::counts::Counts;
 use super::expectations::Satisfaction;
 use super::last_syncs::{LastSync, SyncEnd};
 use super::plan::{Plan, plan};
@@ -12,7 +13,7 @@ use super::status::{Observation, calculate_status, find_min_next_pod_availabilit
 use super::written_versions::{Readiness, Resource};
 use super::{ReplicaSetController, SyncError};
 use crate::api::label_selector::SelectorError;
-use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Selector};
+use crate::api::{ObjectKey, Pod, ReplicaSet, Selector};
 use crate::stdx::activity;
 use crate::stdx::thread::catch_panic;
 use crate::telemetry::metrics::controller as counted;
@@ -116,52 +117,119 @@ impl ReplicaSetController {
         }
         self.look_for_other_writers(&rs);
         let needs_sync = self.may_manage(&rs, selector, readiness)?;
-        let owned = self
-            .cache
-            .pods_owned_by(&OwnerKey::new(self.kind.kind, key, &rs.uid));
-        let orphans = self.cache.orphans_in(&key.namespace);
+        if let Some(counts) = self.nothing_to_do(&rs, selector, needs_sync) {
+            let observation = Observation {
+                counts,
+                failure: None,
+                now: self.clock.wall(),
+            };
+            self.bring_status_up_to_date(&rs, &observation)?;
+            if needs_sync {
+                self.note_converged(&rs);
+            }
+            self.plan_expiry_check(&rs);
+            return Ok(Outcome::Synced);
+        }
+        self.sync_pods(&rs, selector, needs_sync)
+    }
+
+    /// What the status says of `rs` if no pod is to be adopted, released, created or deleted. Looks at
+    /// no pod, so that a sync that comes for nothing costs nothing that grows with the pods.
+    fn nothing_to_do(
+        &self,
+        rs: &ReplicaSet,
+        selector: &Selector,
+        needs_sync: bool,
+    ) -> Option<Counts> {
+        if rs.is_terminating() {
+            return None;
+        }
+        let counts = self.quick_counts(rs, selector)?;
+        (!needs_sync || counts.replicas == rs.replicas.max(0)).then_some(counts)
+    }
+
+    /// The part of a sync that looks at every pod.
+    fn sync_pods(
+        &self,
+        rs: &Arc<ReplicaSet>,
+        selector: &Selector,
+        needs_sync: bool,
+    ) -> Result<Outcome, SyncError> {
+        let owned = self.cache.pods_owned_by(&self.owner_key(rs));
+        let orphans = self.cache.orphans_in(&rs.key.namespace);
         let candidates = owned
             .iter()
             .chain(&orphans)
             .filter(|pod| pod.is_active())
             .cloned();
-        let active = self.claim_pods(&rs, selector, candidates.collect())?;
+        let active = self.claim_pods(rs, selector, candidates.collect())?;
 
         let plan = plan(active.len(), rs.replicas, self.burst_replicas);
         let acts = needs_sync && !rs.is_terminating() && plan != Plan::Nothing;
-        if acts && !self.confirm_take_over(&rs, selector)? {
+        if acts && !self.confirm_take_over(rs, selector)? {
             return Ok(Outcome::TooEarly);
         }
-        let managed = if needs_sync && !rs.is_terminating() {
-            self.manage_replicas(&rs, selector, &active, plan)
+        let managed = if acts {
+            self.manage_replicas(rs, selector, &active, plan)
         } else {
             Ok(())
         };
         if managed.as_ref().is_err_and(SyncError::is_stopped) {
             return managed.map(|()| Outcome::Synced);
         }
+        let now = self.clock.wall();
+        let terminating = self.count_terminating(&owned, selector);
         let observation = Observation {
-            active: &active,
-            terminating: self.count_terminating(&owned, selector),
+            counts: Counts::of_pods(rs, &active, terminating, now),
             failure: managed
                 .as_ref()
                 .err()
                 .map(|error| (plan, error.to_string())),
-            now: self.clock.wall(),
+            now,
         };
-        let status = calculate_status(&rs, &observation);
-        let updated = self.update_replica_set_status(&rs, status)?;
-        self.record_replica_set(&updated);
+        self.bring_status_up_to_date(rs, &observation)?;
         managed?;
-        if needs_sync
-            && plan == Plan::Nothing
-            && let Some(after) = self.progress.converged(&rs)
-        {
+        if needs_sync && plan == Plan::Nothing {
+            self.note_converged(rs);
+        }
+        self.plan_availability_check(rs, &active, &observation);
+        self.plan_expiry_check(rs);
+        if acts {
+            self.come_back_if_all_is_seen(rs);
+        }
+        Ok(Outcome::Synced)
+    }
+
+    /// Writes the status if it is another one, now or as soon as it may be.
+    fn bring_status_up_to_date(
+        &self,
+        rs: &Arc<ReplicaSet>,
+        observation: &Observation,
+    ) -> Result<(), SyncError> {
+        let status = calculate_status(rs, observation);
+        if let Some(left) = self.hold_back(rs, &status) {
+            self.queue.add_low_after(rs.key.clone(), left);
+            return Ok(());
+        }
+        let updated = self.update_replica_set_status(rs, status)?;
+        self.record_replica_set(&updated);
+        Ok(())
+    }
+
+    /// There are as many pods as wanted, after however long.
+    fn note_converged(&self, rs: &ReplicaSet) {
+        if let Some(after) = self.progress.converged(rs) {
             self.metrics.converge.observe(after.as_secs_f64());
         }
-        self.plan_availability_check(&updated, &active, &observation);
-        self.plan_expiry_check(&rs);
-        Ok(Outcome::Synced)
+    }
+
+    /// All that this sync has done may have been seen before it was done, by events that found the
+    /// expectations still open and were in no hurry. Then more may be due now.
+    fn come_back_if_all_is_seen(&self, rs: &ReplicaSet) {
+        let satisfaction = self.expectations.satisfied_expectations(&rs.key, &rs.uid);
+        if satisfaction == Satisfaction::Satisfied {
+            self.enqueue(&rs.key);
+        }
     }
 
     /// Whether the cache shows this ReplicaSet's own doings, so that pods may be created and deleted.
@@ -187,9 +255,7 @@ impl ReplicaSetController {
     }
 
     pub(super) fn count_terminating(&self, owned: &[Arc<Pod>], selector: &Selector) -> Option<i32> {
-        if !self.kind.has_terminating_replicas
-            || self.terminating_is_dropped.load(Ordering::Relaxed)
-        {
+        if !self.reports_terminating() {
             return None;
         }
         let is_counted = |pod: &&Arc<Pod>| {
@@ -199,14 +265,21 @@ impl ReplicaSetController {
         Some(i32::try_from(count).unwrap_or(i32::MAX))
     }
 
+    pub(super) fn reports_terminating(&self) -> bool {
+        self.kind.has_terminating_replicas && !self.terminating_is_dropped.load(Ordering::Relaxed)
+    }
+
     /// Comes back when the next ready pod becomes available by the passing of time alone.
     pub(super) fn plan_availability_check(
         &self,
         rs: &ReplicaSet,
         active: &[Arc<Pod>],
-        observation: &Observation<'_>,
+        observation: &Observation,
     ) {
-        if rs.min_ready_seconds <= 0 || rs.status.ready_replicas == rs.status.available_replicas {
+        let Counts {
+            ready, available, ..
+        } = observation.counts;
+        if rs.min_ready_seconds <= 0 || ready == available {
             return;
         }
         let min_ready = rs.min_ready_seconds;

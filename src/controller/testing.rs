@@ -125,14 +125,23 @@ impl Fixture {
     }
 
     pub(super) fn with_burst(burst_replicas: usize) -> Self {
-        Self::with(&REPLICA_SET, burst_replicas)
+        Self::with(&REPLICA_SET, burst_replicas, Duration::ZERO)
     }
 
     pub(super) fn of(kind: &'static WorkloadKind) -> Self {
-        Self::with(kind, BURST_REPLICAS)
+        Self::with(kind, BURST_REPLICAS, Duration::ZERO)
     }
 
-    fn with(kind: &'static WorkloadKind, burst_replicas: usize) -> Self {
+    /// One that holds back statuses whose numbers are still moving, for this long at most.
+    pub(super) fn with_status_interval(interval: Duration) -> Self {
+        Self::with(&REPLICA_SET, BURST_REPLICAS, interval)
+    }
+
+    fn with(
+        kind: &'static WorkloadKind,
+        burst_replicas: usize,
+        status_update_interval: Duration,
+    ) -> Self {
         let (cache, writes) = (Cache::default(), Arc::new(FakeWrites::default()));
         let clock = Arc::new(FakeClock::default());
         let queue = Arc::new(WorkQueue::new(Arc::clone(&clock) as Arc<_>));
@@ -148,8 +157,11 @@ impl Fixture {
             batches: Arc::new(Serial),
             clock: Arc::clone(&clock) as Arc<_>,
             burst_replicas,
+            status_update_interval,
             metrics: metrics.clone(),
         });
+        cache.pods.set_synced();
+        cache.replica_sets.set_synced();
         Self {
             cache,
             writes,

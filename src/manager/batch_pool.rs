@@ -4,8 +4,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::ThreadPoolBuilder;
 
+use crate::controller::fair_pool::FairPool;
 use crate::controller::slow_start::BatchRunner;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::{Liveness, Thread};
@@ -13,7 +14,7 @@ use crate::stdx::thread::{Liveness, Thread};
 /// The pool and the handles of its threads.
 #[derive(Debug)]
 pub(super) struct BatchPool {
-    pool: Arc<ThreadPool>,
+    pool: Arc<FairPool>,
     threads: Vec<Thread>,
 }
 
@@ -35,7 +36,7 @@ impl BatchPool {
             .spawn_handler(spawn)
             .build();
         Self {
-            pool: Arc::new(pool.expect("the handler never fails")),
+            pool: Arc::new(FairPool::new(pool.expect("the handler never fails"))),
             threads: threads.into_inner().unwrap_or_else(PoisonError::into_inner),
         }
     }

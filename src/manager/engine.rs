@@ -103,6 +103,7 @@ impl Engine {
             batches: shared.batches.runner(),
             clock,
             burst_replicas: options.burst_replicas,
+            status_update_interval: options.status_update_interval,
             metrics: numbers::controller_metrics(kind),
         });
         let controller = Arc::new(match &shadow {
@@ -235,6 +236,9 @@ fn start_worker(
             }
         }
         drop(wait);
+        if number == 0 {
+            controller.enqueue_those_with_work();
+        }
         controller.watch_other_writers();
         while !stopping.is_stopped()
             && let Some(key) = controller.next_key()

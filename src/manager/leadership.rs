@@ -272,7 +272,8 @@ impl Callbacks for TakeOver {
         for candidate in &self.candidates {
             candidate.controller.take_over(version.clone());
             for rs in candidate.cache.replica_sets.list() {
-                candidate.queue.add(rs.key.clone());
+                // Those with work to do are raised by the first worker.
+                candidate.queue.add_low(rs.key.clone());
             }
         }
         self.gate = None;

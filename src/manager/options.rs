@@ -28,10 +28,14 @@ pub struct ManagerOptions {
     pub concurrent_replicaset_syncs: u16,
     /// Workers for ReplicationControllers.
     pub concurrent_rc_syncs: u16,
-    /// Pods created or deleted at the same time.
+    /// Pods created or deleted at the same time, shared evenly by all owners that are at it; each has
+    /// one of its own at least, on the thread of its worker.
     pub batch_parallelism: u16,
     /// Pods that one sync creates or deletes at most.
     pub burst_replicas: usize,
+    /// The longest that a status whose numbers are still moving waits after the last one; zero for
+    /// upstream's rhythm.
+    pub status_update_interval: Duration,
     /// How pods are asked for.
     pub content_type: ContentType,
     /// Least time between two looks at an object that did not change.
@@ -64,6 +68,7 @@ impl Default for ManagerOptions {
             concurrent_rc_syncs: 5,
             batch_parallelism: 16,
             burst_replicas: BURST_REPLICAS,
+            status_update_interval: Duration::from_secs(1),
             content_type: ContentType::default(),
             min_resync_period: Duration::from_hours(12),
             health: Arc::new(Health::new(metrics::global())),

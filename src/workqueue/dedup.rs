@@ -4,26 +4,48 @@
 //! Pure: [`super::queue::Queue`] holds it under its lock and does what the answers say, and the tests
 //! walk through every interleaving of a small model of that.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-/// The sets `dirty` and `processing` of client-go `util/workqueue/queue.go:Typed`.
+/// How soon a key is to be worked on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Priority {
+    /// When nothing of high priority waits, or after a bounded number of those.
+    Low,
+    /// Before all keys of low priority.
+    High,
+}
+
+/// The sets `dirty` and `processing` of client-go `util/workqueue/queue.go:Typed`, with the priorities
+/// of controller-runtime's `pkg/controller/priorityqueue`, of which there are two.
 ///
-/// INVARIANT: a key is in the channel, or on its way there or from there in the hands of exactly one
-/// thread, if and only if it is dirty and not being processed. So it is never there twice.
+/// INVARIANT: a key is in the channel of high priority, or on its way there or from there in the hands
+/// of exactly one thread, if and only if it is dirty with high priority and not being processed. A key
+/// that is dirty with low priority and not being processed is in the channel of low priority, or on
+/// its way there or from there. No key is in one channel twice.
+///
+/// A key that is raised stays in the channel of low priority, since nothing can be taken out of the
+/// middle of a channel. What is received there and was worked on meanwhile is thrown away; until then
+/// another add with low priority needs no sending, so that such remains never pile up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dedup<K: Eq + Hash> {
     /// Needs work, whether or not somebody works on it right now.
-    dirty: HashSet<K>,
+    dirty: HashMap<K, Priority>,
     /// Is being worked on. At most as many keys as there are workers.
     processing: HashSet<K>,
+    /// Is in the channel of low priority or on its way there or from there, wanted or not.
+    in_low: HashSet<K>,
 }
 
 /// What [`Dedup::add`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// The key is new: the caller must send it.
+    /// The key is new: the caller must send it with the priority that it was added with.
     Send,
+    /// The key is new and in the channel of low priority from an earlier add.
+    Waits,
+    /// The key waited with low priority: the caller must send it with high priority too.
+    Raised,
     /// The key is being worked on: it comes back through [`Dedup::done`].
     Returns,
     /// The key waits already.
@@ -34,27 +56,39 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
     /// No key.
     pub fn new() -> Self {
         Self {
-            dirty: HashSet::new(),
+            dirty: HashMap::new(),
             processing: HashSet::new(),
+            in_low: HashSet::new(),
         }
     }
 
-    /// Notes that `key` needs work.
-    pub fn add(&mut self, key: &K) -> Added {
-        if self.dirty.contains(key) {
-            return Added::Coalesced;
+    /// Notes that `key` needs work this soon.
+    pub fn add(&mut self, key: &K, priority: Priority) -> Added {
+        let is_processing = self.processing.contains(key);
+        if let Some(known) = self.dirty.get_mut(key) {
+            if *known >= priority {
+                return Added::Coalesced;
+            }
+            *known = priority;
+            return if is_processing {
+                Added::Coalesced
+            } else {
+                Added::Raised
+            };
         }
-        self.dirty.insert(key.clone());
-        if self.processing.contains(key) {
+        self.dirty.insert(key.clone(), priority);
+        if is_processing {
             Added::Returns
-        } else {
+        } else if self.needs_sending(key, priority) {
             Added::Send
+        } else {
+            Added::Waits
         }
     }
 
     /// True if `key` waits for a worker, or will as soon as the one that has it is done.
     pub fn is_dirty(&self, key: &K) -> bool {
-        self.dirty.contains(key)
+        self.dirty.contains_key(key)
     }
 
     /// True if a worker has `key`.
@@ -62,16 +96,31 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         self.processing.contains(key)
     }
 
-    /// Notes that a worker has received `key` and begins.
-    pub fn begin(&mut self, key: &K) {
+    /// Notes that a worker has received `key` from the channel of this priority. True if it begins to
+    /// work on it then; false if that is to be done, or was done, for another one that was sent.
+    pub fn begin(&mut self, key: &K, received: Priority) -> bool {
+        if received == Priority::Low {
+            self.in_low.remove(key);
+        }
+        if self.dirty.get(key) != Some(&received) || self.processing.contains(key) {
+            return false;
+        }
         self.dirty.remove(key);
-        self.processing.insert(key.clone());
+        self.processing.insert(key.clone())
     }
 
-    /// Notes that the worker is done with `key`. True if it was added meanwhile: the caller must send
-    /// it again.
-    pub fn done(&mut self, key: &K) -> bool {
-        self.processing.remove(key) && self.dirty.contains(key)
+    /// Notes that the worker is done with `key`. If it was added meanwhile, the caller must send it
+    /// again with the priority that is answered.
+    pub fn done(&mut self, key: &K) -> Option<Priority> {
+        if !self.processing.remove(key) {
+            return None;
+        }
+        let priority = self.dirty.get(key).copied()?;
+        self.needs_sending(key, priority).then_some(priority)
+    }
+
+    fn needs_sending(&mut self, key: &K, priority: Priority) -> bool {
+        priority == Priority::High || self.in_low.insert(key.clone())
     }
 
     /// Keys that wait for a worker.
@@ -86,7 +135,7 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
 
     /// Keys that are being worked on and were added again.
     pub fn n_returning(&self) -> usize {
-        let returns = |key: &&K| self.dirty.contains(*key);
+        let returns = |key: &&K| self.dirty.contains_key(*key);
         self.processing.iter().filter(returns).count()
     }
 
@@ -106,19 +155,22 @@ impl<K: Clone + Eq + Hash> Default for Dedup<K> {
 mod tests {
     use std::collections::HashSet;
 
-    use super::{Added, Dedup};
+    use super::Priority::{High, Low};
+    use super::{Added, Dedup, Priority};
 
     const KEYS: [u8; 2] = [0, 1];
 
-    /// A queue as it stands between two steps of its threads.
+    /// A queue as it stands between two steps of its threads. Everything that is under way is kept with
+    /// the channel that it is bound for or comes from.
     #[derive(Clone)]
     struct Model {
         dedup: Dedup<u8>,
         /// Keys that some thread is about to send, in any order.
-        sending: Vec<u8>,
-        channel: Vec<u8>,
+        sending: Vec<(u8, Priority)>,
+        high: Vec<u8>,
+        low: Vec<u8>,
         /// Keys that some worker has received and not begun.
-        received: Vec<u8>,
+        received: Vec<(u8, Priority)>,
     }
 
     impl Model {
@@ -126,62 +178,92 @@ mod tests {
         fn steps(&self) -> Vec<Self> {
             let mut steps = Vec::new();
             for key in KEYS {
-                let mut added = self.clone();
-                if added.dedup.add(&key) == Added::Send {
-                    added.sending.push(key);
+                for priority in [Low, High] {
+                    let mut added = self.clone();
+                    match added.dedup.add(&key, priority) {
+                        Added::Send | Added::Raised => added.sending.push((key, priority)),
+                        Added::Waits | Added::Returns | Added::Coalesced => {}
+                    }
+                    steps.push(added);
                 }
-                steps.push(added);
                 if self.dedup.processing.contains(&key) {
                     let mut done = self.clone();
-                    if done.dedup.done(&key) {
-                        done.sending.push(key);
-                    }
+                    let sent = done.dedup.done(&key);
+                    done.sending.extend(sent.map(|priority| (key, priority)));
                     steps.push(done);
                 }
             }
             for i in 0..self.sending.len() {
                 let mut sent = self.clone();
-                sent.channel.push(sent.sending[i]);
-                sent.sending.remove(i);
+                let (key, priority) = sent.sending.remove(i);
+                sent.channel(priority).push(key);
                 steps.push(sent);
             }
             for i in 0..self.received.len() {
                 let mut begun = self.clone();
-                let key = begun.received.remove(i);
-                begun.dedup.begin(&key);
+                let (key, priority) = begun.received.remove(i);
+                let is_other = begun.dedup.processing.contains(&key);
+                let begins = begun.dedup.begin(&key, priority);
+                assert!(!(begins && is_other), "two have {key}");
                 steps.push(begun);
             }
-            if !self.channel.is_empty() {
+            for priority in [Low, High] {
                 let mut received = self.clone();
-                let key = received.channel.remove(0);
-                received.received.push(key);
-                steps.push(received);
+                if !received.channel(priority).is_empty() {
+                    let key = received.channel(priority).remove(0);
+                    received.received.push((key, priority));
+                    steps.push(received);
+                }
             }
             steps
         }
 
+        fn channel(&mut self, priority: Priority) -> &mut Vec<u8> {
+            match priority {
+                High => &mut self.high,
+                Low => &mut self.low,
+            }
+        }
+
+        fn n_under_way(&self, key: u8, priority: Priority) -> usize {
+            let channel = match priority {
+                High => &self.high,
+                Low => &self.low,
+            };
+            let moving = self.sending.iter().chain(&self.received).copied();
+            let sent = channel.iter().map(|sent| (*sent, priority));
+            moving
+                .chain(sent)
+                .filter(|it| *it == (key, priority))
+                .count()
+        }
+
         fn check(&self) {
             for key in KEYS {
-                let places = [&self.sending, &self.channel, &self.received];
-                let held = places.into_iter().flatten().filter(|held| **held == key);
-                let waits =
-                    self.dedup.dirty.contains(&key) && !self.dedup.processing.contains(&key);
-                assert_eq!(held.count(), usize::from(waits), "{:?}", self.identity());
+                let (high, low) = (self.n_under_way(key, High), self.n_under_way(key, Low));
+                let is_processing = self.dedup.processing.contains(&key);
+                let waits = self.dedup.dirty.get(&key).filter(|_| !is_processing);
+                let state = self.identity();
+                assert_eq!(high, usize::from(waits == Some(&High)), "{state:?}");
+                assert!(low <= 1, "{state:?}");
+                assert!(low == 1 || waits != Some(&Low), "{state:?}");
+                assert_eq!(low == 1, self.dedup.in_low.contains(&key), "{state:?}");
             }
         }
 
         fn identity(&self) -> impl Eq + std::hash::Hash + std::fmt::Debug + use<> {
-            let sorted = |keys: Vec<u8>| {
-                let mut keys = keys;
+            fn sorted<T: Ord>(keys: impl IntoIterator<Item = T>) -> Vec<T> {
+                let mut keys: Vec<T> = keys.into_iter().collect();
                 keys.sort_unstable();
                 keys
-            };
+            }
+            let dirty = self.dedup.dirty.iter();
             (
-                sorted(self.dedup.dirty.iter().copied().collect()),
-                sorted(self.dedup.processing.iter().copied().collect()),
-                sorted(self.sending.clone()),
-                self.channel.clone(),
-                sorted(self.received.clone()),
+                sorted(dirty.map(|(key, priority)| (*key, *priority))),
+                sorted(self.dedup.processing.iter().copied()),
+                sorted(self.sending.iter().copied()),
+                (self.high.clone(), self.low.clone()),
+                sorted(self.received.iter().copied()),
             )
         }
     }
@@ -191,7 +273,8 @@ mod tests {
         let mut to_do = vec![Model {
             dedup: Dedup::new(),
             sending: Vec::new(),
-            channel: Vec::new(),
+            high: Vec::new(),
+            low: Vec::new(),
             received: Vec::new(),
         }];
         let mut seen = HashSet::new();
@@ -201,15 +284,30 @@ mod tests {
                 to_do.extend(model.steps());
             }
         }
-        // One key alone is idle, sending, sent, received, processing or returning.
-        assert!(seen.len() > 6 * 6, "{} states", seen.len());
+        // One key alone is idle, sending, sent, received, processing or returning, with each priority.
+        assert!(seen.len() > 10 * 10, "{} states", seen.len());
+    }
+
+    #[test]
+    fn a_key_that_is_raised_again_and_again_leaves_one_remainder_behind() {
+        let mut dedup = Dedup::new();
+        let mut n_sent_low = 0;
+        for _ in 0..100 {
+            n_sent_low += usize::from(dedup.add(&1, Low) == Added::Send);
+            assert_eq!(dedup.add(&1, High), Added::Raised);
+            assert!(dedup.begin(&1, High));
+            assert_eq!(dedup.done(&1), None);
+        }
+        assert_eq!(n_sent_low, 1);
+        assert!(!dedup.begin(&1, Low), "it was worked on");
+        assert!(dedup.is_idle() && dedup.in_low.is_empty());
     }
 
     #[test]
     fn done_for_a_key_that_nobody_works_on_changes_nothing() {
         let mut dedup = Dedup::new();
-        assert_eq!(dedup.add(&1), Added::Send);
-        assert!(!dedup.done(&1), "it is in the channel already");
+        assert_eq!(dedup.add(&1, High), Added::Send);
+        assert_eq!(dedup.done(&1), None, "it is in the channel already");
         assert_eq!((dedup.n_waiting(), dedup.n_processing()), (1, 0));
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
+use super::dedup::Priority;
 use crate::stdx::activity;
 
 /// The thread `delay` looks at its heap at least this often, so that a lost wake-up or a clock that
@@ -23,8 +24,9 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 pub struct DelayHeap<K> {
     /// Ordered by time, and among equal times by when they were added.
     by_time: BTreeMap<Slot, K>,
-    /// INVARIANT: each key of `by_time` once, with its slot there.
-    slots: HashMap<K, Slot>,
+    /// INVARIANT: each key of `by_time` once, with its slot there. The priority is the highest that
+    /// was asked for.
+    slots: HashMap<K, (Slot, Priority)>,
     added_total: u64,
 }
 
@@ -40,31 +42,36 @@ impl<K: Clone + Eq + Hash> DelayHeap<K> {
         }
     }
 
-    /// Makes `key` due at `at`, unless it is due earlier anyway. True if no key is due earlier now.
-    pub fn add(&mut self, key: K, at: Instant) -> bool {
-        if let Some(slot) = self.slots.get(&key).copied() {
+    /// Makes `key` due at `at`, unless it is due earlier anyway, with this priority at least. True if
+    /// no key is due earlier now.
+    pub fn add(&mut self, key: K, at: Instant, priority: Priority) -> bool {
+        let mut highest = priority;
+        if let Some((slot, known)) = self.slots.get_mut(&key) {
+            *known = priority.max(*known);
             if slot.0 <= at {
                 return false;
             }
-            self.by_time.remove(&slot);
+            highest = *known;
+            self.by_time.remove(slot);
         }
         self.added_total += 1;
         let slot = (at, self.added_total);
-        self.slots.insert(key.clone(), slot);
+        self.slots.insert(key.clone(), (slot, highest));
         self.by_time.insert(slot, key);
         self.by_time.first_key_value().map(|(first, _)| *first) == Some(slot)
     }
 
     /// Takes out the keys that are due at `now`, in the order of their times.
-    pub fn due(&mut self, now: Instant) -> Vec<K> {
+    pub fn due(&mut self, now: Instant) -> Vec<(K, Priority)> {
         let mut due = Vec::new();
         while let Some(entry) = self.by_time.first_entry() {
             if entry.key().0 > now {
                 break;
             }
             let key = entry.remove();
-            self.slots.remove(&key);
-            due.push(key);
+            let slot = self.slots.remove(&key);
+            let (_, priority) = slot.expect("every key has its slot");
+            due.push((key, priority));
         }
         due
     }
@@ -76,7 +83,7 @@ impl<K: Clone + Eq + Hash> DelayHeap<K> {
 
     /// When `key` is due.
     pub fn deadline_of(&self, key: &K) -> Option<Instant> {
-        self.slots.get(key).map(|(at, _)| *at)
+        self.slots.get(key).map(|((at, _), _)| *at)
     }
 
     /// Keys that are not due yet.
@@ -125,16 +132,17 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
         }
     }
 
-    /// Makes `key` due at `at`, unless it is due earlier anyway. Never blocks.
-    pub fn add(&self, key: K, at: Instant) {
-        let is_first = self.lock().add(key, at);
+    /// Makes `key` due at `at`, unless it is due earlier anyway, with this priority at least. Never
+    /// blocks.
+    pub fn add(&self, key: K, at: Instant, priority: Priority) {
+        let is_first = self.lock().add(key, at, priority);
         if is_first {
             self.wake();
         }
     }
 
     /// Takes out the keys that are due at `now`, in the order of their times.
-    pub fn due(&self, now: Instant) -> Vec<K> {
+    pub fn due(&self, now: Instant) -> Vec<(K, Priority)> {
         self.lock().due(now)
     }
 

@@ -1,5 +1,5 @@
-//! A queue of keys in which no key is worked on twice at once and repeats fall together, with keys
-//! that are due later and keys that have to wait because they failed.
+//! A queue of keys in which no key is worked on twice at once and repeats fall together, with two
+//! priorities, keys that are due later, and keys that have to wait because they failed.
 //!
 //! Generic over the key, and nothing of Kubernetes in it. Watch threads and the `sync-*` threads add,
 //! the `sync-*` threads get, and the thread `delay` runs [`WorkQueue::run_delay`]. Without any thread,
@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
 
+pub use dedup::Priority;
 use delaying::Delayed;
 use queue::Queue;
 pub use queue::QueueStats;
@@ -96,22 +97,41 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         self
     }
 
-    /// Queues `key` now, unless it waits already. Never blocks. Ignored once the queue shuts down.
+    /// Queues `key` now with high priority, unless it waits so already. Never blocks. Ignored once the
+    /// queue shuts down.
     pub fn add(&self, key: K) {
-        self.queue.add(key);
+        self.queue.add(key, Priority::High);
     }
 
-    /// Queues `key` when `delay` has passed, or earlier if it was or will be asked for earlier. Never
-    /// blocks. Ignored once the queue shuts down.
+    /// Queues `key` now with low priority, unless it waits already. Never blocks. Ignored once the
+    /// queue shuts down.
+    pub fn add_low(&self, key: K) {
+        self.queue.add(key, Priority::Low);
+    }
+
+    /// Queues `key` with low priority when `delay` has passed, or earlier if it was or will be asked
+    /// for earlier. Never blocks. Ignored once the queue shuts down. Not counted as a retry: whoever
+    /// asks is only in no hurry.
+    pub fn add_low_after(&self, key: K, delay: Duration) {
+        if self.queue.is_shutting_down() {
+            return;
+        }
+        self.delayed
+            .add(key, self.clock.now() + delay.min(FOREVER), Priority::Low);
+    }
+
+    /// Queues `key` with high priority when `delay` has passed, or earlier if it was or will be asked
+    /// for earlier. Never blocks. Ignored once the queue shuts down.
     pub fn add_after(&self, key: K, delay: Duration) {
         if self.queue.is_shutting_down() {
             return;
         }
         self.retries_total.fetch_add(1, Ordering::Relaxed);
         if delay.is_zero() {
-            self.queue.add(key);
+            self.queue.add(key, Priority::High);
         } else {
-            self.delayed.add(key, self.clock.now() + delay.min(FOREVER));
+            self.delayed
+                .add(key, self.clock.now() + delay.min(FOREVER), Priority::High);
         }
     }
 
@@ -186,8 +206,8 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
     pub fn advance(&self, now: Instant) -> usize {
         let due = self.delayed.due(now);
         let n_due = due.len();
-        for key in due {
-            self.queue.add(key);
+        for (key, priority) in due {
+            self.queue.add(key, priority);
         }
         n_due
     }

@@ -1,28 +1,37 @@
-//! The queue proper: a crossbeam channel of keys, and beside it which of them are dirty or being
-//! processed.
+//! The queue proper: a crossbeam channel of keys for each priority, and beside them which keys are
+//! dirty or being processed.
 //!
 //! Watch threads, `delay` and the `sync-*` threads add; the `sync-*` threads get and are done.
 
 use std::fmt;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, Sender, select_biased};
 
-use super::dedup::{Added, Dedup};
+use super::dedup::{Added, Dedup, Priority};
 use super::timing::{InProgress, Timing};
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
 
-/// Hands out keys first come first served. A key that is added again before a worker has taken it is
+/// Every so many looks into the queue are at the keys of low priority first, so that they wait for at
+/// most this many less one of high priority each.
+const LOW_TURN: u32 = 8;
+
+/// Hands out keys of high priority before those of low priority (but see [`LOW_TURN`]), and those of
+/// one priority first come first served. A key that is added again before a worker has taken it is
 /// handed out once; one that is added while a worker has it is handed out again after
 /// [`Queue::done`]. No two workers ever have the same key (client-go `util/workqueue/queue.go:Typed`).
 ///
-/// The channel needs no bound of its own: it never holds a key twice, so it is never longer than
+/// The channels need no bound of their own: none ever holds a key twice, so it is never longer than
 /// there are objects, and sending to it never blocks.
 pub struct Queue<K: Eq + Hash> {
-    receiver: Receiver<K>,
+    high: Receiver<K>,
+    low: Receiver<K>,
+    /// Looks so far; wraps.
+    n_looks: AtomicU32,
     state: Mutex<State<K>>,
     /// Told when nothing waits and nobody works any more, or when a drain is called off.
     drained: Condvar,
@@ -39,10 +48,16 @@ struct State<K: Eq + Hash> {
     ///
     /// INVARIANT: whoever is about to send a key holds a clone, so the channel is not disconnected
     /// before the last accepted key is in it, and workers see its end only after they took that key.
-    sender: Option<Sender<K>>,
+    senders: Option<Arc<Senders<K>>>,
     shutting_down: bool,
     draining: bool,
     adds_total: u64,
+}
+
+/// The entrances of both channels. They go at the same time.
+struct Senders<K> {
+    high: Sender<K>,
+    low: Sender<K>,
 }
 
 /// How full a [`Queue`] is.
@@ -61,13 +76,20 @@ pub struct QueueStats {
 impl<K: Clone + Eq + Hash> Queue<K> {
     /// An empty queue.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let (sender, receiver) = crossbeam_channel::unbounded();
+        let (high_sender, high) = crossbeam_channel::unbounded();
+        let (low_sender, low) = crossbeam_channel::unbounded();
+        let senders = Senders {
+            high: high_sender,
+            low: low_sender,
+        };
         Self {
-            receiver,
+            high,
+            low,
+            n_looks: AtomicU32::new(0),
             state: Mutex::new(State {
                 dedup: Dedup::new(),
+                senders: Some(Arc::new(senders)),
                 timing: Timing::default(),
-                sender: Some(sender),
                 shutting_down: false,
                 draining: false,
                 adds_total: 0,
@@ -83,25 +105,26 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.metrics = Some(metrics);
     }
 
-    /// Marks `key` as in need of work. Never blocks. Ignored once the queue shuts down.
-    pub fn add(&self, key: K) {
+    /// Marks `key` as in need of work this soon. One that waits with low priority is raised by an add
+    /// with high priority. Never blocks. Ignored once the queue shuts down.
+    pub fn add(&self, key: K, priority: Priority) {
         let now = self.clock.now();
         let mut state = self.lock();
         if state.shutting_down {
             return;
         }
-        let added = state.dedup.add(&key);
-        if added != Added::Coalesced {
+        let added = state.dedup.add(&key, priority);
+        if !matches!(added, Added::Coalesced | Added::Raised) {
             state.adds_total += 1;
             state.timing.added(&key, now);
         }
-        let sender = match added {
-            Added::Send => state.sender.clone(),
-            Added::Returns | Added::Coalesced => None,
+        let senders = match added {
+            Added::Send | Added::Raised => state.senders.clone(),
+            Added::Waits | Added::Returns | Added::Coalesced => None,
         };
         drop(state);
-        if let Some(sender) = sender {
-            send(&sender, key);
+        if let Some(senders) = senders {
+            senders.send(key, priority);
         }
     }
 
@@ -110,24 +133,62 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Blocks until there is one, or until the queue was shut down and all accepted keys are handed
     /// out; then the answer is `None`.
     pub fn get(&self) -> Option<K> {
-        self.receiver.recv().ok().map(|key| self.begin(key))
+        loop {
+            let [first, second] = self.look();
+            let (key, priority) = select_biased! {
+                recv(first.0) -> key => match key {
+                    Ok(key) => (key, first.1),
+                    // Shut down: what is left, if anything, is in the other one.
+                    Err(_) => (second.0.recv().ok()?, second.1),
+                },
+                recv(second.0) -> key => match key {
+                    Ok(key) => (key, second.1),
+                    Err(_) => (first.0.recv().ok()?, first.1),
+                },
+            };
+            if self.begin(&key, priority) {
+                return Some(key);
+            }
+        }
     }
 
     /// The next key if there is one now. Never blocks.
     pub fn try_get(&self) -> Option<K> {
-        self.receiver.try_recv().ok().map(|key| self.begin(key))
+        loop {
+            let [first, second] = self.look();
+            let receive = |(channel, priority): (&Receiver<K>, Priority)| {
+                channel.try_recv().ok().map(|key| (key, priority))
+            };
+            let (key, priority) = receive(first).or_else(|| receive(second))?;
+            if self.begin(&key, priority) {
+                return Some(key);
+            }
+        }
     }
 
-    fn begin(&self, key: K) -> K {
+    /// Both channels, in the order in which they are to be tried now.
+    fn look(&self) -> [(&Receiver<K>, Priority); 2] {
+        let (high, low) = ((&self.high, Priority::High), (&self.low, Priority::Low));
+        let n_looks = self.n_looks.fetch_add(1, Ordering::Relaxed);
+        if n_looks % LOW_TURN == LOW_TURN - 1 {
+            [low, high]
+        } else {
+            [high, low]
+        }
+    }
+
+    fn begin(&self, key: &K, received: Priority) -> bool {
         let now = self.clock.now();
         let mut state = self.lock();
-        state.dedup.begin(&key);
-        let waited = state.timing.begun(&key, now);
+        if !state.dedup.begin(key, received) {
+            return false;
+        }
+        let waited = state.timing.begun(key, now);
         drop(state);
         if let (Some(metrics), Some(waited)) = (&self.metrics, waited) {
             metrics.queue_duration.observe(waited.as_secs_f64());
         }
-        key
+        true
     }
 
     /// Ends the work on `key`. If it was added meanwhile it is queued again. Never blocks.
@@ -137,10 +198,10 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         let returns = state.dedup.done(key);
         let worked = state.timing.done(key, now);
         let is_last = state.shutting_down && state.dedup.n_returning() == 0;
-        let sender = if is_last {
-            state.sender.take()
-        } else if returns {
-            state.sender.clone()
+        let senders = if is_last {
+            state.senders.take()
+        } else if returns.is_some() {
+            state.senders.clone()
         } else {
             None
         };
@@ -149,9 +210,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         if let (Some(metrics), Some(worked)) = (&self.metrics, worked) {
             metrics.work_duration.observe(worked.as_secs_f64());
         }
-        if returns {
-            let sender = sender.expect("the sender is kept while a key is to come back");
-            send(&sender, key.clone());
+        if let Some(priority) = returns {
+            let senders = senders.expect("the senders are kept while a key is to come back");
+            senders.send(key.clone(), priority);
         }
         if is_idle {
             self.drained.notify_all();
@@ -200,15 +261,15 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         let mut state = self.lock();
         state.shutting_down = true;
         state.draining = draining;
-        // Nothing is accepted any more, so only keys that are to come back still need the sender.
-        let sender = if state.dedup.n_returning() == 0 {
-            state.sender.take()
+        // Nothing is accepted any more, so only keys that are to come back still need the senders.
+        let senders = if state.dedup.n_returning() == 0 {
+            state.senders.take()
         } else {
             None
         };
         drop(state);
         // This wakes the workers that wait in `get`, hence not under the lock.
-        drop(sender);
+        drop(senders);
     }
 
     /// True once the queue was told to shut down.
@@ -259,8 +320,14 @@ impl<K: Clone + Eq + Hash> fmt::Debug for Queue<K> {
     }
 }
 
-fn send<K>(sender: &Sender<K>, key: K) {
-    sender
-        .send(key)
-        .expect("the queue that is borrowed here holds the receiver");
+impl<K> Senders<K> {
+    fn send(&self, key: K, priority: Priority) {
+        let sender = match priority {
+            Priority::High => &self.high,
+            Priority::Low => &self.low,
+        };
+        sender
+            .send(key)
+            .expect("the queue that is borrowed here holds the receivers");
+    }
 }

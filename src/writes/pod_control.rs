@@ -46,11 +46,16 @@ pub trait PodControl: Debug + Send + Sync {
     /// Records a warning about `rs`. Never blocks.
     fn warn(&self, _rs: &ReplicaSet, _reason: &str, _message: String) {}
 
-    /// Applies a strategic merge patch to a pod. Records no event.
+    /// Applies a strategic merge patch to a pod that `rs` adopts or releases. Records no event.
     ///
     /// # Errors
     /// As the API server or the connection says.
-    fn patch_pod(&self, pod: &Pod, patch: Vec<u8>) -> Result<PatchedPod, WriteError>;
+    fn patch_pod(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        patch: Vec<u8>,
+    ) -> Result<PatchedPod, WriteError>;
 }
 
 /// What the answer to a create says.

@@ -50,11 +50,11 @@ impl RealPodControl {
         }
     }
 
-    fn send(&self, request: &Request) -> Result<Response, WriteError> {
+    fn send(&self, rs: &ReplicaSet, request: Request) -> Result<Response, WriteError> {
         if self.stop.is_stopped() {
             return Err(WriteError::Stopped);
         }
-        Ok(self.client.send(request)?)
+        Ok(self.client.send(&request.on_behalf_of(&rs.uid))?)
     }
 
     fn record(&self, rs: &ReplicaSet, type_: EventType, reason: &str, message: String) {
@@ -69,8 +69,8 @@ impl RealPodControl {
         self.recorder.event(&reference, type_, reason, message);
     }
 
-    fn list(&self, request: &Request) -> Result<Vec<Pod>, WriteError> {
-        let response = self.send(request)?;
+    fn list(&self, rs: &ReplicaSet, request: Request) -> Result<Vec<Pod>, WriteError> {
+        let response = self.send(rs, request)?;
         let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(unreadable)?;
         let mut interner = Interner::default();
         let pods = list.items.unwrap_or_default().into_iter();
@@ -86,7 +86,7 @@ impl PodControl for RealPodControl {
         let request = Request::post(path)
             .body("application/json", body)
             .accept(METADATA_ONLY);
-        match self.send(&request) {
+        match self.send(rs, request) {
             Ok(response) => {
                 let message = format!("Created pod: {name}");
                 self.record(rs, EventType::Normal, "SuccessfulCreate", message);
@@ -112,12 +112,15 @@ impl PodControl for RealPodControl {
         // The stock role may list pods but not get one.
         let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
         let request = Request::get(path).query("fieldSelector", format!("metadata.name={name}"));
-        Ok(self.list(&request)?.pop())
+        Ok(self.list(rs, request)?.pop())
     }
 
     fn list_pods(&self, rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError> {
         let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
-        self.list(&Request::get(path).query("labelSelector", selector.to_string()))
+        self.list(
+            rs,
+            Request::get(path).query("labelSelector", selector.to_string()),
+        )
     }
 
     fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
@@ -125,7 +128,7 @@ impl PodControl for RealPodControl {
             .body("application/json", delete_body(&pod.uid))
             .accept(METADATA_ONLY);
         let name = &pod.key.name;
-        match self.send(&request) {
+        match self.send(rs, request) {
             Ok(_) => {
                 let message = format!("Deleted pod: {name}");
                 self.record(rs, EventType::Normal, "SuccessfulDelete", message);
@@ -147,7 +150,7 @@ impl PodControl for RealPodControl {
     fn owner_managers(&self, rs: &ReplicaSet, name: &str) -> Result<Vec<Manager>, WriteError> {
         let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
         let request = Request::get(path).query("fieldSelector", format!("metadata.name={name}"));
-        let response = self.send(&request)?;
+        let response = self.send(rs, request)?;
         let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(unreadable)?;
         let pod = list.items.unwrap_or_default().pop();
         pod.map_or(Ok(Vec::new()), |pod| {
@@ -159,11 +162,16 @@ impl PodControl for RealPodControl {
         self.record(rs, EventType::Warning, reason, message);
     }
 
-    fn patch_pod(&self, pod: &Pod, patch: Vec<u8>) -> Result<PatchedPod, WriteError> {
+    fn patch_pod(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        patch: Vec<u8>,
+    ) -> Result<PatchedPod, WriteError> {
         let request = Request::patch(pod_path(&pod.key))
             .body("application/strategic-merge-patch+json", patch)
             .accept(METADATA_ONLY);
-        let patched = read_pod(&self.send(&request)?.body);
+        let patched = read_pod(&self.send(rs, request)?.body);
         Ok(PatchedPod {
             resource_version: patched.resource_version,
             controller: patched.controller.map(|controller| controller.uid.clone()),

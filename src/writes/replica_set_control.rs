@@ -97,6 +97,7 @@ impl ReplicaSetControl for RealReplicaSetControl {
                 WriteError::Local(format!("the status does not become JSON: {error}"))
             })?;
         let path = format!("{}/status", self.path(&rs.key));
-        self.send(&Request::put(path).body("application/json", body))
+        let request = Request::put(path).body("application/json", body);
+        self.send(&request.on_behalf_of(&rs.uid))
     }
 }

@@ -30,6 +30,8 @@ mod events;
 mod expectations;
 /// Why a ReplicaSet does not move, and what a dry run says.
 mod explain;
+/// What ReplicaSets share: batch threads and the rate limit.
+mod fairness;
 /// Group M: what upstream's integration tests show on a real API server.
 mod integration;
 /// The dev server as people use it, with a real kubectl.

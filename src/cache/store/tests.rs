@@ -1,14 +1,17 @@
 //! The stores: what a change tells, and that the indexes always hold what a scan would find.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Indexed, Store, UnreadKey};
+use super::{Group, Indexed, Store, UnreadKey};
 use crate::api::interner::Interner;
-use crate::api::{ControllerRef, ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Uid};
+use crate::api::{
+    ControllerRef, Labels, ObjectKey, OwnerKey, Pod, PodPhase, ReplicaSet, ResourceVersion, Uid,
+};
 use crate::cache::{Cache, CacheEvent, CacheView};
 
 fn pod(name: &str, version: &str) -> Pod {
@@ -288,10 +291,20 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
 }
 
 fn random_pod(name: u8, owner: Option<u8>, version: usize) -> Pod {
-    let (name, version) = (format!("p{name}"), version.to_string());
-    match owner {
-        Some(owner) => owned(&name, &version, &format!("rs{owner}")),
-        None => pod(&name, &version),
+    static LABELS: LazyLock<[Labels; 2]> =
+        LazyLock::new(|| ["a", "b"].map(|app| [("app", app)].into_iter().collect()));
+    let phases = [PodPhase::Running, PodPhase::Pending, PodPhase::Failed];
+    let (name, text) = (format!("p{name}"), version.to_string());
+    let pod = match owner {
+        Some(owner) => owned(&name, &text, &format!("rs{owner}")),
+        None => pod(&name, &text),
+    };
+    Pod {
+        labels: LABELS[usize::from(version.is_multiple_of(5))].clone(),
+        phase: phases[version % 3],
+        is_ready: version.is_multiple_of(2),
+        deletion: version.is_multiple_of(7).then(Timestamp::now),
+        ..pod
     }
 }
 
@@ -305,13 +318,22 @@ fn check_indexes<T: Indexed>(store: &Store<T>) {
         for (place, bucket) in entry.object.buckets().into_iter().enumerate() {
             let Some(bucket) = bucket else { continue };
             let slot = entry.slots[place] as usize;
-            assert!(Arc::ptr_eq(&state.buckets[&bucket][slot], &entry.object));
+            assert!(Arc::ptr_eq(
+                &state.buckets[&bucket].objects[slot],
+                &entry.object
+            ));
             let objects = expected.entry(bucket).or_default();
             objects.insert(key.clone(), Arc::as_ptr(&entry.object));
         }
     }
     assert_eq!(state.buckets.len(), expected.len());
-    for (bucket, objects) in &state.buckets {
+    for (bucket, Group { objects, tally }) in &state.buckets {
+        // What is counted out to the last object must have been counted in exactly.
+        let mut tally = tally.clone();
+        for object in objects {
+            object.discount(&mut tally);
+        }
+        assert_eq!(format!("{tally:?}"), format!("{:?}", T::Tally::default()));
         let found = objects.iter().map(|o| (o.key().clone(), Arc::as_ptr(o)));
         assert_eq!(found.collect::<BTreeMap<_, _>>(), expected[bucket]);
         assert_eq!(objects.len(), expected[bucket].len());

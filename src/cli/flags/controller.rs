@@ -38,7 +38,8 @@ pub struct ControllerArgs {
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = parse_burst_replicas)]
     pub burst_replicas: usize,
 
-    /// Pods that are created or deleted at the same time, over all owners.
+    /// Pods that are created or deleted at the same time, shared evenly by all owners that are at it;
+    /// each has one of its own at least.
     #[arg(long, value_name = "N", default_value_t = 16,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub batch_parallelism: u16,
@@ -47,19 +48,11 @@ pub struct ControllerArgs {
     #[arg(long, value_name = "DURATION", default_value = "12h", value_parser = parse_duration)]
     pub min_resync_period: Duration,
 
-    /// Status updates of one owner that only count pods are held back until this long after the last;
-    /// 0 holds back none.
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_no_interval,
-        hide = true)]
+    /// A status in which only pods are counted waits 1 ms for each pod after the last one, and at most
+    /// this long, unless a count has arrived where it was bound for; 0 holds back none.
+    // DIFFERS: kube-controller-manager writes a status in every sync in which a count has changed.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
     pub status_update_interval: Duration,
-}
-
-/// Nothing holds updates back yet, and who asks for it must not believe that it is done.
-fn parse_no_interval(text: &str) -> Result<Duration, String> {
-    match parse_duration(text)? {
-        Duration::ZERO => Ok(Duration::ZERO),
-        _ => Err("this build writes every status at once: only 0 is possible".to_owned()),
-    }
 }
 
 fn parse_burst_replicas(text: &str) -> Result<usize, String> {

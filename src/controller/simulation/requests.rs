@@ -116,7 +116,12 @@ impl PodControl for World {
         )
     }
 
-    fn patch_pod(&self, pod: &Pod, patch: Vec<u8>) -> Result<PatchedPod, WriteError> {
+    fn patch_pod(
+        &self,
+        _rs: &ReplicaSet,
+        pod: &Pod,
+        patch: Vec<u8>,
+    ) -> Result<PatchedPod, WriteError> {
         self.request(&format_args!("patch {}", pod.key.name), None, |state| {
             state.server.patch_pod(&pod.key.name, &patch)
         })

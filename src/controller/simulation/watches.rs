@@ -1,6 +1,7 @@
 //! How the daemon of the simulation comes to know what the server stores: lists and watches.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::server::Line;
 use super::{Daemon, World};
@@ -28,6 +29,8 @@ impl World {
             batches: Arc::clone(&self.batches),
             clock: Arc::clone(&self.clock) as Arc<_>,
             burst_replicas: self.burst,
+            // With upstream's rhythm or without.
+            status_update_interval: Duration::from_millis(250 * u64::from(self.dice(2))),
             metrics: metrics::global()
                 .controller
                 .of("simulation", "apps", "replicasets"),
@@ -50,6 +53,10 @@ impl World {
         drop(state);
         self.relist_replica_sets();
         self.relist_pods();
+        let daemon = self.daemon();
+        daemon.cache.replica_sets.set_synced();
+        daemon.cache.pods.set_synced();
+        daemon.controller.enqueue_those_with_work();
     }
 
     pub(super) fn relist_pods(&self) {

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::{Observation, calculate_status};
 use crate::api::conditions::{Condition, REPLICA_FAILURE};
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
+use crate::controller::counts::Counts;
 use crate::controller::plan::Plan;
 use crate::controller::testing::{
     Fixture, Write, owned_pod, ready_pod, refused, replica_set, seconds_ago, with_status,
@@ -51,8 +52,7 @@ fn going(name: &str, rs: &ReplicaSet) -> Pod {
 fn calculate(rs: &ReplicaSet, pods: &[Pod], failure: Option<(Plan, String)>) -> ReplicaSetStatus {
     let active: Vec<Arc<Pod>> = pods.iter().cloned().map(Arc::new).collect();
     let observation = Observation {
-        active: &active,
-        terminating: None,
+        counts: Counts::of_pods(rs, &active, None, seconds_ago(0)),
         failure,
         now: seconds_ago(0),
     };

@@ -195,7 +195,12 @@ impl PodControl for FakeWrites {
         answer.unwrap_or(Ok(()))
     }
 
-    fn patch_pod(&self, pod: &Pod, patch: Vec<u8>) -> Result<PatchedPod, WriteError> {
+    fn patch_pod(
+        &self,
+        _rs: &ReplicaSet,
+        pod: &Pod,
+        patch: Vec<u8>,
+    ) -> Result<PatchedPod, WriteError> {
         let patch = serde_json::from_slice(&patch).expect("a patch is JSON");
         let write = Write::Patch(pod.key.name.to_string(), patch);
         let answer = self.call(write, &pod.key.name, |state| &mut state.on_patch);

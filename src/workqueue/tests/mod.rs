@@ -1,6 +1,7 @@
 //! Conformance group I, and that nothing is lost or doubled among threads.
 
 mod delayed;
+mod priorities;
 mod threads;
 
 use std::sync::Arc;

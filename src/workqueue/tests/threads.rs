@@ -197,9 +197,14 @@ fn no_add_is_lost_and_no_key_is_in_two_hands() {
                 match random.u8(..8) {
                     0 => queue.add_after(key, MS),
                     1 => thread::yield_now(),
+                    2 => queue.add_low(key),
                     _ => {}
                 }
-                queue.add(key);
+                if random.bool() {
+                    queue.add(key);
+                } else {
+                    queue.add_low(key);
+                }
             }
         };
         thread::scope(|scope| {

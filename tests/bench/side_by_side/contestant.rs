@@ -45,6 +45,8 @@ impl Contestant {
                 "run".to_owned(),
                 format!("--kubeconfig={kubeconfig}"),
                 "--kube-api-qps=0".to_owned(),
+                "--leader-elect=false".to_owned(),
+                "--secure-port=0".to_owned(),
             ],
         }
     }

@@ -1,0 +1,251 @@
+//! Who goes first, who waits for how long, and that the last numbers are always written.
+
+use std::time::Duration;
+
+use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
+use crate::controller::testing::{
+    Fixture, key, lost, owned_pod, pod, ready_pod, replica_set, seconds_ago, with_status,
+};
+
+use crate::stdx::clock::Clock;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn at(version: usize, pod: Pod) -> Pod {
+    Pod {
+        resource_version: version.to_string().as_str().into(),
+        ..pod
+    }
+}
+
+/// `name` with so many pods, all there and not Ready, and the status says so.
+fn settled(fixture: &Fixture, name: &str, n_pods: i32) -> ReplicaSet {
+    let rs = replica_set(name, n_pods);
+    let status = ReplicaSetStatus {
+        replicas: n_pods,
+        fully_labeled_replicas: n_pods,
+        terminating_replicas: Some(0),
+        observed_generation: 1,
+        ..ReplicaSetStatus::default()
+    };
+    let rs = with_status(&rs, status);
+    let pods = (0..n_pods).map(|n| owned_pod(&format!("{name}-{n}"), &rs));
+    fixture.cache_silently(Some(rs.clone()), pods);
+    rs
+}
+
+fn paced() -> Fixture {
+    Fixture::with_status_interval(Duration::from_secs(1))
+}
+
+/// Syncs all keys that wait now, and shows the cache the statuses that are written. How many Ready pods
+/// each of them says.
+fn statuses(fixture: &Fixture) -> Vec<i32> {
+    let mut written = Vec::new();
+    while let Some(key) = fixture.queue.try_get() {
+        fixture.controller.process(&key);
+        let updates = fixture.writes.status_updates();
+        fixture.writes.take();
+        for status in updates {
+            written.push(status.ready_replicas);
+            let rs = fixture.cache.replica_sets.get(&key).expect("it is there");
+            let mut rs = with_status(&rs, status);
+            rs.resource_version = format!("{}", 5000 + rs.status.ready_replicas)
+                .as_str()
+                .into();
+            fixture.deliver_replica_set(rs);
+        }
+    }
+    written
+}
+
+fn turn_ready(fixture: &Fixture, rs: &ReplicaSet, n: usize) {
+    let name = format!("{}-{n}", rs.key.name);
+    fixture.deliver_pod(at(1000 + n, ready_pod(&name, rs)));
+}
+
+fn pass(fixture: &Fixture, time: Duration) {
+    fixture.clock.advance(time);
+    fixture.queue.advance(fixture.clock.now());
+}
+
+#[test]
+fn a_burst_of_ready_pods_costs_one_status_at_once_few_between_and_the_last_at_once() {
+    let fixture = paced();
+    let rs = settled(&fixture, "web", 100);
+    let mut written = Vec::new();
+    for n in 0..100 {
+        turn_ready(&fixture, &rs, n);
+        written.extend(statuses(&fixture));
+        pass(&fixture, 3 * MS);
+        written.extend(statuses(&fixture));
+    }
+    // 100 pods earn a pause of 100 ms.
+    assert_eq!(written, [1, 34, 68, 100]);
+    pass(&fixture, Duration::from_secs(1));
+    assert_eq!(statuses(&fixture), [0; 0], "nothing was owed any more");
+}
+
+#[test]
+fn numbers_that_stop_before_they_arrive_are_written_when_the_pause_is_over() {
+    let fixture = paced();
+    let rs = settled(&fixture, "web", 100);
+    for n in 0..50 {
+        turn_ready(&fixture, &rs, n);
+        let expected: &[i32] = if n == 0 { &[1] } else { &[] };
+        assert_eq!(statuses(&fixture), expected);
+    }
+    pass(&fixture, 99 * MS);
+    assert_eq!(statuses(&fixture), [0; 0]);
+    pass(&fixture, MS);
+    assert_eq!(statuses(&fixture), [50]);
+}
+
+#[test]
+fn without_an_interval_every_change_is_written() {
+    let fixture = Fixture::new();
+    let rs = settled(&fixture, "web", 100);
+    for n in 0..20 {
+        turn_ready(&fixture, &rs, n);
+        let ready = i32::try_from(n + 1).expect("a few pods");
+        assert_eq!(statuses(&fixture), [ready]);
+    }
+}
+
+#[test]
+fn a_lost_pod_is_replaced_though_the_status_has_to_wait() {
+    let fixture = paced();
+    let rs = settled(&fixture, "web", 100);
+    turn_ready(&fixture, &rs, 0);
+    assert_eq!(statuses(&fixture), [1]);
+    turn_ready(&fixture, &rs, 1);
+    fixture.deliver_pod_deleted(owned_pod("web-7", &rs));
+    let key = fixture.queue.try_get().expect("it is queued at once");
+    fixture.controller.process(&key);
+    fixture.assert_counts(1, 0, 0);
+    assert_eq!(fixture.writes.status_updates(), [], "and owed");
+    pass(&fixture, 100 * MS);
+    assert_eq!(statuses(&fixture), [2]);
+}
+
+#[test]
+fn a_failure_is_told_though_a_status_was_just_written() {
+    let fixture = paced();
+    let rs = settled(&fixture, "web", 100);
+    turn_ready(&fixture, &rs, 0);
+    assert_eq!(statuses(&fixture), [1]);
+    fixture.writes.on_create(|_, _| Some(Err(lost())));
+    fixture.deliver_pod_deleted(owned_pod("web-7", &rs));
+    let key = fixture.queue.try_get().expect("it is queued at once");
+    fixture.controller.process(&key);
+    let told = fixture.writes.status_updates();
+    assert_eq!((told.len(), told[0].conditions.len()), (1, 1));
+}
+
+#[test]
+fn lost_pods_and_changes_go_before_status() {
+    let fixture = paced();
+    let [a, b, c] = ["a", "b", "c"].map(|name| settled(&fixture, name, 3));
+    turn_ready(&fixture, &a, 0);
+    turn_ready(&fixture, &b, 0);
+    fixture.deliver_pod(Pod {
+        phase: PodPhase::Failed,
+        ..at(2000, owned_pod("b-1", &b))
+    });
+    let mut scaled = c.clone();
+    scaled.replicas = 4;
+    scaled.resource_version = "2".into();
+    fixture.deliver_replica_set(scaled);
+    assert_eq!(fixture.queued(), ["default/b", "default/c", "default/a"]);
+}
+
+#[test]
+fn while_others_are_to_be_seen_pods_only_count() {
+    let fixture = paced();
+    let rs = replica_set("web", 3);
+    fixture.cache_silently(Some(rs.clone()), []);
+    fixture.sync_ok("web");
+    assert_eq!(fixture.open(&rs), Some((3, 0)));
+    let names = fixture.writes.created();
+    fixture.deliver_pod(at(10, owned_pod(&names[0], &rs)));
+    fixture.deliver_replica_set(settled(&paced(), "other", 0));
+    assert_eq!(
+        fixture.queued(),
+        ["default/other"],
+        "the status was written 0 ms ago"
+    );
+    fixture.deliver_pod(at(11, owned_pod(&names[1], &rs)));
+    fixture.deliver_pod(at(12, owned_pod(&names[2], &rs)));
+    assert_eq!(fixture.queued(), ["default/web"], "the last one has come");
+}
+
+#[test]
+fn a_pod_in_which_nothing_has_changed_wakes_only_who_failed() {
+    let fixture = paced();
+    let rs = settled(&fixture, "web", 3);
+    fixture.deliver_pod(at(50, owned_pod("web-0", &rs)));
+    assert_eq!(fixture.queued(), [""; 0]);
+    fixture.queue.add_rate_limited(key("web"));
+    fixture.deliver_pod(at(51, owned_pod("web-0", &rs)));
+    assert_eq!(fixture.queued(), ["default/web"]);
+}
+
+#[test]
+fn after_the_first_lists_those_with_work_go_first() {
+    let fixture = paced();
+    for name in ["a", "b", "c", "d", "e"] {
+        fixture.queue.add_low(key(name));
+        settled(&fixture, name, 2);
+    }
+    let b = settled(&fixture, "b", 2);
+    fixture.cache.pods.apply_deleted(owned_pod("b-1", &b));
+    let d = settled(&fixture, "d", 2);
+    fixture.cache_silently(None, [at(9, ready_pod("d-0", &d))]);
+    fixture.cache_silently(None, [at(9, pod("orphan"))]);
+    fixture.controller.enqueue_those_with_work();
+    let everybody = fixture.queued();
+    assert_eq!(everybody.len(), 5, "the orphan concerns all");
+
+    fixture.cache.pods.apply_deleted(pod("orphan"));
+    for name in ["a", "b", "c", "d", "e"] {
+        fixture.queue.add_low(key(name));
+    }
+    fixture.controller.enqueue_those_with_work();
+    let queued = fixture.queued();
+    assert_eq!(queued[..2], ["default/b", "default/d"]);
+    assert_eq!(queued.len(), 5);
+}
+
+#[test]
+fn the_quick_way_counts_as_the_slow_one() {
+    let fixture = paced();
+    let rs = settled(&fixture, "web", 6);
+    let states = [
+        ready_pod("web-0", &rs),
+        Pod {
+            phase: PodPhase::Failed,
+            ..ready_pod("web-1", &rs)
+        },
+        Pod {
+            deletion: Some(seconds_ago(1)),
+            ..ready_pod("web-2", &rs)
+        },
+        Pod {
+            labels: [("type", "production"), ("more", "labels")]
+                .into_iter()
+                .collect(),
+            ..ready_pod("web-3", &rs)
+        },
+        pod("orphan"),
+        Pod {
+            labels: [("type", "other")].into_iter().collect(),
+            ..owned_pod("web-4", &rs)
+        },
+    ];
+    for (n, state) in states.into_iter().enumerate() {
+        fixture.cache_silently(None, [at(100 + n, state)]);
+        fixture.controller.check_quick_counts(&rs.key);
+    }
+    fixture.cache.pods.apply_deleted(pod("orphan"));
+    fixture.controller.check_quick_counts(&rs.key);
+}
