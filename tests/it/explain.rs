@@ -243,9 +243,14 @@ fn a_dry_run_prints_each_decision_once() {
 fn sigusr1_writes_every_thread_to_the_log() {
     let cluster = TestCluster::start();
     let process = cluster.start_process(&[]);
-    cluster.eventually("the lists", || process.log().contains(" pods listed in "));
-    process.signal(nix::sys::signal::Signal::SIGUSR1);
+    cluster.eventually("the lists", || {
+        let log = process.log();
+        log.contains(" pods listed in ") && log.contains(" replicasets listed in ")
+    });
     cluster.eventually("the threads", || {
+        // Again, since a thread may have been on its way to where it waits.
+        process.signal(nix::sys::signal::Signal::SIGUSR1);
+        cluster.waiting().pause(std::time::Duration::from_secs(1));
         let log = process.log();
         [
             "thread watch-pods",
