@@ -14,6 +14,7 @@ use secrecy::{ExposeSecret, SecretString};
 use ureq::http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
 use super::exec_plugin::{ExecPlugin, ExecSettings, Issued};
+use super::secret_header::{bearer, secret_value};
 use crate::stdx::clock::{Clock, SystemClock};
 use crate::stdx::stop::Stop;
 
@@ -259,22 +260,6 @@ fn read_token(path: &Path) -> Result<HeaderValue, String> {
         "" => Err(format!("token file {name} is empty")),
         token => bearer(token).map_err(|problem| format!("token file {name}: {problem}")),
     }
-}
-
-/// The `Authorization` header for a token.
-///
-/// # Errors
-/// That HTTP cannot carry it, without showing it.
-pub(super) fn bearer(token: &str) -> Result<HeaderValue, String> {
-    secret_value(&format!("Bearer {}", token.trim()))
-}
-
-fn secret_value(text: &str) -> Result<HeaderValue, String> {
-    // The error is dropped on purpose: it must not show the secret, and says nothing else.
-    let value = HeaderValue::from_str(text).ok();
-    let mut value = value.ok_or("the credential has characters that HTTP does not allow")?;
-    value.set_sensitive(true);
-    Ok(value)
 }
 
 /// The headers of an impersonation (client-go `transport/round_trippers.go:impersonatingRoundTripper`).

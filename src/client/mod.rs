@@ -21,6 +21,7 @@ mod pem;
 mod proxy;
 mod request;
 mod retry;
+mod secret_header;
 mod stream;
 mod throttle;
 mod tls;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::status::is_available;
+use super::availability::is_available;
 use crate::api::{Pod, ReplicaSet, ReplicaSetStatus, Selector};
 use crate::cache::PodTally;
 

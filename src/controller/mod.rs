@@ -8,6 +8,7 @@
 //! exactly the code that ships.
 
 mod age_ratio;
+pub mod availability;
 pub mod claim;
 pub mod counts;
 pub mod deletion_order;

@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use super::availability::find_min_next_pod_availability_check;
 use super::counts::Counts;
 use super::expectations::Satisfaction;
 use super::last_syncs::{LastSync, SyncEnd};
 use super::plan::{Plan, plan};
-use super::status::{Observation, calculate_status, find_min_next_pod_availability_check};
+use super::status::{Observation, calculate_status};
 use super::written_versions::{Readiness, Resource};
 use super::{ReplicaSetController, SyncError};
 use crate::api::label_selector::SelectorError;

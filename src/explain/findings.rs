@@ -1,23 +1,11 @@
 //! Why a ReplicaSet is not moving, and the way out: what stands out of a report. Pure.
 
 use jiff::Timestamp;
-use serde::Serialize;
 
-use super::model::{Report, Sources};
+use super::model::{Finding, Report, Sources};
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
 use crate::controller::expectations::EXPECTATIONS_TIMEOUT;
 use crate::controller::inspect::{Facts, Memory};
-
-/// One thing that stands in the way.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Finding {
-    /// What it is.
-    pub what: String,
-    /// What can be done about it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub way_out: Option<String>,
-}
 
 /// What stands in the way of the ReplicaSet of `report`, most important first.
 pub fn findings(report: &Report, facts: &Facts, sources: &Sources, now: Timestamp) -> Vec<Finding> {

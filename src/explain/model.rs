@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::findings::Finding;
 use crate::api::Uid;
 use crate::api::conditions::Condition;
 
@@ -16,6 +15,17 @@ pub struct Sources {
     pub finalizers: Vec<(Uid, Vec<String>)>,
     /// True if the namespace is going away; `None` if nobody looked.
     pub namespace_is_terminating: Option<bool>,
+}
+
+/// One thing that stands in the way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// What it is.
+    pub what: String,
+    /// What can be done about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub way_out: Option<String>,
 }
 
 /// Everything that is to be said about one ReplicaSet.

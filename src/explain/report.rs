@@ -8,13 +8,13 @@ use jiff::Timestamp;
 use super::findings::findings;
 use super::model::{Deletion, MemoryReport, NextStep, NotCounted, Report, Sources};
 use crate::api::{Pod, PodPhase, Selector, Uid};
+use crate::controller::availability::is_available;
 use crate::controller::claim::{Claim, decide as claim_of};
 use crate::controller::deletion_order::{RankedPod, Rule, decide};
 use crate::controller::inspect::{Facts, Memory};
 use crate::controller::plan::{
     DeletionContext, Plan, RelatedPods, deletion_ranking, plan, pods_to_delete,
 };
-use crate::controller::status::is_available;
 
 /// Pods that a list names at most; the counts are of all.
 const NAMED_MAX: usize = 100;

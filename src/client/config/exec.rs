@@ -4,7 +4,7 @@
 use kube_client::config::{Cluster, ExecConfig, ExecInteractiveMode};
 
 use super::Environment;
-use super::kubeconfig::filled;
+use super::filled;
 use crate::client::exec_plugin::{ClusterInfo, ExecSettings, Interactive, VERSIONS, find};
 use crate::client::live_tls::TlsSource;
 use crate::client::pem::Pem;

@@ -11,7 +11,7 @@ use kube_client::config::{AuthInfo, Cluster, Context, Kubeconfig, KubeconfigErro
 use secrecy::{ExposeSecret, SecretString};
 
 use super::error::{ConfigError, LookedAt};
-use super::{Authorization, ConfigSource, Draft, Environment, Impersonation, exec};
+use super::{Authorization, ConfigSource, Draft, Environment, Impersonation, exec, filled};
 use crate::client::pem::Pem;
 
 /// A file and what it says.
@@ -372,10 +372,6 @@ fn plugin(
         )),
         (None, None) => Ok(Authorization::None),
     }
-}
-
-pub(super) fn filled(text: Option<&String>) -> Option<&String> {
-    text.filter(|text| !text.is_empty())
 }
 
 fn is_filled(secret: &SecretString) -> bool {

@@ -297,3 +297,8 @@ fn with_scheme(server: &str, tls: &TlsSource) -> String {
     let secure = tls.certificate_authority.is_some() || tls.identity.is_some() || tls.insecure;
     format!("{}://{server}", if secure { "https" } else { "http" })
 }
+
+/// A text that was given, and not as empty.
+fn filled(text: Option<&String>) -> Option<&String> {
+    text.filter(|text| !text.is_empty())
+}

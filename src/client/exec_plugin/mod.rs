@@ -19,7 +19,7 @@ use ureq::http::header::HeaderValue;
 
 pub(super) use credential::{ClusterInfo, VERSIONS};
 
-use super::credentials::bearer;
+use super::secret_header::bearer;
 use super::tls::Identity;
 use crate::stdx::clock::Clock;
 use crate::stdx::stop::Stop;

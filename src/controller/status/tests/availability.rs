@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::ready_since;
 use crate::api::Pod;
-use crate::controller::status::{
+use crate::controller::availability::{
     find_min_next_pod_availability_check, is_available, next_pod_availability_check,
 };
 use crate::controller::testing::{
