@@ -419,8 +419,8 @@ fn make_installs_what_it_uninstalls() {
             "ExecStart=/usr/bin/replicaset-controller ",
         ),
         (
-            "usr/share/man/man1/replicaset-controller.1",
-            ".TH replicaset-controller 1",
+            "usr/share/man/man8/replicaset-controller.8",
+            ".TH replicaset-controller 8",
         ),
         (
             "usr/share/bash-completion/completions/replicaset-controller",
