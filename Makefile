@@ -16,6 +16,9 @@ SYSCONFDIR ?= /etc
 DESTDIR ?=
 shared = $(DESTDIR)$(PREFIX)/share
 units = $(DESTDIR)$(PREFIX)/lib/systemd/system
+generated = $(units)/$(NAME).service $(shared)/man/man8/$(NAME).8 \
+	$(shared)/bash-completion/completions/$(NAME) $(shared)/zsh/site-functions/_$(NAME) \
+	$(shared)/fish/vendor_completions.d/$(NAME).fish
 
 # The target of `make build-static`, and what it makes.
 MUSL := $(shell uname -m)-unknown-linux-musl
@@ -39,23 +42,22 @@ $(BINARY):
 
 install: $(BINARY) ## Install binary, unit, man page and completions below DESTDIR, PREFIX
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/$(NAME)
-	install -d $(units) $(shared)/man/man1 $(shared)/doc/$(NAME) $(shared)/zsh/site-functions \
+	install -d $(units) $(shared)/man/man8 $(shared)/doc/$(NAME) $(shared)/zsh/site-functions \
 		$(shared)/bash-completion/completions $(shared)/fish/vendor_completions.d
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|; s|/etc/$(NAME)|$(SYSCONFDIR)/$(NAME)|' \
 		config/$(NAME).service >$(units)/$(NAME).service
-	$(BINARY) man >$(shared)/man/man1/$(NAME).1
+	$(BINARY) man >$(shared)/man/man8/$(NAME).8
 	$(BINARY) completions bash >$(shared)/bash-completion/completions/$(NAME)
 	$(BINARY) completions zsh >$(shared)/zsh/site-functions/_$(NAME)
 	$(BINARY) completions fish >$(shared)/fish/vendor_completions.d/$(NAME).fish
+	chmod 644 $(generated)
 	install -m 644 README.md LICENSE config/*.yaml $(shared)/doc/$(NAME)
 	install -d -m 700 $(DESTDIR)$(SYSCONFDIR)/$(NAME)
 	test -e $(DESTDIR)$(SYSCONFDIR)/$(NAME)/config.yaml || \
 		install -m 600 config/config.yaml $(DESTDIR)$(SYSCONFDIR)/$(NAME)/config.yaml
 
 uninstall: ## Remove what was installed, but not the configuration
-	rm -f $(DESTDIR)$(PREFIX)/bin/$(NAME) $(units)/$(NAME).service $(shared)/man/man1/$(NAME).1 \
-		$(shared)/bash-completion/completions/$(NAME) $(shared)/zsh/site-functions/_$(NAME) \
-		$(shared)/fish/vendor_completions.d/$(NAME).fish
+	rm -f $(DESTDIR)$(PREFIX)/bin/$(NAME) $(generated)
 	rm -rf $(shared)/doc/$(NAME)
 
 demo: ## Watch the controller converge sample ReplicaSets, no cluster needed

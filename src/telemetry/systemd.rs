@@ -3,7 +3,8 @@
 //! and nothing is told.
 //!
 //! The watchdog is fed only while all checks of [`Probe::Livez`] pass, so that it strikes when a restart
-//! helps, and not because a thread that only feeds it still runs.
+//! helps, and not because a thread that only feeds it still runs. In the same way a start that takes long
+//! (a large cluster's lists, an API server that is away) is extended as long as a restart would not help.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,10 @@ const PERIOD_MIN: Duration = Duration::from_millis(10);
 /// The watchdog is fed this often in its time, so that one late turn costs nothing
 /// (sd_watchdog_enabled(3) recommends half of it).
 const FEEDS_PER_PERIOD: u32 = 3;
+
+/// A start may take this much longer each time that the thread looks, if all is well: far above
+/// [`PERIOD`], so that a start is given up for what fails and not for a busy machine.
+const START_EXTENSION: Duration = Duration::from_secs(30);
 
 /// What the thread `systemd` asks the daemon. Both must not wait for anything.
 pub struct Daemon {
@@ -117,6 +122,10 @@ impl<T: FnMut(&[NotifyState<'_>])> Notifier<T> {
             }
             self.failing = failing;
         }
+        if !self.is_ready && failure.is_none() {
+            let extension = u32::try_from(START_EXTENSION.as_micros()).unwrap_or(u32::MAX);
+            (self.tell)(&[NotifyState::ExtendTimeoutUsec(extension)]);
+        }
         if watchdog.is_some() && failure.is_none() {
             (self.tell)(&[NotifyState::Watchdog]);
         }
@@ -140,7 +149,7 @@ mod tests {
     use crate::telemetry::metrics::global;
 
     #[test]
-    fn the_failing_check_is_named_before_the_watchdog_starves() {
+    fn a_start_is_extended_and_the_failing_check_is_named_before_the_watchdog_starves() {
         let health = Arc::new(Health::new(global()));
         let is_stuck = Arc::new(AtomicBool::new(false));
         let stuck = Arc::clone(&is_stuck);
@@ -148,11 +157,13 @@ mod tests {
             let finding = (!stuck.load(Ordering::Relaxed)).then_some(());
             finding.ok_or_else(|| "since\nnoon".to_owned())
         });
+        let is_synced = Arc::new(AtomicBool::new(false));
+        let synced = Arc::clone(&is_synced);
         let mut heard = Vec::new();
         let mut notifier = Notifier {
             health,
             daemon: Daemon {
-                is_ready: Box::new(|| true),
+                is_ready: Box::new(move || synced.load(Ordering::Relaxed)),
                 status: Box::new(|| "all is well".to_owned()),
             },
             is_ready: false,
@@ -164,6 +175,7 @@ mod tests {
         };
         let watchdog = Some(Duration::from_secs(1));
         notifier.turn(watchdog);
+        is_synced.store(true, Ordering::Relaxed);
         notifier.turn(watchdog);
         is_stuck.store(true, Ordering::Relaxed);
         notifier.turn(watchdog);
@@ -172,9 +184,10 @@ mod tests {
         notifier.turn(watchdog);
         drop(notifier);
         let expected = [
-            "READY=1",
             "STATUS=all is well",
+            "EXTEND_TIMEOUT_USEC=30000000",
             "WATCHDOG=1",
+            "READY=1",
             "WATCHDOG=1",
             "STATUS=failing: workers: since | noon",
             "STATUS=all is well",

@@ -394,3 +394,65 @@ fn every_thread_has_its_name() {
     cluster.holds("they stay the same", || threads() == expected);
     check_ends(process, 0);
 }
+
+#[test]
+fn make_installs_what_it_uninstalls() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let destination = format!("DESTDIR={}", folder.path().display());
+    let make = |verb: &str| {
+        let output = Command::new("make")
+            .args([verb, &destination, "PREFIX=/usr"])
+            .arg(format!(
+                "BINARY={}",
+                env!("CARGO_BIN_EXE_replicaset-controller")
+            ))
+            .current_dir(root())
+            .output()
+            .expect("make runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "make {verb}: {stderr}");
+    };
+    let at = |path: &str| folder.path().join(path);
+    let read = |path: &str| fs::read_to_string(at(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let installed = [
+        (
+            "usr/lib/systemd/system/replicaset-controller.service",
+            "ExecStart=/usr/bin/replicaset-controller ",
+        ),
+        (
+            "usr/share/man/man8/replicaset-controller.8",
+            ".TH replicaset-controller 8",
+        ),
+        (
+            "usr/share/bash-completion/completions/replicaset-controller",
+            "--kube-api-qps",
+        ),
+        (
+            "usr/share/zsh/site-functions/_replicaset-controller",
+            "#compdef replicaset-controller",
+        ),
+        (
+            "usr/share/fish/vendor_completions.d/replicaset-controller.fish",
+            "complete -c replicaset-controller",
+        ),
+        (
+            "usr/share/doc/replicaset-controller/README.md",
+            "# replicaset-controller",
+        ),
+    ];
+    let config = "etc/replicaset-controller/config.yaml";
+    make("install");
+    for (path, part) in installed {
+        assert!(read(path).contains(part), "no {part:?} in {path}");
+    }
+    assert!(at("usr/bin/replicaset-controller").is_file());
+    fs::write(at(config), "mine").expect("room for it");
+    make("install");
+    assert_eq!(read(config), "mine");
+    make("uninstall");
+    for (path, _) in installed {
+        assert!(!at(path).exists(), "{path} is left");
+    }
+    assert!(!at("usr/bin/replicaset-controller").exists());
+    assert_eq!(read(config), "mine");
+}

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::support::{DaemonProcess, TestCluster, new_replica_set};
+use crate::tidy::root;
 
 /// Exit code, standard output and standard error of the binary.
 fn run(arguments: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, String, String) {
@@ -58,6 +59,30 @@ fn config_prints_what_three_sources_come_to() {
             stdout.lines().any(|of| of == line),
             "no {line:?} in\n{stdout}"
         );
+    }
+}
+
+#[test]
+fn the_sample_has_every_field_at_its_default() {
+    let path = root().join("config/config.yaml");
+    let sample = fs::read_to_string(&path).expect("the sample");
+    let config = format!("--config={}", path.display());
+    let values = |arguments: &[&str]| {
+        let (code, stdout, stderr) = run(arguments, &[]);
+        assert_eq!((code, stderr.as_str()), (Some(0), ""));
+        let lines = stdout.lines();
+        let lines = lines.map(|line| line.split_once("  # ").map_or(line, |(value, _)| value));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let defaults = values(&["config"]);
+    assert_eq!(values(&["config", &config]), defaults);
+    for line in &defaults {
+        let (key, _) = line.split_once(':').expect("a line is a field");
+        let shows = |of: &str| {
+            of.trim_start_matches([' ', '#'])
+                .starts_with(&format!("{}:", key.trim()))
+        };
+        assert!(sample.lines().any(shows), "the sample has no {key}");
     }
 }
 
