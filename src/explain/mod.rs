@@ -1,7 +1,7 @@
 //! Why does a ReplicaSet have the pods that it has, and what would happen next? From the facts that a
 //! running daemon remembers, or from the API alone, to a report for people and for programs.
 //!
-//! [`report`] is pure and decides by the code that ships (`controller::plan`, `deletion_order`,
+//! [`report()`] is pure and decides by the code that ships (`controller::plan`, `deletion_order`,
 //! `claim`); [`api_facts`] reads what it needs from an API server. Called by the debug page of the
 //! daemon on the thread that answers it, and by the command `explain`.
 

@@ -1,4 +1,4 @@
-//! What a report says: plain data, as JSON for programs; [`super::text`] makes it text for people.
+//! What a report says: plain data, as JSON for programs; `super::text` makes it text for people.
 
 use jiff::Timestamp;
 use serde::Serialize;

@@ -5,7 +5,7 @@
 //! one connection each; `plain` and `plain-N` do that for plain HTTP, if it is asked for.
 //!
 //! The pages are there from the first moment on, also on a standby, and last until everything else has
-//! ended. None of them waits for the API server; only the reviews before them may ([`reviews`]).
+//! ended. None of them waits for the API server; only the reviews before them may (`reviews`).
 
 mod authentication;
 mod authorization;

@@ -20,7 +20,7 @@ use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
 /// most this many less one of high priority each.
 const LOW_TURN: u32 = 8;
 
-/// Hands out keys of high priority before those of low priority (but see [`LOW_TURN`]), and those of
+/// Hands out keys of high priority before those of low priority (but see `LOW_TURN`), and those of
 /// one priority first come first served. A key that is added again before a worker has taken it is
 /// handed out once; one that is added while a worker has it is handed out again after
 /// [`Queue::done`]. No two workers ever have the same key (client-go `util/workqueue/queue.go:Typed`).

@@ -4,7 +4,7 @@
 //!
 //! Who a level is for: *error*: an operator must act; *warn*: abnormal, heals itself; *info*: the state
 //! of the cluster was changed, or the daemon's; *debug*: each event; *trace*: each request. Records up
-//! to *info* are bounded by [`limit`], place by place, so that a busy cluster fills no disk.
+//! to *info* are bounded by `limit`, place by place, so that a busy cluster fills no disk.
 
 mod json;
 mod levels;

@@ -8,7 +8,7 @@ use prometheus::proto::{LabelPair, Metric, MetricFamily, MetricType};
 
 use super::whole;
 
-/// `Content-Type` of what [`encode`] writes.
+/// `Content-Type` of what `encode` writes.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Exponents below this are written as such (Go `strconv.FormatFloat(f, 'g', -1, 64)`).
