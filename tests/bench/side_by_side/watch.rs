@@ -30,8 +30,8 @@ struct Shared {
 /// What has been seen so far.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Living pods, and whose they are.
-    pub(crate) pods: HashMap<String, String>,
+    /// Living pods by UID, since a name may come again.
+    pub(crate) pods: HashMap<String, LivePod>,
     /// When the first pod of each owner was seen that came after [`Observer::expect_pods`].
     pub(crate) first_pod: HashMap<String, Instant>,
     pub(crate) replica_sets: HashMap<String, Counts>,
@@ -40,6 +40,12 @@ pub(crate) struct State {
     /// The most pods that any owner had above what it wanted.
     pub(crate) overshoot: usize,
     problem: Option<String>,
+}
+
+/// One living pod.
+pub(crate) struct LivePod {
+    pub(crate) name: String,
+    owner: String,
 }
 
 /// Of one ReplicaSet.
@@ -145,18 +151,22 @@ impl State {
     fn on_pod(&mut self, type_: &str, pod: &Value) {
         let metadata = &pod["metadata"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let name = text(&metadata["name"]);
+        let (name, uid) = (text(&metadata["name"]), text(&metadata["uid"]));
         let is_gone = type_ == "DELETED" || metadata["deletionTimestamp"].is_string();
         if is_gone {
-            if let Some(owner) = self.pods.remove(&name)
-                && let Some(n) = self.n_pods_of.get_mut(&owner)
+            if let Some(pod) = self.pods.remove(&uid)
+                && let Some(n) = self.n_pods_of.get_mut(&pod.owner)
             {
                 *n -= 1;
             }
             return;
         }
         let owner = text(&metadata["ownerReferences"][0]["name"]);
-        if self.pods.insert(name, owner.clone()).is_some() {
+        let pod = LivePod {
+            name,
+            owner: owner.clone(),
+        };
+        if self.pods.insert(uid, pod).is_some() {
             return;
         }
         let n = self.n_pods_of.entry(owner.clone()).or_default();

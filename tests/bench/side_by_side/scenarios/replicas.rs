@@ -102,7 +102,10 @@ fn up(
 }
 
 fn ready(stage: &mut Stage<'_>, process: &Process, total: usize) -> Result<(), String> {
-    let names: Vec<String> = stage.observer.lock().pods.keys().cloned().collect();
+    let names: Vec<String> = {
+        let state = stage.observer.lock();
+        state.pods.values().map(|pod| pod.name.clone()).collect()
+    };
     let status = ready_status(&Timestamp::now().strftime("%FT%TZ").to_string()).to_string();
     let (before, writes_before) = (process.usage()?, stage.observer.lock().sums());
     let (cluster, path) = (stage.cluster, pods(&stage.namespace));
@@ -181,28 +184,29 @@ fn restart(
 
 /// Deletes pods at random and waits until all are there again.
 fn churn(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
-    let (total, names) = {
+    let (total, chosen) = {
         let state = stage.observer.lock();
-        let names: Vec<String> = state.pods.keys().take(CHURN).cloned().collect();
-        (state.pods.len(), names)
+        let chosen = state.pods.iter().take(CHURN);
+        let chosen = chosen.map(|(uid, pod)| (uid.clone(), pod.name.clone()));
+        (state.pods.len(), chosen.collect::<Vec<_>>())
     };
     let before = process.usage()?;
     let began = Instant::now();
     let (cluster, path) = (stage.cluster, pods(&stage.namespace));
-    in_parallel(names.len(), |n| {
-        let sent = cluster.send(&Request::delete(format!("{path}/{}", names[n])));
+    in_parallel(chosen.len(), |n| {
+        let sent = cluster.send(&Request::delete(format!("{path}/{}", chosen[n].1)));
         sent.map(drop).map_err(|error| error.to_string())
     })?;
     let is_whole = |state: &crate::watch::State| {
         state.pods.len() == total
             && state.sums().replicas == total
-            && names.iter().all(|name| !state.pods.contains_key(name))
+            && chosen.iter().all(|(uid, _)| !state.pods.contains_key(uid))
     };
     let ended = stage.observer.wait("churn mended", PATIENCE, is_whole)?;
     let spent = process.usage()?.cpu - before.cpu;
     let overshoot = stage.observer.lock().overshoot;
     stage.add("churn, seconds until mended", (ended - began).as_secs_f64());
-    stage.add("churn, CPU ms a pod", spent * 1000.0 / number(names.len()));
+    stage.add("churn, CPU ms a pod", spent * 1000.0 / number(chosen.len()));
     stage.add("churn, overshoot", number(overshoot));
     Ok(())
 }
