@@ -290,6 +290,9 @@ impl Memory {
     }
 
     fn normal_text(&self, text: &str) -> String {
+        if is_age(text) {
+            return "<age>".to_owned();
+        }
         if let Ok(time) = text.parse::<jiff::Timestamp>() {
             let age = jiff::Timestamp::now().duration_since(time);
             if age.as_hours().abs() < 2 {
@@ -348,6 +351,15 @@ fn split_words(text: &str) -> impl Iterator<Item = &str> {
             [&piece[..end], &piece[end..]]
         })
         .filter(|word| !word.is_empty())
+}
+
+/// An age of less than a minute as a table shows it: the second may turn between one server's answer and
+/// the other's.
+fn is_age(text: &str) -> bool {
+    let seconds = text
+        .strip_suffix('s')
+        .and_then(|age| age.parse::<u8>().ok());
+    seconds.is_some_and(|seconds| seconds < 60)
 }
 
 fn is_uid(word: &str) -> bool {
