@@ -23,7 +23,7 @@ pub struct Election {
     /// When `observed` was first seen, by our own clock; what the record says of times is never looked
     /// at, since another machine's clock wrote it.
     observed_at: Duration,
-    /// When the request was sent that made or kept us the holder; `None` while we are not.
+    /// When the try began that made or kept us the holder; `None` while we are not.
     renewed_at: Option<Duration>,
     reported: String,
 }
@@ -117,11 +117,12 @@ impl Election {
         })
     }
 
-    /// Takes notice that `record` was written by a request that was sent at `sent_at` at the earliest.
-    pub fn on_written(&mut self, record: LeaderElectionRecord, sent_at: Duration, now: Duration) {
+    /// Takes notice that `record` was written by a try that began at `began`: no request with this record
+    /// was sent before.
+    pub fn on_written(&mut self, record: LeaderElectionRecord, began: Duration, now: Duration) {
         self.observed = record;
         self.observed_at = now;
-        self.renewed_at = self.is_leader().then_some(sent_at);
+        self.renewed_at = self.is_leader().then_some(began);
     }
 
     /// What to write to give up a Lease that was just read; `None` if it is not ours.

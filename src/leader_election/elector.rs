@@ -191,9 +191,12 @@ impl Elector {
     }
 
     fn try_both_paths(&mut self) -> bool {
+        // What is written counts from here, whichever request brings it: all requests of one try carry
+        // one time, and whoever has seen the first of them takes the others for the same renewal.
+        let began = self.boot_clock.boot_time();
         let wall = self.wall();
-        if let Some(record) = self.election.renewal(self.boot_clock.boot_time(), &wall) {
-            match self.write(record, Lock::update) {
+        if let Some(record) = self.election.renewal(began, &wall) {
+            match self.write(record, began, Lock::update) {
                 Ok(()) => return true,
                 Err(error) => log::debug!("the lease is read before it is written: {error}"),
             }
@@ -203,7 +206,7 @@ impl Elector {
             Ok(record) => record,
             Err(error) if error.is_not_found() => {
                 let record = self.election.first_record(&wall);
-                let created = self.write(record, Lock::create);
+                let created = self.write(record, began, Lock::create);
                 return self.succeeded("create", created);
             }
             Err(error) => return self.succeeded("read", Err(error)),
@@ -220,7 +223,7 @@ impl Elector {
                     let name = &self.election.options().name;
                     metrics::global().leader_election.slowpath_exercised(name);
                 }
-                let updated = self.write(record, Lock::update);
+                let updated = self.write(record, began, Lock::update);
                 self.succeeded("update", updated)
             }
         }
@@ -229,6 +232,7 @@ impl Elector {
     fn write(
         &mut self,
         record: LeaderElectionRecord,
+        began: Duration,
         write: fn(
             &mut (dyn Lock + 'static),
             &LeaderElectionRecord,
@@ -236,12 +240,11 @@ impl Elector {
         ) -> Result<(), LockError>,
     ) -> Result<(), LockError> {
         let limit = self.limit();
-        let sent_at = self.boot_clock.boot_time();
         let written = write(&mut *self.lock, &record, limit);
         self.may_hold |= !written.as_ref().is_err_and(LockError::is_without_effect);
         written?;
         let now = self.boot_clock.boot_time();
-        self.election.on_written(record, sent_at, now);
+        self.election.on_written(record, began, now);
         Ok(())
     }
 

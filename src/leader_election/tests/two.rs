@@ -92,3 +92,24 @@ fn a_leader_that_slept_finds_its_fence_closed_when_it_wakes() {
     assert!(!sleeper.elect());
     assert_eq!(sleeper.leader(), "b");
 }
+
+/// A renewal whose answer is lost is written again by the same try. The other has seen the first and
+/// takes the second for the same, so it must not count from later.
+#[test]
+fn a_renewal_that_is_written_twice_counts_once() {
+    let server = Arc::new(Mutex::default());
+    let clocks = [
+        Arc::new(FakeClock::default()),
+        Arc::new(FakeClock::default()),
+    ];
+    let mut leader = Rig::at("a", &server, &clocks[0]);
+    let mut other = Rig::at("b", &server, &clocks[1]);
+    assert!(leader.elect());
+    assert!(!other.elect());
+    leader.set_latency(Duration::from_secs(5));
+    leader.lose_the_answer_once("update");
+    assert!(leader.elect());
+    clocks[1].advance(Duration::from_secs(15));
+    assert!(other.elect());
+    assert!(!leader.fence.is_open());
+}
