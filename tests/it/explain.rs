@@ -161,11 +161,7 @@ fn a_namespace_that_goes_away_is_told() {
     let cluster = TestCluster::running();
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.stable("a");
-    cluster.delete(Kind::Namespaces, cluster.namespace());
-    cluster.eventually("it is terminating", || {
-        let namespace = cluster.get(Kind::Namespaces, cluster.namespace());
-        namespace.is_some_and(|it| text_at(&it, "/status/phase") == "Terminating")
-    });
+    cluster.terminate_namespace();
     cluster.scale("a", 4);
     check_page(&cluster, &["is being terminated", "use another namespace"]);
     check_command(&cluster, &["is being terminated"]);

@@ -114,11 +114,7 @@ fn g_09_in_a_namespace_that_is_deleted_nothing_fails() {
     let cluster = TestCluster::running();
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.stable("a");
-    cluster.delete(Kind::Namespaces, cluster.namespace());
-    cluster.eventually("it is terminating", || {
-        let namespace = cluster.get(Kind::Namespaces, cluster.namespace());
-        namespace.is_some_and(|it| text_at(&it, "/status/phase") == "Terminating")
-    });
+    cluster.terminate_namespace();
     cluster.scale("a", 4);
     cluster.eventually_eq("three creates", &4, || n_posts(&cluster));
     cluster.holds("no more, and no failure", || {

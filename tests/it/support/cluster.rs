@@ -367,6 +367,16 @@ impl TestCluster {
         self.recorded("update", &resource)
     }
 
+    /// Deletes the test's namespace and waits until the API server says that it goes away.
+    #[track_caller]
+    pub(crate) fn terminate_namespace(&self) {
+        self.delete(Kind::Namespaces, self.namespace());
+        self.eventually("it is terminating", || {
+            let namespace = self.get(Kind::Namespaces, self.namespace());
+            namespace.is_some_and(|it| text_at(&it, "/status/phase") == "Terminating")
+        });
+    }
+
     /// [`Waiting::eventually`].
     #[track_caller]
     pub(crate) fn eventually(&self, what: &str, predicate: impl Fn() -> bool) {
