@@ -1,5 +1,6 @@
 //! The API server that both contestants work at.
 
+use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,6 +10,8 @@ use replicaset_controller::client::{
 use replicaset_controller::stdx::stop::Stop;
 use serde_json::{Value, json};
 
+use crate::contestant::cpu_seconds;
+
 /// Connections that send at the same time.
 pub(crate) const SENDERS: usize = 16;
 
@@ -17,6 +20,8 @@ pub(crate) struct Cluster {
     pub(crate) client: Client,
     pub(crate) kubeconfig: PathBuf,
     pub(crate) binaries: PathBuf,
+    /// Holds `NAME.pid` of each server.
+    folder: PathBuf,
     n_namespaces: AtomicUsize,
 }
 
@@ -45,8 +50,22 @@ impl Cluster {
             client,
             kubeconfig,
             binaries: path("CONTROL_PLANE_BIN")?,
+            folder: path("CONTROL_PLANE_DIR")?,
             n_namespaces: AtomicUsize::new(0),
         })
+    }
+
+    /// CPU time that the API server and its etcd have used so far, in seconds.
+    pub(crate) fn cpu(&self) -> Result<f64, String> {
+        let of = |server: &str| {
+            let read = |file: PathBuf| {
+                fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
+            };
+            let pid = read(self.folder.join(format!("{server}.pid")))?;
+            let stat = read(format!("/proc/{}/stat", pid.trim()).into())?;
+            Ok::<_, String>(cpu_seconds(&stat))
+        };
+        Ok(of("kube-apiserver")? + of("etcd")?)
     }
 
     pub(crate) fn send(&self, request: &Request) -> Result<Response, ClientError> {

@@ -146,7 +146,7 @@ impl Drop for Process {
 }
 
 /// User and system time, which the kernel counts in hundredths of a second.
-fn cpu_seconds(stat: &str) -> f64 {
+pub(crate) fn cpu_seconds(stat: &str) -> f64 {
     let fields = stat.rsplit(')').next().unwrap_or_default();
     let fields = fields.split_whitespace().skip(11).take(2);
     fields

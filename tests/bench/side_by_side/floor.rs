@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::time::Instant;
 
-use replicaset_controller::api::protobuf::wire::Fields;
+use replicaset_controller::api::protobuf::wire::{Fields, put_bytes};
 use replicaset_controller::api::protobuf::{Envelope, MEDIA_TYPE};
 use replicaset_controller::client::Request;
 use serde_json::{Value, json};
@@ -18,6 +18,14 @@ use crate::workloads::pods;
 /// Pods of the load generator, at most.
 const PODS_MAX: usize = 3000;
 
+/// What creating pods costs.
+struct Cost {
+    /// Pods a second.
+    rate: f64,
+    /// Of the API server and its etcd, in milliseconds a pod.
+    server_cpu: f64,
+}
+
 /// Measures what no controller can beat.
 pub(crate) fn measure(
     cluster: &Cluster,
@@ -25,16 +33,15 @@ pub(crate) fn measure(
     report: &mut Report,
 ) -> Result<(), String> {
     let count = options.pods.min(PODS_MAX);
-    let mut rates = Vec::new();
     for _ in 0..options.rounds.min(3) {
-        rates.push((
-            create_json(cluster, count)?,
-            create_protobuf(cluster, count)?,
-        ));
-    }
-    for (json, protobuf) in rates {
-        report.add(FLOOR, "raw creates a second, JSON", json);
-        report.add(FLOOR, "raw creates a second, protobuf", protobuf);
+        for (name, cost) in [
+            ("JSON", create_json(cluster, count)?),
+            ("protobuf", create_protobuf(cluster, count)?),
+        ] {
+            report.add(FLOOR, &format!("raw creates a second, {name}"), cost.rate);
+            let figure = format!("raw creates, API server's CPU ms a pod, {name}");
+            report.add(FLOOR, &figure, cost.server_cpu);
+        }
     }
     Ok(())
 }
@@ -66,16 +73,16 @@ fn pod(name: &str) -> Value {
     pod
 }
 
-fn create_json(cluster: &Cluster, count: usize) -> Result<f64, String> {
+fn create_json(cluster: &Cluster, count: usize) -> Result<Cost, String> {
     let namespace = cluster.new_namespace()?;
-    rate(cluster, &namespace, count, |n| {
+    cost(cluster, &namespace, count, |n| {
         let body = pod(&format!("raw-{n}")).to_string();
         Ok(Request::post(pods(&namespace)).body("application/json", body))
     })
 }
 
 /// The same pods in protobuf: the spec is the bytes of one that the server has shown.
-fn create_protobuf(cluster: &Cluster, count: usize) -> Result<f64, String> {
+fn create_protobuf(cluster: &Cluster, count: usize) -> Result<Cost, String> {
     let namespace = cluster.new_namespace()?;
     cluster.post(&pods(&namespace), &pod("sample"))?;
     let sample = Request::get(format!("{}/sample", pods(&namespace))).accept(MEDIA_TYPE);
@@ -88,13 +95,13 @@ fn create_protobuf(cluster: &Cluster, count: usize) -> Result<f64, String> {
         .filter_map(Result::ok)
         .find(|field| field.tag == 2)
         .ok_or("the sample has no spec")?;
-    rate(cluster, &namespace, count, |n| {
+    cost(cluster, &namespace, count, |n| {
         let mut metadata = Vec::new();
-        text_field(1, format!("raw-{n}").as_bytes(), &mut metadata);
-        text_field(3, namespace.as_bytes(), &mut metadata);
+        put_bytes(1, format!("raw-{n}").as_bytes(), &mut metadata);
+        put_bytes(3, namespace.as_bytes(), &mut metadata);
         let mut message = Vec::new();
-        text_field(1, &metadata, &mut message);
-        text_field(2, spec.bytes, &mut message);
+        put_bytes(1, &metadata, &mut message);
+        put_bytes(2, spec.bytes, &mut message);
         let body = Envelope::seal("v1", "Pod", &message);
         Ok(Request::post(pods(&namespace))
             .body(MEDIA_TYPE, body)
@@ -102,27 +109,23 @@ fn create_protobuf(cluster: &Cluster, count: usize) -> Result<f64, String> {
     })
 }
 
-fn text_field(tag: u32, bytes: &[u8], message: &mut Vec<u8>) {
-    use prost::encoding::{WireType, encode_key, encode_varint};
-    encode_key(tag, WireType::LengthDelimited, message);
-    encode_varint(bytes.len() as u64, message);
-    message.extend_from_slice(bytes);
-}
-
 #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
-fn rate(
+fn cost(
     cluster: &Cluster,
     namespace: &str,
     count: usize,
     request: impl Fn(usize) -> Result<Request, String> + Sync,
-) -> Result<f64, String> {
-    let began = Instant::now();
+) -> Result<Cost, String> {
+    let (began, cpu) = (Instant::now(), cluster.cpu()?);
     in_parallel(count, |n| {
         let sent = cluster.send(&request(n)?);
         sent.map(drop).map_err(|error| error.to_string())
     })?;
-    let seconds = began.elapsed().as_secs_f64();
+    let (seconds, cpu) = (began.elapsed().as_secs_f64(), cluster.cpu()? - cpu);
     let all = Request::delete(pods(namespace));
     cluster.send(&all).map_err(|error| error.to_string())?;
-    Ok(count as f64 / seconds)
+    Ok(Cost {
+        rate: count as f64 / seconds,
+        server_cpu: cpu * 1000.0 / count as f64,
+    })
 }

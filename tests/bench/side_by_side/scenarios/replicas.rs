@@ -82,20 +82,24 @@ fn up(
     for name in names {
         stage.observer.expect_pods(name, each);
     }
-    let before = process.usage()?;
+    let (before, server) = (process.usage()?, stage.cluster.cpu()?);
     let began = Instant::now();
     for name in names {
         scale(stage.cluster, &stage.namespace, name, each)?;
     }
     let is_up = |state: &crate::watch::State| state.sums().replicas == total;
     let ended = stage.observer.wait("scaled up", PATIENCE, is_up)?;
-    let after = process.usage()?;
+    let (after, server) = (process.usage()?, stage.cluster.cpu()? - server);
     let seconds = (ended - began).as_secs_f64();
     let overshoot = stage.observer.lock().overshoot;
     stage.add(&format!("{what}, pods a second"), number(total) / seconds);
     stage.add(
         &format!("{what}, CPU ms a pod"),
         (after.cpu - before.cpu) * 1000.0 / number(total),
+    );
+    stage.add(
+        &format!("{what}, API server's CPU ms a pod"),
+        server * 1000.0 / number(total),
     );
     stage.add(&format!("{what}, overshoot"), number(overshoot));
     Ok(())
@@ -108,6 +112,7 @@ fn ready(stage: &mut Stage<'_>, process: &Process, total: usize) -> Result<(), S
     };
     let status = ready_status(&Timestamp::now().strftime("%FT%TZ").to_string()).to_string();
     let (before, writes_before) = (process.usage()?, stage.observer.lock().sums());
+    let server = stage.cluster.cpu()?;
     let (cluster, path) = (stage.cluster, pods(&stage.namespace));
     in_parallel(names.len(), |n| {
         let path = format!("{path}/{}/status", names[n]);
@@ -124,6 +129,11 @@ fn ready(stage: &mut Stage<'_>, process: &Process, total: usize) -> Result<(), S
     let n_writes = writes.n_status_writes - writes_before.n_status_writes;
     let spent = after.cpu - before.cpu;
     stage.add("Ready, CPU µs a pod", spent * 1e6 / number(total));
+    let server = stage.cluster.cpu()? - server;
+    stage.add(
+        "Ready, API server's CPU µs a pod",
+        server * 1e6 / number(total),
+    );
     stage.add("Ready, status writes", number(n_writes));
     stage.add(
         "Ready, seconds from the last pod to the last status",
@@ -213,7 +223,7 @@ fn churn(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
 
 fn down(stage: &mut Stage<'_>, process: &Process, names: &[String]) -> Result<(), String> {
     let total = stage.observer.lock().pods.len();
-    let before = process.usage()?;
+    let (before, server) = (process.usage()?, stage.cluster.cpu()?);
     let began = Instant::now();
     for name in names {
         scale(stage.cluster, &stage.namespace, name, 0)?;
@@ -226,6 +236,11 @@ fn down(stage: &mut Stage<'_>, process: &Process, names: &[String]) -> Result<()
         let spent = after.cpu - before.cpu;
         stage.add("scale-down, seconds", (ended - began).as_secs_f64());
         stage.add("scale-down, CPU ms a pod", spent * 1000.0 / number(total));
+        let server = stage.cluster.cpu()? - server;
+        stage.add(
+            "scale-down, API server's CPU ms a pod",
+            server * 1000.0 / number(total),
+        );
         stage.add("scale-down, peak memory so far, MiB", after.peak);
         pause(SETTLE);
         stage.add(
