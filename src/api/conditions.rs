@@ -25,9 +25,12 @@ pub struct Condition {
     /// A sentence for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Everything else.
+    /// Everything else, if it came as JSON.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+    /// Everything else, if it came as protobuf.
+    #[serde(skip)]
+    pub unknown: Vec<u8>,
 }
 
 /// The condition of this type, if there is one.

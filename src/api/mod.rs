@@ -4,6 +4,7 @@
 //! carries (a template, the metadata of a ReplicaSet) stays the bytes that came from the API server.
 
 pub mod conditions;
+pub mod encoded;
 pub mod interner;
 mod json;
 pub mod label_selector;

@@ -2,8 +2,6 @@
 //! ReplicationController is read as one too: of what the controller reads, only the selector is
 //! written otherwise.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -12,15 +10,20 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::conditions::Condition;
+use super::encoded::Encoded;
 use super::interner::Interner;
-use super::json::{OwnerReferenceJson, controller_of, null_is_default};
-use super::label_selector::{LabelSelector, Selector, SelectorError};
+use super::json::null_is_default;
+use super::label_selector::{Selector, SelectorError};
 use super::labels::Labels;
 use super::object_key::ObjectKey;
 use super::owner_reference::ControllerRef;
+use super::protobuf::{self, Envelope, ProtobufError};
 use super::resource_version::ResourceVersion;
 use super::uid::Uid;
-use super::workload_kind::{REPLICA_SET, SelectorForm, WorkloadKind};
+use super::workload_kind::{REPLICA_SET, WorkloadKind};
+
+mod json;
+mod message;
 
 /// What the controller knows of a ReplicaSet.
 #[derive(Clone, Debug)]
@@ -51,10 +54,20 @@ pub struct ReplicaSet {
     carried: Carried,
 }
 
+/// In the encoding in which the object came, since only so no field gets lost.
 #[derive(Clone, Debug)]
-struct Carried {
-    metadata: Box<RawValue>,
-    spec: Box<RawValue>,
+enum Carried {
+    Json(json::CarriedJson),
+    Protobuf(message::CarriedMessage),
+}
+
+/// `spec.template` as the API server sent it.
+#[derive(Clone, Copy, Debug)]
+pub enum Template<'a> {
+    /// In JSON.
+    Json(&'a RawValue),
+    /// In protobuf.
+    Protobuf(&'a [u8]),
 }
 
 /// `status` of a ReplicaSet. Fields that this build does not know are carried along.
@@ -84,9 +97,12 @@ pub struct ReplicaSetStatus {
         deserialize_with = "null_is_default"
     )]
     pub conditions: Vec<Condition>,
-    /// Everything else.
+    /// Everything else, if it came as JSON.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+    /// Everything else, if it came as protobuf.
+    #[serde(skip)]
+    pub unknown: Vec<u8>,
 }
 
 impl ReplicaSet {
@@ -107,46 +123,44 @@ impl ReplicaSet {
         json: &[u8],
         interner: &mut Interner,
     ) -> Result<Self, serde_json::Error> {
-        let object: ObjectJson<'_> = serde_json::from_slice(json)?;
-        let metadata: MetadataJson<'_> = serde_json::from_str(object.metadata.get())?;
-        let spec: SpecJson<'_> = serde_json::from_str(object.spec.get())?;
-        let template_labels = spec.template.and_then(|t| t.metadata).map(|m| m.labels);
-        Ok(Self {
-            key: ObjectKey {
-                namespace: interner.text(metadata.namespace.as_deref().unwrap_or_default()),
-                name: Arc::from(&*metadata.name),
-            },
-            uid: metadata.uid,
-            resource_version: metadata.resource_version,
-            generation: metadata.generation.unwrap_or(0),
-            deletion: metadata.deletion_timestamp,
-            controller: controller_of(metadata.owner_references, interner),
-            replicas: spec.replicas.unwrap_or(1),
-            min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),
-            selector: Selector::new(&read_selector(kind.selector, spec.selector)?),
-            template_labels: interner.labels(template_labels.unwrap_or_default()),
-            status: object.status.unwrap_or_default(),
-            carried: Carried {
-                metadata: without_managed_fields(object.metadata)?,
-                spec: object.spec.to_owned(),
-            },
-        })
+        json::read(kind, json, interner)
     }
 
-    /// True if the ReplicaSet is going away.
-    pub fn is_terminating(&self) -> bool {
-        self.deletion.is_some()
+    /// Reads an object of this kind from its protobuf message, out of its envelope.
+    ///
+    /// # Errors
+    /// If the bytes are no such message, or it has no name.
+    pub fn from_protobuf(
+        kind: &WorkloadKind,
+        message: &[u8],
+        interner: &mut Interner,
+    ) -> Result<Self, ProtobufError> {
+        message::read(kind, message, interner)
+    }
+
+    /// Reads an object of this kind from the body of an answer, which tells its encoding itself.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub fn from_answer(
+        kind: &WorkloadKind,
+        body: &[u8],
+        interner: &mut Interner,
+    ) -> Result<Self, String> {
+        if !body.starts_with(&protobuf::MAGIC) {
+            return Self::of_kind(kind, body, interner).map_err(|error| error.to_string());
+        }
+        let object = Envelope::open(body)
+            .and_then(|envelope| Self::from_protobuf(kind, envelope.raw, interner));
+        object.map_err(|error| error.to_string())
     }
 
     /// `spec.template` as the API server sent it; `None` if there is none.
-    pub fn template(&self) -> Option<&RawValue> {
-        #[derive(Deserialize)]
-        struct Template<'a> {
-            #[serde(borrow)]
-            template: Option<&'a RawValue>,
+    pub fn template(&self) -> Option<Template<'_>> {
+        match &self.carried {
+            Carried::Json(carried) => carried.template().map(Template::Json),
+            Carried::Protobuf(carried) => carried.template().map(Template::Protobuf),
         }
-        let spec: Template<'_> = serde_json::from_str(self.carried.spec.get()).ok()?;
-        spec.template
     }
 
     /// The whole object with another status: the body of a status update. `spec` and `metadata` are
@@ -154,101 +168,21 @@ impl ReplicaSet {
     ///
     /// # Errors
     /// If the status cannot be written as JSON.
-    pub fn to_json_with_status(
+    pub fn with_status(
         &self,
-        api_version: &str,
-        kind: &str,
+        kind: &WorkloadKind,
         status: &ReplicaSetStatus,
-    ) -> Result<Vec<u8>, serde_json::Error> {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Body<'a> {
-            api_version: &'a str,
-            kind: &'a str,
-            metadata: &'a RawValue,
-            spec: &'a RawValue,
-            status: &'a ReplicaSetStatus,
+    ) -> Result<Encoded, serde_json::Error> {
+        match &self.carried {
+            Carried::Json(carried) => carried.with_status(kind, status),
+            Carried::Protobuf(carried) => Ok(carried.with_status(kind, status)),
         }
-        serde_json::to_vec(&Body {
-            api_version,
-            kind,
-            metadata: &self.carried.metadata,
-            spec: &self.carried.spec,
-            status,
-        })
     }
-}
 
-#[derive(Deserialize)]
-struct ObjectJson<'a> {
-    #[serde(borrow)]
-    metadata: &'a RawValue,
-    #[serde(borrow)]
-    spec: &'a RawValue,
-    status: Option<ReplicaSetStatus>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct MetadataJson<'a> {
-    #[serde(borrow)]
-    namespace: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    name: Cow<'a, str>,
-    #[serde(default)]
-    uid: Uid,
-    #[serde(default)]
-    resource_version: ResourceVersion,
-    generation: Option<i64>,
-    deletion_timestamp: Option<Timestamp>,
-    #[serde(borrow)]
-    owner_references: Option<Vec<OwnerReferenceJson<'a>>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SpecJson<'a> {
-    replicas: Option<i32>,
-    min_ready_seconds: Option<i32>,
-    #[serde(borrow)]
-    selector: Option<&'a RawValue>,
-    template: Option<TemplateJson>,
-}
-
-#[derive(Deserialize)]
-struct TemplateJson {
-    metadata: Option<TemplateMetadataJson>,
-}
-
-#[derive(Deserialize)]
-struct TemplateMetadataJson {
-    #[serde(default)]
-    labels: Labels,
-}
-
-/// Absent stays absent, and so matches nothing.
-fn read_selector(
-    form: SelectorForm,
-    selector: Option<&RawValue>,
-) -> Result<LabelSelector, serde_json::Error> {
-    let Some(selector) = selector else {
-        return Ok(LabelSelector::default());
-    };
-    match form {
-        SelectorForm::LabelSelector => serde_json::from_str(selector.get()),
-        SelectorForm::Labels => Ok(LabelSelector {
-            match_labels: serde_json::from_str(selector.get())?,
-            match_expressions: None,
-        }),
+    /// True if the ReplicaSet is going away.
+    pub fn is_terminating(&self) -> bool {
+        self.deletion.is_some()
     }
-}
-
-/// `managedFields` is the larger half of many objects and nothing reads it; upstream drops it too.
-/// An update without the field leaves it as it is on the server.
-fn without_managed_fields(metadata: &RawValue) -> Result<Box<RawValue>, serde_json::Error> {
-    let mut fields: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(metadata.get())?;
-    fields.remove("managedFields");
-    serde_json::value::to_raw_value(&fields)
 }
 
 #[expect(
@@ -268,134 +202,4 @@ fn is_zero_generation(generation: &i64) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::{Interner, ReplicaSet, ReplicaSetStatus};
-    use crate::api::Labels;
-    use crate::api::workload_kind::REPLICATION_CONTROLLER;
-
-    fn read(object: &Value) -> ReplicaSet {
-        let text = object.to_string();
-        ReplicaSet::from_json(text.as_bytes(), &mut Interner::default()).expect("readable")
-    }
-
-    fn sample() -> Value {
-        json!({
-            "apiVersion": "apps/v1", "kind": "ReplicaSet",
-            "metadata": {
-                "name": "web", "namespace": "default", "uid": "u-rs", "resourceVersion": "7",
-                "generation": 3, "labels": {"x": "y"}, "annotations": {"a": "\"b\""},
-                "managedFields": [{"manager": "m"}],
-                "ownerReferences": [{"kind": "Deployment", "name": "d", "uid": "u-d", "controller": true}],
-            },
-            "spec": {
-                "replicas": 4, "minReadySeconds": 5, "selector": {"matchLabels": {"app": "web"}},
-                "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"futureField": {"deep": [1]}}},
-                "futureSpec": true,
-            },
-            "status": {"replicas": 2, "futureCount": 9, "conditions": [{"type": "Other", "status": "True", "futureKey": 1}]},
-        })
-    }
-
-    #[test]
-    fn every_field_is_read() {
-        let rs = read(&sample());
-        assert_eq!(rs.key.to_string(), "default/web");
-        assert_eq!(
-            (rs.generation, rs.replicas, rs.min_ready_seconds),
-            (3, 4, 5)
-        );
-        assert_eq!(rs.controller.as_ref().map(|c| &*c.name), Some("d"));
-        assert!(
-            rs.selector
-                .expect("a valid selector")
-                .matches(&rs.template_labels)
-        );
-        assert_eq!(
-            (rs.status.replicas, rs.status.terminating_replicas),
-            (2, None)
-        );
-    }
-
-    #[test]
-    fn absent_replicas_mean_one() {
-        let rs = read(&json!({"metadata": {"name": "web"}, "spec": {}}));
-        assert_eq!((rs.replicas, rs.min_ready_seconds), (1, 0));
-        assert!(rs.template().is_none());
-    }
-
-    #[test]
-    fn a_status_update_carries_all_that_it_does_not_know() {
-        let rs = read(&sample());
-        let status = ReplicaSetStatus {
-            replicas: 4,
-            terminating_replicas: Some(0),
-            ..rs.status.clone()
-        };
-        let body = rs
-            .to_json_with_status("apps/v1", "ReplicaSet", &status)
-            .expect("JSON");
-        let body: Value = serde_json::from_slice(&body).expect("JSON");
-        let mut expected = sample();
-        expected["metadata"]
-            .as_object_mut()
-            .expect("an object")
-            .remove("managedFields");
-        expected["status"]["replicas"] = json!(4);
-        expected["status"]["terminatingReplicas"] = json!(0);
-        assert_eq!(body, expected);
-    }
-
-    fn read_controller(object: &Value) -> Result<ReplicaSet, serde_json::Error> {
-        let text = object.to_string();
-        let interner = &mut Interner::default();
-        ReplicaSet::of_kind(&REPLICATION_CONTROLLER, text.as_bytes(), interner)
-    }
-
-    #[test]
-    fn o_02_a_map_selector_is_one_of_equalities() {
-        let mut object = sample();
-        object["apiVersion"] = json!("v1");
-        object["kind"] = json!("ReplicationController");
-        object["spec"]["selector"] = json!({"app": "web", "tier": "front"});
-        let rc = read_controller(&object).expect("readable");
-        let selector = rc.selector.as_ref().expect("a valid selector");
-        assert_eq!(selector.to_string(), "app=web,tier=front");
-        assert_eq!((rc.generation, rc.replicas), (3, 4));
-        // A key that would mean something in a label selector is a label like any other.
-        object["spec"]["selector"] = json!({"matchLabels": "x"});
-        let rc = read_controller(&object).expect("readable");
-        assert_eq!(rc.selector.expect("valid").to_string(), "matchLabels=x");
-        // What is sent back is what came, the selector too.
-        let body = rc.carried.spec.get();
-        let spec: Value = serde_json::from_str(body).expect("JSON");
-        assert_eq!(spec, object["spec"]);
-    }
-
-    #[test]
-    fn o_02_no_selector_and_an_empty_one_match_nothing() {
-        for selector in [Value::Null, json!({})] {
-            let mut object = sample();
-            object["spec"]["selector"] = selector;
-            let rc = read_controller(&object).expect("readable");
-            let selector = rc.selector.expect("valid");
-            assert!(selector.is_empty() && !selector.matches(&Labels::default()));
-        }
-    }
-
-    #[test]
-    fn o_02_a_selector_that_is_no_map_of_labels_cannot_be_read() {
-        let mut object = sample();
-        object["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
-        read_controller(&object).expect_err("a map of texts is wanted");
-    }
-
-    #[test]
-    fn the_template_is_carried_whole() {
-        let rs = read(&sample());
-        let template: Value =
-            serde_json::from_str(rs.template().expect("a template").get()).expect("JSON");
-        assert_eq!(template, sample()["spec"]["template"]);
-    }
-}
+mod tests;

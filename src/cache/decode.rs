@@ -37,22 +37,28 @@ pub trait Decode: Debug + Send + 'static {
     /// If the text is not JSON, or not such an object.
     fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self::Object, serde_json::Error>;
 
-    /// Reads one object from protobuf; `None` if this kind is asked for in JSON only.
-    const PROTOBUF: Option<ProtobufDecoder<Self::Object>> = None;
+    /// Reads one object from its protobuf message, out of its envelope.
+    ///
+    /// # Errors
+    /// If the bytes are no such message.
+    fn from_protobuf(
+        message: &[u8],
+        interner: &mut Interner,
+    ) -> Result<Self::Object, ProtobufError>;
 }
-
-/// Reads one object from its protobuf message, out of its envelope.
-pub type ProtobufDecoder<T> = fn(&[u8], &mut Interner) -> Result<T, ProtobufError>;
 
 impl Decode for Pod {
     type Object = Self;
 
     const KIND: &'static str = "Pod";
     const RESOURCE: &'static str = "pods";
-    const PROTOBUF: Option<ProtobufDecoder<Self>> = Some(Self::from_protobuf);
 
     fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
         Self::from_json(json, interner)
+    }
+
+    fn from_protobuf(message: &[u8], interner: &mut Interner) -> Result<Self, ProtobufError> {
+        Self::from_protobuf(message, interner)
     }
 }
 
@@ -64,6 +70,10 @@ impl Decode for ReplicaSet {
 
     fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
         Self::from_json(json, interner)
+    }
+
+    fn from_protobuf(message: &[u8], interner: &mut Interner) -> Result<Self, ProtobufError> {
+        Self::from_protobuf(&REPLICA_SET, message, interner)
     }
 }
 
@@ -79,6 +89,10 @@ impl Decode for ReplicationController {
 
     fn from_json(json: &[u8], interner: &mut Interner) -> Result<ReplicaSet, serde_json::Error> {
         ReplicaSet::of_kind(&REPLICATION_CONTROLLER, json, interner)
+    }
+
+    fn from_protobuf(message: &[u8], interner: &mut Interner) -> Result<ReplicaSet, ProtobufError> {
+        ReplicaSet::from_protobuf(&REPLICATION_CONTROLLER, message, interner)
     }
 }
 

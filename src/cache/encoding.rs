@@ -10,11 +10,10 @@ use super::json_frames::JsonWatch;
 use super::json_list::JsonList;
 use super::protobuf_frames::ProtobufWatch;
 use super::protobuf_list::ProtobufList;
+use crate::api::encoded::JSON;
 use crate::api::protobuf;
 
-const JSON: &str = "application/json";
-
-/// Which encoding is asked for where an object can be read from both.
+/// Which encoding is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContentType {
     /// JSON only.
@@ -27,12 +26,10 @@ pub enum ContentType {
 
 impl ContentType {
     /// What is asked for, best first, as the header `Accept` says it.
-    pub fn accept<T: Decode>(self) -> &'static str {
+    pub fn accept(self) -> &'static str {
         match self {
-            Self::Protobuf if T::PROTOBUF.is_some() => {
-                "application/vnd.kubernetes.protobuf, application/json"
-            }
-            Self::Protobuf | Self::Json => JSON,
+            Self::Protobuf => "application/vnd.kubernetes.protobuf, application/json",
+            Self::Json => JSON,
         }
     }
 }
@@ -40,16 +37,14 @@ impl ContentType {
 /// A reader for a list of this content type.
 ///
 /// # Errors
-/// [`StreamError::ContentType`] if objects of this kind cannot be read from it.
+/// [`StreamError::ContentType`] if it is neither of the two encodings.
 pub fn read_list<T: Decode>(
     content_type: &str,
     body: Box<dyn Read + Send>,
 ) -> Result<Box<dyn ReadList<T>>, StreamError> {
-    match (media_type(content_type).as_str(), T::PROTOBUF) {
-        (JSON, _) => Ok(Box::new(JsonList::new(body))),
-        (protobuf::MEDIA_TYPE, Some(decoder)) => {
-            Ok(Box::new(ProtobufList::<T>::new(body, decoder)))
-        }
+    match media_type(content_type).as_str() {
+        JSON => Ok(Box::new(JsonList::new(body))),
+        protobuf::MEDIA_TYPE => Ok(Box::new(ProtobufList::new(body))),
         _ => Err(StreamError::ContentType(content_type.to_owned())),
     }
 }
@@ -57,16 +52,14 @@ pub fn read_list<T: Decode>(
 /// A reader for a watch of this content type.
 ///
 /// # Errors
-/// [`StreamError::ContentType`] if objects of this kind cannot be read from it.
+/// [`StreamError::ContentType`] if it is neither of the two encodings.
 pub fn read_watch<T: Decode>(
     content_type: &str,
     body: Box<dyn Read + Send>,
 ) -> Result<Box<dyn ReadWatch<T>>, StreamError> {
-    match (media_type(content_type).as_str(), T::PROTOBUF) {
-        (JSON, _) => Ok(Box::new(JsonWatch::new(body))),
-        (protobuf::MEDIA_TYPE, Some(decoder)) => {
-            Ok(Box::new(ProtobufWatch::<T>::new(body, decoder)))
-        }
+    match media_type(content_type).as_str() {
+        JSON => Ok(Box::new(JsonWatch::new(body))),
+        protobuf::MEDIA_TYPE => Ok(Box::new(ProtobufWatch::new(body))),
         _ => Err(StreamError::ContentType(content_type.to_owned())),
     }
 }

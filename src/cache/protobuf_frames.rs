@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::io::Read;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use prost::Message;
 
-use super::decode::{
-    Decode, Frame, INITIAL_EVENTS_END, OBJECT_BYTES_MAX, ProtobufDecoder, ReadWatch, StreamError,
-};
+use super::decode::{Decode, Frame, INITIAL_EVENTS_END, OBJECT_BYTES_MAX, ReadWatch, StreamError};
 use super::protobuf_object::{AnyObject, read_object};
 use super::read_buffer::ReadBuffer;
 use crate::api::Status;
@@ -33,14 +32,14 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 /// The body of a watch in protobuf.
 pub(super) struct ProtobufWatch<T: Decode> {
     body: ReadBuffer<Box<dyn Read + Send>>,
-    decoder: ProtobufDecoder<T::Object>,
+    resource: PhantomData<fn() -> T>,
 }
 
 impl<T: Decode> ProtobufWatch<T> {
-    pub(super) fn new(body: Box<dyn Read + Send>, decoder: ProtobufDecoder<T::Object>) -> Self {
+    pub(super) fn new(body: Box<dyn Read + Send>) -> Self {
         Self {
             body: ReadBuffer::new(body),
-            decoder,
+            resource: PhantomData,
         }
     }
 
@@ -75,11 +74,7 @@ impl<T: Decode> ReadWatch<T> for ProtobufWatch<T> {
         let Some(message) = self.take_message()? else {
             return Ok(None);
         };
-        Ok(Some(read_frame::<T>(
-            self.body.get(message),
-            self.decoder,
-            interner,
-        )?))
+        Ok(Some(read_frame::<T>(self.body.get(message), interner)?))
     }
 }
 
@@ -91,7 +86,6 @@ impl<T: Decode> fmt::Debug for ProtobufWatch<T> {
 
 fn read_frame<T: Decode>(
     message: &[u8],
-    decoder: ProtobufDecoder<T::Object>,
     interner: &mut Interner,
 ) -> Result<Frame<T::Object>, ProtobufError> {
     let (type_, object) = open(message)?;
@@ -104,9 +98,9 @@ fn read_frame<T: Decode>(
         return Ok(Frame::Foreign(what));
     }
     Ok(match type_ {
-        b"ADDED" => Frame::Added(read_object(object.raw, decoder, interner)),
-        b"MODIFIED" => Frame::Modified(read_object(object.raw, decoder, interner)),
-        b"DELETED" => Frame::Deleted(read_object(object.raw, decoder, interner)),
+        b"ADDED" => Frame::Added(read_object::<T>(object.raw, interner)),
+        b"MODIFIED" => Frame::Modified(read_object::<T>(object.raw, interner)),
+        b"DELETED" => Frame::Deleted(read_object::<T>(object.raw, interner)),
         b"BOOKMARK" => read_bookmark(object.raw)?,
         other => {
             let other = String::from_utf8_lossy(other);

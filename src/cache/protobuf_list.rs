@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::io::Read;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use prost::Message;
 
-use super::decode::{
-    Decode, Decoded, ListMetadata, OBJECT_BYTES_MAX, ProtobufDecoder, ReadList, StreamError,
-};
+use super::decode::{Decode, Decoded, ListMetadata, OBJECT_BYTES_MAX, ReadList, StreamError};
 use super::protobuf_object::read_object;
 use super::read_buffer::ReadBuffer;
 use crate::api::interner::Interner;
@@ -27,7 +26,7 @@ pub(super) struct ProtobufList<T: Decode> {
     body: ReadBuffer<Box<dyn Read + Send>>,
     place: Place,
     metadata: ListMetadata,
-    decoder: ProtobufDecoder<T::Object>,
+    resource: PhantomData<fn() -> T>,
 }
 
 /// Where in the body the next byte is.
@@ -50,12 +49,12 @@ struct Head {
 }
 
 impl<T: Decode> ProtobufList<T> {
-    pub(super) fn new(body: Box<dyn Read + Send>, decoder: ProtobufDecoder<T::Object>) -> Self {
+    pub(super) fn new(body: Box<dyn Read + Send>) -> Self {
         Self {
             body: ReadBuffer::new(body),
             place: Place::Start,
             metadata: ListMetadata::default(),
-            decoder,
+            resource: PhantomData,
         }
     }
 
@@ -194,7 +193,7 @@ impl<T: Decode> ReadList<T> for ProtobufList<T> {
             return Ok(None);
         };
         let item = self.body.get(item);
-        Ok(Some(read_object(item, self.decoder, interner)))
+        Ok(Some(read_object::<T>(item, interner)))
     }
 
     fn metadata(&self) -> &ListMetadata {

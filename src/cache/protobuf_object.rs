@@ -2,7 +2,7 @@
 
 use prost::Message;
 
-use super::decode::{Decoded, ProtobufDecoder, Unread};
+use super::decode::{Decode, Decoded, Unread};
 use super::store::UnreadKey;
 use crate::api::interner::Interner;
 use crate::api::protobuf::{ObjectMeta, ProtobufError};
@@ -16,12 +16,11 @@ pub(super) struct AnyObject {
 }
 
 /// Reads an object; of one that cannot be read at least what it is, if that can be read.
-pub(super) fn read_object<T>(
+pub(super) fn read_object<T: Decode>(
     message: &[u8],
-    decoder: ProtobufDecoder<T>,
     interner: &mut Interner,
-) -> Decoded<T> {
-    decoder(message, interner).map_err(|error| unread(message, &error))
+) -> Decoded<T::Object> {
+    T::from_protobuf(message, interner).map_err(|error| unread(message, &error))
 }
 
 fn unread(message: &[u8], error: &ProtobufError) -> Unread {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::api::Uid;
+use crate::api::encoded::{Encoded, JSON};
 
 /// What a path may not carry as it is; the slashes between its parts may.
 const PATH: &AsciiSet = &CONTROLS
@@ -33,9 +34,6 @@ const QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
-
-/// The encoding that every API server speaks.
-pub(super) const JSON: &str = "application/json";
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +143,12 @@ impl Request {
             bytes: bytes.into(),
         });
         self
+    }
+
+    /// The same request with this object as its body.
+    #[must_use]
+    pub fn object(self, object: Encoded) -> Self {
+        self.body(object.media_type, object.bytes)
     }
 
     /// The same request that takes its answer in these media types; JSON if this is not called.

@@ -56,6 +56,7 @@ pub fn calculate_status(rs: &ReplicaSet, observation: &Observation) -> ReplicaSe
         observed_generation: rs.generation,
         conditions,
         other: rs.status.other.clone(),
+        unknown: rs.status.unknown.clone(),
     }
 }
 

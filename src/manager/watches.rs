@@ -144,7 +144,7 @@ impl Watch<'_> {
         };
         let stats = Arc::default();
         let latency = numbers::show_watch(&path, store, &stats);
-        let accept = self.options.content_type.accept::<T>();
+        let accept = self.options.content_type.accept();
         let collection = Collection::new(self.client.stream_client(), path, accept);
         let source = Explained::new(collection, meaning);
         let contact = Arc::default();

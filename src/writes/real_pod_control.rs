@@ -83,9 +83,7 @@ impl PodControl for RealPodControl {
     fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
         let body = create_body(rs, self.kind, name)?;
         let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
-        let request = Request::post(path)
-            .body("application/json", body)
-            .accept(METADATA_ONLY);
+        let request = Request::post(path).object(body).accept(METADATA_ONLY);
         match self.send(rs, request) {
             Ok(response) => {
                 let message = format!("Created pod: {name}");

@@ -63,7 +63,7 @@ impl RealReplicaSetControl {
             return Err(WriteError::Stopped);
         }
         let response = self.client.send(request)?;
-        let object = ReplicaSet::of_kind(self.kind, &response.body, &mut Interner::default());
+        let object = ReplicaSet::from_answer(self.kind, &response.body, &mut Interner::default());
         object.map_err(|error| {
             WriteError::Unknown(format!("the answer is no {}: {error}", self.kind.kind))
         })
@@ -90,14 +90,13 @@ impl ReplicaSetControl for RealReplicaSetControl {
         rs: &ReplicaSet,
         status: &ReplicaSetStatus,
     ) -> Result<ReplicaSet, WriteError> {
-        let (api_version, kind) = (self.kind.api_version, self.kind.kind);
-        let body = rs
-            .to_json_with_status(api_version, kind, status)
-            .map_err(|error| {
-                WriteError::Local(format!("the status does not become JSON: {error}"))
-            })?;
+        let body = rs.with_status(self.kind, status).map_err(|error| {
+            WriteError::Local(format!("the status does not become JSON: {error}"))
+        })?;
         let path = format!("{}/status", self.path(&rs.key));
-        let request = Request::put(path).body("application/json", body);
+        // Who sent the object in this encoding answers in it too.
+        let accept = body.media_type;
+        let request = Request::put(path).object(body).accept(accept);
         self.send(&request.on_behalf_of(&rs.uid))
     }
 }

@@ -6,9 +6,8 @@ use prost::Message;
 
 use super::{POD_DELETION_COST, Pod, PodPhase, parse_deletion_cost};
 use crate::api::interner::Interner;
-use crate::api::owner_reference::ControllerRef;
 use crate::api::protobuf::ProtobufError;
-use crate::api::protobuf::meta::{ObjectMeta, OwnerReference, Time};
+use crate::api::protobuf::meta::{ObjectMeta, Time, controller_of};
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 
 #[derive(Clone, PartialEq, Message)]
@@ -119,22 +118,6 @@ impl Pod {
             deletion_cost: cost.map_or(0, |cost| parse_deletion_cost(cost)),
         }
     }
-}
-
-/// The first reference with `controller: true`.
-fn controller_of(
-    references: &[OwnerReference],
-    interner: &mut Interner,
-) -> Option<Arc<ControllerRef>> {
-    let reference = references
-        .iter()
-        .find(|reference| reference.controller == Some(true))?;
-    let kind = interner.text(&reference.kind);
-    Some(interner.owner(ControllerRef {
-        kind,
-        name: Arc::from(&*reference.name),
-        uid: Uid::new(&reference.uid),
-    }))
 }
 
 fn max_restarts<'a>(statuses: impl Iterator<Item = &'a ContainerStatusMessage>) -> i32 {

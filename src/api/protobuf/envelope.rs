@@ -4,7 +4,7 @@
 use prost::Message;
 
 use super::ProtobufError;
-use super::wire::Fields;
+use super::wire::{Fields, put_bytes};
 
 /// How everything in this encoding begins.
 pub const MAGIC: [u8; 4] = *b"k8s\0";
@@ -61,15 +61,10 @@ impl<'a> Envelope<'a> {
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),
         };
-        let mut bytes = MAGIC.to_vec();
+        let mut bytes = Vec::with_capacity(raw.len() + 64);
+        bytes.extend_from_slice(&MAGIC);
         prost::encoding::message::encode(Self::TYPE_META, &type_meta, &mut bytes);
-        prost::encoding::encode_key(
-            Self::RAW,
-            prost::encoding::WireType::LengthDelimited,
-            &mut bytes,
-        );
-        prost::encoding::encode_varint(raw.len() as u64, &mut bytes);
-        bytes.extend_from_slice(raw);
+        put_bytes(Self::RAW, raw, &mut bytes);
         bytes
     }
 }

@@ -1,9 +1,14 @@
 //! Metadata of objects and lists (apimachinery `pkg/apis/meta/v1/generated.proto`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use prost::Message;
+
+use crate::api::Uid;
+use crate::api::interner::Interner;
+use crate::api::owner_reference::ControllerRef;
 
 /// `metadata` of an object.
 #[derive(Clone, PartialEq, Message)]
@@ -20,6 +25,9 @@ pub struct ObjectMeta {
     /// `resourceVersion`.
     #[prost(string, tag = "6")]
     pub resource_version: String,
+    /// `generation`.
+    #[prost(int64, tag = "7")]
+    pub generation: i64,
     /// `creationTimestamp`.
     #[prost(message, optional, tag = "8")]
     pub creation: Option<Time>,
@@ -76,6 +84,22 @@ pub struct Time {
     pub nanos: i32,
 }
 
+impl ObjectMeta {
+    /// Number of the field `managedFields`, which is not read.
+    pub const MANAGED_FIELDS: u32 = 17;
+}
+
+impl From<Timestamp> for Time {
+    /// To the second, as the API server keeps it
+    /// (apimachinery `pkg/apis/meta/v1/time_proto.go:ProtoTime`).
+    fn from(time: Timestamp) -> Self {
+        Self {
+            seconds: time.as_second(),
+            nanos: 0,
+        }
+    }
+}
+
 impl Time {
     /// The time; `None` for the zero that stands where a time is absent.
     pub fn timestamp(self) -> Option<Timestamp> {
@@ -84,4 +108,20 @@ impl Time {
         }
         Timestamp::new(self.seconds, self.nanos).ok()
     }
+}
+
+/// The first reference with `controller: true`.
+pub(in crate::api) fn controller_of(
+    references: &[OwnerReference],
+    interner: &mut Interner,
+) -> Option<Arc<ControllerRef>> {
+    let reference = references
+        .iter()
+        .find(|reference| reference.controller == Some(true))?;
+    let kind = interner.text(&reference.kind);
+    Some(interner.owner(ControllerRef {
+        kind,
+        name: Arc::from(&*reference.name),
+        uid: Uid::new(&reference.uid),
+    }))
 }

@@ -1,4 +1,4 @@
-//! Kubernetes' second encoding, as far as the controller reads it.
+//! Kubernetes' second encoding, as far as the controller reads and writes it.
 //!
 //! An object on the wire is four magic bytes and an envelope that names the kind and holds the object's
 //! own message (apimachinery `pkg/runtime/serializer/protobuf/protobuf.go`). The messages here have

@@ -1,6 +1,8 @@
-//! Fields of a protobuf message, one by one, without copying them.
+//! Fields of a protobuf message, one by one: read without copying them, and written.
 
-use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+use prost::encoding::{
+    DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field,
+};
 
 use super::ProtobufError;
 
@@ -11,6 +13,8 @@ pub struct Field<'a> {
     pub tag: u32,
     /// Its bytes, if it is a text, a message or bytes; empty for a number.
     pub bytes: &'a [u8],
+    /// All of it, its number included.
+    pub whole: &'a [u8],
 }
 
 /// The fields of a message in the order in which they stand there. Ends after the first error.
@@ -24,10 +28,16 @@ impl<'a> Fields<'a> {
     }
 
     fn read(&mut self) -> Result<Field<'a>, ProtobufError> {
+        let all = self.0;
         let (tag, wire_type) = decode_key(&mut self.0)?;
         if wire_type != WireType::LengthDelimited {
             skip_field(wire_type, tag, &mut self.0, DecodeContext::default())?;
-            return Ok(Field { tag, bytes: &[] });
+            let whole = &all[..all.len() - self.0.len()];
+            return Ok(Field {
+                tag,
+                bytes: &[],
+                whole,
+            });
         }
         let length = decode_varint(&mut self.0)?;
         let split = usize::try_from(length)
@@ -35,7 +45,8 @@ impl<'a> Fields<'a> {
             .and_then(|length| self.0.split_at_checked(length));
         let (bytes, rest) = split.ok_or(ProtobufError::Wire("a field is cut off"))?;
         self.0 = rest;
-        Ok(Field { tag, bytes })
+        let whole = &all[..all.len() - rest.len()];
+        Ok(Field { tag, bytes, whole })
     }
 }
 
@@ -54,6 +65,13 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
+/// Appends a text, a message or bytes to a message, as the field with this number.
+pub fn put_bytes(tag: u32, bytes: &[u8], message: &mut Vec<u8>) {
+    encode_key(tag, WireType::LengthDelimited, message);
+    encode_varint(bytes.len() as u64, message);
+    message.extend_from_slice(bytes);
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Field, Fields, ProtobufError};
@@ -63,12 +81,12 @@ mod tests {
         // 1: varint 150; 2: "ab"; 3: fixed32; 4: empty.
         let message = b"\x08\x96\x01\x12\x02ab\x1d\x01\x02\x03\x04\x22\x00";
         let fields: Result<Vec<Field<'_>>, _> = Fields::of(message).collect();
-        let field = |tag, bytes| Field { tag, bytes };
+        let field = |tag, bytes, whole| Field { tag, bytes, whole };
         let expected = vec![
-            field(1, b"".as_slice()),
-            field(2, b"ab"),
-            field(3, b""),
-            field(4, b""),
+            field(1, b"".as_slice(), b"\x08\x96\x01".as_slice()),
+            field(2, b"ab", b"\x12\x02ab"),
+            field(3, b"", b"\x1d\x01\x02\x03\x04"),
+            field(4, b"", b"\x22\x00"),
         ];
         assert_eq!(fields, Ok(expected));
     }

@@ -8,7 +8,7 @@ use super::{INITIAL_EVENTS_END, ProtobufWatch};
 use crate::api::Pod;
 use crate::api::interner::Interner;
 use crate::api::protobuf::{Envelope, ObjectMeta};
-use crate::cache::decode::{Decode, Decoded, Frame, ReadWatch};
+use crate::cache::decode::{Decoded, Frame, ReadWatch};
 use crate::cache::protobuf_object::AnyObject;
 
 #[derive(Clone, PartialEq, Message)]
@@ -67,8 +67,7 @@ fn told(frame: &Frame<Pod>) -> String {
 }
 
 fn read(body: Vec<u8>) -> Vec<String> {
-    let decoder = Pod::PROTOBUF.expect("pods are read in protobuf");
-    let mut watch = ProtobufWatch::<Pod>::new(Box::new(io::Cursor::new(body)), decoder);
+    let mut watch = ProtobufWatch::<Pod>::new(Box::new(io::Cursor::new(body)));
     let mut interner = Interner::default();
     let mut frames = Vec::new();
     loop {

@@ -8,7 +8,7 @@ use super::ProtobufList;
 use crate::api::Pod;
 use crate::api::interner::Interner;
 use crate::api::protobuf::{Envelope, ListMeta, ObjectMeta};
-use crate::cache::decode::{Decode, ReadList};
+use crate::cache::decode::ReadList;
 use crate::cache::protobuf_object::AnyObject;
 
 #[derive(Clone, PartialEq, Message)]
@@ -60,8 +60,7 @@ fn list(kind: &str, items: Vec<AnyObject>) -> Vec<u8> {
 /// The names of what was read, then how it ended.
 fn read(bytes: Vec<u8>, piece: usize) -> Vec<String> {
     let body = Box::new(Trickle(io::Cursor::new(bytes), piece));
-    let decoder = Pod::PROTOBUF.expect("pods are read in protobuf");
-    let mut list = ProtobufList::<Pod>::new(body, decoder);
+    let mut list = ProtobufList::<Pod>::new(body);
     let mut told = Vec::new();
     let mut interner = Interner::default();
     loop {

@@ -71,7 +71,7 @@ fn j_07_stopped_in_a_blocked_read_the_thread_ends() {
 
     let config = ClientConfig::plain(&format!("http://{address}"));
     let client = Client::new(&config, &ClientOptions::default(), &stop).expect("a client");
-    let accept = ContentType::default().accept::<Pod>();
+    let accept = ContentType::default().accept();
     let collection = Collection::new(client.stream_client(), "/api/v1/namespaces/n/pods", accept);
     let store = Arc::new(PodStore::new());
     let (sender, positions) = crossbeam_channel::bounded(16);

@@ -1,0 +1,433 @@
+//! A ReplicaSet in protobuf (kubernetes `staging/src/k8s.io/api/apps/v1/generated.proto`), and a
+//! ReplicationController, whose message differs in the shape of the selector only.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use prost::Message;
+
+use super::{Carried, ReplicaSet, ReplicaSetStatus};
+use crate::api::conditions::Condition;
+use crate::api::encoded::Encoded;
+use crate::api::interner::Interner;
+use crate::api::label_selector::{LabelSelector, LabelSelectorRequirement, Selector};
+use crate::api::protobuf::meta::{ObjectMeta, Time, controller_of};
+use crate::api::protobuf::wire::{Fields, put_bytes};
+use crate::api::protobuf::{Envelope, MEDIA_TYPE, ProtobufError};
+use crate::api::workload_kind::{SelectorForm, WorkloadKind};
+use crate::api::{ObjectKey, ResourceVersion, Uid};
+
+/// Numbers of the fields of every object here.
+const METADATA: u32 = 1;
+const SPEC: u32 = 2;
+const STATUS: u32 = 3;
+
+/// Number of `spec.template`.
+const TEMPLATE: u32 = 3;
+
+/// Number of `status.conditions`.
+const CONDITIONS: u32 = 6;
+
+/// What is sent back as it came.
+#[derive(Clone, Debug)]
+pub(super) struct CarriedMessage {
+    /// Without `managedFields`.
+    metadata: Box<[u8]>,
+    spec: Box<[u8]>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SpecMessage {
+    #[prost(int32, optional, tag = "1")]
+    replicas: Option<i32>,
+    #[prost(message, optional, tag = "2")]
+    selector: Option<SelectorMessage>,
+    #[prost(message, optional, tag = "3")]
+    template: Option<TemplateMessage>,
+    #[prost(int32, tag = "4")]
+    min_ready_seconds: i32,
+}
+
+/// `spec` of a ReplicationController.
+#[derive(Clone, PartialEq, Message)]
+struct ControllerSpecMessage {
+    #[prost(int32, optional, tag = "1")]
+    replicas: Option<i32>,
+    #[prost(btree_map = "string, string", tag = "2")]
+    selector: BTreeMap<String, String>,
+    #[prost(message, optional, tag = "3")]
+    template: Option<TemplateMessage>,
+    #[prost(int32, tag = "4")]
+    min_ready_seconds: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SelectorMessage {
+    #[prost(btree_map = "string, string", tag = "1")]
+    match_labels: BTreeMap<String, String>,
+    #[prost(message, repeated, tag = "2")]
+    match_expressions: Vec<RequirementMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RequirementMessage {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(string, tag = "2")]
+    operator: String,
+    #[prost(string, repeated, tag = "3")]
+    values: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TemplateMessage {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<TemplateMetadataMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TemplateMetadataMessage {
+    #[prost(btree_map = "string, string", tag = "11")]
+    labels: BTreeMap<String, String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StatusMessage {
+    #[prost(int32, tag = "1")]
+    replicas: i32,
+    #[prost(int32, tag = "2")]
+    fully_labeled_replicas: i32,
+    #[prost(int64, tag = "3")]
+    observed_generation: i64,
+    #[prost(int32, tag = "4")]
+    ready_replicas: i32,
+    #[prost(int32, tag = "5")]
+    available_replicas: i32,
+    #[prost(int32, optional, tag = "7")]
+    terminating_replicas: Option<i32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ConditionMessage {
+    #[prost(string, tag = "1")]
+    type_: String,
+    #[prost(string, tag = "2")]
+    status: String,
+    #[prost(message, optional, tag = "3")]
+    last_transition_time: Option<Time>,
+    #[prost(string, tag = "4")]
+    reason: String,
+    #[prost(string, tag = "5")]
+    message: String,
+}
+
+pub(super) fn read(
+    kind: &WorkloadKind,
+    message: &[u8],
+    interner: &mut Interner,
+) -> Result<ReplicaSet, ProtobufError> {
+    let (mut metadata_bytes, mut spec_bytes, mut status_bytes) = (&[][..], &[][..], &[][..]);
+    for field in Fields::of(message) {
+        let field = field?;
+        match field.tag {
+            METADATA => metadata_bytes = field.bytes,
+            SPEC => spec_bytes = field.bytes,
+            STATUS => status_bytes = field.bytes,
+            _ => {}
+        }
+    }
+    let metadata = ObjectMeta::decode(metadata_bytes)?;
+    if metadata.name.is_empty() {
+        return Err(ProtobufError::Missing("metadata.name"));
+    }
+    let (spec, selector) = read_spec(kind.selector, spec_bytes)?;
+    let template_labels = spec.template.and_then(|t| t.metadata).map(|m| m.labels);
+    Ok(ReplicaSet {
+        key: ObjectKey {
+            namespace: interner.text(&metadata.namespace),
+            name: Arc::from(metadata.name),
+        },
+        uid: Uid::new(&metadata.uid),
+        resource_version: ResourceVersion::new(&metadata.resource_version),
+        generation: metadata.generation,
+        deletion: metadata.deletion.and_then(Time::timestamp),
+        controller: controller_of(&metadata.owner_references, interner),
+        replicas: spec.replicas.unwrap_or(1),
+        min_ready_seconds: spec.min_ready_seconds,
+        selector: Selector::new(&selector),
+        template_labels: interner.labels(template_labels.unwrap_or_default().into_iter().collect()),
+        status: read_status(status_bytes)?,
+        carried: Carried::Protobuf(CarriedMessage {
+            metadata: all_but(metadata_bytes, &[ObjectMeta::MANAGED_FIELDS])?.into(),
+            spec: spec_bytes.into(),
+        }),
+    })
+}
+
+impl CarriedMessage {
+    pub(super) fn template(&self) -> Option<&[u8]> {
+        let mut fields = Fields::of(&self.spec).filter_map(Result::ok);
+        fields
+            .find(|field| field.tag == TEMPLATE)
+            .map(|field| field.bytes)
+    }
+
+    pub(super) fn with_status(&self, kind: &WorkloadKind, status: &ReplicaSetStatus) -> Encoded {
+        let mut object = Vec::with_capacity(self.metadata.len() + self.spec.len() + 256);
+        put_bytes(METADATA, &self.metadata, &mut object);
+        put_bytes(SPEC, &self.spec, &mut object);
+        put_bytes(STATUS, &status_message(status), &mut object);
+        Encoded {
+            media_type: MEDIA_TYPE,
+            bytes: Envelope::seal(kind.api_version, kind.kind, &object),
+        }
+    }
+}
+
+/// The spec, and the selector in the form that a ReplicaSet has.
+fn read_spec(
+    form: SelectorForm,
+    bytes: &[u8],
+) -> Result<(SpecMessage, LabelSelector), ProtobufError> {
+    match form {
+        SelectorForm::LabelSelector => {
+            let mut spec = SpecMessage::decode(bytes)?;
+            let selector = spec.selector.take().map(LabelSelector::from);
+            Ok((spec, selector.unwrap_or_default()))
+        }
+        SelectorForm::Labels => {
+            let spec = ControllerSpecMessage::decode(bytes)?;
+            let selector = LabelSelector {
+                match_labels: Some(spec.selector),
+                match_expressions: None,
+            };
+            let spec = SpecMessage {
+                replicas: spec.replicas,
+                selector: None,
+                template: spec.template,
+                min_ready_seconds: spec.min_ready_seconds,
+            };
+            Ok((spec, selector))
+        }
+    }
+}
+
+impl From<SelectorMessage> for LabelSelector {
+    fn from(message: SelectorMessage) -> Self {
+        let requirement = |message: RequirementMessage| LabelSelectorRequirement {
+            key: message.key,
+            operator: message.operator,
+            values: Some(message.values),
+        };
+        let expressions = message.match_expressions.into_iter().map(requirement);
+        Self {
+            match_labels: Some(message.match_labels),
+            match_expressions: Some(expressions.collect()),
+        }
+    }
+}
+
+fn read_status(bytes: &[u8]) -> Result<ReplicaSetStatus, ProtobufError> {
+    let message = StatusMessage::decode(bytes)?;
+    let mut conditions = Vec::new();
+    for field in Fields::of(bytes) {
+        let field = field?;
+        if field.tag == CONDITIONS {
+            conditions.push(read_condition(field.bytes)?);
+        }
+    }
+    Ok(ReplicaSetStatus {
+        replicas: message.replicas,
+        fully_labeled_replicas: message.fully_labeled_replicas,
+        ready_replicas: message.ready_replicas,
+        available_replicas: message.available_replicas,
+        terminating_replicas: message.terminating_replicas,
+        observed_generation: message.observed_generation,
+        conditions,
+        unknown: all_but(bytes, &[1, 2, 3, 4, 5, CONDITIONS, 7])?,
+        ..ReplicaSetStatus::default()
+    })
+}
+
+fn read_condition(bytes: &[u8]) -> Result<Condition, ProtobufError> {
+    let message = ConditionMessage::decode(bytes)?;
+    let text = |text: String| (!text.is_empty()).then_some(text);
+    Ok(Condition {
+        type_: message.type_,
+        status: message.status,
+        last_transition_time: message.last_transition_time.and_then(Time::timestamp),
+        reason: text(message.reason),
+        message: text(message.message),
+        unknown: all_but(bytes, &[1, 2, 3, 4, 5])?,
+        ..Condition::default()
+    })
+}
+
+fn status_message(status: &ReplicaSetStatus) -> Vec<u8> {
+    let message = StatusMessage {
+        replicas: status.replicas,
+        fully_labeled_replicas: status.fully_labeled_replicas,
+        observed_generation: status.observed_generation,
+        ready_replicas: status.ready_replicas,
+        available_replicas: status.available_replicas,
+        terminating_replicas: status.terminating_replicas,
+    };
+    let mut bytes = message.encode_to_vec();
+    for condition in &status.conditions {
+        let message = ConditionMessage {
+            type_: condition.type_.clone(),
+            status: condition.status.clone(),
+            last_transition_time: condition.last_transition_time.map(Time::from),
+            reason: condition.reason.clone().unwrap_or_default(),
+            message: condition.message.clone().unwrap_or_default(),
+        };
+        let mut condition_bytes = message.encode_to_vec();
+        condition_bytes.extend_from_slice(&condition.unknown);
+        put_bytes(CONDITIONS, &condition_bytes, &mut bytes);
+    }
+    bytes.extend_from_slice(&status.unknown);
+    bytes
+}
+
+/// The fields of a message that have other numbers than these, as they stand there.
+fn all_but(message: &[u8], tags: &[u32]) -> Result<Vec<u8>, ProtobufError> {
+    let mut rest = Vec::new();
+    for field in Fields::of(message) {
+        let field = field?;
+        if !tags.contains(&field.tag) {
+            rest.extend_from_slice(field.whole);
+        }
+    }
+    Ok(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::ReplicaSet;
+    use crate::api::interner::Interner;
+    use crate::api::protobuf::wire::put_bytes;
+    use crate::api::protobuf::{Envelope, ProtobufError};
+    use crate::api::replica_set::Template;
+    use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER, WorkloadKind};
+
+    /// One object of each kind as a kube-apiserver wrote it in both encodings.
+    const REPLICA_SET_JSON: &[u8] = include_bytes!("../../../tests/data/replica-set.json");
+    const REPLICA_SET_PROTOBUF: &[u8] = include_bytes!("../../../tests/data/replica-set.pb");
+    const CONTROLLER_JSON: &[u8] =
+        include_bytes!("../../../tests/data/replication-controller.json");
+    const CONTROLLER_PROTOBUF: &[u8] =
+        include_bytes!("../../../tests/data/replication-controller.pb");
+
+    fn read(kind: &WorkloadKind, answer: &[u8]) -> ReplicaSet {
+        ReplicaSet::from_answer(kind, answer, &mut Interner::default()).expect("a readable answer")
+    }
+
+    /// All that is read, without what is carried.
+    fn told(rs: &ReplicaSet) -> String {
+        let read = format!("{rs:?}");
+        read.split(", carried: ").next().expect("text").to_owned()
+    }
+
+    #[test]
+    fn both_encodings_say_the_same() {
+        for (kind, json, protobuf) in [
+            (&REPLICA_SET, REPLICA_SET_JSON, REPLICA_SET_PROTOBUF),
+            (
+                &REPLICATION_CONTROLLER,
+                CONTROLLER_JSON,
+                CONTROLLER_PROTOBUF,
+            ),
+        ] {
+            assert_eq!(told(&read(kind, protobuf)), told(&read(kind, json)));
+        }
+        let rs = read(&REPLICA_SET, REPLICA_SET_PROTOBUF);
+        assert_eq!((rs.replicas, rs.min_ready_seconds), (3, 5));
+        assert_eq!(
+            (rs.status.ready_replicas, rs.status.conditions.len()),
+            (1, 2)
+        );
+        assert!(rs.is_terminating() && rs.controller.is_some());
+    }
+
+    #[test]
+    fn a_status_update_is_the_object_again() {
+        let rs = read(&REPLICA_SET, REPLICA_SET_PROTOBUF);
+        let body = rs.with_status(&REPLICA_SET, &rs.status).expect("a body");
+        let again = read(&REPLICA_SET, &body.bytes);
+        assert_eq!(told(&again), told(&rs));
+        // All but managedFields, which it must not carry.
+        let sent = Envelope::open(&body.bytes).expect("an envelope").raw.len();
+        let came = Envelope::open(REPLICA_SET_PROTOBUF).expect("an envelope");
+        assert!(sent < came.raw.len());
+        let template = |rs: &ReplicaSet| match rs.template() {
+            Some(Template::Protobuf(template)) => template.to_vec(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(template(&again), template(&rs));
+    }
+
+    #[test]
+    fn fields_that_this_build_does_not_know_are_sent_back() {
+        let [
+            mut metadata,
+            mut spec,
+            mut condition,
+            mut status,
+            mut message,
+        ] = [const { Vec::new() }; 5];
+        put_bytes(1, b"web", &mut metadata);
+        put_bytes(99, b"metadata", &mut metadata);
+        put_bytes(98, b"spec", &mut spec);
+        put_bytes(1, b"Other", &mut condition);
+        put_bytes(97, b"condition", &mut condition);
+        put_bytes(6, &condition, &mut status);
+        put_bytes(96, b"status", &mut status);
+        put_bytes(1, &metadata, &mut message);
+        put_bytes(2, &spec, &mut message);
+        put_bytes(3, &status, &mut message);
+        let rs = ReplicaSet::from_protobuf(&REPLICA_SET, &message, &mut Interner::default());
+        let rs = rs.expect("a ReplicaSet");
+        let mut status = rs.status.clone();
+        status.replicas = 7;
+        let body = rs.with_status(&REPLICA_SET, &status).expect("a body");
+        let text = String::from_utf8_lossy(&body.bytes).into_owned();
+        for unknown in ["metadata", "spec", "condition", "status"] {
+            assert!(text.contains(unknown), "{unknown} is lost: {text}");
+        }
+        assert_eq!(read(&REPLICA_SET, &body.bytes).status, status);
+    }
+
+    #[test]
+    fn an_object_without_name_is_refused() {
+        let read = ReplicaSet::from_protobuf(&REPLICA_SET, &[], &mut Interner::default());
+        assert_eq!(
+            read.expect_err("no name"),
+            ProtobufError::Missing("metadata.name")
+        );
+    }
+
+    #[test]
+    fn absent_replicas_mean_one_and_an_absent_selector_matches_nothing() {
+        let (mut metadata, mut message) = (Vec::new(), Vec::new());
+        put_bytes(1, b"web", &mut metadata);
+        put_bytes(1, &metadata, &mut message);
+        for kind in [&REPLICA_SET, &REPLICATION_CONTROLLER] {
+            let rs = ReplicaSet::from_protobuf(kind, &message, &mut Interner::default());
+            let rs = rs.expect("a readable message");
+            assert_eq!(rs.replicas, 1);
+            assert!(rs.selector.is_ok_and(|selector| selector.is_empty()));
+            assert_eq!(
+                read(
+                    kind,
+                    json!({"metadata": {"name": "web"}, "spec": {}})
+                        .to_string()
+                        .as_bytes()
+                )
+                .replicas,
+                1
+            );
+        }
+    }
+}

@@ -1,0 +1,135 @@
+use serde_json::{Value, json};
+
+use super::{Interner, ReplicaSet, ReplicaSetStatus};
+use crate::api::Labels;
+use crate::api::replica_set::Template;
+use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
+
+fn read(object: &Value) -> ReplicaSet {
+    let text = object.to_string();
+    ReplicaSet::from_json(text.as_bytes(), &mut Interner::default()).expect("readable")
+}
+
+fn sample() -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {
+            "name": "web", "namespace": "default", "uid": "u-rs", "resourceVersion": "7",
+            "generation": 3, "labels": {"x": "y"}, "annotations": {"a": "\"b\""},
+            "managedFields": [{"manager": "m"}],
+            "ownerReferences": [{"kind": "Deployment", "name": "d", "uid": "u-d", "controller": true}],
+        },
+        "spec": {
+            "replicas": 4, "minReadySeconds": 5, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"futureField": {"deep": [1]}}},
+            "futureSpec": true,
+        },
+        "status": {"replicas": 2, "futureCount": 9, "conditions": [{"type": "Other", "status": "True", "futureKey": 1}]},
+    })
+}
+
+#[test]
+fn every_field_is_read() {
+    let rs = read(&sample());
+    assert_eq!(rs.key.to_string(), "default/web");
+    assert_eq!(
+        (rs.generation, rs.replicas, rs.min_ready_seconds),
+        (3, 4, 5)
+    );
+    assert_eq!(rs.controller.as_ref().map(|c| &*c.name), Some("d"));
+    assert!(
+        rs.selector
+            .expect("a valid selector")
+            .matches(&rs.template_labels)
+    );
+    assert_eq!(
+        (rs.status.replicas, rs.status.terminating_replicas),
+        (2, None)
+    );
+}
+
+#[test]
+fn absent_replicas_mean_one() {
+    let rs = read(&json!({"metadata": {"name": "web"}, "spec": {}}));
+    assert_eq!((rs.replicas, rs.min_ready_seconds), (1, 0));
+    assert!(rs.template().is_none());
+}
+
+#[test]
+fn a_status_update_carries_all_that_it_does_not_know() {
+    let rs = read(&sample());
+    let status = ReplicaSetStatus {
+        replicas: 4,
+        terminating_replicas: Some(0),
+        ..rs.status.clone()
+    };
+    let body = rs.with_status(&REPLICA_SET, &status).expect("JSON");
+    let body: Value = serde_json::from_slice(&body.bytes).expect("JSON");
+    let mut expected = sample();
+    expected["metadata"]
+        .as_object_mut()
+        .expect("an object")
+        .remove("managedFields");
+    expected["status"]["replicas"] = json!(4);
+    expected["status"]["terminatingReplicas"] = json!(0);
+    assert_eq!(body, expected);
+}
+
+fn read_controller(object: &Value) -> Result<ReplicaSet, serde_json::Error> {
+    let text = object.to_string();
+    let interner = &mut Interner::default();
+    ReplicaSet::of_kind(&REPLICATION_CONTROLLER, text.as_bytes(), interner)
+}
+
+#[test]
+fn o_02_a_map_selector_is_one_of_equalities() {
+    let mut object = sample();
+    object["apiVersion"] = json!("v1");
+    object["kind"] = json!("ReplicationController");
+    object["spec"]["selector"] = json!({"app": "web", "tier": "front"});
+    let rc = read_controller(&object).expect("readable");
+    let selector = rc.selector.as_ref().expect("a valid selector");
+    assert_eq!(selector.to_string(), "app=web,tier=front");
+    assert_eq!((rc.generation, rc.replicas), (3, 4));
+    // A key that would mean something in a label selector is a label like any other.
+    object["spec"]["selector"] = json!({"matchLabels": "x"});
+    let rc = read_controller(&object).expect("readable");
+    assert_eq!(
+        rc.selector.as_ref().expect("valid").to_string(),
+        "matchLabels=x"
+    );
+    // What is sent back is what came, the selector too.
+    let body = rc
+        .with_status(&REPLICATION_CONTROLLER, &rc.status)
+        .expect("JSON");
+    let body: Value = serde_json::from_slice(&body.bytes).expect("JSON");
+    assert_eq!(body["spec"], object["spec"]);
+}
+
+#[test]
+fn o_02_no_selector_and_an_empty_one_match_nothing() {
+    for selector in [Value::Null, json!({})] {
+        let mut object = sample();
+        object["spec"]["selector"] = selector;
+        let rc = read_controller(&object).expect("readable");
+        let selector = rc.selector.expect("valid");
+        assert!(selector.is_empty() && !selector.matches(&Labels::default()));
+    }
+}
+
+#[test]
+fn o_02_a_selector_that_is_no_map_of_labels_cannot_be_read() {
+    let mut object = sample();
+    object["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
+    read_controller(&object).expect_err("a map of texts is wanted");
+}
+
+#[test]
+fn the_template_is_carried_whole() {
+    let rs = read(&sample());
+    let Some(Template::Json(template)) = rs.template() else {
+        panic!("what came as JSON is carried as JSON");
+    };
+    let template: Value = serde_json::from_str(template.get()).expect("JSON");
+    assert_eq!(template, sample()["spec"]["template"]);
+}
