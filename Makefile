@@ -76,7 +76,7 @@ test-control-plane: ## Run the integration tests against the real control plane
 	$(CONTROL_PLANE)/run.sh cargo test --locked --test it
 
 bench: control-plane ## Compare with kube-controller-manager on one API server (BENCH_ARGS)
-	$(CONTROL_PLANE)/run.sh cargo bench --locked --bench side_by_side -- $(BENCH_ARGS)
+	CONTROL_PLANE_AUDIT_LOG= $(CONTROL_PLANE)/run.sh cargo bench --locked --bench side_by_side -- $(BENCH_ARGS)
 
 lint: ## Run clippy with warnings denied
 	cargo clippy --locked --all-targets -- -D warnings

@@ -2,10 +2,15 @@
 //!
 //! Each watch thread has an interner of its own, so there is no lock. What no object holds any more
 //! is let go when the table is about to grow.
+//!
+//! Of what came as protobuf it also remembers the bytes, for some of the values: those need not be
+//! read a second time to be found.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
+
+use foldhash::fast::RandomState;
 
 use super::labels::Labels;
 use super::owner_reference::ControllerRef;
@@ -16,6 +21,8 @@ pub struct Interner {
     texts: Table<Arc<str>>,
     labels: Table<Labels>,
     owners: Table<Arc<ControllerRef>>,
+    labels_by_bytes: ByBytes<Labels>,
+    controllers_by_bytes: ByBytes<Option<Arc<ControllerRef>>>,
 }
 
 impl Interner {
@@ -46,9 +53,72 @@ impl Interner {
     }
 }
 
+impl Interner {
+    /// The shared copy of the labels that `bytes` say, which `read` reads if they are not known.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub(super) fn labels_in<E>(
+        &mut self,
+        bytes: &[u8],
+        read: impl FnOnce() -> Result<Labels, E>,
+    ) -> Result<Labels, E> {
+        if let Some(known) = self.labels_by_bytes.get(bytes) {
+            return Ok(known.clone());
+        }
+        let labels = self.labels(read()?);
+        self.labels_by_bytes.insert(bytes, &labels);
+        Ok(labels)
+    }
+
+    /// The shared copy of the controller that `bytes`, an owner reference, may name; `read` reads it if
+    /// they are not known.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub(super) fn controller_in<E>(
+        &mut self,
+        bytes: &[u8],
+        read: impl FnOnce(&mut Self) -> Result<Option<Arc<ControllerRef>>, E>,
+    ) -> Result<Option<Arc<ControllerRef>>, E> {
+        if let Some(known) = self.controllers_by_bytes.get(bytes) {
+            return Ok(known.clone());
+        }
+        let controller = read(self)?;
+        self.controllers_by_bytes.insert(bytes, &controller);
+        Ok(controller)
+    }
+}
+
+/// Values by the bytes that they were read from. Begins anew when it is full.
+#[derive(Debug)]
+struct ByBytes<T>(HashMap<Box<[u8]>, T, RandomState>);
+
+impl<T> Default for ByBytes<T> {
+    fn default() -> Self {
+        Self(HashMap::default())
+    }
+}
+
+impl<T: Clone> ByBytes<T> {
+    /// What is remembered holds on to its values, so this also bounds what is kept for nothing.
+    const ENTRIES_MAX: usize = 1024;
+
+    fn get(&self, bytes: &[u8]) -> Option<&T> {
+        self.0.get(bytes)
+    }
+
+    fn insert(&mut self, bytes: &[u8], value: &T) {
+        if self.0.len() >= Self::ENTRIES_MAX {
+            self.0.clear();
+        }
+        self.0.insert(bytes.into(), value.clone());
+    }
+}
+
 #[derive(Debug)]
 struct Table<T> {
-    values: HashSet<T>,
+    values: HashSet<T, RandomState>,
     /// Size at which values that nobody else holds are dropped next.
     sweep_at: usize,
 }
@@ -56,7 +126,7 @@ struct Table<T> {
 impl<T> Default for Table<T> {
     fn default() -> Self {
         Self {
-            values: HashSet::new(),
+            values: HashSet::default(),
             sweep_at: 1024,
         }
     }

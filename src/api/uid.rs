@@ -12,6 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Uid(Repr);
 
+const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
+
 /// INVARIANT: a text that [`parse_uuid`] accepts is always `Uuid`, so that equality of the
 /// representation is equality of the text.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -52,13 +54,17 @@ impl fmt::Display for Uid {
         match &self.0 {
             Repr::Text(text) => f.write_str(text),
             Repr::Uuid(bytes) => {
-                for (i, byte) in bytes.iter().enumerate() {
-                    if matches!(i, 4 | 6 | 8 | 10) {
-                        f.write_str("-")?;
+                let mut text = [b'-'; 36];
+                let mut at = 0;
+                for byte in bytes {
+                    if matches!(at, 8 | 13 | 18 | 23) {
+                        at += 1;
                     }
-                    write!(f, "{byte:02x}")?;
+                    text[at] = HEX_DIGITS[usize::from(byte >> 4)];
+                    text[at + 1] = HEX_DIGITS[usize::from(byte & 15)];
+                    at += 2;
                 }
-                Ok(())
+                f.write_str(std::str::from_utf8(&text).unwrap_or_default())
             }
         }
     }

@@ -9,7 +9,6 @@
 //! bucket that it stands in. Because the table knows the slots, taking one of 10,000 pods out of
 //! its owner's bucket touches two entries.
 
-use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -19,6 +18,7 @@ use crossbeam_channel::Receiver;
 use super::event::CacheEvent;
 use super::latch::Latch;
 use crate::api::{ObjectKey, ResourceVersion, Uid};
+use crate::stdx::hash::{HashMap, HashSet};
 
 /// In how many buckets an object can stand at once.
 const BUCKETS_MAX: usize = 2;
@@ -261,8 +261,8 @@ impl<T: Indexed> Default for Store<T> {
     fn default() -> Self {
         Self {
             state: RwLock::new(State {
-                entries: HashMap::new(),
-                buckets: HashMap::new(),
+                entries: HashMap::default(),
+                buckets: HashMap::default(),
                 resource_version: ResourceVersion::default(),
             }),
             synced: Latch::default(),

@@ -18,13 +18,13 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
     Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
-    ShutdownHandle, SocksConnector, TcpConnector, Transport, TransportAdapter,
+    ShutdownHandle, SocksConnector, Transport, TransportAdapter,
 };
 
 use super::error::{TransportErrorKind, kind_of};
 use super::fence::{Fence, FenceConnector, HeldBack};
-use super::guarded_tcp::GuardedTcp;
 use super::live_tls::LiveTls;
+use super::tcp::Tcp;
 
 /// The chain of everything that has a part in opening a connection. With a fence, nothing is sent on
 /// it while that is closed. With `cut_at_change` connections in use are cut when the identity changes;
@@ -35,9 +35,9 @@ pub(super) fn connector(
     fence: Option<&Arc<dyn Fence>>,
 ) -> impl Connector<()> {
     let cut_by = tls.clone().filter(|_| cut_at_change);
-    let tcp = Tcp {
+    let tcp = ConnectTcp {
         delivery_limit: fence.map(|fence| fence.delivery_limit()),
-        ..Tcp::default()
+        ..ConnectTcp::default()
     };
     let chain =
         ().chain(SocksConnector::default())
@@ -138,7 +138,7 @@ fn copy<'a>(details: &ConnectionDetails<'a>) -> ConnectionDetails<'a> {
     }
 }
 
-/// Leaves the look-up of the API server's name to [`Tcp`]: a resolver is asked before the pool of
+/// Leaves the look-up of the API server's name to [`ConnectTcp`]: a resolver is asked before the pool of
 /// idle connections is looked at, so with every request.
 #[derive(Debug)]
 pub(super) struct LazyResolver {
@@ -175,23 +175,22 @@ impl Resolver for LazyResolver {
 /// Opens the TCP connection, after looking up the name. The look-up waits as long as the system's
 /// resolver does (`timeout` and `attempts` of `resolv.conf`), the connect as long as is configured.
 #[derive(Debug, Default)]
-struct Tcp {
+struct ConnectTcp {
     system: DefaultResolver,
-    plain: TcpConnector,
     /// For connections behind a fence.
     delivery_limit: Option<Duration>,
 }
 
-impl<In: Transport> Connector<In> for Tcp {
-    type Out = Either<GuardedTcp, <TcpConnector as Connector<In>>::Out>;
+impl<In: Transport> Connector<In> for ConnectTcp {
+    type Out = Either<In, Tcp>;
 
     fn connect(
         &self,
         details: &ConnectionDetails,
         chained: Option<In>,
     ) -> Result<Option<Self::Out>, Error> {
-        if chained.is_some() {
-            return Ok(self.plain.connect(details, chained)?.map(Either::B));
+        if let Some(proxied) = chained {
+            return Ok(Some(Either::A(proxied)));
         }
         let addrs = if details.addrs.is_empty() {
             let system = &self.system;
@@ -203,10 +202,10 @@ impl<In: Transport> Connector<In> for Tcp {
             addrs,
             ..copy(details)
         };
-        match self.delivery_limit {
-            Some(limit) => Ok(Some(Either::A(GuardedTcp::connect(&details, limit)?))),
-            None => Ok(self.plain.connect(&details, chained)?.map(Either::B)),
-        }
+        Ok(Some(Either::B(Tcp::connect(
+            &details,
+            self.delivery_limit,
+        )?)))
     }
 }
 
@@ -248,6 +247,8 @@ impl<In: Transport> Connector<In> for Wrap {
         }
         Ok(Some(Either::B(TlsTransport {
             buffers,
+            unsent: Vec::new(),
+            send_timeout: details.timeout,
             stream,
             tls: Arc::clone(tls),
             generation,
@@ -261,13 +262,32 @@ fn is_certificate_problem(error: &io::Error) -> bool {
     matches!(inner, Some(rustls::Error::InvalidCertificate(_)))
 }
 
+/// A request is sent in pieces of this size, in bytes; a shorter one in one piece.
+const SENT_AT_ONCE: usize = 16 << 10;
+
 /// A connection inside TLS.
+///
+/// What is to be sent is held back until the answer is waited for: head and body of a request so go out
+/// in one TLS record and one packet, which spares both sides a system call and a wake-up.
 struct TlsTransport {
     buffers: LazyBuffers,
+    /// What was to be sent and is not.
+    unsent: Vec<u8>,
+    /// How long sending it may take.
+    send_timeout: NextTimeout,
     stream: StreamOwned<ClientConnection, TransportAdapter>,
     tls: Arc<LiveTls>,
     /// Which identity this connection has shown.
     generation: u64,
+}
+
+impl TlsTransport {
+    fn send(&mut self) -> Result<(), Error> {
+        self.stream.sock.set_timeout(self.send_timeout);
+        let sent = io::Write::write_all(&mut self.stream, &self.unsent);
+        self.unsent.clear();
+        Ok(sent?)
+    }
 }
 
 impl Transport for TlsTransport {
@@ -276,13 +296,18 @@ impl Transport for TlsTransport {
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
-        self.stream.sock.set_timeout(timeout);
-        let output = &self.buffers.output()[..amount];
-        io::Write::write_all(&mut self.stream, output)?;
+        self.unsent.extend(&self.buffers.output()[..amount]);
+        self.send_timeout = timeout;
+        if self.unsent.len() >= SENT_AT_ONCE {
+            self.send()?;
+        }
         Ok(())
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
+        if !self.unsent.is_empty() {
+            self.send()?;
+        }
         self.stream.sock.set_timeout(timeout);
         let amount = io::Read::read(&mut self.stream, self.buffers.input_append_buf())?;
         self.buffers.input_appended(amount);

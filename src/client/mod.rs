@@ -12,7 +12,6 @@ mod credentials;
 mod error;
 mod exec_plugin;
 mod fence;
-mod guarded_tcp;
 mod http;
 mod live_tls;
 mod meter;
@@ -23,6 +22,7 @@ mod request;
 mod retry;
 mod secret_header;
 mod stream;
+mod tcp;
 mod throttle;
 mod tls;
 mod warnings;
@@ -30,6 +30,7 @@ mod warnings;
 #[cfg(test)]
 mod tests;
 
+use std::io::{self, Read};
 use std::sync::Arc;
 
 pub use config::{ClientConfig, ConfigError, ConfigSource, DirectSource, Environment, LookedAt};
@@ -47,6 +48,9 @@ use throttle::Throttle;
 
 /// No answer that is taken whole may be longer; a live list of one ReplicaSet's pods is far below.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
+
+/// Room is made for so much of an answer before it has come.
+const READ_AT_ONCE_MAX: u64 = 1 << 20;
 
 /// Sends requests and takes whole answers, for any number of threads at once. Clones share
 /// connections and throttle.
@@ -114,9 +118,8 @@ impl Client {
             measured.attempted(request);
             let answer = self.http.exchange(request, timeouts, retries)?;
             let code = answer.status().as_u16();
-            let body = answer.into_body().into_with_config();
-            let body = body.limit(ANSWER_BYTES_MAX).read_to_vec();
-            let body = body.map_err(|error| self.http.transport_error(error))?;
+            let body = read_whole(answer.into_body());
+            let body = body.map_err(|error| self.http.transport_error(error.into()))?;
             measured.received(body.len());
             Ok(Response { code, body })
         })
@@ -154,4 +157,15 @@ impl Client {
     pub fn config(&self) -> &ClientConfig {
         &self.config
     }
+}
+
+/// Reads an answer in as few steps as can be: most are here already when their head is.
+fn read_whole(body: ureq::Body) -> io::Result<Vec<u8>> {
+    let n_bytes = body.content_length().unwrap_or(0).min(READ_AT_ONCE_MAX);
+    // With room to spare, since the end is found by a read that brings nothing.
+    let n_bytes = usize::try_from(n_bytes).unwrap_or(0) + 1024;
+    let mut bytes = Vec::with_capacity(n_bytes);
+    let body = body.into_with_config().limit(ANSWER_BYTES_MAX);
+    body.reader().read_to_end(&mut bytes)?;
+    Ok(bytes)
 }

@@ -9,12 +9,12 @@
 //! (kubernetes `pkg/controller/controller_utils.go:ControllerExpectations`), so that unrelated pods
 //! can satisfy an expectation or drive a counter below zero.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::api::{ObjectKey, Uid};
 use crate::stdx::clock::Clock;
+use crate::stdx::hash::{HashMap, HashSet};
 
 /// After this long an expectation is not believed any more
 /// (kubernetes `pkg/controller/controller_utils.go:ExpectationsTimeout`).

@@ -11,13 +11,13 @@
 //! DIFFERS: upstream (kubernetes `pkg/controller/util/consistency`) returns an error instead, comes
 //! back by rate-limited retry, and waits for ever.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::expectations::EXPECTATIONS_TIMEOUT;
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 use crate::stdx::clock::Clock;
+use crate::stdx::hash::{HashMap, HashSet};
 
 /// How far a cache has come, or must have come, for both kinds of objects. Empty: not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! Pure: [`super::queue::Queue`] holds it under its lock and does what the answers say, and the tests
 //! walk through every interleaving of a small model of that.
 
-use std::collections::{HashMap, HashSet};
+use crate::stdx::hash::{HashMap, HashSet};
 use std::hash::Hash;
 
 /// How soon a key is to be worked on.
@@ -56,9 +56,9 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
     /// No key.
     pub fn new() -> Self {
         Self {
-            dirty: HashMap::new(),
-            processing: HashSet::new(),
-            in_low: HashSet::new(),
+            dirty: HashMap::default(),
+            processing: HashSet::default(),
+            in_low: HashSet::default(),
         }
     }
 

@@ -5,7 +5,6 @@
 
 pub mod correlator;
 pub mod event;
-mod lru;
 pub mod options;
 pub mod queued;
 pub mod sink;

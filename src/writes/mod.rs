@@ -3,6 +3,7 @@
 //! The controller sees the traits [`PodControl`] and [`ReplicaSetControl`], so that one thread with a
 //! recording stand-in can drive it; the real ones send requests through [`crate::client`].
 
+mod answer;
 pub mod error;
 pub mod event_recorder;
 pub mod managers;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::answer::Answer;
 use super::managers::{self, Manager};
 use super::pod_body::{create_body, delete_body};
 use super::pod_control::{CreatedPod, PatchedPod, PodControl};
 use super::{EventRecorder, EventType, ObjectReference, WriteError};
 use crate::api::interner::Interner;
-use crate::api::protobuf::{self, Envelope};
 use crate::api::workload_kind::collection_path;
 use crate::api::{ObjectKey, Pod, ReplicaSet, Selector, WorkloadKind};
 use crate::client::{Client, Request, Response};
@@ -89,7 +89,7 @@ impl PodControl for RealPodControl {
                 let message = format!("Created pod: {name}");
                 self.record(rs, EventType::Normal, "SuccessfulCreate", message);
                 Ok(CreatedPod {
-                    resource_version: read_pod(&response.body).resource_version,
+                    resource_version: Answer::read(&response.body).resource_version,
                 })
             }
             Err(error) => {
@@ -169,10 +169,10 @@ impl PodControl for RealPodControl {
         let request = Request::patch(pod_path(&pod.key))
             .body("application/strategic-merge-patch+json", patch)
             .accept(METADATA_ONLY);
-        let patched = read_pod(&self.send(rs, request)?.body);
+        let patched = Answer::read(&self.send(rs, request)?.body);
         Ok(PatchedPod {
             resource_version: patched.resource_version,
-            controller: patched.controller.map(|controller| controller.uid.clone()),
+            controller: patched.controller,
         })
     }
 }
@@ -194,21 +194,4 @@ fn unreadable(error: serde_json::Error) -> WriteError {
 fn pod_path(key: &ObjectKey) -> String {
     let collection = collection_path(CORE, "pods", Some(&key.namespace));
     format!("{collection}/{}", key.name)
-}
-
-/// The pod in an answer. The write is done whatever the answer looks like, so one that cannot be read
-/// only leaves the version unknown.
-fn read_pod(body: &[u8]) -> Pod {
-    let interner = &mut Interner::default();
-    let pod = if body.starts_with(&protobuf::MAGIC) {
-        Envelope::open(body)
-            .and_then(|envelope| Pod::from_protobuf(envelope.raw, interner))
-            .map_err(|error| error.to_string())
-    } else {
-        Pod::from_json(body, interner).map_err(|error| error.to_string())
-    };
-    pod.unwrap_or_else(|error| {
-        log::warn!("the API server's answer is no readable pod: {error}");
-        Pod::default()
-    })
 }

@@ -1,69 +1,44 @@
 //! A pod in protobuf (kubernetes `staging/src/k8s.io/api/core/v1/generated.proto`).
+//!
+//! Read field by field out of the bytes, since this is done for every event of every pod: a pod whose
+//! labels, owner and node are known costs one allocation, its name's.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use prost::Message;
 
 use super::{POD_DELETION_COST, Pod, PodPhase, parse_deletion_cost};
 use crate::api::interner::Interner;
 use crate::api::protobuf::ProtobufError;
-use crate::api::protobuf::meta::{ObjectMeta, Time, controller_of};
+use crate::api::protobuf::meta::{ObjectMeta, Time, controller_in, labels_in};
+use crate::api::protobuf::wire::{Field, Fields};
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 
-#[derive(Clone, PartialEq, Message)]
-struct PodMessage {
-    #[prost(message, optional, tag = "1")]
-    metadata: Option<ObjectMeta>,
-    #[prost(message, optional, tag = "2")]
-    spec: Option<SpecMessage>,
-    #[prost(message, optional, tag = "3")]
-    status: Option<StatusMessage>,
+const METADATA: u32 = 1;
+const SPEC: u32 = 2;
+const STATUS: u32 = 3;
+
+/// Numbers of fields of `spec`, and of its init containers.
+mod spec {
+    pub(super) const NODE_NAME: u32 = 10;
+    pub(super) const INIT_CONTAINERS: u32 = 20;
+    pub(super) const CONTAINER_NAME: u32 = 1;
+    pub(super) const CONTAINER_RESTART_POLICY: u32 = 24;
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct SpecMessage {
-    #[prost(string, tag = "10")]
-    node_name: String,
-    #[prost(message, repeated, tag = "20")]
-    init_containers: Vec<InitContainerMessage>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct InitContainerMessage {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "24")]
-    restart_policy: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct StatusMessage {
-    #[prost(string, tag = "1")]
-    phase: String,
-    #[prost(message, repeated, tag = "2")]
-    conditions: Vec<ConditionMessage>,
-    #[prost(message, repeated, tag = "8")]
-    container_statuses: Vec<ContainerStatusMessage>,
-    #[prost(message, repeated, tag = "10")]
-    init_container_statuses: Vec<ContainerStatusMessage>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ConditionMessage {
-    #[prost(string, tag = "1")]
-    type_: String,
-    #[prost(string, tag = "2")]
-    status: String,
-    #[prost(message, optional, tag = "4")]
-    last_transition_time: Option<Time>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ContainerStatusMessage {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(int32, tag = "5")]
-    restart_count: i32,
+/// Numbers of fields of `status`, and of what it lists.
+mod status {
+    pub(super) const PHASE: u32 = 1;
+    pub(super) const CONDITIONS: u32 = 2;
+    pub(super) const CONTAINER_STATUSES: u32 = 8;
+    pub(super) const INIT_CONTAINER_STATUSES: u32 = 10;
+    pub(super) const CONDITION_TYPE: u32 = 1;
+    pub(super) const CONDITION_STATUS: u32 = 2;
+    pub(super) const CONDITION_LAST_TRANSITION_TIME: u32 = 4;
+    pub(super) const CONTAINER_NAME: u32 = 1;
+    pub(super) const CONTAINER_RESTART_COUNT: u32 = 5;
 }
 
 impl Pod {
@@ -72,59 +47,164 @@ impl Pod {
     /// # Errors
     /// If the bytes are no such message, or it has no name.
     pub fn from_protobuf(message: &[u8], interner: &mut Interner) -> Result<Self, ProtobufError> {
-        let message = PodMessage::decode(message)?;
-        let metadata = message.metadata.unwrap_or_default();
-        if metadata.name.is_empty() {
-            return Err(ProtobufError::Missing("metadata.name"));
+        let (mut metadata, mut spec, mut status) = (&[][..], &[][..], &[][..]);
+        for field in Fields::of(message) {
+            let field = field?;
+            match field.tag {
+                METADATA => metadata = field.bytes,
+                SPEC => spec = field.bytes,
+                STATUS => status = field.bytes,
+                _ => {}
+            }
         }
-        Ok(Self::new(
-            metadata,
-            &message.spec.unwrap_or_default(),
-            &message.status.unwrap_or_default(),
-            interner,
-        ))
+        let mut pod = Self::default();
+        pod.read_metadata(metadata, interner)?;
+        pod.read_spec(spec, interner)?;
+        pod.read_status(status, spec)?;
+        Ok(pod)
     }
 
-    fn new(
-        metadata: ObjectMeta,
-        spec: &SpecMessage,
-        status: &StatusMessage,
+    fn read_metadata(
+        &mut self,
+        metadata: &[u8],
         interner: &mut Interner,
-    ) -> Self {
-        let ready = status.conditions.iter().find(|c| c.type_ == "Ready");
-        let is_sidecar = |status: &&ContainerStatusMessage| {
-            let mut containers = spec.init_containers.iter();
-            containers.any(|c| c.name == status.name && c.restart_policy == "Always")
-        };
-        let sidecars = status.init_container_statuses.iter().filter(is_sidecar);
-        let cost = metadata.annotations.get(POD_DELETION_COST);
-        Self {
-            key: ObjectKey {
-                namespace: interner.text(&metadata.namespace),
-                name: Arc::from(metadata.name),
-            },
-            uid: Uid::new(&metadata.uid),
-            resource_version: ResourceVersion::new(&metadata.resource_version),
-            labels: interner.labels(metadata.labels.into_iter().collect()),
-            controller: controller_of(&metadata.owner_references, interner),
-            phase: PodPhase::from_text(&status.phase),
-            node: (!spec.node_name.is_empty()).then(|| interner.text(&spec.node_name)),
-            is_ready: ready.is_some_and(|ready| ready.status == "True"),
-            ready_transition: ready.and_then(|ready| ready.last_transition_time?.timestamp()),
-            creation: metadata.creation.and_then(Time::timestamp),
-            deletion: metadata.deletion.and_then(Time::timestamp),
-            restarts: max_restarts(status.container_statuses.iter()),
-            sidecar_restarts: max_restarts(sidecars),
-            deletion_cost: cost.map_or(0, |cost| parse_deletion_cost(cost)),
+    ) -> Result<(), ProtobufError> {
+        let (mut namespace, mut name) = ("", "");
+        // From the first label to the last.
+        let mut labels: Option<Range<usize>> = None;
+        let mut at = 0;
+        for field in Fields::of(metadata) {
+            let field = field?;
+            let begin = at;
+            at += field.whole.len();
+            match field.tag {
+                ObjectMeta::NAME => name = field.text()?,
+                ObjectMeta::NAMESPACE => namespace = field.text()?,
+                ObjectMeta::UID => self.uid = Uid::new(field.text()?),
+                ObjectMeta::RESOURCE_VERSION => {
+                    self.resource_version = ResourceVersion::new(field.text()?);
+                }
+                ObjectMeta::CREATION => self.creation = time(field)?,
+                ObjectMeta::DELETION => self.deletion = time(field)?,
+                ObjectMeta::LABELS => {
+                    labels = Some(labels.map_or(begin, |labels| labels.start)..at);
+                }
+                ObjectMeta::ANNOTATIONS => {
+                    let (key, value) = field.entry()?;
+                    if key == POD_DELETION_COST {
+                        self.deletion_cost = parse_deletion_cost(value);
+                    }
+                }
+                ObjectMeta::OWNER_REFERENCES if self.controller.is_none() => {
+                    self.controller = controller_in(field.bytes, interner)?;
+                }
+                _ => {}
+            }
         }
+        if name.is_empty() {
+            return Err(ProtobufError::Missing("metadata.name"));
+        }
+        self.key = ObjectKey {
+            namespace: interner.text(namespace),
+            name: Arc::from(name),
+        };
+        if let Some(labels) = labels {
+            self.labels = labels_in(&metadata[labels], interner)?;
+        }
+        Ok(())
+    }
+
+    fn read_spec(&mut self, spec: &[u8], interner: &mut Interner) -> Result<(), ProtobufError> {
+        for field in Fields::of(spec) {
+            let field = field?;
+            if field.tag == spec::NODE_NAME && !field.bytes.is_empty() {
+                self.node = Some(interner.text(field.text()?));
+            }
+        }
+        Ok(())
+    }
+
+    fn read_status(&mut self, status: &[u8], spec: &[u8]) -> Result<(), ProtobufError> {
+        for field in Fields::of(status) {
+            let field = field?;
+            match field.tag {
+                status::PHASE => self.phase = PodPhase::from_text(field.text()?),
+                status::CONDITIONS => self.read_condition(field.bytes)?,
+                status::CONTAINER_STATUSES => {
+                    let (_, restarts) = container_status(field.bytes)?;
+                    self.restarts = self.restarts.max(restarts);
+                }
+                status::INIT_CONTAINER_STATUSES => {
+                    let (name, restarts) = container_status(field.bytes)?;
+                    if restarts > self.sidecar_restarts && is_sidecar(name, spec)? {
+                        self.sidecar_restarts = restarts;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn read_condition(&mut self, condition: &[u8]) -> Result<(), ProtobufError> {
+        let (mut is_ready_condition, mut is_true, mut transition) = (false, false, None);
+        for field in Fields::of(condition) {
+            let field = field?;
+            match field.tag {
+                status::CONDITION_TYPE => is_ready_condition = field.bytes == b"Ready",
+                status::CONDITION_STATUS => is_true = field.bytes == b"True",
+                status::CONDITION_LAST_TRANSITION_TIME => transition = time(field)?,
+                _ => {}
+            }
+        }
+        if is_ready_condition {
+            (self.is_ready, self.ready_transition) = (is_true, transition);
+        }
+        Ok(())
     }
 }
 
-fn max_restarts<'a>(statuses: impl Iterator<Item = &'a ContainerStatusMessage>) -> i32 {
-    statuses
-        .map(|status| status.restart_count)
-        .max()
-        .unwrap_or(0)
+fn time(field: Field<'_>) -> Result<Option<Timestamp>, ProtobufError> {
+    Ok(Time::decode(field.bytes)?.timestamp())
+}
+
+/// Name and restarts.
+fn container_status(bytes: &[u8]) -> Result<(&[u8], i32), ProtobufError> {
+    let (mut name, mut restarts) = (&[][..], 0);
+    for field in Fields::of(bytes) {
+        let field = field?;
+        match field.tag {
+            status::CONTAINER_NAME => name = field.bytes,
+            status::CONTAINER_RESTART_COUNT => {
+                restarts = i32::try_from(field.number).unwrap_or(0);
+            }
+            _ => {}
+        }
+    }
+    Ok((name, restarts))
+}
+
+/// Whether the init container of this name has `restartPolicy: Always`.
+fn is_sidecar(wanted: &[u8], spec: &[u8]) -> Result<bool, ProtobufError> {
+    for field in Fields::of(spec) {
+        let field = field?;
+        if field.tag != spec::INIT_CONTAINERS {
+            continue;
+        }
+        let (mut name, mut is_always) = (&[][..], false);
+        for field in Fields::of(field.bytes) {
+            let field = field?;
+            match field.tag {
+                spec::CONTAINER_NAME => name = field.bytes,
+                spec::CONTAINER_RESTART_POLICY => is_always = field.bytes == b"Always",
+                _ => {}
+            }
+        }
+        if name == wanted {
+            return Ok(is_always);
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]

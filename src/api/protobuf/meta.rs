@@ -6,9 +6,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use prost::Message;
 
-use crate::api::Uid;
+use super::ProtobufError;
+use super::wire::Fields;
 use crate::api::interner::Interner;
 use crate::api::owner_reference::ControllerRef;
+use crate::api::{Labels, Uid};
 
 /// `metadata` of an object.
 #[derive(Clone, PartialEq, Message)]
@@ -85,8 +87,17 @@ pub struct Time {
 }
 
 impl ObjectMeta {
-    /// Number of the field `managedFields`, which is not read.
-    pub const MANAGED_FIELDS: u32 = 17;
+    /// Numbers of the fields, for those who do not want all of them.
+    pub(in crate::api) const NAME: u32 = 1;
+    pub(in crate::api) const NAMESPACE: u32 = 3;
+    pub(in crate::api) const UID: u32 = 5;
+    pub(in crate::api) const RESOURCE_VERSION: u32 = 6;
+    pub(in crate::api) const CREATION: u32 = 8;
+    pub(in crate::api) const DELETION: u32 = 9;
+    pub(in crate::api) const LABELS: u32 = 11;
+    pub(in crate::api) const ANNOTATIONS: u32 = 12;
+    pub(in crate::api) const OWNER_REFERENCES: u32 = 13;
+    pub(in crate::api) const MANAGED_FIELDS: u32 = 17;
 }
 
 impl From<Timestamp> for Time {
@@ -118,10 +129,49 @@ pub(in crate::api) fn controller_of(
     let reference = references
         .iter()
         .find(|reference| reference.controller == Some(true))?;
+    Some(share(reference, interner))
+}
+
+/// The controller that one owner reference names, if it names one.
+///
+/// # Errors
+/// If the bytes are no owner reference.
+pub(in crate::api) fn controller_in(
+    reference: &[u8],
+    interner: &mut Interner,
+) -> Result<Option<Arc<ControllerRef>>, ProtobufError> {
+    interner.controller_in(reference, |interner| {
+        let reference = OwnerReference::decode(reference)?;
+        let is_controller = reference.controller == Some(true);
+        Ok(is_controller.then(|| share(&reference, interner)))
+    })
+}
+
+/// The labels in a piece of `metadata`.
+///
+/// # Errors
+/// If the bytes are not fields of `metadata`.
+pub(in crate::api) fn labels_in(
+    metadata: &[u8],
+    interner: &mut Interner,
+) -> Result<Labels, ProtobufError> {
+    interner.labels_in(metadata, || {
+        let mut labels = Vec::new();
+        for field in Fields::of(metadata) {
+            let field = field?;
+            if field.tag == ObjectMeta::LABELS {
+                labels.push(field.entry()?);
+            }
+        }
+        Ok(labels.into_iter().collect())
+    })
+}
+
+fn share(reference: &OwnerReference, interner: &mut Interner) -> Arc<ControllerRef> {
     let kind = interner.text(&reference.kind);
-    Some(interner.owner(ControllerRef {
+    interner.owner(ControllerRef {
         kind,
         name: Arc::from(&*reference.name),
         uid: Uid::new(&reference.uid),
-    }))
+    })
 }

@@ -13,6 +13,8 @@ pub struct Field<'a> {
     pub tag: u32,
     /// Its bytes, if it is a text, a message or bytes; empty for a number.
     pub bytes: &'a [u8],
+    /// Its value, if it is a varint; 0 for anything else.
+    pub number: u64,
     /// All of it, its number included.
     pub whole: &'a [u8],
 }
@@ -30,23 +32,52 @@ impl<'a> Fields<'a> {
     fn read(&mut self) -> Result<Field<'a>, ProtobufError> {
         let all = self.0;
         let (tag, wire_type) = decode_key(&mut self.0)?;
-        if wire_type != WireType::LengthDelimited {
-            skip_field(wire_type, tag, &mut self.0, DecodeContext::default())?;
-            let whole = &all[..all.len() - self.0.len()];
-            return Ok(Field {
-                tag,
-                bytes: &[],
-                whole,
-            });
+        let (mut bytes, mut number) = (&[][..], 0);
+        match wire_type {
+            WireType::LengthDelimited => {
+                let length = decode_varint(&mut self.0)?;
+                let split = usize::try_from(length)
+                    .ok()
+                    .and_then(|length| self.0.split_at_checked(length));
+                (bytes, self.0) = split.ok_or(ProtobufError::Wire("a field is cut off"))?;
+            }
+            WireType::Varint => number = decode_varint(&mut self.0)?,
+            _ => skip_field(wire_type, tag, &mut self.0, DecodeContext::default())?,
         }
-        let length = decode_varint(&mut self.0)?;
-        let split = usize::try_from(length)
-            .ok()
-            .and_then(|length| self.0.split_at_checked(length));
-        let (bytes, rest) = split.ok_or(ProtobufError::Wire("a field is cut off"))?;
-        self.0 = rest;
-        let whole = &all[..all.len() - rest.len()];
-        Ok(Field { tag, bytes, whole })
+        let whole = &all[..all.len() - self.0.len()];
+        Ok(Field {
+            tag,
+            bytes,
+            number,
+            whole,
+        })
+    }
+}
+
+impl<'a> Field<'a> {
+    /// Its bytes as text.
+    ///
+    /// # Errors
+    /// If they are none.
+    pub fn text(&self) -> Result<&'a str, ProtobufError> {
+        std::str::from_utf8(self.bytes).or(Err(ProtobufError::Wire("a text is not UTF-8")))
+    }
+
+    /// Key and value, if it is an entry of a map from text to text.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn entry(&self) -> Result<(&'a str, &'a str), ProtobufError> {
+        let (mut key, mut value) = ("", "");
+        for field in Fields::of(self.bytes) {
+            let field = field?;
+            match field.tag {
+                1 => key = field.text()?,
+                2 => value = field.text()?,
+                _ => {}
+            }
+        }
+        Ok((key, value))
     }
 }
 
@@ -81,12 +112,17 @@ mod tests {
         // 1: varint 150; 2: "ab"; 3: fixed32; 4: empty.
         let message = b"\x08\x96\x01\x12\x02ab\x1d\x01\x02\x03\x04\x22\x00";
         let fields: Result<Vec<Field<'_>>, _> = Fields::of(message).collect();
-        let field = |tag, bytes, whole| Field { tag, bytes, whole };
+        let field = |tag, number, bytes, whole| Field {
+            tag,
+            bytes,
+            number,
+            whole,
+        };
         let expected = vec![
-            field(1, b"".as_slice(), b"\x08\x96\x01".as_slice()),
-            field(2, b"ab", b"\x12\x02ab"),
-            field(3, b"", b"\x1d\x01\x02\x03\x04"),
-            field(4, b"", b"\x22\x00"),
+            field(1, 150, b"".as_slice(), b"\x08\x96\x01".as_slice()),
+            field(2, 0, b"ab", b"\x12\x02ab"),
+            field(3, 0, b"", b"\x1d\x01\x02\x03\x04"),
+            field(4, 0, b"", b"\x22\x00"),
         ];
         assert_eq!(fields, Ok(expected));
     }

@@ -3,19 +3,20 @@
 //!
 //! Owned by the thread `events`.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use lru::LruCache;
 
 use super::event::{Event, generate_event_name};
-use super::lru::Lru;
 use super::{EventType, ObjectReference, Recorded};
 use crate::api::{ObjectKey, Uid};
 use crate::stdx::clock::Clock;
 
 /// Entries of each of the three caches (client-go `events_cache.go:maxLruCacheEntries`).
-const CACHE_ENTRIES_MAX: usize = 4096;
+const CACHE_ENTRIES_MAX: NonZeroUsize = NonZeroUsize::new(4096).expect("above zero");
 
 /// Distinct messages of one group from which on they become one event
 /// (client-go `events_cache.go:defaultAggregateMaxEvents`).
@@ -119,10 +120,10 @@ pub struct Occurrence {
 #[derive(Debug)]
 pub struct Correlator {
     component: &'static str,
-    groups: Lru<GroupKey, Group>,
-    counts: Lru<CountKey, Counted>,
+    groups: LruCache<GroupKey, Group>,
+    counts: LruCache<CountKey, Counted>,
     /// When the bucket of a key will be full again.
-    buckets: Lru<SpamKey, Instant>,
+    buckets: LruCache<SpamKey, Instant>,
     /// The time in the last name given out.
     last_nanos: i128,
 }
@@ -132,9 +133,9 @@ impl Correlator {
     pub fn new(component: &'static str) -> Self {
         Self {
             component,
-            groups: Lru::new(CACHE_ENTRIES_MAX),
-            counts: Lru::new(CACHE_ENTRIES_MAX),
-            buckets: Lru::new(CACHE_ENTRIES_MAX),
+            groups: LruCache::new(CACHE_ENTRIES_MAX),
+            counts: LruCache::new(CACHE_ENTRIES_MAX),
+            buckets: LruCache::new(CACHE_ENTRIES_MAX),
             last_nanos: i128::MIN,
         }
     }
@@ -162,7 +163,7 @@ impl Correlator {
             first_timestamp,
             count,
         };
-        self.counts.insert(key, counted);
+        self.counts.put(key, counted);
     }
 
     /// The event itself, or the aggregate of its group if that has seen too many messages.
@@ -209,7 +210,7 @@ impl Correlator {
     }
 
     fn is_one_too_many(&mut self, key: &GroupKey, message: &Arc<str>, now: Instant) -> bool {
-        let group = self.groups.get_or_insert_with(key, || Group {
+        let group = self.groups.get_or_insert_mut_ref(key, || Group {
             messages: Vec::new(),
             last_seen: now,
         });
@@ -230,25 +231,27 @@ impl Correlator {
 
     /// If `event` repeats another, makes it that one with one more in its count.
     fn count(&mut self, mut event: Event, key: &CountKey) -> Event {
-        if let Some(counted) = self.counts.get(key)
+        if let Some(counted) = self.counts.get_mut(key)
             && counted.count > 0
         {
+            counted.count = counted.count.saturating_add(1);
             event.name.clone_from(&counted.name);
             event.first_timestamp = counted.first_timestamp;
-            event.count = counted.count.saturating_add(1);
+            event.count = counted.count;
+            return event;
         }
         let counted = Counted {
             name: event.name.clone(),
             first_timestamp: event.first_timestamp,
             count: event.count,
         };
-        self.counts.insert(key.clone(), counted);
+        self.counts.put(key.clone(), counted);
         event
     }
 
     /// Takes a token from the bucket of `key` if there is one.
     fn passes(&mut self, key: &SpamKey, now: Instant) -> bool {
-        let full_at = self.buckets.get_or_insert_with(key, || now);
+        let full_at = self.buckets.get_or_insert_mut_ref(key, || now);
         let full_then = now.max(*full_at) + SPAM_INTERVAL;
         let passes = full_then.saturating_duration_since(now) <= SPAM_INTERVAL * SPAM_BURST;
         if passes {

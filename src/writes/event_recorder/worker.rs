@@ -19,6 +19,10 @@ use crate::stdx::stop::Stop;
 /// Tries before an event is given up (client-go `tools/record/event.go:maxTriesPerEvent`).
 const TRIES_MAX: u32 = 12;
 
+/// After a burst nothing is taken for so long: what comes meanwhile is found all at once, and those who
+/// record it need not wake this thread each time, which costs them more than the recording.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Sends what an [`EventRecorder`](super::EventRecorder) was told. Nobody ever waits for it.
 #[derive(Debug)]
 pub struct EventWorker {
@@ -54,7 +58,11 @@ impl EventWorker {
                     Err(_) => return,
                 },
             }
-            self.counters.end_of_burst(self.receiver.is_empty());
+            let is_over = self.receiver.is_empty();
+            self.counters.end_of_burst(is_over);
+            if is_over && self.stop.wait_timeout(PAUSE) {
+                break;
+            }
         }
         self.drain();
     }

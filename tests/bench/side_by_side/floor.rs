@@ -13,6 +13,7 @@ use crate::load::in_parallel;
 use crate::options::Options;
 use crate::pods::template;
 use crate::report::{FLOOR, Report};
+use crate::watch::Observer;
 use crate::workloads::pods;
 
 /// Pods of the load generator, at most.
@@ -36,7 +37,12 @@ pub(crate) fn measure(
     for _ in 0..options.rounds.min(3) {
         for (name, cost) in [
             ("JSON", create_json(cluster, count)?),
-            ("protobuf", create_protobuf(cluster, count)?),
+            ("protobuf", create_protobuf(cluster, count, 0)?),
+            // The benchmark's own, and what stands for a controller's.
+            (
+                "protobuf, two watching",
+                create_protobuf(cluster, count, 2)?,
+            ),
         ] {
             report.add(FLOOR, &format!("raw creates a second, {name}"), cost.rate);
             let figure = format!("raw creates, API server's CPU ms a pod, {name}");
@@ -82,8 +88,10 @@ fn create_json(cluster: &Cluster, count: usize) -> Result<Cost, String> {
 }
 
 /// The same pods in protobuf: the spec is the bytes of one that the server has shown.
-fn create_protobuf(cluster: &Cluster, count: usize) -> Result<Cost, String> {
+fn create_protobuf(cluster: &Cluster, count: usize, n_observers: usize) -> Result<Cost, String> {
     let namespace = cluster.new_namespace()?;
+    let observers = (0..n_observers).map(|_| Observer::start(cluster, &namespace));
+    let observers = observers.collect::<Result<Vec<_>, _>>()?;
     cluster.post(&pods(&namespace), &pod("sample"))?;
     let sample = Request::get(format!("{}/sample", pods(&namespace))).accept(MEDIA_TYPE);
     let sample = cluster
@@ -95,7 +103,7 @@ fn create_protobuf(cluster: &Cluster, count: usize) -> Result<Cost, String> {
         .filter_map(Result::ok)
         .find(|field| field.tag == 2)
         .ok_or("the sample has no spec")?;
-    cost(cluster, &namespace, count, |n| {
+    let cost = cost(cluster, &namespace, count, |n| {
         let mut metadata = Vec::new();
         put_bytes(1, format!("raw-{n}").as_bytes(), &mut metadata);
         put_bytes(3, namespace.as_bytes(), &mut metadata);
@@ -106,7 +114,9 @@ fn create_protobuf(cluster: &Cluster, count: usize) -> Result<Cost, String> {
         Ok(Request::post(pods(&namespace))
             .body(MEDIA_TYPE, body)
             .accept(MEDIA_TYPE))
-    })
+    });
+    drop(observers);
+    cost
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a few thousand")]

@@ -1,21 +1,21 @@
 //! What happens in one namespace, seen from outside of both contestants.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use replicaset_controller::api::interner::Interner;
+use replicaset_controller::api::{Pod, ReplicaSet, Uid};
+use replicaset_controller::cache::decode::{Decode, Frame, ReadWatch};
+use replicaset_controller::cache::encoding::{ContentType, read_watch};
 use replicaset_controller::client::{Client, ClientOptions, Request};
 use replicaset_controller::stdx::stop::{Cause, Stop};
-use serde_json::Value;
 
 use crate::cluster::Cluster;
 use crate::workloads::{collection, pods};
 
-/// Metadata alone: what is watched here shall cost the API server as little as can be.
-const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-
-/// Two watches of one namespace, on threads of their own until dropped.
+/// Two watches of one namespace, on threads of their own until dropped. They ask for the encoding that
+/// both contestants ask for, since the API server writes an event out once for each encoding.
 pub(crate) struct Observer {
     shared: Arc<Shared>,
     stop: Stop,
@@ -31,7 +31,7 @@ struct Shared {
 #[derive(Default)]
 pub(crate) struct State {
     /// Living pods by UID, since a name may come again.
-    pub(crate) pods: HashMap<String, LivePod>,
+    pub(crate) pods: HashMap<Uid, LivePod>,
     /// When the first pod of each owner was seen that came after [`Observer::expect_pods`].
     pub(crate) first_pod: HashMap<String, Instant>,
     pub(crate) replica_sets: HashMap<String, Counts>,
@@ -64,23 +64,9 @@ impl Observer {
         let stop = Stop::new();
         let client = Client::new(cluster.client.config(), &ClientOptions::default(), &stop);
         let client = client.map_err(|error| error.to_string())?;
-        follow(
-            &client,
-            pods(namespace),
-            METADATA,
-            &shared,
-            &stop,
-            State::on_pod,
-        );
+        follow::<Pod>(&client, pods(namespace), &shared, &stop, State::on_pod);
         let path = collection(namespace);
-        follow(
-            &client,
-            path,
-            "application/json",
-            &shared,
-            &stop,
-            State::on_replica_set,
-        );
+        follow::<ReplicaSet>(&client, path, &shared, &stop, State::on_replica_set);
         Ok(Self { shared, stop })
     }
 
@@ -148,25 +134,25 @@ impl State {
         sums
     }
 
-    fn on_pod(&mut self, type_: &str, pod: &Value) {
-        let metadata = &pod["metadata"];
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let (name, uid) = (text(&metadata["name"]), text(&metadata["uid"]));
-        let is_gone = type_ == "DELETED" || metadata["deletionTimestamp"].is_string();
-        if is_gone {
-            if let Some(pod) = self.pods.remove(&uid)
+    fn on_pod(&mut self, pod: &Pod, is_gone: bool) {
+        if is_gone || pod.is_terminating() {
+            if let Some(pod) = self.pods.remove(&pod.uid)
                 && let Some(n) = self.n_pods_of.get_mut(&pod.owner)
             {
                 *n -= 1;
             }
             return;
         }
-        let owner = text(&metadata["ownerReferences"][0]["name"]);
-        let pod = LivePod {
-            name,
+        let owner = pod
+            .controller
+            .as_ref()
+            .map(|owner| (*owner.name).to_owned());
+        let owner = owner.unwrap_or_default();
+        let living = LivePod {
+            name: (*pod.key.name).to_owned(),
             owner: owner.clone(),
         };
-        if self.pods.insert(uid, pod).is_some() {
+        if self.pods.insert(pod.uid.clone(), living).is_some() {
             return;
         }
         let n = self.n_pods_of.entry(owner.clone()).or_default();
@@ -177,58 +163,46 @@ impl State {
         self.first_pod.entry(owner).or_insert_with(Instant::now);
     }
 
-    fn on_replica_set(&mut self, type_: &str, rs: &Value) {
-        let name = rs["metadata"]["name"].as_str().unwrap_or_default();
-        if type_ == "DELETED" {
+    fn on_replica_set(&mut self, rs: &ReplicaSet, is_gone: bool) {
+        let name = &*rs.key.name;
+        if is_gone {
             self.replica_sets.remove(name);
             return;
         }
-        let count = |field: &str| {
-            let count = rs["status"][field].as_u64().unwrap_or(0);
-            usize::try_from(count).unwrap_or(0)
-        };
-        let (replicas, ready) = (count("replicas"), count("readyReplicas"));
+        let count = |count: i32| usize::try_from(count).unwrap_or(0);
+        let counts = (count(rs.status.replicas), count(rs.status.ready_replicas));
+        let is_known = self.replica_sets.contains_key(name);
         let known = self.replica_sets.entry(name.to_owned()).or_default();
         // A change of the spec alone keeps the counts as they are.
-        let is_write = type_ == "MODIFIED" && (known.replicas, known.ready) != (replicas, ready);
+        let is_write = is_known && (known.replicas, known.ready) != counts;
         known.n_status_writes += usize::from(is_write);
-        (known.replicas, known.ready) = (replicas, ready);
+        (known.replicas, known.ready) = counts;
     }
 }
 
 /// Watches `path` and tells `take` each change, until `stop`.
-fn follow(
+fn follow<T: Decode>(
     client: &Client,
     path: String,
-    accept: &'static str,
     shared: &Arc<Shared>,
     stop: &Stop,
-    take: fn(&mut State, &str, &Value),
+    take: fn(&mut State, &T::Object, bool),
 ) {
     let (client, shared, stopping) = (client.stream_client(), Arc::clone(shared), stop.clone());
     let watch = move || {
         let request = Request::get(path)
             .query("watch", "true")
             .query("timeoutSeconds", "3600")
-            .accept(accept);
+            .accept(ContentType::Protobuf.accept());
         let problem = match client.open_watch(&request) {
             Ok(body) => {
-                let mut lines = BufReader::new(body);
-                let mut line = Vec::new();
-                loop {
-                    line.clear();
-                    match lines.read_until(b'\n', &mut line) {
-                        Ok(n) if n > 0 => {}
-                        _ => break "a watch of the benchmark has ended".to_owned(),
-                    }
-                    let event: Value = serde_json::from_slice(&line).unwrap_or_default();
-                    let type_ = event["type"].as_str().unwrap_or_default();
-                    if type_ == "ERROR" {
-                        break format!("a watch of the benchmark failed: {event}");
-                    }
-                    take(&mut shared.lock(), type_, &event["object"]);
+                let content_type = body.content_type().to_owned();
+                let tell = |object: &T::Object, is_gone| {
+                    take(&mut shared.lock(), object, is_gone);
                     shared.changed.notify_all();
-                }
+                };
+                let watch = read_watch::<T>(&content_type, Box::new(body));
+                watch.map_or_else(|error| error.to_string(), |watch| read_all(watch, tell))
             }
             Err(error) => format!("{request}: {error}"),
         };
@@ -240,4 +214,24 @@ fn follow(
     drop(replicaset_controller::stdx::thread::spawn(
         "observer", stop, watch,
     ));
+}
+
+/// Reads a watch to its end; why it has ended.
+fn read_all<T: Decode>(
+    mut watch: Box<dyn ReadWatch<T>>,
+    tell: impl Fn(&T::Object, bool),
+) -> String {
+    let mut interner = Interner::default();
+    loop {
+        match watch.next_frame(&mut interner) {
+            Ok(Some(Frame::Added(Ok(object)) | Frame::Modified(Ok(object)))) => {
+                tell(&object, false);
+            }
+            Ok(Some(Frame::Deleted(Ok(object)))) => tell(&object, true),
+            Ok(Some(Frame::Bookmark { .. })) => {}
+            Ok(Some(other)) => return format!("a watch of the benchmark failed: {other:?}"),
+            Ok(None) => return "a watch of the benchmark has ended".to_owned(),
+            Err(error) => return format!("a watch of the benchmark failed: {error}"),
+        }
+    }
 }

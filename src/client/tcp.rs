@@ -1,6 +1,9 @@
-//! A TCP connection whose unsent bytes do not outlive the right to send them: what a fenced client
-//! connects by, on the thread that sends. Everything but the socket's options is as in ureq's own
-//! transport, which does not let anybody near its socket.
+//! The TCP connection under everything, on the thread that sends.
+//!
+//! It is this room's own for two reasons, since ureq's does not let anybody near its socket. With a
+//! fence, unsent bytes must not outlive the right to send them. And a request should take as few system
+//! calls as it can: here a pooled connection is probed by one and not by three, and the socket's
+//! timeouts are set once and not four times a request.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -8,6 +11,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use ureq::Error;
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, LazyBuffers, NextTimeout, ShutdownHandle, Transport,
@@ -15,8 +20,12 @@ use ureq::unversioned::transport::{
 
 use super::fence::guard_socket;
 
-/// Such a connection.
-pub(super) struct GuardedTcp {
+/// Timeouts from here on are rounded up to whole seconds, so that one does for many requests, each of
+/// which would have a few microseconds less.
+const EXACT_BELOW: Duration = Duration::from_secs(8);
+
+/// A connection without TLS.
+pub(super) struct Tcp {
     /// Shared with the agent, which shuts it down from another thread.
     stream: Arc<TcpStream>,
     buffers: LazyBuffers,
@@ -24,9 +33,13 @@ pub(super) struct GuardedTcp {
     write_timeout: Option<Duration>,
 }
 
-impl GuardedTcp {
-    /// Connects to the first address that answers. Waits for each an equal part of the time.
-    pub(super) fn connect(details: &ConnectionDetails, limit: Duration) -> Result<Self, Error> {
+impl Tcp {
+    /// Connects to the first address that answers. Waits for each an equal part of the time. Bytes that
+    /// are not delivered within `delivery_limit` end the connection.
+    pub(super) fn connect(
+        details: &ConnectionDetails,
+        delivery_limit: Option<Duration>,
+    ) -> Result<Self, Error> {
         let addrs: &[SocketAddr] = &details.addrs;
         let n_addrs = u32::try_from(addrs.len()).unwrap_or(u32::MAX).max(1);
         let per_addr = details.timeout.not_zero().map(|all| *all / n_addrs);
@@ -37,16 +50,22 @@ impl GuardedTcp {
                 None => TcpStream::connect(addr),
             };
             match connected {
-                Ok(stream) => return Self::new(stream, details, limit),
+                Ok(stream) => return Self::new(stream, details, delivery_limit),
                 Err(error) => last = error.into(),
             }
         }
         Err(last)
     }
 
-    fn new(stream: TcpStream, details: &ConnectionDetails, limit: Duration) -> Result<Self, Error> {
+    fn new(
+        stream: TcpStream,
+        details: &ConnectionDetails,
+        delivery_limit: Option<Duration>,
+    ) -> Result<Self, Error> {
         stream.set_nodelay(true)?;
-        guard_socket(&stream, limit)?;
+        if let Some(limit) = delivery_limit {
+            guard_socket(&stream, limit)?;
+        }
         let stream = Arc::new(stream);
         (details.register_shutdown)(Arc::downgrade(&stream) as Weak<dyn ShutdownHandle>)?;
         let config = details.config;
@@ -57,16 +76,9 @@ impl GuardedTcp {
             write_timeout: None,
         })
     }
-
-    fn is_quiet(&self) -> io::Result<bool> {
-        self.stream.set_nonblocking(true)?;
-        let peeked = self.stream.peek(&mut [0]);
-        self.stream.set_nonblocking(false)?;
-        Ok(peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock))
-    }
 }
 
-impl Transport for GuardedTcp {
+impl Transport for Tcp {
     fn buffers(&mut self) -> &mut dyn Buffers {
         &mut self.buffers
     }
@@ -102,14 +114,20 @@ impl Transport for GuardedTcp {
         Ok(amount > 0)
     }
 
+    /// True if nothing has come: neither an end nor bytes that nobody asked for.
     fn is_open(&mut self) -> bool {
-        self.is_quiet().unwrap_or(false)
+        let peeked = recv(
+            &*self.stream,
+            &mut [0; 1],
+            RecvFlags::PEEK | RecvFlags::DONTWAIT,
+        );
+        peeked.is_err_and(|error| error == Errno::WOULDBLOCK)
     }
 }
 
-impl fmt::Debug for GuardedTcp {
+impl fmt::Debug for Tcp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("GuardedTcp")
+        f.debug_tuple("Tcp")
             .field(&self.stream.peer_addr().ok())
             .finish()
     }
@@ -120,12 +138,40 @@ fn limit_of(timeout: NextTimeout) -> Result<Option<Duration>, Error> {
     if timeout.after.is_zero() {
         return Err(Error::Timeout(timeout.reason));
     }
-    Ok(timeout.not_zero().map(|limit| *limit))
+    Ok(timeout.not_zero().map(|limit| in_steps(*limit)))
+}
+
+fn in_steps(limit: Duration) -> Duration {
+    if limit < EXACT_BELOW || limit.subsec_nanos() == 0 {
+        return limit;
+    }
+    Duration::from_secs(limit.as_secs().saturating_add(1))
 }
 
 fn or_timeout(error: io::Error, timeout: NextTimeout) -> Error {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::Timeout(timeout.reason),
         _ => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::in_steps;
+
+    #[test]
+    fn long_limits_are_whole_seconds_and_never_shorter() {
+        let check = |ms, expected| {
+            let limit = in_steps(Duration::from_millis(ms));
+            assert_eq!(limit, Duration::from_millis(expected));
+        };
+        check(1, 1);
+        check(7_999, 7_999);
+        check(8_000, 8_000);
+        check(8_001, 9_000);
+        check(31_999, 32_000);
+        check(32_000, 32_000);
     }
 }

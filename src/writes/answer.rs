@@ -1,0 +1,98 @@
+//! What is read of the answer to a write of a pod. Pure.
+//!
+//! The write is done whatever the answer looks like, so one that cannot be read only leaves the version
+//! unknown.
+
+use prost::Message;
+
+use crate::api::interner::Interner;
+use crate::api::protobuf::{self, Envelope, ProtobufError};
+use crate::api::{Pod, ResourceVersion, Uid};
+
+/// The metadata of a pod that was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) resource_version: ResourceVersion,
+    /// UID of the controller, if there is one.
+    pub(super) controller: Option<Uid>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ObjectMessage {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<MetadataMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct MetadataMessage {
+    #[prost(string, tag = "6")]
+    resource_version: String,
+    #[prost(message, repeated, tag = "13")]
+    owner_references: Vec<OwnerReferenceMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct OwnerReferenceMessage {
+    #[prost(string, tag = "4")]
+    uid: String,
+    #[prost(bool, tag = "6")]
+    controller: bool,
+}
+
+impl Answer {
+    pub(super) fn read(body: &[u8]) -> Self {
+        let answer = if body.starts_with(&protobuf::MAGIC) {
+            Self::from_protobuf(body).map_err(|error| error.to_string())
+        } else {
+            let pod = Pod::from_json(body, &mut Interner::default());
+            pod.map(Self::from).map_err(|error| error.to_string())
+        };
+        answer.unwrap_or_else(|error| {
+            log::warn!("the API server's answer is no readable pod: {error}");
+            Self::default()
+        })
+    }
+
+    fn from_protobuf(body: &[u8]) -> Result<Self, ProtobufError> {
+        let object = ObjectMessage::decode(Envelope::open(body)?.raw)?;
+        let metadata = object.metadata.ok_or(ProtobufError::Missing("metadata"))?;
+        let mut owners = metadata.owner_references.iter();
+        let controller = owners.find(|owner| owner.controller);
+        Ok(Self {
+            resource_version: ResourceVersion::new(&metadata.resource_version),
+            controller: controller.map(|controller| Uid::new(&controller.uid)),
+        })
+    }
+}
+
+impl From<Pod> for Answer {
+    fn from(pod: Pod) -> Self {
+        Self {
+            resource_version: pod.resource_version,
+            controller: pod.controller.map(|controller| controller.uid.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Answer;
+    use crate::api::protobuf::Envelope;
+
+    const JSON: &[u8] = include_bytes!("../../tests/data/pod.json");
+    const PROTOBUF: &[u8] = include_bytes!("../../tests/data/pod.pb");
+
+    #[test]
+    fn both_encodings_say_the_same() {
+        let answer = Answer::read(PROTOBUF);
+        assert_eq!(answer, Answer::read(JSON));
+        assert!(!answer.resource_version.is_empty() && answer.controller.is_some());
+    }
+
+    #[test]
+    fn what_is_no_pod_leaves_the_version_unknown() {
+        for body in [&b"no"[..], &Envelope::seal("v1", "Pod", b""), b"k8s\0\xff"] {
+            assert_eq!(Answer::read(body), Answer::default());
+        }
+    }
+}
