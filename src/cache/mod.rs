@@ -81,6 +81,10 @@ impl CacheView for Cache {
         self.pods.bucket(&PodBucket::OwnedBy(owner.clone()))
     }
 
+    fn visit_pods_owned_by(&self, owner: &OwnerKey, visit: &mut dyn FnMut(&Pod)) {
+        self.pods.visit(&PodBucket::OwnedBy(owner.clone()), visit);
+    }
+
     fn orphans_in(&self, namespace: &str) -> Vec<Arc<Pod>> {
         self.pods.bucket(&PodBucket::OrphansIn(namespace.into()))
     }

@@ -114,6 +114,16 @@ impl<T: Indexed> Store<T> {
         group.map_or_else(Vec::new, |group| group.objects.clone())
     }
 
+    /// Shows the objects of one bucket one after the other. Writers wait meanwhile, so `visit` has to be
+    /// quick and must not ask this store.
+    pub fn visit(&self, bucket: &T::Bucket, visit: &mut dyn FnMut(&T)) {
+        let state = self.read();
+        let objects = state.buckets.get(bucket).map(|group| &group.objects);
+        for object in objects.into_iter().flatten() {
+            visit(object);
+        }
+    }
+
     /// What is counted of the objects of one bucket, at the price of copying a pointer.
     pub fn tally(&self, bucket: &T::Bucket) -> T::Tally {
         let state = self.read();

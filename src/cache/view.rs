@@ -27,6 +27,10 @@ pub trait CacheView: Debug + Send + Sync {
     /// All pods whose controller is `owner`, by kind, name and UID.
     fn pods_owned_by(&self, owner: &OwnerKey) -> Vec<Arc<Pod>>;
 
+    /// Shows all [`pods_owned_by`](Self::pods_owned_by) one after the other, without a copy of the list.
+    /// Events of pods wait meanwhile, so `visit` has to be quick and must not ask the cache.
+    fn visit_pods_owned_by(&self, owner: &OwnerKey, visit: &mut dyn FnMut(&Pod));
+
     /// All pods of a namespace that have no controller.
     fn orphans_in(&self, namespace: &str) -> Vec<Arc<Pod>>;
 

@@ -29,18 +29,34 @@ pub fn next_pod_availability_check(
     }
     let ready_for = now.duration_since(pod.ready_transition?);
     let missing = jiff::SignedDuration::from_secs(min_ready_seconds.into()) - ready_for;
-    Duration::try_from(missing)
-        .ok()
-        .filter(|missing| !missing.is_zero())
+    // Not by a conversion that fails, since its error would be made for each available pod.
+    missing.is_positive().then(|| missing.unsigned_abs())
 }
 
-/// The shortest [`next_pod_availability_check`] of all pods
-/// (kubernetes `pkg/controller/controller_utils.go:FindMinNextPodAvailabilityCheck`).
-pub fn find_min_next_pod_availability_check(
-    pods: &[Arc<Pod>],
-    min_ready_seconds: i32,
-    now: Timestamp,
-) -> Option<Duration> {
-    let check = |pod: &Arc<Pod>| next_pod_availability_check(pod, min_ready_seconds, now);
-    pods.iter().filter_map(check).min()
+/// How many pods are available, and when the next one will be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Availability {
+    /// Pods that [are available](is_available).
+    pub n_available: i32,
+    /// The shortest [`next_pod_availability_check`] of all
+    /// (kubernetes `pkg/controller/controller_utils.go:FindMinNextPodAvailabilityCheck`).
+    pub next_check: Option<Duration>,
+}
+
+impl Availability {
+    /// Counts one active pod.
+    pub fn add(&mut self, pod: &Pod, min_ready_seconds: i32, now: Timestamp) {
+        self.n_available += i32::from(is_available(pod, min_ready_seconds, now));
+        let check = next_pod_availability_check(pod, min_ready_seconds, now);
+        self.next_check = self.next_check.into_iter().chain(check).min();
+    }
+
+    /// Of all these active pods.
+    pub fn of(pods: &[Arc<Pod>], min_ready_seconds: i32, now: Timestamp) -> Self {
+        let mut availability = Self::default();
+        for pod in pods {
+            availability.add(pod, min_ready_seconds, now);
+        }
+        availability
+    }
 }

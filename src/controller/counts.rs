@@ -47,8 +47,8 @@ impl Counts {
         counts
     }
 
-    /// Adds up what the cache has counted. `None` if that is not enough: some pod is to be adopted or
-    /// released, or what is available depends on the time.
+    /// Adds up what the cache has counted, with every Ready pod as an available one. `None` if that is
+    /// not enough: some pod is to be adopted or released.
     pub fn of_tallies(
         rs: &ReplicaSet,
         selector: &Selector,
@@ -75,15 +75,17 @@ impl Counts {
                 return None;
             }
         }
-        if counts.ready > 0 && rs.min_ready_seconds != 0 {
-            return None;
-        }
         counts.available = counts.ready;
         let is_ours = |labels| selector.matches(labels);
         let is_adopted = orphans
             .iter()
             .any(|tally| tally.n_active > 0 && is_ours(&tally.labels));
         (!is_adopted).then_some(counts)
+    }
+
+    /// True if how many of these pods of `rs` are available depends on the time.
+    pub fn depend_on_time(&self, rs: &ReplicaSet) -> bool {
+        self.ready > 0 && rs.min_ready_seconds != 0
     }
 
     /// True if a number of `rs.status` is another one now, and the one that it was bound for: `rs` has

@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::ReplicaSetController;
+use super::availability::Availability;
 use super::claim::{Claim, decide};
 use super::counts::Counts;
 use super::deletion_order::{RankedPod, compare};
@@ -59,7 +60,8 @@ impl ReplicaSetController {
             set_condition(&mut status.conditions, failure.clone());
         }
         let is_written = rs.status == status && rs.generation == rs.status.observed_generation;
-        self.plan_availability_check(rs, &active, &observation);
+        let availability = Availability::of(&active, rs.min_ready_seconds, now);
+        self.plan_availability_check(rs, availability.next_check, &observation);
         let (deletes, ties) = self.choose_deletions(rs, selector, &active, wanted);
         let decision = Decision {
             deletes,

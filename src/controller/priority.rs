@@ -76,6 +76,12 @@ impl ReplicaSetController {
 
     /// The numbers that a sync would count, if the tallies are enough for that.
     pub(super) fn quick_counts(&self, rs: &ReplicaSet, selector: &Selector) -> Option<Counts> {
+        let counts = self.count_tallies(rs, selector);
+        counts.filter(|counts| !counts.depend_on_time(rs))
+    }
+
+    /// The same, with every Ready pod as an available one.
+    pub(super) fn count_tallies(&self, rs: &ReplicaSet, selector: &Selector) -> Option<Counts> {
         let owned = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
         let orphans = self.cache.tally_of_orphans_in(&rs.key.namespace);
         let counts = Counts::of_tallies(rs, selector, &owned, &orphans)?;

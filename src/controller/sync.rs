@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::availability::find_min_next_pod_availability_check;
+use jiff::Timestamp;
+
+use super::availability::Availability;
 use super::counts::Counts;
 use super::expectations::Satisfaction;
 use super::last_syncs::{LastSync, SyncEnd};
@@ -118,35 +120,53 @@ impl ReplicaSetController {
         }
         self.look_for_other_writers(&rs);
         let needs_sync = self.may_manage(&rs, selector, readiness)?;
-        if let Some(counts) = self.nothing_to_do(&rs, selector, needs_sync) {
+        let now = self.clock.wall();
+        if let Some((counts, next_check)) = self.nothing_to_do(&rs, selector, needs_sync, now) {
             let observation = Observation {
                 counts,
                 failure: None,
-                now: self.clock.wall(),
+                now,
             };
             self.bring_status_up_to_date(&rs, &observation)?;
             if needs_sync {
                 self.note_converged(&rs);
             }
+            self.plan_availability_check(&rs, next_check, &observation);
             self.plan_expiry_check(&rs);
             return Ok(Outcome::Synced);
         }
         self.sync_pods(&rs, selector, needs_sync)
     }
 
-    /// What the status says of `rs` if no pod is to be adopted, released, created or deleted. Looks at
-    /// no pod, so that a sync that comes for nothing costs nothing that grows with the pods.
+    /// What the status says of `rs` if no pod is to be adopted, released, created or deleted, and when
+    /// the next pod becomes available. Looks at the pods only if their time counts, and never takes
+    /// memory that grows with them: a sync that comes for nothing shall cost next to nothing.
     fn nothing_to_do(
         &self,
         rs: &ReplicaSet,
         selector: &Selector,
         needs_sync: bool,
-    ) -> Option<Counts> {
+        now: Timestamp,
+    ) -> Option<(Counts, Option<Duration>)> {
         if rs.is_terminating() {
             return None;
         }
-        let counts = self.quick_counts(rs, selector)?;
-        (!needs_sync || counts.replicas == rs.replicas.max(0)).then_some(counts)
+        let mut counts = self.count_tallies(rs, selector)?;
+        if needs_sync && counts.replicas != rs.replicas.max(0) {
+            return None;
+        }
+        let mut availability = Availability::default();
+        if counts.depend_on_time(rs) {
+            let add = &mut |pod: &Pod| {
+                if pod.is_active() && selector.matches(&pod.labels) {
+                    availability.add(pod, rs.min_ready_seconds, now);
+                }
+            };
+            self.cache.visit_pods_owned_by(&self.owner_key(rs), add);
+            // A pod may have turned Ready since the tallies were read.
+            counts.available = availability.n_available.min(counts.ready);
+        }
+        Some((counts, availability.next_check))
     }
 
     /// The part of a sync that looks at every pod.
@@ -193,7 +213,8 @@ impl ReplicaSetController {
         if needs_sync && plan == Plan::Nothing {
             self.note_converged(rs);
         }
-        self.plan_availability_check(rs, &active, &observation);
+        let availability = Availability::of(&active, rs.min_ready_seconds, now);
+        self.plan_availability_check(rs, availability.next_check, &observation);
         self.plan_expiry_check(rs);
         if acts {
             self.come_back_if_all_is_seen(rs);
@@ -274,7 +295,7 @@ impl ReplicaSetController {
     pub(super) fn plan_availability_check(
         &self,
         rs: &ReplicaSet,
-        active: &[Arc<Pod>],
+        next: Option<Duration>,
         observation: &Observation,
     ) {
         let Counts {
@@ -283,9 +304,7 @@ impl ReplicaSetController {
         if rs.min_ready_seconds <= 0 || ready == available {
             return;
         }
-        let min_ready = rs.min_ready_seconds;
-        let next = find_min_next_pod_availability_check(active, min_ready, observation.now);
-        let fallback = Duration::from_secs(min_ready.unsigned_abs().into());
+        let fallback = Duration::from_secs(rs.min_ready_seconds.unsigned_abs().into());
         // The requests of this sync took time: what is left counts from now.
         let spent = self
             .clock

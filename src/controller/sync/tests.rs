@@ -1,5 +1,6 @@
 //! Groups A and B, as far as they are about whole syncs.
 
+mod nothing;
 mod numbers;
 mod own_writes;
 

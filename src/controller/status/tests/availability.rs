@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use super::ready_since;
 use crate::api::Pod;
-use crate::controller::availability::{
-    find_min_next_pod_availability_check, is_available, next_pod_availability_check,
-};
+use crate::controller::availability::{Availability, is_available, next_pod_availability_check};
 use crate::controller::testing::{
     Fixture, owned_pod, ready_pod, refused, replica_set, seconds_ago,
 };
@@ -106,7 +104,7 @@ fn f_32_the_next_of_all_pods() {
         ),
     ] {
         let pods: Vec<Arc<Pod>> = pods.into_iter().map(Arc::new).collect();
-        let next = find_min_next_pod_availability_check(&pods, min_ready, seconds_ago(0));
+        let next = Availability::of(&pods, min_ready, seconds_ago(0)).next_check;
         assert_eq!(next, expected.map(Duration::from_secs));
     }
 }

@@ -1,0 +1,85 @@
+//! What a sync is made of.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use criterion::{BatchSize, BenchmarkId, Criterion};
+use jiff::Timestamp;
+use replicaset_controller::api::{ObjectKey, Uid};
+use replicaset_controller::controller::deletion_order::{RankedPod, sort_for_deletion};
+use replicaset_controller::controller::expectations::Expectations;
+use replicaset_controller::stdx::clock::SystemClock;
+use replicaset_controller::workqueue::WorkQueue;
+
+use crate::fixture::{cache, controller, pods_of, replica_set};
+
+pub(crate) fn expectations(criterion: &mut Criterion) {
+    let (key, owner) = (ObjectKey::new("default", "web"), Uid::new("uid-web"));
+    let names: Vec<Arc<str>> = (0..500).map(|n| format!("web-{n}").into()).collect();
+    let expectations = Expectations::new(Arc::new(SystemClock));
+    criterion.bench_function("expectations, 500 creations expected and observed", |b| {
+        b.iter(|| {
+            expectations.expect_creations(&key, &owner, names.iter().cloned());
+            for name in &names {
+                expectations.creation_observed(&key, &owner, name);
+            }
+            expectations.satisfied_expectations(&key, &owner)
+        });
+    });
+}
+
+pub(crate) fn queue(criterion: &mut Criterion) {
+    let queue = WorkQueue::new(Arc::new(SystemClock));
+    let keys: Vec<ObjectKey> = (0..1000)
+        .map(|n| ObjectKey::new("default", format!("web-{n}")))
+        .collect();
+    criterion.bench_function("queue, 1,000 keys added twice, taken and done", |b| {
+        b.iter(|| {
+            for key in keys.iter().chain(&keys) {
+                queue.add(key.clone());
+            }
+            while let Some(key) = queue.try_get() {
+                queue.done(&key);
+            }
+        });
+    });
+}
+
+pub(crate) fn sync_without_changes(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("sync without changes");
+    for min_ready_seconds in [0, 5] {
+        for count in [10, 1_000, 10_000] {
+            let rs = replica_set(count, min_ready_seconds);
+            let controller = controller(&cache(&rs, count));
+            let id = BenchmarkId::new(format!("minReadySeconds {min_ready_seconds}"), count);
+            group.bench_function(id, |bencher| {
+                bencher.iter(|| {
+                    controller
+                        .sync_replica_set(black_box(&rs.key))
+                        .expect("a sync")
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+pub(crate) fn deletion_order(criterion: &mut Criterion) {
+    let rs = replica_set(10_000, 0);
+    let pods: Vec<RankedPod> = pods_of(&rs, 10_000)
+        .into_iter()
+        .enumerate()
+        .map(|(n, pod)| RankedPod {
+            pod: Arc::new(pod),
+            rank: n % 7,
+        })
+        .collect();
+    let now = Timestamp::now();
+    criterion.bench_function("deletion order of 10,000 pods", |bencher| {
+        bencher.iter_batched(
+            || pods.clone(),
+            |pods| sort_for_deletion(pods, now),
+            BatchSize::LargeInput,
+        );
+    });
+}

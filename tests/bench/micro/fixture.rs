@@ -1,0 +1,146 @@
+//! Objects, and a controller that may read and not write.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use replicaset_controller::api::ReplicaSetStatus;
+use replicaset_controller::api::interner::Interner;
+use replicaset_controller::api::workload_kind::REPLICA_SET;
+use replicaset_controller::api::{ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, Selector};
+use replicaset_controller::cache::Cache;
+use replicaset_controller::controller::slow_start::Serial;
+use replicaset_controller::controller::{Parts, ReplicaSetController, plan};
+use replicaset_controller::stdx::clock::SystemClock;
+use replicaset_controller::telemetry::metrics::Metrics;
+use replicaset_controller::workqueue::WorkQueue;
+use replicaset_controller::writes::{
+    CreatedPod, PatchedPod, PodControl, ReplicaSetControl, WriteError,
+};
+use serde_json::json;
+
+/// Refuses everything: what is measured has nothing to write.
+#[derive(Debug)]
+struct ReadOnly;
+
+fn refused<T>() -> Result<T, WriteError> {
+    Err(WriteError::Local(
+        "nothing is to be written here".to_owned(),
+    ))
+}
+
+impl PodControl for ReadOnly {
+    fn create_pod(&self, _: &ReplicaSet, _: &str) -> Result<CreatedPod, WriteError> {
+        refused()
+    }
+
+    fn find_pod(&self, _: &ReplicaSet, _: &str) -> Result<Option<Pod>, WriteError> {
+        refused()
+    }
+
+    fn list_pods(&self, _: &ReplicaSet, _: &Selector) -> Result<Vec<Pod>, WriteError> {
+        refused()
+    }
+
+    fn delete_pod(&self, _: &ReplicaSet, _: &Pod) -> Result<(), WriteError> {
+        refused()
+    }
+
+    fn patch_pod(&self, _: &ReplicaSet, _: &Pod, _: Vec<u8>) -> Result<PatchedPod, WriteError> {
+        refused()
+    }
+}
+
+impl ReplicaSetControl for ReadOnly {
+    fn get(&self, _: &ObjectKey) -> Result<ReplicaSet, WriteError> {
+        refused()
+    }
+
+    fn update_status(
+        &self,
+        _: &ReplicaSet,
+        _: &ReplicaSetStatus,
+    ) -> Result<ReplicaSet, WriteError> {
+        refused()
+    }
+}
+
+/// A ReplicaSet that has as many Ready pods as it wants, and says so.
+pub(crate) fn replica_set(replicas: usize, min_ready_seconds: u32) -> ReplicaSet {
+    let labels = json!({"app": "web", "tier": "backend", "pod-template-hash": "5d59d67564"});
+    let object = json!({
+        "metadata": {
+            "name": "web", "namespace": "default", "resourceVersion": "1", "generation": 1,
+            "uid": "5f2b3c4d-0000-4000-8000-000000000001",
+        },
+        "spec": {
+            "replicas": replicas, "minReadySeconds": min_ready_seconds,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": []}},
+        },
+        "status": {
+            "replicas": replicas, "fullyLabeledReplicas": replicas, "readyReplicas": replicas,
+            "availableReplicas": replicas, "terminatingReplicas": 0, "observedGeneration": 1,
+        },
+    });
+    ReplicaSet::from_json(object.to_string().as_bytes(), &mut Interner::default())
+        .expect("a readable ReplicaSet")
+}
+
+/// So many pods of `rs`, which share what pods of one owner share.
+pub(crate) fn pods_of(rs: &ReplicaSet, count: usize) -> Vec<Pod> {
+    let controller = Arc::new(ControllerRef {
+        kind: "ReplicaSet".into(),
+        name: Arc::clone(&rs.key.name),
+        uid: rs.uid.clone(),
+    });
+    let mut interner = Interner::default();
+    let namespace = Arc::clone(&rs.key.namespace);
+    let pod = |n: usize| Pod {
+        key: ObjectKey {
+            namespace: Arc::clone(&namespace),
+            name: format!("web-{n:05}").into(),
+        },
+        uid: format!("5f2b3c4d-0000-4000-9000-{n:012}").as_str().into(),
+        resource_version: (n + 2).to_string().as_str().into(),
+        labels: rs.template_labels.clone(),
+        controller: Some(Arc::clone(&controller)),
+        phase: PodPhase::Running,
+        node: Some(interner.text(&format!("node-{}", n % 100))),
+        is_ready: true,
+        ready_transition: "2026-01-02T03:04:05Z".parse().ok(),
+        creation: "2026-01-02T03:04:00Z".parse().ok(),
+        restarts: i32::try_from(n % 3).unwrap_or(0),
+        ..Pod::default()
+    };
+    (0..count).map(pod).collect()
+}
+
+/// A cache with `rs` and its pods.
+pub(crate) fn cache(rs: &ReplicaSet, count: usize) -> Cache {
+    let cache = Cache::default();
+    cache.replica_sets.apply_added(rs.clone());
+    for pod in pods_of(rs, count) {
+        cache.pods.apply_added(pod);
+    }
+    cache.pods.set_synced();
+    cache.replica_sets.set_synced();
+    cache
+}
+
+/// A controller over this cache.
+pub(crate) fn controller(cache: &Cache) -> ReplicaSetController {
+    let clock = Arc::new(SystemClock);
+    let metrics = Metrics::new();
+    ReplicaSetController::new(Parts {
+        kind: &REPLICA_SET,
+        cache: Arc::new(cache.clone()),
+        pod_control: Arc::new(ReadOnly),
+        replica_set_control: Arc::new(ReadOnly),
+        queue: Arc::new(WorkQueue::new(Arc::clone(&clock) as Arc<_>)),
+        batches: Arc::new(Serial),
+        clock,
+        burst_replicas: plan::BURST_REPLICAS,
+        status_update_interval: Duration::from_secs(1),
+        metrics: metrics.controller.of("replicaset", "apps", "replicasets"),
+    })
+}

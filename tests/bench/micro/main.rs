@@ -1,0 +1,20 @@
+//! What is hot, piece by piece: `cargo bench --bench micro`.
+
+mod api;
+mod cache;
+mod controller;
+mod fixture;
+
+use criterion::{criterion_group, criterion_main};
+
+criterion_group!(
+    benches,
+    api::decode,
+    api::match_labels,
+    cache::apply,
+    controller::expectations,
+    controller::queue,
+    controller::sync_without_changes,
+    controller::deletion_order
+);
+criterion_main!(benches);
