@@ -69,6 +69,27 @@
 //! the exit code is 1. `systemd` says that it stops and ends at the signal; `http` goes last, so that a
 //! daemon that hangs while it stops can be looked at.
 //!
+//! # How many, and why
+//!
+//! Threads: with the defaults 27 that last (5 `sync`, 16 `batch`, 2 watches, `main`, `ctrl-c`, `signal`,
+//! `delay`), and `events`, `lease`, `http`, `systemd` where there is something for them to do. A thread
+//! costs some 20 KiB, most of it the allocator's.
+//!
+//! Sockets to the API server, each in HTTP/1.1 with one request at a time, opened when first needed and
+//! not used again when it has been idle for 15 s (`client::http`); none is opened for a single request,
+//! and no name is looked up but for a new one:
+//!
+//! | for | at most | why so many |
+//! |---|---|---|
+//! | each watch | 1 | a watch keeps its connection busy, and is cut without harm to others |
+//! | the requests of a controller | its `sync` and `batch` threads: 5 + 16 | a thread sends one request at a time; with fewer some would wait or shake hands anew |
+//! | the events of a controller | 1 | one thread sends them, and they must not hold back pods |
+//! | the lease | 1 | nothing may delay a renewal |
+//! | token and access reviews | 4 | asked for the daemon's own pages only |
+//!
+//! 16 `batch` threads keep a kube-apiserver on two processors busy: more of them only wait longer each.
+//! `manager::clients` is where these clients are made.
+//!
 //! # Locks
 //!
 //! Std locks, each round one private `State`, held for map operations only: never across I/O, a

@@ -1,4 +1,28 @@
 //! A pod, slim: what the controller reads of it and nothing else.
+//!
+//! # What a pod costs
+//!
+//! A pod of 4 to 6 KB takes this many bytes on a 64-bit machine, all indexes included; pods of one
+//! ReplicaSet have equal labels and the same owner, of which there is one copy for all:
+//!
+//! | bytes | for |
+//! |---|---|
+//! | 32 | [`key`](Pod::key): pointers to the namespace (shared) and to the name |
+//! | 16 + n | the name's own allocation: two counters and its n bytes |
+//! | 24 | [`uid`](Pod::uid), as an integer of 128 bits |
+//! | 16 | [`resource_version`](Pod::resource_version), as an integer of 64 bits |
+//! | 16 | [`labels`](Pod::labels): a pointer to the shared set |
+//! | 8 | [`controller`](Pod::controller): a pointer to the shared owner |
+//! | 16 | [`node`](Pod::node): a pointer to the shared text |
+//! | 72 | creation, deletion and the last change of Ready, as integers |
+//! | 14, filled up to 16 | restarts, deletion cost, phase, Ready |
+//! | 16 | the counters of the pod's own allocation |
+//! | 49 to 97 | its place in the table of all pods: another key, a pointer, two slots; tables are half to seven eighths full |
+//! | 8 to 16 | its pointer in the bucket of its owner |
+//! | some 30 | what the allocator adds to two allocations |
+//!
+//! That is 330 to 400. What the process has more of while it runs are the pages that the allocator
+//! does not fill: about 480 bytes a pod were measured after a start with 10,000 pods.
 
 mod message;
 

@@ -23,8 +23,12 @@ use crate::stdx::hash::{HashMap, HashSet};
 /// In how many buckets an object can stand at once.
 const BUCKETS_MAX: usize = 2;
 
-/// A vector of a bucket that is this much larger than its content is shrunk.
+/// A vector or table that is this much larger than its content is shrunk, so that memory comes back
+/// after a peak.
 const SHRINK_FACTOR: usize = 4;
+
+/// Room for so many objects is kept.
+const TABLE_MIN: usize = 1024;
 
 /// What a [`Store`] asks of the objects that it keeps.
 pub trait Indexed: Debug + Send + Sync + 'static {
@@ -367,6 +371,9 @@ impl<T: Indexed> State<T> {
             } else if objects.capacity() > SHRINK_FACTOR * objects.len() {
                 objects.shrink_to(2 * objects.len());
             }
+        }
+        if self.entries.capacity() > TABLE_MIN.max(SHRINK_FACTOR * self.entries.len()) {
+            self.entries.shrink_to(2 * self.entries.len());
         }
         Some(object)
     }

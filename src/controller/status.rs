@@ -165,6 +165,7 @@ fn carry_over(fresh: &ReplicaSetStatus, mut computed: ReplicaSetStatus) -> Repli
         Some(ours) => set_condition(&mut computed.conditions, ours),
     }
     computed.other.clone_from(&fresh.other);
+    computed.unknown.clone_from(&fresh.unknown);
     computed
 }
 

@@ -157,8 +157,9 @@ impl ReplicaSetController {
         }
         let mut availability = Availability::default();
         if counts.depend_on_time(rs) {
+            // All that are active match the selector; else the tallies would not have been enough.
             let add = &mut |pod: &Pod| {
-                if pod.is_active() && selector.matches(&pod.labels) {
+                if pod.is_active() {
                     availability.add(pod, rs.min_ready_seconds, now);
                 }
             };

@@ -20,9 +20,10 @@ use crate::stdx::stop::Stop;
 /// Path of the core API group.
 const CORE: &str = "/api/v1";
 
-/// Of an answer only version and owners are read, so only the metadata is asked for: the API server
-/// need not write the pod out, nor this daemon read it. A server that cannot do that sends the pod.
-const METADATA_ONLY: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, \
+/// What an answer is wanted in. Only version and controller are read of it. In protobuf that takes no
+/// longer from a whole pod, and the API server has more work with the metadata alone than with the
+/// pod, of which managed fields are the larger part anyway. In JSON the metadata is quicker to read.
+const ANSWER: &str = "application/vnd.kubernetes.protobuf, \
     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
 
 /// Writes pods through a client.
@@ -83,7 +84,7 @@ impl PodControl for RealPodControl {
     fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
         let body = create_body(rs, self.kind, name)?;
         let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
-        let request = Request::post(path).object(body).accept(METADATA_ONLY);
+        let request = Request::post(path).object(body).accept(ANSWER);
         match self.send(rs, request) {
             Ok(response) => {
                 let message = format!("Created pod: {name}");
@@ -124,7 +125,7 @@ impl PodControl for RealPodControl {
     fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
         let request = Request::delete(pod_path(&pod.key))
             .body("application/json", delete_body(&pod.uid))
-            .accept(METADATA_ONLY);
+            .accept(ANSWER);
         let name = &pod.key.name;
         match self.send(rs, request) {
             Ok(_) => {
@@ -168,7 +169,7 @@ impl PodControl for RealPodControl {
     ) -> Result<PatchedPod, WriteError> {
         let request = Request::patch(pod_path(&pod.key))
             .body("application/strategic-merge-patch+json", patch)
-            .accept(METADATA_ONLY);
+            .accept(ANSWER);
         let patched = Answer::read(&self.send(rs, request)?.body);
         Ok(PatchedPod {
             resource_version: patched.resource_version,

@@ -377,3 +377,18 @@ proptest! {
         prop_assert_eq!(listed, expected);
     }
 }
+
+#[test]
+fn memory_comes_back_after_a_peak() {
+    let store = Store::<Pod>::new();
+    let name = |n: usize| format!("p{n}");
+    for n in 0..10_000 {
+        store.apply_added(pod(&name(n), "1"));
+    }
+    assert!(store.read().entries.capacity() >= 10_000);
+    for n in 10..10_000 {
+        store.apply_deleted(pod(&name(n), "2"));
+    }
+    assert!(store.read().entries.capacity() <= super::TABLE_MIN);
+    assert_eq!(store.len(), 10);
+}

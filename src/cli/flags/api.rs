@@ -40,7 +40,8 @@ pub struct ClientArgs {
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub kube_api_burst: u32,
 
-    /// Encoding that lists and watches are asked for; JSON is read in any case.
+    /// Encoding that lists and watches are asked for, and in which then new pods and statuses are
+    /// written; JSON is read in any case.
     #[arg(
         long,
         value_name = "TYPE",

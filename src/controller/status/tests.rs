@@ -351,6 +351,7 @@ fn f_27_what_others_wrote_meanwhile_survives_the_second_update() {
     let mut live = rs.clone();
     live.status.conditions.push(other());
     live.status.other.insert("future".to_owned(), json!(1));
+    live.status.unknown = b"future".to_vec();
     live.resource_version = "9".into();
     fixture.writes.set_live_replica_set(Ok(live));
     fixture.writes.on_update_status(|rs, _| {
@@ -361,6 +362,7 @@ fn f_27_what_others_wrote_meanwhile_survives_the_second_update() {
     let second = fixture.writes.status_updates().pop().expect("two updates");
     assert_eq!((second.replicas, second.conditions), (10, vec![other()]));
     assert_eq!(second.other.get("future"), Some(&json!(1)));
+    assert_eq!(second.unknown, b"future");
 }
 
 #[test]

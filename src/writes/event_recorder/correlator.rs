@@ -3,6 +3,7 @@
 //!
 //! Owned by the thread `events`.
 
+use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -116,6 +117,13 @@ pub struct Occurrence {
     pub at: Timestamp,
 }
 
+/// A cache that takes memory as it fills, not at once.
+fn growing<K: Eq + Hash, V>() -> LruCache<K, V> {
+    let mut cache = LruCache::unbounded();
+    cache.resize(CACHE_ENTRIES_MAX);
+    cache
+}
+
 /// Remembers what was sent, to merge, count and filter what comes.
 #[derive(Debug)]
 pub struct Correlator {
@@ -133,9 +141,9 @@ impl Correlator {
     pub fn new(component: &'static str) -> Self {
         Self {
             component,
-            groups: LruCache::new(CACHE_ENTRIES_MAX),
-            counts: LruCache::new(CACHE_ENTRIES_MAX),
-            buckets: LruCache::new(CACHE_ENTRIES_MAX),
+            groups: growing(),
+            counts: growing(),
+            buckets: growing(),
             last_nanos: i128::MIN,
         }
     }

@@ -1,7 +1,7 @@
 //! What the API server can do by itself: creates from a raw load generator, and a bare list.
 
 use std::io::Read;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use replicaset_controller::api::protobuf::wire::{Fields, put_bytes};
 use replicaset_controller::api::protobuf::{Envelope, MEDIA_TYPE};
@@ -12,12 +12,13 @@ use crate::cluster::Cluster;
 use crate::load::in_parallel;
 use crate::options::Options;
 use crate::pods::template;
+use crate::probe::{Latency, latency};
 use crate::report::{FLOOR, Report};
 use crate::watch::Observer;
 use crate::workloads::pods;
 
 /// Pods of the load generator, at most.
-const PODS_MAX: usize = 3000;
+const PODS_MAX: usize = 2000;
 
 /// What creating pods costs.
 struct Cost {
@@ -48,8 +49,23 @@ pub(crate) fn measure(
             let figure = format!("raw creates, API server's CPU ms a pod, {name}");
             report.add(FLOOR, &figure, cost.server_cpu);
         }
+        let latency = create_and_see(cluster)?;
+        report.add(FLOOR, "raw create until it is seen, p50 ms", latency.p50);
+        report.add(FLOOR, "raw create until it is seen, p99 ms", latency.p99);
     }
     Ok(())
+}
+
+/// From the request for a pod until a watch shows it: what is left of a controller's latency if it
+/// takes no time itself.
+fn create_and_see(cluster: &Cluster) -> Result<Latency, String> {
+    let namespace = cluster.new_namespace()?;
+    let observer = Observer::start(cluster, &namespace)?;
+    latency(&observer, Duration::from_mins(1), |owner| {
+        let asked = Instant::now();
+        cluster.post(&pods(&namespace), &pod(owner, owner))?;
+        Ok(asked)
+    })
 }
 
 /// How long a bare protobuf list of all pods takes, in seconds.
@@ -67,13 +83,13 @@ pub(crate) fn bare_list(cluster: &Cluster) -> Result<f64, String> {
     Ok(began.elapsed().as_secs_f64())
 }
 
-fn pod(name: &str) -> Value {
+fn pod(name: &str, owner: &str) -> Value {
     let mut pod = template("raw");
     pod["apiVersion"] = json!("v1");
     pod["kind"] = json!("Pod");
     pod["metadata"]["name"] = json!(name);
     pod["metadata"]["ownerReferences"] = json!([{
-        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "raw", "controller": true,
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "controller": true,
         "uid": "5f2b3c4d-0000-4000-8000-000000000001", "blockOwnerDeletion": true,
     }]);
     pod
@@ -82,7 +98,7 @@ fn pod(name: &str) -> Value {
 fn create_json(cluster: &Cluster, count: usize) -> Result<Cost, String> {
     let namespace = cluster.new_namespace()?;
     cost(cluster, &namespace, count, |n| {
-        let body = pod(&format!("raw-{n}")).to_string();
+        let body = pod(&format!("raw-{n}"), "raw").to_string();
         Ok(Request::post(pods(&namespace)).body("application/json", body))
     })
 }
@@ -92,7 +108,7 @@ fn create_protobuf(cluster: &Cluster, count: usize, n_observers: usize) -> Resul
     let namespace = cluster.new_namespace()?;
     let observers = (0..n_observers).map(|_| Observer::start(cluster, &namespace));
     let observers = observers.collect::<Result<Vec<_>, _>>()?;
-    cluster.post(&pods(&namespace), &pod("sample"))?;
+    cluster.post(&pods(&namespace), &pod("sample", "raw"))?;
     let sample = Request::get(format!("{}/sample", pods(&namespace))).accept(MEDIA_TYPE);
     let sample = cluster
         .send(&sample)

@@ -9,6 +9,7 @@ mod floor;
 mod load;
 mod options;
 mod pods;
+mod probe;
 mod report;
 mod scenarios;
 mod watch;

@@ -19,9 +19,13 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,
 
-    /// Which scenarios; all if absent.
+    /// Which scenarios; all but `soak` if absent.
     #[arg(long, value_delimiter = ',')]
     pub(crate) scenarios: Vec<Scenario>,
+
+    /// How long the scenario `soak` lasts, in minutes.
+    #[arg(long, default_value_t = 60)]
+    pub(crate) soak_minutes: u64,
 
     /// How long idle CPU is watched, in seconds.
     #[arg(long, default_value_t = 30)]
@@ -59,11 +63,14 @@ pub(crate) enum Scenario {
     Latency,
     /// The same while another one scales by thousands.
     LatencyBusy,
+    /// Churn for an hour: does memory grow?
+    Soak,
 }
 
 impl Options {
     pub(crate) fn wants(&self, scenario: Scenario) -> bool {
-        self.scenarios.is_empty() || self.scenarios.contains(&scenario)
+        let is_usual = scenario != Scenario::Soak;
+        (self.scenarios.is_empty() && is_usual) || self.scenarios.contains(&scenario)
     }
 
     pub(crate) fn headline(&self) -> String {

@@ -2,6 +2,7 @@
 
 mod latency;
 mod replicas;
+mod soak;
 
 use std::time::Duration;
 
@@ -50,6 +51,7 @@ pub(crate) fn run_all(
         Scenario::Idle,
         Scenario::Restart,
         Scenario::Churn,
+        Scenario::Soak,
         Scenario::ScaleDown,
     ];
     let process = contestant.start()?;

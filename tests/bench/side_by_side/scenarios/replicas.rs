@@ -48,6 +48,9 @@ pub(super) fn many(stage: &mut Stage<'_>, process: Process) -> Result<Process, S
     if stage.wants(Scenario::Churn) {
         churn(stage, &process)?;
     }
+    if stage.wants(Scenario::Soak) {
+        super::soak::soak(stage, &process)?;
+    }
     down(stage, &process, &names)?;
     delete_all(stage.cluster, &stage.namespace)?;
     Ok(process)
@@ -192,16 +195,27 @@ fn restart(
     Ok(process)
 }
 
-/// Deletes pods at random and waits until all are there again.
+/// Pods are deleted by somebody else.
 fn churn(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
+    let before = process.usage()?;
+    let began = Instant::now();
+    let (n_killed, ended) = kill_some(stage)?;
+    let spent = process.usage()?.cpu - before.cpu;
+    let overshoot = stage.observer.lock().overshoot;
+    stage.add("churn, seconds until mended", (ended - began).as_secs_f64());
+    stage.add("churn, CPU ms a pod", spent * 1000.0 / number(n_killed));
+    stage.add("churn, overshoot", number(overshoot));
+    Ok(())
+}
+
+/// Deletes some pods at random and waits until as many have come again. How many, and when that was.
+pub(super) fn kill_some(stage: &Stage<'_>) -> Result<(usize, Instant), String> {
     let (total, chosen) = {
         let state = stage.observer.lock();
         let chosen = state.pods.iter().take(CHURN);
         let chosen = chosen.map(|(uid, pod)| (uid.clone(), pod.name.clone()));
         (state.pods.len(), chosen.collect::<Vec<_>>())
     };
-    let before = process.usage()?;
-    let began = Instant::now();
     let (cluster, path) = (stage.cluster, pods(&stage.namespace));
     in_parallel(chosen.len(), |n| {
         let sent = cluster.send(&Request::delete(format!("{path}/{}", chosen[n].1)));
@@ -213,12 +227,7 @@ fn churn(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
             && chosen.iter().all(|(uid, _)| !state.pods.contains_key(uid))
     };
     let ended = stage.observer.wait("churn mended", PATIENCE, is_whole)?;
-    let spent = process.usage()?.cpu - before.cpu;
-    let overshoot = stage.observer.lock().overshoot;
-    stage.add("churn, seconds until mended", (ended - began).as_secs_f64());
-    stage.add("churn, CPU ms a pod", spent * 1000.0 / number(chosen.len()));
-    stage.add("churn, overshoot", number(overshoot));
-    Ok(())
+    Ok((chosen.len(), ended))
 }
 
 fn down(stage: &mut Stage<'_>, process: &Process, names: &[String]) -> Result<(), String> {
@@ -252,6 +261,6 @@ fn down(stage: &mut Stage<'_>, process: &Process, names: &[String]) -> Result<()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of pods")]
-fn number(count: usize) -> f64 {
+pub(super) fn number(count: usize) -> f64 {
     count as f64
 }
