@@ -1,3 +1,5 @@
+//! Reading ReplicaSets and ReplicationControllers from JSON, and the body of a status update.
+
 use serde_json::{Value, json};
 
 use super::{Interner, ReplicaSet, ReplicaSetStatus};

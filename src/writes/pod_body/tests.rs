@@ -1,3 +1,5 @@
+//! Bodies of pod requests made from JSON, and what is refused before any request.
+
 use serde_json::{Value, json};
 
 use super::{create_body, delete_body};
