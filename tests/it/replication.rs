@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::Kind::{Pods, ReplicaSets, ReplicationControllers};
 use crate::support::{
-    Daemon, TestCluster, as_controller, controller_reference, controller_uid, name, new_pod,
+    Daemon, Setup, TestCluster, as_controller, controller_reference, controller_uid, name, new_pod,
     new_replica_set, new_replica_set_labelled, number_at, owner_references, running, seconds_ago,
     text_at, uid, uids,
 };
@@ -28,7 +28,14 @@ fn pods_of(cluster: &TestCluster, owner: &Value) -> Vec<Value> {
 
 #[test]
 fn o_01_o_04_h_19_a_status_is_written_where_it_belongs() {
-    let cluster = running_cluster();
+    let mut cluster = TestCluster::with(
+        Setup {
+            workload: ReplicationControllers,
+            ..Setup::default()
+        }
+        .in_json(),
+    );
+    cluster.start_daemon();
     cluster.create_replica_set(&new_replica_set("rc", 2));
     cluster.stable("rc");
     let updates = cluster.status_updates();

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use replicaset_controller::api::ResourceVersion;
 use replicaset_controller::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
+use replicaset_controller::cache::encoding::ContentType;
 use replicaset_controller::cache::{Cache, CacheView};
 use replicaset_controller::client::{ClientConfig, ConfigSource, Request};
 use replicaset_controller::devserver::{
@@ -59,6 +60,14 @@ pub(crate) struct Setup {
     pub(crate) workload: Kind,
     /// The daemon's options; the namespace is filled in.
     pub(crate) options: ManagerOptions,
+}
+
+impl Setup {
+    /// The daemon asks for JSON, and so writes JSON too.
+    pub(crate) fn in_json(mut self) -> Self {
+        self.options.content_type = ContentType::Json;
+        self
+    }
 }
 
 impl Default for Setup {

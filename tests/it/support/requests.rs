@@ -1,8 +1,11 @@
 //! The daemon's requests as rules mean them and as tests compare them, and refusals. Pure.
 
-use replicaset_controller::api::Status;
+use replicaset_controller::api::interner::Interner;
+use replicaset_controller::api::protobuf::{Envelope, MAGIC};
+use replicaset_controller::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
+use replicaset_controller::api::{Pod, ReplicaSet, Status, WorkloadKind};
 use replicaset_controller::devserver::{Action, ApiRequest, Matcher, Recorded};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Refuses as the API server does.
 pub(crate) fn refusal(code: u16, reason: &str, message: &str) -> Action {
@@ -39,9 +42,32 @@ pub(crate) fn is_streamed_list(request: &ApiRequest) -> bool {
     request.query_value("sendInitialEvents") == "true"
 }
 
-/// The body as JSON, `null` if there is none.
+/// The body as JSON, `null` if there is none. Of one in protobuf only kind, name and status are shown;
+/// a test that wants more has the daemon write JSON ([`Setup::in_json`](super::Setup::in_json)).
 pub(crate) fn json_body(recorded: &Recorded) -> Value {
-    serde_json::from_slice(&recorded.request.body).unwrap_or_default()
+    let body = &recorded.request.body;
+    if body.starts_with(&MAGIC) {
+        from_protobuf(body)
+    } else {
+        serde_json::from_slice(body).unwrap_or_default()
+    }
+}
+
+fn from_protobuf(body: &[u8]) -> Value {
+    let interner = &mut Interner::default();
+    let envelope = Envelope::open(body).expect("an object in its envelope");
+    let of_kind = |kind: &&WorkloadKind| kind.kind == envelope.kind;
+    let workload = [&REPLICA_SET, &REPLICATION_CONTROLLER]
+        .into_iter()
+        .find(of_kind);
+    let (name, status) = if let Some(kind) = workload {
+        let object = ReplicaSet::from_answer(kind, body, interner).expect("a workload");
+        (object.key.name, json!(object.status))
+    } else {
+        let pod = Pod::from_protobuf(envelope.raw, interner).expect("a pod");
+        (pod.key.name, Value::Null)
+    };
+    json!({"kind": envelope.kind, "metadata": {"name": name}, "status": status})
 }
 
 /// The last part of the path: for a pod's request the pod's name.
