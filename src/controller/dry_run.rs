@@ -60,8 +60,8 @@ impl ReplicaSetController {
             set_condition(&mut status.conditions, failure.clone());
         }
         let is_written = rs.status == status && rs.generation == rs.status.observed_generation;
-        let availability = Availability::of(&active, rs.min_ready_seconds, now);
-        self.plan_availability_check(rs, availability.next_check, &observation);
+        let next_check = || Availability::of(&active, rs.min_ready_seconds, now).next_check;
+        self.plan_availability_check(rs, next_check, &observation);
         let (deletes, ties) = self.choose_deletions(rs, selector, &active, wanted);
         let decision = Decision {
             deletes,

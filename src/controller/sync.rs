@@ -131,7 +131,7 @@ impl ReplicaSetController {
             if needs_sync {
                 self.note_converged(&rs);
             }
-            self.plan_availability_check(&rs, next_check, &observation);
+            self.plan_availability_check(&rs, || next_check, &observation);
             self.plan_expiry_check(&rs);
             return Ok(Outcome::Synced);
         }
@@ -214,8 +214,8 @@ impl ReplicaSetController {
         if needs_sync && plan == Plan::Nothing {
             self.note_converged(rs);
         }
-        let availability = Availability::of(&active, rs.min_ready_seconds, now);
-        self.plan_availability_check(rs, availability.next_check, &observation);
+        let next_check = || Availability::of(&active, rs.min_ready_seconds, now).next_check;
+        self.plan_availability_check(rs, next_check, &observation);
         self.plan_expiry_check(rs);
         if acts {
             self.come_back_if_all_is_seen(rs);
@@ -296,7 +296,7 @@ impl ReplicaSetController {
     pub(super) fn plan_availability_check(
         &self,
         rs: &ReplicaSet,
-        next: Option<Duration>,
+        next_check: impl FnOnce() -> Option<Duration>,
         observation: &Observation,
     ) {
         let Counts {
@@ -305,6 +305,7 @@ impl ReplicaSetController {
         if rs.min_ready_seconds <= 0 || ready == available {
             return;
         }
+        let next = next_check();
         let fallback = Duration::from_secs(rs.min_ready_seconds.unsigned_abs().into());
         // The requests of this sync took time: what is left counts from now.
         let spent = self

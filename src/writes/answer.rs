@@ -6,6 +6,7 @@
 use prost::Message;
 
 use crate::api::interner::Interner;
+use crate::api::protobuf::meta::OwnerReference;
 use crate::api::protobuf::{self, Envelope, ProtobufError};
 use crate::api::{Pod, ResourceVersion, Uid};
 
@@ -28,15 +29,7 @@ struct MetadataMessage {
     #[prost(string, tag = "6")]
     resource_version: String,
     #[prost(message, repeated, tag = "13")]
-    owner_references: Vec<OwnerReferenceMessage>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct OwnerReferenceMessage {
-    #[prost(string, tag = "4")]
-    uid: String,
-    #[prost(bool, tag = "6")]
-    controller: bool,
+    owner_references: Vec<OwnerReference>,
 }
 
 impl Answer {
@@ -57,7 +50,7 @@ impl Answer {
         let object = ObjectMessage::decode(Envelope::open(body)?.raw)?;
         let metadata = object.metadata.ok_or(ProtobufError::Missing("metadata"))?;
         let mut owners = metadata.owner_references.iter();
-        let controller = owners.find(|owner| owner.controller);
+        let controller = owners.find(|owner| owner.controller == Some(true));
         Ok(Self {
             resource_version: ResourceVersion::new(&metadata.resource_version),
             controller: controller.map(|controller| Uid::new(&controller.uid)),

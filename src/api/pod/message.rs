@@ -11,14 +11,10 @@ use prost::Message;
 
 use super::{POD_DELETION_COST, Pod, PodPhase, parse_deletion_cost};
 use crate::api::interner::Interner;
-use crate::api::protobuf::ProtobufError;
 use crate::api::protobuf::meta::{ObjectMeta, Time, controller_in, labels_in};
 use crate::api::protobuf::wire::{Field, Fields};
+use crate::api::protobuf::{Parts, ProtobufError};
 use crate::api::{ObjectKey, ResourceVersion, Uid};
-
-const METADATA: u32 = 1;
-const SPEC: u32 = 2;
-const STATUS: u32 = 3;
 
 /// Numbers of fields of `spec`, and of its init containers.
 mod spec {
@@ -47,20 +43,11 @@ impl Pod {
     /// # Errors
     /// If the bytes are no such message, or it has no name.
     pub fn from_protobuf(message: &[u8], interner: &mut Interner) -> Result<Self, ProtobufError> {
-        let (mut metadata, mut spec, mut status) = (&[][..], &[][..], &[][..]);
-        for field in Fields::of(message) {
-            let field = field?;
-            match field.tag {
-                METADATA => metadata = field.bytes,
-                SPEC => spec = field.bytes,
-                STATUS => status = field.bytes,
-                _ => {}
-            }
-        }
+        let parts = Parts::of(message)?;
         let mut pod = Self::default();
-        pod.read_metadata(metadata, interner)?;
-        pod.read_spec(spec, interner)?;
-        pod.read_status(status, spec)?;
+        pod.read_metadata(parts.metadata, interner)?;
+        pod.read_spec(parts.spec, interner)?;
+        pod.read_status(parts.status, parts.spec)?;
         Ok(pod)
     }
 

@@ -6,11 +6,13 @@
 
 pub mod envelope;
 pub mod meta;
+mod parts;
 mod status;
 pub mod wire;
 
 pub use envelope::{Envelope, MAGIC};
 pub use meta::{ListMeta, ObjectMeta};
+pub use parts::Parts;
 pub use status::read_status;
 
 /// The media type of the encoding.

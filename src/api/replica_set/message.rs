@@ -13,14 +13,9 @@ use crate::api::interner::Interner;
 use crate::api::label_selector::{LabelSelector, LabelSelectorRequirement, Selector};
 use crate::api::protobuf::meta::{ObjectMeta, Time, controller_of};
 use crate::api::protobuf::wire::{Fields, put_bytes};
-use crate::api::protobuf::{Envelope, MEDIA_TYPE, ProtobufError};
+use crate::api::protobuf::{Envelope, MEDIA_TYPE, Parts, ProtobufError};
 use crate::api::workload_kind::{SelectorForm, WorkloadKind};
 use crate::api::{ObjectKey, ResourceVersion, Uid};
-
-/// Numbers of the fields of every object here.
-const METADATA: u32 = 1;
-const SPEC: u32 = 2;
-const STATUS: u32 = 3;
 
 /// Number of `spec.template`.
 const TEMPLATE: u32 = 3;
@@ -126,21 +121,12 @@ pub(super) fn read(
     message: &[u8],
     interner: &mut Interner,
 ) -> Result<ReplicaSet, ProtobufError> {
-    let (mut metadata_bytes, mut spec_bytes, mut status_bytes) = (&[][..], &[][..], &[][..]);
-    for field in Fields::of(message) {
-        let field = field?;
-        match field.tag {
-            METADATA => metadata_bytes = field.bytes,
-            SPEC => spec_bytes = field.bytes,
-            STATUS => status_bytes = field.bytes,
-            _ => {}
-        }
-    }
-    let metadata = ObjectMeta::decode(metadata_bytes)?;
+    let parts = Parts::of(message)?;
+    let metadata = ObjectMeta::decode(parts.metadata)?;
     if metadata.name.is_empty() {
         return Err(ProtobufError::Missing("metadata.name"));
     }
-    let (spec, selector) = read_spec(kind.selector, spec_bytes)?;
+    let (spec, selector) = read_spec(kind.selector, parts.spec)?;
     let template_labels = spec.template.and_then(|t| t.metadata).map(|m| m.labels);
     Ok(ReplicaSet {
         key: ObjectKey {
@@ -156,10 +142,10 @@ pub(super) fn read(
         min_ready_seconds: spec.min_ready_seconds,
         selector: Selector::new(&selector),
         template_labels: interner.labels(template_labels.unwrap_or_default().into_iter().collect()),
-        status: read_status(status_bytes)?,
+        status: read_status(parts.status)?,
         carried: Carried::Protobuf(CarriedMessage {
-            metadata: all_but(metadata_bytes, &[ObjectMeta::MANAGED_FIELDS])?.into(),
-            spec: spec_bytes.into(),
+            metadata: all_but(parts.metadata, &[ObjectMeta::MANAGED_FIELDS])?.into(),
+            spec: parts.spec.into(),
         }),
     })
 }
@@ -174,9 +160,9 @@ impl CarriedMessage {
 
     pub(super) fn with_status(&self, kind: &WorkloadKind, status: &ReplicaSetStatus) -> Encoded {
         let mut object = Vec::with_capacity(self.metadata.len() + self.spec.len() + 256);
-        put_bytes(METADATA, &self.metadata, &mut object);
-        put_bytes(SPEC, &self.spec, &mut object);
-        put_bytes(STATUS, &status_message(status), &mut object);
+        put_bytes(Parts::METADATA, &self.metadata, &mut object);
+        put_bytes(Parts::SPEC, &self.spec, &mut object);
+        put_bytes(Parts::STATUS, &status_message(status), &mut object);
         Encoded {
             media_type: MEDIA_TYPE,
             bytes: Envelope::seal(kind.api_version, kind.kind, &object),

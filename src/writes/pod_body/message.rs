@@ -5,12 +5,8 @@ use prost::Message;
 use super::generate_name;
 use crate::api::encoded::Encoded;
 use crate::api::protobuf::wire::{Fields, put_bytes};
-use crate::api::protobuf::{Envelope, MEDIA_TYPE, ProtobufError};
+use crate::api::protobuf::{Envelope, MEDIA_TYPE, Parts, ProtobufError};
 use crate::api::{ReplicaSet, WorkloadKind};
-
-/// Numbers of the fields of pods and of pod templates, the same in both.
-const METADATA: u32 = 1;
-const SPEC: u32 = 2;
 
 /// Numbers of the fields of `metadata` that a pod has from its template.
 const LABELS: u32 = 11;
@@ -63,18 +59,11 @@ pub(super) fn create_body(
         }),
     };
     let mut metadata = own.encode_to_vec();
-    let mut spec: &[u8] = &[];
-    for field in Fields::of(template) {
-        let field = field?;
-        match field.tag {
-            METADATA => copy_metadata(field.bytes, &mut metadata)?,
-            SPEC => spec = field.bytes,
-            _ => {}
-        }
-    }
-    let mut pod = Vec::with_capacity(metadata.len() + spec.len() + 16);
-    put_bytes(METADATA, &metadata, &mut pod);
-    put_bytes(SPEC, spec, &mut pod);
+    let template = Parts::of(template)?;
+    copy_metadata(template.metadata, &mut metadata)?;
+    let mut pod = Vec::with_capacity(metadata.len() + template.spec.len() + 16);
+    put_bytes(Parts::METADATA, &metadata, &mut pod);
+    put_bytes(Parts::SPEC, template.spec, &mut pod);
     Ok(Encoded {
         media_type: MEDIA_TYPE,
         bytes: Envelope::seal("v1", "Pod", &pod),
