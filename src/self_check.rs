@@ -17,6 +17,10 @@ use crate::stdx::thread::Thread;
 /// How long one answer may take; an API server that is slower than this is asked again later.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
+/// How long the check waits before its first question: caches are filled first, since pods are waiting
+/// for that, and on a small API server a score of questions takes a good part of the same processors.
+const HEAD_START: Duration = Duration::from_secs(1);
+
 /// Pauses while the API server cannot be reached. The watches say so by themselves.
 const PAUSES: BackoffParameters = BackoffParameters {
     initial: Duration::from_secs(1),
@@ -73,9 +77,12 @@ impl SelfCheck {
         }))
     }
 
-    /// Asks, and logs what is missing. Waits for answers, at most five seconds each, and for pauses
-    /// of up to 45 seconds while the API server cannot be reached; `stop` ends it.
+    /// Asks, and logs what is missing. Waits a second first, then for answers, at most five seconds
+    /// each, and for pauses of up to 45 seconds while the API server cannot be reached; `stop` ends it.
     fn run(&self, stop: &Stop) {
+        if stop.wait_timeout(HEAD_START) {
+            return;
+        }
         let mut backoff = Backoff::new(PAUSES);
         loop {
             match self.missing(stop) {
