@@ -233,7 +233,8 @@ impl<In: Transport> Connector<In> for Wrap {
         let (config, name, generation) = tls.towards(details.uri).map_err(io::Error::other)?;
         let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
         let config = details.config;
-        let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
+        let input = config.input_buffer_size().min(RECORD);
+        let buffers = LazyBuffers::new(input, config.output_buffer_size());
         let mut stream = StreamOwned {
             conn: connection,
             sock: TransportAdapter::new(transport.boxed(), Arc::clone(&details.current_time)),
@@ -263,7 +264,11 @@ fn is_certificate_problem(error: &io::Error) -> bool {
 }
 
 /// A request is sent in pieces of this size, in bytes; a shorter one in one piece.
-const SENT_AT_ONCE: usize = 16 << 10;
+const SENT_AT_ONCE: usize = RECORD;
+
+/// What a TLS record carries at most, in bytes (RFC 8446, section 5.1). One at a time is read out of TLS;
+/// a larger buffer above it would only take memory.
+const RECORD: usize = 16 << 10;
 
 /// A connection inside TLS.
 ///

@@ -31,7 +31,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_AGE_MAX: Duration = Duration::from_secs(15);
 
 /// Buffers of each connection for small requests, in bytes.
-const SMALL_BUFFER: usize = 16 << 10;
+const SMALL_BUFFER: usize = 8 << 10;
 
 /// Input buffer of a connection for lists and watches, in bytes.
 const STREAM_BUFFER: usize = 64 << 10;
