@@ -11,11 +11,18 @@ use crate::report::{ORIGINAL, OURS};
 /// How long a controller may take to end.
 const STOP_WITHIN: Duration = Duration::from_mins(1);
 
+/// How glibc is told to give memory back, as `config/replicaset-controller.service` does it.
+const MALLOC: &[(&str, &str)] = &[
+    ("MALLOC_ARENA_MAX", "4"),
+    ("MALLOC_TRIM_THRESHOLD_", "131072"),
+];
+
 /// How to start one of the two.
 pub(crate) struct Contestant {
     pub(crate) name: &'static str,
     program: PathBuf,
     arguments: Vec<String>,
+    environment: &'static [(&'static str, &'static str)],
 }
 
 /// A running controller; killed when dropped.
@@ -48,6 +55,7 @@ impl Contestant {
                 "--leader-elect=false".to_owned(),
                 "--secure-port=0".to_owned(),
             ],
+            environment: MALLOC,
         }
     }
 
@@ -68,6 +76,7 @@ impl Contestant {
                 "--leader-elect=false".to_owned(),
                 "--secure-port=0".to_owned(),
             ],
+            environment: &[],
         })
     }
 
@@ -75,6 +84,7 @@ impl Contestant {
         let mut command = Command::new(&self.program);
         let command = command
             .args(&self.arguments)
+            .envs(self.environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
