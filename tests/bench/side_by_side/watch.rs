@@ -14,6 +14,9 @@ use replicaset_controller::stdx::stop::{Cause, Stop};
 use crate::cluster::Cluster;
 use crate::workloads::{collection, pods};
 
+/// When the API server ends a watch, in seconds: not within any run.
+const WATCH_SECONDS: &str = "86400";
+
 /// Two watches of one namespace, on threads of their own until dropped. They ask for the encoding that
 /// both contestants ask for, since the API server writes an event out once for each encoding.
 pub(crate) struct Observer {
@@ -192,7 +195,7 @@ fn follow<T: Decode>(
     let watch = move || {
         let request = Request::get(path)
             .query("watch", "true")
-            .query("timeoutSeconds", "3600")
+            .query("timeoutSeconds", WATCH_SECONDS)
             .accept(ContentType::Protobuf.accept());
         let problem = match client.open_watch(&request) {
             Ok(body) => {
