@@ -11,18 +11,15 @@ use crate::report::{ORIGINAL, OURS};
 /// How long a controller may take to end.
 const STOP_WITHIN: Duration = Duration::from_mins(1);
 
-/// How glibc is told to give memory back, as `config/replicaset-controller.service` does it.
-const MALLOC: &[(&str, &str)] = &[
-    ("MALLOC_ARENA_MAX", "4"),
-    ("MALLOC_TRIM_THRESHOLD_", "131072"),
-];
+/// The unit of systemd, which tells glibc how to give memory back.
+const UNIT: &str = include_str!("../../../config/replicaset-controller.service");
 
 /// How to start one of the two.
 pub(crate) struct Contestant {
     pub(crate) name: &'static str,
     program: PathBuf,
     arguments: Vec<String>,
-    environment: &'static [(&'static str, &'static str)],
+    environment: Vec<(&'static str, &'static str)>,
 }
 
 /// A running controller; killed when dropped.
@@ -55,7 +52,7 @@ impl Contestant {
                 "--leader-elect=false".to_owned(),
                 "--secure-port=0".to_owned(),
             ],
-            environment: MALLOC,
+            environment: environment_of_unit(),
         }
     }
 
@@ -76,7 +73,7 @@ impl Contestant {
                 "--leader-elect=false".to_owned(),
                 "--secure-port=0".to_owned(),
             ],
-            environment: &[],
+            environment: Vec::new(),
         })
     }
 
@@ -94,6 +91,15 @@ impl Contestant {
             .map_err(|error| format!("{} does not start: {error}", self.program.display()))?;
         Ok(Process { child, started })
     }
+}
+
+/// The variables that the unit sets for the daemon.
+fn environment_of_unit() -> Vec<(&'static str, &'static str)> {
+    UNIT.lines()
+        .filter_map(|line| line.strip_prefix("Environment="))
+        .flat_map(str::split_whitespace)
+        .filter_map(|variable| variable.split_once('='))
+        .collect()
 }
 
 impl Process {

@@ -3,8 +3,8 @@
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use replicaset_controller::api::protobuf::wire::{Fields, put_bytes};
-use replicaset_controller::api::protobuf::{Envelope, MEDIA_TYPE};
+use replicaset_controller::api::protobuf::wire::put_bytes;
+use replicaset_controller::api::protobuf::{Envelope, MEDIA_TYPE, Parts};
 use replicaset_controller::client::Request;
 use serde_json::{Value, json};
 
@@ -115,17 +115,19 @@ fn create_protobuf(cluster: &Cluster, count: usize, n_observers: usize) -> Resul
         .map_err(|error| error.to_string())?
         .body;
     let sample = Envelope::open(&sample).map_err(|error| error.to_string())?;
-    let spec = Fields::of(sample.raw)
-        .filter_map(Result::ok)
-        .find(|field| field.tag == 2)
-        .ok_or("the sample has no spec")?;
+    let spec = Parts::of(sample.raw)
+        .map_err(|error| error.to_string())?
+        .spec;
+    if spec.is_empty() {
+        return Err("the sample has no spec".to_owned());
+    }
     let cost = cost(cluster, &namespace, count, |n| {
         let mut metadata = Vec::new();
         put_bytes(1, format!("raw-{n}").as_bytes(), &mut metadata);
         put_bytes(3, namespace.as_bytes(), &mut metadata);
         let mut message = Vec::new();
-        put_bytes(1, &metadata, &mut message);
-        put_bytes(2, spec.bytes, &mut message);
+        put_bytes(Parts::METADATA, &metadata, &mut message);
+        put_bytes(Parts::SPEC, spec, &mut message);
         let body = Envelope::seal("v1", "Pod", &message);
         Ok(Request::post(pods(&namespace))
             .body(MEDIA_TYPE, body)
