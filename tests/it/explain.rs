@@ -191,14 +191,13 @@ fn a_pod_that_a_finalizer_keeps_is_named() {
 
 #[test]
 fn a_dry_run_says_what_it_would_do_and_writes_nothing() {
-    let mut cluster = TestCluster::with(Setup {
+    let cluster = TestCluster::running_with(Setup {
         options: ManagerOptions {
             dry_run: true,
             ..Setup::default().options
         },
         ..Setup::default()
     });
-    cluster.start_daemon();
     cluster.synced();
     // Nothing but reads may even be tried.
     for verb in ["create", "update", "patch", "delete"] {

@@ -38,12 +38,10 @@ fn check_gets_in(cluster: &TestCluster) {
 }
 
 fn cluster(options: ManagerOptions) -> TestCluster {
-    let mut cluster = TestCluster::with(Setup {
+    TestCluster::running_with(Setup {
         options,
         ..Setup::default()
-    });
-    cluster.start_daemon();
-    cluster
+    })
 }
 
 #[test]

@@ -567,11 +567,10 @@ fn o_01_each_created_and_deleted_pod_is_an_event() {
 /// The shortest way from nothing to pods and back to none, without anything in between.
 #[track_caller]
 fn check_access(access: Access) {
-    let mut cluster = TestCluster::with(Setup {
+    let cluster = TestCluster::running_with(Setup {
         access,
         ..Setup::default()
     });
-    cluster.start_daemon();
     cluster.create_replica_set(&new_replica_set("rs", 3));
     cluster.stable("rs");
     cluster.scale("rs", 0);

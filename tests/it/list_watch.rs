@@ -7,12 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use replicaset_controller::api::Status;
-use replicaset_controller::cache::encoding::ContentType;
 use replicaset_controller::devserver::{
     Action, Answer, ApiCall, ApiRequest, Ending, Faults, Handler, Matcher, Recorded, Rule,
     RuleHandle,
 };
-use replicaset_controller::manager::ManagerOptions;
 use serde_json::json;
 
 use crate::support::{
@@ -100,23 +98,12 @@ fn settled() -> (TestCluster, String) {
 
 /// The same with a daemon that asks for JSON, for tests that send frames of their own.
 fn settled_in_json() -> (TestCluster, String) {
-    settle(TestCluster::with(reading_json()))
-}
-
-fn reading_json() -> Setup {
-    let setup = Setup::default();
-    Setup {
-        options: ManagerOptions {
-            content_type: ContentType::Json,
-            ..setup.options
-        },
-        ..setup
-    }
+    settle(TestCluster::with(Setup::default().in_json()))
 }
 
 /// The same with a server that cannot stream lists. The rule is the last thing to be removed.
 fn settled_in_pages() -> (TestCluster, RuleHandle, String) {
-    let cluster = TestCluster::with(reading_json());
+    let cluster = TestCluster::with(Setup::default().in_json());
     let rule = cluster.faults().add(no_streamed_lists());
     let (cluster, version) = settle(cluster);
     (cluster, rule, version)
@@ -236,7 +223,7 @@ impl Handler for SmallPages {
 
 #[test]
 fn j_18_j_19_a_list_comes_in_as_many_pages_as_the_server_makes() {
-    let mut cluster = TestCluster::with(reading_json());
+    let mut cluster = TestCluster::with(Setup::default().in_json());
     for number in 0..10 {
         cluster.create_pod(&new_pod(&format!("p{number}")));
     }

@@ -114,14 +114,9 @@ fn a_06_finished_pods_are_replaced_and_kept() {
 
 #[track_caller]
 fn check_pods_are_made_from_the_template(kind: Kind) {
-    let setup = || Setup {
-        workload: kind,
-        ..Setup::default()
-    };
+    let setup = || Setup::about(kind);
     for (setup, is_json) in [(setup(), false), (setup().in_json(), true)] {
-        let mut cluster = TestCluster::with(setup);
-        cluster.start_daemon();
-        check_pod_of(&cluster, is_json);
+        check_pod_of(&TestCluster::running_with(setup), is_json);
     }
 }
 
@@ -207,8 +202,7 @@ fn o_01_pods_are_made_from_the_template() {
 fn what_this_build_does_not_know_of_a_template_is_passed_on() {
     // A real API server drops what it does not know before the daemon can see it, so there this
     // shows only that rarely used members survive.
-    let mut cluster = TestCluster::with(Setup::default().in_json());
-    cluster.start_daemon();
+    let cluster = TestCluster::running_with(Setup::default().in_json());
     let mut rs = new_replica_set("a", 1);
     let spec = &mut rs["spec"]["template"]["spec"];
     spec["fieldOfTheFuture"] =

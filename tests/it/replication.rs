@@ -28,14 +28,7 @@ fn pods_of(cluster: &TestCluster, owner: &Value) -> Vec<Value> {
 
 #[test]
 fn o_01_o_04_h_19_a_status_is_written_where_it_belongs() {
-    let mut cluster = TestCluster::with(
-        Setup {
-            workload: ReplicationControllers,
-            ..Setup::default()
-        }
-        .in_json(),
-    );
-    cluster.start_daemon();
+    let cluster = TestCluster::running_with(Setup::about(ReplicationControllers).in_json());
     cluster.create_replica_set(&new_replica_set("rc", 2));
     cluster.stable("rc");
     let updates = cluster.status_updates();

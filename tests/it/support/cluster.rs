@@ -63,6 +63,14 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
+    /// For a test about this kind of owner.
+    pub(crate) fn about(workload: Kind) -> Self {
+        Self {
+            workload,
+            ..Self::default()
+        }
+    }
+
     /// The daemon asks for JSON, and so writes JSON too.
     pub(crate) fn in_json(mut self) -> Self {
         self.options.content_type = ContentType::Json;
@@ -126,22 +134,22 @@ impl TestCluster {
 
     /// A cluster with an empty namespace, and a daemon that controls it.
     pub(crate) fn running() -> Self {
-        let mut cluster = Self::start();
-        cluster.start_daemon();
-        cluster
+        Self::running_with(Setup::default())
     }
 
     /// [`start`](Self::start) for a test about this kind of owner.
     pub(crate) fn start_for(workload: Kind) -> Self {
-        Self::with(Setup {
-            workload,
-            ..Setup::default()
-        })
+        Self::with(Setup::about(workload))
     }
 
     /// [`running`](Self::running) for a test about this kind of owner.
     pub(crate) fn running_for(workload: Kind) -> Self {
-        let mut cluster = Self::start_for(workload);
+        Self::running_with(Setup::about(workload))
+    }
+
+    /// [`with`](Self::with), and a daemon.
+    pub(crate) fn running_with(setup: Setup) -> Self {
+        let mut cluster = Self::with(setup);
         cluster.start_daemon();
         cluster
     }
