@@ -57,7 +57,7 @@
 //! | `sync-0…n`, `rc-sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
 //! | `batch-0…m` | helps the workers with their batches ([`controller::fair_pool`]) | rayon's queue; a request; the token bucket | job, pool dropped; answer, 60 s; stop |
 //! | `delay`, `rc-delay` | puts delayed keys into the queue when due | the next due time, at most 10 s | time, an earlier key, shutdown |
-//! | `self-check` | asks whether each right is there that is needed, and ends | an answer; a pause after failures | answer, 5 s; time, stop |
+//! | `self-check` | asks whether each right is there that is needed, and ends | a second at first; an answer; a pause after failures | time, stop; answer, 5 s; time, stop |
 //! | `lease` | acquires, renews and releases the lease ([`leader_election::Elector`]) | a request; pauses between tries | answer, half the renew deadline; stop, and the end of the last write |
 //! | `events`, `rc-events` | sends events | recorded events; a request; pauses between tries, and of 10 ms after a burst | event; answer, 10 s; its stop |
 //! | `http`, `plain` | accept connections to the pages of [`serving`] | a connection | the end of the daemon connects |
