@@ -55,7 +55,7 @@
 //! | `signal` | runs what [`stdx::signals::on_reload`] and [`stdx::signals::on_dump`] were given | SIGHUP, SIGUSR1; a credential plugin | the stop signal sends one; 60 s |
 //! | `watch-rs`, `watch-rc`, `watch-pods` | list and watch, store, handlers | a read from the API server; a pause after failures | data, 5 min of silence, stop shuts the socket |
 //! | `sync-0…n`, `rc-sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
-//! | `batch-0…m` | helps the workers with their batches ([`controller::fair_pool`]) | rayon's queue; a request; the token bucket | job, pool dropped; answer, 60 s; stop |
+//! | `batch-0…m` | helps the workers with their batches ([`controller::fair_pool`]) | rayon's queue; the next batch of a slow start; a request; the token bucket | job, pool dropped; the last answer of the batch before; answer, 60 s; stop |
 //! | `delay`, `rc-delay` | puts delayed keys into the queue when due | the next due time, at most 10 s | time, an earlier key, shutdown |
 //! | `self-check` | asks whether each right is there that is needed, and ends | a second at first; an answer; a pause after failures | time, stop; answer, 5 s; time, stop |
 //! | `lease` | acquires, renews and releases the lease ([`leader_election::Elector`]) | a request; pauses between tries | answer, half the renew deadline; stop, and the end of the last write |
@@ -102,6 +102,7 @@
 //! | `controller::written_versions` | versions still to be seen, who waits for them | workers, watch threads |
 //! | `controller::unresolved`, `controller::pod_names` | writes of unknown outcome, name sequences | workers |
 //! | `controller::pace` | when whose status may be written next | workers, watch threads |
+//! | `controller::fair_pool` | nothing: threads meet at it between two batches | workers, `batch-*` |
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens, who waits for them | everyone who sends |
 //! | `controller::last_syncs`, `controller::other_writers`, `controller::shadow` | what is told of syncs, of other writers, of a dry run; bounded | workers, watch threads |

@@ -240,7 +240,7 @@ impl ReplicaSetController {
         }
         let delete = |index: usize| self.delete_pod_of(rs, &pods[index]);
         let _batch = activity::enter("waits for a batch of deletes", pods.len());
-        let (deleted, result) = run_all(0..pods.len(), &*self.batches, &delete);
+        let (deleted, result) = run_all(pods.len(), &*self.batches, &delete);
         let object = self.kind.named(&rs.key);
         log::info!("deleted {deleted} of {count} pods {object}");
         result.map_err(SyncError::Delete)

@@ -1,18 +1,19 @@
 //! Doing a thing many times, carefully: one first, then two, then four, as long as nothing fails.
 
 use std::fmt::Debug;
-use std::ops::Range;
+use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Size of the first batch (kubernetes `pkg/controller/controller_utils.go:SlowStartInitialBatchSize`).
 pub const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
 
-/// Runs the jobs of one batch.
+/// Runs jobs in batches.
 pub trait BatchRunner: Debug + Send + Sync {
-    /// Runs `job` once for each index, as many at a time as this batch may, and returns when all are
-    /// done.
-    fn run(&self, indices: Range<usize>, job: &(dyn Fn(usize) + Sync));
+    /// Runs `job` once for each index from 0 on, in batches of as many as `sizes` says: a batch runs as
+    /// many jobs at a time as it may, and `sizes` is asked for the next when all of them are done. 0 ends
+    /// it.
+    fn run(&self, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync));
 }
 
 /// One job after the other on the calling thread.
@@ -20,8 +21,16 @@ pub trait BatchRunner: Debug + Send + Sync {
 pub struct Serial;
 
 impl BatchRunner for Serial {
-    fn run(&self, indices: Range<usize>, job: &(dyn Fn(usize) + Sync)) {
-        indices.for_each(job);
+    fn run(&self, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync)) {
+        let mut done = 0;
+        loop {
+            let size = sizes();
+            if size == 0 {
+                return;
+            }
+            (done..done + size).for_each(job);
+            done += size;
+        }
     }
 }
 
@@ -33,36 +42,46 @@ pub fn slow_start_batch<E: Send>(
     runner: &dyn BatchRunner,
     job: &(dyn Fn(usize) -> Result<(), E> + Sync),
 ) -> (usize, Result<(), E>) {
-    let mut done = 0;
-    let mut successes = 0;
-    let mut batch = SLOW_START_INITIAL_BATCH_SIZE.min(count);
-    while batch > 0 {
-        let (succeeded, result) = run_all(done..done + batch, runner, job);
-        successes += succeeded;
-        if result.is_err() {
-            return (successes, result);
+    let mut next = SLOW_START_INITIAL_BATCH_SIZE;
+    let mut left = count;
+    let sizes = |has_failed: bool| {
+        if has_failed {
+            return 0;
         }
-        done += batch;
-        batch = (2 * batch).min(count - done);
-    }
-    (successes, Ok(()))
+        let size = next.min(left);
+        left -= size;
+        next = 2 * size;
+        size
+    };
+    run_batches(sizes, runner, job)
 }
 
-/// Runs `job` for all of `indices` whatever fails. Answers the number of successes and the first
-/// error that came in.
+/// Runs `job` for `0..count` whatever fails. Answers the number of successes and the first error that
+/// came in.
 pub fn run_all<E: Send>(
-    indices: Range<usize>,
+    count: usize,
+    runner: &dyn BatchRunner,
+    job: &(dyn Fn(usize) -> Result<(), E> + Sync),
+) -> (usize, Result<(), E>) {
+    let mut left = count;
+    run_batches(|_has_failed| mem::take(&mut left), runner, job)
+}
+
+/// `sizes` is told whether any job has failed.
+fn run_batches<E: Send>(
+    mut sizes: impl FnMut(bool) -> usize,
     runner: &dyn BatchRunner,
     job: &(dyn Fn(usize) -> Result<(), E> + Sync),
 ) -> (usize, Result<(), E>) {
     let successes = AtomicUsize::new(0);
     let first_error = Mutex::new(Ok(()));
-    runner.run(indices, &|index| match job(index) {
+    let lock = || first_error.lock().unwrap_or_else(PoisonError::into_inner);
+    runner.run(&mut || sizes(lock().is_err()), &|index| match job(index) {
         Ok(()) => {
             successes.fetch_add(1, Ordering::Relaxed);
         }
         Err(error) => {
-            let mut first = first_error.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut first = lock();
             if first.is_ok() {
                 *first = Err(error);
             }
@@ -79,19 +98,21 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Mutex, PoisonError};
 
-    use super::{BatchRunner, Range, Serial, slow_start_batch};
+    use super::{BatchRunner, Serial, slow_start_batch};
 
     /// Runs serially and remembers the size of each batch.
     #[derive(Debug, Default)]
     struct Sizes(Mutex<Vec<usize>>);
 
     impl BatchRunner for Sizes {
-        fn run(&self, indices: Range<usize>, job: &(dyn Fn(usize) + Sync)) {
-            self.0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(indices.len());
-            Serial.run(indices, job);
+        fn run(&self, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync)) {
+            let mut noted = || {
+                let size = sizes();
+                let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                all.extend((size > 0).then_some(size));
+                size
+            };
+            Serial.run(&mut noted, job);
         }
     }
 
