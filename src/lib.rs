@@ -59,7 +59,7 @@
 //! | `delay`, `rc-delay` | puts delayed keys into the queue when due | the next due time, at most 10 s | time, an earlier key, shutdown |
 //! | `self-check` | asks whether each right is there that is needed, and ends | a second at first; an answer; a pause after failures | time, stop; answer, 5 s; time, stop |
 //! | `lease` | acquires, renews and releases the lease ([`leader_election::Elector`]) | a request; pauses between tries | answer, half the renew deadline; stop, and the end of the last write |
-//! | `events`, `rc-events` | sends events | recorded events; a request; pauses between tries, and of 10 ms after a burst | event; answer, 10 s; its stop |
+//! | `events`, `rc-events` | sends events | recorded events; a request; pauses between tries, and of 50 ms after a burst | event; answer, 10 s; its stop |
 //! | `http`, `plain` | accept connections to the pages of [`serving`] | a connection | the end of the daemon connects |
 //! | `http-N`, `plain-N` | read requests, answer pages | the client; a review of the API server | its limits: 10 s for a request, 90 s between two, 30 s for an answer; 5 s for a review; the end shuts the socket |
 //! | `systemd` | tells systemd how the daemon is, feeds the watchdog | a second, or a third of the watchdog's time | time, stop |

@@ -4,9 +4,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ureq::config::ConfigBuilder;
 use ureq::http::StatusCode;
 use ureq::http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use ureq::http::uri::{PathAndQuery, Uri};
+use ureq::typestate::AgentScope;
 use ureq::unversioned::transport::Connector;
 use ureq::{Agent, Body, Error, Timeout, http};
 
@@ -39,8 +41,11 @@ const STREAM_BUFFER: usize = 64 << 10;
 /// A refusal is cut after this many bytes.
 const REFUSAL_BYTES_MAX: u64 = 1 << 20;
 
+/// Room for the headers of a request without impersonation.
+const HEADERS: usize = 6;
+
 /// How long each part of an exchange may take; `None`: no limit.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timeouts {
     /// From the request's last byte to the answer's head.
     pub(super) head: Duration,
@@ -50,11 +55,24 @@ pub(super) struct Timeouts {
     pub(super) read: Option<Duration>,
 }
 
+impl Timeouts {
+    /// Those of an answer that is taken whole; `limit` is for its head, and again for its body.
+    pub(super) fn of_answer(limit: Duration) -> Self {
+        Self {
+            head: limit,
+            body: Some(limit),
+            read: None,
+        }
+    }
+}
+
 /// A set of connections to the API server and what every request on them carries. Clones share
 /// the connections.
 #[derive(Clone, Debug)]
 pub(super) struct Http {
     agent: Agent,
+    /// What the agent keeps to by itself. With others it copies all of its configuration for the request.
+    usual: Timeouts,
     server: Uri,
     prefix: Arc<str>,
     access: Arc<Access>,
@@ -84,15 +102,14 @@ impl Http {
     /// Connections for whole answers, shared by many threads.
     pub(super) fn pooled(config: &ClientConfig, options: &ClientOptions, stop: &Stop) -> Self {
         let connector = connector(config.access.tls(), false, options.fence.as_ref());
-        let agent = agent(
-            config,
-            options,
-            connector,
-            options.connections,
-            SMALL_BUFFER,
-        );
+        let usual = Timeouts::of_answer(options.request_timeout);
+        let settings = settings(config, options, usual)
+            .max_idle_connections(options.connections)
+            .max_idle_connections_per_host(options.connections)
+            .input_buffer_size(SMALL_BUFFER);
         Self {
-            agent,
+            agent: agent(config, settings, connector),
+            usual,
             server: config.server.clone(),
             prefix: Arc::clone(&config.prefix),
             access: Arc::clone(&config.access),
@@ -105,8 +122,12 @@ impl Http {
     /// Connections for one thread that lists and watches.
     pub(super) fn streaming(&self, config: &ClientConfig, options: &ClientOptions) -> Self {
         let connector = connector(self.access.tls(), true, None);
+        let settings = settings(config, options, self.usual)
+            .max_idle_connections(1)
+            .max_idle_connections_per_host(1)
+            .input_buffer_size(STREAM_BUFFER);
         Self {
-            agent: agent(config, options, connector, 1, STREAM_BUFFER),
+            agent: agent(config, settings, connector),
             ..self.clone()
         }
     }
@@ -135,14 +156,14 @@ impl Http {
         retries: u32,
     ) -> Result<http::Response<Body>, Failure> {
         self.access.check_files();
-        let mut proof = HeaderMap::new();
-        let shown = self.access.authorize(&mut proof, &self.stop);
+        let mut headers = HeaderMap::with_capacity(HEADERS);
+        let shown = self.access.authorize(&mut headers, &self.stop);
         let shown = shown.map_err(ClientError::Credentials)?;
         let began = Instant::now();
         let bytes = request.body.as_ref().map(|body| body.bytes.as_slice());
         let answer = match bytes {
-            Some(bytes) => self.run(request, proof, bytes, timeouts),
-            None => self.run(request, proof, (), timeouts),
+            Some(bytes) => self.run(request, headers, bytes, timeouts),
+            None => self.run(request, headers, (), timeouts),
         };
         let code = answer.as_ref().ok().map(|answer| answer.status().as_u16());
         let metrics = self.meter.verb(request.method());
@@ -167,47 +188,46 @@ impl Http {
     fn run(
         &self,
         request: &Request,
-        proof: HeaderMap,
+        headers: HeaderMap,
         body: impl ureq::AsSendBody,
         timeouts: Timeouts,
     ) -> Result<http::Response<Body>, ClientError> {
-        let head = self.head(request, proof, body)?;
-        let configured = self
-            .agent
-            .configure_request(head)
-            .timeout_recv_response(Some(timeouts.head))
-            .timeout_recv_body(timeouts.body)
-            .timeout_per_read(timeouts.read)
-            .build();
-        let answer = self.agent.run(configured);
+        let head = self.head(request, headers, body)?;
+        let answer = if timeouts == self.usual {
+            self.agent.run(head)
+        } else {
+            let configured = self
+                .agent
+                .configure_request(head)
+                .timeout_recv_response(Some(timeouts.head))
+                .timeout_recv_body(timeouts.body)
+                .timeout_per_read(timeouts.read);
+            self.agent.run(configured.build())
+        };
         answer.map_err(|error| self.transport_error(error))
     }
 
     fn head<B>(
         &self,
         request: &Request,
-        proof: HeaderMap,
+        mut headers: HeaderMap,
         body: B,
     ) -> Result<http::Request<B>, ClientError> {
         let invalid = |error: &dyn std::error::Error| ClientError::Invalid(error.to_string());
-        let path = format!("{}{}", self.prefix, request.path_and_query());
+        let path = request.path_and_query_under(&self.prefix);
         let path = PathAndQuery::try_from(path).map_err(|error| invalid(&error))?;
         let mut parts = self.server.clone().into_parts();
         parts.path_and_query = Some(path);
-        let uri = Uri::from_parts(parts).map_err(|error| invalid(&error))?;
-        let mut head = http::Request::builder()
-            .method(request.method.as_str())
-            .uri(uri)
-            .body(body)
-            .map_err(|error| invalid(&error))?;
-        let headers = head.headers_mut();
-        headers.extend(proof);
         let accept = HeaderValue::from_str(&request.accept);
         headers.insert(ACCEPT, accept.map_err(|error| invalid(&error))?);
         if let Some(body) = &request.body {
             let content_type = HeaderValue::from_str(&body.content_type);
             headers.insert(CONTENT_TYPE, content_type.map_err(|error| invalid(&error))?);
         }
+        let mut head = http::Request::new(body);
+        *head.method_mut() = request.method.in_http();
+        *head.uri_mut() = Uri::from_parts(parts).map_err(|error| invalid(&error))?;
+        *head.headers_mut() = headers;
         Ok(head)
     }
 
@@ -269,14 +289,12 @@ impl Http {
     }
 }
 
-fn agent(
+fn settings(
     config: &ClientConfig,
     options: &ClientOptions,
-    connector: impl Connector<()>,
-    idle: usize,
-    input: usize,
-) -> Agent {
-    let settings = ureq::config::Config::builder()
+    usual: Timeouts,
+) -> ConfigBuilder<AgentScope> {
+    ureq::config::Config::builder()
         // Refusals are answers with a body that says why.
         .http_status_as_error(false)
         .max_redirects(0)
@@ -284,19 +302,25 @@ fn agent(
         .proxy(config.proxy.clone())
         .no_delay(true)
         .user_agent(&options.user_agent)
-        .max_idle_connections(idle)
-        .max_idle_connections_per_host(idle)
         .max_idle_age(IDLE_AGE_MAX)
-        .input_buffer_size(input)
         .output_buffer_size(SMALL_BUFFER)
         // Only limits of single phases: with an overall one, or one for name resolution, each
         // request would start a thread to look up the server's name.
         .timeout_connect(Some(CONNECT_TIMEOUT.min(options.request_timeout)))
         .timeout_send_request(Some(options.request_timeout))
         .timeout_send_body(Some(options.request_timeout))
-        .build();
+        .timeout_recv_response(Some(usual.head))
+        .timeout_recv_body(usual.body)
+        .timeout_per_read(usual.read)
+}
+
+fn agent(
+    config: &ClientConfig,
+    settings: ConfigBuilder<AgentScope>,
+    connector: impl Connector<()>,
+) -> Agent {
     let resolver = LazyResolver::new(config.server.clone());
-    Agent::with_parts(settings, connector, resolver)
+    Agent::with_parts(settings.build(), connector, resolver)
 }
 
 fn describe(timeout: Timeout) -> String {

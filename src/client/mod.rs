@@ -102,11 +102,7 @@ impl Client {
             return Err(ClientError::Invalid(message));
         }
         let limit = request.timeout.unwrap_or(self.options.request_timeout);
-        let timeouts = Timeouts {
-            head: limit,
-            body: Some(limit),
-            read: None,
-        };
+        let timeouts = Timeouts::of_answer(limit);
         let kind = Kind::of(request.method());
         let fence = self.options.fence.as_ref();
         fence::check(fence)?;

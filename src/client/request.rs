@@ -1,7 +1,7 @@
 //! Requests and answers as plain data. Pure: built by `cache`, `writes` and `leader_election`,
 //! turned into HTTP by `http`.
 
-use std::fmt::Write;
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -53,6 +53,17 @@ pub enum Method {
 impl Method {
     pub(super) const ALL: [Self; 5] = [Self::Get, Self::Post, Self::Put, Self::Patch, Self::Delete];
 
+    pub(super) fn in_http(self) -> ureq::http::Method {
+        use ureq::http::Method;
+        match self {
+            Self::Get => Method::GET,
+            Self::Post => Method::POST,
+            Self::Put => Method::PUT,
+            Self::Patch => Method::PATCH,
+            Self::Delete => Method::DELETE,
+        }
+    }
+
     /// The word in HTTP.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -71,7 +82,7 @@ pub struct Request {
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) query: Vec<(String, String)>,
-    pub(super) accept: String,
+    pub(super) accept: Cow<'static, str>,
     pub(super) body: Option<Body>,
     pub(super) timeout: Option<Duration>,
     /// Which requests take turns with which others at the throttle.
@@ -82,7 +93,7 @@ pub struct Request {
 
 #[derive(Clone)]
 pub(super) struct Body {
-    pub(super) content_type: String,
+    pub(super) content_type: Cow<'static, str>,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -137,9 +148,13 @@ impl Request {
 
     /// The same request with this body.
     #[must_use]
-    pub fn body(mut self, content_type: &str, bytes: impl Into<Vec<u8>>) -> Self {
+    pub fn body(
+        mut self,
+        content_type: impl Into<Cow<'static, str>>,
+        bytes: impl Into<Vec<u8>>,
+    ) -> Self {
         self.body = Some(Body {
-            content_type: content_type.to_owned(),
+            content_type: content_type.into(),
             bytes: bytes.into(),
         });
         self
@@ -153,8 +168,8 @@ impl Request {
 
     /// The same request that takes its answer in these media types; JSON if this is not called.
     #[must_use]
-    pub fn accept(mut self, media_types: &str) -> Self {
-        media_types.clone_into(&mut self.accept);
+    pub fn accept(mut self, media_types: impl Into<Cow<'static, str>>) -> Self {
+        self.accept = media_types.into();
         self
     }
 
@@ -197,15 +212,21 @@ impl Request {
 
     /// Path and query as they stand in the request's first line.
     pub fn path_and_query(&self) -> String {
-        let mut text = utf8_percent_encode(&self.path, PATH).to_string();
+        self.path_and_query_under("")
+    }
+
+    /// The same under the path that the server's URL has.
+    pub(super) fn path_and_query_under(&self, prefix: &str) -> String {
+        let pair = |(name, value): &(String, String)| name.len() + value.len() + 2;
+        let n_bytes = prefix.len() + self.path.len() + self.query.iter().map(pair).sum::<usize>();
+        let mut text = String::with_capacity(n_bytes);
+        text.push_str(prefix);
+        text.extend(utf8_percent_encode(&self.path, PATH));
         for (i, (name, value)) in self.query.iter().enumerate() {
-            let separator = if i == 0 { '?' } else { '&' };
-            let (name, value) = (
-                utf8_percent_encode(name, QUERY),
-                utf8_percent_encode(value, QUERY),
-            );
-            // Writing to a string cannot fail.
-            write!(text, "{separator}{name}={value}").unwrap_or_default();
+            text.push(if i == 0 { '?' } else { '&' });
+            text.extend(utf8_percent_encode(name, QUERY));
+            text.push('=');
+            text.extend(utf8_percent_encode(value, QUERY));
         }
         text
     }
@@ -215,7 +236,7 @@ impl Request {
             method,
             path: path.into(),
             query: Vec::new(),
-            accept: JSON.to_owned(),
+            accept: JSON.into(),
             body: None,
             timeout: None,
             flow: 0,

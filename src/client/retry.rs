@@ -111,14 +111,15 @@ pub(super) fn run<T>(
 }
 
 fn wait_at(throttle: &Throttle, request: &Request, meter: &Meter) -> Result<(), ClientError> {
+    if !throttle.is_limited() {
+        return throttle.wait(request);
+    }
     let began = Instant::now();
     let waited = throttle.wait(request);
-    if throttle.is_limited() {
-        let metrics = meter.verb(request.method());
-        metrics
-            .rate_limiter_duration
-            .observe(began.elapsed().as_secs_f64());
-    }
+    let metrics = meter.verb(request.method());
+    metrics
+        .rate_limiter_duration
+        .observe(began.elapsed().as_secs_f64());
     waited
 }
 

@@ -89,7 +89,7 @@ impl ClientEventSink {
         &self,
         event: &Event,
         request: Request,
-        content_type: &str,
+        content_type: &'static str,
         body: serde_json::Result<Vec<u8>>,
     ) -> Result<Recorded, SinkError> {
         let body = body.map_err(|error| SinkError::Local(report(&error)))?;

@@ -21,7 +21,7 @@ const TRIES_MAX: u32 = 12;
 
 /// After a burst nothing is taken for so long: what comes meanwhile is found all at once, and those who
 /// record it need not wake this thread each time, which costs them more than the recording.
-const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Sends what an [`EventRecorder`](super::EventRecorder) was told. Nobody ever waits for it.
 #[derive(Debug)]

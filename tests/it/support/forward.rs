@@ -110,12 +110,13 @@ fn outgoing(request: &ApiRequest) -> Request {
         outgoing = outgoing.query(name, value);
     }
     if matches!(request.verb(), "watch" | "list") {
-        outgoing = outgoing.accept(request.header("accept"));
+        outgoing = outgoing.accept(request.header("accept").to_owned());
     }
     if request.body.is_empty() {
         return outgoing;
     }
-    outgoing.body(request.header("content-type"), request.body.clone())
+    let content_type = request.header("content-type").to_owned();
+    outgoing.body(content_type, request.body.clone())
 }
 
 /// A frame of a watch at a time, so that faults never cut one in halves.
