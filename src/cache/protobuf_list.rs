@@ -11,7 +11,7 @@ use super::decode::{Decode, Decoded, ListMetadata, OBJECT_BYTES_MAX, ReadList, S
 use super::protobuf_object::read_object;
 use super::read_buffer::ReadBuffer;
 use crate::api::interner::Interner;
-use crate::api::protobuf::envelope::TypeMeta;
+use crate::api::protobuf::envelope::kind_in;
 use crate::api::protobuf::{Envelope, ListMeta, MAGIC, ProtobufError};
 
 /// Numbers of a list's fields, the same for all kinds.
@@ -95,11 +95,10 @@ impl<T: Decode> ProtobufList<T> {
             }
             Envelope::TYPE_META => {
                 let type_meta = self.take(head.n_bytes)?;
-                let type_meta = TypeMeta::decode(self.body.get(type_meta));
-                let kind = type_meta.map_err(ProtobufError::from)?.kind;
+                let kind = kind_in(self.body.get(type_meta))?;
                 // As a list of pods, another list would be an empty one.
                 if kind.strip_suffix("List") != Some(T::KIND) {
-                    return Err(StreamError::OtherKind(kind));
+                    return Err(StreamError::OtherKind(kind.to_owned()));
                 }
             }
             _ => {

@@ -6,8 +6,9 @@
 use prost::Message;
 
 use crate::api::interner::Interner;
-use crate::api::protobuf::meta::OwnerReference;
-use crate::api::protobuf::{self, Envelope, ProtobufError};
+use crate::api::protobuf::meta::{ObjectMeta, OwnerReference};
+use crate::api::protobuf::wire::Fields;
+use crate::api::protobuf::{self, Envelope, Parts, ProtobufError};
 use crate::api::{Pod, ResourceVersion, Uid};
 
 /// The metadata of a pod that was written.
@@ -16,20 +17,6 @@ pub(super) struct Answer {
     pub(super) resource_version: ResourceVersion,
     /// UID of the controller, if there is one.
     pub(super) controller: Option<Uid>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ObjectMessage {
-    #[prost(message, optional, tag = "1")]
-    metadata: Option<MetadataMessage>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct MetadataMessage {
-    #[prost(string, tag = "6")]
-    resource_version: String,
-    #[prost(message, repeated, tag = "13")]
-    owner_references: Vec<OwnerReference>,
 }
 
 impl Answer {
@@ -47,14 +34,23 @@ impl Answer {
     }
 
     fn from_protobuf(body: &[u8]) -> Result<Self, ProtobufError> {
-        let object = ObjectMessage::decode(Envelope::open(body)?.raw)?;
-        let metadata = object.metadata.ok_or(ProtobufError::Missing("metadata"))?;
-        let mut owners = metadata.owner_references.iter();
-        let controller = owners.find(|owner| owner.controller == Some(true));
-        Ok(Self {
-            resource_version: ResourceVersion::new(&metadata.resource_version),
-            controller: controller.map(|controller| Uid::new(&controller.uid)),
-        })
+        let metadata = Parts::of(Envelope::open(body)?.raw)?.metadata;
+        let mut answer = Self::default();
+        for field in Fields::of(metadata) {
+            let field = field?;
+            match field.tag {
+                ObjectMeta::RESOURCE_VERSION => {
+                    answer.resource_version = ResourceVersion::new(field.text()?);
+                }
+                ObjectMeta::OWNER_REFERENCES if answer.controller.is_none() => {
+                    let owner = OwnerReference::decode(field.bytes)?;
+                    let is_controller = owner.controller == Some(true);
+                    answer.controller = is_controller.then(|| Uid::new(&owner.uid));
+                }
+                _ => {}
+            }
+        }
+        Ok(answer)
     }
 }
 

@@ -28,7 +28,13 @@ use crate::api::{ObjectKey, ResourceVersion, Uid};
 /// Takes events without ever blocking the caller.
 pub trait EventRecorder: Debug + Send + Sync {
     /// Records one event about `object`; dropped (and counted) if the queue is full.
-    fn event(&self, object: &ObjectReference, type_: EventType, reason: &str, message: String);
+    fn event(
+        &self,
+        object: &ObjectReference,
+        type_: EventType,
+        reason: &'static str,
+        message: String,
+    );
 }
 
 /// What an event is about: `involvedObject`.

@@ -44,7 +44,7 @@ pub trait PodControl: Debug + Send + Sync {
     }
 
     /// Records a warning about `rs`. Never blocks.
-    fn warn(&self, _rs: &ReplicaSet, _reason: &str, _message: String) {}
+    fn warn(&self, _rs: &ReplicaSet, _reason: &'static str, _message: String) {}
 
     /// Applies a strategic merge patch to a pod that `rs` adopts or releases. Records no event.
     ///

@@ -58,7 +58,7 @@ impl RealPodControl {
         Ok(self.client.send(&request.on_behalf_of(&rs.uid))?)
     }
 
-    fn record(&self, rs: &ReplicaSet, type_: EventType, reason: &str, message: String) {
+    fn record(&self, rs: &ReplicaSet, type_: EventType, reason: &'static str, message: String) {
         let reference = ObjectReference {
             api_version: self.kind.api_version,
             kind: self.kind.kind,
@@ -157,7 +157,7 @@ impl PodControl for RealPodControl {
         })
     }
 
-    fn warn(&self, rs: &ReplicaSet, reason: &str, message: String) {
+    fn warn(&self, rs: &ReplicaSet, reason: &'static str, message: String) {
         self.record(rs, EventType::Warning, reason, message);
     }
 

@@ -1,8 +1,6 @@
 //! What stands round every object: magic bytes, and `runtime.Unknown`
 //! (apimachinery `pkg/runtime/generated.proto`).
 
-use prost::Message;
-
 use super::ProtobufError;
 use super::wire::{Fields, put_bytes};
 
@@ -13,20 +11,30 @@ pub const MAGIC: [u8; 4] = *b"k8s\0";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Envelope<'a> {
     /// `kind`, such as `Pod`.
-    pub kind: String,
+    pub kind: &'a str,
     /// The object's message.
     pub raw: &'a [u8],
 }
 
-/// `runtime.TypeMeta`.
-#[derive(Clone, PartialEq, Message)]
-pub struct TypeMeta {
-    /// `apiVersion`.
-    #[prost(string, tag = "1")]
-    pub api_version: String,
-    /// `kind`.
-    #[prost(string, tag = "2")]
-    pub kind: String,
+/// Numbers of the fields of `runtime.TypeMeta`.
+mod type_meta {
+    pub(super) const API_VERSION: u32 = 1;
+    pub(super) const KIND: u32 = 2;
+}
+
+/// `kind` in a `runtime.TypeMeta`; empty if there is none.
+///
+/// # Errors
+/// If the bytes are no message.
+pub fn kind_in(type_meta: &[u8]) -> Result<&str, ProtobufError> {
+    let mut kind = "";
+    for field in Fields::of(type_meta) {
+        let field = field?;
+        if field.tag == type_meta::KIND {
+            kind = field.text()?;
+        }
+    }
+    Ok(kind)
 }
 
 impl<'a> Envelope<'a> {
@@ -47,7 +55,7 @@ impl<'a> Envelope<'a> {
         for field in Fields::of(unknown) {
             let field = field?;
             match field.tag {
-                Self::TYPE_META => envelope.kind = TypeMeta::decode(field.bytes)?.kind,
+                Self::TYPE_META => envelope.kind = kind_in(field.bytes)?,
                 Self::RAW => envelope.raw = field.bytes,
                 _ => {}
             }
@@ -57,13 +65,16 @@ impl<'a> Envelope<'a> {
 
     /// The bytes of an object of this `api_version` and `kind` in its envelope.
     pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
-        let type_meta = TypeMeta {
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-        };
+        let mut type_meta = Vec::with_capacity(64);
+        put_bytes(
+            type_meta::API_VERSION,
+            api_version.as_bytes(),
+            &mut type_meta,
+        );
+        put_bytes(type_meta::KIND, kind.as_bytes(), &mut type_meta);
         let mut bytes = Vec::with_capacity(raw.len() + 64);
         bytes.extend_from_slice(&MAGIC);
-        prost::encoding::message::encode(Self::TYPE_META, &type_meta, &mut bytes);
+        put_bytes(Self::TYPE_META, &type_meta, &mut bytes);
         put_bytes(Self::RAW, raw, &mut bytes);
         bytes
     }
@@ -77,7 +88,7 @@ mod tests {
     fn what_is_sealed_can_be_opened() {
         let bytes = Envelope::seal("v1", "Pod", b"\x0a\x00");
         let envelope = Envelope::open(&bytes).expect("an envelope");
-        assert_eq!((&*envelope.kind, envelope.raw), ("Pod", &b"\x0a\x00"[..]));
+        assert_eq!((envelope.kind, envelope.raw), ("Pod", &b"\x0a\x00"[..]));
         assert_eq!(
             Envelope::open(b"{\"kind\":\"Pod\"}"),
             Err(ProtobufError::NoEnvelope)

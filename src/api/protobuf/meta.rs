@@ -91,12 +91,14 @@ impl ObjectMeta {
     pub(in crate::api) const NAME: u32 = 1;
     pub(in crate::api) const NAMESPACE: u32 = 3;
     pub(in crate::api) const UID: u32 = 5;
-    pub(in crate::api) const RESOURCE_VERSION: u32 = 6;
+    /// Number of `resourceVersion`.
+    pub const RESOURCE_VERSION: u32 = 6;
     pub(in crate::api) const CREATION: u32 = 8;
     pub(in crate::api) const DELETION: u32 = 9;
     pub(in crate::api) const LABELS: u32 = 11;
     pub(in crate::api) const ANNOTATIONS: u32 = 12;
-    pub(in crate::api) const OWNER_REFERENCES: u32 = 13;
+    /// Number of `ownerReferences`.
+    pub const OWNER_REFERENCES: u32 = 13;
     pub(in crate::api) const MANAGED_FIELDS: u32 = 17;
 }
 

@@ -103,6 +103,12 @@ pub fn put_bytes(tag: u32, bytes: &[u8], message: &mut Vec<u8>) {
     message.extend_from_slice(bytes);
 }
 
+/// Appends a `true` to a message, as the field with this number.
+pub fn put_true(tag: u32, message: &mut Vec<u8>) {
+    encode_key(tag, WireType::Varint, message);
+    encode_varint(1, message);
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Field, Fields, ProtobufError};

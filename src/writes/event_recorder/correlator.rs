@@ -66,7 +66,7 @@ type SpamKey = (Involved, EventType);
 struct GroupKey {
     involved: Involved,
     type_: EventType,
-    reason: Arc<str>,
+    reason: &'static str,
 }
 
 /// Where a repeat is counted: among equal events (client-go `events_cache.go:getEventKey`), or among
@@ -110,7 +110,7 @@ pub struct Occurrence {
     /// Whether it needs a look.
     pub type_: EventType,
     /// One word for machines.
-    pub reason: Arc<str>,
+    pub reason: &'static str,
     /// A sentence for people.
     pub message: Arc<str>,
     /// When.
@@ -191,7 +191,7 @@ impl Correlator {
         let group = GroupKey {
             involved,
             type_,
-            reason: Arc::clone(&reason),
+            reason,
         };
         let is_aggregate = self.is_one_too_many(&group, &message, clock.now());
         let (message, single, at, reporting_component) = if is_aggregate {

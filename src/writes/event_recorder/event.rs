@@ -27,7 +27,7 @@ pub struct Event {
     /// `type`.
     pub type_: EventType,
     /// One word for machines.
-    pub reason: Arc<str>,
+    pub reason: &'static str,
     /// A sentence for people.
     pub message: Arc<str>,
     /// Who says so: `source.component`.

@@ -57,7 +57,13 @@ impl QueuedEventRecorder {
 }
 
 impl EventRecorder for QueuedEventRecorder {
-    fn event(&self, object: &ObjectReference, type_: EventType, reason: &str, message: String) {
+    fn event(
+        &self,
+        object: &ObjectReference,
+        type_: EventType,
+        reason: &'static str,
+        message: String,
+    ) {
         log::debug!(
             "event {} {reason} {}={}: {message}",
             type_.as_str(),
@@ -67,7 +73,7 @@ impl EventRecorder for QueuedEventRecorder {
         let occurrence = Occurrence {
             object: object.clone(),
             type_,
-            reason: reason.into(),
+            reason,
             message: message.into(),
             at: self.clock.wall(),
         };

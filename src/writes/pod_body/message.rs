@@ -1,44 +1,33 @@
 //! A new pod in protobuf: the template's fields are copied without being read, known or not.
 
-use prost::Message;
-
 use super::generate_name;
 use crate::api::encoded::Encoded;
-use crate::api::protobuf::wire::{Fields, put_bytes};
+use crate::api::protobuf::wire::{Fields, put_bytes, put_true};
 use crate::api::protobuf::{Envelope, MEDIA_TYPE, Parts, ProtobufError};
 use crate::api::{ReplicaSet, WorkloadKind};
 
-/// Numbers of the fields of `metadata` that a pod has from its template.
-const LABELS: u32 = 11;
-const ANNOTATIONS: u32 = 12;
-const FINALIZERS: u32 = 14;
-
-/// `metadata` of a new pod, as far as it is the pod's own.
-#[derive(Clone, PartialEq, Message)]
-struct PodMetadataMessage {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "2")]
-    generate_name: String,
-    #[prost(message, optional, tag = "13")]
-    owner_reference: Option<ControllingReferenceMessage>,
+/// Numbers of the fields of `metadata`.
+mod metadata {
+    pub(super) const NAME: u32 = 1;
+    pub(super) const GENERATE_NAME: u32 = 2;
+    pub(super) const LABELS: u32 = 11;
+    pub(super) const ANNOTATIONS: u32 = 12;
+    pub(super) const OWNER_REFERENCES: u32 = 13;
+    pub(super) const FINALIZERS: u32 = 14;
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct ControllingReferenceMessage {
-    #[prost(string, tag = "1")]
-    kind: String,
-    #[prost(string, tag = "3")]
-    name: String,
-    #[prost(string, tag = "4")]
-    uid: String,
-    #[prost(string, tag = "5")]
-    api_version: String,
-    #[prost(bool, tag = "6")]
-    controller: bool,
-    #[prost(bool, tag = "7")]
-    block_owner_deletion: bool,
+/// Numbers of the fields of an owner reference.
+mod owner_reference {
+    pub(super) const KIND: u32 = 1;
+    pub(super) const NAME: u32 = 3;
+    pub(super) const UID: u32 = 4;
+    pub(super) const API_VERSION: u32 = 5;
+    pub(super) const CONTROLLER: u32 = 6;
+    pub(super) const BLOCK_OWNER_DELETION: u32 = 7;
 }
+
+/// Room for a pod's own metadata: names, and a reference to its owner.
+const METADATA_BYTES: usize = 512;
 
 pub(super) fn create_body(
     rs: &ReplicaSet,
@@ -46,20 +35,20 @@ pub(super) fn create_body(
     name: &str,
     template: &[u8],
 ) -> Result<Encoded, ProtobufError> {
-    let own = PodMetadataMessage {
-        name: name.to_owned(),
-        generate_name: generate_name(&rs.key.name),
-        owner_reference: Some(ControllingReferenceMessage {
-            kind: kind.kind.to_owned(),
-            name: (*rs.key.name).to_owned(),
-            uid: rs.uid.to_string(),
-            api_version: kind.api_version.to_owned(),
-            controller: true,
-            block_owner_deletion: true,
-        }),
-    };
-    let mut metadata = own.encode_to_vec();
     let template = Parts::of(template)?;
+    let mut metadata = Vec::with_capacity(METADATA_BYTES + template.metadata.len());
+    let generate_name = generate_name(&rs.key.name);
+    put_bytes(metadata::NAME, name.as_bytes(), &mut metadata);
+    put_bytes(
+        metadata::GENERATE_NAME,
+        generate_name.as_bytes(),
+        &mut metadata,
+    );
+    put_bytes(
+        metadata::OWNER_REFERENCES,
+        &owner_reference(rs, kind),
+        &mut metadata,
+    );
     copy_metadata(template.metadata, &mut metadata)?;
     let mut pod = Vec::with_capacity(metadata.len() + template.spec.len() + 16);
     put_bytes(Parts::METADATA, &metadata, &mut pod);
@@ -70,11 +59,33 @@ pub(super) fn create_body(
     })
 }
 
-fn copy_metadata(template: &[u8], metadata: &mut Vec<u8>) -> Result<(), ProtobufError> {
+fn owner_reference(rs: &ReplicaSet, kind: &WorkloadKind) -> Vec<u8> {
+    let mut owner = Vec::with_capacity(METADATA_BYTES);
+    put_bytes(owner_reference::KIND, kind.kind.as_bytes(), &mut owner);
+    put_bytes(owner_reference::NAME, rs.key.name.as_bytes(), &mut owner);
+    put_bytes(
+        owner_reference::UID,
+        rs.uid.to_string().as_bytes(),
+        &mut owner,
+    );
+    put_bytes(
+        owner_reference::API_VERSION,
+        kind.api_version.as_bytes(),
+        &mut owner,
+    );
+    put_true(owner_reference::CONTROLLER, &mut owner);
+    put_true(owner_reference::BLOCK_OWNER_DELETION, &mut owner);
+    owner
+}
+
+fn copy_metadata(template: &[u8], pod: &mut Vec<u8>) -> Result<(), ProtobufError> {
     for field in Fields::of(template) {
         let field = field?;
-        if matches!(field.tag, LABELS | ANNOTATIONS | FINALIZERS) {
-            metadata.extend_from_slice(field.whole);
+        if matches!(
+            field.tag,
+            metadata::LABELS | metadata::ANNOTATIONS | metadata::FINALIZERS
+        ) {
+            pod.extend_from_slice(field.whole);
         }
     }
     Ok(())

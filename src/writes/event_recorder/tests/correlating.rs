@@ -50,7 +50,7 @@ impl Fixture {
         let occurrence = Occurrence {
             object: given.object,
             type_: given.type_,
-            reason: given.reason.into(),
+            reason: given.reason,
             message: given.message.into(),
             at: self.clock.wall(),
         };
@@ -277,7 +277,7 @@ fn what_the_server_says_is_counted_on() {
     let occurrence = |clock: &FakeClock| Occurrence {
         object: object("web"),
         type_: EventType::Normal,
-        reason: "Tested".into(),
+        reason: "Tested",
         message: "a".into(),
         at: clock.wall(),
     };

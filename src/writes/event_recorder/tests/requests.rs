@@ -77,7 +77,7 @@ fn event() -> Event {
         name: "web.1".to_owned(),
         object: object("web"),
         type_: EventType::Normal,
-        reason: "Tested".into(),
+        reason: "Tested",
         message: "a".into(),
         component: "tester",
         reporting_component: "tester",
