@@ -66,12 +66,8 @@ impl<'a> Envelope<'a> {
     /// The bytes of an object of this `api_version` and `kind` in its envelope.
     pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
         let mut type_meta = Vec::with_capacity(64);
-        put_bytes(
-            type_meta::API_VERSION,
-            api_version.as_bytes(),
-            &mut type_meta,
-        );
-        put_bytes(type_meta::KIND, kind.as_bytes(), &mut type_meta);
+        put_bytes(type_meta::API_VERSION, api_version, &mut type_meta);
+        put_bytes(type_meta::KIND, kind, &mut type_meta);
         let mut bytes = Vec::with_capacity(raw.len() + 64);
         bytes.extend_from_slice(&MAGIC);
         put_bytes(Self::TYPE_META, &type_meta, &mut bytes);

@@ -86,20 +86,48 @@ pub struct Time {
     pub nanos: i32,
 }
 
+/// Numbers of the fields, for those who do not want all of them.
 impl ObjectMeta {
-    /// Numbers of the fields, for those who do not want all of them.
-    pub(in crate::api) const NAME: u32 = 1;
-    pub(in crate::api) const NAMESPACE: u32 = 3;
-    pub(in crate::api) const UID: u32 = 5;
-    /// Number of `resourceVersion`.
+    /// Of `name`.
+    pub const NAME: u32 = 1;
+    /// Of `generateName`.
+    pub const GENERATE_NAME: u32 = 2;
+    /// Of `namespace`.
+    pub const NAMESPACE: u32 = 3;
+    /// Of `uid`.
+    pub const UID: u32 = 5;
+    /// Of `resourceVersion`.
     pub const RESOURCE_VERSION: u32 = 6;
-    pub(in crate::api) const CREATION: u32 = 8;
-    pub(in crate::api) const DELETION: u32 = 9;
-    pub(in crate::api) const LABELS: u32 = 11;
-    pub(in crate::api) const ANNOTATIONS: u32 = 12;
-    /// Number of `ownerReferences`.
+    /// Of `creationTimestamp`.
+    pub const CREATION: u32 = 8;
+    /// Of `deletionTimestamp`.
+    pub const DELETION: u32 = 9;
+    /// Of `labels`.
+    pub const LABELS: u32 = 11;
+    /// Of `annotations`.
+    pub const ANNOTATIONS: u32 = 12;
+    /// Of `ownerReferences`.
     pub const OWNER_REFERENCES: u32 = 13;
-    pub(in crate::api) const MANAGED_FIELDS: u32 = 17;
+    /// Of `finalizers`.
+    pub const FINALIZERS: u32 = 14;
+    /// Of `managedFields`.
+    pub const MANAGED_FIELDS: u32 = 17;
+}
+
+/// Numbers of the fields, for those who do not want all of them.
+impl OwnerReference {
+    /// Of `kind`.
+    pub const KIND: u32 = 1;
+    /// Of `name`.
+    pub const NAME: u32 = 3;
+    /// Of `uid`.
+    pub const UID: u32 = 4;
+    /// Of `apiVersion`.
+    pub const API_VERSION: u32 = 5;
+    /// Of `controller`.
+    pub const CONTROLLER: u32 = 6;
+    /// Of `blockOwnerDeletion`.
+    pub const BLOCK_OWNER_DELETION: u32 = 7;
 }
 
 impl From<Timestamp> for Time {

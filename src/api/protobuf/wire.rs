@@ -97,7 +97,8 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 /// Appends a text, a message or bytes to a message, as the field with this number.
-pub fn put_bytes(tag: u32, bytes: &[u8], message: &mut Vec<u8>) {
+pub fn put_bytes(tag: u32, bytes: impl AsRef<[u8]>, message: &mut Vec<u8>) {
+    let bytes = bytes.as_ref();
     encode_key(tag, WireType::LengthDelimited, message);
     encode_varint(bytes.len() as u64, message);
     message.extend_from_slice(bytes);

@@ -162,7 +162,7 @@ impl CarriedMessage {
         let mut object = Vec::with_capacity(self.metadata.len() + self.spec.len() + 256);
         put_bytes(Parts::METADATA, &self.metadata, &mut object);
         put_bytes(Parts::SPEC, &self.spec, &mut object);
-        put_bytes(Parts::STATUS, &status_message(status), &mut object);
+        put_bytes(Parts::STATUS, status_message(status), &mut object);
         Encoded {
             media_type: MEDIA_TYPE,
             bytes: Envelope::seal(kind.api_version, kind.kind, &object),

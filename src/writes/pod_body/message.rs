@@ -2,29 +2,10 @@
 
 use super::generate_name;
 use crate::api::encoded::Encoded;
+use crate::api::protobuf::meta::{ObjectMeta, OwnerReference};
 use crate::api::protobuf::wire::{Fields, put_bytes, put_true};
 use crate::api::protobuf::{Envelope, MEDIA_TYPE, Parts, ProtobufError};
 use crate::api::{ReplicaSet, WorkloadKind};
-
-/// Numbers of the fields of `metadata`.
-mod metadata {
-    pub(super) const NAME: u32 = 1;
-    pub(super) const GENERATE_NAME: u32 = 2;
-    pub(super) const LABELS: u32 = 11;
-    pub(super) const ANNOTATIONS: u32 = 12;
-    pub(super) const OWNER_REFERENCES: u32 = 13;
-    pub(super) const FINALIZERS: u32 = 14;
-}
-
-/// Numbers of the fields of an owner reference.
-mod owner_reference {
-    pub(super) const KIND: u32 = 1;
-    pub(super) const NAME: u32 = 3;
-    pub(super) const UID: u32 = 4;
-    pub(super) const API_VERSION: u32 = 5;
-    pub(super) const CONTROLLER: u32 = 6;
-    pub(super) const BLOCK_OWNER_DELETION: u32 = 7;
-}
 
 /// Room for a pod's own metadata: names, and a reference to its owner.
 const METADATA_BYTES: usize = 512;
@@ -38,17 +19,10 @@ pub(super) fn create_body(
     let template = Parts::of(template)?;
     let mut metadata = Vec::with_capacity(METADATA_BYTES + template.metadata.len());
     let generate_name = generate_name(&rs.key.name);
-    put_bytes(metadata::NAME, name.as_bytes(), &mut metadata);
-    put_bytes(
-        metadata::GENERATE_NAME,
-        generate_name.as_bytes(),
-        &mut metadata,
-    );
-    put_bytes(
-        metadata::OWNER_REFERENCES,
-        &owner_reference(rs, kind),
-        &mut metadata,
-    );
+    let owner = owner_reference(rs, kind);
+    put_bytes(ObjectMeta::NAME, name, &mut metadata);
+    put_bytes(ObjectMeta::GENERATE_NAME, generate_name, &mut metadata);
+    put_bytes(ObjectMeta::OWNER_REFERENCES, owner, &mut metadata);
     copy_metadata(template.metadata, &mut metadata)?;
     let mut pod = Vec::with_capacity(metadata.len() + template.spec.len() + 16);
     put_bytes(Parts::METADATA, &metadata, &mut pod);
@@ -61,20 +35,12 @@ pub(super) fn create_body(
 
 fn owner_reference(rs: &ReplicaSet, kind: &WorkloadKind) -> Vec<u8> {
     let mut owner = Vec::with_capacity(METADATA_BYTES);
-    put_bytes(owner_reference::KIND, kind.kind.as_bytes(), &mut owner);
-    put_bytes(owner_reference::NAME, rs.key.name.as_bytes(), &mut owner);
-    put_bytes(
-        owner_reference::UID,
-        rs.uid.to_string().as_bytes(),
-        &mut owner,
-    );
-    put_bytes(
-        owner_reference::API_VERSION,
-        kind.api_version.as_bytes(),
-        &mut owner,
-    );
-    put_true(owner_reference::CONTROLLER, &mut owner);
-    put_true(owner_reference::BLOCK_OWNER_DELETION, &mut owner);
+    put_bytes(OwnerReference::KIND, kind.kind, &mut owner);
+    put_bytes(OwnerReference::NAME, &*rs.key.name, &mut owner);
+    put_bytes(OwnerReference::UID, rs.uid.to_string(), &mut owner);
+    put_bytes(OwnerReference::API_VERSION, kind.api_version, &mut owner);
+    put_true(OwnerReference::CONTROLLER, &mut owner);
+    put_true(OwnerReference::BLOCK_OWNER_DELETION, &mut owner);
     owner
 }
 
@@ -83,7 +49,7 @@ fn copy_metadata(template: &[u8], pod: &mut Vec<u8>) -> Result<(), ProtobufError
         let field = field?;
         if matches!(
             field.tag,
-            metadata::LABELS | metadata::ANNOTATIONS | metadata::FINALIZERS
+            ObjectMeta::LABELS | ObjectMeta::ANNOTATIONS | ObjectMeta::FINALIZERS
         ) {
             pod.extend_from_slice(field.whole);
         }
@@ -133,6 +99,11 @@ mod tests {
         assert!(annotation.contains("\"v\""), "{annotation}");
         let owner = field(metadata, 13)[0];
         assert_eq!(field(owner, 5), [b"apps/v1"]);
+        let fields = Fields::of(owner).map(|field| field.expect("a whole field"));
+        let numbers = fields.filter(|field| field.number > 0);
+        let numbers: Vec<(u32, u64)> = numbers.map(|field| (field.tag, field.number)).collect();
+        // controller and blockOwnerDeletion
+        assert_eq!(numbers, [(6, 1), (7, 1)]);
 
         // The spec is the template's, byte by byte.
         let came = Envelope::open(REPLICA_SET_PROTOBUF).expect("an envelope");

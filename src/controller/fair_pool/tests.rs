@@ -1,0 +1,149 @@
+//! Helpers that come, stay, share and go.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use super::{BatchRunner, FairPool};
+
+fn pool(n_threads: usize) -> FairPool {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads);
+    FairPool::new(pool.build().expect("a pool"))
+}
+
+/// The sizes of some batches.
+fn of(sizes: &[usize]) -> impl FnMut() -> usize + '_ {
+    let mut sizes = sizes.iter().copied();
+    move || sizes.next().unwrap_or(0)
+}
+
+/// Jobs that end one by one, when the test lets them.
+#[derive(Default)]
+struct Gate {
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+    allowed: AtomicUsize,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let number = self.begun.fetch_add(1, Ordering::SeqCst);
+        yield_until(|| self.allowed.load(Ordering::SeqCst) > number);
+        self.ended.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn n_running(&self) -> usize {
+        let ended = self.ended.load(Ordering::SeqCst);
+        self.begun.load(Ordering::SeqCst) - ended
+    }
+
+    fn allow(&self, n_more: usize) {
+        self.allowed.fetch_add(n_more, Ordering::SeqCst);
+    }
+}
+
+fn yield_until(reached: impl Fn() -> bool) {
+    while !reached() {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn every_job_of_every_batch_runs_once() {
+    let counts: Vec<AtomicUsize> = (0..1000).map(|_| AtomicUsize::new(0)).collect();
+    pool(4).run(&mut of(&[1, 2, 4, 8, 485, 1, 499]), &|index| {
+        counts[index].fetch_add(1, Ordering::Relaxed);
+    });
+    assert!(counts.into_iter().all(|count| count.into_inner() == 1));
+}
+
+#[test]
+fn a_batch_alone_has_as_many_jobs_at_once_as_the_pool_has_threads() {
+    let barrier = Barrier::new(4);
+    pool(4).run(&mut of(&[8]), &|_| {
+        barrier.wait();
+    });
+}
+
+#[test]
+fn a_single_job_waits_for_no_thread() {
+    let (pool, gate) = (pool(1), Gate::default());
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| pool.run(&mut of(&[10]), &|_| gate.pass()));
+        }
+        yield_until(|| gate.n_running() >= 3);
+        let here = thread::current().id();
+        pool.run(&mut of(&[1]), &|index| {
+            assert_eq!((index, thread::current().id()), (0, here));
+        });
+        gate.allow(1000);
+    });
+}
+
+#[test]
+fn batches_share_the_threads_evenly_as_they_come_and_go() {
+    let (pool, first, second) = (pool(8), Gate::default(), Gate::default());
+    thread::scope(|scope| {
+        scope.spawn(|| pool.run(&mut of(&[1000]), &|_| first.pass()));
+        yield_until(|| first.n_running() == 8);
+        scope.spawn(|| pool.run(&mut of(&[8]), &|_| second.pass()));
+        yield_until(|| second.n_running() >= 1);
+        // Each that ends lets a helper go home, until both have their half.
+        first.allow(20);
+        yield_until(|| first.n_running() == 4 && second.n_running() == 4);
+        second.allow(8);
+        yield_until(|| second.ended.load(Ordering::SeqCst) == 8);
+        yield_until(|| pool.n_sharers.load(Ordering::SeqCst) == 1);
+        first.allow(1);
+        yield_until(|| first.n_running() == 8);
+        first.allow(1000);
+    });
+}
+
+#[test]
+fn a_batch_begins_when_the_one_before_it_is_done() {
+    let done = AtomicUsize::new(0);
+    let mut begun = [0, 2, 7, 27, 30].into_iter();
+    let mut sizes = of(&[2, 5, 20, 3]);
+    let mut check = || {
+        assert_eq!(Some(done.load(Ordering::SeqCst)), begun.next());
+        sizes()
+    };
+    pool(4).run(&mut check, &|_| {
+        thread::yield_now();
+        done.fetch_add(1, Ordering::SeqCst);
+    });
+    assert_eq!(begun.next(), None);
+}
+
+#[test]
+fn who_waits_for_the_next_batch_goes_where_threads_are_wanted() {
+    let (pool, first, second) = (pool(8), Gate::default(), Gate::default());
+    thread::scope(|scope| {
+        scope.spawn(|| pool.run(&mut of(&[8, 8]), &|_| first.pass()));
+        yield_until(|| first.n_running() == 8);
+        // Seven helpers wait for the last job of their batch.
+        first.allow(7);
+        yield_until(|| first.n_running() == 1);
+        scope.spawn(|| pool.run(&mut of(&[4]), &|_| second.pass()));
+        yield_until(|| second.n_running() == 4);
+        first.allow(100);
+        second.allow(100);
+    });
+}
+
+#[test]
+fn a_job_that_panics_ends_its_batch_and_leaves_the_pool_usable() {
+    let (pool, n_done) = (pool(2), AtomicUsize::new(0));
+    let broken = std::panic::AssertUnwindSafe(|| {
+        pool.run(&mut of(&[1, 3, 9]), &|index| {
+            assert_ne!(index, 2, "broken");
+            n_done.fetch_add(1, Ordering::SeqCst);
+        });
+    });
+    std::panic::catch_unwind(broken).expect_err("the panic arrives");
+    assert!(n_done.into_inner() <= 3, "the next batch began");
+    assert_eq!(pool.n_sharers.load(Ordering::Relaxed), 0);
+    every_job_of_every_batch_runs_once();
+}
