@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use replicaset_controller::api::interner::Interner;
 use replicaset_controller::api::{Pod, ReplicaSet, Uid};
-use replicaset_controller::cache::decode::{Decode, Frame, ReadWatch};
+use replicaset_controller::cache::decode::{Decode, Frame};
 use replicaset_controller::cache::encoding::{ContentType, read_watch};
-use replicaset_controller::client::{Client, ClientOptions, Request};
+use replicaset_controller::cache::store::Indexed;
+use replicaset_controller::client::{Client, ClientOptions, Request, StreamClient};
 use replicaset_controller::stdx::stop::{Cause, Stop};
 
 use crate::cluster::Cluster;
@@ -192,22 +193,26 @@ fn follow<T: Decode>(
     take: fn(&mut State, &T::Object, bool),
 ) {
     let (client, shared, stopping) = (client.stream_client(), Arc::clone(shared), stop.clone());
+    let tell = move |shared: &Shared, object: &T::Object, is_gone| {
+        take(&mut shared.lock(), object, is_gone);
+        shared.changed.notify_all();
+    };
     let watch = move || {
-        let request = Request::get(path)
-            .query("watch", "true")
-            .query("timeoutSeconds", WATCH_SECONDS)
-            .accept(ContentType::Protobuf.accept());
-        let problem = match client.open_watch(&request) {
-            Ok(body) => {
-                let content_type = body.content_type().to_owned();
-                let tell = |object: &T::Object, is_gone| {
-                    take(&mut shared.lock(), object, is_gone);
-                    shared.changed.notify_all();
-                };
-                let watch = read_watch::<T>(&content_type, Box::new(body));
-                watch.map_or_else(|error| error.to_string(), |watch| read_all(watch, tell))
+        let mut version = String::new();
+        // The API server ends a watch that it finds slow, as any is while the machine stalls.
+        let problem = loop {
+            let request = Request::get(&*path)
+                .query("watch", "true")
+                .query("allowWatchBookmarks", "true")
+                .query("resourceVersion", &*version)
+                .query("timeoutSeconds", WATCH_SECONDS)
+                .accept(ContentType::Protobuf.accept());
+            let tell = |object: &T::Object, is_gone| tell(&shared, object, is_gone);
+            match read_to_end::<T>(&client, &request, &mut version, tell) {
+                Ok(()) if stopping.is_stopped() => return,
+                Ok(()) => {}
+                Err(problem) => break problem,
             }
-            Err(error) => format!("{request}: {error}"),
         };
         if !stopping.is_stopped() {
             shared.lock().problem = Some(problem);
@@ -219,22 +224,34 @@ fn follow<T: Decode>(
     ));
 }
 
-/// Reads a watch to its end; why it has ended.
-fn read_all<T: Decode>(
-    mut watch: Box<dyn ReadWatch<T>>,
+/// Reads one watch to its end, and notes in `version` where to go on.
+fn read_to_end<T: Decode>(
+    client: &StreamClient,
+    request: &Request,
+    version: &mut String,
     tell: impl Fn(&T::Object, bool),
-) -> String {
+) -> Result<(), String> {
+    let body = client.open_watch(request);
+    let body = body.map_err(|error| format!("{request}: {error}"))?;
+    let content_type = body.content_type().to_owned();
+    let mut watch =
+        read_watch::<T>(&content_type, Box::new(body)).map_err(|error| error.to_string())?;
     let mut interner = Interner::default();
     loop {
-        match watch.next_frame(&mut interner) {
-            Ok(Some(Frame::Added(Ok(object)) | Frame::Modified(Ok(object)))) => {
-                tell(&object, false);
+        let (object, is_gone) = match watch.next_frame(&mut interner) {
+            Ok(Some(Frame::Added(Ok(object)) | Frame::Modified(Ok(object)))) => (object, false),
+            Ok(Some(Frame::Deleted(Ok(object)))) => (object, true),
+            Ok(Some(Frame::Bookmark {
+                resource_version, ..
+            })) => {
+                *version = resource_version.to_string();
+                continue;
             }
-            Ok(Some(Frame::Deleted(Ok(object)))) => tell(&object, true),
-            Ok(Some(Frame::Bookmark { .. })) => {}
-            Ok(Some(other)) => return format!("a watch of the benchmark failed: {other:?}"),
-            Ok(None) => return "a watch of the benchmark has ended".to_owned(),
-            Err(error) => return format!("a watch of the benchmark failed: {error}"),
-        }
+            Ok(None) => return Ok(()),
+            Ok(Some(other)) => return Err(format!("a watch of the benchmark failed: {other:?}")),
+            Err(error) => return Err(format!("a watch of the benchmark failed: {error}")),
+        };
+        *version = object.resource_version().to_string();
+        tell(&object, is_gone);
     }
 }
