@@ -35,6 +35,9 @@ impl Answer {
 
     fn from_protobuf(body: &[u8]) -> Result<Self, ProtobufError> {
         let metadata = Parts::of(Envelope::open(body)?.raw)?.metadata;
+        if metadata.is_empty() {
+            return Err(ProtobufError::Missing("metadata"));
+        }
         let mut answer = Self::default();
         for field in Fields::of(metadata) {
             let field = field?;
