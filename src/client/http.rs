@@ -4,11 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ureq::config::ConfigBuilder;
 use ureq::http::StatusCode;
 use ureq::http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use ureq::http::uri::{PathAndQuery, Uri};
-use ureq::typestate::AgentScope;
 use ureq::unversioned::transport::Connector;
 use ureq::{Agent, Body, Error, Timeout, http};
 
@@ -103,12 +101,9 @@ impl Http {
     pub(super) fn pooled(config: &ClientConfig, options: &ClientOptions, stop: &Stop) -> Self {
         let connector = connector(config.access.tls(), false, options.fence.as_ref());
         let usual = Timeouts::of_answer(options.request_timeout);
-        let settings = settings(config, options, usual)
-            .max_idle_connections(options.connections)
-            .max_idle_connections_per_host(options.connections)
-            .input_buffer_size(SMALL_BUFFER);
+        let idle = options.connections;
         Self {
-            agent: agent(config, settings, connector),
+            agent: agent(config, options, connector, usual, idle, SMALL_BUFFER),
             usual,
             server: config.server.clone(),
             prefix: Arc::clone(&config.prefix),
@@ -122,12 +117,8 @@ impl Http {
     /// Connections for one thread that lists and watches.
     pub(super) fn streaming(&self, config: &ClientConfig, options: &ClientOptions) -> Self {
         let connector = connector(self.access.tls(), true, None);
-        let settings = settings(config, options, self.usual)
-            .max_idle_connections(1)
-            .max_idle_connections_per_host(1)
-            .input_buffer_size(STREAM_BUFFER);
         Self {
-            agent: agent(config, settings, connector),
+            agent: agent(config, options, connector, self.usual, 1, STREAM_BUFFER),
             ..self.clone()
         }
     }
@@ -289,12 +280,15 @@ impl Http {
     }
 }
 
-fn settings(
+fn agent(
     config: &ClientConfig,
     options: &ClientOptions,
+    connector: impl Connector<()>,
     usual: Timeouts,
-) -> ConfigBuilder<AgentScope> {
-    ureq::config::Config::builder()
+    idle: usize,
+    input: usize,
+) -> Agent {
+    let settings = ureq::config::Config::builder()
         // Refusals are answers with a body that says why.
         .http_status_as_error(false)
         .max_redirects(0)
@@ -302,7 +296,10 @@ fn settings(
         .proxy(config.proxy.clone())
         .no_delay(true)
         .user_agent(&options.user_agent)
+        .max_idle_connections(idle)
+        .max_idle_connections_per_host(idle)
         .max_idle_age(IDLE_AGE_MAX)
+        .input_buffer_size(input)
         .output_buffer_size(SMALL_BUFFER)
         // Only limits of single phases: with an overall one, or one for name resolution, each
         // request would start a thread to look up the server's name.
@@ -312,15 +309,9 @@ fn settings(
         .timeout_recv_response(Some(usual.head))
         .timeout_recv_body(usual.body)
         .timeout_per_read(usual.read)
-}
-
-fn agent(
-    config: &ClientConfig,
-    settings: ConfigBuilder<AgentScope>,
-    connector: impl Connector<()>,
-) -> Agent {
+        .build();
     let resolver = LazyResolver::new(config.server.clone());
-    Agent::with_parts(settings.build(), connector, resolver)
+    Agent::with_parts(settings, connector, resolver)
 }
 
 fn describe(timeout: Timeout) -> String {

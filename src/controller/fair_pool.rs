@@ -163,6 +163,7 @@ impl Batches<'_> {
     /// Blocks a helper until there is a job for it; `None` if it has to leave, and then it is not
     /// counted any more.
     fn wait_for_job(&self) -> Option<usize> {
+        // Most find one, and so without the lock that all share.
         if let Some(index) = self.take() {
             return Some(index);
         }

@@ -193,11 +193,11 @@ fn follow<T: Decode>(
     take: fn(&mut State, &T::Object, bool),
 ) {
     let (client, shared, stopping) = (client.stream_client(), Arc::clone(shared), stop.clone());
-    let tell = move |shared: &Shared, object: &T::Object, is_gone| {
-        take(&mut shared.lock(), object, is_gone);
-        shared.changed.notify_all();
-    };
     let watch = move || {
+        let tell = |object: &T::Object, is_gone| {
+            take(&mut shared.lock(), object, is_gone);
+            shared.changed.notify_all();
+        };
         let mut version = String::new();
         // The API server ends a watch that it finds slow, as any is while the machine stalls.
         let problem = loop {
@@ -207,8 +207,7 @@ fn follow<T: Decode>(
                 .query("resourceVersion", &*version)
                 .query("timeoutSeconds", WATCH_SECONDS)
                 .accept(ContentType::Protobuf.accept());
-            let tell = |object: &T::Object, is_gone| tell(&shared, object, is_gone);
-            match read_to_end::<T>(&client, &request, &mut version, tell) {
+            match read_to_end::<T>(&client, &request, &mut version, &tell) {
                 Ok(()) if stopping.is_stopped() => return,
                 Ok(()) => {}
                 Err(problem) => break problem,
@@ -229,7 +228,7 @@ fn read_to_end<T: Decode>(
     client: &StreamClient,
     request: &Request,
     version: &mut String,
-    tell: impl Fn(&T::Object, bool),
+    tell: &impl Fn(&T::Object, bool),
 ) -> Result<(), String> {
     let body = client.open_watch(request);
     let body = body.map_err(|error| format!("{request}: {error}"))?;
