@@ -23,20 +23,23 @@ use ureq::unversioned::transport::{
 
 use super::error::{TransportErrorKind, kind_of};
 use super::fence::{Fence, FenceConnector, HeldBack};
+use super::gather::Gather;
 use super::live_tls::LiveTls;
 use super::tcp::Tcp;
 
 /// The chain of everything that has a part in opening a connection. With a fence, nothing is sent on
 /// it while that is closed. With `cut_at_change` connections in use are cut when the identity changes;
-/// otherwise they end with the answer that they carry.
+/// otherwise they end with the answer that they carry. Their reads rest where `gather` lets them.
 pub(super) fn connector(
     tls: Option<Arc<LiveTls>>,
     cut_at_change: bool,
     fence: Option<&Arc<dyn Fence>>,
+    gather: Option<&Gather>,
 ) -> impl Connector<()> {
     let cut_by = tls.clone().filter(|_| cut_at_change);
     let tcp = ConnectTcp {
         delivery_limit: fence.map(|fence| fence.delivery_limit()),
+        gather: gather.cloned(),
         ..ConnectTcp::default()
     };
     let chain =
@@ -179,6 +182,8 @@ struct ConnectTcp {
     system: DefaultResolver,
     /// For connections behind a fence.
     delivery_limit: Option<Duration>,
+    /// For watches.
+    gather: Option<Gather>,
 }
 
 impl<In: Transport> Connector<In> for ConnectTcp {
@@ -205,6 +210,7 @@ impl<In: Transport> Connector<In> for ConnectTcp {
         Ok(Some(Either::B(Tcp::connect(
             &details,
             self.delivery_limit,
+            self.gather.as_ref(),
         )?)))
     }
 }

@@ -15,6 +15,7 @@ use super::config::ClientConfig;
 use super::connect::{LazyResolver, Unsent, connector, describe_io};
 use super::error::{ClientError, TransportError, TransportErrorKind, kind_of};
 use super::fence::HeldBack;
+use super::gather::Gather;
 use super::meter::Meter;
 use super::options::ClientOptions;
 use super::request::Request;
@@ -99,7 +100,7 @@ impl From<ClientError> for Failure {
 impl Http {
     /// Connections for whole answers, shared by many threads.
     pub(super) fn pooled(config: &ClientConfig, options: &ClientOptions, stop: &Stop) -> Self {
-        let connector = connector(config.access.tls(), false, options.fence.as_ref());
+        let connector = connector(config.access.tls(), false, options.fence.as_ref(), None);
         let usual = Timeouts::of_answer(options.request_timeout);
         let idle = options.connections;
         Self {
@@ -114,9 +115,14 @@ impl Http {
         }
     }
 
-    /// Connections for one thread that lists and watches.
-    pub(super) fn streaming(&self, config: &ClientConfig, options: &ClientOptions) -> Self {
-        let connector = connector(self.access.tls(), true, None);
+    /// Connections for one thread that lists and watches; their reads rest where `gather` lets them.
+    pub(super) fn streaming(
+        &self,
+        config: &ClientConfig,
+        options: &ClientOptions,
+        gather: &Gather,
+    ) -> Self {
+        let connector = connector(self.access.tls(), true, None, Some(gather));
         Self {
             agent: agent(config, options, connector, self.usual, 1, STREAM_BUFFER),
             ..self.clone()

@@ -12,6 +12,7 @@ mod credentials;
 mod error;
 mod exec_plugin;
 mod fence;
+mod gather;
 mod http;
 mod live_tls;
 mod meter;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 pub use config::{ClientConfig, ConfigError, ConfigSource, DirectSource, Environment, LookedAt};
 pub use error::{ClientError, TransportError, TransportErrorKind};
 pub use fence::Fence;
+pub use gather::Gather;
 pub use options::ClientOptions;
 pub use request::{Method, Request, Response};
 pub use stream::{BodyStream, StreamClient};
@@ -135,8 +137,10 @@ impl Client {
     /// cut, so that a blocked read ends at once. Lists wait at this client's throttle. To be called
     /// once per thread: what is cut at the end is remembered until then.
     pub fn stream_client(&self) -> StreamClient {
+        let gather = Gather::default();
         StreamClient::new(
-            self.http.streaming(&self.config, &self.options),
+            self.http.streaming(&self.config, &self.options, &gather),
+            gather,
             Arc::clone(&self.throttle),
             Arc::clone(&self.options),
             self.stop.clone(),

@@ -10,6 +10,7 @@ use ureq::BodyReader;
 use ureq::http::header::CONTENT_TYPE;
 
 use super::error::{ClientError, kind_of};
+use super::gather::Gather;
 use super::http::{Http, Timeouts};
 use super::meter::AnswerMeter;
 use super::options::ClientOptions;
@@ -24,6 +25,7 @@ use crate::stdx::stop::Stop;
 #[derive(Debug)]
 pub struct StreamClient {
     http: Http,
+    gather: Gather,
     throttle: Arc<Throttle>,
     options: Arc<ClientOptions>,
     stop: Stop,
@@ -32,6 +34,7 @@ pub struct StreamClient {
 impl StreamClient {
     pub(super) fn new(
         http: Http,
+        gather: Gather,
         throttle: Arc<Throttle>,
         options: Arc<ClientOptions>,
         stop: Stop,
@@ -40,6 +43,7 @@ impl StreamClient {
         stop.on_stop(move || at_stop.shut_down());
         Self {
             http,
+            gather,
             throttle,
             options,
             stop,
@@ -84,6 +88,7 @@ impl StreamClient {
         kind: Kind,
         timeouts: Timeouts,
     ) -> Result<BodyStream, ClientError> {
+        self.gather.forbid();
         let throttle = (kind != Kind::Watch).then_some(&*self.throttle);
         let meter = self.http.meter();
         // As upstream has it, a watch has neither size nor duration.
@@ -110,6 +115,7 @@ impl StreamClient {
                 .limit(u64::MAX)
                 .reader(),
             http: self.http.clone(),
+            gather: self.gather.clone(),
             stop: self.stop.clone(),
             broken: None,
             measured,
@@ -125,6 +131,7 @@ pub struct BodyStream {
     what: String,
     reader: BodyReader<'static>,
     http: Http,
+    gather: Gather,
     stop: Stop,
     /// Once broken always broken: underneath, a read after the first error looks like a clean end.
     broken: Option<ClientError>,
@@ -135,6 +142,11 @@ impl BodyStream {
     /// The media type of the answer, with its parameters; empty if there is none.
     pub fn content_type(&self) -> &str {
         &self.content_type
+    }
+
+    /// The switch that lets reads rest while much comes; off until then.
+    pub fn gather(&self) -> &Gather {
+        &self.gather
     }
 
     fn failure(&self, error: io::Error) -> ClientError {

@@ -19,6 +19,7 @@ use ureq::unversioned::transport::{
 };
 
 use super::fence::guard_socket;
+use super::gather::{Gather, Gathering};
 
 /// Timeouts from here on are rounded up to whole seconds, so that one does for many requests, each of
 /// which would have a few microseconds less.
@@ -31,14 +32,17 @@ pub(super) struct Tcp {
     buffers: LazyBuffers,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
+    /// For watches.
+    gathering: Option<Gathering>,
 }
 
 impl Tcp {
     /// Connects to the first address that answers. Waits for each an equal part of the time. Bytes that
-    /// are not delivered within `delivery_limit` end the connection.
+    /// are not delivered within `delivery_limit` end the connection. Reads rest where `gather` lets them.
     pub(super) fn connect(
         details: &ConnectionDetails,
         delivery_limit: Option<Duration>,
+        gather: Option<&Gather>,
     ) -> Result<Self, Error> {
         let addrs: &[SocketAddr] = &details.addrs;
         let n_addrs = u32::try_from(addrs.len()).unwrap_or(u32::MAX).max(1);
@@ -50,7 +54,7 @@ impl Tcp {
                 None => TcpStream::connect(addr),
             };
             match connected {
-                Ok(stream) => return Self::new(stream, details, delivery_limit),
+                Ok(stream) => return Self::new(stream, details, delivery_limit, gather),
                 Err(error) => last = error.into(),
             }
         }
@@ -61,6 +65,7 @@ impl Tcp {
         stream: TcpStream,
         details: &ConnectionDetails,
         delivery_limit: Option<Duration>,
+        gather: Option<&Gather>,
     ) -> Result<Self, Error> {
         stream.set_nodelay(true)?;
         if let Some(limit) = delivery_limit {
@@ -74,6 +79,7 @@ impl Tcp {
             buffers: LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size()),
             read_timeout: None,
             write_timeout: None,
+            gathering: gather.cloned().map(Gathering::new),
         })
     }
 }
@@ -102,7 +108,11 @@ impl Transport for Tcp {
             self.stream.set_read_timeout(limit)?;
             self.read_timeout = limit;
         }
+        if let Some(gathering) = &self.gathering {
+            gathering.before_read();
+        }
         let input = self.buffers.input_append_buf();
+        let room = input.len();
         let amount = loop {
             match (&*self.stream).read(input) {
                 // A signal; the wait begins anew, which makes it longer at most once for each.
@@ -111,6 +121,9 @@ impl Transport for Tcp {
             }
         };
         self.buffers.input_appended(amount);
+        if let Some(gathering) = &mut self.gathering {
+            gathering.after_read(amount, room);
+        }
         Ok(amount > 0)
     }
 

@@ -81,6 +81,7 @@ pub(super) fn start_watches(
         client,
         options,
         stop,
+        gathers: false,
     };
     let controller = |engine: &Engine| Arc::clone(engine.controller());
     let objects = engines.iter().map(|engine| {
@@ -98,6 +99,11 @@ pub(super) fn start_watches(
     let mut watches: Vec<Thread> = objects.collect();
     let path = collection_path("/api/v1", "pods", namespace);
     let meaning = "nothing is done until this account may list and watch pods";
+    // Pods come by the thousand. The others are few, and what is asked for there is waited for.
+    let watch = Watch {
+        gathers: true,
+        ..watch
+    };
     watches.push(watch.start::<Pod>(
         "watch-pods",
         path,
@@ -127,6 +133,7 @@ struct Watch<'a> {
     client: &'a Client,
     options: &'a ManagerOptions,
     stop: &'a Stop,
+    gathers: bool,
 }
 
 impl Watch<'_> {
@@ -140,6 +147,7 @@ impl Watch<'_> {
     ) -> Thread {
         let options = ReflectorOptions {
             min_resync_period: self.options.min_resync_period,
+            gathers: self.gathers,
             ..ReflectorOptions::default()
         };
         let stats = Arc::default();

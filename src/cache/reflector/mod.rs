@@ -29,7 +29,7 @@ use super::stats::{CacheStats, count};
 use super::store::{Indexed, Store};
 use crate::api::ResourceVersion;
 use crate::api::interner::Interner;
-use crate::client::ClientError;
+use crate::client::{ClientError, Gather};
 use crate::stdx::activity;
 use crate::stdx::clock::Clock;
 use crate::stdx::report::report;
@@ -65,6 +65,9 @@ pub struct ReflectorOptions {
     /// Every object is told as an update to itself after this time, times a random factor from 1 to
     /// 2 that is drawn once; zero for never.
     pub min_resync_period: Duration,
+    /// Whether a watch may rest up to 10 ms before it reads on while many events come, which spares most
+    /// of its wake-ups; never before the list is complete.
+    pub gathers: bool,
 }
 
 impl Default for ReflectorOptions {
@@ -73,6 +76,7 @@ impl Default for ReflectorOptions {
             list_watch: ListWatchOptions::default(),
             // kube-controller-manager `--min-resync-period`.
             min_resync_period: Duration::from_hours(12),
+            gathers: false,
         }
     }
 }
@@ -108,6 +112,9 @@ pub struct Reflector<T: Decode> {
     collector: Collector<T::Object>,
     interner: Interner,
     unread_log: UnreadLog,
+    gathers: bool,
+    /// The open watch's, if it is to be used.
+    gather: Option<Gather>,
     resync_period: Duration,
     next_resync: Option<Instant>,
     started: Instant,
@@ -139,6 +146,8 @@ impl<T: Decode> Reflector<T> {
             collector: Collector::default(),
             interner: Interner::default(),
             unread_log: UnreadLog::default(),
+            gathers: options.gathers,
+            gather: None,
             resync_period,
             next_resync: (!resync_period.is_zero()).then(|| started + resync_period),
             started,
@@ -207,6 +216,10 @@ impl<T: Decode> Reflector<T> {
             Err(error) => return End::not_opened(&error),
         };
         count(&self.stats.watches);
+        self.gather = self.gathers.then(|| body.gather.clone());
+        if !query.send_initial_events {
+            self.let_it_gather();
+        }
         let body = body.heard_by(&self.stats);
         match read_watch(&body.content_type, body.reader) {
             Ok(watch) => self.read_watch(watch),
@@ -264,8 +277,17 @@ impl<T: Decode> Reflector<T> {
         match self.machine.on_event(seen, &resource_version, now) {
             Effect::Skip => {}
             Effect::Collect => self.collect_frame(frame),
-            Effect::Replace => self.replace(&resource_version),
+            Effect::Replace => {
+                self.replace(&resource_version);
+                self.let_it_gather();
+            }
             Effect::Apply => self.apply(frame, &resource_version),
+        }
+    }
+
+    fn let_it_gather(&self) {
+        if let Some(gather) = &self.gather {
+            gather.allow();
         }
     }
 

@@ -13,6 +13,7 @@ use self::script::{
 };
 use crate::api::{ObjectKey, Pod, Status};
 use crate::cache::CacheEvent;
+use crate::cache::reflector::ReflectorOptions;
 use crate::client::{ClientError, TransportError, TransportErrorKind};
 
 fn expired() -> Status {
@@ -94,6 +95,24 @@ fn j_02_a_streaming_start_needs_one_request() {
     assert_eq!(run.stats.watches.load(Ordering::Relaxed), 1);
     assert_eq!(run.stats.relists.load(Ordering::Relaxed), 0);
     assert_eq!(run.stats.events.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn a_watch_gathers_events_once_its_list_is_complete_if_it_may() {
+    let list_and_events = || {
+        [
+            Reply::watch(&[added("p1@1"), closing_bookmark("7"), modified("p1@8")]),
+            Reply::watch(&[modified("p1@9")]),
+        ]
+    };
+    let options = ReflectorOptions {
+        gathers: true,
+        ..streaming()
+    };
+    let run = Run::new(options).play(list_and_events());
+    assert_eq!(run.gathered_at_reads(), [false, false, true, true]);
+    let run = Run::new(streaming()).play(list_and_events());
+    assert_eq!(run.gathered_at_reads(), [false; 4]);
 }
 
 #[test]

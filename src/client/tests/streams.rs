@@ -74,6 +74,24 @@ fn a_clean_end_is_an_end_and_the_connection_is_kept() {
 }
 
 #[test]
+fn what_is_opened_comes_without_rests_until_they_are_allowed() {
+    let server = Server::plain(|_| {
+        let mut bytes = chunked(&["{}\n"]);
+        bytes.extend(b"0\r\n\r\n");
+        Reply::Write(bytes)
+    });
+    let (client, _) = client_of(&server);
+    let streams = client.stream_client();
+    for _ in 0..2 {
+        let mut stream = streams.open_watch(&watch()).expect("it opens");
+        assert!(!stream.gather().is_allowed());
+        stream.gather().allow();
+        let (text, error) = read_to_end(&mut stream);
+        assert!(error.is_none() && text == "{}\n", "{text:?} {error:?}");
+    }
+}
+
+#[test]
 fn a_cut_stream_is_broken_and_stays_broken() {
     let server = Server::plain(|_| Reply::WriteAndClose(chunked(&["{}\n", "{\"half"])));
     let (client, _) = client_of(&server);

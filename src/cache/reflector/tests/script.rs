@@ -16,7 +16,7 @@ use crate::cache::reflector::{
 use crate::cache::stats::CacheStats;
 use crate::cache::store::Store;
 use crate::cache::{CacheEvent, PodStore};
-use crate::client::ClientError;
+use crate::client::{ClientError, Gather};
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::stdx::stop::{Cause, Stop};
 
@@ -27,7 +27,7 @@ pub(super) fn paged() -> ReflectorOptions {
             use_watch_list: false,
             ..ListWatchOptions::default()
         },
-        min_resync_period: Duration::ZERO,
+        ..streaming()
     }
 }
 
@@ -134,6 +134,7 @@ struct Notes {
     synced_at_events: Vec<bool>,
     shown_at_events: Vec<String>,
     waits_ms: Vec<u128>,
+    gathered_at_reads: Vec<bool>,
     stop_when_told: Option<String>,
 }
 
@@ -268,6 +269,11 @@ impl Run {
         self.notes.write(|notes| notes.shown_at_events.clone())
     }
 
+    /// Whether each read of a watch's message could rest before.
+    pub(super) fn gathered_at_reads(&self) -> Vec<bool> {
+        self.notes.write(|notes| notes.gathered_at_reads.clone())
+    }
+
     pub(super) fn waits(&self) -> Vec<u128> {
         self.notes.write(|notes| notes.waits_ms.clone())
     }
@@ -373,11 +379,13 @@ impl ScriptedSource {
                 .push(format!("{verb} {}", parameters.join("&")));
             notes.cached_at_requests.push(cached.join(" "));
         });
+        let gather = Gather::default();
         let body: Box<dyn Read + Send> = match self.replies.pop_front() {
             Some(Reply::Body(body)) => Box::new(io::Cursor::new(body)),
             Some(Reply::Watch(messages, time)) => Box::new(ScriptedWatch {
                 messages: messages.into(),
                 time,
+                gather: gather.clone(),
                 notes: self.notes.clone(),
                 pace: Arc::clone(&self.pace),
                 stop: self.stop.clone(),
@@ -391,6 +399,7 @@ impl ScriptedSource {
         Ok(Body {
             content_type: self.content_type.to_owned(),
             reader: body,
+            gather,
         })
     }
 }
@@ -409,6 +418,7 @@ impl Source for ScriptedSource {
 struct ScriptedWatch {
     messages: VecDeque<String>,
     time: Duration,
+    gather: Gather,
     notes: Notebook,
     pace: Arc<FakePace>,
     stop: Stop,
@@ -429,6 +439,9 @@ impl Read for ScriptedWatch {
                 }
             }
             Some(message) => {
+                let gathers = self.gather.is_allowed();
+                self.notes
+                    .write(|notes| notes.gathered_at_reads.push(gathers));
                 let line = format!("{message}\n");
                 buffer[..line.len()].copy_from_slice(line.as_bytes());
                 Ok(line.len())

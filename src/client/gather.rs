@@ -1,0 +1,165 @@
+//! A rest before the next read of a busy watch, so that one wake-up serves several events. On the thread
+//! that reads, right above the socket: only there it shows whether all that has arrived is read.
+//!
+//! An event that is read by itself costs a wake-up, a system call, an acknowledgement to the server, and a
+//! way through TLS and HTTP that is cold each time: several times what its decoding does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// No rest is longer, and so no event is later for it.
+const REST_MAX: Duration = Duration::from_millis(10);
+
+/// What a rest is to bring, in bytes: some ten usual pods. The faster they come, the shorter it is, so that
+/// who waits for the last of 500 is not kept by more than a fiftieth of the time that they take.
+const WANTED: u64 = 48 << 10;
+
+/// Where what is wanted takes longer than this to come, a rest would bring next to nothing.
+const WORTHWHILE: Duration = REST_MAX.saturating_mul(8);
+
+/// Whether reads may rest: a switch for one thread's connections. Off at first, and again whenever a list
+/// or a watch is opened: what has a known end is to come as fast as it can.
+#[derive(Clone, Debug, Default)]
+pub struct Gather(Arc<AtomicBool>);
+
+impl Gather {
+    /// From here on single events follow, and a read may begin up to 10 ms late while many come.
+    pub fn allow(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a read may begin late.
+    pub fn is_allowed(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn forbid(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// How fast one connection's bytes come, and whether the last read has left any.
+#[derive(Debug)]
+pub(super) struct Gathering {
+    allowed: Gather,
+    /// Bytes of the last reads and the time that they took to come; both are halved with every read.
+    bytes: u64,
+    time: Duration,
+    last_read: Instant,
+    is_empty: bool,
+}
+
+impl Gathering {
+    pub(super) fn new(allowed: Gather) -> Self {
+        Self {
+            allowed,
+            bytes: 0,
+            time: WORTHWHILE,
+            last_read: Instant::now(),
+            is_empty: false,
+        }
+    }
+
+    /// Rests, if that is allowed and worthwhile; at most [`REST_MAX`].
+    pub(super) fn before_read(&self) {
+        let rest = self.rest();
+        if !rest.is_zero() {
+            // Nobody unparks this thread; who did would only shorten the rest.
+            thread::park_timeout(rest);
+        }
+    }
+
+    fn rest(&self) -> Duration {
+        if self.is_empty && self.allowed.is_allowed() {
+            rest(self.bytes, self.time)
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// Notes that a read has just brought so many bytes of so many that there was room for.
+    pub(super) fn after_read(&mut self, bytes: usize, room: usize) {
+        self.note(bytes, room, Instant::now());
+    }
+
+    fn note(&mut self, bytes: usize, room: usize, now: Instant) {
+        let elapsed = now.duration_since(self.last_read).min(WORTHWHILE);
+        self.bytes = self.bytes / 2 + bytes as u64;
+        self.time = self.time / 2 + elapsed;
+        self.last_read = now;
+        self.is_empty = bytes < room;
+    }
+}
+
+/// As long as [`WANTED`] bytes take to come, if so many came in this time.
+fn rest(bytes: u64, time: Duration) -> Duration {
+    let nanos = time.as_nanos() * u128::from(WANTED) / u128::from(bytes.max(1));
+    let wanted = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+    if wanted > WORTHWHILE {
+        return Duration::ZERO;
+    }
+    wanted.min(REST_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Gather, Gathering, REST_MAX, rest};
+
+    const MS: Duration = Duration::from_millis(1);
+    const POD: usize = 4600;
+    const ROOM: usize = 64 << 10;
+
+    #[test]
+    fn the_more_comes_the_shorter_is_the_rest_and_little_is_not_waited_for() {
+        let check = |bytes, time, expected| {
+            assert_eq!(rest(bytes, time), expected, "{bytes} bytes in {time:?}");
+        };
+        check(0, MS, Duration::ZERO);
+        check(4 << 10, 10 * MS, Duration::ZERO);
+        check(5 << 10, 10 * MS, Duration::ZERO);
+        check(6 << 10, 10 * MS, REST_MAX);
+        check(24 << 10, 10 * MS, REST_MAX);
+        check(48 << 10, 10 * MS, REST_MAX);
+        check(96 << 10, 10 * MS, 5 * MS);
+        check(96 << 20, 10 * MS, 5 * MS / 1024);
+        check(u64::MAX, MS, Duration::ZERO);
+        check(1, Duration::MAX, Duration::ZERO);
+    }
+
+    /// How long a connection rests that read a pod at each of these times, the first one after a minute
+    /// of silence.
+    fn rest_after(ms: impl IntoIterator<Item = u32>, allow: bool, room: usize) -> Duration {
+        let allowed = Gather::default();
+        if allow {
+            allowed.allow();
+        }
+        let mut gathering = Gathering::new(allowed);
+        let first = gathering.last_read + 60_000 * MS;
+        for at in ms {
+            gathering.note(POD, room, first + at * MS);
+        }
+        gathering.rest()
+    }
+
+    #[test]
+    fn a_busy_connection_rests_where_it_may_and_has_read_everything() {
+        let every_2_ms = || (0..12).map(|n| 2 * n);
+        assert_eq!(rest_after(every_2_ms(), true, ROOM), REST_MAX);
+        assert_eq!(rest_after(every_2_ms(), true, POD), Duration::ZERO);
+        assert_eq!(rest_after(every_2_ms(), false, ROOM), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_quiet_connection_does_not_rest() {
+        assert_eq!(rest_after([0], true, ROOM), Duration::ZERO);
+        assert_eq!(rest_after([0, 1], true, ROOM), Duration::ZERO);
+        assert_eq!(
+            rest_after((0..12).map(|n| 20 * n), true, ROOM),
+            Duration::ZERO
+        );
+    }
+}
