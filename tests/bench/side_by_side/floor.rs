@@ -3,8 +3,10 @@
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use replicaset_controller::api::protobuf::wire::put_bytes;
-use replicaset_controller::api::protobuf::{Envelope, MEDIA_TYPE, Parts};
+use replicaset_controller::api::protobuf::wire::{Fields, put_bytes};
+use replicaset_controller::api::protobuf::{
+    Envelope, MEDIA_TYPE, ObjectMeta, Parts, ProtobufError,
+};
 use replicaset_controller::client::Request;
 use serde_json::{Value, json};
 
@@ -103,7 +105,7 @@ fn create_json(cluster: &Cluster, count: usize) -> Result<Cost, String> {
     })
 }
 
-/// The same pods in protobuf: the spec is the bytes of one that the server has shown.
+/// The same pods in protobuf: they are the bytes of one that the server has shown.
 fn create_protobuf(cluster: &Cluster, count: usize, n_observers: usize) -> Result<Cost, String> {
     let namespace = cluster.new_namespace()?;
     let observers = (0..n_observers).map(|_| Observer::start(cluster, &namespace));
@@ -115,19 +117,18 @@ fn create_protobuf(cluster: &Cluster, count: usize, n_observers: usize) -> Resul
         .map_err(|error| error.to_string())?
         .body;
     let sample = Envelope::open(&sample).map_err(|error| error.to_string())?;
-    let spec = Parts::of(sample.raw)
-        .map_err(|error| error.to_string())?
-        .spec;
-    if spec.is_empty() {
-        return Err("the sample has no spec".to_owned());
+    let sample = Parts::of(sample.raw).map_err(|error| error.to_string())?;
+    let metadata = asked_for(sample.metadata).map_err(|error| error.to_string())?;
+    if sample.spec.is_empty() || metadata.is_empty() {
+        return Err("the sample has no spec or no labels".to_owned());
     }
     let cost = cost(cluster, &namespace, count, |n| {
-        let mut metadata = Vec::new();
-        put_bytes(1, format!("raw-{n}").as_bytes(), &mut metadata);
-        put_bytes(3, namespace.as_bytes(), &mut metadata);
+        let mut metadata = metadata.clone();
+        put_bytes(ObjectMeta::NAME, format!("raw-{n}"), &mut metadata);
+        put_bytes(ObjectMeta::NAMESPACE, &namespace, &mut metadata);
         let mut message = Vec::new();
         put_bytes(Parts::METADATA, &metadata, &mut message);
-        put_bytes(Parts::SPEC, spec, &mut message);
+        put_bytes(Parts::SPEC, sample.spec, &mut message);
         let body = Envelope::seal("v1", "Pod", &message);
         Ok(Request::post(pods(&namespace))
             .body(MEDIA_TYPE, body)
@@ -135,6 +136,20 @@ fn create_protobuf(cluster: &Cluster, count: usize, n_observers: usize) -> Resul
     });
     drop(observers);
     cost
+}
+
+/// What of a pod's metadata whoever creates it asks for, but its name.
+fn asked_for(metadata: &[u8]) -> Result<Vec<u8>, ProtobufError> {
+    let mut kept = Vec::new();
+    for field in Fields::of(metadata) {
+        let field = field?;
+        if let ObjectMeta::LABELS | ObjectMeta::ANNOTATIONS | ObjectMeta::OWNER_REFERENCES =
+            field.tag
+        {
+            kept.extend_from_slice(field.whole);
+        }
+    }
+    Ok(kept)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
