@@ -174,6 +174,8 @@
 //!   wait as long as the outage did.
 //! - **While counts are moving, a status waits** ([`controller::pace`]): up to a millisecond for each pod,
 //!   and never if a count has arrived where it was bound for, or anything but a count has changed.
+//! - **While many pods change, their watch rests** up to 10 ms between two reads ([`client::Gather`]), so
+//!   that one wake-up serves several events.
 //! - **A pod in which nothing has changed that a sync reads** enqueues nobody, unless its owner's last
 //!   sync has failed.
 //! - **The queue has two priorities**, as controller-runtime's: missing pods go before statuses and resyncs.
