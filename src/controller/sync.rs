@@ -91,9 +91,11 @@ impl ReplicaSetController {
     /// # Errors
     /// The first thing that failed; then the key has to be synced again.
     pub fn sync_replica_set(&self, key: &ObjectKey) -> Result<Outcome, SyncError> {
-        let readiness = self.written.ensure_ready(key, || self.cached_versions());
+        let owner = self.cache.replica_set(key).map(|rs| rs.uid.clone());
+        let cached = || self.cached_versions();
+        let readiness = self.written.ensure_ready(key, owner.as_ref(), cached);
         if let Readiness::TooEarly(left) = readiness {
-            match self.written.behind(key, &self.cached_versions()) {
+            match self.written.behind(key, &cached()) {
                 Resource::Pods => self.metrics.stale_pods_skips.inc(),
                 Resource::ReplicaSets => self.metrics.stale_owners_skips.inc(),
             }

@@ -118,10 +118,20 @@ impl WrittenVersions {
         record.since = now;
     }
 
-    /// Whether the cache shows everything written for `key`; then the record is dropped. If it is too
-    /// early the key is noted, and [`Self::advanced`] will name it. `cached` reads how far the cache
-    /// has come; it is called up to twice and never under the lock.
-    pub fn ensure_ready(&self, key: &ObjectKey, cached: impl Fn() -> Versions) -> Readiness {
+    /// Whether the cache shows everything written for `key` by `owner`, who has the key now, if anybody
+    /// has; then the record is dropped. If it is too early the key is noted, and [`Self::advanced`] will
+    /// name it. `cached` reads how far the cache has come; it is called up to twice and never under the
+    /// lock.
+    ///
+    /// What another owner has written is not waited for: an answer to one of its last writes may have
+    /// been noted after it was gone.
+    pub fn ensure_ready(
+        &self,
+        key: &ObjectKey,
+        owner: Option<&Uid>,
+        cached: impl Fn() -> Versions,
+    ) -> Readiness {
+        self.lock().forget_others(key, owner);
         if self.drop_if_shown(key, &cached()) {
             return Readiness::Ready;
         }
@@ -208,6 +218,13 @@ impl State {
         let record = self.records.get(key)?;
         self.waiting.insert(key.clone());
         Some(record.since)
+    }
+
+    fn forget_others(&mut self, key: &ObjectKey, owner: Option<&Uid>) {
+        let record = self.records.get(key);
+        if record.is_some_and(|record| owner != Some(&record.owner)) {
+            self.forget(key);
+        }
     }
 
     fn forget(&mut self, key: &ObjectKey) {

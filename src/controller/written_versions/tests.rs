@@ -37,7 +37,8 @@ fn written(pods: &[&str], replica_sets: &[&str]) -> WrittenVersions {
 
 #[track_caller]
 fn check_ready(store: &WrittenVersions, cached: &Versions, ready: bool) {
-    let readiness = store.ensure_ready(&key("web"), || cached.clone());
+    let (key, owner) = rs();
+    let readiness = store.ensure_ready(&key, Some(&owner), || cached.clone());
     assert_eq!(readiness == Readiness::Ready, ready, "{cached:?}");
 }
 
@@ -197,9 +198,22 @@ fn a_version_that_comes_during_the_look_is_not_missed() {
         looks.set(version + 1);
         versions(&version.to_string(), "1")
     };
-    assert_eq!(store.ensure_ready(&key("web"), cached), Readiness::Ready);
+    let (key, owner) = rs();
+    let readiness = store.ensure_ready(&key, Some(&owner), cached);
+    assert_eq!(readiness, Readiness::Ready);
     assert_eq!(looks.get(), 11, "looked at twice");
     assert_eq!(store.advanced(|| versions("10", "1")), []);
+}
+
+#[test]
+fn what_another_owner_wrote_is_not_waited_for() {
+    let cached = || versions("9", "1");
+    for owner in [None, Some(Uid::new("uid-of-the-next-one"))] {
+        let (store, (key, _)) = (written(&["10"], &[]), rs());
+        let readiness = store.ensure_ready(&key, owner.as_ref(), cached);
+        assert_eq!(readiness, Readiness::Ready, "{owner:?}");
+        assert_eq!(store.advanced(|| versions("10", "1")), []);
+    }
 }
 
 #[test]
@@ -210,7 +224,7 @@ fn a_version_is_waited_for_as_long_as_an_expectation_is_believed() {
     store.wrote_at(&key, &owner, Resource::Pods, &"10".into());
     let check = |version: &str, readiness| {
         assert_eq!(
-            store.ensure_ready(&key, || versions(version, "1")),
+            store.ensure_ready(&key, Some(&owner), || versions(version, "1")),
             readiness
         );
     };

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::{at, fixture, two_ready};
-use crate::api::{Pod, ReplicaSet, ResourceVersion};
+use crate::api::{Pod, ReplicaSet, ResourceVersion, Uid};
 use crate::cache::{CacheEvent, CacheView};
 use crate::controller::sync::Outcome;
 use crate::controller::testing::{
     Fixture, key, owned_pod, pod, ready_pod, replica_set, with_status,
 };
+use crate::controller::written_versions::Resource;
 use crate::writes::{CreatedPod, PatchedPod};
 
 #[test]
@@ -111,6 +112,23 @@ fn a_version_that_strangers_bring_wakes_the_key() {
     // What the pod is, is not known by this: its expectation is still open, and only status is due.
     fixture.sync_ok("web");
     fixture.assert_counts(0, 0, 0);
+}
+
+#[test]
+fn b_11_an_answer_noted_after_its_replica_set_is_gone_does_not_hold_up_the_next_one() {
+    let (fixture, old) = (Fixture::new(), replica_set("web", 1));
+    fixture.deliver_replica_set(old.clone());
+    fixture.deliver_bookmarks("10", "20");
+    fixture.sync_ok("web");
+    fixture.assert_counts(1, 0, 0);
+    fixture.deliver_replica_set_deleted(old.clone());
+    let mut new = replica_set("web", 1);
+    new.uid = Uid::new("uid-of-the-next-one");
+    fixture.deliver_replica_set(at("22", new));
+    let late = fixture.controller.written_versions();
+    late.wrote_at(&old.key, &old.uid, Resource::Pods, &"11".into());
+    fixture.sync_ok("web");
+    fixture.assert_counts(2, 0, 0);
 }
 
 #[test]
