@@ -280,7 +280,9 @@ prepare_etcd() {
     echo "$port" >"$dir/etcd.port"
     etcd_url=http://127.0.0.1:$port
     rm -rf "$dir/etcd-data"
+    # An hour of churn fills the 2 GiB that etcd allows by itself.
     command_file etcd "$bin/etcd" --name=test --data-dir="$dir/etcd-data" --unsafe-no-fsync \
+        --quota-backend-bytes=$((8 << 30)) \
         --listen-client-urls="$etcd_url" --advertise-client-urls="$etcd_url" \
         --listen-peer-urls=http://127.0.0.1:0 \
         --initial-advertise-peer-urls=http://127.0.0.1:2380 \
