@@ -18,6 +18,21 @@ fn read_to_end(stream: &mut BodyStream) -> (String, Option<ClientError>) {
     (text, error.map(ClientError::from_read))
 }
 
+/// Answers with one line and the end of the body.
+fn ends_well() -> Server {
+    Server::plain(|_| {
+        let mut bytes = chunked(&["{}\n"]);
+        bytes.extend(b"0\r\n\r\n");
+        Reply::Write(bytes)
+    })
+}
+
+#[track_caller]
+fn check_ends_well(stream: &mut BodyStream) {
+    let (text, error) = read_to_end(stream);
+    assert!(error.is_none() && text == "{}\n", "{text:?} {error:?}");
+}
+
 #[test]
 fn lines_arrive_as_they_are_written_and_the_stop_signal_ends_the_next_read() {
     let server = Server::plain(|_| Reply::WriteAndHold(chunked(&["{\"a\":1}\n", "{\"b\""])));
@@ -55,17 +70,12 @@ fn stop_ends_the_wait_for_an_answers_head_and_lets_nothing_new_open() {
 
 #[test]
 fn a_clean_end_is_an_end_and_the_connection_is_kept() {
-    let server = Server::plain(|_| {
-        let mut bytes = chunked(&["{}\n"]);
-        bytes.extend(b"0\r\n\r\n");
-        Reply::Write(bytes)
-    });
+    let server = ends_well();
     let (client, _) = client_of(&server);
     let streams = client.stream_client();
     for _ in 0..2 {
         let mut stream = streams.open_watch(&watch()).expect("it opens");
-        let (text, error) = read_to_end(&mut stream);
-        assert!(error.is_none() && text == "{}\n", "{text:?} {error:?}");
+        check_ends_well(&mut stream);
     }
     assert_eq!(
         server.rest().last().map(|request| request.connection),
@@ -75,19 +85,14 @@ fn a_clean_end_is_an_end_and_the_connection_is_kept() {
 
 #[test]
 fn what_is_opened_comes_without_rests_until_they_are_allowed() {
-    let server = Server::plain(|_| {
-        let mut bytes = chunked(&["{}\n"]);
-        bytes.extend(b"0\r\n\r\n");
-        Reply::Write(bytes)
-    });
+    let server = ends_well();
     let (client, _) = client_of(&server);
     let streams = client.stream_client();
     for _ in 0..2 {
         let mut stream = streams.open_watch(&watch()).expect("it opens");
         assert!(!stream.gather().is_allowed());
         stream.gather().allow();
-        let (text, error) = read_to_end(&mut stream);
-        assert!(error.is_none() && text == "{}\n", "{text:?} {error:?}");
+        check_ends_well(&mut stream);
     }
 }
 
