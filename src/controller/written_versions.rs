@@ -131,14 +131,13 @@ impl WrittenVersions {
         owner: Option<&Uid>,
         cached: impl Fn() -> Versions,
     ) -> Readiness {
-        self.lock().forget_others(key, owner);
-        if self.drop_if_shown(key, &cached()) {
+        if self.drop_if_shown(key, owner, &cached()) {
             return Readiness::Ready;
         }
         let since = self.lock().wait(key);
         // ORDER: the cache may have moved between the first look and the note; from the note on the
         // watch threads tell, so a second look closes the gap.
-        if self.drop_if_shown(key, &cached()) {
+        if self.drop_if_shown(key, owner, &cached()) {
             return Readiness::Ready;
         }
         let age = since.map(|since| self.clock.now().saturating_duration_since(since));
@@ -195,12 +194,12 @@ impl WrittenVersions {
         Some(record.written.clone())
     }
 
-    fn drop_if_shown(&self, key: &ObjectKey, cached: &Versions) -> bool {
+    fn drop_if_shown(&self, key: &ObjectKey, owner: Option<&Uid>, cached: &Versions) -> bool {
         let mut state = self.lock();
         let is_shown = state
             .records
             .get(key)
-            .is_none_or(|record| record.is_shown_by(cached));
+            .is_none_or(|record| owner != Some(&record.owner) || record.is_shown_by(cached));
         if is_shown {
             state.forget(key);
         }
@@ -218,13 +217,6 @@ impl State {
         let record = self.records.get(key)?;
         self.waiting.insert(key.clone());
         Some(record.since)
-    }
-
-    fn forget_others(&mut self, key: &ObjectKey, owner: Option<&Uid>) {
-        let record = self.records.get(key);
-        if record.is_some_and(|record| owner != Some(&record.owner)) {
-            self.forget(key);
-        }
     }
 
     fn forget(&mut self, key: &ObjectKey) {
