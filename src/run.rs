@@ -125,7 +125,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
         master: args.api.master.clone(),
         context: args.api.context.clone(),
     })?;
-    let rights = rights_options(args);
+    let rights = rights_options(args)?;
     let options = ManagerOptions {
         namespace: args.api.namespace.clone(),
         dry_run: args.mode.dry_run,

@@ -17,16 +17,15 @@ pub(super) fn leader_election(args: &RunArgs) -> Result<Option<LeaderElectionOpt
     }
     let namespace = flags.resource_namespace(args.api.namespace.as_deref());
     let mut problems = Vec::new();
-    let lease = migrated_lease(args).unwrap_or_else(|problem| {
+    let name = lease_name(args).unwrap_or_else(|problem| {
         problems.push(problem);
-        None
+        flags.leader_elect_resource_name.clone()
     });
-    let name = lease.as_ref().unwrap_or(&flags.leader_elect_resource_name);
     let options = LeaderElectionOptions {
         lease_duration: flags.leader_elect_lease_duration,
         renew_deadline: flags.leader_elect_renew_deadline,
         retry_period: flags.leader_elect_retry_period,
-        ..LeaderElectionOptions::new(identity(), namespace, name)
+        ..LeaderElectionOptions::new(identity(), namespace, &name)
     };
     let numbers = options.problems().into_iter();
     problems.extend(numbers.map(|problem| problem.to_string()));
@@ -36,11 +35,14 @@ pub(super) fn leader_election(args: &RunArgs) -> Result<Option<LeaderElectionOpt
     Err(RunError::LeaderElection(problems.join("\n")))
 }
 
-/// The lease that is shared with kube-controller-manager, if one is.
-fn migrated_lease(args: &RunArgs) -> Result<Option<String>, String> {
+/// What the lease is called: as the flag says, or as kube-controller-manager's with which it is shared.
+///
+/// # Errors
+/// Why the configuration of the migration does not say that.
+pub(super) fn lease_name(args: &RunArgs) -> Result<String, String> {
     let flags = &args.leader_election;
     if !flags.enable_leader_migration {
-        return Ok(None);
+        return Ok(flags.leader_elect_resource_name.clone());
     }
     let Some(path) = &flags.leader_migration_config else {
         // DIFFERS: upstream has a default here, which names cloud controllers only.
@@ -53,5 +55,6 @@ fn migrated_lease(args: &RunArgs) -> Result<Option<String>, String> {
         .map(ControllerName::as_str)
         .collect();
     let lease = configuration.lease_for(&controllers);
-    Ok(lease.map_err(|it| it.to_string())?.map(str::to_owned))
+    let lease = lease.map_err(|it| it.to_string())?;
+    Ok(lease.map_or_else(|| flags.leader_elect_resource_name.clone(), str::to_owned))
 }

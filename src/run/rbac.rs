@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use super::RunError;
+use super::election::lease_name;
 use crate::cli::flags::{ControllerName, RbacArgs, RunArgs};
 use crate::rights::manifests::{Account, manifests};
 use crate::rights::{LeaseName, RightsOptions, Workload, grants, rbac_command};
@@ -13,9 +14,9 @@ const ACCOUNT: &str = "replicaset-controller";
 /// Prints the manifests that give an account the rights that the daemon needs with these flags.
 ///
 /// # Errors
-/// If standard output cannot be written.
+/// If the configuration of a leader migration cannot be read, or standard output cannot be written.
 pub fn rbac(args: &RbacArgs) -> Result<(), RunError> {
-    let options = rights_options(&args.run);
+    let options = rights_options(&args.run)?;
     let account = match (&args.user, &args.service_account) {
         (Some(user), _) => Account::User(user.clone()),
         (None, Some(account)) => Account::ServiceAccount {
@@ -46,14 +47,25 @@ pub fn rbac(args: &RbacArgs) -> Result<(), RunError> {
 }
 
 /// Which rights the daemon needs with these flags.
-pub(super) fn rights_options(args: &RunArgs) -> RightsOptions {
+///
+/// # Errors
+/// If the configuration of a leader migration cannot be read, since it names the lease.
+pub(super) fn rights_options(args: &RunArgs) -> Result<RightsOptions, RunError> {
     let namespace = args.api.namespace.as_deref();
     let election = &args.leader_election;
+    let lease = if election.leader_elect {
+        Some(LeaseName {
+            namespace: election.resource_namespace(namespace).to_owned(),
+            name: lease_name(args).map_err(RunError::LeaderElection)?,
+        })
+    } else {
+        None
+    };
     let workloads = args.controller.enabled().into_iter();
     // Two other accounts ask who may read what, if they are named.
     let asks_itself = args.serving.authentication_kubeconfig.is_none()
         || args.serving.authorization_kubeconfig.is_none();
-    RightsOptions {
+    Ok(RightsOptions {
         namespace: namespace.map(str::to_owned),
         workloads: workloads
             .map(|name| match name {
@@ -61,11 +73,8 @@ pub(super) fn rights_options(args: &RunArgs) -> RightsOptions {
                 ControllerName::ReplicationController => Workload::ReplicationControllers,
             })
             .collect(),
-        lease: election.leader_elect.then(|| LeaseName {
-            namespace: election.resource_namespace(namespace).to_owned(),
-            name: election.leader_elect_resource_name.clone(),
-        }),
+        lease,
         delegated_auth: args.serving.secure_port != 0 && asks_itself,
         dry_run: args.mode.dry_run,
-    }
+    })
 }
