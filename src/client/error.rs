@@ -143,6 +143,15 @@ impl ClientError {
         }
     }
 
+    /// True if the API server may have done what was asked for all the same.
+    pub fn leaves_outcome_open(&self) -> bool {
+        match self {
+            // A server that gave up or broke down in the middle may have stored the object.
+            Self::Status(status) => status.is_timeout() || status.code() >= 500,
+            _ => !self.is_unsent(),
+        }
+    }
+
     fn is_kind(&self, kind: TransportErrorKind) -> bool {
         self.transport().is_some_and(|error| error.kind == kind)
     }

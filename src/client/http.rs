@@ -31,8 +31,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// without a word, and a write into one of those is a write of unknown outcome.
 const IDLE_AGE_MAX: Duration = Duration::from_secs(15);
 
-/// Buffers of each connection for small requests, in bytes.
-const SMALL_BUFFER: usize = 8 << 10;
+/// Output buffer of each connection, in bytes.
+const OUTPUT_BUFFER: usize = 8 << 10;
+
+/// Input buffer of a connection for small requests, in bytes. An answer's head must fit in, with up to
+/// 4096 characters of warnings (kubernetes `endpoints/filters/warning.go:truncateAtTotalRunes`).
+const SMALL_BUFFER: usize = 16 << 10;
 
 /// Input buffer of a connection for lists and watches, in bytes.
 const STREAM_BUFFER: usize = 64 << 10;
@@ -306,7 +310,7 @@ fn agent(
         .max_idle_connections_per_host(idle)
         .max_idle_age(IDLE_AGE_MAX)
         .input_buffer_size(input)
-        .output_buffer_size(SMALL_BUFFER)
+        .output_buffer_size(OUTPUT_BUFFER)
         // Only limits of single phases: with an overall one, or one for name resolution, each
         // request would start a thread to look up the server's name.
         .timeout_connect(Some(CONNECT_TIMEOUT.min(options.request_timeout)))

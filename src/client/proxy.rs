@@ -30,8 +30,10 @@ pub(super) fn choose(
     }
     let var = |name: &str| {
         let lower = name.to_lowercase();
-        let value = environment.var(name).or_else(|| environment.var(&lower));
-        value.map(str::trim).filter(|value| !value.is_empty())
+        let mut values = [name, &lower]
+            .into_iter()
+            .filter_map(|name| environment.var(name));
+        values.find_map(|value| Some(value.trim()).filter(|value| !value.is_empty()))
     };
     let name = match scheme {
         "https" => "HTTPS_PROXY",
@@ -212,6 +214,9 @@ mod tests {
         check(&[all], "https", Some("any:1080"));
         check(&[("https_proxy", "lower:1")], "https", Some("lower:1"));
         check(&[("HTTPS_PROXY", "")], "https", None);
+        let empty_and_lower = [("HTTPS_PROXY", " "), ("https_proxy", "lower:1")];
+        check(&empty_and_lower, "https", Some("lower:1"));
+        check(&[https, ("NO_PROXY", ""), ("no_proxy", "*")], "https", None);
         check(&[https, ("NO_PROXY", ".example")], "https", None);
         check(&[https, ("no_proxy", "example")], "https", None);
         check(

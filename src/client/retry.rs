@@ -74,7 +74,8 @@ pub(super) fn delay(
 }
 
 /// Makes attempts until one succeeds or is not to be repeated; each waits at the throttle, if any, and
-/// is told how many came before it. When the daemon stops while a repetition is due, the last attempt's error stands.
+/// is told how many came before it. When the daemon stops while a repetition is due, the last attempt's
+/// error stands. A write that may have taken effect does so still when a later attempt could not be sent.
 pub(super) fn run<T>(
     request: &Request,
     kind: Kind,
@@ -89,11 +90,21 @@ pub(super) fn run<T>(
         None => Ok(()),
     };
     wait()?;
+    let mut open_outcome = None;
     for retries in 0.. {
         let Failure { error, retry_after } = match attempt(retries) {
             Ok(answer) => return Ok(answer),
             Err(failure) => failure,
         };
+        if error.is_unsent()
+            && let Some(earlier) = open_outcome
+        {
+            log::debug!("{request} cannot be sent again: {error}");
+            return Err(earlier);
+        }
+        if kind == Kind::Write && error.leaves_outcome_open() {
+            open_outcome = Some(error.clone());
+        }
         let delay = delay(kind, retries, &error, retry_after.as_deref());
         let Some(delay) = delay.filter(|_| !request.is_single) else {
             return Err(error);

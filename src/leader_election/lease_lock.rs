@@ -61,6 +61,9 @@ impl LeaseLock {
         let Response { body, .. } = self.client.send(&request.once())?;
         let unreadable = |error: serde_json::Error| LockError::Unreadable(error.to_string());
         let lease: Value = serde_json::from_slice(&body).map_err(unreadable)?;
+        if !lease["metadata"].is_object() {
+            return Err(LockError::Unreadable("it has no metadata".to_owned()));
+        }
         let record = LeaderElectionRecord::from_spec(lease.get("spec")).map_err(unreadable)?;
         self.lease = Some(lease);
         Ok(record)

@@ -15,7 +15,7 @@ pub enum WriteError {
     /// Found out here, before any request was sent.
     #[error("{0}")]
     Local(String),
-    /// The daemon is stopping; no request was sent.
+    /// The daemon is stopping, or may not write any more, or not now; no request was sent.
     #[error("the daemon is stopping")]
     Stopped,
 }
@@ -63,15 +63,12 @@ impl WriteError {
 impl From<ClientError> for WriteError {
     fn from(error: ClientError) -> Self {
         match error {
-            // A server that gave up or broke down in the middle may have stored the object.
-            ClientError::Status(status) if status.is_timeout() || status.code() >= 500 => {
-                Self::Unknown(status.to_string())
+            error if error.leaves_outcome_open() => {
+                Self::Unknown(crate::stdx::report::report(&error))
             }
             ClientError::Status(status) => Self::Refused(status),
-            // Whoever may not write any more has nothing left to do but to stop.
             ClientError::Stopped | ClientError::Fenced => Self::Stopped,
-            error if error.is_unsent() => Self::Local(crate::stdx::report::report(&error)),
-            error => Self::Unknown(crate::stdx::report::report(&error)),
+            error => Self::Local(crate::stdx::report::report(&error)),
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Whole answers over plain HTTP.
 
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::server::{Reply, Server, answer};
 use super::{client, client_of, stopped_while, unlimited};
-use crate::client::{ClientConfig, ClientError, ClientOptions, Request, TransportErrorKind};
+use crate::client::{ClientConfig, ClientError, ClientOptions, Fence, Request, TransportErrorKind};
 
 const NOT_FOUND: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",
 "message":"pods \"a\" not found","reason":"NotFound","details":{"name":"a","kind":"pods"},"code":404}"#;
@@ -152,6 +154,50 @@ fn retry_after_is_obeyed_for_writes_too() {
     let post = Request::post("/a").body("application/json", "{}");
     assert_eq!(client.send(&post).expect("third time lucky").code, 201);
     assert!(server.rest().iter().all(|request| request.body == "{}"));
+}
+
+/// Open for so many looks.
+#[derive(Debug)]
+struct OpenFor(AtomicUsize);
+
+impl Fence for OpenFor {
+    fn is_open(&self) -> bool {
+        let one_less = |left: usize| left.checked_sub(1);
+        let looked = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        looked.is_ok()
+    }
+
+    fn delivery_limit(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+}
+
+#[test]
+fn a_write_that_may_have_taken_effect_is_not_called_unsent_for_its_repetition() {
+    for n_looks in 0..10 {
+        let server = always(503, "Retry-After: 0\r\n", "half done");
+        let options = ClientOptions {
+            fence: Some(Arc::new(OpenFor(AtomicUsize::new(n_looks)))),
+            ..unlimited()
+        };
+        let (client, _) = client(&ClientConfig::plain(&server.url()), &options);
+        let post = Request::post("/a").body("application/json", "{}");
+        let error = client.send(&post).expect_err("it is refused or held back");
+        let n_sent = server.rest().len();
+        assert_eq!(error.is_unsent(), n_sent == 0, "{n_sent} sent: {error}");
+    }
+}
+
+#[test]
+fn a_head_with_all_warnings_that_there_may_be_is_read() {
+    let warning = format!("Warning: 299 - \"{}\"\r\n", "\u{8b66}".repeat(250));
+    let headers = warning.repeat(16);
+    let server = Server::plain(move |_| Reply::Write(answer(201, &headers, "made")));
+    let (client, _) = client_of(&server);
+    let post = Request::post("/a").body("application/json", "{}");
+    assert_eq!(client.send(&post).expect("it is answered").body, b"made");
 }
 
 #[test]
