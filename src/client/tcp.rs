@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{RecvFlags, recv, sockopt};
 use ureq::Error;
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, LazyBuffers, NextTimeout, ShutdownHandle, Transport,
@@ -24,6 +24,14 @@ use super::gather::{Gather, Gathering};
 /// Timeouts from here on are rounded up to whole seconds, so that one does for many requests, each of
 /// which would have a few microseconds less.
 const EXACT_BELOW: Duration = Duration::from_secs(8);
+
+/// When a silent connection is probed first, how often again, and after how many probes without an answer
+/// it counts as broken: 45 s in all, as with upstream's HTTP/2 (`golang.org/x/net/http2`,
+/// `ReadIdleTimeout` and `PingTimeout` of `k8s.io/apimachinery/pkg/util/net`). Without this, a watch whose
+/// server has lost its power would be trusted for minutes.
+const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(30);
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(5);
+const KEEP_ALIVE_PROBES: u32 = 3;
 
 /// A connection without TLS.
 pub(super) struct Tcp {
@@ -68,6 +76,7 @@ impl Tcp {
         gather: Option<&Gather>,
     ) -> Result<Self, Error> {
         stream.set_nodelay(true)?;
+        keep_alive(&stream)?;
         if let Some(limit) = delivery_limit {
             guard_socket(&stream, limit)?;
         }
@@ -161,7 +170,19 @@ fn in_steps(limit: Duration) -> Duration {
     Duration::from_secs(limit.as_secs().saturating_add(1))
 }
 
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, KEEP_ALIVE_AFTER)?;
+    sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE_EVERY)?;
+    sockopt::set_tcp_keepcnt(stream, KEEP_ALIVE_PROBES)?;
+    Ok(())
+}
+
 fn or_timeout(error: io::Error, timeout: NextTimeout) -> Error {
+    if error.raw_os_error() == Some(Errno::TIMEDOUT.raw_os_error()) {
+        let why = "the other side does not even acknowledge what is sent";
+        return io::Error::new(io::ErrorKind::ConnectionAborted, why).into();
+    }
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::Timeout(timeout.reason),
         _ => error.into(),
@@ -170,9 +191,24 @@ fn or_timeout(error: io::Error, timeout: NextTimeout) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
 
-    use super::in_steps;
+    use rustix::net::sockopt;
+
+    use super::{in_steps, keep_alive};
+
+    #[test]
+    fn a_silent_connection_is_probed() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let stream = TcpStream::connect(address).expect("it listens");
+        keep_alive(&stream).expect("the kernel knows this");
+        assert_eq!(sockopt::socket_keepalive(&stream), Ok(true));
+        assert_eq!(sockopt::tcp_keepidle(&stream), Ok(Duration::from_secs(30)));
+        assert_eq!(sockopt::tcp_keepintvl(&stream), Ok(Duration::from_secs(5)));
+        assert_eq!(sockopt::tcp_keepcnt(&stream), Ok(3));
+    }
 
     #[test]
     fn long_limits_are_whole_seconds_and_never_shorter() {
