@@ -147,7 +147,7 @@ impl ReplicaSetController {
                 if becomes_ready && rs.min_ready_seconds > 0 && !self.take_over.stands_by() {
                     let seconds = u64::try_from(rs.min_ready_seconds).unwrap_or(0);
                     self.queue
-                        .add_after(rs.key.clone(), Duration::from_secs(seconds));
+                        .add_low_after(rs.key.clone(), Duration::from_secs(seconds));
                 }
             }
         } else if labels_changed || controller_changed {

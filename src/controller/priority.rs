@@ -10,18 +10,13 @@ use super::expectations::Satisfaction;
 use crate::api::{ObjectKey, OwnerKey, ReplicaSet, Selector};
 
 impl ReplicaSetController {
-    /// One pass over the caches, as soon as they are complete: whoever has work to do goes before all
-    /// who were only listed. Blocks on nothing.
+    /// One pass over the caches, as soon as they are complete: whoever misses pods, has too many, or has
+    /// some to adopt or to release goes before all who were only listed. Blocks on nothing.
     pub fn enqueue_those_with_work(&self) {
         for rs in self.cache.replica_sets() {
             let Ok(selector) = &rs.selector else { continue };
-            let is_current = || {
-                let counts = self.quick_counts(&rs, selector)?;
-                let is_current = counts == Counts::from(&rs.status)
-                    && rs.status.observed_generation == rs.generation;
-                Some(is_current && counts.replicas == rs.replicas.max(0))
-            };
-            if is_current() != Some(true) {
+            let counts = self.count_tallies(&rs, selector);
+            if counts.is_none_or(|counts| counts.replicas != rs.replicas.max(0)) {
                 self.enqueue(&rs.key);
             }
         }

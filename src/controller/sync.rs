@@ -71,7 +71,9 @@ impl ReplicaSetController {
             }
             // Not a success that would end the back-off of an earlier failure, and not a failure.
             Ok(Outcome::TooEarly) => self.metrics.sync_ended(counted::SyncEnd::TooEarly),
-            Err(error) if error.is_stopped() => {}
+            // A leader whose lease ran out while it was frozen may find that it leads still. Once the
+            // daemon stops, the queue takes nothing any more.
+            Err(error) if error.is_stopped() => self.queue.add_rate_limited(key.clone()),
             Err(error) => {
                 let object = self.kind.named(key);
                 log::warn!("sync failed and is repeated: {error} {object}");
@@ -316,7 +318,7 @@ impl ReplicaSetController {
             .duration_since(observation.now)
             .unsigned_abs();
         let delay = next.map_or(fallback, |next| next.saturating_sub(spent));
-        self.queue.add_after(rs.key.clone(), delay);
+        self.queue.add_low_after(rs.key.clone(), delay);
     }
 
     /// Comes back when what is expected expires, since an event that was lost wakes nobody.

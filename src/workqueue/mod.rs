@@ -113,11 +113,7 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
     /// for earlier. Never blocks. Ignored once the queue shuts down. Not counted as a retry: whoever
     /// asks is only in no hurry.
     pub fn add_low_after(&self, key: K, delay: Duration) {
-        if self.queue.is_shutting_down() {
-            return;
-        }
-        self.delayed
-            .add(key, self.clock.now() + delay.min(FOREVER), Priority::Low);
+        self.add_with_priority_after(key, delay, Priority::Low);
     }
 
     /// Queues `key` with high priority when `delay` has passed, or earlier if it was or will be asked
@@ -127,11 +123,18 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
             return;
         }
         self.retries_total.fetch_add(1, Ordering::Relaxed);
+        self.add_with_priority_after(key, delay, Priority::High);
+    }
+
+    fn add_with_priority_after(&self, key: K, delay: Duration, priority: Priority) {
+        if self.queue.is_shutting_down() {
+            return;
+        }
         if delay.is_zero() {
-            self.queue.add(key, Priority::High);
+            self.queue.add(key, priority);
         } else {
-            self.delayed
-                .add(key, self.clock.now() + delay.min(FOREVER), Priority::High);
+            let due = self.clock.now() + delay.min(FOREVER);
+            self.delayed.add(key, due, priority);
         }
     }
 

@@ -199,21 +199,48 @@ fn after_the_first_lists_those_with_work_go_first() {
     }
     let b = settled(&fixture, "b", 2);
     fixture.cache.pods.apply_deleted(owned_pod("b-1", &b));
+    // The status of these two is out of date, and one's depends on the time.
     let d = settled(&fixture, "d", 2);
     fixture.cache_silently(None, [at(9, ready_pod("d-0", &d))]);
+    let mut e = settled(&fixture, "e", 2);
+    e.min_ready_seconds = 3;
+    e.generation = 2;
+    e.resource_version = "8".into();
+    fixture.cache_silently(Some(e.clone()), [at(9, ready_pod("e-0", &e))]);
     fixture.cache_silently(None, [at(9, pod("orphan"))]);
     fixture.controller.enqueue_those_with_work();
     let everybody = fixture.queued();
     assert_eq!(everybody.len(), 5, "the orphan concerns all");
 
     fixture.cache.pods.apply_deleted(pod("orphan"));
-    for name in ["a", "b", "c", "d", "e"] {
+    for name in ["a", "d", "e", "b", "c"] {
         fixture.queue.add_low(key(name));
     }
     fixture.controller.enqueue_those_with_work();
     let queued = fixture.queued();
-    assert_eq!(queued[..2], ["default/b", "default/d"]);
-    assert_eq!(queued.len(), 5);
+    let names = [
+        "default/b",
+        "default/a",
+        "default/d",
+        "default/e",
+        "default/c",
+    ];
+    assert_eq!(queued, names);
+}
+
+#[test]
+fn what_only_the_time_makes_available_waits_for_lost_pods() {
+    let fixture = paced();
+    let mut slow = settled(&fixture, "slow", 2);
+    slow.min_ready_seconds = 3;
+    slow.resource_version = "8".into();
+    fixture.cache_silently(Some(slow.clone()), []);
+    let web = settled(&fixture, "web", 2);
+    fixture.deliver_pod(at(9, ready_pod("slow-0", &slow)));
+    statuses(&fixture);
+    pass(&fixture, Duration::from_secs(4));
+    fixture.deliver_pod_deleted(owned_pod("web-1", &web));
+    assert_eq!(fixture.queued(), ["default/web", "default/slow"]);
 }
 
 #[test]

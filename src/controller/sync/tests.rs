@@ -14,7 +14,8 @@ use crate::controller::testing::{
     replica_set_json, seconds_ago, with_status,
 };
 use crate::controller::written_versions::Resource;
-use crate::writes::CreatedPod;
+use crate::stdx::clock::Clock;
+use crate::writes::{CreatedPod, WriteError};
 
 /// A fixture with `rs` and these pods in the cache.
 /// `rs` under a newer version.
@@ -57,6 +58,21 @@ fn a_03_surplus_pods_are_deleted() {
     let fixture = fixture(&rs, [owned_pod("a", &rs), owned_pod("b", &rs)]);
     fixture.sync_ok("web");
     fixture.assert_counts(0, 1, 0);
+}
+
+#[test]
+fn a_sync_that_was_not_allowed_to_write_is_repeated() {
+    let fixture = fixture(&replica_set("web", 2), []);
+    fixture
+        .writes
+        .on_create(|call, _| (call == 0).then_some(Err(WriteError::Stopped)));
+    fixture.controller.process(&key("web"));
+    fixture.assert_counts(1, 0, 0);
+    let soon = fixture.clock.now() + Duration::from_millis(5);
+    fixture.queue.advance(soon);
+    let again = fixture.queue.try_get().expect("it is tried again");
+    fixture.controller.process(&again);
+    fixture.assert_counts(3, 0, 0);
 }
 
 #[test]
