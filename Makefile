@@ -5,9 +5,6 @@ CONTROL_PLANE := tests/control-plane
 # Tests wait far more than they compute, so more of them may run than there are processors.
 export RUST_TEST_THREADS ?= 16
 
-# So that eu-stack, perf and gdb walk the stacks of a release binary at little cost.
-build build-static bench demo dev: export RUSTFLAGS += -C force-frame-pointers=yes
-
 # What `make install` installs, and where. BINARY is built first if it is not there.
 NAME := replicaset-controller
 BINARY ?= target/release/$(NAME)
@@ -19,6 +16,9 @@ units = $(DESTDIR)$(PREFIX)/lib/systemd/system
 generated = $(units)/$(NAME).service $(shared)/man/man8/$(NAME).8 \
 	$(shared)/bash-completion/completions/$(NAME) $(shared)/zsh/site-functions/_$(NAME) \
 	$(shared)/fish/vendor_completions.d/$(NAME).fish
+
+# So that eu-stack, perf and gdb walk the stacks of a release binary at little cost.
+build build-static bench demo dev $(BINARY): export RUSTFLAGS += -C force-frame-pointers=yes
 
 # The target of `make build-static`, and what it makes.
 MUSL := $(shell uname -m)-unknown-linux-musl

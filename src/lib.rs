@@ -42,8 +42,8 @@
 //!
 //! # Threads
 //!
-//! Every thread has a name of at most 15 bytes, is started by [`stdx::thread`] (rayon's and `ctrlc`'s
-//! excepted, see there), and blocks on nothing that its stack does not show. One that panics stops the
+//! Every thread has a name of at most 15 bytes, is started by [`stdx::thread`] (`ctrl-c` alone by the
+//! crate `ctrlc`), and blocks on nothing that its stack does not show. One that panics stops the
 //! daemon with exit code 1; a panic inside one sync is caught and the key repeated. Whoever sends a
 //! request may, if a credential plugin is configured, run it or wait for another thread that does: at
 //! most a minute, 5 s once the daemon stops.
@@ -71,9 +71,10 @@
 //!
 //! # How many, and why
 //!
-//! Threads: with the defaults 27 that last (5 `sync`, 16 `batch`, 2 watches, `main`, `ctrl-c`, `signal`,
-//! `delay`), and `events`, `lease`, `http`, `systemd` where there is something for them to do. A thread
-//! costs some 20 KiB, most of it the allocator's.
+//! Threads: with the defaults 30 that last (5 `sync`, 16 `batch`, 2 watches, `main`, `ctrl-c`, `signal`,
+//! `delay`, `events`, `lease`, `http`), `systemd` under systemd, and one for each connection of a client
+//! to the daemon's pages, 100 at most. ReplicationControllers bring 8 more (5 `rc-sync`, `watch-rc`,
+//! `rc-delay`, `rc-events`). A thread costs some 20 KiB, most of it the allocator's.
 //!
 //! Sockets to the API server, each in HTTP/1.1 with one request at a time, opened when first needed and
 //! not used again when it has been idle for 15 s (`client::http`); none is opened for a single request,
@@ -85,39 +86,45 @@
 //! | the requests of a controller | its `sync` and `batch` threads: 5 + 16 | a thread sends one request at a time; with fewer some would wait or shake hands anew |
 //! | the events of a controller | 1 | one thread sends them, and they must not hold back pods |
 //! | the lease | 1 | nothing may delay a renewal |
-//! | token and access reviews | 4 | asked for the daemon's own pages only |
+//! | the check of the daemon's rights | 1, until it is done | |
+//! | token reviews, access reviews | one for each of the daemon's own pages that is asked for at once; 4 each are kept | an answer serves for 10 s |
 //!
 //! 16 `batch` threads keep a kube-apiserver on two processors busy: more of them only wait longer each.
-//! `manager::clients` is where these clients are made.
+//! Most of these numbers stand in `manager::clients`; `serving` and [`self_check`] have their own.
 //!
 //! # Locks
 //!
 //! Std locks, each round one private `State`, held for map operations only: never across I/O, a
-//! channel, a callback, a log line or a second lock.
+//! channel, a log line or a second lock, nor across a callback but that of `Store::visit`, which counts.
 //!
 //! | lock | guards | taken by |
 //! |---|---|---|
 //! | `cache::Store` (one `RwLock` each) | objects, indexes, tallies | its watch thread writes, workers read |
+//! | `cache::latch` | who waits for the first lists | watch threads |
 //! | `controller::expectations` | names and UIDs still to be seen | workers, watch threads |
 //! | `controller::written_versions` | versions still to be seen, who waits for them | workers, watch threads |
 //! | `controller::unresolved`, `controller::pod_names` | writes of unknown outcome, name sequences | workers |
+//! | `controller` selectors that cannot be used | which have been told of | workers |
 //! | `controller::pace` | when whose status may be written next | workers, watch threads |
 //! | `controller::fair_pool` | nothing: threads meet at it between two batches | workers, `batch-*` |
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens, who waits for them | everyone who sends |
 //! | `controller::last_syncs`, `controller::other_writers`, `controller::shadow` | what is told of syncs, of other writers, of a dry run; bounded | workers, watch threads |
-//! | `stdx::activity` (one per thread) | what the thread works on | the thread itself, whoever looks |
+//! | `stdx::activity` (one per thread, and one for their list) | what the thread works on | the thread itself, whoever looks |
 //! | `controller::progress` | ReplicaSets on their way to what their specs ask for | watch threads, workers |
+//! | `client::warnings` | which have been logged | everyone who sends |
 //! | `client::live_tls` | what was read of certificates last; which watches to cut | everyone who sends, `signal` |
 //! | `client::credentials`, `client::exec_plugin` | the token, who runs the plugin | everyone who sends, `signal` |
 //! | `controller::take_over` | what a new leader has still to prove | workers, `lease` |
+//! | `manager::contact` | when the API server was heard last | `http-N`, `systemd` |
 //! | `leader_election` health, `manager` herald | who leads; the Lease while we do | `lease`, `http`, `main` |
 //! | `stdx::stop` | the cause and the wakers | everyone |
 //! | `http_server` connections | which are open | `http`, `http-N` |
-//! | `serving` pages, certificates, answers of reviews | who answers what; files as read; answers for 10 s | `http-N` |
+//! | `serving` pages, certificates, answers of reviews, gate | who answers what; files as read; answers for 10 s; the last warning | `http-N` |
 //! | `telemetry::health` | the list of checks | who adds one, `http-N`, `systemd` |
 //! | `telemetry::logging` limit | how much each place in the code has logged | everyone who logs |
 //! | `telemetry::metrics` | which numbers are asked for when somebody looks; asked without it | `main` at the start, `http` |
+//! | `telemetry::metrics` credentials | until when those of the plugin last | who runs the plugin, `http-N` |
 //! | `stdx::signals` | what SIGHUP and SIGUSR1 run | `main`, `signal` |
 //!
 //! # Invariants
@@ -137,7 +144,8 @@
 //!   by our own clock ([`leader_election`] says what window is left), and the lease is released only
 //!   after the last write has ended.
 //! - What is not understood is carried, not dropped: the template and the metadata are bytes.
-//! - No list is ever held as a whole; no pod is ever held as JSON.
+//! - No list is ever held as it comes: each object is made slim as it arrives, and no pod is ever held as
+//!   JSON.
 //! - Every wait has a bound and an end; every channel says its bound; events may be dropped (and are
 //!   counted), keys never.
 //!

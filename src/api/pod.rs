@@ -17,12 +17,12 @@
 //! | 72 | creation, deletion and the last change of Ready, as integers |
 //! | 14, filled up to 16 | restarts, deletion cost, phase, Ready |
 //! | 16 | the counters of the pod's own allocation |
-//! | 49 to 97 | its place in the table of all pods: another key, a pointer, two slots; tables are half to seven eighths full |
+//! | 56 to 112 | its place in the table of all pods: another key, a pointer, two slots; tables are seven sixteenths to seven eighths full |
 //! | 8 to 16 | its pointer in the bucket of its owner |
 //! | some 30 | what the allocator adds to two allocations |
 //!
-//! That is 330 to 400. What the process has more of while it runs are the pages that the allocator
-//! does not fill: about 400 bytes a pod in all were measured after a start with 10,000 pods.
+//! That is 340 to 410. What the process has more of while it runs are the pages that the allocator
+//! does not fill; [tests/bench](../../../tests/bench/README.md) measures all of it.
 
 mod message;
 

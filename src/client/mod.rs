@@ -123,16 +123,6 @@ impl Client {
         })
     }
 
-    /// The same client with a token bucket of its own; no limit if `qps` is not above zero. For
-    /// events and leases, which must not wait behind pods, nor pods behind them.
-    #[must_use]
-    pub fn with_throttle(&self, qps: f32, burst: u32) -> Self {
-        Self {
-            throttle: Arc::new(Throttle::new(qps, burst, &self.stop)),
-            ..self.clone()
-        }
-    }
-
     /// Connections for one thread that lists and watches; when the stop signal is given they are
     /// cut, so that a blocked read ends at once. Lists wait at this client's throttle. To be called
     /// once per thread: what is cut at the end is remembered until then.

@@ -1,4 +1,4 @@
-//! How the client behaves, apart from where the API server is. Filled by `main` from the flags.
+//! How the client behaves, apart from where the API server is. Filled by whoever makes one.
 
 use std::env::consts::{ARCH, OS};
 use std::sync::Arc;

@@ -316,7 +316,7 @@ fn throttles_are_apart_and_end_with_the_stop_signal() {
     client
         .send(&Request::get("/pods"))
         .expect("the burst lets it go");
-    let events = client.with_throttle(0.0, 0);
+    let (events, _) = client_of(&server);
     events
         .send(&Request::get("/events"))
         .expect("its bucket is another");
