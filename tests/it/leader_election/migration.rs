@@ -222,10 +222,13 @@ fn prepare(api: &Api, waiting: &Waiting) {
     let path = format!("/apis/{group}/v1/namespaces/kube-system");
     let role = json!({
         "metadata": {"name": "lease"},
-        "rules": [{
-            "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
-            "verbs": ["create", "get", "update"],
-        }],
+        "rules": [
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+            {
+                "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+                "resourceNames": ["replicaset-controller-shared"], "verbs": ["get", "update"],
+            },
+        ],
     });
     let binding = json!({
         "metadata": {"name": "lease"},
