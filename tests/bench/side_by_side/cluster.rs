@@ -1,6 +1,8 @@
 //! The API server that both contestants work at.
 
+use std::fmt::Display;
 use std::fs;
+use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,7 +12,7 @@ use replicaset_controller::client::{
 use replicaset_controller::stdx::stop::Stop;
 use serde_json::{Value, json};
 
-use crate::contestant::cpu_seconds;
+use crate::cpu::cpu_seconds;
 
 /// Connections that send at the same time.
 pub(crate) const SENDERS: usize = 16;
@@ -58,12 +60,14 @@ impl Cluster {
     /// CPU time that the API server and its etcd have used so far, in seconds.
     pub(crate) fn cpu(&self) -> Result<f64, String> {
         let of = |server: &str| {
-            let read = |file: PathBuf| {
-                fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
-            };
-            let pid = read(self.folder.join(format!("{server}.pid")))?;
-            let stat = read(format!("/proc/{}/stat", pid.trim()).into())?;
-            Ok::<_, String>(cpu_seconds(&stat))
+            let file = self.folder.join(format!("{server}.pid"));
+            let told = |error: &dyn Display| format!("{}: {error}", file.display());
+            let pid = fs::read_to_string(&file).map_err(|error| told(&error))?;
+            let pid = pid
+                .trim()
+                .parse()
+                .map_err(|error: ParseIntError| told(&error))?;
+            cpu_seconds(pid)
         };
         Ok(of("kube-apiserver")? + of("etcd")?)
     }

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::cluster::Cluster;
+use crate::cpu::cpu_seconds;
 use crate::report::{ORIGINAL, OURS};
 
 /// How long a controller may take to end.
@@ -105,35 +106,24 @@ fn environment_of_unit() -> Vec<(&'static str, &'static str)> {
 impl Process {
     /// What it has used so far.
     pub(crate) fn usage(&self) -> Result<Usage, String> {
-        let folder = format!("/proc/{}", self.child.id());
-        let read = |file: &str| {
-            fs::read_to_string(format!("{folder}/{file}"))
-                .map_err(|error| format!("the controller has ended: {error}"))
-        };
-        let status = read("status")?;
+        let pid = self.child.id();
+        let ended = "the controller has ended: run it by hand to see why";
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))
+            .map_err(|error| format!("{ended} ({error})"))?;
+        // A process that has ended and was not waited for still has a status, without memory.
         let mebibytes = |field: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(field));
             let kibibytes = line.and_then(|line| line.split_whitespace().next());
+            let kibibytes = kibibytes.and_then(|number| number.parse::<f64>().ok());
             kibibytes
-                .and_then(|number| number.parse::<f64>().ok())
-                .map_or(0.0, |kibibytes| kibibytes / 1024.0)
+                .map(|kibibytes| kibibytes / 1024.0)
+                .ok_or_else(|| ended.to_owned())
         };
         Ok(Usage {
-            cpu: cpu_seconds(&read("stat")?),
-            resident: mebibytes("VmRSS:"),
-            peak: mebibytes("VmHWM:"),
+            cpu: cpu_seconds(pid)?,
+            resident: mebibytes("VmRSS:")?,
+            peak: mebibytes("VmHWM:")?,
         })
-    }
-
-    /// CPU time of its threads to the nanosecond, in seconds; what threads used that have ended is not
-    /// in it.
-    pub(crate) fn exact_cpu(&self) -> f64 {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()));
-        let nanoseconds = tasks.into_iter().flatten().flatten().filter_map(|task| {
-            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
-            text.split_whitespace().next()?.parse::<f64>().ok()
-        });
-        nanoseconds.sum::<f64>() / 1e9
     }
 
     /// Asks it to end, and waits until it has.
@@ -159,14 +149,4 @@ impl Drop for Process {
         self.child.kill().unwrap_or_default();
         self.child.wait().map(drop).unwrap_or_default();
     }
-}
-
-/// User and system time, which the kernel counts in hundredths of a second.
-pub(crate) fn cpu_seconds(stat: &str) -> f64 {
-    let fields = stat.rsplit(')').next().unwrap_or_default();
-    let fields = fields.split_whitespace().skip(11).take(2);
-    fields
-        .filter_map(|ticks| ticks.parse::<f64>().ok())
-        .sum::<f64>()
-        / 100.0
 }

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod contestant;
+mod cpu;
 mod floor;
 mod load;
 mod options;

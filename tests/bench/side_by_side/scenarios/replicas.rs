@@ -147,13 +147,12 @@ fn ready(stage: &mut Stage<'_>, process: &Process, total: usize) -> Result<(), S
 
 fn idle(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     pause(SETTLE);
-    let before = process.exact_cpu();
+    let before = process.usage()?.cpu;
     let began = Instant::now();
     pause(std::time::Duration::from_secs(stage.options.idle_seconds));
-    let spent = process.exact_cpu() - before;
-    let seconds = began.elapsed().as_secs_f64();
-    stage.add("idle, CPU ms a second", spent * 1000.0 / seconds);
     let usage = process.usage()?;
+    let (spent, seconds) = (usage.cpu - before, began.elapsed().as_secs_f64());
+    stage.add("idle, CPU ms a second", spent * 1000.0 / seconds);
     stage.add("memory with all pods, MiB", usage.resident);
     stage.add("peak memory so far, MiB", usage.peak);
     Ok(())
