@@ -60,7 +60,10 @@ impl Contestant {
     pub(crate) fn original(cluster: &Cluster) -> Result<Self, String> {
         let program = cluster.binaries.join("kube-controller-manager");
         if !program.exists() {
-            return Err(format!("there is no {}", program.display()));
+            return Err(format!(
+                "there is no {}: unset KUBEBUILDER_ASSETS and run `make control-plane`",
+                program.display()
+            ));
         }
         let kubeconfig = cluster.kubeconfig.display();
         Ok(Self {

@@ -6,24 +6,34 @@
 mod cluster;
 mod contestant;
 mod cpu;
+mod derived;
+mod figures;
 mod floor;
 mod load;
+mod machine;
 mod options;
 mod pods;
 mod probe;
 mod report;
 mod scenarios;
+mod statistics;
 mod watch;
 mod workloads;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
+use serde_json::{Value, json};
 
 use cluster::Cluster;
 use contestant::Contestant;
+use machine::Machine;
 use options::Options;
 use report::Report;
+
+/// In how many rounds the floor is measured, which takes a while.
+const FLOOR_ROUNDS_MAX: usize = 3;
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -38,22 +48,64 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<(), String> {
     let cluster = Cluster::from_environment()?;
-    let mut report = Report::default();
+    let contestants = [Contestant::ours(&cluster), Contestant::original(&cluster)?];
+    let machine = Machine::look(&cluster)?;
     report::say(&options.headline());
-    floor::measure(&cluster, options, &mut report)?;
-    for round in 0..options.rounds {
-        let mut contestants = [Contestant::ours(&cluster), Contestant::original(&cluster)?];
-        if round % 2 == 1 {
-            contestants.reverse();
+    report::say(&machine.to_string());
+    let mut report = Report::default();
+    let measured = measure(&cluster, contestants, options, &mut report);
+    // After hours, what there is must not be lost for what is missing.
+    derived::add(&mut report, options);
+    report.print();
+    let written = match &options.json {
+        Some(file) => write_json(file, options, &machine, &report, measured.as_ref().err()),
+        None => Ok(()),
+    };
+    measured.and(written)
+}
+
+fn measure(
+    cluster: &Cluster,
+    mut contestants: [Contestant; 2],
+    options: &Options,
+    report: &mut Report,
+) -> Result<(), String> {
+    for round in 1..=options.rounds {
+        report.begin_round(contestants.iter().map(|one| one.name).collect());
+        if round <= FLOOR_ROUNDS_MAX {
+            report::say(&format!("round {round}: {}", report::FLOOR));
+            floor::measure(cluster, options, report)?;
         }
         for contestant in &contestants {
-            report::say(&format!("round {}: {}", round + 1, contestant.name));
-            scenarios::run_all(&cluster, contestant, options, &mut report)?;
+            report::say(&format!("round {round}: {}", contestant.name));
+            scenarios::run_all(cluster, contestant, options, report)?;
         }
+        contestants.reverse();
     }
-    report.print();
-    match &options.json {
-        Some(file) => report.write_json(file, options),
-        None => Ok(()),
+    Ok(())
+}
+
+/// Writes every single figure, and what it takes to judge them.
+fn write_json(
+    file: &Path,
+    options: &Options,
+    machine: &Machine,
+    report: &Report,
+    problem: Option<&String>,
+) -> Result<(), String> {
+    let mut all = json!({
+        "pods": options.pods,
+        "replicasets": options.replicasets,
+        "rounds": options.rounds,
+        "scenarios": options.scenario_names(),
+        "idle_seconds": options.idle_seconds,
+        "soak_minutes": options.soak_minutes,
+        "machine": machine,
+        "problem": problem,
+    });
+    if let (Value::Object(all), Value::Object(measured)) = (&mut all, report.to_json()) {
+        all.extend(measured);
     }
+    std::fs::write(file, format!("{all:#}\n"))
+        .map_err(|error| format!("{} cannot be written: {error}", file.display()))
 }

@@ -73,6 +73,24 @@ impl Options {
         (self.scenarios.is_empty() && is_usual) || self.scenarios.contains(&scenario)
     }
 
+    /// The names of the scenarios that are wanted, as the command line has them.
+    pub(crate) fn scenario_names(&self) -> Vec<String> {
+        let all = Scenario::value_variants().iter();
+        let wanted = all.filter(|scenario| self.wants(**scenario));
+        let values = wanted.filter_map(Scenario::to_possible_value);
+        values.map(|value| value.get_name().to_owned()).collect()
+    }
+
+    /// How many pods each ReplicaSet has where there are many.
+    pub(crate) fn pods_of_each(&self) -> usize {
+        self.pods / self.replicasets.max(1)
+    }
+
+    /// How many pods many ReplicaSets have in all, since all have the same number.
+    pub(crate) fn pods_of_many(&self) -> usize {
+        self.pods_of_each() * self.replicasets.max(1)
+    }
+
     pub(crate) fn headline(&self) -> String {
         format!(
             "{} pods, {} ReplicaSets, {} rounds",

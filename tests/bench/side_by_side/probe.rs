@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::load::pause;
-use crate::report::quantile;
+use crate::statistics::quantile;
 use crate::watch::{Observer, State};
 
 /// Pods that are waited for, one after the other.

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::options::Options;
+use crate::statistics::{median, show, spread};
 
 /// The name under which this daemon's figures stand.
 pub(crate) const OURS: &str = "this daemon";
@@ -19,108 +18,124 @@ pub(crate) const FLOOR: &str = "API server";
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     order: Vec<String>,
-    figures: BTreeMap<String, BTreeMap<&'static str, Vec<f64>>>,
+    figures: BTreeMap<String, BTreeMap<&'static str, Vec<Figure>>>,
+    /// Who was measured in each round, in this order.
+    rounds: Vec<Vec<&'static str>>,
+}
+
+/// One figure as it was measured in one round.
+#[derive(Clone, Copy, Debug)]
+struct Figure {
+    round: usize,
+    value: f64,
+}
+
+/// A figure that follows from others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Derived {
+    pub(crate) who: &'static str,
+    pub(crate) figure: &'static str,
+    /// The figure that stands before it in the table.
+    pub(crate) below: &'static str,
+    pub(crate) round: usize,
+    pub(crate) value: f64,
 }
 
 impl Report {
+    /// What is added from now on belongs to the next round, in which `contestants` take turns like this.
+    pub(crate) fn begin_round(&mut self, contestants: Vec<&'static str>) {
+        self.rounds.push(contestants);
+    }
+
     /// Notes `value` for `figure`, which names its unit.
     pub(crate) fn add(&mut self, who: &'static str, figure: &str, value: f64) {
-        say(&format!("  {figure}: {}", number(value)));
+        say(&format!("  {figure}: {}", show(value)));
         if !self.figures.contains_key(figure) {
             self.order.push(figure.to_owned());
         }
+        self.note(who, figure, self.rounds.len(), value);
+    }
+
+    /// Notes a figure of an earlier round.
+    pub(crate) fn add_derived(&mut self, derived: &Derived) {
+        let figure = derived.figure;
+        if !self.figures.contains_key(figure) {
+            let place = self.order.iter().position(|known| known == derived.below);
+            let place = place.map_or(self.order.len(), |place| place + 1);
+            self.order.insert(place, figure.to_owned());
+        }
+        self.note(derived.who, figure, derived.round, derived.value);
+    }
+
+    fn note(&mut self, who: &'static str, figure: &str, round: usize, value: f64) {
         let of_all = self.figures.entry(figure.to_owned()).or_default();
-        of_all.entry(who).or_default().push(value);
+        of_all.entry(who).or_default().push(Figure { round, value });
+    }
+
+    /// The median of a figure over all rounds, if it was measured.
+    pub(crate) fn median(&self, who: &str, figure: &str) -> Option<f64> {
+        self.values(who, figure, |_| true)
+    }
+
+    /// A figure as it was in one round, the first being number 1; the median where it was measured more
+    /// than once.
+    pub(crate) fn of_round(&self, who: &str, figure: &str, round: usize) -> Option<f64> {
+        self.values(who, figure, |one| one.round == round)
+    }
+
+    /// How many rounds have begun.
+    pub(crate) fn n_rounds(&self) -> usize {
+        self.rounds.len()
+    }
+
+    fn values(&self, who: &str, figure: &str, which: impl Fn(&Figure) -> bool) -> Option<f64> {
+        let figures = self.figures.get(figure)?.get(who)?.iter();
+        let values: Vec<f64> = figures.filter(|one| which(one)).map(|f| f.value).collect();
+        (!values.is_empty()).then(|| median(&values))
     }
 
     /// Prints the table: medians, the ratio, the spread.
     pub(crate) fn print(&self) {
+        if self.order.is_empty() {
+            return;
+        }
         say("");
         say("| figure | kube-controller-manager | this daemon | ratio |");
         say("|---|---|---|---|");
         for figure in &self.order {
-            let of_all = &self.figures[figure];
-            if let Some(floor) = of_all.get(FLOOR) {
-                say(&format!(
-                    "| {figure} | {} (API server) | | |",
-                    spread(floor)
-                ));
+            let cell = |who: &str| self.figures[figure].get(who).map(|of| spread(&plain(of)));
+            if let Some(floor) = cell(FLOOR) {
+                say(&format!("| {figure} | {floor} (API server) | | |"));
                 continue;
             }
-            let (ours, original) = (of_all.get(OURS), of_all.get(ORIGINAL));
-            let ratio = match (ours, original) {
-                (Some(ours), Some(original)) if median(original) > 0.0 => {
-                    format!("{:.3}", median(ours) / median(original))
-                }
+            let medians = (self.median(OURS, figure), self.median(ORIGINAL, figure));
+            let ratio = match medians {
+                (Some(ours), Some(original)) if original > 0.0 => show(ours / original),
                 _ => String::new(),
             };
-            let cell = |values: Option<&Vec<f64>>| values.map_or(String::new(), |v| spread(v));
-            let (ours, original) = (cell(ours), cell(original));
+            let original = cell(ORIGINAL).unwrap_or_default();
+            let ours = cell(OURS).unwrap_or_default();
             say(&format!("| {figure} | {original} | {ours} | {ratio} |"));
         }
     }
 
-    /// Writes every single figure.
-    pub(crate) fn write_json(&self, file: &Path, options: &Options) -> Result<(), String> {
-        let report = json!({
-            "pods": options.pods,
-            "replicasets": options.replicasets,
-            "rounds": options.rounds,
-            "figures": self.figures,
+    /// Every single figure, as the value of some fields.
+    pub(crate) fn to_json(&self) -> Value {
+        let figures = self.figures.iter().map(|(figure, of_all)| {
+            let values = of_all.iter().map(|(who, of)| (*who, plain(of)));
+            (figure, values.collect::<BTreeMap<_, _>>())
         });
-        std::fs::write(file, format!("{report:#}\n"))
-            .map_err(|error| format!("{} cannot be written: {error}", file.display()))
+        let figures: BTreeMap<_, _> = figures.collect();
+        json!({"order": self.rounds, "figures": figures})
     }
+}
+
+fn plain(figures: &[Figure]) -> Vec<f64> {
+    figures.iter().map(|figure| figure.value).collect()
 }
 
 /// One line for people.
 pub(crate) fn say(line: &str) {
     // Whoever closed the pipe has seen enough.
     writeln!(std::io::stdout(), "{line}").unwrap_or_default();
-}
-
-fn sorted(values: &[f64]) -> Vec<f64> {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    values
-}
-
-fn median(values: &[f64]) -> f64 {
-    quantile(values, 0.5)
-}
-
-/// The value below which this part of all values lies.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "a place in a short list"
-)]
-pub(crate) fn quantile(values: &[f64], part: f64) -> f64 {
-    let values = sorted(values);
-    let last = values.len().saturating_sub(1);
-    let place = (last as f64 * part).round() as usize;
-    values.get(place).copied().unwrap_or(0.0)
-}
-
-fn spread(values: &[f64]) -> String {
-    let (low, high) = (quantile(values, 0.0), quantile(values, 1.0));
-    if values.len() < 2 {
-        return number(median(values));
-    }
-    format!(
-        "{} ({} to {})",
-        number(median(values)),
-        number(low),
-        number(high)
-    )
-}
-
-fn number(value: f64) -> String {
-    match value.abs() {
-        v if v >= 100.0 || value.fract().abs() < f64::EPSILON => format!("{value:.0}"),
-        v if v >= 10.0 => format!("{value:.1}"),
-        v if v >= 0.1 => format!("{value:.2}"),
-        _ => format!("{value:.4}"),
-    }
 }

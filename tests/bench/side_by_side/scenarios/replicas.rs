@@ -7,11 +7,15 @@ use replicaset_controller::client::Request;
 
 use super::{PATIENCE, SETTLE, Stage};
 use crate::contestant::Process;
+use crate::figures::{
+    BARE_LIST, MEMORY_EMPTY, MEMORY_FULL, RESTART_MEMORY, RESTART_PEAK, RESTART_SECONDS,
+};
 use crate::floor::bare_list;
 use crate::load::{in_parallel, pause};
 use crate::options::Scenario;
 use crate::pods::ready_status;
 use crate::report::{FLOOR, OURS};
+use crate::statistics::number;
 use crate::workloads::{create, delete_all, pods, scale};
 
 /// Pods that are deleted under a controller's feet.
@@ -20,7 +24,7 @@ const CHURN: usize = 300;
 /// What a controller without pods needs.
 pub(super) fn empty(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     pause(SETTLE);
-    stage.add("memory without pods, MiB", process.usage()?.resident);
+    stage.add(MEMORY_EMPTY, process.usage()?.resident);
     Ok(())
 }
 
@@ -153,7 +157,7 @@ fn idle(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     let usage = process.usage()?;
     let (spent, seconds) = (usage.cpu - before, began.elapsed().as_secs_f64());
     stage.add("idle, CPU ms a second", spent * 1000.0 / seconds);
-    stage.add("memory with all pods, MiB", usage.resident);
+    stage.add(MEMORY_FULL, usage.resident);
     stage.add("peak memory so far, MiB", usage.peak);
     Ok(())
 }
@@ -168,9 +172,7 @@ fn restart(
     process.stop()?;
     if stage.contestant.name == OURS {
         let seconds = bare_list(stage.cluster)?;
-        stage
-            .report
-            .add(FLOOR, "bare protobuf list of all pods, s", seconds);
+        stage.report.add(FLOOR, BARE_LIST, seconds);
     }
     stage.observer.expect_pods(name, each + 1);
     scale(stage.cluster, &stage.namespace, name, each + 1)?;
@@ -180,15 +182,12 @@ fn restart(
         .observer
         .wait("a pod after the restart", PATIENCE, has_acted)?;
     let usage = process.usage()?;
-    stage.add(
-        "restart, seconds to the first pod",
-        (acted - process.started).as_secs_f64(),
-    );
+    stage.add(RESTART_SECONDS, (acted - process.started).as_secs_f64());
     stage.add("restart, CPU s to the first pod", usage.cpu);
     pause(SETTLE);
     let usage = process.usage()?;
-    stage.add("restart, memory after it, MiB", usage.resident);
-    stage.add("restart, peak memory, MiB", usage.peak);
+    stage.add(RESTART_MEMORY, usage.resident);
+    stage.add(RESTART_PEAK, usage.peak);
     let overshoot = stage.observer.lock().overshoot;
     stage.add("restart, overshoot", number(overshoot));
     Ok(process)
@@ -257,9 +256,4 @@ fn down(stage: &mut Stage<'_>, process: &Process, names: &[String]) -> Result<()
         );
     }
     Ok(())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of pods")]
-pub(super) fn number(count: usize) -> f64 {
-    count as f64
 }

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::Stage;
-use super::replicas::{kill_some, number};
+use super::replicas::kill_some;
 use crate::contestant::Process;
+use crate::statistics::number;
 
 /// Kills pods and lets them be replaced, again and again, and reads the memory each minute. Figures are
 /// told as they come, so that whoever waits an hour for the last one has the others.
