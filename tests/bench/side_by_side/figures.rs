@@ -14,5 +14,7 @@ pub(crate) const RESTART_MEMORY: &str = "restart, memory after it, MiB";
 pub(crate) const RESTART_PEAK: &str = "restart, peak memory, MiB";
 /// What any controller has to wait for that reads a plain list.
 pub(crate) const BARE_LIST: &str = "bare protobuf list of all pods, s";
+/// What any controller has to wait for that reads a streamed list.
+pub(crate) const BARE_STREAMED_LIST: &str = "bare protobuf streamed list of all pods, s";
 /// Of one ReplicaSet with all pods.
 pub(crate) const UP_ONE_RATE: &str = "scale-up of one, pods a second";

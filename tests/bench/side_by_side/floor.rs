@@ -1,6 +1,5 @@
-//! What the API server can do by itself: creates from a raw load generator, and a bare list.
+//! What the API server can do by itself: creates from a raw load generator.
 
-use std::io::Read;
 use std::time::{Duration, Instant};
 
 use replicaset_controller::api::protobuf::wire::{Fields, put_bytes};
@@ -11,12 +10,14 @@ use replicaset_controller::client::Request;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
+use crate::figures::RAW_RATE;
 use crate::load::in_parallel;
 use crate::options::Options;
 use crate::pods::template;
-use crate::probe::{Latency, latency};
+use crate::probe::{add_latencies, latencies};
 use crate::report::{FLOOR, Report};
-use crate::watch::Observer;
+use crate::statistics::number;
+use crate::watch::{Observer, State};
 use crate::workloads::pods;
 
 /// Pods of the load generator, at most.
@@ -30,57 +31,47 @@ struct Cost {
     server_cpu: f64,
 }
 
-/// Measures what no controller can beat.
+/// Measures what is there for any controller to use.
 pub(crate) fn measure(
     cluster: &Cluster,
     options: &Options,
     report: &mut Report,
 ) -> Result<(), String> {
     let count = options.pods.min(PODS_MAX);
-    for (name, cost) in [
-        ("JSON", create_json(cluster, count)?),
-        ("protobuf", create_protobuf(cluster, count, 0)?),
+    for (rate, name, n_observers) in [
+        ("raw creates a second, JSON", "JSON", None),
+        ("raw creates a second, protobuf", "protobuf", Some(0)),
         // The benchmark's own, and what stands for a controller's.
-        (
-            "protobuf, two watching",
-            create_protobuf(cluster, count, 2)?,
-        ),
+        (RAW_RATE, "protobuf, two watching", Some(2)),
     ] {
-        report.add(FLOOR, &format!("raw creates a second, {name}"), cost.rate);
+        let cost = match n_observers {
+            None => create_json(cluster, count)?,
+            Some(n_observers) => create_protobuf(cluster, count, n_observers)?,
+        };
+        report.add(FLOOR, rate, cost.rate);
         let figure = format!("raw creates, API server's CPU ms a pod, {name}");
         report.add(FLOOR, &figure, cost.server_cpu);
     }
-    let latency = create_and_see(cluster)?;
-    report.add(FLOOR, "raw create until it is seen, p50 ms", latency.p50);
-    report.add(FLOOR, "raw create until it is seen, p99 ms", latency.p99);
+    let latencies = create_and_see(cluster)?;
+    add_latencies(report, FLOOR, "raw create until it is seen", latencies);
     Ok(())
 }
 
 /// From the request for a pod until a watch shows it: what is left of a controller's latency if it
 /// takes no time itself.
-fn create_and_see(cluster: &Cluster) -> Result<Latency, String> {
+fn create_and_see(cluster: &Cluster) -> Result<Vec<f64>, String> {
     let namespace = cluster.new_namespace()?;
     let observer = Observer::start(cluster, &namespace)?;
-    latency(&observer, Duration::from_mins(1), |owner| {
+    let all = |_: &State| true;
+    let latencies = latencies(&observer, Duration::from_mins(1), all, |owner| {
         let asked = Instant::now();
         cluster.post(&pods(&namespace), &pod(owner, owner))?;
         Ok(asked)
-    })
-}
-
-/// How long a bare protobuf list of all pods takes, in seconds.
-pub(crate) fn bare_list(cluster: &Cluster) -> Result<f64, String> {
-    let began = Instant::now();
-    let request = Request::get("/api/v1/pods")
-        .query("resourceVersion", "0")
-        .accept(MEDIA_TYPE);
-    let client = cluster.client.stream_client();
-    let mut body = client
-        .open_list(&request)
-        .map_err(|error| error.to_string())?;
-    let mut buffer = vec![0; 64 << 10];
-    while body.read(&mut buffer).map_err(|error| error.to_string())? > 0 {}
-    Ok(began.elapsed().as_secs_f64())
+    })?;
+    // A controller that starts reads all pods that there are.
+    delete_pods(cluster, &namespace)?;
+    observer.wait("no raw pods", Duration::from_mins(1), State::is_empty)?;
+    Ok(latencies)
 }
 
 fn pod(name: &str, owner: &str) -> Value {
@@ -150,7 +141,6 @@ fn asked_for(metadata: &[u8]) -> Result<Vec<u8>, ProtobufError> {
     Ok(kept)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a few thousand")]
 fn cost(
     cluster: &Cluster,
     namespace: &str,
@@ -163,10 +153,16 @@ fn cost(
         sent.map(drop).map_err(|error| error.to_string())
     })?;
     let (seconds, cpu) = (began.elapsed().as_secs_f64(), cluster.cpu()? - cpu);
-    let all = Request::delete(pods(namespace));
-    cluster.send(&all).map_err(|error| error.to_string())?;
+    delete_pods(cluster, namespace)?;
     Ok(Cost {
-        rate: count as f64 / seconds,
-        server_cpu: cpu * 1000.0 / count as f64,
+        rate: number(count) / seconds,
+        server_cpu: cpu * 1000.0 / number(count),
     })
+}
+
+fn delete_pods(cluster: &Cluster, namespace: &str) -> Result<(), String> {
+    let request = Request::delete(pods(namespace));
+    let sent = cluster.send(&request);
+    sent.map(drop)
+        .map_err(|error| format!("{request}: {error}"))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::cluster::SENDERS;
 
@@ -38,5 +38,17 @@ pub(crate) fn in_parallel(
 
 /// Lets time pass.
 pub(crate) fn pause(time: Duration) {
-    std::thread::park_timeout(time);
+    pause_until(Instant::now() + time);
+}
+
+/// Lets time pass up to this point.
+pub(crate) fn pause_until(end: Instant) {
+    // A parked thread may wake early.
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::park_timeout(left);
+    }
 }

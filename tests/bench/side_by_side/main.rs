@@ -3,6 +3,7 @@
 //! Started by `make bench`, which brings the control plane. Each round lets both do the same work, one
 //! after the other, the one that begins being the other one in the next round.
 
+mod bare_list;
 mod cluster;
 mod contestant;
 mod cpu;

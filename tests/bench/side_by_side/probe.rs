@@ -2,35 +2,40 @@
 
 use std::time::{Duration, Instant};
 
-use crate::load::pause;
-use crate::statistics::quantile;
+use crate::load::pause_until;
+use crate::report::Report;
+use crate::statistics::{median, quantile};
 use crate::watch::{Observer, State};
 
-/// Pods that are waited for, one after the other.
-const PROBES: usize = 100;
+/// Pods that are waited for, at most.
+const PROBES_MAX: u32 = 100;
 
-/// Between two of them.
+/// From the beginning of one to that of the next.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// The median and the 99th of a hundred, in milliseconds.
-pub(crate) struct Latency {
-    pub(crate) p50: f64,
-    pub(crate) p99: f64,
-}
-
-/// Asks for one pod after the other, each of an owner of another name, and measures from the time that
-/// `ask` answers until the pod is seen.
-pub(crate) fn latency(
+/// Asks for one pod after the other, each of an owner of another name, as long as `goes_on`, and
+/// measures from the time that `ask` answers until the pod is seen, in milliseconds. A pod that is seen
+/// before took no time.
+pub(crate) fn latencies(
     observer: &Observer,
     within: Duration,
-    ask: impl Fn(&str) -> Result<Instant, String>,
-) -> Result<Latency, String> {
+    goes_on: impl Fn(&State) -> bool,
+    mut ask: impl FnMut(&str) -> Result<Instant, String>,
+) -> Result<Vec<f64>, String> {
     let mut asked = Vec::new();
-    for n in 0..PROBES {
+    let mut next = Instant::now();
+    for n in 0..PROBES_MAX {
+        if !goes_on(&observer.lock()) {
+            break;
+        }
         let owner = format!("probe-{n}");
         let at = ask(&owner)?;
         asked.push((owner, at));
-        pause(INTERVAL);
+        // What a stall has made late is left out, lest a burst follow it.
+        while next <= Instant::now() {
+            next += INTERVAL;
+        }
+        pause_until(next);
     }
     let all = |state: &State| {
         let mut owners = asked.iter();
@@ -42,10 +47,12 @@ pub(crate) fn latency(
         let seen = state.first_pod[owner];
         seen.saturating_duration_since(*at).as_secs_f64() * 1000.0
     };
-    let latencies: Vec<f64> = asked.iter().map(of).collect();
-    drop(state);
-    Ok(Latency {
-        p50: quantile(&latencies, 0.5),
-        p99: quantile(&latencies, 0.99),
-    })
+    Ok(asked.iter().map(of).collect())
+}
+
+/// Notes the median, the 99th of a hundred, and each single one.
+pub(crate) fn add_latencies(report: &mut Report, who: &'static str, what: &str, values: Vec<f64>) {
+    report.add(who, &format!("{what}, p50 ms"), median(&values));
+    report.add(who, &format!("{what}, p99 ms"), quantile(&values, 0.99));
+    report.add_samples(who, &format!("{what}, ms"), values);
 }

@@ -19,6 +19,8 @@ pub(crate) const FLOOR: &str = "API server";
 pub(crate) struct Report {
     order: Vec<String>,
     figures: BTreeMap<String, BTreeMap<&'static str, Vec<Figure>>>,
+    /// What some figures were made of: a list for each time that they were measured.
+    samples: BTreeMap<String, BTreeMap<&'static str, Vec<Vec<f64>>>>,
     /// Who was measured in each round, in this order.
     rounds: Vec<Vec<&'static str>>,
 }
@@ -54,6 +56,12 @@ impl Report {
             self.order.push(figure.to_owned());
         }
         self.note(who, figure, self.rounds.len(), value);
+    }
+
+    /// Notes the single values that figures are made of.
+    pub(crate) fn add_samples(&mut self, who: &'static str, what: &str, values: Vec<f64>) {
+        let of_all = self.samples.entry(what.to_owned()).or_default();
+        of_all.entry(who).or_default().push(values);
     }
 
     /// Notes a figure of an earlier round.
@@ -126,7 +134,7 @@ impl Report {
             (figure, values.collect::<BTreeMap<_, _>>())
         });
         let figures: BTreeMap<_, _> = figures.collect();
-        json!({"order": self.rounds, "figures": figures})
+        json!({"order": self.rounds, "figures": figures, "samples": self.samples})
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use replicaset_controller::api::interner::Interner;
-use replicaset_controller::api::{Pod, ReplicaSet, Uid};
+use replicaset_controller::api::{Pod, ReplicaSet, ReplicaSetStatus, Uid};
 use replicaset_controller::cache::decode::{Decode, Frame};
 use replicaset_controller::cache::encoding::{ContentType, read_watch};
 use replicaset_controller::cache::store::Indexed;
@@ -39,10 +39,9 @@ pub(crate) struct State {
     /// When the first pod of each owner was seen that came after [`Observer::expect_pods`].
     pub(crate) first_pod: HashMap<String, Instant>,
     pub(crate) replica_sets: HashMap<String, Counts>,
-    n_pods_of: HashMap<String, usize>,
-    wanted: HashMap<String, usize>,
-    /// The most pods that any owner had above what it wanted.
-    pub(crate) overshoot: usize,
+    statuses: HashMap<String, ReplicaSetStatus>,
+    owners: HashMap<String, Owner>,
+    overshoot: usize,
     problem: Option<String>,
 }
 
@@ -50,6 +49,16 @@ pub(crate) struct State {
 pub(crate) struct LivePod {
     pub(crate) name: String,
     owner: String,
+}
+
+/// Whose pods are counted.
+#[derive(Default)]
+struct Owner {
+    n_pods: usize,
+    /// How many it may have, once somebody has said so.
+    wanted: Option<usize>,
+    /// Pods that have come since then and were too many.
+    n_surplus: usize,
 }
 
 /// Of one ReplicaSet.
@@ -77,7 +86,9 @@ impl Observer {
     /// Says how many pods an owner may have from now on.
     pub(crate) fn expect_pods(&self, owner: &str, wanted: usize) {
         let mut state = self.lock();
-        state.wanted.insert(owner.to_owned(), wanted);
+        let of = state.owners.entry(owner.to_owned()).or_default();
+        of.wanted = Some(wanted);
+        of.n_surplus = 0;
         state.first_pod.remove(owner);
     }
 
@@ -109,6 +120,12 @@ impl Observer {
         }
     }
 
+    /// The most pods that came to any owner above what it wanted, since this was last asked. Those
+    /// that an owner had when it came to want fewer are none of them.
+    pub(crate) fn take_overshoot(&self) -> usize {
+        std::mem::take(&mut self.lock().overshoot)
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.shared.lock()
     }
@@ -127,6 +144,16 @@ impl Shared {
 }
 
 impl State {
+    /// True if there is no pod, and no ReplicaSet says that it has any.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pods.is_empty() && self.sums().replicas == 0
+    }
+
+    /// How many living pods belong to `owner`.
+    pub(crate) fn n_pods_of(&self, owner: &str) -> usize {
+        self.owners.get(owner).map_or(0, |owner| owner.n_pods)
+    }
+
     /// The sums over all ReplicaSets.
     pub(crate) fn sums(&self) -> Counts {
         let mut sums = Counts::default();
@@ -141,9 +168,9 @@ impl State {
     fn on_pod(&mut self, pod: &Pod, is_gone: bool) {
         if is_gone || pod.is_terminating() {
             if let Some(pod) = self.pods.remove(&pod.uid)
-                && let Some(n) = self.n_pods_of.get_mut(&pod.owner)
+                && let Some(owner) = self.owners.get_mut(&pod.owner)
             {
-                *n -= 1;
+                owner.n_pods -= 1;
             }
             return;
         }
@@ -159,10 +186,13 @@ impl State {
         if self.pods.insert(pod.uid.clone(), living).is_some() {
             return;
         }
-        let n = self.n_pods_of.entry(owner.clone()).or_default();
-        *n += 1;
-        if let Some(wanted) = self.wanted.get(&owner) {
-            self.overshoot = self.overshoot.max(n.saturating_sub(*wanted));
+        let of = self.owners.entry(owner.clone()).or_default();
+        of.n_pods += 1;
+        if let Some(above) = of.wanted.and_then(|wanted| of.n_pods.checked_sub(wanted))
+            && above > 0
+        {
+            of.n_surplus += 1;
+            self.overshoot = self.overshoot.max(above.min(of.n_surplus));
         }
         self.first_pod.entry(owner).or_insert_with(Instant::now);
     }
@@ -171,16 +201,17 @@ impl State {
         let name = &*rs.key.name;
         if is_gone {
             self.replica_sets.remove(name);
+            self.statuses.remove(name);
             return;
         }
         let count = |count: i32| usize::try_from(count).unwrap_or(0);
-        let counts = (count(rs.status.replicas), count(rs.status.ready_replicas));
-        let is_known = self.replica_sets.contains_key(name);
-        let known = self.replica_sets.entry(name.to_owned()).or_default();
-        // A change of the spec alone keeps the counts as they are.
-        let is_write = is_known && (known.replicas, known.ready) != counts;
-        known.n_status_writes += usize::from(is_write);
-        (known.replicas, known.ready) = counts;
+        let status = self.statuses.insert(name.to_owned(), rs.status.clone());
+        // A change of the spec alone keeps the status as it is.
+        let is_write = status.is_some_and(|known| known != rs.status);
+        let counts = self.replica_sets.entry(name.to_owned()).or_default();
+        counts.n_status_writes += usize::from(is_write);
+        counts.replicas = count(rs.status.replicas);
+        counts.ready = count(rs.status.ready_replicas);
     }
 }
 

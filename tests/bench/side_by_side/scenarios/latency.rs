@@ -3,45 +3,58 @@
 use std::time::Instant;
 
 use super::{PATIENCE, Stage};
-use crate::probe::latency;
+use crate::probe::{add_latencies, latencies};
+use crate::statistics::number;
+use crate::watch::State;
 use crate::workloads::{create, delete_all, scale};
+
+/// Of fewer, a p99 says nothing.
+const BUSY_PROBES_MIN: usize = 20;
 
 /// Nothing else is happening.
 pub(super) fn idle(stage: &mut Stage<'_>) -> Result<(), String> {
-    probe(stage, "latency idle")?;
-    clean_up(stage)
+    let found = probe(stage, |_| true)?;
+    finish(stage, "latency idle", found)
 }
 
 /// Another ReplicaSet scales by thousands.
 pub(super) fn busy(stage: &mut Stage<'_>) -> Result<(), String> {
+    let wanted = stage.options.pods;
     create(stage.cluster, &stage.namespace, "giant", 0)?;
-    scale(stage.cluster, &stage.namespace, "giant", stage.options.pods)?;
+    stage.observer.expect_pods("giant", wanted);
+    scale(stage.cluster, &stage.namespace, "giant", wanted)?;
     stage
         .observer
         .wait("the first of many pods", PATIENCE, |state| {
             !state.pods.is_empty()
         })?;
-    probe(stage, "latency busy")?;
-    clean_up(stage)
+    let found = probe(stage, |state| state.n_pods_of("giant") < wanted)?;
+    let n_probes = found.len();
+    stage.add("latency busy, probes", number(n_probes));
+    if n_probes < BUSY_PROBES_MIN {
+        return Err(format!(
+            "latency-busy: {wanted} pods were there after {n_probes} probes, and it takes \
+             {BUSY_PROBES_MIN}: give more --pods, or --scenarios without it"
+        ));
+    }
+    // The last of its pods may be one too many.
+    let all_up = |state: &State| state.sums().replicas == wanted + n_probes;
+    stage.observer.wait("all scaled up", PATIENCE, all_up)?;
+    finish(stage, "latency busy", found)
 }
 
-fn probe(stage: &mut Stage<'_>, what: &str) -> Result<(), String> {
-    let latency = latency(&stage.observer, PATIENCE, |name| {
+fn probe(stage: &Stage<'_>, goes_on: impl Fn(&State) -> bool) -> Result<Vec<f64>, String> {
+    latencies(&stage.observer, PATIENCE, goes_on, |name| {
+        stage.observer.expect_pods(name, 1);
         create(stage.cluster, &stage.namespace, name, 1)?;
         Ok(Instant::now())
-    })?;
-    stage.add(&format!("{what}, p50 ms"), latency.p50);
-    stage.add(&format!("{what}, p99 ms"), latency.p99);
-    Ok(())
+    })
 }
 
-fn clean_up(stage: &mut Stage<'_>) -> Result<(), String> {
+fn finish(stage: &mut Stage<'_>, what: &str, found: Vec<f64>) -> Result<(), String> {
+    add_latencies(stage.report, stage.contestant.name, what, found);
+    stage.add_overshoot(what)?;
     let names: Vec<String> = stage.observer.lock().replica_sets.keys().cloned().collect();
-    for name in &names {
-        scale(stage.cluster, &stage.namespace, name, 0)?;
-    }
-    let is_empty =
-        |state: &crate::watch::State| state.pods.is_empty() && state.sums().replicas == 0;
-    stage.observer.wait("no pods", PATIENCE, is_empty)?;
+    stage.scale_to_zero(&names)?;
     delete_all(stage.cluster, &stage.namespace)
 }

@@ -4,13 +4,15 @@ mod latency;
 mod replicas;
 mod soak;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::cluster::Cluster;
 use crate::contestant::{Contestant, Process};
 use crate::options::{Options, Scenario};
 use crate::report::Report;
-use crate::watch::Observer;
+use crate::statistics::number;
+use crate::watch::{Observer, State};
+use crate::workloads::{create, delete_all, scale};
 
 /// No single wait takes longer unless something is broken.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(20);
@@ -31,6 +33,17 @@ pub(crate) struct Stage<'a> {
 impl Stage<'_> {
     pub(crate) fn add(&mut self, figure: &str, value: f64) {
         self.report.add(self.contestant.name, figure, value);
+    }
+
+    /// Notes how many pods were too many since this was last noted.
+    pub(crate) fn add_overshoot(&mut self, what: &str) -> Result<(), String> {
+        // Pods and statuses come by two watches: the last pods may still be on their way.
+        let are_level = |state: &State| state.pods.len() == state.sums().replicas;
+        let what_for = "as many pods as the statuses say";
+        self.observer.wait(what_for, PATIENCE, are_level)?;
+        let overshoot = self.observer.take_overshoot();
+        self.add(&format!("{what}, overshoot"), number(overshoot));
+        Ok(())
     }
 
     pub(crate) fn wants(&self, scenario: Scenario) -> bool {
@@ -88,6 +101,16 @@ pub(crate) fn run_all(
 }
 
 impl Stage<'_> {
+    /// Lets these ReplicaSets, which have all their pods, lose them; when the last was gone.
+    pub(crate) fn scale_to_zero(&self, names: &[String]) -> Result<Instant, String> {
+        for name in names {
+            scale(self.cluster, &self.namespace, name, 0)?;
+            // Nothing is being created, so from now on no pod may come.
+            self.observer.expect_pods(name, 0);
+        }
+        self.observer.wait("no pods", PATIENCE, State::is_empty)
+    }
+
     /// Goes on in a namespace that nobody has used.
     fn enter(&mut self) -> Result<(), String> {
         self.namespace = self.cluster.new_namespace()?;
@@ -101,16 +124,14 @@ fn wait_until_it_works(cluster: &Cluster, process: &Process) -> Result<(), Strin
     process.usage()?;
     let namespace = cluster.new_namespace()?;
     let observer = Observer::start(cluster, &namespace)?;
-    crate::workloads::create(cluster, &namespace, "first", 1)?;
+    create(cluster, &namespace, "first", 1)?;
     observer.wait("a first pod", Duration::from_mins(2), |state| {
         state
             .replica_sets
             .get("first")
             .is_some_and(|counts| counts.replicas == 1)
     })?;
-    crate::workloads::scale(cluster, &namespace, "first", 0)?;
-    observer.wait("no pod", PATIENCE, |state| {
-        state.sums().replicas == 0 && state.pods.is_empty()
-    })?;
-    crate::workloads::delete_all(cluster, &namespace)
+    scale(cluster, &namespace, "first", 0)?;
+    observer.wait("no pods", PATIENCE, State::is_empty)?;
+    delete_all(cluster, &namespace)
 }

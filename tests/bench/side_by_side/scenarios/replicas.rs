@@ -6,16 +6,14 @@ use jiff::Timestamp;
 use replicaset_controller::client::Request;
 
 use super::{PATIENCE, SETTLE, Stage};
+use crate::bare_list;
 use crate::contestant::Process;
-use crate::figures::{
-    BARE_LIST, MEMORY_EMPTY, MEMORY_FULL, RESTART_MEMORY, RESTART_PEAK, RESTART_SECONDS,
-};
-use crate::floor::bare_list;
+use crate::figures::{MEMORY_EMPTY, MEMORY_FULL, RESTART_MEMORY, RESTART_PEAK, RESTART_SECONDS};
 use crate::load::{in_parallel, pause};
 use crate::options::Scenario;
 use crate::pods::ready_status;
-use crate::report::{FLOOR, OURS};
 use crate::statistics::number;
+use crate::watch::State;
 use crate::workloads::{create, delete_all, pods, scale};
 
 /// Pods that are deleted under a controller's feet.
@@ -31,8 +29,8 @@ pub(super) fn empty(stage: &mut Stage<'_>, process: &Process) -> Result<(), Stri
 /// All scenarios with many ReplicaSets. Answers the process that runs at the end.
 pub(super) fn many(stage: &mut Stage<'_>, process: Process) -> Result<Process, String> {
     let sets = stage.options.replicasets.max(1);
-    let each = stage.options.pods / sets;
-    let total = each * sets;
+    let each = stage.options.pods_of_each();
+    let total = stage.options.pods_of_many();
     let names: Vec<String> = (0..sets).map(|n| format!("web-{n}")).collect();
     for name in &names {
         create(stage.cluster, &stage.namespace, name, 0)?;
@@ -71,10 +69,7 @@ pub(super) fn one(stage: &mut Stage<'_>, process: &Process) -> Result<(), String
         stage.options.pods,
         "scale-up of one",
     )?;
-    scale(stage.cluster, &stage.namespace, "giant", 0)?;
-    let is_empty =
-        |state: &crate::watch::State| state.pods.is_empty() && state.sums().replicas == 0;
-    stage.observer.wait("no pods", PATIENCE, is_empty)?;
+    stage.scale_to_zero(&names)?;
     delete_all(stage.cluster, &stage.namespace)
 }
 
@@ -94,11 +89,10 @@ fn up(
     for name in names {
         scale(stage.cluster, &stage.namespace, name, each)?;
     }
-    let is_up = |state: &crate::watch::State| state.sums().replicas == total;
+    let is_up = |state: &State| state.sums().replicas == total;
     let ended = stage.observer.wait("scaled up", PATIENCE, is_up)?;
     let (after, server) = (process.usage()?, stage.cluster.cpu()? - server);
     let seconds = (ended - began).as_secs_f64();
-    let overshoot = stage.observer.lock().overshoot;
     stage.add(&format!("{what}, pods a second"), number(total) / seconds);
     stage.add(
         &format!("{what}, CPU ms a pod"),
@@ -108,8 +102,7 @@ fn up(
         &format!("{what}, API server's CPU ms a pod"),
         server * 1000.0 / number(total),
     );
-    stage.add(&format!("{what}, overshoot"), number(overshoot));
-    Ok(())
+    stage.add_overshoot(what)
 }
 
 fn ready(stage: &mut Stage<'_>, process: &Process, total: usize) -> Result<(), String> {
@@ -130,7 +123,7 @@ fn ready(stage: &mut Stage<'_>, process: &Process, total: usize) -> Result<(), S
         sent.map(drop).map_err(|error| error.to_string())
     })?;
     let last = Instant::now();
-    let is_ready = |state: &crate::watch::State| state.sums().ready == total;
+    let is_ready = |state: &State| state.sums().ready == total;
     let ended = stage.observer.wait("all Ready", PATIENCE, is_ready)?;
     let (after, writes) = (process.usage()?, stage.observer.lock().sums());
     let n_writes = writes.n_status_writes - writes_before.n_status_writes;
@@ -146,7 +139,7 @@ fn ready(stage: &mut Stage<'_>, process: &Process, total: usize) -> Result<(), S
         "Ready, seconds from the last pod to the last status",
         ended.saturating_duration_since(last).as_secs_f64(),
     );
-    Ok(())
+    stage.add_overshoot("Ready")
 }
 
 fn idle(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
@@ -170,14 +163,11 @@ fn restart(
     each: usize,
 ) -> Result<Process, String> {
     process.stop()?;
-    if stage.contestant.name == OURS {
-        let seconds = bare_list(stage.cluster)?;
-        stage.report.add(FLOOR, BARE_LIST, seconds);
-    }
+    bare_list::measure(stage.cluster, stage.report)?;
     stage.observer.expect_pods(name, each + 1);
     scale(stage.cluster, &stage.namespace, name, each + 1)?;
     let process = stage.contestant.start()?;
-    let has_acted = |state: &crate::watch::State| state.first_pod.contains_key(name);
+    let has_acted = |state: &State| state.first_pod.contains_key(name);
     let acted = stage
         .observer
         .wait("a pod after the restart", PATIENCE, has_acted)?;
@@ -188,8 +178,7 @@ fn restart(
     let usage = process.usage()?;
     stage.add(RESTART_MEMORY, usage.resident);
     stage.add(RESTART_PEAK, usage.peak);
-    let overshoot = stage.observer.lock().overshoot;
-    stage.add("restart, overshoot", number(overshoot));
+    stage.add_overshoot("restart")?;
     Ok(process)
 }
 
@@ -199,11 +188,9 @@ fn churn(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     let began = Instant::now();
     let (n_killed, ended) = kill_some(stage)?;
     let spent = process.usage()?.cpu - before.cpu;
-    let overshoot = stage.observer.lock().overshoot;
     stage.add("churn, seconds until mended", (ended - began).as_secs_f64());
     stage.add("churn, CPU ms a pod", spent * 1000.0 / number(n_killed));
-    stage.add("churn, overshoot", number(overshoot));
-    Ok(())
+    stage.add_overshoot("churn")
 }
 
 /// Deletes some pods at random and waits until as many have come again. How many, and when that was.
@@ -219,7 +206,7 @@ pub(super) fn kill_some(stage: &Stage<'_>) -> Result<(usize, Instant), String> {
         let sent = cluster.send(&Request::delete(format!("{path}/{}", chosen[n].1)));
         sent.map(drop).map_err(|error| error.to_string())
     })?;
-    let is_whole = |state: &crate::watch::State| {
+    let is_whole = |state: &State| {
         state.pods.len() == total
             && state.sums().replicas == total
             && chosen.iter().all(|(uid, _)| !state.pods.contains_key(uid))
@@ -232,12 +219,7 @@ fn down(stage: &mut Stage<'_>, process: &Process, names: &[String]) -> Result<()
     let total = stage.observer.lock().pods.len();
     let (before, server) = (process.usage()?, stage.cluster.cpu()?);
     let began = Instant::now();
-    for name in names {
-        scale(stage.cluster, &stage.namespace, name, 0)?;
-    }
-    let is_empty =
-        |state: &crate::watch::State| state.pods.is_empty() && state.sums().replicas == 0;
-    let ended = stage.observer.wait("no pods", PATIENCE, is_empty)?;
+    let ended = stage.scale_to_zero(names)?;
     let after = process.usage()?;
     if stage.wants(Scenario::ScaleDown) {
         let spent = after.cpu - before.cpu;
@@ -254,6 +236,7 @@ fn down(stage: &mut Stage<'_>, process: &Process, names: &[String]) -> Result<()
             "scale-down, memory after it, MiB",
             process.usage()?.resident,
         );
+        stage.add_overshoot("scale-down")?;
     }
     Ok(())
 }

@@ -26,9 +26,7 @@ pub(super) fn soak(stage: &mut Stage<'_>, process: &Process) -> Result<(), Strin
             stage.add(&figure, last);
         }
     }
-    let overshoot = stage.observer.lock().overshoot;
     stage.add("soak, memory after the last minute, MiB", last);
     stage.add("soak, pods replaced", number(n_replaced));
-    stage.add("soak, overshoot", number(overshoot));
-    Ok(())
+    stage.add_overshoot("soak")
 }

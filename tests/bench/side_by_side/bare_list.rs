@@ -1,0 +1,84 @@
+//! How long the API server takes to show all pods to somebody who only reads the bytes.
+
+use std::io::{BufReader, Read};
+use std::time::Instant;
+
+use replicaset_controller::api::protobuf::MEDIA_TYPE;
+use replicaset_controller::client::{BodyStream, Request};
+
+use crate::cluster::Cluster;
+use crate::figures::{BARE_LIST, BARE_STREAMED_LIST};
+use crate::report::{FLOOR, Report};
+
+/// What the bookmark behind the last pod says
+/// (apimachinery `pkg/apis/meta/v1/types.go:InitialEventsAnnotationKey`).
+const INITIAL_EVENTS_END: &[u8] = b"k8s.io/initial-events-end";
+
+/// No bookmark is longer, in bytes, and no pod of the benchmark shorter.
+const BOOKMARK_MAX: usize = 1024;
+
+const BUFFER: usize = 64 << 10;
+
+const PODS: &str = "/api/v1/pods";
+
+/// Reads all pods in both ways.
+pub(crate) fn measure(cluster: &Cluster, report: &mut Report) -> Result<(), String> {
+    report.add(FLOOR, BARE_LIST, timed(|| list(cluster))?);
+    report.add(FLOOR, BARE_STREAMED_LIST, timed(|| streamed_list(cluster))?);
+    Ok(())
+}
+
+/// In seconds.
+fn timed(read: impl FnOnce() -> Result<(), String>) -> Result<f64, String> {
+    let began = Instant::now();
+    read()?;
+    Ok(began.elapsed().as_secs_f64())
+}
+
+fn list(cluster: &Cluster) -> Result<(), String> {
+    let request = Request::get(PODS)
+        .query("resourceVersion", "0")
+        .accept(MEDIA_TYPE);
+    let client = cluster.client.stream_client();
+    let body = client.open_list(&request);
+    let mut body = body.map_err(|error| format!("{request}: {error}"))?;
+    let mut buffer = vec![0; BUFFER];
+    while read(&mut body, &mut buffer)? > 0 {}
+    Ok(())
+}
+
+/// As both controllers ask for it.
+fn streamed_list(cluster: &Cluster) -> Result<(), String> {
+    let request = Request::get(PODS)
+        .query("watch", "true")
+        .query("sendInitialEvents", "true")
+        .query("resourceVersionMatch", "NotOlderThan")
+        .query("allowWatchBookmarks", "true")
+        .accept(MEDIA_TYPE);
+    let client = cluster.client.stream_client();
+    let body = client.open_watch(&request);
+    let body = body.map_err(|error| format!("{request}: {error}"))?;
+    let mut body = BufReader::with_capacity(BUFFER, body);
+    let mut frame = Vec::new();
+    loop {
+        let mut length = [0; 4];
+        fill(&mut body, &mut length)?;
+        let length = u32::from_be_bytes(length);
+        frame.resize(usize::try_from(length).unwrap_or(usize::MAX), 0);
+        fill(&mut body, &mut frame)?;
+        let mut parts = frame.windows(INITIAL_EVENTS_END.len());
+        if frame.len() <= BOOKMARK_MAX && parts.any(|part| part == INITIAL_EVENTS_END) {
+            return Ok(());
+        }
+    }
+}
+
+fn read(body: &mut BodyStream, buffer: &mut [u8]) -> Result<usize, String> {
+    body.read(buffer)
+        .map_err(|error| format!("the bare list broke: {error}"))
+}
+
+fn fill(body: &mut impl Read, bytes: &mut [u8]) -> Result<(), String> {
+    body.read_exact(bytes)
+        .map_err(|error| format!("the bare streamed list broke before its last bookmark: {error}"))
+}
