@@ -7,7 +7,7 @@
 //! one creates.
 //!
 //! A helper stays from one batch of a slow start to the next. A thread that goes home looks for other
-//! work first, again and again before it sleeps, which took as much of the processor as TLS does.
+//! work first, again and again before it sleeps, which takes as much of the processor as TLS does.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -83,10 +83,10 @@ impl BatchRunner for FairPool {
             is_over: AtomicBool::new(false),
             job,
         };
-        let shared = Shared::new(&batches);
+        let sharer = Sharer::new(&batches);
         self.pool.in_place_scope(|scope| {
             // Dropped in here, since the scope ends when the helpers have gone home.
-            let _shared = shared;
+            let _sharer = sharer;
             batches.work(scope, size, sizes);
         });
     }
@@ -119,6 +119,7 @@ impl Batches<'_> {
     ) {
         let mut size = first;
         while size > 0 {
+            // ORDER: whoever takes an index has seen the new end, and so counts down from this number.
             self.n_unfinished.store(size, Ordering::Relaxed);
             self.end.fetch_add(size, Ordering::Release);
             self.pool.tell();
@@ -139,7 +140,7 @@ impl Batches<'_> {
     fn help<'scope>(&'scope self, scope: &Scope<'scope>) {
         while let Some(index) = self.wait_for_job() {
             self.do_job(index);
-            if self.is_one_too_many() {
+            if self.left_as_one_too_many() {
                 return;
             }
             self.call_helpers(scope, self.n_left());
@@ -176,7 +177,7 @@ impl Batches<'_> {
                 self.n_helpers.fetch_sub(1, Ordering::Relaxed);
                 return None;
             }
-            if self.is_one_too_many() {
+            if self.left_as_one_too_many() {
                 return None;
             }
             let waited = self.pool.turned.wait(turn);
@@ -211,8 +212,8 @@ impl Batches<'_> {
         }
     }
 
-    /// True if the helper that asks has to leave; then it is not counted any more.
-    fn is_one_too_many(&self) -> bool {
+    /// Takes the helper that asks out of the count if there is one too many; then it has to go.
+    fn left_as_one_too_many(&self) -> bool {
         let n_helpers_max = self.pool.n_helpers_max();
         update(&self.n_helpers, |n_helpers| {
             (n_helpers > n_helpers_max).then(|| n_helpers - 1)
@@ -243,16 +244,16 @@ impl Drop for Finished<'_> {
 }
 
 /// Counts a worker with batches for as long as it has them, a panic included.
-struct Shared<'a>(&'a Batches<'a>);
+struct Sharer<'a>(&'a Batches<'a>);
 
-impl<'a> Shared<'a> {
+impl<'a> Sharer<'a> {
     fn new(batches: &'a Batches<'a>) -> Self {
         batches.pool.n_sharers.fetch_add(1, Ordering::Relaxed);
         Self(batches)
     }
 }
 
-impl Drop for Shared<'_> {
+impl Drop for Sharer<'_> {
     fn drop(&mut self) {
         self.0.pool.n_sharers.fetch_sub(1, Ordering::Relaxed);
         self.0.is_over.store(true, Ordering::Relaxed);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::api::ObjectKey;
+pub use crate::telemetry::metrics::controller::SyncEnd;
 
 /// Syncs that are remembered, over all ReplicaSets: about 100 KiB.
 const RECENT_MAX: usize = 1024;
@@ -17,17 +18,6 @@ const FAILED_MAX: usize = 4096;
 
 /// A message is cut after this many bytes.
 const MESSAGE_BYTES_MAX: usize = 1024;
-
-/// How a sync ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SyncEnd {
-    /// From beginning to end.
-    Synced,
-    /// At once, since the cache did not show yet what was written last.
-    TooEarly,
-    /// With an error.
-    Failed,
-}
 
 /// One sync.
 #[derive(Clone, Debug, PartialEq, Eq)]

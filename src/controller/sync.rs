@@ -19,7 +19,6 @@ use crate::api::label_selector::SelectorError;
 use crate::api::{ObjectKey, Pod, ReplicaSet, Selector};
 use crate::stdx::activity;
 use crate::stdx::thread::catch_panic;
-use crate::telemetry::metrics::controller as counted;
 
 /// How a sync without error ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,29 +58,28 @@ impl ReplicaSetController {
         let end = match &result {
             Ok(Outcome::Synced) => SyncEnd::Synced,
             Ok(Outcome::TooEarly) => SyncEnd::TooEarly,
+            Err(SyncError::Panic(_)) => SyncEnd::Panicked,
             Err(_) => SyncEnd::Failed,
         };
         let took = self.clock.now().saturating_duration_since(began);
         let error = result.as_ref().err().map(ToString::to_string);
         self.last_syncs.note(key, LastSync { at, took, end }, error);
         match result {
-            Ok(Outcome::Synced) => {
-                self.metrics.sync_ended(counted::SyncEnd::Synced);
-                self.queue.forget(key);
-            }
-            // Not a success that would end the back-off of an earlier failure, and not a failure.
-            Ok(Outcome::TooEarly) => self.metrics.sync_ended(counted::SyncEnd::TooEarly),
             // A leader whose lease ran out while it was frozen may find that it leads still. Once the
             // daemon stops, the queue takes nothing any more.
             Err(error) if error.is_stopped() => self.queue.add_rate_limited(key.clone()),
             Err(error) => {
                 let object = self.kind.named(key);
                 log::warn!("sync failed and is repeated: {error} {object}");
-                self.metrics.sync_ended(match error {
-                    SyncError::Panic(_) => counted::SyncEnd::Panicked,
-                    _ => counted::SyncEnd::Failed,
-                });
+                self.metrics.sync_ended(end);
                 self.queue.add_rate_limited(key.clone());
+            }
+            Ok(outcome) => {
+                self.metrics.sync_ended(end);
+                // Who comes too early has no success that would end the back-off of an earlier failure.
+                if outcome == Outcome::Synced {
+                    self.queue.forget(key);
+                }
             }
         }
         self.queue.done(key);

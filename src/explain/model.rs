@@ -150,7 +150,7 @@ pub struct MemoryReport {
     /// How long it took, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_sync_seconds: Option<f64>,
-    /// How it ended: `synced`, `tooEarly` or `failed`.
+    /// How it ended: `synced`, `tooEarly`, `failed` or `panicked`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_sync_end: Option<&'static str>,
     /// What went wrong last and was not put right since.

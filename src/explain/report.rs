@@ -364,6 +364,7 @@ fn told(memory: &Memory, facts: &Facts) -> MemoryReport {
             SyncEnd::Synced => "synced",
             SyncEnd::TooEarly => "tooEarly",
             SyncEnd::Failed => "failed",
+            SyncEnd::Panicked => "panicked",
         }),
         last_error: memory.last_error.as_ref().map(|e| e.message.to_string()),
         last_error_at: memory.last_error.as_ref().map(|error| error.at),
