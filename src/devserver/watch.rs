@@ -42,7 +42,7 @@ pub(super) struct Watch {
     form: Form,
     /// A frame with an object has been sent.
     has_sent: bool,
-    /// All changes up to this version have been sent.
+    /// All changes up to this version have been sent, or were not asked for.
     cursor: u64,
     /// What is there at the beginning and still has to be sent.
     initial: std::vec::IntoIter<Object>,
@@ -288,6 +288,11 @@ impl Watch {
             let now = Instant::now();
             if self.bookmarks && now >= self.next_bookmark && now < self.deadline {
                 self.next_bookmark = next_bookmark(self.deadline);
+                // A watch from the future is silent until the server has come there
+                // (apiserver `pkg/storage/cacher/cache_watcher.go:process`).
+                if self.store.read(|state| state.version) < self.cursor {
+                    continue;
+                }
                 let mut chunk = Vec::new();
                 self.write_bookmark(self.cursor, false, &mut chunk);
                 return Next::Chunk(chunk);

@@ -161,6 +161,22 @@ fn a_streaming_list_from_the_future_is_refused_inside_the_stream() {
 }
 
 #[test]
+fn a_watch_from_the_future_is_silent_until_the_server_has_come_there() {
+    let rig = Rig::new();
+    let from = rig.server.version() + 2;
+    let query = |from| format!("allowWatchBookmarks=true&timeoutSeconds=3&resourceVersion={from}");
+    let mut far = rig.watch(PODS, &query(9_000_000_000));
+    let mut near = rig.watch(PODS, &query(from));
+    for name in ["a", "b", "c"] {
+        rig.create_pod(name);
+    }
+    assert_eq!(near.brief(), format!("ADDED c {}", from + 1));
+    assert_eq!(near.brief(), format!("BOOKMARK - {}", from + 1));
+    assert_eq!(near.brief(), "end");
+    assert_eq!(far.brief(), "end");
+}
+
+#[test]
 fn an_object_enters_and_leaves_the_scope_of_a_selector() {
     let rig = Rig::new();
     let from = rig.server.version();
