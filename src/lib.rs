@@ -178,6 +178,8 @@
 //!   an early look at the CA file.
 //! - **A credential plugin is bounded**: a minute per run, pauses of 1 to 30 s after one that failed, and
 //!   an expired credential serves until the plugin gives another or the API server refuses it.
+//! - **A watch that brings nothing, not even a bookmark, until it is given up ends in a list**
+//!   ([`cache::list_watch`]): its version may lie in the future of an etcd restored from a backup.
 //! - **A list after an expired watch has a back-off of its own**, so that the one after an outage does not
 //!   wait as long as the outage did.
 //! - **While counts are moving, a status waits** ([`controller::pace`]): up to a millisecond for each pod,

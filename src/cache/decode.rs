@@ -11,6 +11,7 @@ use crate::api::interner::Interner;
 use crate::api::protobuf::ProtobufError;
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{Pod, ReplicaSet, ResourceVersion, Status};
+use crate::client::ClientError;
 
 /// No object, list member or watch frame may be longer than this, in bytes. An object in etcd has
 /// 1.5 MiB; the bound only keeps a broken server from filling the memory.
@@ -159,6 +160,17 @@ pub enum StreamError {
     /// The answer has an encoding that was not asked for.
     #[error("cannot read content type {0:?}")]
     ContentType(String),
+}
+
+impl StreamError {
+    /// Nothing came for too long.
+    pub fn is_timeout(&self) -> bool {
+        let Self::Io(error) = self else {
+            return false;
+        };
+        let carried = error.get_ref().and_then(|inner| inner.downcast_ref());
+        carried.is_some_and(ClientError::is_timeout)
+    }
 }
 
 impl From<ProtobufError> for StreamError {

@@ -179,7 +179,8 @@ impl ListWatch {
 
     /// What to do now. After [`Step::Wait`], ask again; after a request, tell what came of it by
     /// [`on_event`](Self::on_event), [`on_page_end`](Self::on_page_end),
-    /// [`on_closed`](Self::on_closed) or [`on_error`](Self::on_error) before asking again.
+    /// [`on_closed`](Self::on_closed), [`on_silent`](Self::on_silent) or [`on_error`](Self::on_error)
+    /// before asking again.
     pub fn next_step(&mut self, now: Instant) -> Step {
         if let Some(until) = self.not_before
             && until > now
@@ -302,6 +303,18 @@ impl ListWatch {
             }
             Phase::Watch(stream) if !stream.is_very_short(now) => Reaction::Retry,
             Phase::Watch(_) | Phase::CycleStart | Phase::PagedList(_) => self.end_cycle(now),
+        }
+    }
+
+    /// The open watch was given up since nothing came of it for too long.
+    ///
+    /// DIFFERS: upstream opens such a watch again for ever. An API server whose etcd was restored from
+    /// a backup accepts a watch from a version that it has yet to come to, and is silent till then
+    /// (kubernetes issue 107457). To a list at that version it says that it has not come there.
+    pub fn on_silent(&mut self, now: Instant) -> Reaction {
+        match &self.phase {
+            Phase::Watch(stream) if stream.n_messages == 0 => self.end_cycle(now),
+            _ => self.on_closed(now),
         }
     }
 

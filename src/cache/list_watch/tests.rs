@@ -117,6 +117,13 @@ impl Script {
         self
     }
 
+    /// Nothing more comes until the watch is given up.
+    fn fall_silent(&mut self) -> &mut Self {
+        self.now += Duration::from_mins(5);
+        self.machine.on_silent(self.now);
+        self
+    }
+
     fn fail(&mut self, failure: Failure) -> &mut Self {
         self.machine.on_error(failure, self.now);
         self
@@ -407,6 +414,42 @@ fn j_17_a_version_from_the_future_is_given_up_for_the_newest() {
         .expect(&["list rv=40"])
         .fail(Failure::TooLargeResourceVersion);
     script.expect(&["list limit=500"]);
+}
+
+#[test]
+fn j_17_a_watch_from_the_future_that_brings_nothing_is_given_up_for_a_list() {
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("90", "");
+    script.expect(&["watch rv=90"]).fall_silent();
+    script.expect(&["wait 800ms", "list rv=90"]);
+    script.fail(Failure::TooLargeResourceVersion);
+    script.expect(&["list limit=500"]).page("20", "");
+    script.expect(&["watch rv=20"]);
+
+    let mut script = Script::streaming();
+    script.expect(&["stream"]);
+    script.see(CLOSE, "90", Effect::Replace).close();
+    script.expect(&["watch rv=90"]).fall_silent();
+    script.expect(&["wait 800ms", "stream rv=90"]);
+    script.fail(Failure::TooLargeResourceVersion);
+    script
+        .expect(&["stream"])
+        .see(CLOSE, "20", Effect::Replace)
+        .close();
+    script.expect(&["watch rv=20"]);
+}
+
+#[test]
+fn a_watch_that_fell_silent_later_goes_on_where_it_was() {
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("10", "");
+    script.expect(&["watch rv=10"]);
+    script.see(BOOKMARK, "15", Effect::Apply).fall_silent();
+    script.expect(&["watch rv=15"]);
+
+    let mut script = Script::streaming();
+    script.expect(&["stream"]).fall_silent();
+    script.expect(&["stream"]);
 }
 
 #[test]

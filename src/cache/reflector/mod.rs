@@ -126,6 +126,8 @@ enum End {
     Page,
     /// The watch is closed; with the reason, if it was not the server that closed it.
     Closed(Option<StreamError>),
+    /// Nothing has come of the watch for too long.
+    Silent(StreamError),
     /// It failed.
     Failed(Failure, String),
 }
@@ -244,6 +246,7 @@ impl<T: Decode> Reflector<T> {
                 }
                 Ok(Some(frame)) => self.on_frame(frame, now),
                 Ok(None) => return End::Closed(None),
+                Err(error) if error.is_timeout() => return End::Silent(error),
                 Err(error @ StreamError::Io(_)) => return End::Closed(Some(error)),
                 Err(error) => return End::Failed(Failure::Other, report(&error)),
             }
@@ -419,6 +422,22 @@ impl<T: Decode> Reflector<T> {
                     }
                     reaction => {
                         log::warn!("watch of {resource} ended unexpectedly, {reaction}: {why}");
+                    }
+                }
+            }
+            End::Silent(error) => {
+                let why = report(&error);
+                match self.machine.on_silent(now) {
+                    Reaction::Retry => {
+                        log::info!("watch of {resource} fell silent, opens it again: {why}");
+                    }
+                    reaction @ Reaction::EndCycle(_) => log::warn!(
+                        "watch of {resource} from version {} brought nothing, not even a bookmark, \
+                         as if the API server had not come to that version yet; {reaction}: {why}",
+                        self.machine.last_resource_version()
+                    ),
+                    reaction => {
+                        log::warn!("watch of {resource} fell silent, {reaction}: {why}");
                     }
                 }
             }

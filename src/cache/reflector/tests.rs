@@ -343,6 +343,47 @@ fn j_17_a_server_restored_from_a_backup_is_listed_anew() {
     assert_eq!(lists, expected);
 }
 
+fn silent_watch() -> Reply {
+    Reply::watch(&["silence".to_owned()]).lasting(Duration::from_mins(5))
+}
+
+#[test]
+fn j_17_a_restored_server_that_keeps_silent_loses_its_ghosts() {
+    let run = Run::new(paged()).play([
+        Reply::list("90", "", &["p1@5", "ghost@8"]),
+        silent_watch(),
+        refusal(&too_large()),
+        Reply::list("20", "", &["p1@5"]),
+    ]);
+    let expected = ["list 0", "watch 90", "list 90", "list ", "watch 20"];
+    assert_eq!(run.short_requests(), expected);
+    assert_eq!(run.waits(), [800]);
+    assert_eq!(run.cached(), ["p1@5"]);
+    assert_eq!(run.store.resource_version(), "20".into());
+
+    let run = Run::new(streaming()).play([
+        Reply::watch(&[added("p1@5"), added("ghost@8"), closing_bookmark("90")]),
+        silent_watch(),
+        Reply::watch(&[error(&too_large())]),
+        Reply::watch(&[added("p1@5"), closing_bookmark("20")]),
+    ]);
+    let expected = ["stream ", "watch 90", "stream 90", "stream ", "watch 20"];
+    assert_eq!(run.short_requests(), expected);
+    assert_eq!(run.waits(), [800]);
+    assert_eq!(run.cached(), ["p1@5"]);
+    assert_eq!(run.store.resource_version(), "20".into());
+}
+
+#[test]
+fn a_watch_that_falls_silent_after_a_message_is_opened_again() {
+    let run = Run::new(paged()).play([
+        Reply::list("10", "", &["p1@5"]),
+        Reply::watch(&[bookmark("15"), "silence".to_owned()]).lasting(Duration::from_mins(5)),
+    ]);
+    assert_eq!(run.short_requests(), ["list 0", "watch 10", "watch 15"]);
+    assert_eq!(run.waits(), [] as [u128; 0]);
+}
+
 #[test]
 fn j_18_all_pages_become_one_list() {
     let run = Run::new(paged()).play([

@@ -16,7 +16,7 @@ use crate::cache::reflector::{
 use crate::cache::stats::CacheStats;
 use crate::cache::store::Store;
 use crate::cache::{CacheEvent, PodStore};
-use crate::client::{ClientError, Gather};
+use crate::client::{ClientError, Gather, TransportError, TransportErrorKind};
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::stdx::stop::{Cause, Stop};
 
@@ -43,7 +43,7 @@ pub(super) fn streaming() -> ReflectorOptions {
 pub(super) enum Reply {
     /// A body, whole.
     Body(String),
-    /// A watch's messages; `stop` and `break` stand for what may happen in place of one.
+    /// A watch's messages; `stop`, `break` and `silence` stand for what may happen in place of one.
     Watch(Vec<String>, Duration),
     /// No answer, or a refusal.
     Fail(ClientError),
@@ -431,10 +431,11 @@ impl Read for ScriptedWatch {
                 stop(&self.stop);
                 Err(io::Error::other(ClientError::Stopped))
             }
-            last @ (None | Some("break")) => {
+            last @ (None | Some("break" | "silence")) => {
                 self.pace.clock.advance(std::mem::take(&mut self.time));
                 match last {
                     None => Ok(0),
+                    Some("silence") => Err(io::Error::other(silence())),
                     Some(_) => Err(io::ErrorKind::ConnectionReset.into()),
                 }
             }
@@ -448,6 +449,15 @@ impl Read for ScriptedWatch {
             }
         }
     }
+}
+
+/// As a body's read ends when nothing has come for too long.
+fn silence() -> ClientError {
+    ClientError::Transport(TransportError {
+        kind: TransportErrorKind::TimedOut,
+        sent: true,
+        message: "nothing came for 300 s".to_owned(),
+    })
 }
 
 impl Drop for ScriptedWatch {
