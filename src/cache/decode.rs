@@ -120,6 +120,21 @@ pub struct ListMetadata {
     pub continue_token: String,
 }
 
+impl ListMetadata {
+    /// Checks that a list that was read to its end was one. API servers say the version of each list
+    /// and page; a gateway's answer that happens to be JSON does not, and would be an empty list.
+    ///
+    /// # Errors
+    /// [`StreamError::Malformed`] if there is no version.
+    pub(super) fn check(&self) -> Result<(), StreamError> {
+        if self.resource_version.is_empty() {
+            let what = "a list without a resource version".to_owned();
+            return Err(StreamError::Malformed(what));
+        }
+        Ok(())
+    }
+}
+
 /// One message of a watch.
 #[derive(Debug)]
 pub enum Frame<T> {

@@ -41,6 +41,9 @@ impl<T: Decode> ReadList<T> for JsonList {
             .next_item()?
             .map(|item| read_object::<T>(item, interner));
         self.check_kind::<T>()?;
+        if decoded.is_none() {
+            self.items.metadata().check()?;
+        }
         Ok(decoded)
     }
 

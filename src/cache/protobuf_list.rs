@@ -189,6 +189,7 @@ impl<T: Decode> ReadList<T> for ProtobufList<T> {
         interner: &mut Interner,
     ) -> Result<Option<Decoded<T::Object>>, StreamError> {
         let Some(item) = self.next_item()? else {
+            self.metadata.check()?;
             return Ok(None);
         };
         let item = self.body.get(item);

@@ -576,6 +576,24 @@ fn j_36_a_table_is_refused_and_not_taken_for_an_empty_list() {
 }
 
 #[test]
+fn a_list_without_a_version_is_refused_and_not_taken_for_an_empty_one() {
+    let empty = br#"{"kind":"PodList","items":[],"metadata":{}}"#;
+    for body in [&b"{}"[..], br#"{"message":"maintenance"}"#, empty] {
+        let body = String::from_utf8(body.to_vec()).expect("text");
+        let run = Run::new(paged()).play([
+            Reply::list("8", "", &["p1@1"]),
+            Reply::watch(&[error(&expired())]),
+            Reply::Body(body),
+        ]);
+        assert_eq!(run.cached(), ["p1@1"]);
+        assert_eq!(
+            run.short_requests(),
+            ["list 0", "watch 8", "list 8", "list 8"]
+        );
+    }
+}
+
+#[test]
 fn j_37_a_watch_that_ends_well_goes_on_at_once() {
     let run = Run::new(paged()).play([
         Reply::list("10", "", &[]),
