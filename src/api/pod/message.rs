@@ -95,9 +95,9 @@ impl Pod {
             namespace: interner.text(namespace),
             name: Arc::from(name),
         };
-        if let Some(labels) = labels {
-            self.labels = labels_in(&metadata[labels], interner)?;
-        }
+        // Pods without labels share the set of none as others share theirs.
+        let labels = &metadata[labels.unwrap_or_default()];
+        self.labels = labels_in(labels, interner)?;
         Ok(())
     }
 
@@ -214,6 +214,18 @@ mod tests {
         assert_eq!((pod.restarts, pod.sidecar_restarts), (3, 5));
         assert_eq!((pod.deletion_cost, pod.is_ready), (-7, true));
         assert!(pod.is_terminating() && pod.controller.is_some());
+    }
+
+    #[test]
+    fn pods_without_labels_share_the_set_of_none() {
+        let mut interner = Interner::default();
+        let mut read = |name: u8| {
+            let message = [0x0a, 3, 0x0a, 1, name];
+            Pod::from_protobuf(&message, &mut interner).expect("a pod")
+        };
+        let (a, b) = (read(b'a'), read(b'b'));
+        assert_eq!((&*a.key.name, &*b.key.name), ("a", "b"));
+        assert!(a.labels.is_empty() && a.labels.is_shared_with(&b.labels));
     }
 
     #[test]
