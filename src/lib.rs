@@ -138,7 +138,8 @@
 //!   pod that may have been deleted is chosen again before another one.
 //! - A ReplicaSet for which pods are due is never made to wait: not by the pace of its status, not by
 //!   another one's batch, not by what only waits for a status.
-//! - The cache's tallies count what its buckets hold, at every moment that a reader can see.
+//! - The cache's tallies count what its buckets of orphans and of pods that somebody here may own hold,
+//!   at every moment that a reader can see.
 //! - Nothing is created or deleted before both first lists are complete.
 //! - With an election, no byte of a request that writes leaves this process but while the lease is ours
 //!   by our own clock ([`leader_election`] says what window is left), and the lease is released only

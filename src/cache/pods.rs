@@ -1,9 +1,11 @@
-//! The index of the pods: by owner, and those without one by namespace. Each group is counted.
+//! The index of the pods: by owner, and those without one by namespace. Each group that a controller
+//! here asks about is counted.
 
 use std::sync::Arc;
 
 use super::pod_tally::PodTally;
 use super::store::{Indexed, Store};
+use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{ObjectKey, OwnerKey, Pod, ResourceVersion, Uid};
 
 /// All pods. Each stands in exactly one bucket.
@@ -43,10 +45,22 @@ impl Indexed for Pod {
     }
 
     fn count(&self, tally: &mut PodTally) {
-        tally.add(self);
+        if is_counted(self) {
+            tally.add(self);
+        }
     }
 
     fn discount(&self, tally: &mut PodTally) {
-        tally.remove(self);
+        if is_counted(self) {
+            tally.remove(self);
+        }
     }
+}
+
+/// Nobody asks for the numbers of other owners' pods, of which each may have labels of its own, as those
+/// of an indexed Job and of a StatefulSet have.
+fn is_counted(pod: &Pod) -> bool {
+    let kinds = [REPLICA_SET.kind, REPLICATION_CONTROLLER.kind];
+    let controller = pod.controller.as_deref();
+    controller.is_none_or(|controller| kinds.contains(&&*controller.kind))
 }

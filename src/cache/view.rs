@@ -34,7 +34,8 @@ pub trait CacheView: Debug + Send + Sync {
     /// All pods of a namespace that have no controller.
     fn orphans_in(&self, namespace: &str) -> Vec<Arc<Pod>>;
 
-    /// What is counted of [`pods_owned_by`](Self::pods_owned_by).
+    /// What is counted of [`pods_owned_by`](Self::pods_owned_by); nothing unless `owner` is a ReplicaSet
+    /// or a ReplicationController.
     fn tally_of_pods_owned_by(&self, owner: &OwnerKey) -> PodTally;
 
     /// What is counted of [`orphans_in`](Self::orphans_in).

@@ -214,6 +214,34 @@ fn the_view_finds_pods_by_owner_and_orphans_by_namespace() {
     );
 }
 
+#[test]
+fn pods_of_other_owners_are_found_but_not_counted() {
+    let cache = Cache::default();
+    for (kind, n_counted) in [
+        ("ReplicaSet", 1),
+        ("ReplicationController", 1),
+        ("Job", 0),
+        ("StatefulSet", 0),
+    ] {
+        let mut pod = owned(kind, "1", "a");
+        let controller = ControllerRef {
+            kind: kind.into(),
+            ..ControllerRef::clone(pod.controller.as_ref().expect("an owner"))
+        };
+        pod.controller = Some(Arc::new(controller));
+        cache.pods.apply_added(pod.clone());
+        let owner = OwnerKey::new(kind, &ObjectKey::new("default", "a"), &Uid::new("a"));
+        let n_counted_now = || cache.tally_of_pods_owned_by(&owner).iter().count();
+        assert_eq!(cache.pods_owned_by(&owner).len(), 1);
+        assert_eq!(n_counted_now(), n_counted, "{kind}");
+        pod.resource_version = "2".into();
+        cache.pods.apply_modified(pod.clone());
+        assert_eq!(n_counted_now(), n_counted, "{kind}");
+        cache.pods.apply_deleted(pod);
+        assert_eq!(n_counted_now(), 0, "{kind}");
+    }
+}
+
 fn replica_set(namespace: &str, name: &str, controller: Option<&str>) -> ReplicaSet {
     let owners = controller
         .map(|uid| json!([{"kind": "Deployment", "name": "d", "uid": uid, "controller": true}]));
