@@ -327,8 +327,13 @@ fn random_pod(name: u8, owner: Option<u8>, version: usize) -> Pod {
         Some(owner) => owned(&name, &text, &format!("rs{owner}")),
         None => pod(&name, &text),
     };
+    let labels = match version % 3 {
+        // Some have labels of their own.
+        0 => [("app", &*name)].into_iter().collect(),
+        _ => LABELS[usize::from(version.is_multiple_of(5))].clone(),
+    };
     Pod {
-        labels: LABELS[usize::from(version.is_multiple_of(5))].clone(),
+        labels,
         phase: phases[version % 3],
         is_ready: version.is_multiple_of(2),
         deletion: version.is_multiple_of(7).then(Timestamp::now),

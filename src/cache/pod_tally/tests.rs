@@ -1,0 +1,133 @@
+//! The tallies against a count of all pods, with few and with many sets of labels.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+use jiff::Timestamp;
+
+use super::{PodTally, SEARCHED_MAX};
+use crate::api::{Labels, Pod, PodPhase};
+
+fn labels(number: usize) -> Labels {
+    let pairs = [("app", "web".to_owned()), ("index", number.to_string())];
+    pairs.into_iter().collect()
+}
+
+fn pod(labels: &Labels, rng: &mut Rng) -> Pod {
+    let phases = [PodPhase::Running, PodPhase::Pending, PodPhase::Failed];
+    Pod {
+        labels: labels.clone(),
+        phase: phases[rng.usize(..phases.len())],
+        is_ready: rng.bool(),
+        deletion: (rng.u8(..) < 64).then_some(Timestamp::UNIX_EPOCH),
+        ..Pod::default()
+    }
+}
+
+/// All, active, Ready and terminating pods by their labels.
+type Numbers = BTreeMap<String, [u32; 4]>;
+
+fn recount(pods: &[Pod]) -> Numbers {
+    let mut numbers = Numbers::new();
+    for pod in pods {
+        let is_active = pod.is_active();
+        let counts = [
+            true,
+            is_active,
+            is_active && pod.is_ready,
+            pod.is_terminating() && !pod.phase.is_terminal(),
+        ];
+        let numbers = numbers.entry(pod.labels.to_string()).or_default();
+        for (number, is_counted) in numbers.iter_mut().zip(counts) {
+            *number += u32::from(is_counted);
+        }
+    }
+    numbers
+}
+
+#[track_caller]
+fn check(tally: &PodTally, pods: &[Pod]) {
+    let mut numbers = Numbers::new();
+    for it in tally.iter() {
+        let found = [it.n_pods, it.n_active, it.n_ready, it.n_terminating];
+        let earlier = numbers.insert(it.labels.to_string(), found);
+        assert_eq!(earlier, None, "{} stand there twice", it.labels);
+    }
+    assert_eq!(numbers, recount(pods));
+    let n_active = pods.iter().filter(|pod| pod.is_active()).count();
+    assert_eq!(tally.n_active(), n_active);
+}
+
+#[test]
+fn the_numbers_are_right_with_few_sets_and_with_many() {
+    for n_sets in [1, SEARCHED_MAX / 2, SEARCHED_MAX, SEARCHED_MAX + 1, 60] {
+        let mut rng = Rng::with_seed(n_sets as u64);
+        let sets: Vec<Labels> = (0..n_sets).map(labels).collect();
+        let (mut tally, mut pods) = (PodTally::default(), Vec::<Pod>::new());
+        // Grows and shrinks, so that the number of sets goes over the limits again and again.
+        for round in 0..6 {
+            for _ in 0..200 {
+                if pods.is_empty() || rng.usize(..4) > 2 * (round % 2) {
+                    let pod = pod(&sets[rng.usize(..n_sets)], &mut rng);
+                    tally.add(&pod);
+                    pods.push(pod);
+                } else {
+                    tally.remove(&pods.swap_remove(rng.usize(..pods.len())));
+                }
+                check(&tally, &pods);
+            }
+        }
+        for pod in pods {
+            tally.remove(&pod);
+        }
+        check(&tally, &[]);
+    }
+}
+
+/// Takes minutes if a pod is searched for among all others.
+#[test]
+fn twenty_thousand_orphans_with_labels_of_their_own_are_counted() {
+    let mut rng = Rng::with_seed(7);
+    let mut tally = PodTally::default();
+    let sets = (0..20_000).map(labels);
+    let mut pods: Vec<Pod> = sets.map(|labels| pod(&labels, &mut rng)).collect();
+    for pod in &pods {
+        tally.add(pod);
+    }
+    check(&tally, &pods);
+    for _ in 0..10 {
+        for old in &mut pods {
+            let new = pod(&old.labels, &mut rng);
+            tally.remove(old);
+            tally.add(&new);
+            *old = new;
+        }
+    }
+    check(&tally, &pods);
+    rng.shuffle(&mut pods);
+    for pod in pods.drain(20..) {
+        tally.remove(&pod);
+    }
+    check(&tally, &pods);
+    let tallies = tally.0.as_deref().expect("some are left");
+    assert!(tallies.tallies.capacity() <= 80, "memory comes back");
+    for pod in pods.drain(SEARCHED_MAX / 2..) {
+        tally.remove(&pod);
+    }
+    check(&tally, &pods);
+    let tallies = tally.0.as_deref().expect("some are left");
+    assert!(tallies.places.is_none(), "few are searched");
+}
+
+#[test]
+fn sets_that_are_equal_are_counted_together() {
+    let mut rng = Rng::with_seed(1);
+    let mut tally = PodTally::default();
+    let pods = [labels(1), labels(1)].map(|labels| pod(&labels, &mut rng));
+    for pod in &pods {
+        tally.add(pod);
+    }
+    check(&tally, &pods);
+    tally.remove(&pods[0]);
+    check(&tally, &pods[1..]);
+}
