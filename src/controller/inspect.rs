@@ -83,7 +83,7 @@ impl ReplicaSetController {
         Memory {
             expectations: self.expectations.details(key, uid),
             unresolved_creations: self.unresolved.creations(key, uid),
-            unresolved_deletions: self.unresolved.deletions(key, uid),
+            unresolved_deletions: self.unresolved.deletions(key, uid).under_way,
             waits_for: written.filter(is_ahead),
             last_sync: self.last_syncs.last(key),
             last_error: self.last_syncs.error(key),

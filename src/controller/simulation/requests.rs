@@ -95,7 +95,7 @@ impl PodControl for World {
 
     fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
         let now = self.clock.wall();
-        let late = Late::Delete(pod.clone());
+        let late = Late::Delete(pod.clone(), now);
         self.request(
             &format_args!("delete {}", pod.key.name),
             Some(late),

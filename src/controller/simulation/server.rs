@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::api::{ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
@@ -49,11 +49,15 @@ impl fmt::Display for Line<ReplicaSet> {
     }
 }
 
+/// The server sees no delete later than this. Creates come whenever they like.
+const DELETE_ARRIVES_WITHIN: SignedDuration = SignedDuration::from_mins(1);
+
 /// A request that the server will see later, after its client has given up.
 #[derive(Debug)]
 pub(super) enum Late {
     Create(ReplicaSet, Arc<str>),
-    Delete(Pod),
+    /// With the time at which it was sent.
+    Delete(Pod, Timestamp),
 }
 
 /// All objects are in the namespace `default`; a ReplicaSet selects the pods labelled with its name.
@@ -249,8 +253,10 @@ impl Server {
     pub(super) fn see_late(&mut self, now: Timestamp) {
         match self.late.pop() {
             Some(Late::Create(rs, name)) => drop(self.add_pod(&rs, &name, true)),
-            Some(Late::Delete(pod)) => drop(self.delete_pod(&pod, now)),
-            None => {}
+            Some(Late::Delete(pod, sent)) if now.duration_since(sent) <= DELETE_ARRIVES_WITHIN => {
+                drop(self.delete_pod(&pod, now));
+            }
+            Some(Late::Delete(..)) | None => {}
         }
     }
 

@@ -1,6 +1,8 @@
 //! Writes whose outcome is not known: what the next syncs do about them.
 
-use crate::api::Pod;
+use std::time::Duration;
+
+use crate::api::{Pod, ReplicaSet};
 use crate::controller::testing::{
     Fixture, Write, creates, deletes, fixture, forbidden, lost, owned_pod, pod, refused,
     replica_set, seconds_ago,
@@ -262,6 +264,68 @@ fn an_unknown_deletion_that_is_not_needed_now_is_remembered() {
     }
     repeated.sort();
     assert_eq!(repeated, unknown);
+}
+
+/// A fixture of three pods that was told to have two, whose delete of the pod with the answered name
+/// was lost, and that was told to have three again; then one of the others is to go first.
+fn unknown_deletion_and_no_need_of_it() -> (Fixture, ReplicaSet, String) {
+    let mut rs = replica_set("web", 2);
+    let fixture = fixture(&rs, ["a", "b", "c"].map(|name| owned_pod(name, &rs)));
+    fixture.writes.on_delete(|_, _| Some(Err(lost())));
+    fixture.sync("web").expect_err("the answer was lost");
+    let unknown = deletes(&fixture).remove(0);
+    fixture.writes.on_delete(|_, _| None);
+    rs.replicas = 3;
+    rs.resource_version = "2".into();
+    fixture.cache_silently(Some(rs.clone()), []);
+    fixture.sync_ok("web");
+    fixture.assert_counts(0, 0, 0);
+    let other = if unknown == "b" { "a" } else { "b" };
+    let cheap = Pod {
+        resource_version: "2".into(),
+        deletion_cost: -1,
+        ..owned_pod(other, &rs)
+    };
+    let pods = ["a", "b", "c"].map(|name| owned_pod(name, &rs));
+    fixture.writes.set_live_pods(pods.to_vec());
+    rs.replicas = 2;
+    rs.resource_version = "3".into();
+    fixture.cache_silently(Some(rs.clone()), [cheap]);
+    fixture.writes.take();
+    (fixture, rs, unknown)
+}
+
+#[test]
+fn a_deletion_that_cannot_happen_any_more_is_not_preferred() {
+    let (fixture, _, unknown) = unknown_deletion_and_no_need_of_it();
+    fixture.clock.advance(Duration::from_hours(3));
+    fixture.sync_ok("web");
+    let other = if unknown == "b" { "a" } else { "b" };
+    assert_eq!(deletes(&fixture), [other]);
+}
+
+#[test]
+fn a_deletion_that_may_still_happen_is_preferred() {
+    let (fixture, _, unknown) = unknown_deletion_and_no_need_of_it();
+    fixture.clock.advance(Duration::from_mins(5));
+    fixture.sync_ok("web");
+    assert_eq!(deletes(&fixture), [unknown]);
+}
+
+/// The cache may be hours behind, so that it shows a pod that was deleted long ago.
+#[test]
+fn a_deletion_that_happened_long_ago_unseen_is_waited_for() {
+    let (fixture, rs, unknown) = unknown_deletion_and_no_need_of_it();
+    fixture.clock.advance(Duration::from_hours(3));
+    let mut live = ["a", "b", "c"].map(|name| owned_pod(name, &rs)).to_vec();
+    live.retain(|pod| *pod.key.name != *unknown);
+    fixture.writes.set_live_pods(live);
+    fixture
+        .writes
+        .on_delete(|_, _| Some(Err(refused(404, "NotFound", "gone"))));
+    fixture.sync_ok("web");
+    assert_eq!(deletes(&fixture), [unknown]);
+    assert_eq!(fixture.open(&rs), Some((0, 1)));
 }
 
 /// One of two lost creates was stored; if only one more pod is wanted now, that is the one.
