@@ -176,6 +176,9 @@ impl ReplicaSetController {
         Err(error)
     }
 
+    /// Names under which nothing was stored come first next time, but for those that are repeated anyway.
+    /// So whoever restarts the daemon meets the creates that are under way: they have the first names.
+    ///
     /// DIFFERS: upstream has no names to repeat. The API server names the pod after the first half of
     /// admission, so its refusals have no name in them, or a new one each time.
     fn give_back_unless_unresolved(&self, rs: &ReplicaSet, name: &Arc<str>) {
@@ -250,26 +253,23 @@ impl ReplicaSetController {
     fn delete_pod_of(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
         let _job = activity::enter("deletes a pod of", &rs.key);
         let (key, owner) = (&rs.key, &rs.uid);
-        let deleted = self.pod_control.delete_pod(rs, pod);
+        let deleted = match self.pod_control.delete_pod(rs, pod) {
+            // DIFFERS: upstream stops waiting for a pod that is gone, and would take another one for it
+            // as long as the cache shows it.
+            Err(error) if error.is_not_found() => Ok(Outcome::Moot),
+            Err(error) if error.is_conflict() => self.look_after_conflict(rs, pod, error),
+            answer => answer.map(|()| Outcome::Success),
+        };
         self.metrics.pods_deleted.count(match &deleted {
-            Ok(()) => Outcome::Success,
-            Err(error) if error.is_not_found() || error.is_conflict() => Outcome::Moot,
+            Ok(outcome) => *outcome,
             Err(error) => outcome_of(error),
         });
-        match deleted {
-            Ok(()) => {}
-            // The pod that was meant is gone if nothing has its name, or something with another UID.
-            //
-            // DIFFERS: upstream stops waiting for it then, and would take another pod for it as long
-            // as the cache shows it.
-            Err(error) if error.is_not_found() || error.is_conflict() => {}
-            Err(error) => {
-                if error.is_unknown() {
-                    self.unresolved.add_deletion(key, owner, &pod.uid);
-                }
-                self.expectations.deletion_observed(key, owner, &pod.uid);
-                return Err(error);
+        if let Err(error) = deleted {
+            if error.is_unknown() {
+                self.unresolved.add_deletion(key, owner, &pod.uid);
             }
+            self.expectations.deletion_observed(key, owner, &pod.uid);
+            return Err(error);
         }
         self.unresolved.resolve_deletion(key, owner, &pod.uid);
         // The event may have come before the expectation was written down, and may have been the only
@@ -279,6 +279,29 @@ impl ReplicaSetController {
             self.expectations.deletion_observed(key, owner, &pod.uid);
         }
         Ok(())
+    }
+
+    /// A delete that meets a conflict was for a pod that is another one by now, or an admission webhook
+    /// has refused it with that code. Blocks for one LIST.
+    fn look_after_conflict(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        conflict: WriteError,
+    ) -> Result<Outcome, WriteError> {
+        match self.pod_control.find_pod(rs, &pod.key.name) {
+            Ok(Some(live)) if live.uid == pod.uid && live.is_active() => {
+                let message = format!("Error deleting: {conflict}");
+                self.pod_control.warn(rs, "FailedDelete", message);
+                Err(conflict)
+            }
+            Ok(_) => Ok(Outcome::Moot),
+            Err(error) => {
+                // The pod may be gone: no other one is safe to be taken next.
+                self.unresolved.add_deletion(&rs.key, &rs.uid, &pod.uid);
+                Err(error)
+            }
+        }
     }
 }
 

@@ -29,7 +29,8 @@ pub trait PodControl: Debug + Send + Sync {
     /// As the API server or the connection says.
     fn list_pods(&self, rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError>;
 
-    /// Deletes exactly this pod: one that was recreated under its name is left alone.
+    /// Deletes exactly this pod: one that was recreated under its name is left alone. That answers a
+    /// conflict, of which no event is recorded here.
     ///
     /// # Errors
     /// As the API server or the connection says.

@@ -134,6 +134,7 @@ impl PodControl for RealPodControl {
                 Ok(())
             }
             Err(error) => {
+                // Whether a conflict is a failure is for the caller to find out, and to tell.
                 let is_worth_telling = !error.is_not_found()
                     && !error.is_conflict()
                     && !matches!(error, WriteError::Stopped);

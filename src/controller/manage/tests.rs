@@ -229,6 +229,49 @@ fn a_pod_that_is_gone_already_is_waited_for_as_if_it_had_been_deleted() {
     }
 }
 
+/// An admission webhook may refuse with any code.
+#[test]
+fn a_conflict_about_a_pod_that_is_there_is_a_refusal() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, [owned_pod("a", &rs), ready_pod("b", &rs)]);
+    fixture
+        .writes
+        .set_live_pods(vec![owned_pod("a", &rs), ready_pod("b", &rs)]);
+    fixture
+        .writes
+        .on_delete(|_, _| Some(Err(refused(409, "Conflict", "not now"))));
+    let error = fixture.sync("web").expect_err("refused");
+    assert_eq!(error.to_string(), "unable to delete pods: not now");
+    assert_eq!(fixture.open(&rs), Some((0, 0)));
+    assert_eq!(
+        fixture.writes.take_warnings(),
+        ["FailedDelete: Error deleting: not now"]
+    );
+    let conditions = fixture.writes.status_updates().remove(0).conditions;
+    assert_eq!(conditions[0].reason.as_deref(), Some("FailedDelete"));
+}
+
+#[test]
+fn a_conflict_that_nobody_can_explain_is_repeated_on_the_same_pod() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, [owned_pod("a", &rs), ready_pod("b", &rs)]);
+    fixture
+        .writes
+        .on_delete(|_, _| Some(Err(refused(409, "Conflict", "not now"))));
+    fixture.writes.on_find_pod(|_, _| Some(Err(forbidden())));
+    fixture.sync("web").expect_err("the look is refused");
+    assert_eq!(deletes(&fixture), ["a"]);
+    assert_eq!(fixture.open(&rs), Some((0, 0)));
+    fixture.deliver_pod(Pod {
+        resource_version: "2".into(),
+        deletion_cost: -1,
+        ..ready_pod("b", &rs)
+    });
+    fixture.writes.on_delete(|_, _| None);
+    fixture.sync_ok("web");
+    assert_eq!(deletes(&fixture), ["a"]);
+}
+
 #[test]
 fn a_deletion_that_the_cache_shows_already_is_not_waited_for() {
     for is_found in [true, false] {

@@ -35,6 +35,7 @@ pub(in crate::controller) struct FakeWrites(Mutex<State>);
 #[derive(Default)]
 struct State {
     writes: Vec<Write>,
+    warnings: Vec<String>,
     on_create: Hook<CreatedPod>,
     on_delete: Hook<()>,
     on_patch: Hook<PatchedPod>,
@@ -98,6 +99,11 @@ impl FakeWrites {
     /// All writes since the last call.
     pub(in crate::controller) fn take(&self) -> Vec<Write> {
         std::mem::take(&mut self.lock().writes)
+    }
+
+    /// Reasons and messages of the warnings since the last call.
+    pub(in crate::controller) fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().warnings)
     }
 
     /// Creates, deletes and patches since the last [`Self::take`].
@@ -193,6 +199,10 @@ impl PodControl for FakeWrites {
         let write = Write::Delete(pod.key.name.to_string());
         let answer = self.call(write, &pod.key.name, |state| &mut state.on_delete);
         answer.unwrap_or(Ok(()))
+    }
+
+    fn warn(&self, _rs: &ReplicaSet, reason: &'static str, message: String) {
+        self.lock().warnings.push(format!("{reason}: {message}"));
     }
 
     fn patch_pod(
