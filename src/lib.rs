@@ -172,6 +172,8 @@
 //! - **A refused create is repeated under its name**, so that its event is counted up.
 //! - **A pod that a delete finds gone is waited for** as long as the cache shows it, so that no other one
 //!   is taken in its place.
+//! - **A scale-down waits until the pods are as new as the spec that asks for it** (`controller`,
+//!   `scale_down`), 25 ms at most, so that a deletion cost that was written before decides.
 //! - **Every wait of a ReplicaSet for an event ends by itself** after five minutes, since an event can get
 //!   lost in a relist.
 //! - **A new client certificate ends no request**: connections that show the old one carry their request

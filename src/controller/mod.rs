@@ -27,6 +27,7 @@ pub mod plan;
 pub mod pod_names;
 pub mod priority;
 mod progress;
+mod scale_down;
 pub mod shadow;
 pub mod slow_start;
 pub mod status;
@@ -53,6 +54,7 @@ use self::other_writers::OtherWriters;
 use self::pace::StatusPace;
 use self::pod_names::PodNames;
 use self::progress::Progress;
+use self::scale_down::ScaleDowns;
 use self::shadow::Shadow;
 use self::slow_start::BatchRunner;
 use self::take_over::TakeOver;
@@ -114,6 +116,7 @@ pub struct ReplicaSetController {
     /// Set if nothing is to be written.
     shadow: Option<Arc<Shadow>>,
     progress: Progress,
+    scale_downs: ScaleDowns,
     metrics: ControllerMetrics,
     /// Generation for which an unusable selector was logged, by ReplicaSet; behind its own lock.
     unusable_selectors: Mutex<HashMap<ObjectKey, (Uid, i64)>>,
@@ -136,6 +139,7 @@ impl ReplicaSetController {
             written: WrittenVersions::new(Arc::clone(&parts.clock)),
             pace: StatusPace::new(Arc::clone(&parts.clock), parts.status_update_interval),
             progress: Progress::new(Arc::clone(&parts.clock)),
+            scale_downs: ScaleDowns::new(Arc::clone(&parts.clock)),
             unresolved: Unresolved::new(Arc::clone(&parts.clock)),
             clock: parts.clock,
             metrics: parts.metrics,
@@ -178,6 +182,7 @@ impl ReplicaSetController {
         self.last_syncs.clear(key);
         self.others.clear(key);
         self.progress.clear(key, owner);
+        self.scale_downs.clear(key);
         let mut logged = self
             .unusable_selectors
             .lock()

@@ -25,7 +25,7 @@ use crate::stdx::thread::catch_panic;
 pub enum Outcome {
     /// The ReplicaSet was looked at from beginning to end.
     Synced,
-    /// The cache does not show yet what was written last; the event that brings it enqueues the key.
+    /// The cache does not show yet what it must; the event that brings it enqueues the key.
     TooEarly,
 }
 
@@ -121,6 +121,7 @@ impl ReplicaSetController {
             return Ok(Outcome::Synced);
         }
         self.look_for_other_writers(&rs);
+        self.scale_downs.seen(&rs);
         let needs_sync = self.may_manage(&rs, selector, readiness)?;
         let now = self.clock.wall();
         if let Some((counts, next_check)) = self.nothing_to_do(&rs, selector, needs_sync, now) {
@@ -179,6 +180,10 @@ impl ReplicaSetController {
         selector: &Selector,
         needs_sync: bool,
     ) -> Result<Outcome, SyncError> {
+        // ORDER: asked before the pods are listed, which then are as new as this or newer.
+        let choice_waits = self
+            .scale_downs
+            .left(rs, &self.cache.pods_resource_version());
         let owned = self.cache.pods_owned_by(&self.owner_key(rs));
         let orphans = self.cache.orphans_in(&rs.key.namespace);
         let candidates = owned
@@ -191,6 +196,11 @@ impl ReplicaSetController {
         let plan = plan(active.len(), rs.replicas, self.burst_replicas);
         let acts = needs_sync && !rs.is_terminating() && plan != Plan::Nothing;
         if acts && !self.confirm_take_over(rs, selector)? {
+            return Ok(Outcome::TooEarly);
+        }
+        let chooses = acts && matches!(plan, Plan::Delete(count) if count < active.len());
+        if chooses && let Some(left) = choice_waits {
+            self.queue.add_after(rs.key.clone(), left);
             return Ok(Outcome::TooEarly);
         }
         let managed = if acts {

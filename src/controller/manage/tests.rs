@@ -108,6 +108,7 @@ fn check_bursts(burst: usize, wanted: usize) {
     rs.replicas = 0;
     rs.resource_version = "2".into();
     fixture.cache_silently(Some(rs.clone()), []);
+    fixture.deliver_bookmarks("2", "");
     fixture.writes.take();
     while n_pods > 0 {
         let step = burst.min(n_pods);

@@ -256,6 +256,7 @@ fn an_unknown_deletion_that_is_not_needed_now_is_remembered() {
         rs.replicas = replicas;
         rs.resource_version = version.into();
         fixture.deliver_replica_set(rs.clone());
+        fixture.deliver_bookmarks(version, "");
         fixture.sync_ok("web");
         let deleted = deletes(&fixture);
         assert_eq!(deleted.len(), 1);
@@ -364,6 +365,7 @@ fn of_more_unknown_deletions_than_pods_too_many_those_that_happened_are_repeated
     rs.replicas = 2;
     rs.resource_version = "2".into();
     fixture.deliver_replica_set(rs.clone());
+    fixture.deliver_bookmarks("2", "");
     let live = pods.iter().filter(|pod| *pod.key.name != *gone);
     fixture.writes.set_live_pods(live.cloned().collect());
     fixture

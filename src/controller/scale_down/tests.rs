@@ -1,0 +1,159 @@
+//! What a scale-down waits for, and for how long.
+
+use std::time::Duration;
+
+use super::{SWEEP_AT, WAIT_MAX};
+use crate::api::{Pod, ReplicaSet};
+use crate::controller::sync::Outcome;
+use crate::controller::testing::{
+    Fixture, deletes, fixture, key, owned_pod, ready_pod, replica_set, seconds_ago,
+};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// `rs` as its spec asks for so many pods since this version.
+fn scaled(rs: &ReplicaSet, replicas: i32, version: &str) -> ReplicaSet {
+    let mut rs = rs.clone();
+    rs.replicas = replicas;
+    rs.generation += 1;
+    rs.resource_version = version.into();
+    rs
+}
+
+/// Two pods, of which `b` would go first; at version 11 one is to go, and at 10 the client has said on
+/// `a` that it is the one.
+fn one_of_two() -> (Fixture, ReplicaSet) {
+    let mut rs = replica_set("web", 2);
+    rs.status.observed_generation = 1;
+    let fixture = fixture(&rs, [ready_pod("a", &rs), younger("b", &rs)]);
+    fixture.deliver_bookmarks("9", "9");
+    fixture.deliver_replica_set(scaled(&rs, 1, "11"));
+    fixture.queued();
+    (fixture, rs)
+}
+
+fn younger(name: &str, rs: &ReplicaSet) -> Pod {
+    Pod {
+        ready_transition: Some(seconds_ago(1)),
+        ..ready_pod(name, rs)
+    }
+}
+
+fn cheap(rs: &ReplicaSet) -> Pod {
+    Pod {
+        resource_version: "10".into(),
+        deletion_cost: -1,
+        ..ready_pod("a", rs)
+    }
+}
+
+#[track_caller]
+fn waits(fixture: &Fixture) {
+    assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
+    assert_eq!(fixture.writes.take(), []);
+}
+
+#[test]
+fn a_cost_that_was_written_before_it_decides() {
+    let (fixture, rs) = one_of_two();
+    waits(&fixture);
+    fixture.deliver_pod(cheap(&rs));
+    // Other costs may be still to come.
+    waits(&fixture);
+    fixture.deliver_bookmarks("11", "");
+    fixture.sync_ok("web");
+    assert_eq!(deletes(&fixture), ["a"]);
+}
+
+#[test]
+fn an_event_of_its_pods_that_is_newer_ends_the_wait() {
+    let (fixture, rs) = one_of_two();
+    waits(&fixture);
+    fixture.deliver_pod(cheap(&rs));
+    fixture.queued();
+    fixture.deliver_pod(Pod {
+        resource_version: "12".into(),
+        ..younger("b", &rs)
+    });
+    fixture.sync_ok("web");
+    assert_eq!(deletes(&fixture), ["a"]);
+}
+
+#[test]
+fn quiet_pods_are_waited_for_25_ms_and_no_failure_is_counted() {
+    let (fixture, _) = one_of_two();
+    fixture.controller.process(&key("web"));
+    fixture.assert_counts(0, 0, 0);
+    assert_eq!(fixture.queue.num_requeues(&key("web")), 0);
+    assert!(fixture.queued_after(24 * MS).is_empty());
+    waits(&fixture);
+    assert_eq!(fixture.queued_after(MS), ["default/web"]);
+    fixture.sync_ok("web");
+    assert_eq!(deletes(&fixture), ["b"]);
+}
+
+/// The status that says that the spec was observed may be written before the choice.
+#[test]
+fn it_waits_also_if_the_first_sync_had_to_wait_for_something_else() {
+    let (fixture, rs) = one_of_two();
+    let expectations = fixture.controller.expectations();
+    expectations.expect_creations(&rs.key, &rs.uid, ["c".into()]);
+    fixture.sync_ok("web");
+    let status = fixture.writes.status_updates().remove(0);
+    assert_eq!(status.observed_generation, 2);
+    fixture.writes.take();
+    let mut echo = scaled(&rs, 1, "12");
+    echo.status = status;
+    fixture.deliver_replica_set(echo);
+    expectations.creation_observed(&rs.key, &rs.uid, "c");
+    waits(&fixture);
+    fixture.clock.advance(WAIT_MAX);
+    fixture.sync_ok("web");
+    assert_eq!(deletes(&fixture), ["b"]);
+}
+
+#[test]
+fn what_makes_no_choice_does_not_wait() {
+    let (fixture, rs) = one_of_two();
+    fixture.deliver_replica_set(scaled(&rs, 0, "13"));
+    fixture.sync_ok("web");
+    assert_eq!(deletes(&fixture).len(), 2, "all of them");
+
+    let (fixture, rs) = one_of_two();
+    fixture.deliver_replica_set(scaled(&rs, 3, "13"));
+    fixture.sync_ok("web");
+    fixture.assert_counts(1, 0, 0);
+}
+
+#[test]
+fn a_pod_too_many_under_an_old_spec_goes_at_once() {
+    let mut rs = replica_set("web", 1);
+    rs.status.observed_generation = 1;
+    rs.resource_version = "20".into();
+    let fixture = fixture(&rs, [ready_pod("a", &rs), owned_pod("b", &rs)]);
+    fixture.sync_ok("web");
+    assert_eq!(deletes(&fixture), ["b"]);
+}
+
+#[test]
+fn a_version_that_is_no_number_is_not_waited_for() {
+    let mut rs = replica_set("web", 1);
+    rs.resource_version = "x20".into();
+    let fixture = fixture(&rs, [ready_pod("a", &rs), owned_pod("b", &rs)]);
+    fixture.sync_ok("web");
+    assert_eq!(deletes(&fixture), ["b"]);
+}
+
+#[test]
+fn those_whose_time_is_over_are_forgotten() {
+    let fixture = Fixture::new();
+    let scale_downs = &fixture.controller.scale_downs;
+    for n in 0..10 * SWEEP_AT {
+        scale_downs.seen(&replica_set(&n.to_string(), 1));
+        fixture.clock.advance(MS);
+    }
+    assert!(scale_downs.lock().len() <= SWEEP_AT);
+    let last = (10 * SWEEP_AT - 1).to_string();
+    scale_downs.clear(&key(&last));
+    assert!(!scale_downs.lock().contains_key(&key(&last)));
+}
