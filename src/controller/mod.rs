@@ -120,7 +120,8 @@ pub struct ReplicaSetController {
     metrics: ControllerMetrics,
     /// Generation for which an unusable selector was logged, by ReplicaSet; behind its own lock.
     unusable_selectors: Mutex<HashMap<ObjectKey, (Uid, i64)>>,
-    /// Set when the API server dropped `terminatingReplicas` from a status that carried it.
+    /// True if the API server dropped `terminatingReplicas` from the last status that carried it. While a
+    /// cluster is upgraded some of its API servers may, and others not.
     terminating_is_dropped: AtomicBool,
     take_over: TakeOver,
 }
@@ -195,8 +196,20 @@ impl ReplicaSetController {
         }
     }
 
-    /// An API server without the field drops it; asking for it again and again would be a write for
-    /// nothing in every sync.
+    /// The number of terminating pods as `stored` can be compared with it: where the field is dropped, that
+    /// it is absent says nothing, and asking for it again and again would be a write for nothing in every
+    /// sync.
+    fn comparable_terminating(
+        &self,
+        stored: &ReplicaSetStatus,
+        terminating: Option<i32>,
+    ) -> Option<i32> {
+        let is_dropped = stored.terminating_replicas.is_none()
+            && self.terminating_is_dropped.load(Ordering::Relaxed);
+        terminating.filter(|_| !is_dropped)
+    }
+
+    /// Every status that is written tells anew.
     fn note_terminating_support(&self, sent: &ReplicaSetStatus, stored: &ReplicaSetStatus) {
         if sent.terminating_replicas.is_some() {
             let is_dropped = stored.terminating_replicas.is_none();

@@ -85,11 +85,14 @@ impl ReplicaSetController {
     pub(super) fn update_replica_set_status(
         &self,
         rs: &Arc<ReplicaSet>,
-        status: ReplicaSetStatus,
+        mut status: ReplicaSetStatus,
     ) -> Result<Arc<ReplicaSet>, SyncError> {
+        let terminating = status.terminating_replicas;
+        status.terminating_replicas = self.comparable_terminating(&rs.status, terminating);
         if rs.status == status && rs.generation == rs.status.observed_generation {
             return Ok(Arc::clone(rs));
         }
+        status.terminating_replicas = terminating;
         log::debug!(
             "status: {} replicas, {} ready, {} available, generation {} {}",
             status.replicas,
@@ -98,7 +101,7 @@ impl ReplicaSetController {
             status.observed_generation,
             self.kind.named(&rs.key)
         );
-        let (mut current, mut status) = (Arc::clone(rs), status);
+        let mut current = Arc::clone(rs);
         let mut tries = 1;
         loop {
             let error = match self.replica_set_control.update_status(&current, &status) {
@@ -131,9 +134,13 @@ impl ReplicaSetController {
     pub(super) fn hold_back(&self, rs: &ReplicaSet, status: &ReplicaSetStatus) -> Option<Duration> {
         let left = self.pace.left(&rs.key)?;
         let counts = Counts::from(status);
+        let comparable = Counts {
+            terminating: self.comparable_terminating(&rs.status, counts.terminating),
+            ..counts
+        };
         let is_moving = rs.status.conditions == status.conditions
             && rs.status.observed_generation == rs.generation
-            && Counts::from(&rs.status) != counts
+            && Counts::from(&rs.status) != comparable
             && !counts.arrive(rs);
         is_moving.then_some(left)
     }

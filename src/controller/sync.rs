@@ -1,7 +1,6 @@
 //! One look at one ReplicaSet, from key to status
 //! (kubernetes `pkg/controller/replicaset/replica_set.go:syncReplicaSet`).
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -301,7 +300,7 @@ impl ReplicaSetController {
     }
 
     pub(super) fn reports_terminating(&self) -> bool {
-        self.kind.has_terminating_replicas && !self.terminating_is_dropped.load(Ordering::Relaxed)
+        self.kind.has_terminating_replicas
     }
 
     /// Comes back when the next ready pod becomes available by the passing of time alone.

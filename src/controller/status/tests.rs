@@ -151,6 +151,50 @@ fn f_11_a_server_that_drops_terminating_replicas_is_not_asked_again() {
     assert_eq!(writes.status_updates().len(), 1, "no loop");
 }
 
+/// While an API server is upgraded beside others, one may drop what the next one keeps.
+#[test]
+fn a_server_that_keeps_terminating_replicas_is_found_by_the_next_write() {
+    let (fixture, rs) = (Fixture::new(), replica_set("web", 2));
+    fixture.cache_silently(Some(rs.clone()), [ready_pod("a", &rs), going("b", &rs)]);
+    fixture.cache_silently(None, [ready_pod("c", &rs)]);
+    fixture.writes.on_update_status(|rs, status| {
+        let mut kept = status.clone();
+        kept.terminating_replicas = None;
+        Some(Ok(with_status(rs, kept)))
+    });
+    fixture.sync_ok("web");
+    let mut dropped = fixture.writes.status_updates().remove(0);
+    dropped.terminating_replicas = None;
+    fixture.writes.on_update_status(|_, _| None);
+    let mut echo = with_status(&rs, dropped);
+    echo.resource_version = "2".into();
+    fixture.cache_silently(Some(echo.clone()), []);
+    fixture.writes.take();
+    fixture.sync_ok("web");
+    assert_eq!(fixture.writes.take(), [], "only this number is missing");
+
+    echo.generation = 2;
+    echo.resource_version = "3".into();
+    fixture.cache_silently(Some(echo.clone()), []);
+    fixture.sync_ok("web");
+    let terminating = || {
+        let updates = fixture.writes.status_updates();
+        fixture.writes.take();
+        updates.iter().map(|it| it.terminating_replicas).collect()
+    };
+    let written: Vec<Option<i32>> = terminating();
+    assert_eq!(written, [Some(1)], "sent with what is due");
+
+    // Another ReplicaSet shows no number yet; now it is worth a write.
+    let mut other = with_status(&echo, echo.status.clone());
+    other.resource_version = "4".into();
+    other.status.observed_generation = 2;
+    fixture.cache_silently(Some(other), []);
+    fixture.sync_ok("web");
+    let written: Vec<Option<i32>> = terminating();
+    assert_eq!(written, [Some(1)]);
+}
+
 fn failure(reason: &str, message: &str) -> Condition {
     Condition {
         type_: REPLICA_FAILURE.to_owned(),
