@@ -82,8 +82,10 @@ impl ReplicaSetController {
     fn add_pod(&self, pod: &Pod) {
         if pod.is_terminating() {
             // After a restart of the daemon a pod may show up that is going away already.
-            self.delete_pod(pod);
+            //
+            // ORDER: its creation first, since what is still expected decides how its owner is enqueued.
             self.observe_creation(pod);
+            self.delete_pod(pod);
         } else if let Some(controller) = &pod.controller {
             if let Some(rs) = self.resolve_controller_ref(pod, controller) {
                 self.suspect_pod(&rs, pod);
@@ -106,13 +108,13 @@ impl ReplicaSetController {
         }
         let labels_changed = old.labels != new.labels;
         if new.is_terminating() {
+            if old.uid != new.uid {
+                self.observe_creation(new);
+            }
             // The deletion counts from its start: a pod may take long to go.
             self.delete_pod(new);
             if labels_changed || old.uid != new.uid {
                 self.delete_pod(old);
-            }
-            if old.uid != new.uid {
-                self.observe_creation(new);
             }
             return;
         }

@@ -454,6 +454,25 @@ fn a_pod_made_anew_unseen_and_going_already_is_two_deletions() {
     assert_eq!(fixture.open(&rs), Some((0, 0)));
 }
 
+/// A creation that is expected no more must not keep its owner among those who can wait.
+#[test]
+fn a_pod_that_is_first_seen_going_puts_its_owner_before_those_who_can_wait() {
+    for is_made_anew in [false, true] {
+        let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
+        let pod = owned_pod("a", &rs);
+        fixture.cache_silently(Some(rs.clone()), is_made_anew.then(|| pod.clone()));
+        let expectations = fixture.controller.expectations();
+        expectations.expect_creations(&rs.key, &rs.uid, ["a".into()]);
+        fixture.queue.add_low(key("other"));
+        fixture.deliver_pod(Pod {
+            uid: "uid-again".into(),
+            ..at("2", terminating(pod))
+        });
+        assert_eq!(fixture.open(&rs), Some((0, 0)));
+        assert_eq!(fixture.queued(), ["default/web", "default/other"]);
+    }
+}
+
 /// The event of its end will not name the one who waits for it.
 #[test]
 fn a_pod_that_is_lost_to_somebody_else_is_not_waited_for() {
