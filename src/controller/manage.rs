@@ -39,7 +39,9 @@ impl ReplicaSetController {
                 // outcome may have shown up since the sync looked at its pods; its name is not
                 // repeated then, so the pod has to count.
                 let arrived = self.count_arrived(rs, selector, active);
-                self.create_pods(rs, &names[..count - arrived.min(count)])
+                let (names, left_over) = names.split_at(count - arrived.min(count));
+                self.give_back(rs, left_over);
+                self.create_pods(rs, names)
             }
             Plan::Delete(count) => self.delete_pods(rs, selector, active, count),
         }
@@ -61,13 +63,13 @@ impl ReplicaSetController {
             tried[index].store(true, Ordering::Relaxed);
             self.create_pod(rs, &names[index])
         });
-        let skipped = names
-            .iter()
-            .zip(tried)
-            .filter(|(_, tried)| !tried.load(Ordering::Relaxed));
-        for (name, _) in skipped {
+        // What was not tried are the last ones, since batches are begun in order.
+        let n_tried = tried.iter().filter(|it| it.load(Ordering::Relaxed)).count();
+        let skipped = &names[n_tried..];
+        for name in skipped {
             self.expectations.creation_observed(&rs.key, &rs.uid, name);
         }
+        self.give_back(rs, skipped);
         let object = self.kind.named(&rs.key);
         log::info!("created {created} of {count} pods {object}");
         result.map_err(SyncError::Write)
@@ -171,7 +173,7 @@ impl ReplicaSetController {
             self.unresolved.add_creation(&rs.key, &rs.uid, name);
         } else if error.status().is_some() && !error.is_already_exists() {
             // ORDER: last, since another creation of this batch may take the name and expect it.
-            self.give_back_unless_unresolved(rs, name);
+            self.give_back(rs, std::slice::from_ref(name));
         }
         Err(error)
     }
@@ -181,8 +183,12 @@ impl ReplicaSetController {
     ///
     /// DIFFERS: upstream has no names to repeat. The API server names the pod after the first half of
     /// admission, so its refusals have no name in them, or a new one each time.
-    fn give_back_unless_unresolved(&self, rs: &ReplicaSet, name: &Arc<str>) {
-        if !self.unresolved.creations(&rs.key, &rs.uid).contains(name) {
+    fn give_back(&self, rs: &ReplicaSet, names: &[Arc<str>]) {
+        if names.is_empty() {
+            return;
+        }
+        let unresolved = self.unresolved.creations(&rs.key, &rs.uid);
+        for name in names.iter().filter(|name| !unresolved.contains(name)) {
             self.names.give_back(rs, name);
         }
     }

@@ -194,6 +194,24 @@ fn a_refused_creation_is_repeated_under_its_name() {
     }
 }
 
+/// A daemon that is killed next and started again asks for the first names of the sequence, so those must
+/// be the ones that are under way.
+#[test]
+fn names_that_were_not_tried_come_next() {
+    let rs = replica_set("web", 7);
+    let twin = fixture(&rs, []);
+    twin.sync_ok("web");
+    let first = creates(&twin);
+    let fixture = fixture(&rs, []);
+    fixture
+        .writes
+        .on_create(|call, _| (call == 0).then(|| Err(forbidden())));
+    fixture.sync("web").expect_err("the first is refused");
+    assert_eq!(creates(&fixture), first[..1]);
+    fixture.sync_ok("web");
+    assert_eq!(creates(&fixture), first);
+}
+
 #[test]
 fn g_13_all_deletes_are_sent_and_the_first_error_is_told() {
     let rs = replica_set("web", 0);

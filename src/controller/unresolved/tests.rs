@@ -396,4 +396,15 @@ fn an_unknown_create_that_shows_up_during_the_sync_counts() {
     fixture.writes.on_create(|_, _| None);
     fixture.sync_ok("web");
     fixture.assert_counts(1, 0, 1);
+    let created = creates(&fixture).remove(0);
+    // The name that was not needed is the next one, as it is after a restart.
+    let twin = Fixture::new();
+    twin.cache_silently(Some(replica_set("web", 3)), []);
+    twin.sync_ok("web");
+    let sequence = creates(&twin);
+    assert!(sequence.contains(&created), "{created} of {sequence:?}");
+    fixture.deliver_pod(owned_pod(&created, &rs));
+    fixture.deliver_pod_deleted(owned_pod(&created, &rs));
+    fixture.sync_ok("web");
+    assert!(sequence.contains(&creates(&fixture)[0]), "of {sequence:?}");
 }
