@@ -16,7 +16,7 @@ impl ReplicaSetController {
     pub fn handle_replica_set_event(&self, event: &CacheEvent<ReplicaSet>) {
         match event {
             CacheEvent::Added(rs) => {
-                self.progress.seen(None, rs);
+                self.note_change(None, rs);
                 self.add_replica_set(rs);
             }
             CacheEvent::Updated { old, new } => self.update_replica_set(old, new),
@@ -61,7 +61,7 @@ impl ReplicaSetController {
             );
         }
         self.suspect_status(old, new);
-        self.progress.seen(Some(old), new);
+        self.note_change(Some(old), new);
         let is_asked_for = old.uid != new.uid
             || old.generation != new.generation
             || old.replicas != new.replicas
@@ -71,6 +71,13 @@ impl ReplicaSetController {
         } else {
             // Also when nothing relevant changed: a periodic resync repairs what was missed this way.
             self.enqueue_low(&new.key);
+        }
+    }
+
+    /// What a standby sees is on its way without it.
+    fn note_change(&self, old: Option<&ReplicaSet>, rs: &ReplicaSet) {
+        if !self.take_over.stands_by() {
+            self.progress.seen(old, rs);
         }
     }
 

@@ -31,6 +31,22 @@ fn a_standby_collects_no_keys() {
 }
 
 #[test]
+fn what_changed_while_it_stood_by_is_not_measured() {
+    let (fixture, mut rs) = (Fixture::new(), replica_set("a", 2));
+    fixture.controller.stand_by();
+    fixture.deliver_replica_set(rs.clone());
+    rs.replicas = 1;
+    rs.generation = 2;
+    rs.resource_version = "2".into();
+    fixture.deliver_replica_set(rs.clone());
+    fixture.deliver_pod(owned_pod("x", &rs));
+    fixture.clock.advance(Duration::from_hours(3));
+    fixture.controller.take_over("1".into());
+    fixture.sync_ok("a");
+    assert_eq!(fixture.metrics.converge.get_sample_count(), 0);
+}
+
+#[test]
 fn what_the_last_leader_made_unseen_is_not_made_again() {
     let rs = replica_set("a", 2);
     let fixture = new_leader(&rs);
