@@ -105,6 +105,7 @@
 //! | `controller::written_versions` | versions still to be seen, who waits for them | workers, watch threads |
 //! | `controller::unresolved`, `controller::pod_names` | writes of unknown outcome, name sequences | workers |
 //! | `controller` selectors that cannot be used | which have been told of | workers |
+//! | `controller::scale_down` | since when specs are known that no status has observed | workers, watch threads |
 //! | `controller::pace` | when whose status may be written next | workers, watch threads |
 //! | `controller::fair_pool` | nothing: threads meet at it between two batches | workers, `batch-*` |
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |

@@ -431,11 +431,11 @@ impl<T: Decode> Reflector<T> {
                     Reaction::Retry => {
                         log::info!("watch of {resource} fell silent, opens it again: {why}");
                     }
-                    reaction @ Reaction::EndCycle(_) => log::warn!(
-                        "watch of {resource} from version {} brought nothing, not even a bookmark, \
-                         as if the API server had not come to that version yet; {reaction}: {why}",
-                        self.machine.last_resource_version()
-                    ),
+                    // Where nothing changes, a watch may well bring nothing. If it is for another
+                    // reason, the list tells.
+                    reaction @ Reaction::EndCycle(_) => {
+                        log::debug!("nothing came of the watch of {resource}, {reaction}: {why}");
+                    }
                     reaction => {
                         log::warn!("watch of {resource} fell silent, {reaction}: {why}");
                     }
