@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use super::{PATIENCE, Stage};
+use super::{PATIENCE, SETTLE, Stage};
+use crate::load::pause;
 use crate::probe::{add_latencies, latencies};
 use crate::statistics::number;
 use crate::watch::State;
@@ -11,8 +12,9 @@ use crate::workloads::{create, delete_all, scale};
 /// Of fewer, a p99 says nothing.
 const BUSY_PROBES_MIN: usize = 20;
 
-/// Nothing else is happening.
+/// Nothing else is happening, nor is left to be done of what was before.
 pub(super) fn idle(stage: &mut Stage<'_>) -> Result<(), String> {
+    pause(SETTLE);
     let found = probe(stage, |_| true)?;
     finish(stage, "latency idle", found)
 }
