@@ -19,7 +19,7 @@ pub const OBJECT_BYTES_MAX: usize = 64 << 20;
 
 /// Annotation of the bookmark that closes the initial list
 /// (apimachinery `pkg/apis/meta/v1/types.go:InitialEventsAnnotationKey`).
-pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+pub const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// A resource whose objects can be read from every encoding that is asked for.
 pub trait Decode: Debug + Send + 'static {

@@ -4,15 +4,12 @@ use std::io::{BufReader, Read};
 use std::time::Instant;
 
 use replicaset_controller::api::protobuf::MEDIA_TYPE;
+use replicaset_controller::cache::decode::INITIAL_EVENTS_END;
 use replicaset_controller::client::{BodyStream, Request};
 
 use crate::cluster::Cluster;
 use crate::figures::{BARE_LIST, BARE_STREAMED_LIST};
 use crate::report::{FLOOR, Report};
-
-/// What the bookmark behind the last pod says
-/// (apimachinery `pkg/apis/meta/v1/types.go:InitialEventsAnnotationKey`).
-const INITIAL_EVENTS_END: &[u8] = b"k8s.io/initial-events-end";
 
 /// No bookmark is longer, in bytes, and no pod of the benchmark shorter.
 const BOOKMARK_MAX: usize = 1024;
@@ -67,7 +64,7 @@ fn streamed_list(cluster: &Cluster) -> Result<(), String> {
         frame.resize(usize::try_from(length).unwrap_or(usize::MAX), 0);
         fill(&mut body, &mut frame)?;
         let mut parts = frame.windows(INITIAL_EVENTS_END.len());
-        if frame.len() <= BOOKMARK_MAX && parts.any(|part| part == INITIAL_EVENTS_END) {
+        if frame.len() <= BOOKMARK_MAX && parts.any(|part| part == INITIAL_EVENTS_END.as_bytes()) {
             return Ok(());
         }
     }

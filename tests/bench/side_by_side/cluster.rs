@@ -1,13 +1,12 @@
 //! The API server that both contestants work at.
 
-use std::fmt::Display;
 use std::fs;
 use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use replicaset_controller::client::{
-    Client, ClientConfig, ClientError, ClientOptions, ConfigSource, Request, Response,
+    Client, ClientConfig, ClientOptions, ConfigSource, Request, Response,
 };
 use replicaset_controller::stdx::stop::Stop;
 use serde_json::{Value, json};
@@ -61,25 +60,24 @@ impl Cluster {
     pub(crate) fn cpu(&self) -> Result<f64, String> {
         let of = |server: &str| {
             let file = self.folder.join(format!("{server}.pid"));
-            let told = |error: &dyn Display| format!("{}: {error}", file.display());
-            let pid = fs::read_to_string(&file).map_err(|error| told(&error))?;
-            let pid = pid
+            let text = fs::read_to_string(&file)
+                .map_err(|error| format!("{}: {error}", file.display()))?;
+            let pid = text
                 .trim()
                 .parse()
-                .map_err(|error: ParseIntError| told(&error))?;
+                .map_err(|error: ParseIntError| format!("{}: {error}", file.display()))?;
             cpu_seconds(pid)
         };
         Ok(of("kube-apiserver")? + of("etcd")?)
     }
 
-    pub(crate) fn send(&self, request: &Request) -> Result<Response, ClientError> {
-        self.client.send(request)
+    pub(crate) fn send(&self, request: &Request) -> Result<Response, String> {
+        let answer = self.client.send(request);
+        answer.map_err(|error| format!("{request}: {error}"))
     }
 
     pub(crate) fn json(&self, request: &Request) -> Result<Value, String> {
-        let answer = self
-            .send(request)
-            .map_err(|error| format!("{request}: {error}"))?;
+        let answer = self.send(request)?;
         serde_json::from_slice(&answer.body).map_err(|error| format!("{request}: {error}"))
     }
 

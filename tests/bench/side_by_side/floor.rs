@@ -101,10 +101,7 @@ fn create_protobuf(cluster: &Cluster, count: usize, n_observers: usize) -> Resul
     let observers = observers.collect::<Result<Vec<_>, _>>()?;
     cluster.post(&pods(&namespace), &pod("sample", "raw"))?;
     let sample = Request::get(format!("{}/sample", pods(&namespace))).accept(MEDIA_TYPE);
-    let sample = cluster
-        .send(&sample)
-        .map_err(|error| error.to_string())?
-        .body;
+    let sample = cluster.send(&sample)?.body;
     let sample = Envelope::open(&sample).map_err(|error| error.to_string())?;
     let sample = Parts::of(sample.raw).map_err(|error| error.to_string())?;
     let metadata = asked_for(sample.metadata).map_err(|error| error.to_string())?;
@@ -148,10 +145,7 @@ fn cost(
     request: impl Fn(usize) -> Result<Request, String> + Sync,
 ) -> Result<Cost, String> {
     let (began, cpu) = (Instant::now(), cluster.cpu()?);
-    in_parallel(count, |n| {
-        let sent = cluster.send(&request(n)?);
-        sent.map(drop).map_err(|error| error.to_string())
-    })?;
+    in_parallel(count, |n| cluster.send(&request(n)?).map(drop))?;
     let (seconds, cpu) = (began.elapsed().as_secs_f64(), cluster.cpu()? - cpu);
     delete_pods(cluster, namespace)?;
     Ok(Cost {
@@ -161,8 +155,5 @@ fn cost(
 }
 
 fn delete_pods(cluster: &Cluster, namespace: &str) -> Result<(), String> {
-    let request = Request::delete(pods(namespace));
-    let sent = cluster.send(&request);
-    sent.map(drop)
-        .map_err(|error| format!("{request}: {error}"))
+    cluster.send(&Request::delete(pods(namespace))).map(drop)
 }

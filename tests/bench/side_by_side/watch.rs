@@ -38,8 +38,7 @@ pub(crate) struct State {
     pub(crate) pods: HashMap<Uid, LivePod>,
     /// When the first pod of each owner was seen that came after [`Observer::expect_pods`].
     pub(crate) first_pod: HashMap<String, Instant>,
-    pub(crate) replica_sets: HashMap<String, Counts>,
-    statuses: HashMap<String, ReplicaSetStatus>,
+    pub(crate) replica_sets: HashMap<String, Watched>,
     owners: HashMap<String, Owner>,
     overshoot: usize,
     problem: Option<String>,
@@ -61,12 +60,19 @@ struct Owner {
     n_surplus: usize,
 }
 
-/// Of one ReplicaSet.
+/// One ReplicaSet.
+pub(crate) struct Watched {
+    status: ReplicaSetStatus,
+    /// How often its status was written.
+    n_status_writes: usize,
+}
+
+/// Of all ReplicaSets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) replicas: usize,
     pub(crate) ready: usize,
-    /// How often its status was written.
+    /// How often a status was written.
     pub(crate) n_status_writes: usize,
 }
 
@@ -156,11 +162,12 @@ impl State {
 
     /// The sums over all ReplicaSets.
     pub(crate) fn sums(&self) -> Counts {
+        let count = |count: i32| usize::try_from(count).unwrap_or(0);
         let mut sums = Counts::default();
-        for counts in self.replica_sets.values() {
-            sums.replicas += counts.replicas;
-            sums.ready += counts.ready;
-            sums.n_status_writes += counts.n_status_writes;
+        for rs in self.replica_sets.values() {
+            sums.replicas += count(rs.status.replicas);
+            sums.ready += count(rs.status.ready_replicas);
+            sums.n_status_writes += rs.n_status_writes;
         }
         sums
     }
@@ -188,11 +195,11 @@ impl State {
         }
         let of = self.owners.entry(owner.clone()).or_default();
         of.n_pods += 1;
-        if let Some(above) = of.wanted.and_then(|wanted| of.n_pods.checked_sub(wanted))
-            && above > 0
+        if let Some(wanted) = of.wanted
+            && of.n_pods > wanted
         {
             of.n_surplus += 1;
-            self.overshoot = self.overshoot.max(above.min(of.n_surplus));
+            self.overshoot = self.overshoot.max((of.n_pods - wanted).min(of.n_surplus));
         }
         self.first_pod.entry(owner).or_insert_with(Instant::now);
     }
@@ -201,17 +208,21 @@ impl State {
         let name = &*rs.key.name;
         if is_gone {
             self.replica_sets.remove(name);
-            self.statuses.remove(name);
             return;
         }
-        let count = |count: i32| usize::try_from(count).unwrap_or(0);
-        let status = self.statuses.insert(name.to_owned(), rs.status.clone());
+        let Some(known) = self.replica_sets.get_mut(name) else {
+            let first = Watched {
+                status: rs.status.clone(),
+                n_status_writes: 0,
+            };
+            self.replica_sets.insert(name.to_owned(), first);
+            return;
+        };
         // A change of the spec alone keeps the status as it is.
-        let is_write = status.is_some_and(|known| known != rs.status);
-        let counts = self.replica_sets.entry(name.to_owned()).or_default();
-        counts.n_status_writes += usize::from(is_write);
-        counts.replicas = count(rs.status.replicas);
-        counts.ready = count(rs.status.ready_replicas);
+        if known.status != rs.status {
+            known.status = rs.status.clone();
+            known.n_status_writes += 1;
+        }
     }
 }
 

@@ -125,12 +125,8 @@ fn wait_until_it_works(cluster: &Cluster, process: &Process) -> Result<(), Strin
     let namespace = cluster.new_namespace()?;
     let observer = Observer::start(cluster, &namespace)?;
     create(cluster, &namespace, "first", 1)?;
-    observer.wait("a first pod", Duration::from_mins(2), |state| {
-        state
-            .replica_sets
-            .get("first")
-            .is_some_and(|counts| counts.replicas == 1)
-    })?;
+    let is_there = |state: &State| state.sums().replicas == 1;
+    observer.wait("a first pod", Duration::from_mins(2), is_there)?;
     scale(cluster, &namespace, "first", 0)?;
     observer.wait("no pods", PATIENCE, State::is_empty)?;
     delete_all(cluster, &namespace)

@@ -119,8 +119,7 @@ fn ready(stage: &mut Stage<'_>, process: &Process, total: usize) -> Result<(), S
         let request = Request::patch(path)
             .body("application/strategic-merge-patch+json", status.clone())
             .accept("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
-        let sent = cluster.send(&request);
-        sent.map(drop).map_err(|error| error.to_string())
+        cluster.send(&request).map(drop)
     })?;
     let last = Instant::now();
     let is_ready = |state: &State| state.sums().ready == total;
@@ -203,8 +202,8 @@ pub(super) fn kill_some(stage: &Stage<'_>) -> Result<(usize, Instant), String> {
     };
     let (cluster, path) = (stage.cluster, pods(&stage.namespace));
     in_parallel(chosen.len(), |n| {
-        let sent = cluster.send(&Request::delete(format!("{path}/{}", chosen[n].1)));
-        sent.map(drop).map_err(|error| error.to_string())
+        let request = Request::delete(format!("{path}/{}", chosen[n].1));
+        cluster.send(&request).map(drop)
     })?;
     let is_whole = |state: &State| {
         state.pods.len() == total
