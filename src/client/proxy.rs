@@ -30,10 +30,9 @@ pub(super) fn choose(
     }
     let var = |name: &str| {
         let lower = name.to_lowercase();
-        let mut values = [name, &lower]
-            .into_iter()
-            .filter_map(|name| environment.var(name));
-        values.find_map(|value| Some(value.trim()).filter(|value| !value.is_empty()))
+        let values = [environment.var(name), environment.var(&lower)];
+        let mut values = values.into_iter().flatten().map(str::trim);
+        values.find(|value| !value.is_empty())
     };
     let name = match scheme {
         "https" => "HTTPS_PROXY",

@@ -297,8 +297,7 @@ impl ReplicaSetController {
     ) -> Result<Outcome, WriteError> {
         match self.pod_control.find_pod(rs, &pod.key.name) {
             Ok(Some(live)) if live.uid == pod.uid && live.is_active() => {
-                let message = format!("Error deleting: {conflict}");
-                self.pod_control.warn(rs, "FailedDelete", message);
+                self.pod_control.warn_of_failed_delete(rs, &conflict);
                 Err(conflict)
             }
             Ok(_) => Ok(Outcome::Moot),

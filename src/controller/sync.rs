@@ -289,7 +289,7 @@ impl ReplicaSetController {
     }
 
     pub(super) fn count_terminating(&self, owned: &[Arc<Pod>], selector: &Selector) -> Option<i32> {
-        if !self.reports_terminating() {
+        if !self.kind.has_terminating_replicas {
             return None;
         }
         let is_counted = |pod: &&Arc<Pod>| {
@@ -297,10 +297,6 @@ impl ReplicaSetController {
         };
         let count = owned.iter().filter(is_counted).count();
         Some(i32::try_from(count).unwrap_or(i32::MAX))
-    }
-
-    pub(super) fn reports_terminating(&self) -> bool {
-        self.kind.has_terminating_replicas
     }
 
     /// Comes back when the next ready pod becomes available by the passing of time alone.

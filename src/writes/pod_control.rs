@@ -47,6 +47,12 @@ pub trait PodControl: Debug + Send + Sync {
     /// Records a warning about `rs`. Never blocks.
     fn warn(&self, _rs: &ReplicaSet, _reason: &'static str, _message: String) {}
 
+    /// Records that a pod of `rs` could not be deleted
+    /// (kubernetes `pkg/controller/controller_utils.go:DeletePod`). Never blocks.
+    fn warn_of_failed_delete(&self, rs: &ReplicaSet, error: &WriteError) {
+        self.warn(rs, "FailedDelete", format!("Error deleting: {error}"));
+    }
+
     /// Applies a strategic merge patch to a pod that `rs` adopts or releases. Records no event.
     ///
     /// # Errors

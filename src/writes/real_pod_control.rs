@@ -139,8 +139,7 @@ impl PodControl for RealPodControl {
                     && !error.is_conflict()
                     && !matches!(error, WriteError::Stopped);
                 if is_worth_telling {
-                    let message = format!("Error deleting: {error}");
-                    self.record(rs, EventType::Warning, "FailedDelete", message);
+                    self.warn_of_failed_delete(rs, &error);
                 }
                 Err(error)
             }

@@ -126,8 +126,6 @@ enum End {
     Page,
     /// The watch is closed; with the reason, if it was not the server that closed it.
     Closed(Option<StreamError>),
-    /// Nothing has come of the watch for too long.
-    Silent(StreamError),
     /// It failed.
     Failed(Failure, String),
 }
@@ -246,7 +244,6 @@ impl<T: Decode> Reflector<T> {
                 }
                 Ok(Some(frame)) => self.on_frame(frame, now),
                 Ok(None) => return End::Closed(None),
-                Err(error) if error.is_timeout() => return End::Silent(error),
                 Err(error @ StreamError::Io(_)) => return End::Closed(Some(error)),
                 Err(error) => return End::Failed(Failure::Other, report(&error)),
             }
@@ -413,31 +410,26 @@ impl<T: Decode> Reflector<T> {
                     Some(error) => report(error),
                     None => "closed by the server".to_owned(),
                 };
-                match self.machine.on_closed(now) {
+                let is_silent = error.as_ref().is_some_and(StreamError::is_timeout);
+                let reaction = if is_silent {
+                    self.machine.on_silent(now)
+                } else {
+                    self.machine.on_closed(now)
+                };
+                match reaction {
                     Reaction::Retry if error.is_none() => {
                         log::debug!("watch of {resource} closed by the server, opens it again");
                     }
                     Reaction::Retry => {
                         log::info!("watch of {resource} broke, opens it again: {why}");
                     }
-                    reaction => {
-                        log::warn!("watch of {resource} ended unexpectedly, {reaction}: {why}");
-                    }
-                }
-            }
-            End::Silent(error) => {
-                let why = report(&error);
-                match self.machine.on_silent(now) {
-                    Reaction::Retry => {
-                        log::info!("watch of {resource} fell silent, opens it again: {why}");
-                    }
                     // Where nothing changes, a watch may well bring nothing. If it is for another
                     // reason, the list tells.
-                    reaction @ Reaction::EndCycle(_) => {
+                    Reaction::EndCycle(_) if is_silent => {
                         log::debug!("nothing came of the watch of {resource}, {reaction}: {why}");
                     }
                     reaction => {
-                        log::warn!("watch of {resource} fell silent, {reaction}: {why}");
+                        log::warn!("watch of {resource} ended unexpectedly, {reaction}: {why}");
                     }
                 }
             }
