@@ -9,6 +9,7 @@ pub mod interner;
 mod json;
 pub mod label_selector;
 pub mod labels;
+pub mod moment;
 pub mod object_key;
 pub mod owner_reference;
 pub mod pod;
@@ -21,6 +22,7 @@ pub mod workload_kind;
 
 pub use label_selector::Selector;
 pub use labels::Labels;
+pub use moment::Moment;
 pub use object_key::ObjectKey;
 pub use owner_reference::{ControllerRef, ControllingReference, OwnerKey};
 pub use pod::{Pod, PodPhase};

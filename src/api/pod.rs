@@ -14,14 +14,14 @@
 //! | 16 | [`labels`](Pod::labels): a pointer to the shared set |
 //! | 8 | [`controller`](Pod::controller): a pointer to the shared owner |
 //! | 16 | [`node`](Pod::node): a pointer to the shared text |
-//! | 72 | creation, deletion and the last change of Ready, as integers |
+//! | 24 | creation, deletion and the last change of Ready, as integers of 64 bits |
 //! | 14, filled up to 16 | restarts, deletion cost, phase, Ready |
 //! | 16 | the counters of the pod's own allocation |
-//! | 56 to 112 | its place in the table of all pods: another key, a pointer, two slots; tables are seven sixteenths to seven eighths full |
+//! | 19 to 39 | its place in the table of all pods: a pointer, two slots, a byte of its hash; tables are seven sixteenths to seven eighths full |
 //! | 8 to 16 | its pointer in the bucket of its owner |
 //! | some 30 | what the allocator adds to two allocations |
 //!
-//! That is 340 to 410. What the process has more of while it runs are the pages that the allocator
+//! That is 260 to 290. What the process has more of while it runs are the pages that the allocator
 //! does not fill; [tests/bench](../../../tests/bench/README.md) measures all of it.
 
 mod message;
@@ -37,6 +37,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use super::interner::Interner;
 use super::json::{OwnerReferenceJson, controller_of};
 use super::labels::Labels;
+use super::moment::Moment;
 use super::object_key::ObjectKey;
 use super::owner_reference::{ControllerRef, OwnerKey};
 use super::resource_version::ResourceVersion;
@@ -66,11 +67,11 @@ pub struct Pod {
     /// True if the condition `Ready` is `True`.
     pub is_ready: bool,
     /// `lastTransitionTime` of the condition `Ready`, whatever its status.
-    pub ready_transition: Option<Timestamp>,
+    pub ready_transition: Option<Moment>,
     /// `metadata.creationTimestamp`.
-    pub creation: Option<Timestamp>,
+    pub creation: Option<Moment>,
     /// `metadata.deletionTimestamp`: set on a pod that is going away.
-    pub deletion: Option<Timestamp>,
+    pub deletion: Option<Moment>,
     /// The highest restart count of a regular container.
     pub restarts: i32,
     /// The highest restart count of an init container with `restartPolicy: Always`.
@@ -294,9 +295,11 @@ impl PodJson<'_> {
             phase: PodPhase::from_text(status.phase.as_deref().unwrap_or_default()),
             node: node.map(|node| interner.text(node)),
             is_ready: ready.is_some_and(|ready| ready.status.as_deref() == Some("True")),
-            ready_transition: ready.and_then(|ready| ready.last_transition_time),
-            creation: metadata.creation_timestamp,
-            deletion: metadata.deletion_timestamp,
+            ready_transition: ready
+                .and_then(|ready| ready.last_transition_time)
+                .and_then(Moment::of),
+            creation: metadata.creation_timestamp.and_then(Moment::of),
+            deletion: metadata.deletion_timestamp.and_then(Moment::of),
             restarts: max_restarts(status.container_statuses.iter().flatten()),
             sidecar_restarts: max_restarts(sidecars),
             deletion_cost: metadata.annotations.map_or(0, |cost| cost.0),

@@ -5,9 +5,11 @@
 //! after the lock is let go, and what it means is returned as [`CacheEvent`]s for the writer to
 //! deliver.
 //!
-//! An object costs its key, one pointer and two slot numbers in the table, and one pointer in each
+//! An object costs one pointer and two slot numbers in the table, and one pointer in each
 //! bucket that it stands in. Because the table knows the slots, taking one of 10,000 pods out of
 //! its owner's bucket touches two entries.
+
+mod table;
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -15,6 +17,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crossbeam_channel::Receiver;
 
+use self::table::{Entry, Table};
 use super::event::CacheEvent;
 use super::latch::Latch;
 use crate::api::{ObjectKey, ResourceVersion, Uid};
@@ -26,9 +29,6 @@ const BUCKETS_MAX: usize = 2;
 /// A vector or table that is this much larger than its content is shrunk, so that memory comes back
 /// after a peak.
 const SHRINK_FACTOR: usize = 4;
-
-/// Room for so many objects is kept.
-const TABLE_MIN: usize = 1024;
 
 /// What a [`Store`] asks of the objects that it keeps.
 pub trait Indexed: Debug + Send + Sync + 'static {
@@ -76,7 +76,7 @@ pub struct Store<T: Indexed> {
 
 #[derive(Debug)]
 struct State<T: Indexed> {
-    entries: HashMap<ObjectKey, Entry<T>>,
+    entries: Table<T>,
     /// INVARIANT: holds every object of `entries` once in each of its buckets, at the slot that the
     /// entry names, and nothing else; no bucket is empty.
     buckets: HashMap<T::Bucket, Group<T>>,
@@ -89,13 +89,6 @@ struct Group<T: Indexed> {
     objects: Vec<Arc<T>>,
     /// INVARIANT: counts all of `objects` and nothing else.
     tally: T::Tally,
-}
-
-#[derive(Debug)]
-struct Entry<T> {
-    object: Arc<T>,
-    /// Where the object stands in each of its buckets; 0 where there is no such bucket.
-    slots: [u32; BUCKETS_MAX],
 }
 
 impl<T: Indexed> Store<T> {
@@ -138,8 +131,7 @@ impl<T: Indexed> Store<T> {
     /// All objects by ascending key.
     pub fn list(&self) -> Vec<Arc<T>> {
         let state = self.read();
-        let objects = state.entries.values();
-        let mut objects: Vec<_> = objects.map(|entry| Arc::clone(&entry.object)).collect();
+        let mut objects: Vec<_> = state.entries.objects().map(Arc::clone).collect();
         drop(state);
         objects.sort_unstable_by(|a, b| a.key().cmp(b.key()));
         objects
@@ -238,12 +230,13 @@ impl<T: Indexed> Store<T> {
         let unread: HashMap<_, _> = unread.iter().map(|unread| (&unread.key, unread)).collect();
         let mut events = Vec::new();
         let mut state = self.write();
-        let is_gone = |(key, entry): &(&ObjectKey, &Entry<T>)| {
-            let unread = unread.get(key);
-            !listed.contains(key) && !unread.is_some_and(|unread| unread.may_be(&*entry.object))
+        let is_gone = |object: &&Arc<T>| {
+            let unread = unread.get(object.key());
+            !listed.contains(object.key())
+                && !unread.is_some_and(|unread| unread.may_be(&***object))
         };
-        let gone = state.entries.iter().filter(is_gone);
-        let mut gone: Vec<ObjectKey> = gone.map(|(key, _)| key.clone()).collect();
+        let gone = state.entries.objects().filter(is_gone);
+        let mut gone: Vec<ObjectKey> = gone.map(|object| object.key().clone()).collect();
         gone.sort_unstable();
         for key in &gone {
             events.extend(state.remove(key).map(CacheEvent::Deleted));
@@ -275,7 +268,7 @@ impl<T: Indexed> Default for Store<T> {
     fn default() -> Self {
         Self {
             state: RwLock::new(State {
-                entries: HashMap::default(),
+                entries: Table::default(),
                 buckets: HashMap::default(),
                 resource_version: ResourceVersion::default(),
             }),
@@ -348,8 +341,7 @@ impl<T: Indexed> State<T> {
                 object.count(&mut group.tally);
             }
         }
-        let key = object.key().clone();
-        self.entries.insert(key, Entry { object, slots });
+        self.entries.insert(Entry { object, slots });
     }
 
     fn remove(&mut self, key: &ObjectKey) -> Option<Arc<T>> {
@@ -371,9 +363,6 @@ impl<T: Indexed> State<T> {
             } else if objects.capacity() > SHRINK_FACTOR * objects.len() {
                 objects.shrink_to(2 * objects.len());
             }
-        }
-        if self.entries.capacity() > TABLE_MIN.max(SHRINK_FACTOR * self.entries.len()) {
-            self.entries.shrink_to(2 * self.entries.len());
         }
         Some(object)
     }

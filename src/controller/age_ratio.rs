@@ -15,7 +15,7 @@ use crate::api::Pod;
 pub(super) fn age_ratios(all: &[Arc<Pod>], chosen: &[Arc<Pod>], now: Timestamp) -> Vec<f64> {
     let age = |pod: &Arc<Pod>| {
         let creation = pod.creation.filter(|_| pod.is_ready)?;
-        i64::try_from(now.duration_since(creation).as_millis()).ok()
+        i64::try_from(creation.age(now).as_millis()).ok()
     };
     let Some(youngest) = all.iter().filter_map(age).min() else {
         return Vec::new();
@@ -36,13 +36,13 @@ mod tests {
     use jiff::{SignedDuration, Timestamp};
 
     use super::age_ratios;
-    use crate::api::Pod;
+    use crate::api::{Moment, Pod};
 
     const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
     fn pod(age_ms: i64, is_ready: bool) -> Arc<Pod> {
         Arc::new(Pod {
-            creation: Some(NOW - SignedDuration::from_millis(age_ms)),
+            creation: Moment::of(NOW - SignedDuration::from_millis(age_ms)),
             is_ready,
             ..Pod::default()
         })

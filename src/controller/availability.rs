@@ -12,9 +12,9 @@ use crate::api::Pod;
 pub fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
     pod.is_ready
         && (min_ready_seconds == 0
-            || pod.ready_transition.is_some_and(|since| {
-                now.duration_since(since).as_secs_f64() >= f64::from(min_ready_seconds)
-            }))
+            || pod
+                .ready_transition
+                .is_some_and(|since| since.age(now).as_secs_f64() >= f64::from(min_ready_seconds)))
 }
 
 /// How long until a ready pod becomes available; `None` if it is, or if time alone will not make it so
@@ -27,7 +27,7 @@ pub fn next_pod_availability_check(
     if !pod.is_ready || min_ready_seconds == 0 {
         return None;
     }
-    let ready_for = now.duration_since(pod.ready_transition?);
+    let ready_for = pod.ready_transition?.age(now);
     let missing = jiff::SignedDuration::from_secs(min_ready_seconds.into()) - ready_for;
     // Not by a conversion that fails, since its error would be made for each available pod.
     missing.is_positive().then(|| missing.unsigned_abs())

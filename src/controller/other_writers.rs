@@ -113,7 +113,9 @@ impl OtherWriters {
             return;
         };
         let is_late = now.saturating_duration_since(since) > GRACE;
-        let is_new = pod.creation.is_some_and(|created| created > wall);
+        let is_new = pod
+            .creation
+            .is_some_and(|created| created.timestamp() > wall);
         if is_late && is_new && state.has_room(key) {
             let name = Arc::clone(&pod.key.name);
             state.suspects.entry(key.clone()).or_default().pod = Some(name);
@@ -313,7 +315,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::{CHECK_INTERVAL, Check, GRACE, OtherWriters, stranger};
-    use crate::api::{ObjectKey, Pod};
+    use crate::api::{Moment, ObjectKey, Pod};
     use crate::stdx::clock::{Clock, FakeClock};
     use crate::writes::managers::Manager;
 
@@ -342,7 +344,7 @@ mod tests {
     fn pod(clock: &FakeClock) -> Pod {
         Pod {
             key: ObjectKey::new("shop", "web-1"),
-            creation: Some(clock.wall()),
+            creation: Moment::of(clock.wall()),
             ..Pod::default()
         }
     }

@@ -15,7 +15,7 @@ use super::sync::Outcome;
 use super::{Parts, ReplicaSetController, SyncError};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::REPLICA_SET;
-use crate::api::{ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, WorkloadKind};
+use crate::api::{ControllerRef, Moment, ObjectKey, Pod, PodPhase, ReplicaSet, WorkloadKind};
 use crate::cache::Cache;
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::telemetry::metrics::Metrics;
@@ -85,7 +85,7 @@ pub(super) fn owned_pod(name: &str, rs: &ReplicaSet) -> Pod {
 pub(super) fn ready_pod(name: &str, rs: &ReplicaSet) -> Pod {
     Pod {
         is_ready: true,
-        ready_transition: Some(seconds_ago(86_400)),
+        ready_transition: seconds_ago(86_400),
         ..owned_pod(name, rs)
     }
 }
@@ -99,9 +99,14 @@ pub(super) fn controller_ref(kind: &str, name: &str, uid: &str) -> Arc<Controlle
     })
 }
 
-/// A time before the start of the fixture's clock; after it if negative.
-pub(super) fn seconds_ago(seconds: i64) -> Timestamp {
-    FakeClock::default().wall() - SignedDuration::from_secs(seconds)
+/// The start of the fixture's clock.
+pub(super) fn now() -> Timestamp {
+    FakeClock::default().wall()
+}
+
+/// A time before [`now`]; after it if negative.
+pub(super) fn seconds_ago(seconds: i64) -> Option<Moment> {
+    Moment::of(now() - SignedDuration::from_secs(seconds))
 }
 
 /// `default/name`.

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::model::{Finding, Report, Sources};
+use crate::api::Moment;
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
 use crate::controller::expectations::EXPECTATIONS_TIMEOUT;
 use crate::controller::inspect::{Facts, Memory};
@@ -137,7 +138,7 @@ fn remembered(memory: &Memory, report: &Report, add: &mut impl FnMut(String, Opt
 
 /// Pods that are going away for longer than they were given keep their node's and their quota's share.
 fn stuck_pods(report: &Report, facts: &Facts, now: Timestamp, found: &mut Vec<Finding>) {
-    let is_overdue = |due: Timestamp| now.duration_since(due).as_secs() > 5;
+    let is_overdue = |due: Moment| due.age(now).as_secs() > 5;
     let overdue = facts
         .owned
         .iter()

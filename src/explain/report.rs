@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::findings::findings;
 use super::model::{Deletion, MemoryReport, NextStep, NotCounted, Report, Sources};
-use crate::api::{Pod, PodPhase, Selector, Uid};
+use crate::api::{Moment, Pod, PodPhase, Selector, Uid};
 use crate::controller::availability::is_available;
 use crate::controller::claim::{Claim, decide as claim_of};
 use crate::controller::deletion_order::{RankedPod, Rule, decide};
@@ -292,7 +292,7 @@ fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, now: Timestamp) -> De
 fn because(rule: Rule, a: &RankedPod, b: &RankedPod) -> String {
     let (rank_a, rank_b) = (a.rank, b.rank);
     let (a, b) = (&*a.pod, &*b.pod);
-    let time = |at: Option<Timestamp>| at.map_or("never".to_owned(), |at| at.to_string());
+    let time = |at: Option<Moment>| at.map_or("never".to_owned(), |at| at.to_string());
     let (what, mine, theirs) = match rule {
         Rule::Unassigned => ("it has no node, unlike", String::new(), String::new()),
         Rule::NotReady => ("it is not Ready, unlike", String::new(), String::new()),

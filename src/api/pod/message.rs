@@ -6,7 +6,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use prost::Message;
 
 use super::{POD_DELETION_COST, Pod, PodPhase, parse_deletion_cost};
@@ -14,7 +13,7 @@ use crate::api::interner::Interner;
 use crate::api::protobuf::meta::{ObjectMeta, Time, controller_in, labels_in};
 use crate::api::protobuf::wire::{Field, Fields};
 use crate::api::protobuf::{Parts, ProtobufError};
-use crate::api::{ObjectKey, ResourceVersion, Uid};
+use crate::api::{Moment, ObjectKey, ResourceVersion, Uid};
 
 /// Numbers of fields of `spec`, and of its init containers.
 mod spec {
@@ -151,8 +150,8 @@ impl Pod {
     }
 }
 
-fn time(field: Field<'_>) -> Result<Option<Timestamp>, ProtobufError> {
-    Ok(Time::decode(field.bytes)?.timestamp())
+fn time(field: Field<'_>) -> Result<Option<Moment>, ProtobufError> {
+    Ok(Time::decode(field.bytes)?.moment())
 }
 
 /// Name and restarts.

@@ -118,6 +118,6 @@ fn e_24_deletion_cost_is_a_plain_32_bit_decimal() {
 
 #[test]
 fn a_pod_takes_what_the_documentation_says() {
-    let fields = 32 + 24 + 16 + 16 + 8 + 16 + 72 + 16;
+    let fields = 32 + 24 + 16 + 16 + 8 + 16 + 24 + 16;
     assert_eq!(size_of::<Pod>(), fields);
 }

@@ -10,7 +10,7 @@ use super::ProtobufError;
 use super::wire::Fields;
 use crate::api::interner::Interner;
 use crate::api::owner_reference::ControllerRef;
-use crate::api::{Labels, Uid};
+use crate::api::{Labels, Moment, Uid};
 
 /// `metadata` of an object.
 #[derive(Clone, PartialEq, Message)]
@@ -148,6 +148,11 @@ impl Time {
             return None;
         }
         Timestamp::new(self.seconds, self.nanos).ok()
+    }
+
+    /// The same in fewer bytes.
+    pub fn moment(self) -> Option<Moment> {
+        self.timestamp().and_then(Moment::of)
     }
 }
 

@@ -136,7 +136,7 @@ pub(super) fn read(
         uid: Uid::new(&metadata.uid),
         resource_version: ResourceVersion::new(&metadata.resource_version),
         generation: metadata.generation,
-        deletion: metadata.deletion.and_then(Time::timestamp),
+        deletion: metadata.deletion.and_then(Time::moment),
         controller: controller_of(&metadata.owner_references, interner),
         replicas: spec.replicas.unwrap_or(1),
         min_ready_seconds: spec.min_ready_seconds,

@@ -10,7 +10,8 @@ use serde_json::json;
 use super::{Group, Indexed, Store, UnreadKey};
 use crate::api::interner::Interner;
 use crate::api::{
-    ControllerRef, Labels, ObjectKey, OwnerKey, Pod, PodPhase, ReplicaSet, ResourceVersion, Uid,
+    ControllerRef, Labels, Moment, ObjectKey, OwnerKey, Pod, PodPhase, ReplicaSet, ResourceVersion,
+    Uid,
 };
 use crate::cache::{Cache, CacheEvent, CacheView};
 
@@ -336,7 +337,10 @@ fn random_pod(name: u8, owner: Option<u8>, version: usize) -> Pod {
         labels,
         phase: phases[version % 3],
         is_ready: version.is_multiple_of(2),
-        deletion: version.is_multiple_of(7).then(Timestamp::now),
+        deletion: version
+            .is_multiple_of(7)
+            .then(Timestamp::now)
+            .and_then(Moment::of),
         ..pod
     }
 }
@@ -346,8 +350,10 @@ fn random_pod(name: u8, owner: Option<u8>, version: usize) -> Pod {
 fn check_indexes<T: Indexed>(store: &Store<T>) {
     let state = store.read();
     let mut expected: HashMap<T::Bucket, BTreeMap<ObjectKey, *const T>> = HashMap::new();
-    for (key, entry) in &state.entries {
-        assert_eq!(key, entry.object.key());
+    for object in state.entries.objects() {
+        let key = object.key();
+        let entry = state.entries.get(key).expect("found by its own key");
+        assert!(Arc::ptr_eq(&entry.object, object));
         for (place, bucket) in entry.object.buckets().into_iter().enumerate() {
             let Some(bucket) = bucket else { continue };
             let slot = entry.slots[place] as usize;
@@ -422,6 +428,6 @@ fn memory_comes_back_after_a_peak() {
     for n in 10..10_000 {
         store.apply_deleted(pod(&name(n), "2"));
     }
-    assert!(store.read().entries.capacity() <= super::TABLE_MIN);
+    assert!(store.read().entries.capacity() <= super::table::TABLE_MIN);
     assert_eq!(store.len(), 10);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{BURST_REPLICAS, DeletionContext, Plan, RelatedPods, plan, pods_to_delete};
 use crate::api::{Pod, PodPhase};
-use crate::controller::testing::{owned_pod, ready_pod, replica_set, seconds_ago};
+use crate::controller::testing::{now, owned_pod, ready_pod, replica_set, seconds_ago};
 
 #[derive(Debug)]
 struct Related(Vec<Arc<Pod>>);
@@ -38,7 +38,7 @@ fn choose(
             .iter()
             .map(|uid| (*uid).into())
             .collect::<Vec<_>>(),
-        now: seconds_ago(0),
+        now: now(),
     };
     let chosen = pods_to_delete(&pods, count, &context);
     chosen.iter().map(|pod| pod.key.name.to_string()).collect()
@@ -153,7 +153,7 @@ fn e_22_only_active_pods_make_a_node_crowded() {
         ..ready("r1", "node-2")
     };
     let going = Pod {
-        deletion: Some(seconds_ago(0)),
+        deletion: seconds_ago(0),
         ..ready("r2", "node-2")
     };
     let related = Related([failed, going, ready("r3", "node-1")].map(Arc::new).into());

@@ -12,7 +12,7 @@ use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::controller::counts::Counts;
 use crate::controller::plan::Plan;
 use crate::controller::testing::{
-    Fixture, Write, owned_pod, ready_pod, refused, replica_set, seconds_ago, with_status,
+    Fixture, Write, now, owned_pod, ready_pod, refused, replica_set, seconds_ago, with_status,
 };
 
 /// A ReplicaSet that wants ready pods for so many seconds; with `partial` its template has one label
@@ -30,7 +30,7 @@ fn rs(min_ready_seconds: i32, partial: bool) -> ReplicaSet {
 
 fn ready_since(seconds: i64) -> Pod {
     Pod {
-        ready_transition: Some(seconds_ago(seconds)),
+        ready_transition: seconds_ago(seconds),
         ..ready_pod("a", &replica_set("web", 2))
     }
 }
@@ -44,7 +44,7 @@ fn pending() -> Pod {
 
 fn going(name: &str, rs: &ReplicaSet) -> Pod {
     Pod {
-        deletion: Some(seconds_ago(0)),
+        deletion: seconds_ago(0),
         ..owned_pod(name, rs)
     }
 }
@@ -52,9 +52,9 @@ fn going(name: &str, rs: &ReplicaSet) -> Pod {
 fn calculate(rs: &ReplicaSet, pods: &[Pod], failure: Option<(Plan, String)>) -> ReplicaSetStatus {
     let active: Vec<Arc<Pod>> = pods.iter().cloned().map(Arc::new).collect();
     let observation = Observation {
-        counts: Counts::of_pods(rs, &active, None, seconds_ago(0)),
+        counts: Counts::of_pods(rs, &active, None, now()),
         failure,
-        now: seconds_ago(0),
+        now: now(),
     };
     calculate_status(rs, &observation)
 }
@@ -199,7 +199,7 @@ fn failure(reason: &str, message: &str) -> Condition {
     Condition {
         type_: REPLICA_FAILURE.to_owned(),
         status: "True".to_owned(),
-        last_transition_time: Some(seconds_ago(0)),
+        last_transition_time: Some(now()),
         reason: Some(reason.to_owned()),
         message: Some(message.to_owned()),
         ..Condition::default()
@@ -438,7 +438,7 @@ fn f_26_a_status_counts_what_the_sync_saw_first() {
 #[test]
 fn f_29_a_status_is_written_while_the_replica_set_goes_away() {
     let (fixture, mut rs) = (Fixture::new(), replica_set("web", 5));
-    rs.deletion = Some(seconds_ago(0));
+    rs.deletion = seconds_ago(0);
     fixture.cache_silently(Some(rs.clone()), [ready_pod("a", &rs)]);
     fixture.sync_ok("web");
     fixture.assert_counts(0, 0, 0);

@@ -6,7 +6,9 @@ use std::time::Duration;
 use replicaset_controller::api::ReplicaSetStatus;
 use replicaset_controller::api::interner::Interner;
 use replicaset_controller::api::workload_kind::REPLICA_SET;
-use replicaset_controller::api::{ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, Selector};
+use replicaset_controller::api::{
+    ControllerRef, Moment, ObjectKey, Pod, PodPhase, ReplicaSet, Selector,
+};
 use replicaset_controller::cache::Cache;
 use replicaset_controller::controller::slow_start::Serial;
 use replicaset_controller::controller::{Parts, ReplicaSetController, plan};
@@ -107,8 +109,8 @@ pub(crate) fn pods_of(rs: &ReplicaSet, count: usize) -> Vec<Pod> {
         phase: PodPhase::Running,
         node: Some(interner.text(&format!("node-{}", n % 100))),
         is_ready: true,
-        ready_transition: "2026-01-02T03:04:05Z".parse().ok(),
-        creation: "2026-01-02T03:04:00Z".parse().ok(),
+        ready_transition: "2026-01-02T03:04:05Z".parse().ok().and_then(Moment::of),
+        creation: "2026-01-02T03:04:00Z".parse().ok().and_then(Moment::of),
         restarts: i32::try_from(n % 3).unwrap_or(0),
         ..Pod::default()
     };

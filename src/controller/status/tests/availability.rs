@@ -4,11 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ready_since;
-use crate::api::Pod;
+use crate::api::{Moment, Pod};
 use crate::controller::availability::{Availability, is_available, next_pod_availability_check};
-use crate::controller::testing::{
-    Fixture, owned_pod, ready_pod, refused, replica_set, seconds_ago,
-};
+use crate::controller::testing::{Fixture, now, owned_pod, ready_pod, refused, replica_set};
 
 #[test]
 fn f_14_ready_without_a_time_is_available_only_at_once() {
@@ -16,8 +14,8 @@ fn f_14_ready_without_a_time_is_available_only_at_once() {
         ready_transition: None,
         ..ready_since(0)
     };
-    assert!(is_available(&pod, 0, seconds_ago(0)));
-    assert!(!is_available(&pod, 1, seconds_ago(0)));
+    assert!(is_available(&pod, 0, now()));
+    assert!(!is_available(&pod, 1, now()));
 }
 
 #[test]
@@ -25,7 +23,7 @@ fn f_30_availability_is_looked_at_again_when_time_makes_it_true() {
     let (fixture, mut rs) = (Fixture::new(), replica_set("web", 4));
     rs.min_ready_seconds = 5;
     let ready = |name: &str, milliseconds| Pod {
-        ready_transition: Some(seconds_ago(0) - jiff::SignedDuration::from_millis(milliseconds)),
+        ready_transition: Moment::of(now() - jiff::SignedDuration::from_millis(milliseconds)),
         ..ready_pod(name, &rs)
     };
     let pods = [
@@ -71,7 +69,7 @@ fn f_31_time_until_a_pod_is_available() {
         (ready_since(51), 50, None),
         (ready_since(50), 50, None),
     ] {
-        let next = next_pod_availability_check(&pod, min_ready, seconds_ago(0));
+        let next = next_pod_availability_check(&pod, min_ready, now());
         assert_eq!(next, expected.map(Duration::from_secs));
     }
 }
@@ -104,7 +102,7 @@ fn f_32_the_next_of_all_pods() {
         ),
     ] {
         let pods: Vec<Arc<Pod>> = pods.into_iter().map(Arc::new).collect();
-        let next = Availability::of(&pods, min_ready, seconds_ago(0)).next_check;
+        let next = Availability::of(&pods, min_ready, now()).next_check;
         assert_eq!(next, expected.map(Duration::from_secs));
     }
 }

@@ -1,0 +1,78 @@
+//! A point in time in eight bytes.
+
+use std::fmt;
+use std::num::NonZeroI64;
+
+use jiff::{SignedDuration, Timestamp};
+
+/// A point in time, to the microsecond, which is finer than any object's times are kept.
+///
+/// With `Option` around it, it takes 8 bytes where a [`Timestamp`] takes 24; each pod has three.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(
+    /// Microseconds since 1970.
+    NonZeroI64,
+);
+
+impl Moment {
+    /// This time; `None` for the very beginning of 1970, which stands where a time is absent
+    /// (apimachinery `pkg/apis/meta/v1/time_proto.go:Unmarshal`).
+    pub fn of(time: Timestamp) -> Option<Self> {
+        NonZeroI64::new(time.as_microsecond()).map(Self)
+    }
+
+    /// The same time for calculations.
+    pub fn timestamp(self) -> Timestamp {
+        Timestamp::from_microsecond(self.0.get()).expect("it was made of a timestamp")
+    }
+
+    /// How long it is ago; negative for what lies in the future.
+    pub fn age(self, now: Timestamp) -> SignedDuration {
+        now.duration_since(self.timestamp())
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.timestamp().fmt(f)
+    }
+}
+
+impl fmt::Debug for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.timestamp().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::{SignedDuration, Timestamp};
+
+    use super::Moment;
+
+    #[test]
+    fn a_time_survives_to_the_microsecond() {
+        for text in [
+            "2026-01-02T03:04:05Z",
+            "2026-01-02T03:04:05.123456Z",
+            "1969-12-31T23:59:59.5Z",
+            "0001-01-01T00:00:00Z",
+            "9999-12-30T00:00:00Z",
+        ] {
+            let time: Timestamp = text.parse().expect("a time");
+            let moment = Moment::of(time).expect("not the absent one");
+            assert_eq!(
+                (moment.timestamp(), moment.to_string()),
+                (time, text.to_owned())
+            );
+            assert_eq!(
+                moment
+                    .age(time + SignedDuration::from_millis(1))
+                    .as_millis(),
+                1
+            );
+        }
+        assert_eq!(Moment::of(Timestamp::UNIX_EPOCH), None);
+        assert_eq!(size_of::<Option<Moment>>(), 8);
+    }
+}
