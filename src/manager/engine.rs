@@ -3,7 +3,7 @@
 //! also starts the watches that feed them and joins what is started here.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
 
@@ -24,6 +24,10 @@ use crate::telemetry::metrics;
 use crate::workqueue::WorkQueue;
 use crate::writes::event_recorder::{ClientEventSink, EventOptions, EventRecorder, event_recorder};
 use crate::writes::{RealPodControl, RealReplicaSetControl};
+
+/// How often the log says that a first list is still waited for, as upstream's reflector does of one that
+/// is streamed (client-go `tools/cache/reflector.go:newInitialEventsEndBookmarkTicker`).
+const LIST_WARNING_PERIOD: Duration = Duration::from_secs(10);
 
 /// What all engines are built from.
 #[derive(Debug)]
@@ -225,15 +229,23 @@ fn start_worker(
     let (cache, controller) = (cache.clone(), Arc::clone(controller));
     let (leads, stopping) = (leads.clone(), stop.clone());
     let name = kind.thread_name(&format!("sync-{number}"));
+    let resource = kind.resource;
     Thread::spawn(&name, stop, move || {
         let wait = activity::enter("waits for the first lists and the lease", "");
         // Before both lists are complete, everything would look as if pods were missing.
-        // And before we lead, nothing may be written.
-        for ready in [cache.pods.synced(), cache.replica_sets.synced(), &leads] {
-            select! {
-                recv(ready) -> _ => {}
-                recv(stopping.receiver()) -> _ => return,
+        for (listed, resource) in [
+            (cache.pods.synced(), "pods"),
+            (cache.replica_sets.synced(), resource),
+        ] {
+            let told = (number == 0).then_some(resource);
+            if wait_for_list(listed, told, &stopping).is_none() {
+                return;
             }
+        }
+        // And before we lead, nothing may be written.
+        select! {
+            recv(leads) -> _ => {}
+            recv(stopping.receiver()) -> _ => return,
         }
         drop(wait);
         if number == 0 {
@@ -246,4 +258,24 @@ fn start_worker(
             controller.process(&key);
         }
     })
+}
+
+/// Waits until a first list is complete; `None` if the daemon stops before. Meanwhile the log says that it
+/// does not come, if it is to be `told`.
+fn wait_for_list(listed: &Receiver<()>, told: Option<&str>, stop: &Stop) -> Option<()> {
+    let began = Instant::now();
+    loop {
+        select! {
+            recv(listed) -> _ => return Some(()),
+            recv(stop.receiver()) -> _ => return None,
+            default(LIST_WARNING_PERIOD) => {
+                if let Some(resource) = told {
+                    let seconds = began.elapsed().as_secs();
+                    log::warn!(
+                        "the first list of {resource} is not complete after {seconds} s; nothing is synced before"
+                    );
+                }
+            }
+        }
+    }
 }

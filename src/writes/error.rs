@@ -16,7 +16,7 @@ pub enum WriteError {
     #[error("{0}")]
     Local(String),
     /// The daemon is stopping, or may not write any more, or not now; no request was sent.
-    #[error("the daemon is stopping")]
+    #[error("not sent: the daemon is stopping, or may not write now")]
     Stopped,
 }
 
