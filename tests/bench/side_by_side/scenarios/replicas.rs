@@ -16,6 +16,9 @@ use crate::statistics::number;
 use crate::watch::State;
 use crate::workloads::{create, delete_all, pods, scale};
 
+/// Restarts in a round, since each is one short measurement on a machine that may stall.
+const RESTARTS: usize = 3;
+
 /// Pods that are deleted under a controller's feet.
 const CHURN: usize = 300;
 
@@ -27,7 +30,7 @@ pub(super) fn empty(stage: &mut Stage<'_>, process: &Process) -> Result<(), Stri
 }
 
 /// All scenarios with many ReplicaSets. Answers the process that runs at the end.
-pub(super) fn many(stage: &mut Stage<'_>, process: Process) -> Result<Process, String> {
+pub(super) fn many(stage: &mut Stage<'_>, mut process: Process) -> Result<Process, String> {
     let sets = stage.options.replicasets.max(1);
     let each = stage.options.pods_of_each();
     let total = stage.options.pods_of_many();
@@ -42,11 +45,11 @@ pub(super) fn many(stage: &mut Stage<'_>, process: Process) -> Result<Process, S
     if stage.wants(Scenario::Idle) {
         idle(stage, &process)?;
     }
-    let process = if stage.wants(Scenario::Restart) {
-        restart(stage, process, &names[0], each)?
-    } else {
-        process
-    };
+    if stage.wants(Scenario::Restart) {
+        for n in 1..=RESTARTS {
+            process = restart(stage, process, &names[0], each + n)?;
+        }
+    }
     if stage.wants(Scenario::Churn) {
         churn(stage, &process)?;
     }
@@ -154,17 +157,17 @@ fn idle(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     Ok(())
 }
 
-/// Scales one ReplicaSet while no controller runs, and starts one.
+/// Scales one ReplicaSet to `replicas` while no controller runs, and starts one.
 fn restart(
     stage: &mut Stage<'_>,
     process: Process,
     name: &str,
-    each: usize,
+    replicas: usize,
 ) -> Result<Process, String> {
     process.stop()?;
     bare_list::measure(stage.cluster, stage.report)?;
-    stage.observer.expect_pods(name, each + 1);
-    scale(stage.cluster, &stage.namespace, name, each + 1)?;
+    stage.observer.expect_pods(name, replicas);
+    scale(stage.cluster, &stage.namespace, name, replicas)?;
     let process = stage.contestant.start()?;
     let has_acted = |state: &State| state.first_pod.contains_key(name);
     let acted = stage
