@@ -14,13 +14,17 @@ pub struct Moment(
     NonZeroI64,
 );
 
-impl Moment {
-    /// This time; `None` for the very beginning of 1970, which stands where a time is absent
-    /// (apimachinery `pkg/apis/meta/v1/time_proto.go:Unmarshal`).
-    pub fn of(time: Timestamp) -> Option<Self> {
-        NonZeroI64::new(time.as_microsecond()).map(Self)
+impl From<Timestamp> for Moment {
+    /// The very beginning of 1970 is taken for a microsecond later.
+    fn from(time: Timestamp) -> Self {
+        Self(
+            NonZeroI64::new(time.as_microsecond())
+                .unwrap_or(const { NonZeroI64::new(1).expect("not zero") }),
+        )
     }
+}
 
+impl Moment {
     /// The same time for calculations.
     pub fn timestamp(self) -> Timestamp {
         Timestamp::from_microsecond(self.0.get()).expect("it was made of a timestamp")
@@ -60,7 +64,7 @@ mod tests {
             "9999-12-30T00:00:00Z",
         ] {
             let time: Timestamp = text.parse().expect("a time");
-            let moment = Moment::of(time).expect("not the absent one");
+            let moment = Moment::from(time);
             assert_eq!(
                 (moment.timestamp(), moment.to_string()),
                 (time, text.to_owned())
@@ -72,7 +76,10 @@ mod tests {
                 1
             );
         }
-        assert_eq!(Moment::of(Timestamp::UNIX_EPOCH), None);
+        assert_eq!(
+            Moment::from(Timestamp::UNIX_EPOCH).timestamp().as_second(),
+            0
+        );
         assert_eq!(size_of::<Option<Moment>>(), 8);
     }
 }

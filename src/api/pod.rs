@@ -297,9 +297,9 @@ impl PodJson<'_> {
             is_ready: ready.is_some_and(|ready| ready.status.as_deref() == Some("True")),
             ready_transition: ready
                 .and_then(|ready| ready.last_transition_time)
-                .and_then(Moment::of),
-            creation: metadata.creation_timestamp.and_then(Moment::of),
-            deletion: metadata.deletion_timestamp.and_then(Moment::of),
+                .map(Moment::from),
+            creation: metadata.creation_timestamp.map(Moment::from),
+            deletion: metadata.deletion_timestamp.map(Moment::from),
             restarts: max_restarts(status.container_statuses.iter().flatten()),
             sidecar_restarts: max_restarts(sidecars),
             deletion_cost: metadata.annotations.map_or(0, |cost| cost.0),

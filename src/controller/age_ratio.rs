@@ -36,13 +36,13 @@ mod tests {
     use jiff::{SignedDuration, Timestamp};
 
     use super::age_ratios;
-    use crate::api::{Moment, Pod};
+    use crate::api::Pod;
 
     const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
     fn pod(age_ms: i64, is_ready: bool) -> Arc<Pod> {
         Arc::new(Pod {
-            creation: Moment::of(NOW - SignedDuration::from_millis(age_ms)),
+            creation: Some((NOW - SignedDuration::from_millis(age_ms)).into()),
             is_ready,
             ..Pod::default()
         })

@@ -315,7 +315,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::{CHECK_INTERVAL, Check, GRACE, OtherWriters, stranger};
-    use crate::api::{Moment, ObjectKey, Pod};
+    use crate::api::{ObjectKey, Pod};
     use crate::stdx::clock::{Clock, FakeClock};
     use crate::writes::managers::Manager;
 
@@ -344,7 +344,7 @@ mod tests {
     fn pod(clock: &FakeClock) -> Pod {
         Pod {
             key: ObjectKey::new("shop", "web-1"),
-            creation: Moment::of(clock.wall()),
+            creation: Some(clock.wall().into()),
             ..Pod::default()
         }
     }

@@ -116,7 +116,7 @@ fn o_22_a_status_counts_what_the_sync_saw_first() {
 fn o_04_f_13_terminating_pods_are_not_reported() {
     let (fixture, rc) = (controllers(), replica_set("web", 1));
     let going = Pod {
-        deletion: seconds_ago(0),
+        deletion: Some(seconds_ago(0)),
         ..pod_of("b", &rc)
     };
     fixture.cache_silently(Some(rc.clone()), [pod_of("a", &rc), going]);

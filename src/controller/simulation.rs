@@ -23,7 +23,7 @@ use self::server::Server;
 use super::ReplicaSetController;
 use super::fair_pool::FairPool;
 use super::slow_start::{BatchRunner, Serial};
-use crate::api::{Moment, ObjectKey, PodPhase, ReplicaSet};
+use crate::api::{ObjectKey, PodPhase, ReplicaSet};
 use crate::cache::Cache;
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::workqueue::WorkQueue;
@@ -250,7 +250,7 @@ impl World {
             }),
             2 => server.change_pod(&name, |pod| {
                 pod.is_ready = true;
-                pod.ready_transition = Moment::of(now);
+                pod.ready_transition = Some(now.into());
             }),
             3 | 4 => server.finish(&name),
             5 if self.trouble.deaths => {

@@ -85,7 +85,7 @@ pub(super) fn owned_pod(name: &str, rs: &ReplicaSet) -> Pod {
 pub(super) fn ready_pod(name: &str, rs: &ReplicaSet) -> Pod {
     Pod {
         is_ready: true,
-        ready_transition: seconds_ago(86_400),
+        ready_transition: Some(seconds_ago(86_400)),
         ..owned_pod(name, rs)
     }
 }
@@ -105,8 +105,8 @@ pub(super) fn now() -> Timestamp {
 }
 
 /// A time before [`now`]; after it if negative.
-pub(super) fn seconds_ago(seconds: i64) -> Option<Moment> {
-    Moment::of(now() - SignedDuration::from_secs(seconds))
+pub(super) fn seconds_ago(seconds: i64) -> Moment {
+    (now() - SignedDuration::from_secs(seconds)).into()
 }
 
 /// `default/name`.

@@ -152,7 +152,7 @@ impl Time {
 
     /// The same in fewer bytes.
     pub fn moment(self) -> Option<Moment> {
-        self.timestamp().and_then(Moment::of)
+        self.timestamp().map(Moment::from)
     }
 }
 

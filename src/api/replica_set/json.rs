@@ -41,7 +41,7 @@ pub(super) fn read(
         uid: metadata.uid,
         resource_version: metadata.resource_version,
         generation: metadata.generation.unwrap_or(0),
-        deletion: metadata.deletion_timestamp.and_then(Moment::of),
+        deletion: metadata.deletion_timestamp.map(Moment::from),
         controller: controller_of(metadata.owner_references, interner),
         replicas: spec.replicas.unwrap_or(1),
         min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use jiff::Timestamp;
 
 use super::{PodTally, SEARCHED_MAX};
-use crate::api::{Labels, Moment, Pod, PodPhase};
+use crate::api::{Labels, Pod, PodPhase};
 
 fn labels(number: usize) -> Labels {
     let pairs = [("app", "web".to_owned()), ("index", number.to_string())];
@@ -19,7 +19,7 @@ fn pod(labels: &Labels, rng: &mut Rng) -> Pod {
         labels: labels.clone(),
         phase: phases[rng.usize(..phases.len())],
         is_ready: rng.bool(),
-        deletion: Moment::of(Timestamp::MAX).filter(|_| rng.u8(..) < 64),
+        deletion: (rng.u8(..) < 64).then(|| Timestamp::UNIX_EPOCH.into()),
         ..Pod::default()
     }
 }

@@ -340,7 +340,7 @@ fn random_pod(name: u8, owner: Option<u8>, version: usize) -> Pod {
         deletion: version
             .is_multiple_of(7)
             .then(Timestamp::now)
-            .and_then(Moment::of),
+            .map(Moment::from),
         ..pod
     }
 }

@@ -67,7 +67,7 @@ fn c_01_a_matching_orphan_is_adopted_another_is_not() {
 #[test]
 fn c_02_a_replica_set_that_goes_away_adopts_nothing() {
     let mut rs = replica_set("web", 2);
-    rs.deletion = seconds_ago(0);
+    rs.deletion = Some(seconds_ago(0));
     check_claim(&rs, vec![pod("p1"), pod("p2")], &[], &[]);
 }
 
@@ -201,7 +201,7 @@ fn a_23_the_same_failure_of_many_is_told_once() {
 fn c_18_the_live_replica_set_decides_on_adoption() {
     let rs = replica_set("web", 2);
     let mut going = rs.clone();
-    going.deletion = seconds_ago(0);
+    going.deletion = Some(seconds_ago(0));
     let mut another = rs.clone();
     another.uid = "uid-new".into();
     for (live, reason) in [
@@ -285,7 +285,7 @@ fn c_22_an_orphan_that_is_gone_is_replaced() {
 #[test]
 fn c_24_nothing_is_released_by_a_replica_set_that_goes_away() {
     let mut rs = replica_set("web", 2);
-    rs.deletion = seconds_ago(0);
+    rs.deletion = Some(seconds_ago(0));
     let pods = vec![owned_pod("p1", &rs), unlabelled(owned_pod("p2", &rs))];
     check_claim(&rs, pods, &["p1"], &[]);
 }
@@ -329,7 +329,7 @@ fn a_pod_of_another_kind_with_our_uid_is_kept_as_upstream_does() {
 fn a_pod_that_goes_away_is_not_adopted() {
     let rs = replica_set("web", 1);
     let going = Pod {
-        deletion: seconds_ago(0),
+        deletion: Some(seconds_ago(0)),
         ..pod("p1")
     };
     check_claim(&rs, vec![going], &[], &[]);

@@ -30,8 +30,8 @@ fn scheduled(phase: PodPhase) -> Pod {
 fn ready(since: Option<i64>, created: Option<i64>) -> Pod {
     Pod {
         is_ready: true,
-        ready_transition: since.and_then(seconds_ago),
-        creation: created.and_then(seconds_ago),
+        ready_transition: since.map(seconds_ago),
+        creation: created.map(seconds_ago),
         ..scheduled(PodPhase::Running)
     }
 }
@@ -92,7 +92,7 @@ fn e_02_ages_of_one_logarithm_are_equal() {
         &ready(Some(8 * HOUR), Some(8 * HOUR)),
     );
     let aged = |hours: i64| Pod {
-        creation: seconds_ago(hours * HOUR),
+        creation: Some(seconds_ago(hours * HOUR)),
         ..unscheduled()
     };
     check_equal(&aged(5), &aged(8));
@@ -248,7 +248,7 @@ fn random_pod(rng: &mut fastrand::Rng, number: usize) -> RankedPod {
         PodPhase::Other,
     ];
     // Few values and close ages, so that ties and circles are frequent.
-    let time = |rng: &mut fastrand::Rng| rng.bool().then(|| seconds_ago(rng.i64(-2..20))).flatten();
+    let time = |rng: &mut fastrand::Rng| rng.bool().then(|| seconds_ago(rng.i64(-2..20)));
     let pod = Pod {
         uid: format!("uid-{}", rng.usize(..1000)).as_str().into(),
         node: (rng.u8(..8) > 0).then(|| "node".into()),

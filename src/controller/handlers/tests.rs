@@ -29,7 +29,7 @@ fn at(version: &str, pod: Pod) -> Pod {
 
 fn terminating(pod: Pod) -> Pod {
     Pod {
-        deletion: seconds_ago(0),
+        deletion: Some(seconds_ago(0)),
         ..pod
     }
 }

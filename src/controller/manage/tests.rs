@@ -56,7 +56,7 @@ fn b_16_deletions_are_expected_by_identity_before_they_are_sent() {
     let first = first.expect("one of the three").clone();
     let going = Pod {
         resource_version: "2".into(),
-        deletion: seconds_ago(0),
+        deletion: Some(seconds_ago(0)),
         ..first
     };
     fixture.deliver_pod(going.clone());
@@ -302,7 +302,7 @@ fn a_deletion_that_the_cache_shows_already_is_not_waited_for() {
             if is_found {
                 cache.pods.apply_modified(Pod {
                     resource_version: "2".into(),
-                    deletion: seconds_ago(0),
+                    deletion: Some(seconds_ago(0)),
                     ..going.clone()
                 });
                 return None;
@@ -370,7 +370,7 @@ fn d_21_e_22_e_23_related_pods_are_those_of_the_same_controller() {
 
     // Not even in the cache itself, it still counts its own.
     let mut leaving = new;
-    leaving.deletion = seconds_ago(0);
+    leaving.deletion = Some(seconds_ago(0));
     fixture.deliver_replica_set_deleted(leaving.clone());
     assert_eq!(related(&fixture, &leaving), ["pod1", "pod2", "pod3"]);
 }

@@ -153,7 +153,7 @@ fn e_22_only_active_pods_make_a_node_crowded() {
         ..ready("r1", "node-2")
     };
     let going = Pod {
-        deletion: seconds_ago(0),
+        deletion: Some(seconds_ago(0)),
         ..ready("r2", "node-2")
     };
     let related = Related([failed, going, ready("r3", "node-1")].map(Arc::new).into());

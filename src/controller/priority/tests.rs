@@ -261,7 +261,7 @@ fn the_quick_way_counts_as_the_slow_one() {
             ..ready_pod("web-1", &rs)
         },
         Pod {
-            deletion: seconds_ago(1),
+            deletion: Some(seconds_ago(1)),
             ..ready_pod("web-2", &rs)
         },
         Pod {

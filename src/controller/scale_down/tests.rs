@@ -34,7 +34,7 @@ fn one_of_two() -> (Fixture, ReplicaSet) {
 
 fn younger(name: &str, rs: &ReplicaSet) -> Pod {
     Pod {
-        ready_transition: seconds_ago(1),
+        ready_transition: Some(seconds_ago(1)),
         ..ready_pod(name, rs)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::api::{ControllerRef, Moment, ObjectKey, Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
+use crate::api::{ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::api::{ResourceVersion, Uid};
 use crate::controller::testing::{controller_ref, read_replica_set, refused, replica_set_json};
 use crate::writes::{CreatedPod, PatchedPod, WriteError};
@@ -189,7 +189,7 @@ impl Server {
         if stored.node.is_none() {
             self.remove_pod(&pod.key.name);
         } else if !stored.is_terminating() {
-            self.change_pod(&pod.key.name, |pod| pod.deletion = Moment::of(now));
+            self.change_pod(&pod.key.name, |pod| pod.deletion = Some(now.into()));
         }
         Ok(())
     }

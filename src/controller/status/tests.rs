@@ -30,7 +30,7 @@ fn rs(min_ready_seconds: i32, partial: bool) -> ReplicaSet {
 
 fn ready_since(seconds: i64) -> Pod {
     Pod {
-        ready_transition: seconds_ago(seconds),
+        ready_transition: Some(seconds_ago(seconds)),
         ..ready_pod("a", &replica_set("web", 2))
     }
 }
@@ -44,7 +44,7 @@ fn pending() -> Pod {
 
 fn going(name: &str, rs: &ReplicaSet) -> Pod {
     Pod {
-        deletion: seconds_ago(0),
+        deletion: Some(seconds_ago(0)),
         ..owned_pod(name, rs)
     }
 }
@@ -438,7 +438,7 @@ fn f_26_a_status_counts_what_the_sync_saw_first() {
 #[test]
 fn f_29_a_status_is_written_while_the_replica_set_goes_away() {
     let (fixture, mut rs) = (Fixture::new(), replica_set("web", 5));
-    rs.deletion = seconds_ago(0);
+    rs.deletion = Some(seconds_ago(0));
     fixture.cache_silently(Some(rs.clone()), [ready_pod("a", &rs)]);
     fixture.sync_ok("web");
     fixture.assert_counts(0, 0, 0);

@@ -99,7 +99,7 @@ fn a_04_of_a_replica_set_that_is_gone_nothing_is_kept() {
 #[test]
 fn a_05_a_replica_set_that_goes_away_neither_creates_nor_adopts() {
     let mut rs = replica_set("web", 2);
-    rs.deletion = seconds_ago(0);
+    rs.deletion = Some(seconds_ago(0));
     let fixture = fixture(&rs, [pod("orphan")]);
     fixture.sync_ok("web");
     fixture.assert_counts(0, 0, 0);
@@ -113,7 +113,7 @@ fn a_06_a_07_finished_and_leaving_pods_do_not_count() {
         ..owned_pod(name, &rs)
     };
     let leaving = Pod {
-        deletion: seconds_ago(0),
+        deletion: Some(seconds_ago(0)),
         ..owned_pod("leaving", &rs)
     };
     let pods = [

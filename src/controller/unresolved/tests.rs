@@ -84,7 +84,7 @@ fn a_create_that_was_stored_and_seen_meanwhile_is_not_expected() {
 fn a_name_that_is_taken_by_somebody_else_is_given_up() {
     let rs = replica_set("web", 1);
     let going = |name: &str| Pod {
-        deletion: seconds_ago(0),
+        deletion: Some(seconds_ago(0)),
         ..owned_pod(name, &rs)
     };
     let strange = |name: &str| owned_pod(name, &replica_set("other", 1));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use replicaset_controller::api::ReplicaSetStatus;
 use replicaset_controller::api::interner::Interner;
 use replicaset_controller::api::workload_kind::REPLICA_SET;
@@ -109,8 +110,14 @@ pub(crate) fn pods_of(rs: &ReplicaSet, count: usize) -> Vec<Pod> {
         phase: PodPhase::Running,
         node: Some(interner.text(&format!("node-{}", n % 100))),
         is_ready: true,
-        ready_transition: "2026-01-02T03:04:05Z".parse().ok().and_then(Moment::of),
-        creation: "2026-01-02T03:04:00Z".parse().ok().and_then(Moment::of),
+        ready_transition: "2026-01-02T03:04:05Z"
+            .parse::<Timestamp>()
+            .ok()
+            .map(Moment::from),
+        creation: "2026-01-02T03:04:00Z"
+            .parse::<Timestamp>()
+            .ok()
+            .map(Moment::from),
         restarts: i32::try_from(n % 3).unwrap_or(0),
         ..Pod::default()
     };

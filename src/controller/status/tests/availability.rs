@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ready_since;
-use crate::api::{Moment, Pod};
+use crate::api::Pod;
 use crate::controller::availability::{Availability, is_available, next_pod_availability_check};
 use crate::controller::testing::{Fixture, now, owned_pod, ready_pod, refused, replica_set};
 
@@ -23,7 +23,7 @@ fn f_30_availability_is_looked_at_again_when_time_makes_it_true() {
     let (fixture, mut rs) = (Fixture::new(), replica_set("web", 4));
     rs.min_ready_seconds = 5;
     let ready = |name: &str, milliseconds| Pod {
-        ready_transition: Moment::of(now() - jiff::SignedDuration::from_millis(milliseconds)),
+        ready_transition: Some((now() - jiff::SignedDuration::from_millis(milliseconds)).into()),
         ..ready_pod(name, &rs)
     };
     let pods = [

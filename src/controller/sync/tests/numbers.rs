@@ -45,7 +45,7 @@ fn e_26_a_partial_delete_measures_each_ready_pod_that_goes() {
     let rs = replica_set("web", 1);
     let aged = |name: &str, seconds| {
         let mut pod = ready_pod(name, &rs);
-        pod.creation = seconds_ago(seconds);
+        pod.creation = Some(seconds_ago(seconds));
         pod
     };
     let fixture = fixture(&rs, [aged("a", 100), aged("b", 100), aged("c", 100)]);
@@ -59,7 +59,7 @@ fn e_26_a_partial_delete_measures_each_ready_pod_that_goes() {
 fn e_26_a_delete_of_all_pods_sorts_none_and_measures_none() {
     let rs = replica_set("web", 0);
     let mut ready = ready_pod("a", &rs);
-    ready.creation = seconds_ago(0);
+    ready.creation = Some(seconds_ago(0));
     let fixture = fixture(&rs, [ready]);
     fixture.sync_ok("web");
     fixture.assert_counts(0, 1, 0);
