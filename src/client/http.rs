@@ -11,6 +11,8 @@ use ureq::unversioned::transport::Connector;
 use ureq::{Agent, Body, Error, Timeout, http};
 
 use super::access::Access;
+use super::agents::Agents;
+use super::buffers::Lenders;
 use super::config::ClientConfig;
 use super::connect::{LazyResolver, Unsent, connector, describe_io};
 use super::error::{ClientError, TransportError, TransportErrorKind, kind_of};
@@ -73,8 +75,8 @@ impl Timeouts {
 /// the connections.
 #[derive(Clone, Debug)]
 pub(super) struct Http {
-    agent: Agent,
-    /// What the agent keeps to by itself. With others it copies all of its configuration for the request.
+    agents: Agents,
+    /// What an agent keeps to by itself. With others it copies all of its configuration for the request.
     usual: Timeouts,
     server: Uri,
     prefix: Arc<str>,
@@ -102,13 +104,19 @@ impl From<ClientError> for Failure {
 }
 
 impl Http {
-    /// Connections for whole answers, shared by many threads.
+    /// Connections for whole answers, for many threads.
     pub(super) fn pooled(config: &ClientConfig, options: &ClientOptions, stop: &Stop) -> Self {
-        let connector = connector(config.access.tls(), false, options.fence.as_ref(), None);
         let usual = Timeouts::of_answer(options.request_timeout);
-        let idle = options.connections;
+        let lenders = Lenders::default();
+        let make = move |config: &ClientConfig, options: &ClientOptions, idle| {
+            let tls = config.access.tls();
+            let connector = connector(tls, false, options.fence.as_ref(), None, &lenders);
+            agent(config, options, connector, usual, idle, SMALL_BUFFER)
+        };
+        let shared = Agents::shared(make(config, options, options.connections));
+        let (own_config, own_options) = (config.clone(), options.clone());
         Self {
-            agent: agent(config, options, connector, usual, idle, SMALL_BUFFER),
+            agents: shared.or_own(move || make(&own_config, &own_options, 1)),
             usual,
             server: config.server.clone(),
             prefix: Arc::clone(&config.prefix),
@@ -126,16 +134,18 @@ impl Http {
         options: &ClientOptions,
         gather: &Gather,
     ) -> Self {
-        let connector = connector(self.access.tls(), true, None, Some(gather));
+        let lenders = Lenders::default();
+        let connector = connector(self.access.tls(), true, None, Some(gather), &lenders);
+        let agent = agent(config, options, connector, self.usual, 1, STREAM_BUFFER);
         Self {
-            agent: agent(config, options, connector, self.usual, 1, STREAM_BUFFER),
+            agents: Agents::shared(agent),
             ..self.clone()
         }
     }
 
     /// Cuts all connections, also those in use by other threads, and lets none be made any more.
     pub(super) fn shut_down(&self) {
-        self.agent.clone().shutdown();
+        self.agents.shut_down();
     }
 
     /// Looks at the files with certificates if that is due; for those who wait long on one connection.
@@ -194,16 +204,16 @@ impl Http {
         timeouts: Timeouts,
     ) -> Result<http::Response<Body>, ClientError> {
         let head = self.head(request, headers, body)?;
+        let agent = self.agents.here();
         let answer = if timeouts == self.usual {
-            self.agent.run(head)
+            agent.run(head)
         } else {
-            let configured = self
-                .agent
+            let configured = agent
                 .configure_request(head)
                 .timeout_recv_response(Some(timeouts.head))
                 .timeout_recv_body(timeouts.body)
                 .timeout_per_read(timeouts.read);
-            self.agent.run(configured.build())
+            agent.run(configured.build())
         };
         answer.map_err(|error| self.transport_error(error))
     }

@@ -15,9 +15,10 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, sockopt};
 use ureq::Error;
 use ureq::unversioned::transport::{
-    Buffers, ConnectionDetails, LazyBuffers, NextTimeout, ShutdownHandle, Transport,
+    Buffers, ConnectionDetails, NextTimeout, ShutdownHandle, Transport,
 };
 
+use super::buffers::{Borrower, Lender};
 use super::fence::guard_socket;
 use super::gather::{Gather, Gathering};
 
@@ -37,7 +38,7 @@ const KEEP_ALIVE_PROBES: u32 = 3;
 pub(super) struct Tcp {
     /// Shared with the agent, which shuts it down from another thread.
     stream: Arc<TcpStream>,
-    buffers: LazyBuffers,
+    buffers: Borrower,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
     /// For watches.
@@ -51,6 +52,7 @@ impl Tcp {
         details: &ConnectionDetails,
         delivery_limit: Option<Duration>,
         gather: Option<&Gather>,
+        lender: &Lender,
     ) -> Result<Self, Error> {
         let addrs: &[SocketAddr] = &details.addrs;
         let n_addrs = u32::try_from(addrs.len()).unwrap_or(u32::MAX).max(1);
@@ -62,7 +64,7 @@ impl Tcp {
                 None => TcpStream::connect(addr),
             };
             match connected {
-                Ok(stream) => return Self::new(stream, details, delivery_limit, gather),
+                Ok(stream) => return Self::new(stream, details, delivery_limit, gather, lender),
                 Err(error) => last = error.into(),
             }
         }
@@ -74,6 +76,7 @@ impl Tcp {
         details: &ConnectionDetails,
         delivery_limit: Option<Duration>,
         gather: Option<&Gather>,
+        lender: &Lender,
     ) -> Result<Self, Error> {
         stream.set_nodelay(true)?;
         keep_alive(&stream)?;
@@ -85,7 +88,7 @@ impl Tcp {
         let config = details.config;
         Ok(Self {
             stream,
-            buffers: LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size()),
+            buffers: lender.borrower(config.output_buffer_size(), config.input_buffer_size()),
             read_timeout: None,
             write_timeout: None,
             gathering: gather.cloned().map(Gathering::new),
@@ -95,7 +98,7 @@ impl Tcp {
 
 impl Transport for Tcp {
     fn buffers(&mut self) -> &mut dyn Buffers {
-        &mut self.buffers
+        self.buffers.lent()
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
@@ -105,7 +108,7 @@ impl Transport for Tcp {
             self.stream.set_write_timeout(limit)?;
             self.write_timeout = limit;
         }
-        let output = &self.buffers.output()[..amount];
+        let output = &self.buffers.lent().output()[..amount];
         let sent = (&*self.stream).write_all(output);
         sent.map_err(|error| or_timeout(error, timeout))
     }
@@ -120,7 +123,8 @@ impl Transport for Tcp {
         if let Some(gathering) = &self.gathering {
             gathering.before_read();
         }
-        let input = self.buffers.input_append_buf();
+        let buffers = self.buffers.lent();
+        let input = buffers.input_append_buf();
         let room = input.len();
         let amount = loop {
             match (&*self.stream).read(input) {
@@ -129,21 +133,24 @@ impl Transport for Tcp {
                 read => break read.map_err(|error| or_timeout(error, timeout))?,
             }
         };
-        self.buffers.input_appended(amount);
+        buffers.input_appended(amount);
         if let Some(gathering) = &mut self.gathering {
             gathering.after_read(amount, room);
         }
         Ok(amount > 0)
     }
 
-    /// True if nothing has come: neither an end nor bytes that nobody asked for.
+    /// True if nothing has come: neither an end nor bytes that nobody asked for. Asked between two
+    /// requests, and so where the buffers go back.
     fn is_open(&mut self) -> bool {
         let peeked = recv(
             &*self.stream,
             &mut [0; 1],
             RecvFlags::PEEK | RecvFlags::DONTWAIT,
         );
-        peeked.is_err_and(|error| error == Errno::WOULDBLOCK)
+        let is_open = peeked.is_err_and(|error| error == Errno::WOULDBLOCK);
+        self.buffers.give_back();
+        is_open
     }
 }
 
