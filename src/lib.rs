@@ -56,6 +56,7 @@
 //! | `watch-rs`, `watch-rc`, `watch-pods` | list and watch, store, handlers | a read from the API server; of pods, 10 ms for several events at once; a pause after failures | data, 5 min of silence, stop shuts the socket; time |
 //! | `sync-0…n`, `rc-sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
 //! | `batch-0…m` | helps the workers with their batches ([`controller::fair_pool`]) | rayon's queue; the next batch of a slow start; a request; the token bucket | job, pool dropped; the last answer of the batch before; answer, 60 s; stop |
+//! | `batch-keeper` | ends the additional `batch` threads when no large batch has called them, and itself | 10 s | time, stop |
 //! | `delay`, `rc-delay` | puts delayed keys into the queue when due | the next due time, at most 10 s | time, an earlier key, shutdown |
 //! | `self-check` | asks whether each right is there that is needed, and ends | a second at first; an answer; a pause after failures | time, stop; answer, 5 s; time, stop |
 //! | `lease` | acquires, renews and releases the lease ([`leader_election::Elector`]) | a request; pauses between tries | answer, half the renew deadline; stop, and the end of the last write |
@@ -74,7 +75,9 @@
 //! Threads: with the defaults 30 that last (5 `sync`, 16 `batch`, 2 watches, `main`, `ctrl-c`, `signal`,
 //! `delay`, `events`, `lease`, `http`), `systemd` under systemd, and one for each connection of a client
 //! to the daemon's pages, 100 at most. ReplicationControllers bring 8 more (5 `rc-sync`, `watch-rc`,
-//! `rc-delay`, `rc-events`). A thread costs some 20 KiB, most of it the allocator's.
+//! `rc-delay`, `rc-events`). A thread costs some 20 KiB, most of it the allocator's. Where the rate limit
+//! leaves work for them, 48 more `batch` threads and `batch-keeper` come with a batch of more than 16 pods,
+//! and go 10 to 20 s after the last one (`manager::batch_pool`).
 //!
 //! Sockets to the API server, each in HTTP/1.1 with one request at a time, opened when first needed and
 //! not used again when it has been idle for 15 s (`client::http`); none is opened for a single request,
@@ -83,13 +86,14 @@
 //! | for | at most | why so many |
 //! |---|---|---|
 //! | each watch | 1 | a watch keeps its connection busy, and is cut without harm to others |
-//! | the requests of a controller | its `sync` and `batch` threads: 5 + 16 | a thread sends one request at a time; with fewer some would wait or shake hands anew |
+//! | the requests of a controller | its `sync` and `batch` threads: 5 + 64 | a thread sends one request at a time; with fewer some would wait or shake hands anew. An idle one costs some 10 KiB: buffers are lent for a request (`client::buffers`) |
 //! | the events of a controller | 1 | one thread sends them, and they must not hold back pods |
 //! | the lease | 1 | nothing may delay a renewal |
 //! | the check of the daemon's rights | 1, until it is done | |
 //! | token reviews, access reviews | one for each of the daemon's own pages that is asked for at once; 4 each are kept | an answer serves for 10 s |
 //!
-//! 16 `batch` threads keep a kube-apiserver on two processors busy: more of them only wait longer each.
+//! 16 `batch` threads keep a kube-apiserver on two processors busy, but many requests at once cost it less
+//! each than few (tests/bench/README.md); with hundreds at once everybody else would wait behind them.
 //! Most of these numbers stand in `manager::clients`; `serving` and [`self_check`] have their own.
 //!
 //! # Locks
@@ -108,6 +112,8 @@
 //! | `controller::scale_down` | since when specs are known that no status has observed | workers, watch threads |
 //! | `controller::pace` | when whose status may be written next | workers, watch threads |
 //! | `controller::fair_pool` | nothing: threads meet at it between two batches | workers, `batch-*` |
+//! | `manager::batch_pool` surge | the additional threads, also while they are started | workers, `batch-keeper` |
+//! | `client::buffers` | buffers that lie ready | everyone who sends |
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens, who waits for them | everyone who sends |
 //! | `controller::last_syncs`, `controller::other_writers`, `controller::shadow` | what is told of syncs, of other writers, of a dry run; bounded | workers, watch threads |

@@ -72,7 +72,7 @@ impl Manager {
         let pods = Arc::new(PodStore::default());
         let watch_client = Client::new(config, &watch_client_options(options), stop)?;
         let mut leadership = Leadership::new(options.leader_election.as_ref());
-        let batches = BatchPool::start(options.batch_parallelism, stop);
+        let batches = BatchPool::start(options, stop);
         let shared = Shared {
             config,
             options,

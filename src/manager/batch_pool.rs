@@ -1,63 +1,129 @@
-//! The threads `batch-0…n`: a private rayon pool whose threads are started, named and joined like all
-//! others.
+//! The threads `batch-0…n`: some that last, and more that come with large batches and go again.
+//!
+//! An API server takes many requests more cheaply at once than one after the other, and so thousands of
+//! pods are created and deleted quicker by more threads; but most of the time there are none to create,
+//! and a thread that has been busy keeps memory. Small batches have the threads that last for
+//! themselves, so the many of a large one are not before them.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+mod crew;
+mod surge;
 
-use rayon::ThreadPoolBuilder;
+use std::mem;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use self::crew::Crew;
+use self::surge::Surge;
+use super::ManagerOptions;
 use crate::controller::fair_pool::FairPool;
 use crate::controller::slow_start::BatchRunner;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::{Liveness, Thread};
 
+/// Threads that last, unless fewer are asked for; and the jobs of the largest batch that they do.
+const LASTING_MAX: u16 = 16;
+
+/// A rate limit up to which the lasting threads are enough, in requests a second: what they send if each
+/// waits 80 ms for an answer.
+const LASTING_QPS: f32 = 200.0;
+
+/// How long the others stay when nobody calls them.
+const STAY: Duration = Duration::from_secs(10);
+
 /// The pool and the handles of its threads.
 #[derive(Debug)]
 pub(super) struct BatchPool {
-    pool: Arc<FairPool>,
-    threads: Vec<Thread>,
+    lasting: Crew,
+    surge: Arc<Surge>,
 }
 
 impl BatchPool {
-    /// Starts `size` threads.
-    pub(super) fn start(size: u16, stop: &Stop) -> Self {
-        let threads = Mutex::new(Vec::new());
-        let spawn = |thread: rayon::ThreadBuilder| {
-            let name = format!("batch-{}", thread.index());
-            let thread = Thread::spawn(&name, stop, || thread.run());
-            threads
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(thread);
-            Ok(())
-        };
-        let pool = ThreadPoolBuilder::new()
-            .num_threads(size.into())
-            .spawn_handler(spawn)
-            .build();
+    /// Starts the threads that last.
+    pub(super) fn start(options: &ManagerOptions, stop: &Stop) -> Self {
+        let (n_lasting, n_more) = sizes(options);
+        let lasting =
+            Crew::start(0..n_lasting, stop, || {}).expect("the system starts the first threads");
         Self {
-            pool: Arc::new(FairPool::new(pool.expect("the handler never fails"))),
-            threads: threads.into_inner().unwrap_or_else(PoisonError::into_inner),
+            lasting,
+            surge: Arc::new(Surge::new(n_lasting..n_lasting + n_more, STAY, stop)),
         }
     }
 
-    /// The pool as the controller sees it. The threads end when nobody holds it any more.
+    /// The pool as the controller sees it. The threads that last end when nobody holds it any more.
     pub(super) fn runner(&self) -> Arc<dyn BatchRunner> {
-        Arc::clone(&self.pool) as Arc<_>
+        Arc::new(Runner {
+            lasting: Arc::clone(&self.lasting.pool),
+            surge: Arc::clone(&self.surge),
+        })
     }
 
-    /// Whether each of its threads still runs.
+    /// Whether each of the threads that last still runs.
     pub(super) fn liveness(&self) -> impl Iterator<Item = Liveness> {
-        self.threads.iter().map(Thread::liveness)
+        self.lasting.threads.iter().map(Thread::liveness)
     }
 
     /// Gives up the pool and waits until its threads have ended, at most until `deadline`. Answers the
     /// names of those that have not.
     pub(super) fn join_until(self, deadline: Instant) -> Vec<String> {
-        drop(self.pool);
-        self.threads
-            .into_iter()
-            .filter_map(|thread| thread.join_until(deadline).err())
-            .collect()
+        let mut stuck = self.surge.join_until(deadline);
+        stuck.extend(self.lasting.join_until(deadline));
+        stuck
     }
 }
+
+/// How many threads last, as [`sizes`] says.
+pub(super) fn n_lasting(options: &ManagerOptions) -> u16 {
+    sizes(options).0
+}
+
+/// How many threads last, and how many more come with large batches: none where those that last would
+/// have to be fewer for it, or where the rate limit leaves nothing for them to do.
+fn sizes(options: &ManagerOptions) -> (u16, u16) {
+    let parallelism = options.batch_parallelism;
+    if parallelism < 2 * LASTING_MAX {
+        return (parallelism, 0);
+    }
+    let is_slow = options.kube_api_qps > 0.0 && options.kube_api_qps < LASTING_QPS;
+    let n_more = if is_slow {
+        0
+    } else {
+        parallelism - LASTING_MAX
+    };
+    (LASTING_MAX, n_more)
+}
+
+/// Has small batches done by the threads that last, and from the first large one on by the others.
+#[derive(Debug)]
+struct Runner {
+    lasting: Arc<FairPool>,
+    surge: Arc<Surge>,
+}
+
+impl BatchRunner for Runner {
+    fn run(&self, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync)) {
+        let (mut n_done, mut large) = (0, 0);
+        let mut small = || {
+            let size = sizes();
+            if size > LASTING_MAX.into() {
+                large = size;
+                return 0;
+            }
+            n_done += size;
+            size
+        };
+        self.lasting.run(&mut small, job);
+        if large == 0 {
+            return;
+        }
+        let surge = self.surge.call();
+        let pool = surge.as_ref().unwrap_or(&self.lasting);
+        let mut rest = || match mem::take(&mut large) {
+            0 => sizes(),
+            size => size,
+        };
+        pool.run(&mut rest, &|index| job(n_done + index));
+    }
+}
+
+#[cfg(test)]
+mod tests;

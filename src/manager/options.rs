@@ -29,7 +29,8 @@ pub struct ManagerOptions {
     /// Workers for ReplicationControllers.
     pub concurrent_rc_syncs: u16,
     /// Pods created or deleted at the same time, shared evenly by all owners that are at it; each has
-    /// one of its own at least, on the thread of its worker.
+    /// one of its own at least, on the thread of its worker. From 32 on, 16 of them are for batches of
+    /// 16 pods at most and the rest for larger ones.
     pub batch_parallelism: u16,
     /// Pods that one sync creates or deletes at most.
     pub burst_replicas: usize,
@@ -66,7 +67,7 @@ impl Default for ManagerOptions {
             kube_api_burst: 30,
             concurrent_replicaset_syncs: 5,
             concurrent_rc_syncs: 5,
-            batch_parallelism: 16,
+            batch_parallelism: 64,
             burst_replicas: BURST_REPLICAS,
             status_update_interval: Duration::from_secs(1),
             content_type: ContentType::default(),

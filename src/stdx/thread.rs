@@ -1,6 +1,7 @@
 //! The one place where threads are started: they have names, and none dies silently.
 
 use std::any::Any;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -27,6 +28,15 @@ pub fn panics_total() -> u64 {
 /// # Panics
 /// If the name is longer than [`NAME_BYTES_MAX`] or the system refuses another thread.
 pub fn spawn(name: &str, stop: &Stop, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    try_spawn(name, stop, body).expect("the system starts another thread")
+}
+
+/// As [`spawn`], for a thread that the daemon can do without.
+fn try_spawn(
+    name: &str,
+    stop: &Stop,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
     assert!(
         name.len() <= NAME_BYTES_MAX,
         "thread name {name:?} is too long for the kernel"
@@ -41,10 +51,7 @@ pub fn spawn(name: &str, stop: &Stop, body: impl FnOnce() + Send + 'static) -> J
             )));
         }
     };
-    Builder::new()
-        .name(name.to_owned())
-        .spawn(run)
-        .expect("the system starts another thread")
+    Builder::new().name(name.to_owned()).spawn(run)
 }
 
 /// A thread that can be joined with a deadline.
@@ -58,18 +65,36 @@ pub struct Thread {
 
 impl Thread {
     /// Starts a thread as [`spawn`] does.
+    ///
+    /// # Panics
+    /// As [`spawn`].
     pub fn spawn(name: &str, stop: &Stop, body: impl FnOnce() + Send + 'static) -> Self {
+        Self::try_spawn(name, stop, body).expect("the system starts another thread")
+    }
+
+    /// Starts a thread that the daemon can do without.
+    ///
+    /// # Errors
+    /// That the system refuses another thread.
+    ///
+    /// # Panics
+    /// If the name is longer than [`NAME_BYTES_MAX`].
+    pub fn try_spawn(
+        name: &str,
+        stop: &Stop,
+        body: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
         let (guard, ended) = crossbeam_channel::bounded::<()>(0);
         let run = move || {
             // Dropped when the body ends, by a panic too.
             let _guard = guard;
             body();
         };
-        Self {
+        Ok(Self {
             name: name.to_owned(),
-            handle: spawn(name, stop, run),
+            handle: try_spawn(name, stop, run)?,
             ended,
-        }
+        })
     }
 
     /// The thread's name.

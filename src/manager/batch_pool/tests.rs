@@ -1,0 +1,120 @@
+//! Who does which batch, and threads that come and go.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex};
+use std::thread;
+
+use super::{Arc, BatchPool, Crew, Duration, Instant, ManagerOptions, Stop, Surge, sizes};
+
+/// Long enough for whatever has to happen.
+const LONG: Duration = Duration::from_secs(10);
+
+fn options(batch_parallelism: u16, kube_api_qps: f32) -> ManagerOptions {
+    ManagerOptions {
+        kube_api_qps,
+        batch_parallelism,
+        ..ManagerOptions::default()
+    }
+}
+
+/// A pool that keeps its additional threads for `stay`.
+fn pool(batch_parallelism: u16, stay: Duration) -> BatchPool {
+    let (n_lasting, n_more) = sizes(&options(batch_parallelism, 0.0));
+    let stop = Stop::new();
+    BatchPool {
+        lasting: Crew::start(0..n_lasting, &stop, || {}).expect("threads"),
+        surge: Arc::new(Surge::new(n_lasting..n_lasting + n_more, stay, &stop)),
+    }
+}
+
+/// The sizes of some batches.
+fn of(sizes: &[usize]) -> impl FnMut() -> usize + '_ {
+    let mut sizes = sizes.iter().copied();
+    move || sizes.next().unwrap_or(0)
+}
+
+fn name() -> String {
+    thread::current().name().unwrap_or_default().to_owned()
+}
+
+fn yield_until(reached: impl Fn() -> bool) {
+    while !reached() {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn more_threads_come_where_they_are_of_use() {
+    assert_eq!(sizes(&options(1, 0.0)), (1, 0));
+    assert_eq!(sizes(&options(16, 0.0)), (16, 0));
+    assert_eq!(sizes(&options(31, 0.0)), (31, 0));
+    assert_eq!(sizes(&options(32, 0.0)), (16, 16));
+    assert_eq!(sizes(&options(64, -1.0)), (16, 48));
+    assert_eq!(sizes(&options(64, 20.0)), (16, 0));
+    assert_eq!(sizes(&options(64, 200.0)), (16, 48));
+}
+
+#[test]
+fn every_job_runs_once_small_batches_and_large_ones() {
+    let pool = pool(64, LONG);
+    for batches in [&[1, 2, 4, 8, 16, 32, 64, 3][..], &[500], &[17, 1, 2], &[5]] {
+        let counts: Vec<AtomicUsize> = (0..batches.iter().sum())
+            .map(|_| AtomicUsize::new(0))
+            .collect();
+        pool.runner().run(&mut of(batches), &|index| {
+            counts[index].fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(counts.into_iter().all(|count| count.into_inner() == 1));
+    }
+    assert_eq!(pool.join_until(Instant::now() + LONG), [""; 0]);
+}
+
+#[test]
+fn only_a_large_batch_calls_more_threads() {
+    let pool = pool(48, LONG);
+    let is_there = || pool.surge.is_there();
+    pool.runner().run(&mut of(&[1, 2, 4, 8, 16]), &|_| {});
+    assert!(!is_there());
+    let (barrier, names) = (Barrier::new(32), Mutex::new(Vec::new()));
+    pool.runner().run(&mut of(&[16, 32]), &|index| {
+        if index >= 16 {
+            names.lock().expect("a list").push(name());
+            barrier.wait();
+        }
+    });
+    assert!(is_there());
+    let names = names.into_inner().expect("a list");
+    let helpers: Vec<&String> = names.iter().filter(|it| it.starts_with("batch-")).collect();
+    assert_eq!(helpers.len(), 31, "{names:?}");
+    let is_lasting = |it: &&&String| it["batch-".len()..].parse::<u16>().expect("a number") < 16;
+    assert_eq!(helpers.iter().filter(is_lasting).count(), 0, "{names:?}");
+    assert_eq!(pool.join_until(Instant::now() + LONG), [""; 0]);
+}
+
+#[test]
+fn they_go_when_nobody_calls_and_come_again() {
+    let pool = pool(32, Duration::from_millis(5));
+    let is_there = || pool.surge.is_there();
+    for _ in 0..3 {
+        pool.runner().run(&mut of(&[100]), &|_| {});
+        yield_until(|| !is_there());
+    }
+    let held = pool.surge.call().expect("they come again");
+    // The keeper looks many times meanwhile.
+    let until = Instant::now() + Duration::from_millis(50);
+    yield_until(|| Instant::now() >= until);
+    assert!(is_there(), "they are in use");
+    drop(held);
+    yield_until(|| !is_there());
+    assert_eq!(pool.join_until(Instant::now() + LONG), [""; 0]);
+}
+
+#[test]
+fn none_come_after_the_end() {
+    let pool = pool(32, LONG);
+    let (surge, runner) = (Arc::clone(&pool.surge), pool.runner());
+    assert!(surge.call().is_some());
+    drop(runner);
+    assert_eq!(pool.join_until(Instant::now() + LONG), [""; 0]);
+    assert!(surge.call().is_none());
+}
