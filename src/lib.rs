@@ -76,7 +76,7 @@
 //! `delay`, `events`, `lease`, `http`), `systemd` under systemd, and one for each connection of a client
 //! to the daemon's pages, 100 at most. ReplicationControllers bring 8 more (5 `rc-sync`, `watch-rc`,
 //! `rc-delay`, `rc-events`). A thread costs some 20 KiB, most of it the allocator's. Where the rate limit
-//! leaves work for them, 48 more `batch` threads and `batch-keeper` come with a batch of more than 16 pods,
+//! leaves work for them, 32 more `batch` threads and `batch-keeper` come with a batch of more than 16 pods,
 //! and go 10 to 20 s after the last one (`manager::batch_pool`).
 //!
 //! Sockets to the API server, each in HTTP/1.1 with one request at a time, opened when first needed and
@@ -86,7 +86,7 @@
 //! | for | at most | why so many |
 //! |---|---|---|
 //! | each watch | 1 | a watch keeps its connection busy, and is cut without harm to others |
-//! | the requests of a controller | its `sync` and `batch` threads: 5 + 64 | a thread sends one request at a time; with fewer some would wait or shake hands anew. An idle one costs some 10 KiB: buffers are lent for a request (`client::buffers`) |
+//! | the requests of a controller | its `sync` and `batch` threads: 5 + 48 | a thread sends one request at a time; with fewer some would wait or shake hands anew. An idle one costs some 10 KiB: buffers are lent for a request (`client::buffers`) |
 //! | the events of a controller | 1 | one thread sends them, and they must not hold back pods |
 //! | the lease | 1 | nothing may delay a renewal |
 //! | the check of the daemon's rights | 1, until it is done | |

@@ -67,7 +67,7 @@ impl Default for ManagerOptions {
             kube_api_burst: 30,
             concurrent_replicaset_syncs: 5,
             concurrent_rc_syncs: 5,
-            batch_parallelism: 64,
+            batch_parallelism: 48,
             burst_replicas: BURST_REPLICAS,
             status_update_interval: Duration::from_secs(1),
             content_type: ContentType::default(),

@@ -1,7 +1,7 @@
 //! The threads that are started when somebody calls them, and end when nobody has for a while.
 //!
-//! Their connections come and go with them. The thread `batch-keeper` comes and goes with them and looks every ten seconds whether they were
-//! called since.
+//! Their connections come and go with them, and so does the thread `batch-keeper`, which looks every ten
+//! seconds whether they were called since.
 
 use std::error::Error;
 use std::mem;
@@ -62,37 +62,34 @@ impl Surge {
             return None;
         }
         let mut state = self.shared.lock();
-        if state.crew.is_none() && !self.start(&mut state) {
-            return None;
-        }
         state.was_called = true;
-        state.crew.as_ref().map(|crew| Arc::clone(&crew.pool))
-    }
-
-    /// Whether they are there now.
-    fn start(&self, state: &mut State) -> bool {
+        if let Some(crew) = &state.crew {
+            return Some(Arc::clone(&crew.pool));
+        }
         let was_refused = |since: Instant| since.elapsed() < self.stay;
         if state.is_closed || state.refused.is_some_and(was_refused) {
-            return false;
+            return None;
         }
-        match self.try_start() {
+        match self.start() {
             Ok((crew, keeper)) => {
+                let pool = Arc::clone(&crew.pool);
                 (state.crew, state.keeper) = (Some(crew), Some(keeper));
-                true
+                Some(pool)
             }
             Err(error) => {
+                state.refused = Some(Instant::now());
+                drop(state);
                 log::warn!(
                     "the system refuses {} more threads, so large batches take longer: {error}; is \
                      TasksMax or ulimit -u too low?",
                     self.numbers.len()
                 );
-                state.refused = Some(Instant::now());
-                false
+                None
             }
         }
     }
 
-    fn try_start(&self) -> Result<(Crew, Thread), Box<dyn Error>> {
+    fn start(&self) -> Result<(Crew, Thread), Box<dyn Error>> {
         let crew = Crew::start(self.numbers.clone(), &self.stop, own_connections)?;
         let (shared, stay) = (Arc::clone(&self.shared), self.stay);
         let keeper = Thread::try_spawn("batch-keeper", &self.stop, move || shared.keep(stay))?;
