@@ -113,6 +113,7 @@
 //! | `controller::pace` | when whose status may be written next | workers, watch threads |
 //! | `controller::fair_pool` | nothing: threads meet at it between two batches | workers, `batch-*` |
 //! | `manager::batch_pool` surge | the additional threads, also while they are started | workers, `batch-keeper` |
+//! | `client::agents` | connections of threads that have their own | those threads, who shuts a client down |
 //! | `client::buffers` | buffers that lie ready | everyone who sends |
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens, who waits for them | everyone who sends |

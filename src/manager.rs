@@ -35,7 +35,7 @@ use crate::leader_election::LeaderElectionHealth;
 use crate::self_check::SelfCheck;
 use crate::stdx::activity;
 use crate::stdx::stop::{Cause, Stop};
-use crate::stdx::thread::Thread;
+use crate::stdx::thread::{Thread, join_all};
 
 /// Part of the stop time after which requests that are still under way are cut.
 const ABORT_SHARE: u32 = 2;
@@ -200,12 +200,4 @@ impl Manager {
             Err(stuck.join(", "))
         }
     }
-}
-
-/// The names of the threads that have not ended by `deadline`.
-fn join_all(threads: Vec<Thread>, deadline: Instant) -> Vec<String> {
-    threads
-        .into_iter()
-        .filter_map(|thread| thread.join_until(deadline).err())
-        .collect()
 }

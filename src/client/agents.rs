@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, ThreadId};
 
 use ureq::Agent;
 
@@ -40,16 +41,15 @@ struct OwnAgents {
 
 #[derive(Debug, Default)]
 struct State {
-    next: u64,
     /// To be shut down.
-    agents: HashMap<u64, Agent>,
+    agents: HashMap<ThreadId, Agent>,
     is_shut_down: bool,
 }
 
 /// The connection of this thread with one client.
 struct Own {
     of: Weak<OwnAgents>,
-    key: u64,
+    thread: ThreadId,
     agent: Agent,
 }
 
@@ -109,11 +109,9 @@ impl OwnAgents {
             return own.agent.clone();
         }
         all.retain(|own| own.of.strong_count() > 0);
-        let agent = (self.make)();
+        let (thread, agent) = (thread::current().id(), (self.make)());
         let mut state = self.lock();
-        let key = state.next;
-        state.next += 1;
-        state.agents.insert(key, agent.clone());
+        state.agents.insert(thread, agent.clone());
         let is_shut_down = state.is_shut_down;
         drop(state);
         if is_shut_down {
@@ -121,7 +119,7 @@ impl OwnAgents {
         }
         all.push(Own {
             of: Arc::downgrade(self),
-            key,
+            thread,
             agent: agent.clone(),
         });
         agent
@@ -135,7 +133,7 @@ impl OwnAgents {
 impl Drop for Own {
     fn drop(&mut self) {
         if let Some(own) = self.of.upgrade() {
-            let agent = own.lock().agents.remove(&self.key);
+            let agent = own.lock().agents.remove(&self.thread);
             // Closed with its connections where nobody waits for the lock.
             drop(agent);
         }

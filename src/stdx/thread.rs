@@ -129,6 +129,14 @@ impl Thread {
     }
 }
 
+/// Waits until all have ended, at most until `deadline`. Answers the names of those that have not.
+pub fn join_all(threads: Vec<Thread>, deadline: Instant) -> Vec<String> {
+    threads
+        .into_iter()
+        .filter_map(|thread| thread.join_until(deadline).err())
+        .collect()
+}
+
 /// Tells whether a [`Thread`] still runs.
 #[derive(Clone, Debug)]
 pub struct Liveness {

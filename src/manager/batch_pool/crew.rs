@@ -8,7 +8,7 @@ use rayon::{ThreadPoolBuildError, ThreadPoolBuilder};
 
 use crate::controller::fair_pool::FairPool;
 use crate::stdx::stop::Stop;
-use crate::stdx::thread::Thread;
+use crate::stdx::thread::{Thread, join_all};
 
 /// The pool and the handles of its threads.
 #[derive(Debug)]
@@ -55,9 +55,6 @@ impl Crew {
     /// when nobody else holds it. Answers the names of those that have not.
     pub(super) fn join_until(self, deadline: Instant) -> Vec<String> {
         drop(self.pool);
-        self.threads
-            .into_iter()
-            .filter_map(|thread| thread.join_until(deadline).err())
-            .collect()
+        join_all(self.threads, deadline)
     }
 }
