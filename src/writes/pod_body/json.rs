@@ -16,8 +16,10 @@ pub(super) fn create_body(
     name: &str,
     template: &str,
 ) -> Result<Encoded, serde_json::Error> {
-    let template: TemplateJson<'_> = serde_json::from_str(template)?;
-    let metadata = template.metadata.unwrap_or_default();
+    let mut template: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(template)?;
+    let metadata = template.remove("metadata").map_or("null", RawValue::get);
+    let metadata: Option<TemplateMetadataJson<'_>> = serde_json::from_str(metadata)?;
+    let metadata = metadata.unwrap_or_default();
     let bytes = serde_json::to_vec(&PodJson {
         api_version: "v1",
         kind: "Pod",
@@ -29,24 +31,12 @@ pub(super) fn create_body(
             finalizers: metadata.finalizers,
             owner_references: [ControllingReference::to(kind, &rs.key.name, &rs.uid)],
         },
-        spec: template.spec,
-        other: template.other,
+        rest: template,
     })?;
     Ok(Encoded {
         media_type: JSON,
         bytes,
     })
-}
-
-#[derive(Deserialize)]
-struct TemplateJson<'a> {
-    #[serde(borrow)]
-    metadata: Option<TemplateMetadataJson<'a>>,
-    #[serde(borrow)]
-    spec: Option<&'a RawValue>,
-    /// What later versions of the API may add beside `spec` goes into the pod at the same place.
-    #[serde(borrow, flatten)]
-    other: BTreeMap<Cow<'a, str>, &'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -65,10 +55,9 @@ struct PodJson<'a> {
     api_version: &'a str,
     kind: &'a str,
     metadata: PodMetadataJson<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    spec: Option<&'a RawValue>,
+    /// `spec`, and at the same place what later versions of the API may add beside it.
     #[serde(flatten)]
-    other: BTreeMap<Cow<'a, str>, &'a RawValue>,
+    rest: BTreeMap<Cow<'a, str>, &'a RawValue>,
 }
 
 #[derive(Serialize)]

@@ -25,7 +25,7 @@ fn a_09_the_pod_is_built_from_the_template() {
             "labels": {"app": "web"}, "annotations": {"n": "\"v\""}, "finalizers": ["f/x"],
             "creationTimestamp": null, "name": "ignored",
         },
-        "spec": spec,
+        "spec": spec, "besideTheSpec": {"b": 1.5},
     }));
     let body = create_body(&rs, &REPLICA_SET, "web-x2b4c").expect("a body");
     let body: Value = serde_json::from_slice(&body.bytes).expect("JSON");
@@ -39,7 +39,7 @@ fn a_09_the_pod_is_built_from_the_template() {
                 "controller": true, "blockOwnerDeletion": true,
             }],
         },
-        "spec": spec,
+        "spec": spec, "besideTheSpec": {"b": 1.5},
     });
     assert_eq!(body, expected);
 }
