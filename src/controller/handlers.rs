@@ -113,19 +113,20 @@ impl ReplicaSetController {
             self.repeat_if_failing(new);
             return;
         }
-        let labels_changed = old.labels != new.labels;
+        let controller_changed = old.controller != new.controller;
+        // Others may be concerned by it than before. A relist makes one update of several.
+        let concerns_others = controller_changed || old.labels != new.labels || old.uid != new.uid;
         if new.is_terminating() {
             if old.uid != new.uid {
                 self.observe_creation(new);
             }
             // The deletion counts from its start: a pod may take long to go.
             self.delete_pod(new);
-            if labels_changed || old.uid != new.uid {
+            if concerns_others {
                 self.delete_pod(old);
             }
             return;
         }
-        let controller_changed = old.controller != new.controller;
         if controller_changed
             && let Some(controller) = &old.controller
             && let Some(rs) = self.resolve_controller_ref(old, controller)
@@ -147,7 +148,7 @@ impl ReplicaSetController {
                     self.expectations
                         .deletion_observed(&rs.key, &rs.uid, &new.uid);
                 }
-                if labels_changed || controller_changed || old.uid != new.uid {
+                if concerns_others {
                     self.enqueue(&rs.key);
                 } else {
                     self.enqueue_owner(&rs);
@@ -159,7 +160,7 @@ impl ReplicaSetController {
                         .add_low_after(rs.key.clone(), Duration::from_secs(seconds));
                 }
             }
-        } else if labels_changed || controller_changed {
+        } else if concerns_others {
             self.enqueue_replica_sets_matching(new);
         }
         if old.uid != new.uid {

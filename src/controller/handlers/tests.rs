@@ -486,3 +486,23 @@ fn a_pod_that_is_lost_to_somebody_else_is_not_waited_for() {
         assert_eq!(fixture.open(&one), Some((0, 0)));
     }
 }
+
+/// A relist makes one update of several.
+#[test]
+fn a_pod_that_is_lost_and_goes_unseen_wakes_who_lost_it() {
+    let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
+    fixture.cache_silently(Some(rs.clone()), []);
+    let new = terminating(pod("a"));
+    check_update(&fixture, owned_pod("a", &rs), new, &["default/web"]);
+}
+
+#[test]
+fn an_orphan_made_anew_unseen_wakes_who_would_adopt_it() {
+    let fixture = Fixture::new();
+    fixture.cache_silently(Some(replica_set("web", 1)), []);
+    let new = Pod {
+        uid: "uid-again".into(),
+        ..pod("a")
+    };
+    check_update(&fixture, pod("a"), new, &["default/web"]);
+}
