@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::expectations::Satisfaction;
 use super::{ReplicaSetController, SyncError};
 use crate::api::{OwnerKey, Pod, ReplicaSet, Selector, Uid};
 
 impl ReplicaSetController {
     /// Compares the cache with what the API server has now. Whatever the cache lacks is expected
-    /// anew; true if it lacks nothing, so that the sync may act. Blocks for one LIST.
+    /// anew; true if in the end it lacks nothing, so that the sync may act. Blocks for one LIST.
     ///
     /// DIFFERS: upstream takes an expired expectation for a met one and acts on the cache as it is,
     /// however old (kubernetes/kubernetes#129795).
@@ -59,9 +60,9 @@ impl ReplicaSetController {
             .filter(|pod| !live_uids.contains(&pod.uid))
             .map(|pod| pod.uid.clone())
             .collect();
-        let is_current = creations.is_empty() && deletions.is_empty();
         // INVARIANT: what arrived in the cache since it was read above is struck out below, because
-        // its event may have come before the new expectation was written down.
+        // its event may have come before the new expectation was written down. With nothing left the
+        // sync has to act by itself: no event wakes its key again.
         let names = creations.iter().map(|pod| Arc::clone(&pod.key.name));
         self.expectations
             .expect(&rs.key, &rs.uid, names, deletions.clone());
@@ -78,7 +79,8 @@ impl ReplicaSetController {
                 self.expectations.deletion_observed(&rs.key, &rs.uid, uid);
             }
         }
-        Ok(is_current)
+        let satisfaction = self.expectations.satisfied_expectations(&rs.key, &rs.uid);
+        Ok(satisfaction == Satisfaction::Satisfied)
     }
 }
 

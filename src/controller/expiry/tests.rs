@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::api::{Pod, PodPhase, ResourceVersion};
 use crate::controller::sync::Outcome;
-use crate::controller::testing::{Write, fixture, owned_pod, ready_pod, replica_set};
+use crate::controller::testing::{
+    Write, controller_ref, fixture, owned_pod, ready_pod, replica_set,
+};
 use crate::writes::CreatedPod;
 
 /// A fixture with `rs` and these pods in the cache.
@@ -197,4 +199,22 @@ fn a_pod_made_anew_is_expected_although_its_name_is_in_the_cache() {
     fixture.deliver_pod(new);
     assert_eq!(fixture.open(&rs), Some((0, 0)));
     fixture.assert_counts(0, 0, 0);
+}
+
+/// An owner reference with our UID under another name: such a pod is in the cache, but among nobody's
+/// that has a name here.
+#[test]
+fn a_pod_of_ours_under_another_owners_name_does_not_end_the_syncs() {
+    let rs = replica_set("web", 1);
+    let astray = Pod {
+        controller: Some(controller_ref("ReplicaSet", "other", "uid-web")),
+        ..owned_pod("a", &rs)
+    };
+    let fixture = fixture(&rs, [astray.clone()]);
+    let expectations = fixture.controller.expectations();
+    expectations.expect_creations(&rs.key, &rs.uid, ["b".into()]);
+    fixture.clock.advance(Duration::from_secs(301));
+    fixture.writes.set_live_pods(vec![astray]);
+    fixture.sync_ok("web");
+    fixture.assert_counts(1, 0, 0);
 }
