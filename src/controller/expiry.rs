@@ -2,12 +2,37 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::expectations::Satisfaction;
 use super::{ReplicaSetController, SyncError};
 use crate::api::{OwnerKey, Pod, ReplicaSet, Selector, Uid};
 
+/// When to look again whether a ReplicaSet that has changed has come through its watch, should no
+/// event say so.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 impl ReplicaSetController {
+    /// Whether the API server has this ReplicaSet with this spec. If not, the caller must not act on
+    /// it, and the key comes again. Blocks for one GET.
+    ///
+    /// # Errors
+    /// If the GET fails.
+    pub(super) fn confirm_spec(&self, rs: &ReplicaSet) -> Result<bool, SyncError> {
+        let live = match self.replica_set_control.get(&rs.key) {
+            Ok(live) => Some(live),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => return Err(error.into()),
+        };
+        let is_the_same = |it: &ReplicaSet| it.uid == rs.uid && it.generation == rs.generation;
+        let is_confirmed = live.as_ref().is_some_and(is_the_same);
+        if !is_confirmed {
+            // The watch brings it, and with it the key.
+            self.queue.add_after(rs.key.clone(), LOOK_AGAIN);
+        }
+        Ok(is_confirmed)
+    }
+
     /// Compares the cache with what the API server has now. Whatever the cache lacks is expected
     /// anew; true if in the end it lacks nothing, so that the sync may act. Blocks for one LIST.
     ///

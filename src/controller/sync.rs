@@ -119,6 +119,11 @@ impl ReplicaSetController {
             self.decide_only(&rs, selector, shadow);
             return Ok(Outcome::Synced);
         }
+        // A cache that lacks what was written so long ago may show a spec that nobody wants any more.
+        if readiness == Readiness::Overdue && !self.confirm_spec(&rs)? {
+            self.metrics.stale_owners_skips.inc();
+            return Ok(Outcome::TooEarly);
+        }
         self.look_for_other_writers(&rs);
         self.scale_downs.seen(&rs);
         let needs_sync = self.may_manage(&rs, selector, readiness)?;

@@ -13,14 +13,9 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use super::{ReplicaSetController, SyncError};
 use crate::api::{ReplicaSet, ResourceVersion, Selector, Uid};
-
-/// When to look again whether a ReplicaSet that has changed has come through its watch, should no
-/// event say so.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Whether we stand by, and since we do no more, what is still to be proven. Shared by workers, watch
 /// threads and `lease`; one short lock, which is not taken once all is proven.
@@ -80,15 +75,7 @@ impl ReplicaSetController {
         if !self.take_over.is_unproven.load(Ordering::SeqCst) || self.is_proven(rs) {
             return Ok(true);
         }
-        let live = match self.replica_set_control.get(&rs.key) {
-            Ok(live) => Some(live),
-            Err(error) if error.is_not_found() => None,
-            Err(error) => return Err(error.into()),
-        };
-        let is_the_same = |it: &ReplicaSet| it.uid == rs.uid && it.generation == rs.generation;
-        if !live.as_ref().is_some_and(is_the_same) {
-            // The watch brings it, and with it the key.
-            self.queue.add_after(rs.key.clone(), LOOK_AGAIN);
+        if !self.confirm_spec(rs)? {
             return Ok(false);
         }
         self.compare_with_live(rs, selector)?;

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use crate::api::{Pod, PodPhase, ResourceVersion};
+use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
+use crate::api::{Pod, PodPhase, ReplicaSet, ResourceVersion, WorkloadKind};
 use crate::controller::sync::Outcome;
 use crate::controller::testing::{
-    Write, controller_ref, fixture, owned_pod, ready_pod, replica_set,
+    Fixture, Write, controller_ref, fixture, lost, owned_pod, ready_pod, refused, replica_set,
 };
-use crate::writes::CreatedPod;
+use crate::controller::written_versions::Resource;
+use crate::writes::{CreatedPod, WriteError};
 
 /// A fixture with `rs` and these pods in the cache.
 /// An expired expectation asks the API server: the moment at which a pod slips in.
@@ -171,10 +173,73 @@ fn a_version_that_never_comes_leads_to_a_list_too() {
         fixture.queued_after(Duration::from_mins(5)),
         ["default/web"]
     );
+    fixture.writes.set_live_replica_set(Ok(rs));
     fixture.sync_ok("web");
     let writes = fixture.writes.take();
     assert!(writes.contains(&Write::ListPods));
     assert!(writes.iter().any(|write| matches!(write, Write::Create(_))));
+}
+
+/// The watch of the ReplicaSets has brought nothing for five minutes, though one was written.
+#[track_caller]
+fn check_waits_for(kind: &'static WorkloadKind, live: Result<ReplicaSet, WriteError>) {
+    let (fixture, rs) = (Fixture::of(kind), replica_set("web", 2));
+    fixture.deliver_replica_set(rs.clone());
+    fixture.deliver_bookmarks("10", "10");
+    let written = fixture.controller.written_versions();
+    written.wrote_at(&rs.key, &rs.uid, Resource::ReplicaSets, &"11".into());
+    assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
+    fixture.clock.advance(Duration::from_mins(5));
+    fixture.queued_after(Duration::ZERO);
+    fixture.writes.set_live_replica_set(live);
+    for _ in 0..2 {
+        assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
+        assert_eq!(
+            fixture.writes.take(),
+            [Write::GetReplicaSet("default/web".to_owned())]
+        );
+        assert_eq!(
+            fixture.queued_after(Duration::from_secs(1)),
+            ["default/web"]
+        );
+    }
+    fixture.deliver_bookmarks("", "12");
+    assert_eq!(
+        fixture.queued(),
+        ["default/web"],
+        "the watch has come so far"
+    );
+    fixture.sync_ok("web");
+    fixture.assert_counts(2, 0, 0);
+}
+
+#[test]
+fn nothing_is_done_by_a_spec_that_is_overdue_and_not_that_of_now() {
+    for kind in [&REPLICA_SET, &REPLICATION_CONTROLLER] {
+        let mut scaled = replica_set("web", 0);
+        scaled.generation = 2;
+        check_waits_for(kind, Ok(scaled));
+        let mut made_anew = replica_set("web", 2);
+        made_anew.uid = "uid-again".into();
+        check_waits_for(kind, Ok(made_anew));
+        check_waits_for(kind, Err(refused(404, "NotFound", "not found")));
+    }
+}
+
+#[test]
+fn a_sync_that_cannot_ask_for_an_overdue_spec_is_repeated() {
+    let rs = replica_set("web", 2);
+    let fixture = fixture(&rs, []);
+    fixture.deliver_bookmarks("10", "10");
+    let written = fixture.controller.written_versions();
+    written.wrote_at(&rs.key, &rs.uid, Resource::ReplicaSets, &"11".into());
+    fixture.clock.advance(Duration::from_mins(5));
+    fixture.writes.set_live_replica_set(Err(lost()));
+    fixture.sync("web").expect_err("the GET fails");
+    fixture.assert_counts(0, 0, 0);
+    fixture.writes.set_live_replica_set(Ok(rs));
+    fixture.sync_ok("web");
+    fixture.assert_counts(2, 0, 0);
 }
 
 /// The pod in the cache was deleted and made anew under its name; neither is seen yet.
