@@ -153,8 +153,8 @@
 //!   by our own clock ([`leader_election`] says what window is left), and the lease is released only
 //!   after the last write has ended.
 //! - What is not understood is carried, not dropped: the template and the metadata are bytes.
-//! - No list is ever held as it comes: each object is made slim as it arrives, and no pod is ever held as
-//!   JSON.
+//! - No list is ever held as it comes: what fills a cache is made slim object by object as it arrives,
+//!   what is asked for past the caches page by page, and no pod is kept as JSON.
 //! - Every wait has a bound and an end; every channel says its bound; events may be dropped (and are
 //!   counted), keys never.
 //!

@@ -51,7 +51,7 @@ use meter::AnswerMeter;
 use retry::Kind;
 use throttle::Throttle;
 
-/// No answer that is taken whole may be longer; a live list of one ReplicaSet's pods is far below.
+/// No answer that is taken whole may be longer; a page of a live list is far below.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
 
 /// Room is made for so much of an answer before it has come.

@@ -23,7 +23,8 @@ pub trait PodControl: Debug + Send + Sync {
     /// As the API server or the connection says.
     fn find_pod(&self, rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError>;
 
-    /// All pods in the namespace of `rs` that `selector` matches, asked past every cache.
+    /// All pods in the namespace of `rs` that `selector` matches, asked past every cache. Blocks for one
+    /// request a page.
     ///
     /// # Errors
     /// As the API server or the connection says.

@@ -20,6 +20,9 @@ use crate::stdx::stop::Stop;
 /// Path of the core API group.
 const CORE: &str = "/api/v1";
 
+/// Pods on one page of a list (client-go `tools/pager/pager.go:defaultPageSize`).
+const PAGE_SIZE: &str = "500";
+
 /// What an answer is wanted in. Only version and controller are read of it. In protobuf that takes no
 /// longer from a whole pod, and the API server has more work with the metadata alone than with the
 /// pod, of which managed fields are the larger part anyway. In JSON the metadata is quicker to read.
@@ -70,13 +73,28 @@ impl RealPodControl {
         self.recorder.event(&reference, type_, reason, message);
     }
 
-    fn list(&self, rs: &ReplicaSet, request: Request) -> Result<Vec<Pod>, WriteError> {
-        let response = self.send(rs, request)?;
-        let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(unreadable)?;
+    /// Lists in pages, each made slim before the next is asked for. Together they show the state as of
+    /// the first; one that has come too late for that is refused, and so is the list.
+    fn list(&self, rs: &ReplicaSet, request: &Request) -> Result<Vec<Pod>, WriteError> {
         let mut interner = Interner::default();
-        let pods = list.items.unwrap_or_default().into_iter();
-        pods.map(|pod| Pod::from_json(pod.get().as_bytes(), &mut interner).map_err(unreadable))
-            .collect()
+        let mut pods = Vec::new();
+        let mut continue_token = String::new();
+        loop {
+            let mut page = request.clone().query("limit", PAGE_SIZE);
+            if !continue_token.is_empty() {
+                page = page.query("continue", continue_token);
+            }
+            let response = self.send(rs, page)?;
+            let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(unreadable)?;
+            for pod in list.items.unwrap_or_default() {
+                let pod = Pod::from_json(pod.get().as_bytes(), &mut interner);
+                pods.push(pod.map_err(unreadable)?);
+            }
+            continue_token = list.metadata.continue_token.unwrap_or_default();
+            if continue_token.is_empty() {
+                return Ok(pods);
+            }
+        }
     }
 }
 
@@ -111,15 +129,13 @@ impl PodControl for RealPodControl {
         // The stock role may list pods but not get one.
         let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
         let request = Request::get(path).query("fieldSelector", format!("metadata.name={name}"));
-        Ok(self.list(rs, request)?.pop())
+        Ok(self.list(rs, &request)?.pop())
     }
 
     fn list_pods(&self, rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError> {
         let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
-        self.list(
-            rs,
-            Request::get(path).query("labelSelector", selector.to_string()),
-        )
+        let request = Request::get(path).query("labelSelector", selector.to_string());
+        self.list(rs, &request)
     }
 
     fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
@@ -180,8 +196,16 @@ impl PodControl for RealPodControl {
 
 #[derive(Deserialize)]
 struct ListJson<'a> {
+    #[serde(default)]
+    metadata: ListMetadataJson,
     #[serde(borrow)]
     items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+struct ListMetadataJson {
+    #[serde(rename = "continue")]
+    continue_token: Option<String>,
 }
 
 #[expect(

@@ -40,6 +40,8 @@ mod kubectl;
 mod leader_election;
 /// Lists and watches on the wire: group J.
 mod list_watch;
+/// Lists past every cache.
+mod live_lists;
 /// What dashboards and alerts are built on.
 mod metrics;
 /// What once went wrong against a real control plane.

@@ -1,0 +1,77 @@
+//! Lists past every cache: the pods that a sync asks the API server for.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use replicaset_controller::api::interner::Interner;
+use replicaset_controller::api::workload_kind::REPLICA_SET;
+use replicaset_controller::api::{Pod, ReplicaSet, Status};
+use replicaset_controller::client::{Client, ClientConfig, ClientOptions};
+use replicaset_controller::devserver::{Matcher, Rule};
+use replicaset_controller::writes::{
+    EventRecorder, EventType, ObjectReference, PodControl, RealPodControl, WriteError,
+};
+
+use crate::support::{TestCluster, new_pod, new_replica_set, refusal};
+
+/// One more than comes on two pages.
+const PODS: usize = 1001;
+
+#[derive(Debug)]
+struct NoEvents;
+
+impl EventRecorder for NoEvents {
+    fn event(&self, _: &ObjectReference, _: EventType, _: &'static str, _: String) {}
+}
+
+fn cluster_with_pods() -> TestCluster {
+    let cluster = TestCluster::start();
+    cluster.create_replica_set(&new_replica_set("a", 0));
+    for n in 0..PODS {
+        cluster.create_pod(&new_pod(&format!("pod-{n}")));
+    }
+    cluster
+}
+
+/// Lists the pods of `a` as a sync does that asks for them.
+fn list_pods(cluster: &TestCluster) -> Result<Vec<Pod>, WriteError> {
+    let options = ClientOptions {
+        qps: 0.0,
+        ..ClientOptions::default()
+    };
+    let config = ClientConfig::plain(&cluster.url());
+    let client = Client::new(&config, &options, cluster.stop()).expect("the options are good");
+    let recorder = Arc::new(NoEvents);
+    let control = RealPodControl::new(client, recorder, &REPLICA_SET, cluster.stop());
+    let rs = cluster.replica_set("a").to_string();
+    let rs = ReplicaSet::from_json(rs.as_bytes(), &mut Interner::default());
+    let rs = rs.expect("a readable ReplicaSet");
+    control.list_pods(&rs, rs.selector.as_ref().expect("a selector"))
+}
+
+#[test]
+fn a_live_list_comes_in_pages() {
+    let cluster = cluster_with_pods();
+    let pods = list_pods(&cluster).expect("a list");
+    let names: HashSet<_> = pods.iter().map(|pod| &pod.key.name).collect();
+    assert_eq!((names.len(), pods.len()), (PODS, PODS));
+    let requests = cluster.recorded("list", "pods");
+    assert_eq!(requests.len(), 3);
+    for (n, page) in requests.iter().enumerate() {
+        assert_eq!(page.request.query_value("limit"), "500");
+        assert_eq!(page.request.query_value("labelSelector"), "app=conf");
+        assert_eq!(page.request.query_value("continue").is_empty(), n == 0);
+    }
+}
+
+/// What is left is of another state, and half a list is none.
+#[test]
+fn a_live_list_that_cannot_be_gone_on_with_is_an_error() {
+    let cluster = cluster_with_pods();
+    let pages = Matcher::verb("list", "pods");
+    let pages = pages.and(|page| !page.query_value("continue").is_empty());
+    let rule = Rule::new(pages, refusal(410, "Expired", "the token is too old"));
+    cluster.faults().add(rule.after(1));
+    let error = list_pods(&cluster).expect_err("the third page is refused");
+    assert!(error.status().is_some_and(Status::is_expired));
+}
