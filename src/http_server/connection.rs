@@ -207,22 +207,26 @@ impl Connection {
             AnswerBody::Whole(body) => {
                 let head = head.header("content-length", body.len());
                 let (mut bytes, sending) = begin(reply, head)?;
-                bytes.extend_from_slice(&body);
+                if matches!(sending, SendResponseResult::SendBody(_)) {
+                    bytes.extend_from_slice(&body);
+                }
                 self.socket.write_all(&bytes)?;
-                let SendResponseResult::SendBody(mut reply) = sending else {
-                    return Ok(true);
-                };
-                reply
-                    .consume_direct_write(body.len())
-                    .map_err(io::Error::other)?;
-                self.finish(reply)
+                match sending {
+                    SendResponseResult::SendBody(mut reply) => {
+                        reply
+                            .consume_direct_write(body.len())
+                            .map_err(io::Error::other)?;
+                        self.finish(reply)
+                    }
+                    SendResponseResult::Cleanup(reply) => Ok(!reply.must_close_connection()),
+                }
             }
             AnswerBody::Stream(stream) => {
                 let (bytes, sending) = begin(reply, head)?;
                 self.socket.write_all(&bytes)?;
                 match sending {
                     SendResponseResult::SendBody(reply) => self.write_stream(reply, stream),
-                    SendResponseResult::Cleanup(_) => Ok(true),
+                    SendResponseResult::Cleanup(reply) => Ok(!reply.must_close_connection()),
                 }
             }
         }
@@ -276,7 +280,7 @@ impl Connection {
     }
 }
 
-/// The bytes of the answer's head, and how its body is sent.
+/// The bytes of the answer's head, and how its body is sent, if one is: a HEAD is answered without.
 fn begin(
     reply: Reply<ProvideResponse>,
     head: http::response::Builder,

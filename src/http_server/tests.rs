@@ -72,6 +72,30 @@ fn a_body_is_kept_up_to_its_limit() {
 }
 
 #[test]
+fn a_head_is_answered_without_a_body() {
+    let server = start(limits());
+    let mut stream = connect(&server);
+    stream
+        .write_all(
+            b"HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n\
+              GET /b HTTP/1.1\r\nHost: a\r\n\r\n\
+              HEAD /c HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        )
+        .expect("the server reads");
+    let answers = rest(&mut stream);
+    let answers: Vec<&str> = answers.split("HTTP/1.1 200 OK\r\n").collect();
+    let [before, of_head, of_get, last] = answers.as_slice() else {
+        panic!("three answers: {answers:?}");
+    };
+    assert_eq!(*before, "");
+    for head in [of_head, last] {
+        assert!(head.contains("content-length: 9\r\n"), "{head}");
+        assert!(head.ends_with("\r\n\r\n"), "{head}");
+    }
+    assert!(of_get.ends_with("\r\n\r\nGET /b 0"), "{of_get}");
+}
+
+#[test]
 fn a_client_that_is_slow_with_its_request_is_cut_although_it_sends() {
     let server = start(Limits {
         request: Some(Duration::from_millis(200)),
