@@ -14,6 +14,7 @@ use super::generate;
 use super::in_effect::flags_in_effect;
 use super::kcm::{self, Ignored};
 use super::sources::{Argument, Flags, Layer, Origin, environment, file};
+use super::values::parse_bool;
 
 /// What came of the arguments.
 #[derive(Debug)]
@@ -98,9 +99,8 @@ pub fn parse(sources: &Sources<'_>) -> ParseOutcome {
     if head.has("config") {
         let mut lower = lower_layers(sources, &head, &command_line);
         let is_set = |layer: &Layer| {
-            layer
-                .last("kcm-compat")
-                .map(|on| on.value() != Some("false".to_owned()))
+            let given = layer.last("kcm-compat")?;
+            Some(given.value().is_none_or(|on| parse_bool(&on) == Ok(true)))
         };
         let all = lower.iter().chain([&command_line]);
         if all.filter_map(is_set).next_back() == Some(true) {

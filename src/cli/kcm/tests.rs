@@ -136,6 +136,11 @@ fn nothing_is_ignored_without_being_told_and_no_typo_at_all() {
         let outcome = outcome(&arguments(words));
         assert!(matches!(outcome, ParseOutcome::Usage(_)), "{words:?}");
     }
+    for off in ["0", "f", "False"] {
+        let off = format!("--kcm-compat={off}");
+        let outcome = outcome(&arguments(&[&off, "--cluster-cidr", "10.0.0.0/8"]));
+        assert!(matches!(outcome, ParseOutcome::Usage(_)), "{off}");
+    }
     let ParseOutcome::Usage(text) = outcome(&arguments(&["--cluster-cidr", "10.0.0.0/8"])) else {
         panic!("not without --kcm-compat");
     };
