@@ -208,11 +208,12 @@ fn check(cli: &Cli, merged: &[Argument]) -> Vec<String> {
     })
 }
 
-/// The flags of a command that runs a controller, or shows how one would run.
+/// The flags of a command that runs a controller, or shows how one would run or what it would need.
 fn run_args(cli: &Cli) -> Option<&RunArgs> {
     match &cli.command {
         None => Some(&cli.run),
         Some(Command::Run(args) | Command::Config(args)) => Some(args),
+        Some(Command::Rbac(args)) => Some(&args.run),
         Some(_) => None,
     }
 }

@@ -264,6 +264,11 @@ fn what_does_not_fit_together_is_told_with_its_places() {
         );
     }
     assert_eq!(usage.lines().count(), 7, "{usage}");
+    let of_rbac = Given {
+        arguments: &[&["rbac"], given.arguments].concat(),
+        ..given
+    };
+    assert_eq!(of_rbac.usage(), usage);
     let without = of(&["--leader-elect=false", "--leader-elect-lease-duration=1s"]);
     without.parsed();
 }
