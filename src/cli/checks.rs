@@ -1,10 +1,15 @@
 //! What flags must be to each other, once each of them is right by itself.
 
+use std::time::Duration;
+
 use super::flags::RunArgs;
 
 /// Renewals must be due this much before the deadline
 /// (client-go `tools/leaderelection/leaderelection.go:JitterFactor`).
 const JITTER_FACTOR: f64 = 1.2;
+
+/// The shortest that a Lease can say.
+const LEASE_DURATION_MIN: Duration = Duration::from_secs(1);
 
 /// All that does not fit together. `at` says where a flag is from.
 pub(super) fn check(args: &RunArgs, at: &dyn Fn(&str) -> String) -> Vec<String> {
@@ -29,11 +34,12 @@ pub(super) fn check(args: &RunArgs, at: &dyn Fn(&str) -> String) -> Vec<String> 
 
     let election = &args.leader_election;
     if election.leader_elect {
+        require(
+            election.leader_elect_lease_duration >= LEASE_DURATION_MIN,
+            "leader-elect-lease-duration",
+            "must be at least 1s, since a Lease counts whole seconds",
+        );
         for (flag, duration) in [
-            (
-                "leader-elect-lease-duration",
-                election.leader_elect_lease_duration,
-            ),
             (
                 "leader-elect-renew-deadline",
                 election.leader_elect_renew_deadline,

@@ -274,6 +274,21 @@ fn what_does_not_fit_together_is_told_with_its_places() {
 }
 
 #[test]
+fn a_lease_lasts_a_second_at_least() {
+    let usage = of(&[
+        "--leader-elect-lease-duration=999ms",
+        "--leader-elect-renew-deadline=500ms",
+        "--leader-elect-retry-period=100ms",
+    ])
+    .usage();
+    let (mistake, _) = usage.split_once('\n').expect("a mistake and a hint");
+    assert_eq!(
+        mistake,
+        "--leader-elect-lease-duration: must be at least 1s, since a Lease counts whole seconds"
+    );
+}
+
+#[test]
 fn a_flag_wins_over_the_environment_that_over_the_file_that_over_the_default() {
     let config = |arguments: &[&str]| {
         let given = Given {
