@@ -1,19 +1,17 @@
 //! The effective values and where each is from, as a configuration file: `replicaset-controller config`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::flags::RunArgs;
 use super::sources::fields::{API_VERSION, FIELDS, Field, KIND, Shape};
 use super::sources::{Argument, Origin};
 
 /// What all flags come to.
 pub(super) struct Effective<'a> {
-    /// The command with the flags' defaults.
-    pub(super) command: &'a clap::Command,
     /// All that was given, in the order of rising precedence.
     pub(super) arguments: &'a [Argument],
-    /// What was read from it.
-    pub(super) args: &'a RunArgs,
+    /// Every flag's value by its name.
+    pub(super) values: &'a BTreeMap<String, String>,
 }
 
 impl Effective<'_> {
@@ -33,56 +31,19 @@ impl Effective<'_> {
                 writeln!(yaml, "{:1$}{section}:", "", 2 * depth).expect("text takes text");
             }
             above = sections.to_vec();
-            let (value, origin) = self.value(field);
+            let value = self.values.get(field.flag).map_or("", String::as_str);
+            let value = render(field.shape, value);
+            let origin = self.origin(field);
             let indent = 2 * sections.len();
-            let value = render(field.shape, &value);
             writeln!(yaml, "{:indent$}{key}: {value}  # {origin}", "").expect("text takes text");
         }
         yaml
     }
 
-    fn value(&self, field: &Field) -> (String, Origin) {
-        let given = self
-            .arguments
-            .iter()
-            .filter(|argument| argument.is(field.flag));
-        let given: Vec<&Argument> = given.collect();
-        let own = self.command.get_arguments();
-        let arg = own
-            .into_iter()
-            .find(|arg| arg.get_long() == Some(field.flag));
-        let Some(last) = given.last() else {
-            let default = arg.map(|arg| arg.get_default_values().join(",".as_ref()));
-            let default = default.unwrap_or_default().to_string_lossy().into_owned();
-            return (
-                self.computed(field.flag).unwrap_or(default),
-                Origin::Default,
-            );
-        };
-        let is_list = arg.is_some_and(|arg| matches!(arg.get_action(), clap::ArgAction::Append));
-        // What is given without a value is a bool that is meant to be true.
-        let value_of = |argument: &&Argument| argument.value().unwrap_or("true".to_owned());
-        let value = if field.flag == "v" {
-            self.args.log.verbosity().to_string()
-        } else if is_list {
-            given.iter().map(value_of).collect::<Vec<_>>().join(",")
-        } else {
-            value_of(last)
-        };
-        (value, last.origin.clone())
-    }
-
-    /// Defaults that depend on other flags.
-    fn computed(&self, flag: &str) -> Option<String> {
-        match flag {
-            "leader-elect-resource-namespace" => {
-                let namespace = self.args.api.namespace.as_deref();
-                let namespace = self.args.leader_election.resource_namespace(namespace);
-                Some(namespace.to_owned())
-            }
-            "v" => Some(self.args.log.verbosity().to_string()),
-            _ => None,
-        }
+    fn origin(&self, field: &Field) -> Origin {
+        let mut given = self.arguments.iter().rev();
+        let last = given.find(|argument| argument.is(field.flag));
+        last.map_or(Origin::Default, |last| last.origin.clone())
     }
 }
 

@@ -1,11 +1,18 @@
-//! Flags with the values that they have in effect, for the page `/flagz` and for people.
+//! Flags with the values that they have in effect, for the page `/flagz` and the command `config`.
 
 use std::collections::BTreeMap;
 
 use clap::{ArgMatches, Command};
 
-/// Every flag of `command` by its name without dashes, as text; given or by default.
-pub(super) fn flags_in_effect(command: &Command, matches: &ArgMatches) -> BTreeMap<String, String> {
+use super::flags::RunArgs;
+
+/// Every flag of `command` by its name without dashes, as text; given or by default. `args` is what was
+/// read from `matches`.
+pub(super) fn flags_in_effect(
+    command: &Command,
+    matches: &ArgMatches,
+    args: &RunArgs,
+) -> BTreeMap<String, String> {
     let flags = command.get_arguments().filter_map(|flag| {
         let name = flag
             .get_long()
@@ -13,7 +20,21 @@ pub(super) fn flags_in_effect(command: &Command, matches: &ArgMatches) -> BTreeM
         let raw = matches.try_get_raw(flag.get_id().as_str()).ok()?;
         let raw = raw.into_iter().flatten();
         let raw: Vec<_> = raw.map(|value| value.to_string_lossy()).collect();
-        Some((name.to_owned(), raw.join(",")))
+        let value = computed(name, args).unwrap_or_else(|| raw.join(","));
+        Some((name.to_owned(), value))
     });
     flags.collect()
+}
+
+/// Values that are more than what was given last: a sum, a default that depends on other flags.
+fn computed(flag: &str, args: &RunArgs) -> Option<String> {
+    match flag {
+        "leader-elect-resource-namespace" => {
+            let namespace = args.api.namespace.as_deref();
+            let namespace = args.leader_election.resource_namespace(namespace);
+            Some(namespace.to_owned())
+        }
+        "v" => Some(args.log.verbosity().to_string()),
+        _ => None,
+    }
 }

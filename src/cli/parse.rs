@@ -135,15 +135,17 @@ pub fn parse(sources: &Sources<'_>) -> ParseOutcome {
     {
         let mut parsed = Cli::from_arg_matches(&matches).expect("the matches are of this table");
         let own = matches.subcommand().map_or(&matches, |(_, own)| own);
-        let in_effect = flags_in_effect(head.command, own);
-        match &mut parsed.command {
-            None => parsed.run.in_effect = in_effect,
-            Some(Command::Run(run)) => run.in_effect = in_effect,
-            Some(_) => {}
+        let args = match &mut parsed.command {
+            None => Some(&mut parsed.run),
+            Some(Command::Run(args) | Command::Config(args)) => Some(&mut **args),
+            Some(_) => None,
+        };
+        if let Some(args) = args {
+            args.in_effect = flags_in_effect(head.command, own, args);
         }
         mistakes.extend(check(&parsed, &merged));
         if mistakes.is_empty() {
-            return outcome(parsed, ignored, &head, &merged);
+            return outcome(parsed, ignored, &merged);
         }
     }
     mistakes.dedup();
@@ -218,13 +220,12 @@ fn run_args(cli: &Cli) -> Option<&RunArgs> {
     }
 }
 
-fn outcome(cli: Cli, ignored: Ignored, head: &Head<'_>, merged: &[Argument]) -> ParseOutcome {
+fn outcome(cli: Cli, ignored: Ignored, merged: &[Argument]) -> ParseOutcome {
     match &cli.command {
         Some(Command::Config(args)) => {
             let effective = Effective {
-                command: head.command,
                 arguments: merged,
-                args,
+                values: &args.in_effect,
             };
             ParseOutcome::Show(effective.yaml())
         }

@@ -21,7 +21,14 @@ fn flagz_and_configz_show_what_all_sources_come_to() {
     .expect("room for it");
     let port = PlainPort::free();
     let config = format!("--config={}", file.path().display());
-    let arguments = [&config, &port.argument(), "--burst-replicas=12"];
+    let arguments = [
+        &config,
+        &port.argument(),
+        "--burst-replicas=12",
+        "--leader-elect=false",
+        "--namespace=shop",
+        "-vv",
+    ];
     let environment = [
         ("REPLICASET_CONTROLLER_CONCURRENT_REPLICASET_SYNCS", "7"),
         ("REPLICASET_CONTROLLER_MIN_RESYNC_PERIOD", "2h"),
@@ -35,6 +42,8 @@ fn flagz_and_configz_show_what_all_sources_come_to() {
         "min-resync-period: 2h",
         "burst-replicas: 12",
         "concurrent-rc-syncs: 5",
+        "leader-elect-resource-namespace: shop",
+        "v: 8",
     ] {
         assert!(flags.lines().any(|it| it == line), "no {line} in\n{flags}");
     }
