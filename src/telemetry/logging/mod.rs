@@ -96,10 +96,7 @@ impl Log for Logger {
         };
         let thread = std::thread::current();
         let thread = thread.name().unwrap_or("?");
-        let mut message = record.args().to_string();
-        if left_out > 0 {
-            message = format!("{message} (and {left_out} more from here were left out)");
-        }
+        let message = message(record, left_out);
         let now = Timestamp::now();
         let mut line = match self.format {
             Format::Text => text::line(record, &message, now, thread),
@@ -117,6 +114,17 @@ impl Log for Logger {
     }
 
     fn flush(&self) {}
+}
+
+/// What the record says. That others were left out stands in front: what it is about ends it.
+fn message(record: &Record<'_>, left_out: u64) -> String {
+    match left_out {
+        0 => record.args().to_string(),
+        _ => format!(
+            "({left_out} more from here were left out) {}",
+            record.args()
+        ),
+    }
 }
 
 /// `module` without this program's name.
@@ -143,4 +151,26 @@ fn is_journal() -> bool {
     };
     std::fs::metadata("/proc/self/fd/2")
         .is_ok_and(|stderr| stream == format!("{}:{}", stderr.dev(), stderr.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use log::Record;
+
+    use super::message;
+
+    #[test]
+    fn what_was_left_out_is_told_before_the_message() {
+        for (left_out, expected) in [
+            (0, "created 2 pods replicaset=shop/web"),
+            (
+                7,
+                "(7 more from here were left out) created 2 pods replicaset=shop/web",
+            ),
+        ] {
+            let args = format_args!("created 2 pods replicaset=shop/web");
+            let record = Record::builder().args(args).build();
+            assert_eq!(message(&record, left_out), expected);
+        }
+    }
 }
