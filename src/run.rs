@@ -7,6 +7,7 @@ mod explain;
 mod facts;
 mod serving;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 mod logs;
 mod rbac;
@@ -67,6 +68,14 @@ pub enum RunError {
         what: String,
         /// What came of it.
         source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// What was to be kept is lost.
+    #[error("cannot write {}", path.display())]
+    Save {
+        /// Where it was to be.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
     },
     /// Standard output takes nothing.
     #[error("cannot write to standard output")]

@@ -59,3 +59,21 @@ fn a_situation_is_kept_and_goes_on() {
     assert!(!output.contains("created"), "{output}");
     assert_eq!(pod_uids(&data), uids);
 }
+
+#[test]
+fn a_situation_that_cannot_be_kept_is_a_failure_and_no_mistake() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("not-there/state.json");
+    let data = format!("--data={}", data.display());
+    let mut process = DaemonProcess::start(&["dev", "--port=0", "--save", &data]);
+    let waiting = Waiting::new(&Stop::new());
+    waiting.eventually("it runs", || process.output().contains("to stop"));
+    process.signal(Signal::SIGTERM);
+    let status = process.exit_within(PATIENCE);
+    assert_eq!(status.code(), Some(1), "{}", process.log());
+    let log = process.log();
+    assert!(
+        log.contains("cannot write ") && log.contains("not-there"),
+        "{log}"
+    );
+}

@@ -43,7 +43,9 @@ pub fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
     load(&server, &documents, errors)?;
     let url = local_url(&server, args);
     if let Some(path) = &args.write_kubeconfig {
-        kubeconfig::write(path, &url).map_err(|error| file_error("write", path, &error))?;
+        kubeconfig::write(path, &url).map_err(|error| {
+            RunError::Files(format!("cannot write {}: {error}", path.display()))
+        })?;
     }
     let before = server.version();
     introduce(args, &url, documents.len());
@@ -124,17 +126,16 @@ fn load(
 
 fn save(server: &DevServer, path: &Path) -> Result<(), RunError> {
     let objects = server.dump();
-    documents::write(path, &objects).map_err(|error| file_error("write", path, &error))?;
+    documents::write(path, &objects).map_err(|source| RunError::Save {
+        path: path.to_owned(),
+        source,
+    })?;
     say(&format!(
         "{} objects are kept in {}",
         objects.len(),
         path.display()
     ));
     Ok(())
-}
-
-fn file_error(verb: &str, path: &Path, error: &std::io::Error) -> RunError {
-    RunError::Files(format!("cannot {verb} {}: {error}", path.display()))
 }
 
 /// The server as it is reached from this machine.
