@@ -5,12 +5,12 @@ mod dev;
 mod election;
 mod explain;
 mod facts;
+mod logs;
+mod rbac;
 mod serving;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-mod logs;
-mod rbac;
 
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
@@ -31,11 +31,11 @@ use self::rbac::rights_options;
 pub use demo::demo;
 pub use dev::dev;
 pub use explain::explain;
+pub use logs::{reread_levels, sources, start_log, tell_ignored};
+pub use rbac::rbac;
 
 /// For the thread `systemd` to end, which says one thing more at the stop.
 const SYSTEMD_WITHIN: Duration = Duration::from_secs(5);
-pub use logs::{reread_levels, sources, start_log, tell_ignored};
-pub use rbac::rbac;
 
 /// Why a command ended badly.
 #[derive(Debug, thiserror::Error)]
