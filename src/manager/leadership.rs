@@ -106,7 +106,7 @@ impl Leadership {
         let (Some(fence), Some(first)) = (&self.fence, candidates.first()) else {
             return Ok(());
         };
-        let client = Client::new(config, &lease_client_options(options), &Stop::new())?;
+        let client = Client::new(config, &lease_client_options(options), stop)?;
         let herald = Arc::new(Herald {
             identity: options.identity.clone(),
             state: Mutex::default(),

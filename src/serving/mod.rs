@@ -156,9 +156,9 @@ impl Serving {
             certificates: None,
             review_clients: Vec::new(),
         };
-        let stop = &failing_into(stop);
+        let failed = &failing_into(stop);
         if options.secure_port != Some(0) {
-            serving.start_secure(options, pages, stop)?;
+            serving.start_secure(options, pages, stop, failed)?;
         }
         if options.insecure_port != 0 {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.insecure_port));
@@ -169,7 +169,7 @@ impl Serving {
                 limits: LIMITS,
                 tls: None,
             };
-            serving.plain = Some(listen(address, "--insecure-port", server, handler, stop)?);
+            serving.plain = Some(listen(address, "--insecure-port", server, handler, failed)?);
         }
         for server in [&serving.secure, &serving.plain].into_iter().flatten() {
             log::info!(
@@ -208,6 +208,7 @@ impl Serving {
         options: &ServingOptions,
         pages: &Arc<Pages>,
         stop: &Stop,
+        failed: &Stop,
     ) -> Result<(), ServingError> {
         let certificates = Certificates::load(
             options.certificates.clone(),
@@ -237,11 +238,12 @@ impl Serving {
         };
         let port = options.secure_port.unwrap_or(0);
         let address = SocketAddr::from((options.bind_address, port));
-        self.secure = Some(listen(address, "--secure-port", server, handler, stop)?);
+        self.secure = Some(listen(address, "--secure-port", server, handler, failed)?);
         self.certificates = Some(certificates);
         Ok(())
     }
 
+    /// They are sent after `stop` too, which shortens what a request waits for before it is.
     fn reviews(&mut self, config: &ClientConfig, stop: &Stop) -> Result<Reviews, ClientError> {
         let options = ClientOptions {
             qps: REVIEW_QPS,

@@ -20,7 +20,7 @@ use nix::unistd::Pid;
 use crate::stdx::stop::Stop;
 
 /// A slice of the wait, after which it is looked whether the daemon stops.
-const SLICE_MS: u16 = 50;
+pub(super) const SLICE: Duration = Duration::from_millis(50);
 
 /// How long a program may still run once the daemon stops: what is sent then, such as the last
 /// events, may need its answer, and the whole stop has 30 seconds.
@@ -99,8 +99,8 @@ pub(super) fn run(program: &Program<'_>, stop: &Stop) -> Result<Vec<u8>, ChildEr
     }
 }
 
-/// When the wait is over.
-struct Limit<'a> {
+/// When the wait is over: after a while, and five seconds after `stop` is given.
+pub(super) struct Limit<'a> {
     deadline: Instant,
     within: Duration,
     stop: &'a Stop,
@@ -108,7 +108,7 @@ struct Limit<'a> {
 }
 
 impl<'a> Limit<'a> {
-    fn new(within: Duration, stop: &'a Stop) -> Self {
+    pub(super) fn new(within: Duration, stop: &'a Stop) -> Self {
         Self {
             deadline: Instant::now() + within,
             within,
@@ -117,12 +117,17 @@ impl<'a> Limit<'a> {
         }
     }
 
-    fn check(&mut self) -> Result<(), ChildError> {
+    /// To be asked every [`SLICE`].
+    pub(super) fn is_over(&mut self) -> bool {
         if !self.stopping && self.stop.is_stopped() {
             self.stopping = true;
             self.deadline = self.deadline.min(Instant::now() + STOP_GRACE);
         }
-        if Instant::now() < self.deadline {
+        Instant::now() >= self.deadline
+    }
+
+    fn check(&mut self) -> Result<(), ChildError> {
+        if !self.is_over() {
             return Ok(());
         }
         let problem = if self.stopping {
@@ -139,12 +144,13 @@ impl<'a> Limit<'a> {
 
 fn read_all(mut reader: PipeReader, limit: &mut Limit<'_>) -> Result<Vec<u8>, ChildError> {
     let broken = |error: io::Error| ChildError::failed(format!("its output broke off: {error}"));
+    let slice = PollTimeout::try_from(SLICE).expect("it is short");
     let mut output = Vec::new();
     let mut buffer = [0; 8192];
     loop {
         limit.check()?;
         let mut wait = [PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut wait, PollTimeout::from(SLICE_MS)) {
+        match poll(&mut wait, slice) {
             Ok(0) | Err(Errno::EINTR) => continue,
             Ok(_) => {}
             Err(error) => return Err(broken(error.into())),

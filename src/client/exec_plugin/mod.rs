@@ -24,7 +24,7 @@ use super::tls::Identity;
 use crate::stdx::clock::Clock;
 use crate::stdx::stop::Stop;
 use crate::telemetry::metrics::{self, credentials::ExecPluginCall};
-use child::{ChildError, Program};
+use child::{ChildError, Limit, Program, SLICE};
 use credential::{ExecCredential, exec_info, parse};
 use validity::validity;
 
@@ -123,9 +123,11 @@ impl ExecPlugin {
     /// # Errors
     /// Why the plugin gave nothing, for people.
     pub(super) fn credential(&self, stop: &Stop) -> Result<Arc<Issued>, String> {
-        let give_up = Instant::now() + self.run_within() + RUN_AGAIN;
-        let mut state = self.lock();
+        let mut limit = Limit::new(self.run_within() + RUN_AGAIN, stop);
         loop {
+            // Asked without the lock, since it takes the stop's.
+            let is_over = limit.is_over();
+            let mut state = self.lock();
             let now = self.clock.now();
             if let Some(issued) = state.issued.as_ref().filter(|_| !state.is_refused)
                 && !issued.has_expired(self.clock.wall())
@@ -139,14 +141,12 @@ impl ExecPlugin {
                 state.is_running = true;
                 break;
             }
-            let left = give_up.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if is_over {
                 return state.last_resort(&self.settings.command);
             }
-            let waited = self.ran.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.ran.wait_timeout(state, SLICE);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
         }
-        drop(state);
         let running = Running(self);
         let given = self.run(stop);
         let state = self.settle(given);

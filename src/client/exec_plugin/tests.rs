@@ -336,3 +336,29 @@ fn when_the_daemon_stops_a_program_has_seconds_left() {
     );
     assert!(began.elapsed() < Duration::from_secs(20));
 }
+
+#[test]
+fn when_the_daemon_stops_who_waits_for_anothers_run_has_seconds_left() {
+    let script = Script::doing("sleep 1000");
+    let plugin = Arc::new(script.plugin());
+    let (running, stop) = (Stop::new(), Stop::new());
+    let (other, its_stop) = (Arc::clone(&plugin), running.clone());
+    let runs = spawn("t-runs", &Stop::new(), move || {
+        other
+            .credential(&its_stop)
+            .map(|_| ())
+            .expect_err("it hangs");
+    });
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while script.n_runs() == 0 && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    stop.stop(Cause::Requested("test".to_owned()));
+    let began = Instant::now();
+    let problem = plugin.credential(&stop).err().expect("it hangs");
+    assert!(problem.contains("takes too long"), "{problem}");
+    assert!(began.elapsed() < Duration::from_secs(20));
+    assert_eq!(script.n_runs(), 1);
+    running.stop(Cause::Requested("test".to_owned()));
+    runs.join().expect("the other one ends as well");
+}
