@@ -149,13 +149,6 @@ impl Answer {
         }
     }
 
-    /// Metrics in Prometheus' text format 0.0.4.
-    pub fn metrics(text: &str) -> Self {
-        let mut answer = Self::text(200, text);
-        "text/plain; version=0.0.4; charset=utf-8".clone_into(&mut answer.content_type);
-        answer
-    }
-
     /// A refusal, with the header `Retry-After` if the status says when to come back.
     pub fn status(status: &Status) -> Self {
         let mut answer = Self::object(status.code(), status.object());
@@ -177,6 +170,13 @@ impl Answer {
         let mut answer = Self::json(0, Vec::new());
         answer.body = AnswerBody::Cut;
         answer
+    }
+
+    /// The same answer with its body called by this media type.
+    #[must_use]
+    pub fn with_content_type(mut self, content_type: &str) -> Self {
+        content_type.clone_into(&mut self.content_type);
+        self
     }
 
     /// The same answer with one more header.

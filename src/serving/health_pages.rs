@@ -28,7 +28,7 @@ pub(super) fn add(pages: &Pages, health: &Arc<Health>) {
             metrics::global().healthchecks.reset();
             return Answer::text(200, "metrics reset\n");
         }
-        Answer::metrics(&metrics::render_slis())
+        Answer::text(200, &metrics::render_slis()).with_content_type(metrics::CONTENT_TYPE)
     });
 }
 

@@ -145,7 +145,9 @@ impl Serving {
         stop: &Stop,
     ) -> Result<Self, ServingError> {
         health_pages::add(pages, health);
-        pages.page("/metrics", |_| Answer::metrics(&metrics::render()));
+        pages.page("/metrics", |_| {
+            Answer::text(200, &metrics::render()).with_content_type(metrics::CONTENT_TYPE)
+        });
         zpages::add(pages, zpages, Timestamp::now());
         if !options.debug {
             pages.hide("/debug/");

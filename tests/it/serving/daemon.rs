@@ -57,6 +57,23 @@ fn flagz_and_configz_show_what_all_sources_come_to() {
     assert_eq!(*syncs, 7, "{section}");
 }
 
+#[test]
+fn metrics_say_in_which_format_they_are() {
+    let cluster = TestCluster::start();
+    let port = PlainPort::free();
+    let _process = cluster.start_process(&[&port.argument()]);
+    cluster.eventually("it serves", || port.get("/livez").0 == 200);
+    for path in ["/metrics", "/metrics/slis"] {
+        let answer = ureq::get(format!("{}{path}", port.url())).call();
+        let answer = answer.expect("it serves");
+        assert_eq!(
+            answer.headers()["content-type"],
+            "text/plain; version=0.0.4; charset=utf-8",
+            "{path}"
+        );
+    }
+}
+
 /// Over HTTPS only, by who may; until SIGHUP, which reads the flags again.
 #[test]
 fn the_verbosity_is_raised_and_lowered_while_it_runs() {
