@@ -3,24 +3,23 @@
 
 use kube_client::config::{Cluster, ExecConfig, ExecInteractiveMode};
 
-use super::Environment;
-use super::filled;
+use super::{Draft, Environment, filled};
 use crate::client::exec_plugin::{ClusterInfo, ExecSettings, Interactive, VERSIONS, find};
-use crate::client::live_tls::TlsSource;
 use crate::client::pem::Pem;
 
 /// The extension of a cluster that is handed to plugins
 /// (client-go `tools/clientcmd/client_config.go:clusterExtensionKey`).
 const CLUSTER_EXTENSION: &str = "client.authentication.k8s.io/exec";
 
-/// The plugin of a user, if everything is said that must be.
+/// The plugin of a user, if everything is said that must be. `draft` has what `cluster` says, as far as
+/// nothing else wins over it.
 ///
 /// # Errors
 /// What is wrong and what to mend, for people.
 pub(super) fn settings(
     exec: &ExecConfig,
     cluster: &Cluster,
-    tls: &TlsSource,
+    draft: &Draft,
     environment: &Environment,
 ) -> Result<ExecSettings, String> {
     let command = filled(exec.command.as_ref()).ok_or("its exec has no command")?;
@@ -62,19 +61,20 @@ pub(super) fn settings(
         install_hint,
         interactive,
         cluster: if exec.provide_cluster_info {
-            Some(cluster_info(cluster, tls)?)
+            Some(cluster_info(cluster, draft)?)
         } else {
             None
         },
     })
 }
 
-fn cluster_info(cluster: &Cluster, tls: &TlsSource) -> Result<ClusterInfo, String> {
+fn cluster_info(cluster: &Cluster, draft: &Draft) -> Result<ClusterInfo, String> {
+    let tls = &draft.tls;
     let extensions = cluster.extensions.iter().flatten();
     let mut extensions = extensions.filter(|extension| extension.name == CLUSTER_EXTENSION);
     let authority = tls.certificate_authority.as_ref();
     Ok(ClusterInfo {
-        server: cluster.server.clone().unwrap_or_default(),
+        server: draft.server.clone(),
         tls_server_name: tls.server_name.clone(),
         insecure: tls.insecure,
         certificate_authority: authority.map(Pem::read).transpose()?,

@@ -142,14 +142,15 @@ pub(super) fn resolve(
         ..Draft::default()
     };
     apply_cluster(&mut draft, cluster.value).map_err(|problem| cluster.error(problem))?;
-    if let Some(user) = user(files, &context)? {
-        let applied = apply_user(&mut draft, user.value, cluster.value, environment);
-        applied.map_err(|problem| user.error(problem))?;
-    }
     if let Some(url) = &source.master {
         draft.server.clone_from(url);
     } else if draft.server.is_empty() {
         return Err(cluster.error("it has no server".to_owned()));
+    }
+    // ORDER: a credential plugin is told of the cluster as it is used.
+    if let Some(user) = user(files, &context)? {
+        let applied = apply_user(&mut draft, user.value, cluster.value, environment);
+        applied.map_err(|problem| user.error(problem))?;
     }
     let place = Place {
         file: context.file.to_owned(),
@@ -362,7 +363,7 @@ fn plugin(
 ) -> Result<Authorization, String> {
     match (&user.exec, &user.auth_provider) {
         (Some(exec), _) => {
-            let settings = exec::settings(exec, cluster, &draft.tls, environment)?;
+            let settings = exec::settings(exec, cluster, draft, environment)?;
             Ok(Authorization::Plugin(Box::new(settings)))
         }
         (None, Some(provider)) => Err(format!(

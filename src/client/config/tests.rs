@@ -257,6 +257,39 @@ fn master_replaces_the_server_and_works_alone() {
 }
 
 #[test]
+fn a_plugin_is_told_of_the_server_that_is_used() {
+    let text = r#"
+current-context: it
+contexts: [{name: it, context: {cluster: it, user: me}}]
+clusters: [{name: it, cluster: {server: 'http://it.example'}}]
+users:
+- name: me
+  user:
+    exec:
+      apiVersion: client.authentication.k8s.io/v1
+      interactiveMode: Never
+      provideClusterInfo: true
+      command: sh
+      args:
+      - -c
+      - |
+        server=$(printf %s "$KUBERNETES_EXEC_INFO" | sed 's/.*"server":"\([^"]*\)".*/\1/')
+        printf '{"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1",
+          "status": {"token": "%s"}}' "$server"
+"#;
+    let home = Home::new()
+        .file("config", text)
+        .var("PATH", "/usr/bin:/bin");
+    for (master, server) in [
+        (None, "http://it.example"),
+        (Some("http://other.example"), "http://other.example"),
+    ] {
+        let config = home.good(&flags(Some(&home.path("config")), master, None));
+        check_token(&config, server);
+    }
+}
+
+#[test]
 fn a_pod_finds_its_service_account() {
     let authority = crate::client::tests::Authority::new();
     let home = Home::new()
