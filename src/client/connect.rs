@@ -18,7 +18,7 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
     Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, NextTimeout,
-    ShutdownHandle, SocksConnector, Transport, TransportAdapter,
+    ShutdownHandle, SocksConnector, Transport, TransportAdapter, time,
 };
 
 use super::buffers::{Borrower, Lender, Lenders};
@@ -44,16 +44,17 @@ pub(super) fn connector(
         delivery_limit: fence.map(|fence| fence.delivery_limit()),
         gather: gather.cloned(),
         lender: lenders.tcp.clone(),
-        ..ConnectTcp::default()
     };
+    let server = tcp.chain(FenceConnector(fence.cloned())).chain(Wrap {
+        tls,
+        lender: lenders.tls.clone(),
+    });
     let chain =
         ().chain(SocksConnector::default())
             .chain(ConnectProxyConnector::default())
-            .chain(tcp)
-            .chain(FenceConnector(fence.cloned()))
-            .chain(Wrap {
-                tls,
-                lender: lenders.tls.clone(),
+            .chain(Resolve {
+                system: DefaultResolver::default(),
+                chain: server,
             });
     Marked { chain, cut_by }
 }
@@ -148,7 +149,7 @@ fn copy<'a>(details: &ConnectionDetails<'a>) -> ConnectionDetails<'a> {
     }
 }
 
-/// Leaves the look-up of the API server's name to [`ConnectTcp`]: a resolver is asked before the pool of
+/// Leaves the look-up of the API server's name to [`Resolve`]: a resolver is asked before the pool of
 /// idle connections is looked at, so with every request.
 #[derive(Debug)]
 pub(super) struct LazyResolver {
@@ -182,11 +183,40 @@ impl Resolver for LazyResolver {
     }
 }
 
-/// Opens the TCP connection, after looking up the name. The look-up waits as long as the system's
-/// resolver does (`timeout` and `attempts` of `resolv.conf`), the connect as long as is configured.
-#[derive(Debug, Default)]
-struct ConnectTcp {
+/// Looks up the server's name unless there is a connection to it through a proxy. That takes as long as the
+/// system's resolver does (`timeout` and `attempts` of `resolv.conf`), and what is opened then as long as is
+/// configured.
+#[derive(Debug)]
+struct Resolve<C> {
     system: DefaultResolver,
+    chain: C,
+}
+
+impl<In: Transport, C: Connector<In>> Connector<In> for Resolve<C> {
+    type Out = C::Out;
+
+    fn connect(
+        &self,
+        details: &ConnectionDetails,
+        chained: Option<In>,
+    ) -> Result<Option<Self::Out>, Error> {
+        if chained.is_some() || !details.addrs.is_empty() {
+            return self.chain.connect(details, chained);
+        }
+        let system = &self.system;
+        let addrs = system.resolve(details.uri, details.config, NextTimeout::default())?;
+        let details = ConnectionDetails {
+            addrs,
+            now: (details.current_time)(),
+            ..copy(details)
+        };
+        self.chain.connect(&details, None)
+    }
+}
+
+/// Opens the TCP connection.
+#[derive(Debug)]
+struct ConnectTcp {
     /// For connections behind a fence.
     delivery_limit: Option<Duration>,
     /// For watches.
@@ -205,18 +235,8 @@ impl<In: Transport> Connector<In> for ConnectTcp {
         if let Some(proxied) = chained {
             return Ok(Some(Either::A(proxied)));
         }
-        let addrs = if details.addrs.is_empty() {
-            let system = &self.system;
-            system.resolve(details.uri, details.config, NextTimeout::default())?
-        } else {
-            details.addrs.clone()
-        };
-        let details = ConnectionDetails {
-            addrs,
-            ..copy(details)
-        };
         Ok(Some(Either::B(Tcp::connect(
-            &details,
+            details,
             self.delivery_limit,
             self.gather.as_ref(),
             &self.lender,
@@ -259,7 +279,7 @@ impl<In: Transport> Connector<In> for Wrap {
             conn: connection,
             sock: TransportAdapter::new(transport.boxed(), Arc::clone(&details.current_time)),
         };
-        stream.sock.set_timeout(details.timeout);
+        stream.sock.set_timeout(time_left(details)?);
         if let Err(error) = stream.conn.complete_io(&mut stream.sock) {
             if is_certificate_problem(&error) {
                 tls.server_not_accepted();
@@ -274,6 +294,22 @@ impl<In: Transport> Connector<In> for Wrap {
             generation,
         })))
     }
+}
+
+/// What TCP and proxies have left of the time for a connection.
+fn time_left(details: &ConnectionDetails) -> Result<NextTimeout, Error> {
+    let mut timeout = details.timeout;
+    let now = (details.current_time)();
+    if let (time::Duration::Exact(limit), time::Instant::Exact(began), time::Instant::Exact(now)) =
+        (timeout.after, details.now, now)
+    {
+        let left = limit.saturating_sub(now.saturating_duration_since(began));
+        if left.is_zero() {
+            return Err(Error::Timeout(timeout.reason));
+        }
+        timeout.after = time::Duration::Exact(left);
+    }
+    Ok(timeout)
 }
 
 fn is_certificate_problem(error: &io::Error) -> bool {

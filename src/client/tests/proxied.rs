@@ -3,13 +3,14 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::secure::{Authority, base64, kubeconfig, load};
 use super::server::{Reply, Server, answer};
 use super::{client, unlimited};
-use crate::client::Request;
+use crate::client::{ClientOptions, Request};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::spawn;
 
@@ -68,6 +69,32 @@ fn a_proxy_that_refuses_proves_that_nothing_was_sent() {
         .expect_err("the proxy refuses");
     assert!(error.is_unsent() && error.status().is_none(), "{error:?}");
     assert!(error.to_string().contains("403"), "{error}");
+}
+
+#[test]
+fn tls_gets_what_the_proxy_has_left_of_the_time_to_connect() {
+    let proxy = Server::plain(|_| {
+        Stop::new().wait_timeout(Duration::from_millis(1500));
+        Reply::WriteAndHold(b"HTTP/1.1 200 OK\r\n\r\n".to_vec())
+    });
+    let url = proxy.url();
+    let cluster = [
+        ("insecure-skip-tls-verify", "true"),
+        ("proxy-url", url.as_str()),
+    ];
+    let config = load(&kubeconfig("https://cluster.invalid:6443", &cluster, &[]));
+    let options = ClientOptions {
+        request_timeout: Duration::from_secs(2),
+        ..unlimited()
+    };
+    let (client, _) = client(&config.expect("the kubeconfig is good"), &options);
+    let began = Instant::now();
+    let error = client
+        .send(&Request::get("/a"))
+        .expect_err("nobody talks TLS");
+    assert!(error.is_unsent(), "{error:?}");
+    assert!(error.to_string().contains("in time"), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(3), "{error}");
 }
 
 /// One exchange as a SOCKS 5 proxy: returns the name that it was asked for, and answers as if it had
