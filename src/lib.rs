@@ -36,7 +36,7 @@
 //! | [`manager`] | owns every thread: start order, stop order, deadlines | all above |
 //! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster | api, http_server, stdx |
 //! | [`cli`] | flags, environment and configuration file → options, no effects | – |
-//! | [`mod@run`] | the commands `run`, `dev` (a cluster in one process) and `demo` (chapters that are checked) | all above |
+//! | [`mod@run`] | the commands `run`, `explain`, `rbac`, `dev` (a cluster in one process) and `demo` (chapters that are checked) | all above |
 //!
 //! `tests/it/tidy.rs` holds the third column.
 //!

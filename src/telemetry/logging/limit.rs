@@ -1,7 +1,7 @@
 //! How much one place in the code may log: a burst, then so much a second. What exceeds it is counted, and
 //! the number told with the next line from there. So the log of a daemon is bounded by its number of
-//! places, however many ReplicaSets want something at once. Who raises the level wants everything: from
-//! *debug* on nothing is left out, and neither is an *error*.
+//! places, however many ReplicaSets want something at once. No *error* is left out, and nothing that only
+//! who has raised the level sees: *debug* and *trace*.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
