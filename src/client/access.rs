@@ -15,28 +15,38 @@ use crate::stdx::stop::Stop;
 
 /// Credentials and TLS settings that can be exchanged while requests are under way.
 pub(super) struct Access {
-    credentials: ArcSwap<Credentials>,
+    current: ArcSwap<Current>,
     /// Of a server that is reached by TLS.
     tls: Option<Arc<LiveTls>>,
 }
 
+struct Current {
+    credentials: Credentials,
+    /// By which [`LiveTls`] knows whether they are the current ones.
+    number: u64,
+}
+
 /// What a request has shown.
 pub(super) struct Proof {
-    credentials: Arc<Credentials>,
+    shown: Arc<Current>,
     issued: Option<Arc<Issued>>,
 }
 
 impl Proof {
     /// The API server has refused it, with code 401.
     pub(super) fn refuse(&self) {
-        self.credentials.refuse(self.issued.as_deref());
+        let credentials = &self.shown.credentials;
+        credentials.refuse(self.issued.as_deref());
     }
 }
 
 impl Access {
     pub(super) fn new(credentials: Credentials, tls: Option<LiveTls>) -> Self {
         Self {
-            credentials: ArcSwap::from_pointee(credentials),
+            current: ArcSwap::from_pointee(Current {
+                credentials,
+                number: 0,
+            }),
             tls: tls.map(Arc::new),
         }
     }
@@ -52,22 +62,27 @@ impl Access {
         }
     }
 
-    /// Adds the headers that say who is asking, and sees to it that new connections show the same.
+    /// Makes `headers` those that say who is asking, and sees to it that new connections show the same.
     /// May wait for a credential plugin, shorter once `stop` is given.
     ///
     /// # Errors
     /// Why there are no credentials, for people.
     pub(super) fn authorize(&self, headers: &mut HeaderMap, stop: &Stop) -> Result<Proof, String> {
-        let credentials = self.credentials.load_full();
-        let issued = credentials.apply(headers, stop)?;
-        if let (Some(tls), Some(issued)) = (&self.tls, &issued) {
-            let presented = tls.present(issued.identity.as_ref());
-            presented.map_err(|problem| format!("the credential plugin's answer: {problem}"))?;
+        loop {
+            let shown = self.current.load_full();
+            let issued = shown.credentials.apply(headers, stop)?;
+            if let (Some(tls), Some(issued)) = (&self.tls, &issued) {
+                let presented = tls.present(issued.identity.as_ref(), shown.number);
+                let is_current = presented
+                    .map_err(|problem| format!("the credential plugin's answer: {problem}"))?;
+                if !is_current {
+                    // Others have been put in place while the plugin ran, or are in this moment.
+                    headers.clear();
+                    continue;
+                }
+            }
+            return Ok(Proof { shown, issued });
         }
-        Ok(Proof {
-            credentials,
-            issued,
-        })
     }
 
     /// Uses these from now on, and says what they change. A plugin is run before anything changes,
@@ -82,12 +97,19 @@ impl Access {
         stop: &Stop,
     ) -> Result<Vec<&'static str>, String> {
         let issued = credentials.try_out(stop)?;
-        let mut changes = self.credentials.load().changes(&credentials);
+        let current = self.current.load();
+        let mut changes = current.credentials.changes(&credentials);
+        let mut number = current.number;
         if let (Some(live), Some(source)) = (&self.tls, tls) {
             let identity = issued.and_then(|issued| issued.identity.clone());
-            changes.extend(live.replace(&source, identity)?);
+            number += 1;
+            changes.extend(live.replace(&source, identity, number)?);
         }
-        self.credentials.store(Arc::new(credentials));
+        let current = Current {
+            credentials,
+            number,
+        };
+        self.current.store(Arc::new(current));
         Ok(changes)
     }
 }
@@ -95,7 +117,7 @@ impl Access {
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Access")
-            .field("credentials", &self.credentials.load())
+            .field("credentials", &self.current.load().credentials)
             .field("tls", &self.tls)
             .finish()
     }

@@ -9,6 +9,8 @@
 //! Used by `access` and `connect` on whatever thread sends a request or reads a watch; one
 //! [`LiveTls`] serves all clients of a configuration.
 
+mod settings;
+
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,8 +22,9 @@ use rustls::pki_types::ServerName;
 use ureq::http::Uri;
 use ureq::unversioned::transport::ShutdownHandle;
 
+use self::settings::{settings, trust};
 use super::pem::{Pem, why_refused};
-use super::tls::{Identity, Trust, authorities, client_config, server_name};
+use super::tls::{Identity, Trust, server_name};
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics;
 
@@ -84,6 +87,8 @@ struct State {
     /// What was read last.
     material: Material,
     trust: Trust,
+    /// Which credentials these are; a plugin of others presents nothing any more.
+    credentials: u64,
     /// Counts what was adopted, so that a reader that was slow does not bring back what is old.
     version: u64,
     /// What was logged last, so that each problem is told once.
@@ -95,6 +100,7 @@ struct Snapshot {
     source: TlsSource,
     trust: Trust,
     material: Material,
+    credentials: u64,
     version: u64,
 }
 
@@ -157,6 +163,7 @@ impl LiveTls {
                 source,
                 material,
                 trust,
+                credentials: 0,
                 version: 0,
                 problem: None,
             }),
@@ -225,27 +232,35 @@ impl LiveTls {
         streams.push(connection);
     }
 
-    /// Appears as `identity` from now on, which a credential plugin gave.
+    /// Appears as `identity` from now on, which a plugin of `credentials` gave; false if those are not the
+    /// current ones any more.
     ///
     /// # Errors
     /// What is wrong with it; the old one stays.
-    pub(super) fn present(&self, identity: Option<&Identity>) -> Result<(), String> {
+    pub(super) fn present(
+        &self,
+        identity: Option<&Identity>,
+        credentials: u64,
+    ) -> Result<bool, String> {
         // Somebody else may adopt what a file holds at the same time, and then it is tried again.
         for _ in 0..PRESENT_TRIES {
             let mut snapshot = self.snapshot();
+            if snapshot.credentials != credentials {
+                return Ok(false);
+            }
             if snapshot.material.identity.as_ref() == identity {
-                return Ok(());
+                return Ok(true);
             }
             snapshot.material.identity = identity.cloned();
             if self.adopt(snapshot)?.is_some() {
-                return Ok(());
+                return Ok(true);
             }
         }
         Err("the TLS settings change all the time".to_owned())
     }
 
-    /// Reads everything again, from `source` from now on. A credential plugin's identity is
-    /// `plugin`.
+    /// Reads everything again, from `source` from now on, which belongs to `credentials`. Their plugin's
+    /// identity is `plugin`.
     ///
     /// # Errors
     /// What cannot be read or used; then nothing has changed.
@@ -253,8 +268,9 @@ impl LiveTls {
         &self,
         source: &TlsSource,
         plugin: Option<Identity>,
+        credentials: u64,
     ) -> Result<Changes, String> {
-        let replaced = self.try_replace(source, plugin);
+        let replaced = self.try_replace(source, plugin, credentials);
         let pem = source.certificate_authority.as_ref();
         if let Some(pem) = pem.filter(|pem| pem.is_file()) {
             metrics::global().credentials.ca_reloaded(match &replaced {
@@ -271,7 +287,12 @@ impl LiveTls {
         replaced
     }
 
-    fn try_replace(&self, source: &TlsSource, plugin: Option<Identity>) -> Result<Changes, String> {
+    fn try_replace(
+        &self,
+        source: &TlsSource,
+        plugin: Option<Identity>,
+        credentials: u64,
+    ) -> Result<Changes, String> {
         let mut material = Material::read(source)?;
         material.identity = material.identity.or(plugin);
         let trust = trust(source, material.certificate_authority.as_deref())?;
@@ -281,6 +302,7 @@ impl LiveTls {
                 source: source.clone(),
                 trust: trust.clone(),
                 material: material.clone(),
+                credentials,
                 version: self.lock().version,
             };
             if let Some(changes) = self.adopt(snapshot)? {
@@ -345,6 +367,7 @@ impl LiveTls {
             source: state.source.clone(),
             trust: state.trust.clone(),
             material: state.material.clone(),
+            credentials: state.credentials,
             version: state.version,
         }
     }
@@ -362,10 +385,11 @@ impl LiveTls {
         state.source = new.source;
         state.trust = new.trust;
         state.material = new.material;
+        state.credentials = new.credentials;
+        state.version += 1;
         if changes.is_empty() {
             return Ok(Some(changes));
         }
-        state.version += 1;
         self.current.store(Arc::new(Current {
             generation: self.generation() + u64::from(new_identity),
             ..current
@@ -437,57 +461,6 @@ impl fmt::Debug for LiveTls {
             .field("generation", &self.generation())
             .finish_non_exhaustive()
     }
-}
-
-impl Material {
-    fn read(source: &TlsSource) -> Result<Self, String> {
-        let authority = source.certificate_authority.as_ref();
-        let identity = source.identity.as_ref();
-        Ok(Self {
-            certificate_authority: authority.map(Pem::read).transpose()?,
-            identity: identity
-                .map(|(certificate, key)| Ok::<_, String>((certificate.read()?, key.read()?)))
-                .transpose()?,
-        })
-    }
-}
-
-fn trust(source: &TlsSource, certificate_authority: Option<&[u8]>) -> Result<Trust, String> {
-    Ok(if source.insecure {
-        Trust::Anyone
-    } else {
-        Trust::Authorities(Arc::new(authorities(certificate_authority)?))
-    })
-}
-
-fn settings(
-    server: &Uri,
-    source: &TlsSource,
-    trust: &Trust,
-    material: &Material,
-) -> Result<Current, String> {
-    let host = server.host().unwrap_or_default();
-    let name = source.server_name.as_deref().unwrap_or(host);
-    let proxy = source.tls_proxy.then(|| {
-        let trust = match trust {
-            Trust::Authorities(cluster) if source.certificate_authority.is_some() => {
-                let mut roots = cluster.as_ref().clone();
-                // A system without authorities leaves the cluster's.
-                roots
-                    .roots
-                    .extend(authorities(None).map_or_else(|_| Vec::new(), |system| system.roots));
-                Trust::Authorities(Arc::new(roots))
-            }
-            trust => trust.clone(),
-        };
-        client_config(&trust, None).map(Arc::new)
-    });
-    Ok(Current {
-        server_name: server_name(name)?,
-        server: Arc::new(client_config(trust, material.identity.as_ref())?),
-        proxy: proxy.transpose()?,
-        generation: 0,
-    })
 }
 
 #[cfg(test)]

@@ -181,7 +181,7 @@ fn what_a_plugin_gives_is_presented_and_outlives_a_new_authority() {
         |(certificate, key): (String, String)| (certificate.into_bytes(), key.into_bytes());
     let first = identity(files.authority.issue(&["me"]));
     for _ in 0..2 {
-        live.present(Some(&first)).expect("it is good");
+        assert_eq!(live.present(Some(&first), 0), Ok(true));
         assert_eq!(live.generation(), 1);
     }
     files.write("ca.crt", &Authority::new().pem());
@@ -189,7 +189,7 @@ fn what_a_plugin_gives_is_presented_and_outlives_a_new_authority() {
     live.check_if_due();
     assert!(settings(&live).client_auth_cert_resolver.has_certs());
     let broken = (first.0.clone(), b"not PEM".to_vec());
-    let problem = live.present(Some(&broken)).expect_err("it is bad");
+    let problem = live.present(Some(&broken), 0).expect_err("it is bad");
     assert!(problem.contains("client key"), "{problem}");
     assert_eq!(live.generation(), 1);
 }
@@ -198,15 +198,15 @@ fn what_a_plugin_gives_is_presented_and_outlives_a_new_authority() {
 fn replacing_changes_all_or_nothing() {
     let files = Files::new();
     let live = files.live();
-    let replaced = live.replace(&files.source(), None);
+    let replaced = live.replace(&files.source(), None, 1);
     assert_eq!(replaced, Ok(Vec::new()));
     files.rotate();
     files.write("ca.crt", "not PEM");
     let before = settings(&live);
-    assert!(live.replace(&files.source(), None).is_err());
+    assert!(live.replace(&files.source(), None, 1).is_err());
     assert!(Arc::ptr_eq(&before, &settings(&live)));
     files.write("ca.crt", &Authority::new().pem());
-    let replaced = live.replace(&files.source(), None);
+    let replaced = live.replace(&files.source(), None, 1);
     assert_eq!(
         replaced,
         Ok(vec!["client certificate", "certificate authority"])

@@ -3,11 +3,14 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use super::secure::{Authority, base64, kubeconfig};
 use super::server::{Received, Reply, Server, answer, chunked};
-use super::{client, unlimited};
+use super::{PATIENCE, client, unlimited};
 use crate::client::{ClientConfig, ClientError, ConfigSource, Environment, Request};
+use crate::stdx::stop::Stop;
+use crate::stdx::thread::spawn;
 
 /// A folder with a kubeconfig and what it names.
 struct Home(tempfile::TempDir);
@@ -270,4 +273,42 @@ fn token_and_certificate_of_the_user_win_over_the_plugin() {
     client.send(&Request::get("/a")).expect("it answers");
     assert_eq!(server.next().all("authorization"), ["Bearer own"]);
     assert_eq!(home.n_runs(), 0);
+}
+
+#[test]
+fn a_plugin_that_was_replaced_while_it_ran_presents_nothing() {
+    let authority = Authority::new();
+    let reply = |_: &Received| Reply::Write(answer(200, "", "ok"));
+    let server = Server::tls(authority.server(&["127.0.0.1"], None), reply);
+    let home = Home::new();
+    let (certificate, key) = authority.issue(&["me"]);
+    let status = serde_json::json!({"clientCertificateData": certificate, "clientKeyData": key});
+    let exec = home.plugin(&status.to_string());
+    let plugin = fs::read_to_string(home.path("plugin")).expect("it is there");
+    let waits = "while [ ! -e \"${0%/*}/go\" ]; do sleep 0.02; done\n";
+    home.write(
+        "plugin",
+        &plugin.replace("printf '{", &format!("{waits}printf '{{")),
+    );
+    let ca = base64(&authority.pem());
+    let cluster = [("certificate-authority-data", ca.as_str())];
+    let write = |user| home.write("config", &kubeconfig(&server.url(), &cluster, &[user]));
+    write(("exec", exec));
+    let config = home.load();
+    let (client, stop) = client(&config, &unlimited());
+    let sending = spawn("t-sends", &Stop::new(), move || {
+        client.send(&Request::get("/a")).expect("it answers");
+    });
+    let deadline = Instant::now() + PATIENCE;
+    while home.n_runs() == 0 && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    write(("token", "new"));
+    let told = config.reload(&stop).expect("it is good");
+    assert!(told.contains("kind of credentials"), "{told}");
+    home.write("go", "");
+    assert_eq!(server.next().all("authorization"), ["Bearer new"]);
+    sending.join().expect("it was sent");
+    let tls = config.access.tls().expect("it is reached by TLS");
+    assert_eq!(tls.generation(), 0, "no certificate was ever presented");
 }
