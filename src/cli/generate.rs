@@ -1,7 +1,10 @@
 //! What is generated from the table of flags: shell completions and the man page.
 
-use clap::CommandFactory;
+use std::io::{self, Write};
+
+use clap::{Arg, Command, CommandFactory};
 use clap_complete::Shell;
+use clap_mangen::Man;
 
 use super::flags::Cli;
 
@@ -14,14 +17,53 @@ pub(super) fn completions(shell: Shell) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// The man page (section 8, of daemons) in roff.
+/// The man page (section 8, of daemons) in roff: one for all commands.
 pub(super) fn man() -> String {
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
     let mut page = Vec::new();
-    clap_mangen::Man::new(Cli::command())
-        .section("8")
-        .render(&mut page)
-        .expect("memory takes what is written");
+    write_man(&command, &mut page).expect("memory takes what is written");
     String::from_utf8_lossy(&page).into_owned()
+}
+
+fn write_man(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
+    let man = Man::new(command.clone()).section("8");
+    man.render_title(page)?;
+    man.render_name_section(page)?;
+    man.render_synopsis_section(page)?;
+    man.render_description_section(page)?;
+    man.render_options_section(page)?;
+    for subcommand in command.get_subcommands() {
+        let name = subcommand.get_bin_name().unwrap_or_default();
+        writeln!(page, ".SH \"{}\"", name.to_uppercase())?;
+        let mut section = Vec::new();
+        let man = Man::new(subcommand.clone());
+        man.render_synopsis_section(&mut section)?;
+        man.render_description_section(&mut section)?;
+        Man::new(without_known(subcommand, command)).render_options_section(&mut section)?;
+        page.extend(
+            String::from_utf8_lossy(&section)
+                .replace("\n.SH ", "\n.SS ")
+                .bytes(),
+        );
+    }
+    man.render_extra_section(page)?;
+    man.render_version_section(page)
+}
+
+/// `subcommand` with only those flags shown that mean something else in `command`, or nothing.
+fn without_known(subcommand: &Command, command: &Command) -> Command {
+    let meaning = |arg: &Arg| (arg.get_help().cloned(), arg.get_default_values().to_vec());
+    let is_known = |arg: &Arg| {
+        let mut known = command.get_arguments();
+        let known = known.find(|known| known.get_id() == arg.get_id());
+        let is_everywhere = ["help", "version"].contains(&arg.get_id().as_str());
+        is_everywhere || known.is_some_and(|known| meaning(known) == meaning(arg))
+    };
+    subcommand.clone().mut_args(|arg| {
+        let is_known = is_known(&arg);
+        arg.hide(is_known)
+    })
 }
 
 #[cfg(test)]
@@ -36,5 +78,12 @@ mod tests {
         }
         let page = man();
         assert!(page.contains("leader\\-elect\\-lease\\-duration"), "{page}");
+        for flag in ["pod\\-ready\\-after", "service\\-account", "token\\-file"] {
+            assert!(
+                page.contains(&format!("\\fB\\-\\-{flag}\\fR")),
+                "no {flag} in\n{page}"
+            );
+        }
+        assert!(!page.contains("replicaset\\-controller\\-dev"), "{page}");
     }
 }
