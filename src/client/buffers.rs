@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use memmap2::MmapMut;
 use ureq::unversioned::transport::Buffers;
 
-/// Buffers that lie ready for the next request. Where more are under way, each of their threads finds
-/// one, since it gave one back just before.
+/// Buffers that lie ready for the next request once a connection has ended. As long as none ends there
+/// are as many as there ever were requests at once: their threads will need them again, and new pages
+/// take more of the processor than what goes through them.
 const READY_MAX: usize = 4;
 
 /// Those of one client.
@@ -82,10 +83,18 @@ impl Borrower {
         let Some(lent) = self.lent.take_if(|lent| lent.is_empty()) else {
             return;
         };
+        self.lender.lock().push(lent);
+    }
+}
+
+impl Drop for Borrower {
+    fn drop(&mut self) {
         let mut ready = self.lender.lock();
-        if ready.len() < READY_MAX {
-            ready.push(lent);
-        }
+        let n_kept = ready.len().min(READY_MAX);
+        let surplus = ready.split_off(n_kept);
+        // Unmapped where nobody waits for the lock.
+        drop(ready);
+        drop(surplus);
     }
 }
 
@@ -208,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_few_lie_ready() {
+    fn only_a_few_lie_ready_once_a_connection_has_ended() {
         let lender = Lender::default();
         let mut all: Vec<_> = (0..3 * READY_MAX)
             .map(|_| lender.borrower(64, 32))
@@ -219,6 +228,10 @@ mod tests {
         for borrower in &mut all {
             borrower.give_back();
         }
+        assert_eq!(lender.lock().len(), 3 * READY_MAX);
+        all.pop();
+        assert_eq!(lender.lock().len(), READY_MAX);
+        all.clear();
         assert_eq!(lender.lock().len(), READY_MAX);
     }
 
