@@ -2,14 +2,15 @@
 //!
 //! It is this room's own for two reasons, since ureq's does not let anybody near its socket. With a
 //! fence, unsent bytes must not outlive the right to send them. And a request should take as few system
-//! calls as it can: here a pooled connection is probed by one and not by three, and the socket's
-//! timeouts are set once and not four times a request.
+//! calls as it can: here a pooled connection is probed by one and not by three, and not at all between
+//! two requests that follow each other closely; and the socket's timeouts are set once and not four times
+//! a request.
 
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, sockopt};
@@ -26,6 +27,11 @@ use super::gather::{Gather, Gathering};
 /// which would have a few microseconds less.
 const EXACT_BELOW: Duration = Duration::from_secs(8);
 
+/// A connection on which something came so short a time ago is taken to be open: hardly any server ends one
+/// right after an answer without saying so in it, and that the other side ends it while the request is on its
+/// way cannot be ruled out by any look.
+const OPEN_FOR: Duration = Duration::from_millis(2);
+
 /// When a silent connection is probed first, how often again, and after how many probes without an answer
 /// it counts as broken: 45 s in all, as with upstream's HTTP/2 (`golang.org/x/net/http2`,
 /// `ReadIdleTimeout` and `PingTimeout` of `k8s.io/apimachinery/pkg/util/net`). Without this, a watch whose
@@ -39,6 +45,7 @@ pub(super) struct Tcp {
     /// Shared with the agent, which shuts it down from another thread.
     stream: Arc<TcpStream>,
     buffers: Borrower,
+    heard: Instant,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
     /// For watches.
@@ -89,6 +96,7 @@ impl Tcp {
         Ok(Self {
             stream,
             buffers: lender.borrower(config.output_buffer_size(), config.input_buffer_size()),
+            heard: Instant::now(),
             read_timeout: None,
             write_timeout: None,
             gathering: gather.cloned().map(Gathering::new),
@@ -134,23 +142,20 @@ impl Transport for Tcp {
             }
         };
         buffers.input_appended(amount);
+        if amount > 0 {
+            self.heard = Instant::now();
+        }
         if let Some(gathering) = &mut self.gathering {
             gathering.after_read(amount, room);
         }
         Ok(amount > 0)
     }
 
-    /// True if nothing has come: neither an end nor bytes that nobody asked for. Asked between two
-    /// requests, and so where the buffers go back.
+    /// True if nothing has come, neither an end nor bytes that nobody asked for, or something just before.
+    /// Asked between two requests, and so where the buffers go back.
     fn is_open(&mut self) -> bool {
-        let peeked = recv(
-            &*self.stream,
-            &mut [0; 1],
-            RecvFlags::PEEK | RecvFlags::DONTWAIT,
-        );
-        let is_open = peeked.is_err_and(|error| error == Errno::WOULDBLOCK);
         self.buffers.give_back();
-        is_open
+        self.heard.elapsed() < OPEN_FOR || has_nothing_come(&self.stream)
     }
 }
 
@@ -168,6 +173,12 @@ fn limit_of(timeout: NextTimeout) -> Result<Option<Duration>, Error> {
         return Err(Error::Timeout(timeout.reason));
     }
     Ok(timeout.not_zero().map(|limit| in_steps(*limit)))
+}
+
+fn has_nothing_come(stream: &TcpStream) -> bool {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let peeked = recv(stream, &mut [0; 1], flags);
+    peeked.is_err_and(|error| error == Errno::WOULDBLOCK)
 }
 
 fn in_steps(limit: Duration) -> Duration {
