@@ -14,7 +14,7 @@ use crate::figures::RAW_RATE;
 use crate::load::in_parallel;
 use crate::options::Options;
 use crate::pods::template;
-use crate::probe::{add_latencies, latencies};
+use crate::probe::{INTERVAL_MIN, add_latencies, latencies};
 use crate::report::{FLOOR, Report};
 use crate::statistics::number;
 use crate::watch::{Observer, State};
@@ -63,7 +63,7 @@ fn create_and_see(cluster: &Cluster) -> Result<Vec<f64>, String> {
     let namespace = cluster.new_namespace()?;
     let observer = Observer::start(cluster, &namespace)?;
     let all = |_: &State| true;
-    let latencies = latencies(&observer, Duration::from_mins(1), all, |owner| {
+    let latencies = latencies(&observer, INTERVAL_MIN, Duration::from_mins(1), all, |owner| {
         let asked = Instant::now();
         cluster.post(&pods(&namespace), &pod(owner, owner))?;
         Ok(asked)

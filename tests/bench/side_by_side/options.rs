@@ -43,7 +43,7 @@ pub(crate) struct Options {
 /// One thing that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scenario {
-    /// Memory and CPU with no pods.
+    /// Memory with no pods.
     Empty,
     /// Many ReplicaSets from 0 to all pods.
     ScaleUp,

@@ -8,16 +8,17 @@ use crate::statistics::{median, quantile};
 use crate::watch::{Observer, State};
 
 /// Pods that are waited for, at most.
-const PROBES_MAX: u32 = 100;
+pub(crate) const PROBES_MAX: u32 = 100;
 
-/// From the beginning of one to that of the next.
-const INTERVAL: Duration = Duration::from_millis(20);
+/// From the beginning of one to that of the next, at least.
+pub(crate) const INTERVAL_MIN: Duration = Duration::from_millis(20);
 
-/// Asks for one pod after the other, each of an owner of another name, as long as `goes_on`, and
+/// Asks `every` so often for one pod, each of an owner of another name, as long as `goes_on`, and
 /// measures from the time that `ask` answers until the pod is seen, in milliseconds. A pod that is seen
 /// before took no time.
 pub(crate) fn latencies(
     observer: &Observer,
+    every: Duration,
     within: Duration,
     goes_on: impl Fn(&State) -> bool,
     mut ask: impl FnMut(&str) -> Result<Instant, String>,
@@ -33,7 +34,7 @@ pub(crate) fn latencies(
         asked.push((owner, at));
         // What a stall has made late is left out, lest a burst follow it.
         while next <= Instant::now() {
-            next += INTERVAL;
+            next += every;
         }
         pause_until(next);
     }

@@ -1,10 +1,10 @@
 //! From a new ReplicaSet to its pod.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{PATIENCE, SETTLE, Stage};
 use crate::load::pause;
-use crate::probe::{add_latencies, latencies};
+use crate::probe::{INTERVAL_MIN, PROBES_MAX, add_latencies, latencies};
 use crate::statistics::number;
 use crate::watch::State;
 use crate::workloads::{create, delete_all, scale};
@@ -12,10 +12,14 @@ use crate::workloads::{create, delete_all, scale};
 /// Of fewer, a p99 says nothing.
 const BUSY_PROBES_MIN: usize = 20;
 
+/// At this rate the other ReplicaSet would be up when the last probe is made, in pods a second. No API server
+/// on such machines is as fast, so there are as many probes as there can be.
+const SCALE_UP_RATE: f64 = 1000.0;
+
 /// Nothing else is happening, nor is left to be done of what was before.
 pub(super) fn idle(stage: &mut Stage<'_>) -> Result<(), String> {
     pause(SETTLE);
-    let found = probe(stage, |_| true)?;
+    let found = probe(stage, INTERVAL_MIN, |_| true)?;
     finish(stage, "latency idle", found)
 }
 
@@ -30,7 +34,9 @@ pub(super) fn busy(stage: &mut Stage<'_>) -> Result<(), String> {
         .wait("the first of many pods", PATIENCE, |state| {
             !state.pods.is_empty()
         })?;
-    let found = probe(stage, |state| state.n_pods_of("giant") < wanted)?;
+    let all = Duration::from_secs_f64(number(wanted) / SCALE_UP_RATE);
+    let every = (all / PROBES_MAX).max(INTERVAL_MIN);
+    let found = probe(stage, every, |state| state.n_pods_of("giant") < wanted)?;
     let n_probes = found.len();
     stage.add("latency busy, probes", number(n_probes));
     if n_probes < BUSY_PROBES_MIN {
@@ -45,8 +51,12 @@ pub(super) fn busy(stage: &mut Stage<'_>) -> Result<(), String> {
     finish(stage, "latency busy", found)
 }
 
-fn probe(stage: &Stage<'_>, goes_on: impl Fn(&State) -> bool) -> Result<Vec<f64>, String> {
-    latencies(&stage.observer, PATIENCE, goes_on, |name| {
+fn probe(
+    stage: &Stage<'_>,
+    every: Duration,
+    goes_on: impl Fn(&State) -> bool,
+) -> Result<Vec<f64>, String> {
+    latencies(&stage.observer, every, PATIENCE, goes_on, |name| {
         stage.observer.expect_pods(name, 1);
         create(stage.cluster, &stage.namespace, name, 1)?;
         Ok(Instant::now())
