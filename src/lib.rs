@@ -56,7 +56,7 @@
 //! | `watch-rs`, `watch-rc`, `watch-pods` | list and watch, store, handlers | a read from the API server; of pods, 10 ms for several events at once; a pause after failures | data, 5 min of silence, stop shuts the socket; time |
 //! | `sync-0…n`, `rc-sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
 //! | `batch-0…m` | helps the workers with their batches ([`controller::fair_pool`]) | rayon's queue; the next batch of a slow start; a request; the token bucket | job, pool dropped; the last answer of the batch before; answer, 60 s; stop |
-//! | `batch-keeper` | ends the additional `batch` threads when no large batch has called them, and itself | 10 s | time, stop |
+//! | `batch-keeper` | ends the additional `batch` threads when no sync has called them, and itself | 10 s | time, stop |
 //! | `delay`, `rc-delay` | puts delayed keys into the queue when due | the next due time, at most 10 s | time, an earlier key, shutdown |
 //! | `self-check` | asks whether each right is there that is needed, and ends | a second at first; an answer; a pause after failures | time, stop; answer, 5 s; time, stop |
 //! | `lease` | acquires, renews and releases the lease ([`leader_election::Elector`]) | a request; pauses between tries | answer, half the renew deadline; stop, and the end of the last write |
@@ -76,8 +76,8 @@
 //! `delay`, `events`, `lease`, `http`), `systemd` under systemd, and one for each connection of a client
 //! to the daemon's pages, 100 at most. ReplicationControllers bring 8 more (5 `rc-sync`, `watch-rc`,
 //! `rc-delay`, `rc-events`). A thread costs some 20 KiB, most of it the allocator's. Where the rate limit
-//! leaves work for them, 32 more `batch` threads and `batch-keeper` come with a batch of more than 16 pods,
-//! and go 10 to 20 s after the last one (`manager::batch_pool`).
+//! leaves work for them, 32 more `batch` threads and `batch-keeper` come with a sync that has 32 pods or more
+//! to create or delete, and go 10 to 20 s after the last one (`manager::batch_pool`).
 //!
 //! Sockets to the API server, each in HTTP/1.1 with one request at a time, opened when first needed and
 //! not used again when it has been idle for 15 s (`client::http`); none is opened for a single request,

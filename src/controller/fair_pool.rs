@@ -62,7 +62,7 @@ impl FairPool {
 impl BatchRunner for FairPool {
     /// Blocks until the last job is done, and for a helper that was called and finds nothing left to
     /// do until a thread is free to see that.
-    fn run(&self, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync)) {
+    fn run(&self, _count: usize, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync)) {
         // A single job is for the worker alone.
         let mut size = sizes();
         let mut done = 0;

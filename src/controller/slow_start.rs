@@ -12,8 +12,8 @@ pub const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
 pub trait BatchRunner: Debug + Send + Sync {
     /// Runs `job` once for each index from 0 on, in batches of as many as `sizes` says: a batch runs as
     /// many jobs at a time as it may, and `sizes` is asked for the next when all of them are done. 0 ends
-    /// it.
-    fn run(&self, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync));
+    /// it; otherwise all batches together have `count` jobs.
+    fn run(&self, count: usize, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync));
 }
 
 /// One job after the other on the calling thread.
@@ -21,7 +21,7 @@ pub trait BatchRunner: Debug + Send + Sync {
 pub struct Serial;
 
 impl BatchRunner for Serial {
-    fn run(&self, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync)) {
+    fn run(&self, _count: usize, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync)) {
         let mut done = 0;
         loop {
             let size = sizes();
@@ -53,7 +53,7 @@ pub fn slow_start_batch<E: Send>(
         next = 2 * size;
         size
     };
-    run_batches(sizes, runner, job)
+    run_batches(count, sizes, runner, job)
 }
 
 /// Runs `job` for `0..count` whatever fails. Answers the number of successes and the first error that
@@ -64,11 +64,12 @@ pub fn run_all<E: Send>(
     job: &(dyn Fn(usize) -> Result<(), E> + Sync),
 ) -> (usize, Result<(), E>) {
     let mut left = count;
-    run_batches(|_has_failed| mem::take(&mut left), runner, job)
+    run_batches(count, |_has_failed| mem::take(&mut left), runner, job)
 }
 
 /// `sizes` is told whether any job has failed.
 fn run_batches<E: Send>(
+    count: usize,
     mut sizes: impl FnMut(bool) -> usize,
     runner: &dyn BatchRunner,
     job: &(dyn Fn(usize) -> Result<(), E> + Sync),
@@ -76,7 +77,8 @@ fn run_batches<E: Send>(
     let successes = AtomicUsize::new(0);
     let first_error = Mutex::new(Ok(()));
     let lock = || first_error.lock().unwrap_or_else(PoisonError::into_inner);
-    runner.run(&mut || sizes(lock().is_err()), &|index| match job(index) {
+    let mut sizes = || sizes(lock().is_err());
+    runner.run(count, &mut sizes, &|index| match job(index) {
         Ok(()) => {
             successes.fetch_add(1, Ordering::Relaxed);
         }
@@ -105,14 +107,19 @@ mod tests {
     struct Sizes(Mutex<Vec<usize>>);
 
     impl BatchRunner for Sizes {
-        fn run(&self, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync)) {
+        fn run(
+            &self,
+            count: usize,
+            sizes: &mut dyn FnMut() -> usize,
+            job: &(dyn Fn(usize) + Sync),
+        ) {
             let mut noted = || {
                 let size = sizes();
                 let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
                 all.extend((size > 0).then_some(size));
                 size
             };
-            Serial.run(&mut noted, job);
+            Serial.run(count, &mut noted, job);
         }
     }
 

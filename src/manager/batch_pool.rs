@@ -1,9 +1,10 @@
-//! The threads `batch-0…n`: some that last, and more that come with large batches and go again.
+//! The threads `batch-0…n`: some that last, and more that come where a sync has many pods to create or
+//! delete, and go again.
 //!
 //! An API server takes many requests more cheaply at once than one after the other, and so thousands of
 //! pods are created and deleted quicker by more threads; but most of the time there are none to create,
-//! and a thread that has been busy keeps memory. Small batches have the threads that last for
-//! themselves, so the many of a large one are not before them.
+//! and a thread that has been busy keeps memory. Where there are few pods, the threads that last are for
+//! them alone, so that those of somebody who has many are not before them.
 
 mod crew;
 mod surge;
@@ -20,8 +21,12 @@ use crate::controller::slow_start::BatchRunner;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::{Liveness, Thread};
 
-/// Threads that last, unless fewer are asked for; and the jobs of the largest batch that they do.
+/// Threads that last, unless fewer are asked for.
 const LASTING_MAX: u16 = 16;
+
+/// So many pods of one sync are for the other threads. A slow start with fewer has no batch that the threads
+/// that last could not do at once.
+const MANY: usize = 2 * LASTING_MAX as usize;
 
 /// A rate limit up to which the lasting threads are enough, in requests a second: what they send if each
 /// waits 80 ms for an answer.
@@ -76,8 +81,8 @@ pub(super) fn n_lasting(options: &ManagerOptions) -> u16 {
     sizes(options).0
 }
 
-/// How many threads last, and how many more come with large batches: none where those that last would
-/// have to be fewer for it, or where the rate limit leaves nothing for them to do.
+/// How many threads last, and how many more come for many pods: none where those that last would have to
+/// be fewer for it, or where the rate limit leaves nothing for them to do.
 fn sizes(options: &ManagerOptions) -> (u16, u16) {
     let parallelism = options.batch_parallelism;
     if parallelism < 2 * LASTING_MAX {
@@ -92,7 +97,7 @@ fn sizes(options: &ManagerOptions) -> (u16, u16) {
     (LASTING_MAX, n_more)
 }
 
-/// Has small batches done by the threads that last, and from the first large one on by the others.
+/// Has few jobs done by the threads that last, and many by the others.
 #[derive(Debug)]
 struct Runner {
     lasting: Arc<FairPool>,
@@ -100,28 +105,27 @@ struct Runner {
 }
 
 impl BatchRunner for Runner {
-    fn run(&self, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync)) {
-        let (mut n_done, mut large) = (0, 0);
-        let mut small = || {
-            let size = sizes();
-            if size > LASTING_MAX.into() {
-                large = size;
-                return 0;
-            }
-            n_done += size;
-            size
-        };
-        self.lasting.run(&mut small, job);
-        if large == 0 {
+    fn run(&self, count: usize, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync)) {
+        if count < MANY {
+            return self.lasting.run(count, sizes, job);
+        }
+        // Of many that are refused the first one tells, and nobody is called for it.
+        let (mut size, mut done) = (sizes(), 0);
+        while size == 1 {
+            job(done);
+            done += 1;
+            size = sizes();
+        }
+        if size == 0 {
             return;
         }
         let surge = self.surge.call();
         let pool = surge.as_ref().unwrap_or(&self.lasting);
-        let mut rest = || match mem::take(&mut large) {
+        let mut sizes = || match mem::take(&mut size) {
             0 => sizes(),
-            size => size,
+            first => first,
         };
-        pool.run(&mut rest, &|index| job(n_done + index));
+        pool.run(count - done, &mut sizes, &|index| job(done + index));
     }
 }
 

@@ -51,7 +51,7 @@ fn yield_until(reached: impl Fn() -> bool) {
 #[test]
 fn every_job_of_every_batch_runs_once() {
     let counts: Vec<AtomicUsize> = (0..1000).map(|_| AtomicUsize::new(0)).collect();
-    pool(4).run(&mut of(&[1, 2, 4, 8, 485, 1, 499]), &|index| {
+    pool(4).run(1000, &mut of(&[1, 2, 4, 8, 485, 1, 499]), &|index| {
         counts[index].fetch_add(1, Ordering::Relaxed);
     });
     assert!(counts.into_iter().all(|count| count.into_inner() == 1));
@@ -60,7 +60,7 @@ fn every_job_of_every_batch_runs_once() {
 #[test]
 fn a_batch_alone_has_as_many_jobs_at_once_as_the_pool_has_threads() {
     let barrier = Barrier::new(4);
-    pool(4).run(&mut of(&[8]), &|_| {
+    pool(4).run(8, &mut of(&[8]), &|_| {
         barrier.wait();
     });
 }
@@ -70,11 +70,11 @@ fn a_single_job_waits_for_no_thread() {
     let (pool, gate) = (pool(1), Gate::default());
     thread::scope(|scope| {
         for _ in 0..3 {
-            scope.spawn(|| pool.run(&mut of(&[10]), &|_| gate.pass()));
+            scope.spawn(|| pool.run(10, &mut of(&[10]), &|_| gate.pass()));
         }
         yield_until(|| gate.n_running() >= 3);
         let here = thread::current().id();
-        pool.run(&mut of(&[1]), &|index| {
+        pool.run(1, &mut of(&[1]), &|index| {
             assert_eq!((index, thread::current().id()), (0, here));
         });
         gate.allow(1000);
@@ -85,9 +85,9 @@ fn a_single_job_waits_for_no_thread() {
 fn batches_share_the_threads_evenly_as_they_come_and_go() {
     let (pool, first, second) = (pool(8), Gate::default(), Gate::default());
     thread::scope(|scope| {
-        scope.spawn(|| pool.run(&mut of(&[1000]), &|_| first.pass()));
+        scope.spawn(|| pool.run(1000, &mut of(&[1000]), &|_| first.pass()));
         yield_until(|| first.n_running() == 8);
-        scope.spawn(|| pool.run(&mut of(&[8]), &|_| second.pass()));
+        scope.spawn(|| pool.run(8, &mut of(&[8]), &|_| second.pass()));
         yield_until(|| second.n_running() >= 1);
         // Each that ends lets a helper go home, until both have their half.
         first.allow(20);
@@ -110,7 +110,7 @@ fn a_batch_begins_when_the_one_before_it_is_done() {
         assert_eq!(Some(done.load(Ordering::SeqCst)), begun.next());
         sizes()
     };
-    pool(4).run(&mut check, &|_| {
+    pool(4).run(30, &mut check, &|_| {
         thread::yield_now();
         done.fetch_add(1, Ordering::SeqCst);
     });
@@ -121,12 +121,12 @@ fn a_batch_begins_when_the_one_before_it_is_done() {
 fn who_waits_for_the_next_batch_goes_where_threads_are_wanted() {
     let (pool, first, second) = (pool(8), Gate::default(), Gate::default());
     thread::scope(|scope| {
-        scope.spawn(|| pool.run(&mut of(&[8, 8]), &|_| first.pass()));
+        scope.spawn(|| pool.run(16, &mut of(&[8, 8]), &|_| first.pass()));
         yield_until(|| first.n_running() == 8);
         // Seven helpers wait for the last job of their batch.
         first.allow(7);
         yield_until(|| first.n_running() == 1);
-        scope.spawn(|| pool.run(&mut of(&[4]), &|_| second.pass()));
+        scope.spawn(|| pool.run(4, &mut of(&[4]), &|_| second.pass()));
         yield_until(|| second.n_running() == 4);
         first.allow(100);
         second.allow(100);
@@ -137,7 +137,7 @@ fn who_waits_for_the_next_batch_goes_where_threads_are_wanted() {
 fn a_job_that_panics_ends_its_batch_and_leaves_the_pool_usable() {
     let (pool, n_done) = (pool(2), AtomicUsize::new(0));
     let broken = std::panic::AssertUnwindSafe(|| {
-        pool.run(&mut of(&[1, 3, 9]), &|index| {
+        pool.run(13, &mut of(&[1, 3, 9]), &|index| {
             assert_ne!(index, 2, "broken");
             n_done.fetch_add(1, Ordering::SeqCst);
         });

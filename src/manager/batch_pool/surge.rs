@@ -80,7 +80,7 @@ impl Surge {
                 state.refused = Some(Instant::now());
                 drop(state);
                 log::warn!(
-                    "the system refuses {} more threads, so large batches take longer: {error}; is \
+                    "the system refuses {} more threads, so many pods take longer: {error}; is \
                      TasksMax or ulimit -u too low?",
                     self.numbers.len()
                 );

@@ -55,13 +55,19 @@ fn more_threads_come_where_they_are_of_use() {
 }
 
 #[test]
-fn every_job_runs_once_small_batches_and_large_ones() {
+fn every_job_runs_once_few_and_many() {
     let pool = pool(64, LONG);
-    for batches in [&[1, 2, 4, 8, 16, 32, 64, 3][..], &[500], &[17, 1, 2], &[5]] {
-        let counts: Vec<AtomicUsize> = (0..batches.iter().sum())
-            .map(|_| AtomicUsize::new(0))
-            .collect();
-        pool.runner().run(&mut of(batches), &|index| {
+    for batches in [
+        &[1, 2, 4, 8, 16, 32, 64, 3][..],
+        &[500],
+        &[33, 1, 2],
+        &[1, 1, 40],
+        &[1, 30],
+        &[5],
+    ] {
+        let count = batches.iter().sum();
+        let counts: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
+        pool.runner().run(count, &mut of(batches), &|index| {
             counts[index].fetch_add(1, Ordering::Relaxed);
         });
         assert!(counts.into_iter().all(|count| count.into_inner() == 1));
@@ -70,14 +76,17 @@ fn every_job_runs_once_small_batches_and_large_ones() {
 }
 
 #[test]
-fn only_a_large_batch_calls_more_threads() {
+fn only_many_jobs_call_more_threads() {
     let pool = pool(48, LONG);
     let is_there = || pool.surge.is_there();
-    pool.runner().run(&mut of(&[1, 2, 4, 8, 16]), &|_| {});
-    assert!(!is_there());
+    let runner = pool.runner();
+    runner.run(31, &mut of(&[1, 2, 4, 8, 16]), &|_| {});
+    assert!(!is_there(), "they are few");
+    runner.run(500, &mut of(&[1]), &|_| assert!(!is_there()));
+    assert!(!is_there(), "the first one was refused");
     let (barrier, names) = (Barrier::new(32), Mutex::new(Vec::new()));
-    pool.runner().run(&mut of(&[16, 32]), &|index| {
-        if index >= 16 {
+    runner.run(33, &mut of(&[1, 32]), &|index| {
+        if index > 0 {
             names.lock().expect("a list").push(name());
             barrier.wait();
         }
@@ -88,6 +97,7 @@ fn only_a_large_batch_calls_more_threads() {
     assert_eq!(helpers.len(), 31, "{names:?}");
     let is_lasting = |it: &&&String| it["batch-".len()..].parse::<u16>().expect("a number") < 16;
     assert_eq!(helpers.iter().filter(is_lasting).count(), 0, "{names:?}");
+    drop(runner);
     assert_eq!(pool.join_until(Instant::now() + LONG), [""; 0]);
 }
 
@@ -96,7 +106,7 @@ fn they_go_when_nobody_calls_and_come_again() {
     let pool = pool(32, Duration::from_millis(5));
     let is_there = || pool.surge.is_there();
     for _ in 0..3 {
-        pool.runner().run(&mut of(&[100]), &|_| {});
+        pool.runner().run(100, &mut of(&[100]), &|_| {});
         yield_until(|| !is_there());
     }
     let held = pool.surge.call().expect("they come again");
