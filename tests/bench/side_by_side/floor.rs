@@ -63,11 +63,17 @@ fn create_and_see(cluster: &Cluster) -> Result<Vec<f64>, String> {
     let namespace = cluster.new_namespace()?;
     let observer = Observer::start(cluster, &namespace)?;
     let all = |_: &State| true;
-    let latencies = latencies(&observer, INTERVAL_MIN, Duration::from_mins(1), all, |owner| {
-        let asked = Instant::now();
-        cluster.post(&pods(&namespace), &pod(owner, owner))?;
-        Ok(asked)
-    })?;
+    let latencies = latencies(
+        &observer,
+        INTERVAL_MIN,
+        Duration::from_mins(1),
+        all,
+        |owner| {
+            let asked = Instant::now();
+            cluster.post(&pods(&namespace), &pod(owner, owner))?;
+            Ok(asked)
+        },
+    )?;
     // A controller that starts reads all pods that there are.
     delete_pods(cluster, &namespace)?;
     observer.wait("no raw pods", Duration::from_mins(1), State::is_empty)?;

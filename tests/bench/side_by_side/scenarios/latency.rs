@@ -28,6 +28,7 @@ pub(super) fn busy(stage: &mut Stage<'_>) -> Result<(), String> {
     let wanted = stage.options.pods;
     create(stage.cluster, &stage.namespace, "giant", 0)?;
     stage.observer.expect_pods("giant", wanted);
+    let began = Instant::now();
     scale(stage.cluster, &stage.namespace, "giant", wanted)?;
     stage
         .observer
@@ -47,7 +48,11 @@ pub(super) fn busy(stage: &mut Stage<'_>) -> Result<(), String> {
     }
     // The last of its pods may be one too many.
     let all_up = |state: &State| state.sums().replicas == wanted + n_probes;
-    stage.observer.wait("all scaled up", PATIENCE, all_up)?;
+    let ended = stage.observer.wait("all scaled up", PATIENCE, all_up)?;
+    stage.add(
+        "latency busy, pods a second of the other one",
+        number(wanted) / (ended - began).as_secs_f64(),
+    );
     finish(stage, "latency busy", found)
 }
 
