@@ -145,7 +145,8 @@
 //! - A pod that may have been created is never created under another name before its fate is known; a
 //!   pod that may have been deleted is chosen again before another one.
 //! - A ReplicaSet for which pods are due is never made to wait: not by the pace of its status, not by
-//!   another one's batch, not by what only waits for a status.
+//!   another one's batch, not by what only waits for a status. While some have few pods due, those that
+//!   have many send few requests at once, so that they are not before them in the API server either.
 //! - The cache's tallies count what its buckets of orphans and of pods that somebody here may own hold,
 //!   at every moment that a reader can see.
 //! - Nothing is created or deleted before both first lists are complete.

@@ -4,9 +4,11 @@
 //! An API server takes many requests more cheaply at once than one after the other, and so thousands of
 //! pods are created and deleted quicker by more threads; but most of the time there are none to create,
 //! and a thread that has been busy keeps memory. Where there are few pods, the threads that last are for
-//! them alone, so that those of somebody who has many are not before them.
+//! them alone, so that those of somebody who has many are not before them; and while there are such, those
+//! who have many send less at once, so that they are not before them in the API server either.
 
 mod crew;
+mod others;
 mod surge;
 
 use std::mem;
@@ -14,6 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::crew::Crew;
+use self::others::Others;
 use self::surge::Surge;
 use super::ManagerOptions;
 use crate::controller::fair_pool::FairPool;
@@ -28,6 +31,14 @@ const LASTING_MAX: u16 = 16;
 /// that last could not do at once.
 const MANY: usize = 2 * LASTING_MAX as usize;
 
+/// How many pods of those who have many are created or deleted at once while others are there who have few.
+/// On two processors an API server is busy with that already; with more, each of its answers takes longer by
+/// what stands before it.
+const BESIDE_OTHERS: usize = 4;
+
+/// How long others count as being there after they have come.
+const OTHERS_STAY: Duration = Duration::from_secs(1);
+
 /// A rate limit up to which the lasting threads are enough, in requests a second: what they send if each
 /// waits 80 ms for an answer.
 const LASTING_QPS: f32 = 200.0;
@@ -40,6 +51,7 @@ const STAY: Duration = Duration::from_secs(10);
 pub(super) struct BatchPool {
     lasting: Crew,
     surge: Arc<Surge>,
+    others: Arc<Others>,
 }
 
 impl BatchPool {
@@ -51,6 +63,7 @@ impl BatchPool {
         Self {
             lasting,
             surge: Arc::new(Surge::new(n_lasting..n_lasting + n_more, STAY, stop)),
+            others: Arc::new(Others::new(OTHERS_STAY)),
         }
     }
 
@@ -59,6 +72,7 @@ impl BatchPool {
         Arc::new(Runner {
             lasting: Arc::clone(&self.lasting.pool),
             surge: Arc::clone(&self.surge),
+            others: Arc::clone(&self.others),
         })
     }
 
@@ -102,11 +116,13 @@ fn sizes(options: &ManagerOptions) -> (u16, u16) {
 struct Runner {
     lasting: Arc<FairPool>,
     surge: Arc<Surge>,
+    others: Arc<Others>,
 }
 
 impl BatchRunner for Runner {
     fn run(&self, count: usize, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync)) {
         if count < MANY {
+            self.others.come();
             return self.lasting.run(count, sizes, job);
         }
         // Of many that are refused the first one tells, and nobody is called for it.
@@ -119,13 +135,28 @@ impl BatchRunner for Runner {
         if size == 0 {
             return;
         }
-        let surge = self.surge.call();
-        let pool = surge.as_ref().unwrap_or(&self.lasting);
-        let mut sizes = || match mem::take(&mut size) {
+        let (count, mut sizes) = (count - done, || match mem::take(&mut size) {
             0 => sizes(),
             first => first,
-        };
-        pool.run(count - done, &mut sizes, &|index| job(done + index));
+        });
+        let job = |index| job(done + index);
+        match self.surge.call() {
+            None => self.lasting.run(count, &mut sizes, &job),
+            Some(pool) => {
+                self.leave_room_in(&pool);
+                pool.run(count, &mut sizes, &|index| {
+                    self.leave_room_in(&pool);
+                    job(index);
+                });
+            }
+        }
+    }
+}
+
+impl Runner {
+    fn leave_room_in(&self, pool: &FairPool) {
+        let are_there = self.others.are_there();
+        pool.limit_to(if are_there { BESIDE_OTHERS } else { usize::MAX });
     }
 }
 

@@ -30,7 +30,8 @@ pub struct ManagerOptions {
     pub concurrent_rc_syncs: u16,
     /// Pods created or deleted at the same time, shared evenly by all owners that are at it; each has
     /// one of its own at least, on the thread of its worker. From 32 on, 16 of them are for syncs with
-    /// fewer than 32 pods to create or delete, and the rest for the others.
+    /// fewer than 32 pods to create or delete, and the rest for larger ones, which use 4 of them within a
+    /// second of a small one.
     pub batch_parallelism: u16,
     /// Pods that one sync creates or deletes at most.
     pub burst_replicas: usize,

@@ -40,8 +40,8 @@ pub struct ControllerArgs {
 
     /// Pods that are created or deleted at the same time, shared evenly by all owners that are at it;
     /// each has one of its own at least. From 32 on, 16 of them are for syncs with fewer than 32 pods
-    /// to create or delete; the rest is for the others, and there only where --kube-api-qps is 200 or more,
-    /// or 0.
+    /// to create or delete; the rest is for larger ones, which use 4 of them within a second of a small
+    /// one, and there only where --kube-api-qps is 200 or more, or 0.
     #[arg(long, value_name = "N", default_value_t = 48,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub batch_parallelism: u16,

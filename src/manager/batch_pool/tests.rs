@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
-use super::{Arc, BatchPool, Crew, Duration, Instant, ManagerOptions, Stop, Surge, sizes};
+use super::{
+    Arc, BESIDE_OTHERS, BatchPool, Crew, Duration, Instant, ManagerOptions, Others, Stop, Surge,
+    sizes,
+};
 
 /// Long enough for whatever has to happen.
 const LONG: Duration = Duration::from_secs(10);
@@ -24,6 +27,7 @@ fn pool(batch_parallelism: u16, stay: Duration) -> BatchPool {
     BatchPool {
         lasting: Crew::start(0..n_lasting, &stop, || {}).expect("threads"),
         surge: Arc::new(Surge::new(n_lasting..n_lasting + n_more, stay, &stop)),
+        others: Arc::new(Others::new(Duration::ZERO)),
     }
 }
 
@@ -97,6 +101,29 @@ fn only_many_jobs_call_more_threads() {
     assert_eq!(helpers.len(), 31, "{names:?}");
     let is_lasting = |it: &&&String| it["batch-".len()..].parse::<u16>().expect("a number") < 16;
     assert_eq!(helpers.iter().filter(is_lasting).count(), 0, "{names:?}");
+    drop(runner);
+    assert_eq!(pool.join_until(Instant::now() + LONG), [""; 0]);
+}
+
+#[test]
+fn many_leave_room_for_others() {
+    let mut pool = pool(48, LONG);
+    pool.others = Arc::new(Others::new(LONG));
+    let runner = pool.runner();
+    let (n_running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let job = |_| {
+        most.fetch_max(
+            n_running.fetch_add(1, Ordering::SeqCst) + 1,
+            Ordering::SeqCst,
+        );
+        thread::yield_now();
+        n_running.fetch_sub(1, Ordering::SeqCst);
+    };
+    runner.run(1, &mut of(&[1]), &|_| {});
+    for sizes in [&[500][..], &[1, 2, 4, 8, 16, 32, 64, 128]] {
+        runner.run(sizes.iter().sum(), &mut of(sizes), &job);
+    }
+    assert!(most.into_inner() <= BESIDE_OTHERS);
     drop(runner);
     assert_eq!(pool.join_until(Instant::now() + LONG), [""; 0]);
 }
