@@ -15,7 +15,7 @@ use std::thread;
 
 use rayon::{Scope, ThreadPool};
 
-use super::slow_start::BatchRunner;
+use super::slow_start::{BatchRunner, run_single_jobs};
 
 /// The private pool of `batch-*` threads. Its jobs block on HTTP, so it is sized for the concurrency
 /// that the API server should see, not for the processor.
@@ -76,14 +76,7 @@ impl BatchRunner for FairPool {
     /// Blocks until the last job is done, and for a helper that was called and finds nothing left to
     /// do until a thread is free to see that.
     fn run(&self, _count: usize, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync)) {
-        // A single job is for the worker alone.
-        let mut size = sizes();
-        let mut done = 0;
-        while size == 1 {
-            job(done);
-            done += 1;
-            size = sizes();
-        }
+        let (done, size) = run_single_jobs(sizes, job);
         if size == 0 {
             return;
         }

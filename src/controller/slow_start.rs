@@ -16,6 +16,23 @@ pub trait BatchRunner: Debug + Send + Sync {
     fn run(&self, count: usize, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync));
 }
 
+/// Does batches of a single job on the calling thread, which is quicker than to call others. Answers how
+/// many there were, and the size of the first one that has more jobs: 0 if none has.
+pub fn run_single_jobs(
+    sizes: &mut dyn FnMut() -> usize,
+    job: &(dyn Fn(usize) + Sync),
+) -> (usize, usize) {
+    let mut done = 0;
+    loop {
+        let size = sizes();
+        if size != 1 {
+            return (done, size);
+        }
+        job(done);
+        done += 1;
+    }
+}
+
 /// One job after the other on the calling thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Serial;

@@ -20,7 +20,7 @@ use self::others::Others;
 use self::surge::Surge;
 use super::ManagerOptions;
 use crate::controller::fair_pool::FairPool;
-use crate::controller::slow_start::BatchRunner;
+use crate::controller::slow_start::{BatchRunner, run_single_jobs};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::{Liveness, Thread};
 
@@ -126,12 +126,7 @@ impl BatchRunner for Runner {
             return self.lasting.run(count, sizes, job);
         }
         // Of many that are refused the first one tells, and nobody is called for it.
-        let (mut size, mut done) = (sizes(), 0);
-        while size == 1 {
-            job(done);
-            done += 1;
-            size = sizes();
-        }
+        let (done, mut size) = run_single_jobs(sizes, job);
         if size == 0 {
             return;
         }
