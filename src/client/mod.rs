@@ -57,6 +57,10 @@ const ANSWER_BYTES_MAX: u64 = 1 << 30;
 /// Room is made for so much of an answer before it has come.
 const READ_AT_ONCE_MAX: u64 = 1 << 20;
 
+/// The same where the answer does not say how long it is, as the API server's do not from 2 KiB on: a
+/// pod's, most of the time.
+const UNKNOWN_LENGTH: u64 = 7 << 10;
+
 /// Sends requests and takes whole answers, for any number of threads at once. Clones share
 /// connections and throttle.
 #[derive(Clone, Debug)]
@@ -154,7 +158,8 @@ impl Client {
 
 /// Reads an answer in as few steps as can be: most are here already when their head is.
 fn read_whole(body: ureq::Body) -> io::Result<Vec<u8>> {
-    let n_bytes = body.content_length().unwrap_or(0).min(READ_AT_ONCE_MAX);
+    let n_bytes = body.content_length().unwrap_or(UNKNOWN_LENGTH);
+    let n_bytes = n_bytes.min(READ_AT_ONCE_MAX);
     // With room to spare, since the end is found by a read that brings nothing.
     let n_bytes = usize::try_from(n_bytes).unwrap_or(0) + 1024;
     let mut bytes = Vec::with_capacity(n_bytes);

@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_is_no_pod_leaves_the_version_unknown() {
-        for body in [&b"no"[..], &Envelope::seal("v1", "Pod", b""), b"k8s\0\xff"] {
+        for body in [&b"no"[..], &Envelope::seal("v1", "Pod", &[]), b"k8s\0\xff"] {
             assert_eq!(Answer::read(body), Answer::default());
         }
     }

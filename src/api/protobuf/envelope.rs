@@ -2,7 +2,7 @@
 //! (apimachinery `pkg/runtime/generated.proto`).
 
 use super::ProtobufError;
-use super::wire::{Fields, put_bytes};
+use super::wire::{Fields, field_len, put_bytes, put_head};
 
 /// How everything in this encoding begins.
 pub const MAGIC: [u8; 4] = *b"k8s\0";
@@ -63,15 +63,24 @@ impl<'a> Envelope<'a> {
         Ok(envelope)
     }
 
-    /// The bytes of an object of this `api_version` and `kind` in its envelope.
-    pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
-        let mut type_meta = Vec::with_capacity(64);
-        put_bytes(type_meta::API_VERSION, api_version, &mut type_meta);
-        put_bytes(type_meta::KIND, kind, &mut type_meta);
-        let mut bytes = Vec::with_capacity(raw.len() + 64);
+    /// The bytes of an object of this `api_version` and `kind` in its envelope. Its message is the `parts`
+    /// one behind the other.
+    pub fn seal(api_version: &str, kind: &str, parts: &[&[u8]]) -> Vec<u8> {
+        let n_bytes = parts.iter().map(|part| part.len()).sum();
+        let type_meta_bytes = field_len(type_meta::API_VERSION, api_version.len())
+            + field_len(type_meta::KIND, kind.len());
+        let all = MAGIC.len()
+            + field_len(Self::TYPE_META, type_meta_bytes)
+            + field_len(Self::RAW, n_bytes);
+        let mut bytes = Vec::with_capacity(all);
         bytes.extend_from_slice(&MAGIC);
-        put_bytes(Self::TYPE_META, &type_meta, &mut bytes);
-        put_bytes(Self::RAW, raw, &mut bytes);
+        put_head(Self::TYPE_META, type_meta_bytes, &mut bytes);
+        put_bytes(type_meta::API_VERSION, api_version, &mut bytes);
+        put_bytes(type_meta::KIND, kind, &mut bytes);
+        put_head(Self::RAW, n_bytes, &mut bytes);
+        for part in parts {
+            bytes.extend_from_slice(part);
+        }
         bytes
     }
 }
@@ -82,7 +91,8 @@ mod tests {
 
     #[test]
     fn what_is_sealed_can_be_opened() {
-        let bytes = Envelope::seal("v1", "Pod", b"\x0a\x00");
+        let bytes = Envelope::seal("v1", "Pod", &[b"\x0a", b"\x00"]);
+        assert_eq!(bytes.len(), bytes.capacity(), "there was just enough room");
         let envelope = Envelope::open(&bytes).expect("an envelope");
         assert_eq!((envelope.kind, envelope.raw), ("Pod", &b"\x0a\x00"[..]));
         assert_eq!(

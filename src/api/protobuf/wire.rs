@@ -1,7 +1,8 @@
 //! Fields of a protobuf message, one by one: read without copying them, and written.
 
 use prost::encoding::{
-    DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field,
+    DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint,
+    encoded_len_varint, key_len, skip_field,
 };
 
 use super::ProtobufError;
@@ -99,9 +100,19 @@ impl<'a> Iterator for Fields<'a> {
 /// Appends a text, a message or bytes to a message, as the field with this number.
 pub fn put_bytes(tag: u32, bytes: impl AsRef<[u8]>, message: &mut Vec<u8>) {
     let bytes = bytes.as_ref();
-    encode_key(tag, WireType::LengthDelimited, message);
-    encode_varint(bytes.len() as u64, message);
+    put_head(tag, bytes.len(), message);
     message.extend_from_slice(bytes);
+}
+
+/// Appends what stands before a text, a message or bytes of this length.
+pub fn put_head(tag: u32, n_bytes: usize, message: &mut Vec<u8>) {
+    encode_key(tag, WireType::LengthDelimited, message);
+    encode_varint(n_bytes as u64, message);
+}
+
+/// How long the field is that [`put_bytes`] makes of so many bytes.
+pub fn field_len(tag: u32, n_bytes: usize) -> usize {
+    key_len(tag) + encoded_len_varint(n_bytes as u64) + n_bytes
 }
 
 /// Appends a `true` to a message, as the field with this number.

@@ -165,7 +165,7 @@ impl CarriedMessage {
         put_bytes(Parts::STATUS, status_message(status), &mut object);
         Encoded {
             media_type: MEDIA_TYPE,
-            bytes: Envelope::seal(kind.api_version, kind.kind, &object),
+            bytes: Envelope::seal(kind.api_version, kind.kind, &[&object]),
         }
     }
 }

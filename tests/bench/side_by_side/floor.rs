@@ -121,7 +121,7 @@ fn create_protobuf(cluster: &Cluster, count: usize, n_observers: usize) -> Resul
         let mut message = Vec::new();
         put_bytes(Parts::METADATA, &metadata, &mut message);
         put_bytes(Parts::SPEC, sample.spec, &mut message);
-        let body = Envelope::seal("v1", "Pod", &message);
+        let body = Envelope::seal("v1", "Pod", &[&message]);
         Ok(Request::post(pods(&namespace))
             .body(MEDIA_TYPE, body)
             .accept(MEDIA_TYPE))
