@@ -52,6 +52,7 @@ pub(crate) fn measure(
         let figure = format!("raw creates, API server's CPU ms a pod, {name}");
         report.add(FLOOR, &figure, cost.server_cpu);
     }
+    cluster.collect_garbage()?;
     let latencies = create_and_see(cluster)?;
     add_latencies(report, FLOOR, "raw create until it is seen", latencies);
     Ok(())

@@ -18,6 +18,7 @@ const SCALE_UP_RATE: f64 = 1000.0;
 
 /// Nothing else is happening, nor is left to be done of what was before.
 pub(super) fn idle(stage: &mut Stage<'_>) -> Result<(), String> {
+    stage.cluster.collect_garbage()?;
     pause(SETTLE);
     let found = probe(stage, INTERVAL_MIN, |_| true)?;
     finish(stage, "latency idle", found)
