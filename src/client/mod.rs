@@ -158,8 +158,8 @@ impl Client {
 
 /// Reads an answer in as few steps as can be: most are here already when their head is.
 fn read_whole(body: ureq::Body) -> io::Result<Vec<u8>> {
-    let n_bytes = body.content_length().unwrap_or(UNKNOWN_LENGTH);
-    let n_bytes = n_bytes.min(READ_AT_ONCE_MAX);
+    let length = body.content_length().unwrap_or(UNKNOWN_LENGTH);
+    let n_bytes = length.min(READ_AT_ONCE_MAX);
     // With room to spare, since the end is found by a read that brings nothing.
     let n_bytes = usize::try_from(n_bytes).unwrap_or(0) + 1024;
     let mut bytes = Vec::with_capacity(n_bytes);

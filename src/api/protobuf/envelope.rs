@@ -63,10 +63,29 @@ impl<'a> Envelope<'a> {
         Ok(envelope)
     }
 
-    /// The bytes of an object of this `api_version` and `kind` in its envelope. Its message is the `parts`
-    /// one behind the other.
-    pub fn seal(api_version: &str, kind: &str, parts: &[&[u8]]) -> Vec<u8> {
-        let n_bytes = parts.iter().map(|part| part.len()).sum();
+    /// The bytes of an object of this `api_version` and `kind` in its envelope. Its message has these
+    /// fields, by number: messages, texts or bytes.
+    pub fn seal(api_version: &str, kind: &str, fields: &[(u32, &[u8])]) -> Vec<u8> {
+        let lengths = fields
+            .iter()
+            .map(|(tag, bytes)| field_len(*tag, bytes.len()));
+        let mut sealed = Self::begin(api_version, kind, lengths.sum());
+        for (tag, bytes) in fields {
+            put_bytes(*tag, bytes, &mut sealed);
+        }
+        sealed
+    }
+
+    /// The same of a message that is there as a whole.
+    #[cfg(test)]
+    pub fn seal_raw(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+        let mut sealed = Self::begin(api_version, kind, raw.len());
+        sealed.extend_from_slice(raw);
+        sealed
+    }
+
+    /// All that stands before a message of so many bytes, and room for that.
+    fn begin(api_version: &str, kind: &str, n_bytes: usize) -> Vec<u8> {
         let type_meta_bytes = field_len(type_meta::API_VERSION, api_version.len())
             + field_len(type_meta::KIND, kind.len());
         let all = MAGIC.len()
@@ -78,9 +97,6 @@ impl<'a> Envelope<'a> {
         put_bytes(type_meta::API_VERSION, api_version, &mut bytes);
         put_bytes(type_meta::KIND, kind, &mut bytes);
         put_head(Self::RAW, n_bytes, &mut bytes);
-        for part in parts {
-            bytes.extend_from_slice(part);
-        }
         bytes
     }
 }
@@ -91,10 +107,11 @@ mod tests {
 
     #[test]
     fn what_is_sealed_can_be_opened() {
-        let bytes = Envelope::seal("v1", "Pod", &[b"\x0a", b"\x00"]);
+        let bytes = Envelope::seal("v1", "Pod", &[(1, b"")]);
         assert_eq!(bytes.len(), bytes.capacity(), "there was just enough room");
         let envelope = Envelope::open(&bytes).expect("an envelope");
         assert_eq!((envelope.kind, envelope.raw), ("Pod", &b"\x0a\x00"[..]));
+        assert_eq!(bytes, Envelope::seal_raw("v1", "Pod", b"\x0a\x00"));
         assert_eq!(
             Envelope::open(b"{\"kind\":\"Pod\"}"),
             Err(ProtobufError::NoEnvelope)

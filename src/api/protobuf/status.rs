@@ -116,7 +116,7 @@ mod tests {
             }),
             code: Some(403),
         };
-        Envelope::seal("v1", kind, &[&message.encode_to_vec()])
+        Envelope::seal_raw("v1", kind, &message.encode_to_vec())
     }
 
     #[test]

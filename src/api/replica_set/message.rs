@@ -159,13 +159,15 @@ impl CarriedMessage {
     }
 
     pub(super) fn with_status(&self, kind: &WorkloadKind, status: &ReplicaSetStatus) -> Encoded {
-        let mut object = Vec::with_capacity(self.metadata.len() + self.spec.len() + 256);
-        put_bytes(Parts::METADATA, &self.metadata, &mut object);
-        put_bytes(Parts::SPEC, &self.spec, &mut object);
-        put_bytes(Parts::STATUS, status_message(status), &mut object);
+        let status = status_message(status);
+        let object = [
+            (Parts::METADATA, &self.metadata[..]),
+            (Parts::SPEC, &self.spec),
+            (Parts::STATUS, &status),
+        ];
         Encoded {
             media_type: MEDIA_TYPE,
-            bytes: Envelope::seal(kind.api_version, kind.kind, &[&object]),
+            bytes: Envelope::seal(kind.api_version, kind.kind, &object),
         }
     }
 }

@@ -29,7 +29,7 @@ fn message(type_: &str, kind: &str, metadata: ObjectMeta) -> Vec<u8> {
     let object = AnyObject {
         metadata: Some(metadata),
     };
-    let raw = Envelope::seal("v1", kind, &[&object.encode_to_vec()]);
+    let raw = Envelope::seal_raw("v1", kind, &object.encode_to_vec());
     let event = EventMessage {
         type_: type_.to_owned(),
         object: Some(RawMessage { raw }),

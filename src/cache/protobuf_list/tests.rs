@@ -54,7 +54,7 @@ fn list(kind: &str, items: Vec<AnyObject>) -> Vec<u8> {
         items,
         number: 3,
     };
-    Envelope::seal("v1", kind, &[&message.encode_to_vec()])
+    Envelope::seal_raw("v1", kind, &message.encode_to_vec())
 }
 
 /// The names of what was read, then how it ended.
@@ -124,7 +124,7 @@ fn a_list_without_a_version_is_refused() {
             items,
             number: 3,
         };
-        let bytes = Envelope::seal("v1", "PodList", &[&message.encode_to_vec()]);
+        let bytes = Envelope::seal_raw("v1", "PodList", &message.encode_to_vec());
         assert_eq!(read(bytes, 1000).last().map(String::as_str), Some(expected));
     }
     assert_eq!(read(Envelope::seal("v1", "PodList", &[]), 1000), [expected]);

@@ -3,15 +3,12 @@
 use super::generate_name;
 use crate::api::encoded::Encoded;
 use crate::api::protobuf::meta::{ObjectMeta, OwnerReference};
-use crate::api::protobuf::wire::{Fields, put_bytes, put_head, put_true};
+use crate::api::protobuf::wire::{Fields, put_bytes, put_true};
 use crate::api::protobuf::{Envelope, MEDIA_TYPE, Parts, ProtobufError};
 use crate::api::{ReplicaSet, WorkloadKind};
 
 /// Room for a pod's own metadata: names, and a reference to its owner.
 const METADATA_BYTES: usize = 512;
-
-/// Room for what stands before a field: number and length.
-const HEAD_BYTES: usize = 16;
 
 pub(super) fn create_body(
     rs: &ReplicaSet,
@@ -27,11 +24,10 @@ pub(super) fn create_body(
     put_bytes(ObjectMeta::GENERATE_NAME, generate_name, &mut metadata);
     put_bytes(ObjectMeta::OWNER_REFERENCES, owner, &mut metadata);
     copy_metadata(template.metadata, &mut metadata)?;
-    let mut head = Vec::with_capacity(HEAD_BYTES);
-    put_head(Parts::METADATA, metadata.len(), &mut head);
-    // What stands before the spec stands right behind the metadata.
-    put_head(Parts::SPEC, template.spec.len(), &mut metadata);
-    let pod = [&head[..], &metadata, template.spec];
+    let pod = [
+        (Parts::METADATA, &metadata[..]),
+        (Parts::SPEC, template.spec),
+    ];
     Ok(Encoded {
         media_type: MEDIA_TYPE,
         bytes: Envelope::seal("v1", "Pod", &pod),

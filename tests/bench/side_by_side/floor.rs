@@ -119,10 +119,8 @@ fn create_protobuf(cluster: &Cluster, count: usize, n_observers: usize) -> Resul
         let mut metadata = metadata.clone();
         put_bytes(ObjectMeta::NAME, format!("raw-{n}"), &mut metadata);
         put_bytes(ObjectMeta::NAMESPACE, &namespace, &mut metadata);
-        let mut message = Vec::new();
-        put_bytes(Parts::METADATA, &metadata, &mut message);
-        put_bytes(Parts::SPEC, sample.spec, &mut message);
-        let body = Envelope::seal("v1", "Pod", &[&message]);
+        let fields = [(Parts::METADATA, &metadata[..]), (Parts::SPEC, sample.spec)];
+        let body = Envelope::seal("v1", "Pod", &fields);
         Ok(Request::post(pods(&namespace))
             .body(MEDIA_TYPE, body)
             .accept(MEDIA_TYPE))
