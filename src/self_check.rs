@@ -1,6 +1,6 @@
-//! Asks the API server at start whether the daemon may do what it needs to, and names everything that
-//! is missing in one message. On a thread of its own, `self-check`, which ends with the answer, so
-//! that nothing waits for it.
+//! Asks the API server at start whether the daemon may do what it needs to, and names everything
+//! that is missing in one message; and asks for its version, again and again, since it may be
+//! upgraded. On a thread of its own, `self-check`, so that nothing waits for it.
 
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,8 @@ use crate::rights::{Grant, Right, missing_rights};
 use crate::stdx::backoff::{Backoff, BackoffParameters};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Thread;
+use crate::telemetry::metrics;
+use crate::telemetry::metrics::build::KubernetesVersion;
 
 /// How long one answer may take; an API server that is slower than this is asked again later.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -29,6 +31,10 @@ const PAUSES: BackoffParameters = BackoffParameters {
     jitter: 0.5,
     reset_after: Duration::MAX,
 };
+
+/// Time between two looks at the API server's version: alerts that compare versions wait for 15
+/// minutes (kubernetes-mixin `KubeVersionMismatch`).
+const VERSION_PERIOD: Duration = Duration::from_mins(5);
 
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -77,12 +83,46 @@ impl SelfCheck {
         }))
     }
 
-    /// Asks, and logs what is missing. Waits a second first, then for answers, at most five seconds
-    /// each, and for pauses of up to 45 seconds while the API server cannot be reached; `stop` ends it.
+    /// Asks, logs what is missing, and follows the version. Waits a second first, then for answers,
+    /// at most five seconds each, for pauses of up to 45 seconds while the API server cannot be
+    /// reached, and for five minutes between two looks at the version; `stop` ends it.
     fn run(&self, stop: &Stop) {
         if stop.wait_timeout(HEAD_START) {
             return;
         }
+        self.check_rights(stop);
+        while !stop.is_stopped() {
+            self.show_version();
+            stop.wait_timeout(VERSION_PERIOD);
+        }
+    }
+
+    /// Shows the version of the API server in the metrics. One that does not tell it keeps the
+    /// version that it told before.
+    fn show_version(&self) {
+        match self.version() {
+            Ok(version) => metrics::global().build.set_kubernetes_version(&version),
+            Err(error) => log::debug!("the API server does not tell its version: {error}"),
+        }
+    }
+
+    fn version(&self) -> Result<KubernetesVersion, ClientError> {
+        let response = self.client.send(&Request::get("/version"))?;
+        let answer: Value = serde_json::from_slice(&response.body)
+            .map_err(|error| ClientError::Decode(format!("the version is no object: {error}")))?;
+        let text = |field: &str| answer[field].as_str().unwrap_or_default().to_owned();
+        if text("gitVersion").is_empty() {
+            return Err(ClientError::Decode("a version without a name".to_owned()));
+        }
+        Ok(KubernetesVersion {
+            major: text("major"),
+            minor: text("minor"),
+            git_version: text("gitVersion"),
+        })
+    }
+
+    /// Asks until there is an answer, or none is to be had.
+    fn check_rights(&self, stop: &Stop) {
         let mut backoff = Backoff::new(PAUSES);
         loop {
             match self.missing(stop) {

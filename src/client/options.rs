@@ -1,10 +1,10 @@
 //! How the client behaves, apart from where the API server is. Filled by whoever makes one.
 
-use std::env::consts::{ARCH, OS};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::fence::Fence;
+use crate::stdx::build;
 
 /// How a [`Client`](super::Client) behaves.
 #[derive(Clone, Debug)]
@@ -46,58 +46,36 @@ impl Default for ClientOptions {
             watch_silence_timeout: Duration::from_mins(5),
             list_timeout: Duration::from_mins(10),
             read_only: false,
-            user_agent: user_agent(OS, ARCH),
+            user_agent: user_agent(),
             fence: None,
         }
     }
 }
 
-/// The commit that this was built from, if whoever built it has said so.
-const COMMIT: Option<&str> = option_env!("REPLICASET_CONTROLLER_COMMIT");
-
 /// `replicaset-controller/<version> (<os>/<arch>) kubernetes/<commit>/replicaset-controller`, with
-/// the names that Go gives them, seven characters of the commit, and at the end the controller
+/// seven characters of the commit, and at the end the controller
 /// (client-go `rest/config.go:DefaultKubernetesUserAgent`, `AddUserAgent`).
-fn user_agent(os: &str, arch: &str) -> String {
-    let os = match os {
-        "macos" => "darwin",
-        other => other,
-    };
-    let arch = match arch {
-        "x86_64" => "amd64",
-        "x86" => "386",
-        "aarch64" => "arm64",
-        "powerpc64" if cfg!(target_endian = "little") => "ppc64le",
-        "powerpc64" => "ppc64",
-        "loongarch64" => "loong64",
-        other => other,
-    };
-    let version = env!("CARGO_PKG_VERSION");
-    let commit = COMMIT
+fn user_agent() -> String {
+    let (version, platform) = (build::VERSION, build::platform());
+    let commit = build::COMMIT
         .and_then(|commit| commit.get(..7))
         .unwrap_or("unknown");
     format!(
-        "replicaset-controller/{version} ({os}/{arch}) kubernetes/{commit}/replicaset-controller"
+        "replicaset-controller/{version} ({platform}) kubernetes/{commit}/replicaset-controller"
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::user_agent;
+    use crate::stdx::build;
 
     #[test]
     fn the_user_agent_speaks_go() {
-        let version = env!("CARGO_PKG_VERSION");
-        for (os, arch, platform) in [
-            ("linux", "x86_64", "linux/amd64"),
-            ("linux", "aarch64", "linux/arm64"),
-            ("macos", "aarch64", "darwin/arm64"),
-            ("linux", "riscv64", "linux/riscv64"),
-        ] {
-            let expected = format!("replicaset-controller/{version} ({platform}) kubernetes/");
-            let agent = user_agent(os, arch);
-            assert!(agent.starts_with(&expected), "{agent}");
-            assert!(agent.ends_with("/replicaset-controller"), "{agent}");
-        }
+        let (version, platform) = (env!("CARGO_PKG_VERSION"), build::platform());
+        let expected = format!("replicaset-controller/{version} ({platform}) kubernetes/");
+        let agent = user_agent();
+        assert!(agent.starts_with(&expected), "{agent}");
+        assert!(agent.ends_with("/replicaset-controller"), "{agent}");
     }
 }

@@ -62,7 +62,7 @@ impl ReplicaSetController {
         }
         if n_adopted + n_released > 0 {
             let object = self.kind.named(&rs.key);
-            log::info!("adopted {n_adopted} pods, released {n_released} {object}");
+            log::info!(object:% = object; "adopted {n_adopted} pods, released {n_released}");
         }
         match error::aggregate(errors) {
             None => Ok(claimed),
@@ -87,7 +87,8 @@ impl ReplicaSetController {
         count(&self.metrics.pods_adopted, &patched);
         match patched {
             Ok(()) => {
-                log::debug!("adopted pod {} {}", pod.key.name, self.kind.named(&rs.key));
+                let object = self.kind.named(&rs.key);
+                log::debug!(object:% = object; "adopted pod {}", pod.key.name);
                 Ok(true)
             }
             Err(error) if error.is_not_found() => Ok(false),
@@ -102,7 +103,8 @@ impl ReplicaSetController {
         count(&self.metrics.pods_released, &patched);
         match patched {
             Ok(()) => {
-                log::debug!("released pod {} {}", pod.key.name, self.kind.named(&rs.key));
+                let object = self.kind.named(&rs.key);
+                log::debug!(object:% = object; "released pod {}", pod.key.name);
                 Ok(true)
             }
             Err(error) if error.is_not_found() || error.is_invalid() => Ok(false),

@@ -47,8 +47,8 @@ impl ReplicaSetController {
         selector: &Selector,
     ) -> Result<bool, SyncError> {
         log::warn!(
-            "what was written was not seen in time, asking the API server {}",
-            self.kind.named(&rs.key)
+            object:% = self.kind.named(&rs.key);
+            "what was written was not seen, asking the API server"
         );
         self.compare_with_live(rs, selector)
     }

@@ -54,10 +54,10 @@ impl ReplicaSetController {
         }
         if old.replicas != new.replicas {
             log::debug!(
-                "replicas {} -> {} {}",
+                object:% = self.kind.named(&new.key);
+                "replicas {} -> {}",
                 old.replicas,
-                new.replicas,
-                self.kind.named(&new.key)
+                new.replicas
             );
         }
         self.suspect_status(old, new);

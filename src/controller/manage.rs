@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use log::Level;
+
 use super::age_ratio::age_ratios;
 use super::plan::{DeletionContext, Plan, RelatedPods, pods_to_delete};
 use super::slow_start::{run_all, slow_start_batch};
@@ -70,9 +72,20 @@ impl ReplicaSetController {
             self.expectations.creation_observed(&rs.key, &rs.uid, name);
         }
         self.give_back(rs, skipped);
-        let object = self.kind.named(&rs.key);
-        log::info!("created {created} of {count} pods {object}");
+        self.log_batch(rs, "created", (created, count), &result);
         result.map_err(SyncError::Write)
+    }
+
+    fn log_batch(
+        &self,
+        rs: &ReplicaSet,
+        what: &str,
+        (done, count): (usize, usize),
+        result: &Result<(), WriteError>,
+    ) {
+        let object = self.kind.named(&rs.key);
+        let level = level_of_batch(done, result);
+        log::log!(level, object:% = object; "{what} {done} of {count} pods");
     }
 
     fn note_first_request(&self, rs: &ReplicaSet) {
@@ -250,8 +263,7 @@ impl ReplicaSetController {
         let delete = |index: usize| self.delete_pod_of(rs, &pods[index]);
         let _batch = activity::enter("waits for a batch of deletes", pods.len());
         let (deleted, result) = run_all(pods.len(), &*self.batches, &delete);
-        let object = self.kind.named(&rs.key);
-        log::info!("deleted {deleted} of {count} pods {object}");
+        self.log_batch(rs, "deleted", (deleted, count), &result);
         result.map_err(SyncError::Delete)
     }
 
@@ -307,6 +319,14 @@ impl ReplicaSetController {
                 Err(error)
             }
         }
+    }
+}
+
+/// Of a batch of which nothing was sent there is nothing to tell.
+fn level_of_batch(done: usize, result: &Result<(), WriteError>) -> Level {
+    match result {
+        Err(WriteError::Stopped) if done == 0 => Level::Debug,
+        _ => Level::Info,
     }
 }
 

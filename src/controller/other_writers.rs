@@ -246,8 +246,8 @@ impl ReplicaSetController {
             Ok(managers) => managers,
             Err(error) => {
                 log::debug!(
-                    "who wrote {what} is not known: {error} replicaset={}",
-                    rs.key
+                    object:% = self.kind.named(&rs.key);
+                    "who wrote {what} is not known: {error}"
                 );
                 return;
             }
@@ -263,7 +263,8 @@ impl ReplicaSetController {
             "{what} was written by {other}, while {} controls this {}: stop one of the two",
             self.kind.component, self.kind.kind
         );
-        log::warn!("another writer is at work: {message} replicaset={}", rs.key);
+        let object = self.kind.named(&rs.key);
+        log::warn!(object:% = object; "another writer is at work: {message}");
         self.pod_control.warn(rs, OTHER_WRITER, message);
     }
 }

@@ -94,12 +94,12 @@ impl ReplicaSetController {
         }
         status.terminating_replicas = terminating;
         log::debug!(
-            "status: {} replicas, {} ready, {} available, generation {} {}",
+            object:% = self.kind.named(&rs.key);
+            "status: {} replicas, {} ready, {} available, generation {}",
             status.replicas,
             status.ready_replicas,
             status.available_replicas,
-            status.observed_generation,
-            self.kind.named(&rs.key)
+            status.observed_generation
         );
         let mut current = Arc::clone(rs);
         let mut tries = 1;

@@ -69,7 +69,7 @@ impl ReplicaSetController {
             Err(error) if error.is_stopped() => self.queue.add_rate_limited(key.clone()),
             Err(error) => {
                 let object = self.kind.named(key);
-                log::warn!("sync failed and is repeated: {error} {object}");
+                log::warn!(object:% = object; "sync failed and is repeated: {error}");
                 self.metrics.sync_ended(end);
                 self.queue.add_rate_limited(key.clone());
             }
@@ -350,10 +350,9 @@ impl ReplicaSetController {
         drop(logged);
         if before != Some(now) {
             log::error!(
-                "the selector cannot be used, so this {} is left alone until its spec changes: \
-                 {error} {}",
-                self.kind.kind,
-                self.kind.named(&rs.key)
+                object:% = self.kind.named(&rs.key);
+                "the selector cannot be used, so this {} is left alone until its spec changes: {error}",
+                self.kind.kind
             );
         }
     }

@@ -1,10 +1,13 @@
 //! What the standard library lacks: named threads that tell what they work on, a stop signal and what
-//! gives it, clocks that tests can turn, quick maps, and back-off. Imports nothing of the project.
+//! gives it, clocks that tests can turn, quick maps, back-off, what was built, and escapes for text
+//! from elsewhere. Imports nothing of the project.
 
 pub mod activity;
 pub mod backoff;
 pub mod boot_clock;
+pub mod build;
 pub mod clock;
+pub mod escape;
 pub mod hash;
 pub mod report;
 pub mod signals;

@@ -25,22 +25,17 @@ pub fn panics_total() -> u64 {
 /// Starts a thread called `name`. If `body` panics, that is logged and counted, and `stop` is given
 /// with a failure, so that the daemon ends with exit code 1 instead of limping on.
 ///
-/// # Panics
-/// If the name is longer than [`NAME_BYTES_MAX`] or the system refuses another thread.
-pub fn spawn(name: &str, stop: &Stop, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    try_spawn(name, stop, body).expect("the system starts another thread")
-}
-
-/// As [`spawn`], for a thread that the daemon can do without.
-fn try_spawn(
+/// # Errors
+/// That the system refuses another thread, or that the name is longer than [`NAME_BYTES_MAX`].
+pub fn try_spawn(
     name: &str,
     stop: &Stop,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
-    assert!(
-        name.len() <= NAME_BYTES_MAX,
-        "thread name {name:?} is too long for the kernel"
-    );
+    if name.len() > NAME_BYTES_MAX {
+        let why = format!("thread name {name:?} is too long for the kernel");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
     let (stop, thread_name) = (stop.clone(), name.to_owned());
     let run = move || {
         activity::register();
@@ -54,31 +49,45 @@ fn try_spawn(
     Builder::new().name(name.to_owned()).spawn(run)
 }
 
+/// As [`try_spawn`], for a caller that can do nothing without the thread.
+///
+/// # Panics
+/// If the name is longer than [`NAME_BYTES_MAX`] or the system refuses another thread.
+pub fn spawn(name: &str, stop: &Stop, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    try_spawn(name, stop, body).expect("the system starts another thread")
+}
+
 /// A thread that can be joined with a deadline.
 #[derive(Debug)]
 pub struct Thread {
     name: String,
-    handle: JoinHandle<()>,
+    /// `None` if the system has refused the thread.
+    handle: Option<JoinHandle<()>>,
     /// Disconnected when the thread's body has ended.
     ended: Receiver<()>,
 }
 
 impl Thread {
-    /// Starts a thread as [`spawn`] does.
-    ///
-    /// # Panics
-    /// As [`spawn`].
+    /// Starts a thread that the daemon needs, as [`try_spawn`] does. If the system refuses it,
+    /// `stop` is given with a failure that names the thread, as if the thread had failed at once.
     pub fn spawn(name: &str, stop: &Stop, body: impl FnOnce() + Send + 'static) -> Self {
-        Self::try_spawn(name, stop, body).expect("the system starts another thread")
+        Self::try_spawn(name, stop, body).unwrap_or_else(|error| {
+            stop.stop(Cause::Failed(format!(
+                "cannot start thread {name}: {error}"
+            )));
+            let (_, ended) = crossbeam_channel::bounded(0);
+            Self {
+                name: name.to_owned(),
+                handle: None,
+                ended,
+            }
+        })
     }
 
     /// Starts a thread that the daemon can do without.
     ///
     /// # Errors
-    /// That the system refuses another thread.
-    ///
-    /// # Panics
-    /// If the name is longer than [`NAME_BYTES_MAX`].
+    /// As [`try_spawn`].
     pub fn try_spawn(
         name: &str,
         stop: &Stop,
@@ -92,7 +101,7 @@ impl Thread {
         };
         Ok(Self {
             name: name.to_owned(),
-            handle: try_spawn(name, stop, run)?,
+            handle: Some(try_spawn(name, stop, run)?),
             ended,
         })
     }
@@ -124,7 +133,9 @@ impl Thread {
             return Err(self.name);
         }
         // The body has ended, so this waits for its destructors at most; a panic was caught there.
-        self.handle.join().unwrap_or_default();
+        if let Some(handle) = self.handle {
+            handle.join().unwrap_or_default();
+        }
         Ok(())
     }
 }
@@ -209,5 +220,18 @@ mod tests {
         thread.join().expect("the panic is caught");
         let expected = "thread t-panics panicked: on purpose".to_owned();
         assert_eq!(stop.cause(), Some(Cause::Failed(expected)));
+    }
+
+    #[test]
+    fn a_refused_thread_stops_the_daemon_without_a_panic() {
+        let stop = Stop::new();
+        let thread = Thread::spawn("t-name-too-long-", &stop, || {});
+        assert!(thread.liveness().has_ended());
+        assert_eq!(thread.join_until(Instant::now()), Ok(()));
+        let Some(Cause::Failed(why)) = stop.cause() else {
+            panic!("the daemon goes on");
+        };
+        let begin = "cannot start thread t-name-too-long-: ";
+        assert!(why.starts_with(begin), "{why}");
     }
 }

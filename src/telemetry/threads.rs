@@ -13,6 +13,7 @@ use procfs::process::{Process, Task};
 use serde::Serialize;
 
 use crate::stdx::activity::{self, Work};
+use crate::stdx::escape::escaped;
 
 /// The threads of this process at one moment.
 #[derive(Clone, Debug, Serialize)]
@@ -138,7 +139,7 @@ impl WorkEntry {
         let mut text = self.what.to_owned();
         if !self.detail.is_empty() {
             text += " ";
-            text += &self.detail;
+            text += &escaped(&self.detail);
         }
         write!(text, " for {:.1} s", self.seconds).unwrap_or_default();
         if let Some(ago) = self.heard_seconds_ago {

@@ -9,14 +9,19 @@ use serde_json::{Map, Value, json};
 
 use super::short;
 
-/// What a message may end with: the key here, and upstream's in JSON.
-const SUBJECTS: [(&str, &str); 2] = [
-    (" replicaset=", "replicaSet"),
-    (" replicationcontroller=", "replicationController"),
+/// What a record may be about: the name here, and upstream's in JSON.
+const KINDS: [(&str, &str); 2] = [
+    ("replicaset", "replicaSet"),
+    ("replicationcontroller", "replicationController"),
 ];
 
-pub(super) fn line(record: &Record<'_>, message: &str, now: Timestamp, thread: &str) -> String {
-    let (message, subject) = split_subject(message);
+pub(super) fn line(
+    record: &Record<'_>,
+    message: &str,
+    object: Option<&str>,
+    now: Timestamp,
+    thread: &str,
+) -> String {
     let (message, error) = match record.level() {
         Level::Error => split_error(message),
         _ => (message, None),
@@ -39,7 +44,7 @@ pub(super) fn line(record: &Record<'_>, message: &str, now: Timestamp, thread: &
     if record.level() == Level::Warn {
         fields.push(("severity", json!("warning")));
     }
-    fields.extend(subject);
+    fields.extend(object.and_then(object_field));
     fields.extend(error.map(|error| ("err", json!(error))));
     let fields = fields
         .iter()
@@ -72,20 +77,15 @@ fn caller(record: &Record<'_>) -> String {
     format!("{}:{}", parts.join("/"), record.line().unwrap_or_default())
 }
 
-/// Takes `replicaset=namespace/name` off the end.
-fn split_subject(message: &str) -> (&str, Option<(&'static str, Value)>) {
-    for (mark, key) in SUBJECTS {
-        if let Some((before, object)) = message.rsplit_once(mark)
-            && let Some((namespace, name)) = object.split_once('/')
-            && !name.contains([' ', ':', ','])
-        {
-            let mut fields = Map::new();
-            fields.insert("name".to_owned(), json!(name));
-            fields.insert("namespace".to_owned(), json!(namespace));
-            return (before, Some((key, Value::Object(fields))));
-        }
-    }
-    (message, None)
+/// `replicaset=namespace/name` as upstream's field.
+fn object_field(object: &str) -> Option<(&'static str, Value)> {
+    let (kind, key) = object.split_once('=')?;
+    let (namespace, name) = key.split_once('/')?;
+    let (_, field) = KINDS.into_iter().find(|(known, _)| *known == kind)?;
+    let mut fields = Map::new();
+    fields.insert("name".to_owned(), json!(name));
+    fields.insert("namespace".to_owned(), json!(namespace));
+    Some((field, Value::Object(fields)))
 }
 
 /// What went wrong, and why, which stands behind the first colon.
@@ -101,7 +101,7 @@ mod tests {
     use super::{Level, Record, Timestamp, line};
 
     #[track_caller]
-    fn check(level: Level, message: &str, expected: &str) {
+    fn check(level: Level, message: &str, object: Option<&str>, expected: &str) {
         let now = Timestamp::constant(1_767_225_600, 123_456_789);
         let record = Record::builder()
             .level(level)
@@ -111,7 +111,7 @@ mod tests {
             .build();
         let head = r#"{"ts":1767225600123.456,"logger":"controller::manage","caller":"controller/manage.rs:66","#;
         assert_eq!(
-            line(&record, message, now, "sync-0"),
+            line(&record, message, object, now, "sync-0"),
             format!("{head}{expected}}}")
         );
     }
@@ -120,23 +120,43 @@ mod tests {
     fn fields_are_klogs() {
         check(
             Level::Info,
-            "created 8 of 8 pods replicaset=shop/web",
+            "created 8 of 8 pods",
+            Some("replicaset=shop/web"),
             r#""msg":"created 8 of 8 pods","v":0,"thread":"sync-0","replicaSet":{"name":"web","namespace":"shop"}"#,
         );
         check(
             Level::Debug,
             "two\n\"lines\"",
+            None,
             r#""msg":"two\n\"lines\"","v":4,"thread":"sync-0""#,
         );
         check(
             Level::Warn,
             "slow",
+            None,
             r#""msg":"slow","v":0,"thread":"sync-0","severity":"warning""#,
         );
         check(
             Level::Error,
             "cannot sync: no such: pod",
+            None,
             r#""msg":"cannot sync","thread":"sync-0","err":"no such: pod""#,
+        );
+    }
+
+    #[test]
+    fn a_message_cannot_forge_what_it_is_about() {
+        check(
+            Level::Info,
+            "refused: replicaset=kube-system/forged",
+            None,
+            r#""msg":"refused: replicaset=kube-system/forged","v":0,"thread":"sync-0""#,
+        );
+        check(
+            Level::Info,
+            "refused: no replicaset=kube-system/forged",
+            Some("replicaset=shop/web"),
+            r#""msg":"refused: no replicaset=kube-system/forged","v":0,"thread":"sync-0","replicaSet":{"name":"web","namespace":"shop"}"#,
         );
     }
 }

@@ -5,6 +5,10 @@
 //! Who a level is for: *error*: an operator must act; *warn*: abnormal, heals itself; *info*: the state
 //! of the cluster was changed, or the daemon's; *debug*: each event; *trace*: each request. Records up
 //! to *info* are bounded by `limit`, place by place, so that a busy cluster fills no disk.
+//!
+//! What a record is about is no part of its message, which may end with what somebody else says,
+//! but the value of its key `object`. What messages from elsewhere could do to a terminal is
+//! escaped.
 
 mod json;
 mod levels;
@@ -17,6 +21,7 @@ use std::sync::OnceLock;
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
+use log::kv::Key;
 use log::{LevelFilter, Log, Metadata, Record};
 
 use self::levels::Filter;
@@ -97,10 +102,13 @@ impl Log for Logger {
         let thread = std::thread::current();
         let thread = thread.name().unwrap_or("?");
         let message = message(record, left_out);
+        let object = record.key_values().get(Key::from("object"));
+        let object = object.map(|object| object.to_string());
+        let object = object.as_deref();
         let now = Timestamp::now();
         let mut line = match self.format {
-            Format::Text => text::line(record, &message, now, thread),
-            Format::Json => json::line(record, &message, now, thread),
+            Format::Text => text::line(record, &message, object, now, thread),
+            Format::Json => json::line(record, &message, object, now, thread),
         };
         if self.journal {
             line.insert_str(0, journal_prefix(record.level().to_level_filter()));
@@ -116,7 +124,7 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
-/// What the record says. That others were left out stands in front: what it is about ends it.
+/// What the record says, behind how many others were left out.
 fn message(record: &Record<'_>, left_out: u64) -> String {
     match left_out {
         0 => record.args().to_string(),

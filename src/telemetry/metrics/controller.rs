@@ -91,6 +91,7 @@ pub struct ControllerFamilies {
     pods_deleted: IntCounterVec,
     pods_adopted: IntCounterVec,
     pods_released: IntCounterVec,
+    pods_failed: IntCounterVec,
     syncs: IntCounterVec,
     first_request: HistogramVec,
     converge: HistogramVec,
@@ -136,6 +137,11 @@ impl ControllerFamilies {
                 "Requests to let go of a pod that the selector does not match any more, by what came \
                  of them.",
             ),
+            pods_failed: registry.counters(
+                "replicaset_controller_pods_failed_total",
+                "Owned pods that were seen to fail; each is replaced at once.",
+                &["name"],
+            ),
             syncs: by_outcome(
                 "replicaset_controller_syncs_total",
                 "Looks at one ReplicaSet, by how they ended.",
@@ -172,6 +178,7 @@ impl ControllerFamilies {
             pods_deleted: by_outcome(&self.pods_deleted),
             pods_adopted: by_outcome(&self.pods_adopted),
             pods_released: by_outcome(&self.pods_released),
+            pods_failed: self.pods_failed.with_label_values(&[name]),
             syncs: SyncEnd::ALL.map(by_end),
             first_request: self.first_request.with_label_values(&[name]),
             converge: self.converge.with_label_values(&[name]),
@@ -196,6 +203,8 @@ pub struct ControllerMetrics {
     pub pods_adopted: ByOutcome,
     /// Releases.
     pub pods_released: ByOutcome,
+    /// Owned pods that were seen to fail.
+    pub pods_failed: IntCounter,
     /// Seconds from a change to the first request.
     pub first_request: Histogram,
     /// Seconds from a change until everything is as wanted.

@@ -11,6 +11,7 @@ use super::stats::{Counters, EventStats};
 use super::worker::EventWorker;
 use super::{EventRecorder, EventType, ObjectReference};
 use crate::stdx::clock::Clock;
+use crate::stdx::escape::escaped;
 use crate::stdx::stop::Stop;
 
 /// A recorder and the body of its thread. `stop` ends the thread: it should be given after everyone
@@ -64,6 +65,8 @@ impl EventRecorder for QueuedEventRecorder {
         reason: &'static str,
         message: String,
     ) {
+        // `kubectl describe` shows it as it is stored, and a webhook's refusal may be a part of it.
+        let message: Arc<str> = escaped(&message).into();
         log::debug!(
             "event {} {reason} {}={}: {message}",
             type_.as_str(),
@@ -74,7 +77,7 @@ impl EventRecorder for QueuedEventRecorder {
             object: object.clone(),
             type_,
             reason,
-            message: message.into(),
+            message,
             at: self.clock.wall(),
         };
         if let Err(error) = self.sender.try_send(occurrence) {

@@ -287,3 +287,14 @@ fn k_28_the_thread_ends_while_a_hundred_emit() {
         "nobody takes it any more"
     );
 }
+
+#[test]
+fn a_message_moves_no_cursor_of_who_reads_the_event() {
+    let fixture = Fixture::new(stored);
+    fixture.record(&object("web"), "refused:\u{1b}[2J\r\n\u{202e}no");
+    let (calls, _) = fixture.run();
+    let [(Verb::Create, event)] = &calls[..] else {
+        panic!("{calls:?}");
+    };
+    assert_eq!(&*event.message, r"refused:\u{1b}[2J\r\n\u{202e}no");
+}
