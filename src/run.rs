@@ -165,6 +165,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     signals::on_reload("credentials", move || reloaded.reload(&stopping));
     signals::on_reload("log levels", reread_levels);
     signals::around_reload(systemd::reloading, systemd::reloaded);
+    serving::check_descriptors();
     let pages = serving::serving_options(args, &config)?;
     let zpages = serving::zpages(args);
     let serving = Serving::start(&pages, &options.pages, &options.health, zpages, stop);

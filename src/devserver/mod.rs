@@ -111,6 +111,8 @@ pub struct DevServerOptions {
     /// Whether it may listen elsewhere than on loopback, where anyone can reach it: there is no
     /// authentication.
     pub insecure_listen: bool,
+    /// Names beside those of loopback and the address listened at by which it may be called.
+    pub accept_hosts: Vec<String>,
     /// The simulated nodes; without any, pods stay as they are.
     pub kubelet: Option<KubeletOptions>,
 }
@@ -124,6 +126,7 @@ impl Default for DevServerOptions {
             recorder_length: 100_000,
             garbage_collection: false,
             insecure_listen: false,
+            accept_hosts: Vec::new(),
             kubelet: None,
         }
     }
@@ -165,7 +168,9 @@ impl DevServer {
         let recorder = Recorder::new(options.recorder_length);
         let faults = Faults::new(api_of(&store), recorder, &own_stop);
         let handler: Arc<dyn Handler> = Arc::new(faults.clone());
-        let server = serve(options.listen.as_str(), handler, &own_stop)?;
+        let server_options = server_options(Some(options.accept_hosts.clone()));
+        let address = options.listen.as_str();
+        let server = Server::start(address, server_options, handler, &own_stop)?;
         let kubelet = options.kubelet;
         let kubelet = kubelet.map(|options| kubelet::start(&store, options, &own_stop));
         Ok(Self {
@@ -244,8 +249,9 @@ impl Drop for DevServer {
     }
 }
 
-/// Serves `handler` over plain HTTP at `address` (port 0 takes a free one), without any limit, until
-/// the server is stopped or the signal `stop` is given. A panic in a handler gives that signal.
+/// Serves `handler` over plain HTTP at `address` (port 0 takes a free one), without any limit and
+/// by any name, until the server is stopped or the signal `stop` is given. A panic in a handler
+/// gives that signal.
 ///
 /// # Errors
 /// If the address cannot be listened at.
@@ -254,7 +260,11 @@ pub fn serve(
     handler: Arc<dyn Handler>,
     stop: &Stop,
 ) -> io::Result<Server> {
-    let options = ServerOptions {
+    Server::start(address, server_options(None), handler, stop)
+}
+
+fn server_options(accept_hosts: Option<Vec<String>>) -> ServerOptions {
+    ServerOptions {
         accept_thread: "dev-accept",
         connection_thread: "dev-conn-",
         limits: Limits {
@@ -265,8 +275,8 @@ pub fn serve(
             body_bytes: BODY_KEPT_BYTES,
         },
         tls: None,
-    };
-    Server::start(address, options, handler, stop)
+        accept_hosts,
+    }
 }
 
 /// Refuses an address that others than this machine can reach, unless that is wanted.

@@ -1,6 +1,9 @@
 //! A small HTTP/1.1 server without async: one thread accepts, one thread serves each connection, a
-//! [`Handler`] answers. It knows nothing of Kubernetes but its `Status`. The HTTP grammar is
-//! ureq-proto's, TLS is rustls'.
+//! [`Handler`] answers. It knows nothing of Kubernetes but its `Status`. The grammar of heads is
+//! httparse's, TLS is rustls'.
+//!
+//! What a client can make the server keep and do has a bound, whoever it is and whatever it sends,
+//! and what two could read differently is refused (RFC 9112).
 //!
 //! Used by `devserver` (threads `dev-accept` and `dev-conn-N`, no limits: loopback and tests) and by
 //! `serving` (threads `http` and `http-N`, with [`Limits`]: anybody may come by). Every wait ends with
@@ -10,6 +13,9 @@
 
 mod connection;
 mod exchange;
+mod head;
+mod hosts;
+mod received;
 mod server;
 mod socket;
 #[cfg(test)]
@@ -37,13 +43,18 @@ pub struct ServerOptions {
     pub limits: Limits,
     /// Speaks TLS if given.
     pub tls: Option<TlsSource>,
+    /// If given, requests are refused that come from web pages of others, or that call this server
+    /// by a name that is neither loopback's, nor the address that they came in at, nor one of
+    /// these.
+    pub accept_hosts: Option<Vec<String>>,
 }
 
 /// What a client may take of the server. `None` is no limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Open connections. If one more comes, the oldest one that waits for its client is closed; if
-    /// none does, the new one.
+    /// Open connections. If one more comes, one that waits for its client is closed: the oldest of
+    /// the address that has most. If there is none, or it is younger than a second and of another
+    /// address that has no more than the newcomer's, the new one is closed.
     pub connections: Option<usize>,
     /// From the first moment of a connection, or the first byte of a later request, to the end of the
     /// request: TLS handshake, head and body.
@@ -52,7 +63,8 @@ pub struct Limits {
     pub idle: Option<Duration>,
     /// For taking a whole answer.
     pub answer: Option<Duration>,
-    /// Bytes of a body that are kept; the rest is read and dropped.
+    /// Bytes of a body that are kept. If there is more the handler gets these, and the connection
+    /// is closed after the answer if it is much more.
     pub body_bytes: usize,
 }
 
@@ -63,6 +75,7 @@ impl fmt::Debug for ServerOptions {
             .field("connection_thread", &self.connection_thread)
             .field("limits", &self.limits)
             .field("tls", &self.tls.is_some())
+            .field("accept_hosts", &self.accept_hosts)
             .finish()
     }
 }

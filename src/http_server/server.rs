@@ -1,14 +1,16 @@
 //! The thread that accepts, and the book of the connections: how many there are, which one has to go
 //! for another, and how all of them end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
 
 use super::ServerOptions;
 use super::connection::{Connection, ConnectionParts};
@@ -18,6 +20,13 @@ use crate::stdx::thread;
 
 /// How long the server waits for its own accepting thread to take the connection that wakes it.
 const WAKE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long nothing is accepted when the system has no descriptor or no memory for it.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a connection has for its handshake before another address that has as many may displace
+/// it.
+const STAYS_AT_LEAST: Duration = Duration::from_secs(1);
 
 /// A running server. Dropping it stops it.
 pub struct Server {
@@ -43,8 +52,11 @@ struct Connections {
 
 /// An open connection.
 struct Open {
-    /// A second handle to its socket, to shut it from outside.
-    socket: TcpStream,
+    /// Its socket, to shut it from outside.
+    socket: Arc<TcpStream>,
+    /// Where its client is.
+    client: IpAddr,
+    since: Instant,
     waits_for_client: Arc<AtomicBool>,
 }
 
@@ -53,7 +65,7 @@ impl Server {
     /// [`Server::stop`] or the signal `stop`. A panic in a handler gives that signal.
     ///
     /// # Errors
-    /// If the address cannot be listened at.
+    /// If the address cannot be listened at, or the system refuses the accepting thread.
     pub fn start(
         address: impl ToSocketAddrs,
         options: ServerOptions,
@@ -70,9 +82,9 @@ impl Server {
         });
         let accepting = Arc::clone(&shared);
         let signal = stop.clone();
-        let acceptor = thread::spawn(shared.options.accept_thread, stop, move || {
+        let acceptor = thread::try_spawn(shared.options.accept_thread, stop, move || {
             accepting.accept(&listener, &signal);
-        });
+        })?;
         let stopped = Arc::downgrade(&shared);
         stop.on_stop(move || {
             if let Some(shared) = stopped.upgrade() {
@@ -132,26 +144,38 @@ impl fmt::Debug for Server {
 
 impl Shared {
     fn accept(self: &Arc<Self>, listener: &TcpListener, stop: &Stop) {
-        for socket in listener.incoming() {
+        let mut is_short = false;
+        loop {
+            let accepted = listener.accept();
             if self.is_stopping() {
                 return;
             }
-            let connected = socket.and_then(|socket| {
-                let second = socket.try_clone()?;
-                Ok((socket, second))
-            });
-            match connected {
-                Ok((socket, second)) => self.start_connection(socket, second, stop),
-                // Out of file descriptors, or a client that has gone already: the next may do.
+            match accepted {
+                Ok((socket, client)) => {
+                    is_short = false;
+                    self.start_connection(Arc::new(socket), client.ip(), stop);
+                }
+                Err(error) if is_shortage(&error) => {
+                    if !is_short {
+                        log::warn!("no connection can be accepted for now: {error}");
+                    }
+                    is_short = true;
+                    // Without the pause the same error would come again at once, and again.
+                    self.shut_oldest_waiting();
+                    stop.wait_timeout(SHORTAGE_PAUSE);
+                }
+                // A client that has gone already: the next one may do.
                 Err(error) => log::warn!("cannot accept a connection: {error}"),
             }
         }
     }
 
-    fn start_connection(self: &Arc<Self>, socket: TcpStream, second: TcpStream, stop: &Stop) {
+    fn start_connection(self: &Arc<Self>, socket: Arc<TcpStream>, client: IpAddr, stop: &Stop) {
         let waits_for_client = Arc::new(AtomicBool::new(true));
         let open = Open {
-            socket: second,
+            socket: Arc::clone(&socket),
+            client: client.to_canonical(),
+            since: Instant::now(),
             waits_for_client: Arc::clone(&waits_for_client),
         };
         let Some(id) = self.admit(open) else {
@@ -161,10 +185,11 @@ impl Shared {
         let shared = Arc::clone(self);
         // The kernel keeps 15 bytes of the name, so the number starts anew after a million.
         let name = format!("{}{}", self.options.connection_thread, id % 1_000_000);
-        let thread = thread::spawn(&name, stop, move || {
+        let thread = thread::try_spawn(&name, stop, move || {
             let parts = ConnectionParts {
                 handler: Arc::clone(&shared.handler),
                 limits: shared.options.limits,
+                accept_hosts: shared.options.accept_hosts.clone(),
                 stopping: Arc::clone(&shared.stopping),
                 waits_for_client,
             };
@@ -175,7 +200,14 @@ impl Shared {
             }
             drop(shared.lock().open.remove(&id));
         });
-        self.lock().threads.push(thread);
+        match thread {
+            Ok(thread) => self.lock().threads.push(thread),
+            Err(error) => {
+                log::warn!("a connection is closed: cannot start a thread for it: {error}");
+                drop(self.lock().open.remove(&id));
+                return;
+            }
+        }
         if self.is_stopping() {
             // The server stopped between accepting and here, so nobody else shuts this socket.
             self.shut_sockets();
@@ -187,17 +219,23 @@ impl Shared {
         let connections_max = self.options.limits.connections.unwrap_or(usize::MAX);
         let mut connections = self.lock();
         if connections.open.len() >= connections_max {
-            let mut all = connections.open.iter();
-            let waiting = all.find(|(_, open)| open.waits_for_client.load(Ordering::Relaxed));
-            let oldest = waiting.map(|(id, _)| *id)?;
-            let displaced = connections.open.remove(&oldest)?;
-            displaced.shut();
+            let displaced = connections.displaced_for(&open)?;
+            connections.open.remove(&displaced)?.shut();
         }
         let id = connections.n_accepted;
         connections.n_accepted += 1;
         connections.open.insert(id, open);
         connections.threads.retain(|thread| !thread.is_finished());
         Some(id)
+    }
+
+    /// Gives back the descriptor of a connection that keeps nobody but its client waiting.
+    fn shut_oldest_waiting(&self) {
+        let mut connections = self.lock();
+        let oldest = connections.waiting().next().map(|(id, _)| id);
+        if let Some(open) = oldest.and_then(|oldest| connections.open.remove(&oldest)) {
+            open.shut();
+        }
     }
 
     fn shut(&self) {
@@ -232,6 +270,40 @@ impl Shared {
     }
 }
 
+impl Connections {
+    /// Those that wait for their clients, the oldest first.
+    fn waiting(&self) -> impl Iterator<Item = (u64, &Open)> {
+        let all = self.open.iter().map(|(id, open)| (*id, open));
+        all.filter(|(_, open)| open.waits_for_client.load(Ordering::Relaxed))
+    }
+
+    /// Which one goes for `new`: of those that wait for their clients, the oldest of the address
+    /// that has most. That of another address that has no more than the newcomer's stays if it came
+    /// just now: it may be in the middle of its handshake.
+    fn displaced_for(&self, new: &Open) -> Option<u64> {
+        let mut n_of: HashMap<IpAddr, usize> = HashMap::new();
+        for open in self.open.values() {
+            *n_of.entry(open.client).or_default() += 1;
+        }
+        let n_new = n_of.get(&new.client).copied().unwrap_or(0) + 1;
+        // Of equals `max_by_key` takes the last one, and the oldest is wanted.
+        let newest_first = self.waiting().collect::<Vec<_>>().into_iter().rev();
+        let (id, oldest) = newest_first.max_by_key(|(_, open)| n_of[&open.client])?;
+        let gives_way = oldest.client == new.client || n_of[&oldest.client] > n_new;
+        let is_young = new.since.saturating_duration_since(oldest.since) < STAYS_AT_LEAST;
+        (gives_way || !is_young).then_some(id)
+    }
+}
+
+/// True if there will be an error at every try until somebody gives something back.
+fn is_shortage(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    matches!(
+        errno,
+        Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM)
+    )
+}
+
 impl Open {
     fn shut(&self) {
         // A connection that is closed already is as shut as it can be.
@@ -240,6 +312,6 @@ impl Open {
 }
 
 fn join(thread: JoinHandle<()>) {
-    // `thread::spawn` catches panics, reports them and gives the signal to stop.
+    // `thread::try_spawn` catches panics, reports them and gives the signal to stop.
     thread.join().unwrap_or_default();
 }

@@ -17,14 +17,15 @@ pub(super) enum Socket {
 /// A TCP stream whose every read and write ends at the deadline. It stands below TLS, so that a client
 /// that sends its handshake byte by byte does not get a new allowance with each.
 pub(super) struct TimedStream {
-    stream: TcpStream,
+    /// Shared with the server's book, which shuts it: one descriptor for both.
+    stream: Arc<TcpStream>,
     deadline: Option<Instant>,
     /// The stream has a time-out from an earlier deadline.
     is_timed: bool,
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, tls: Option<Arc<ServerConfig>>) -> io::Result<Self> {
+    pub(super) fn new(stream: Arc<TcpStream>, tls: Option<Arc<ServerConfig>>) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let stream = TimedStream {
             stream,
@@ -132,17 +133,17 @@ impl TimedStream {
 impl Read for TimedStream {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.prepare()?;
-        self.stream.read(bytes)
+        (&*self.stream).read(bytes)
     }
 }
 
 impl Write for TimedStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.prepare()?;
-        self.stream.write(bytes)
+        (&*self.stream).write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
+        (&*self.stream).flush()
     }
 }

@@ -1,6 +1,7 @@
 //! What `run` serves over HTTP, from its flags: where, to whom, and what the pages say of the
 //! configuration.
 
+use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 
 use super::RunError;
@@ -12,6 +13,10 @@ use crate::serving::{AllowedPaths, CertificateFiles, ServingOptions, SetVerbosit
 
 /// The version of Kubernetes whose controller this is (go.mod of `tests/control-plane`).
 const EMULATION_VERSION: &str = "1.36";
+
+/// What the daemon may have open at most, rounded up: 100 connections of clients to each of its two
+/// ports, some 60 of its own for each kind that it controls, and files.
+const DESCRIPTORS_WANTED: u64 = 400;
 
 /// Where and to whom. `config` is the cluster that is controlled.
 pub(super) fn serving_options(
@@ -42,6 +47,7 @@ pub(super) fn serving_options(
         bind_address: flags.bind_address,
         secure_port: Some(flags.secure_port),
         insecure_port: flags.insecure_port,
+        accept_hosts: flags.accept_hosts.clone(),
         certificates: CertificateFiles {
             serving,
             client_ca: flags.client_ca_file.clone(),
@@ -52,6 +58,19 @@ pub(super) fn serving_options(
         allowed_paths: paths,
         debug: flags.profiling,
     })
+}
+
+/// Warns if the process may not have as many files and sockets open as it can come to need: a
+/// connection that gets no descriptor may be one to the API server.
+pub(super) fn check_descriptors() {
+    if let Some(most) = getrlimit(Resource::Nofile).current
+        && most < DESCRIPTORS_WANTED
+    {
+        log::warn!(
+            "only {most} file descriptors may be open: clients of the pages can take all of them; \
+             raise the limit (ulimit -n, LimitNOFILE=) to {DESCRIPTORS_WANTED} or more"
+        );
+    }
 }
 
 /// What the pages say of the configuration.

@@ -61,7 +61,7 @@ const LIMITS: Limits = Limits {
     request: Some(Duration::from_secs(10)),
     idle: Some(Duration::from_secs(90)),
     answer: Some(Duration::from_secs(30)),
-    body_bytes: 64 * 1024,
+    body_bytes: 4 * 1024,
 };
 
 /// Where and to whom the pages are served.
@@ -73,6 +73,8 @@ pub struct ServingOptions {
     pub secure_port: Option<u16>,
     /// Port for plain HTTP on 127.0.0.1; 0 serves none.
     pub insecure_port: u16,
+    /// Names beside those of loopback by which plain HTTP may be asked.
+    pub accept_hosts: Vec<String>,
     /// Certificates.
     pub certificates: CertificateFiles,
     /// No TLS below 1.3.
@@ -170,6 +172,7 @@ impl Serving {
                 connection_thread: "plain-",
                 limits: LIMITS,
                 tls: None,
+                accept_hosts: Some(options.accept_hosts.clone()),
             };
             serving.plain = Some(listen(address, "--insecure-port", server, handler, failed)?);
         }
@@ -237,6 +240,7 @@ impl Serving {
             connection_thread: "http-",
             limits: LIMITS,
             tls: Some(Arc::new(move || configured.config())),
+            accept_hosts: None,
         };
         let port = options.secure_port.unwrap_or(0);
         let address = SocketAddr::from((options.bind_address, port));

@@ -2,6 +2,8 @@
 
 /// The shipped binary and its flags.
 mod daemon;
+/// What hostile clients cost the shipped binary.
+mod hostile;
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
@@ -44,6 +46,7 @@ impl Front {
             bind_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             secure_port: None,
             insecure_port: 0,
+            accept_hosts: Vec::new(),
             certificates,
             tls13_only: false,
             authentication: reviews.clone(),

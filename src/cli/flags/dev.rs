@@ -24,6 +24,11 @@ pub struct DevArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub insecure_listen: Option<IpAddr>,
 
+    /// Host names that the server accepts beside localhost and the address listened at. Others are
+    /// refused: a web page can make its own name resolve to this machine.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub accept_hosts: Vec<String>,
+
     /// Write a kubeconfig that names this server.
     #[arg(long, value_name = "FILE")]
     pub write_kubeconfig: Option<PathBuf>,

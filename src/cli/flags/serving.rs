@@ -24,6 +24,11 @@ pub struct ServingArgs {
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub insecure_port: u16,
 
+    /// Host names that --insecure-port accepts beside localhost and 127.0.0.1. Others are refused:
+    /// a web page can make its own name resolve to this machine.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub accept_hosts: Vec<String>,
+
     /// Certificate to serve with, and what signed it; default a self-signed one, in memory.
     #[arg(long, value_name = "FILE")]
     pub tls_cert_file: Option<PathBuf>,

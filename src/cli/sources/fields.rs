@@ -92,6 +92,7 @@ pub(in crate::cli) const FIELDS: &[Field] = &[
     text("serving.bindAddress", "bind-address"),
     plain("serving.securePort", "secure-port"),
     plain("serving.insecurePort", "insecure-port"),
+    list("serving.acceptHosts", "accept-hosts"),
     text("serving.tlsCertFile", "tls-cert-file"),
     text("serving.tlsPrivateKeyFile", "tls-private-key-file"),
     text("serving.tlsMinVersion", "tls-min-version"),

@@ -92,6 +92,7 @@ fn start_server(args: &DevArgs, stop: &Stop) -> Result<DevServer, RunError> {
     let options = DevServerOptions {
         listen: SocketAddr::new(address, args.port).to_string(),
         insecure_listen: args.insecure_listen.is_some(),
+        accept_hosts: args.accept_hosts.clone(),
         // It may run for weeks, and nobody asks.
         recorder_length: 0,
         garbage_collection: true,
