@@ -1,6 +1,6 @@
-//! The last look before bytes leave: may this process still write? Asked by every request of a fenced
-//! client before it waits at the throttle, again after that, and once more right before each `write`
-//! into the socket, on the thread that sends.
+//! The last look before bytes leave: may this process still write? Asked for every request of a
+//! fenced client right before each `write` into the socket, on the thread that sends, and nowhere
+//! else.
 //!
 //! A thread may be frozen for any time between two instructions, so a question asked early says nothing.
 //! What is left here is the way from the question to the system call: microseconds, in which the process
@@ -17,8 +17,6 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, Either, NextTimeout, Transport,
 };
 
-use super::error::ClientError;
-
 /// Knows whether this process may still write.
 pub trait Fence: fmt::Debug + Send + Sync {
     /// True while requests may leave. Must be cheap, must not block, and must not become true again
@@ -34,14 +32,6 @@ pub trait Fence: fmt::Debug + Send + Sync {
 #[derive(Debug, thiserror::Error)]
 #[error("held back, because the right to write is gone")]
 pub(super) struct HeldBack;
-
-/// Refuses if the fence is there and closed.
-pub(super) fn check(fence: Option<&Arc<dyn Fence>>) -> Result<(), ClientError> {
-    match fence {
-        Some(fence) if !fence.is_open() => Err(ClientError::Fenced),
-        _ => Ok(()),
-    }
-}
 
 /// Sees to it that what the kernel holds of a request does not outlive the right to send it: bytes that
 /// are not acknowledged within `limit` end the connection, and a connection that is closed, also by the

@@ -51,9 +51,6 @@ use meter::AnswerMeter;
 use retry::Kind;
 use throttle::Throttle;
 
-/// No answer that is taken whole may be longer; a page of a live list is far below.
-const ANSWER_BYTES_MAX: u64 = 1 << 30;
-
 /// Room is made for so much of an answer before it has come.
 const READ_AT_ONCE_MAX: u64 = 1 << 20;
 
@@ -113,17 +110,14 @@ impl Client {
         let limit = request.timeout.unwrap_or(self.options.request_timeout);
         let timeouts = Timeouts::of_answer(limit);
         let kind = Kind::of(request.method());
-        let fence = self.options.fence.as_ref();
-        fence::check(fence)?;
         let meter = self.http.meter();
         let mut measured = AnswerMeter::new(meter, request);
         let throttle = Some(&*self.throttle);
         retry::run(request, kind, throttle, meter, &self.stop, |retries| {
-            fence::check(fence)?;
             measured.attempted(request);
             let answer = self.http.exchange(request, timeouts, retries)?;
             let code = answer.status().as_u16();
-            let body = read_whole(answer.into_body());
+            let body = read_whole(answer.into_body(), request.answer_bytes_max());
             let body = body.map_err(|error| self.http.transport_error(error.into()))?;
             measured.received(body.len());
             Ok(Response { code, body })
@@ -156,14 +150,15 @@ impl Client {
     }
 }
 
-/// Reads an answer in as few steps as can be: most are here already when their head is.
-fn read_whole(body: ureq::Body) -> io::Result<Vec<u8>> {
+/// Reads an answer of at most so many bytes in as few steps as can be: most are here already when
+/// their head is.
+fn read_whole(body: ureq::Body, bytes_max: u64) -> io::Result<Vec<u8>> {
     let length = body.content_length().unwrap_or(UNKNOWN_LENGTH);
     let n_bytes = length.min(READ_AT_ONCE_MAX);
     // With room to spare, since the end is found by a read that brings nothing.
     let n_bytes = usize::try_from(n_bytes).unwrap_or(0) + 1024;
     let mut bytes = Vec::with_capacity(n_bytes);
-    let body = body.into_with_config().limit(ANSWER_BYTES_MAX);
+    let body = body.into_with_config().limit(bytes_max);
     body.reader().read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -72,7 +72,7 @@ fn parse(url: &str) -> Result<ureq::Proxy, String> {
 }
 
 /// The URL as it may be shown.
-fn without_password(url: &str) -> String {
+pub(super) fn without_password(url: &str) -> String {
     let start = url.find("://").map_or(0, |i| i + 3);
     match url[start..].rfind('@') {
         Some(at) => format!("{}...{}", &url[..start], &url[start + at..]),

@@ -35,6 +35,16 @@ const QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
+/// No answer may be longer, in bytes, but a page of a list. An object in etcd has 1.5 MiB; the
+/// bound only keeps a broken server from filling the memory, and there are many threads that send.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+
+/// No page of a list may be longer, in bytes, nor than the objects that it was asked for.
+const PAGE_BYTES_MAX: u64 = 1 << 30;
+
+/// So long each object of a page may be, in bytes, as in a list that is read while it arrives.
+const OBJECT_BYTES_MAX: u64 = 64 << 20;
+
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -203,6 +213,15 @@ impl Request {
     /// What is to be done.
     pub fn method(&self) -> Method {
         self.method
+    }
+
+    /// How long its answer may be, in bytes. What asks for a page says so by `limit`.
+    pub(super) fn answer_bytes_max(&self) -> u64 {
+        let limit = self.query.iter().find(|(name, _)| name == "limit");
+        let n_objects = limit.and_then(|(_, n)| n.parse().ok());
+        n_objects.map_or(ANSWER_BYTES_MAX, |n: u64| {
+            n.saturating_mul(OBJECT_BYTES_MAX).min(PAGE_BYTES_MAX)
+        })
     }
 
     /// Bytes of the body; none without one.

@@ -73,9 +73,11 @@ pub(super) fn delay(
     }
 }
 
-/// Makes attempts until one succeeds or is not to be repeated; each waits at the throttle, if any, and
-/// is told how many came before it. When the daemon stops while a repetition is due, the last attempt's
-/// error stands. A write that may have taken effect does so still when a later attempt could not be sent.
+/// Makes attempts until one succeeds or is not to be repeated; each waits at the throttle, if any,
+/// and is told how many came before it. When the daemon stops while a repetition is due, the last
+/// attempt's error stands. Of a write that may have taken effect only an answer that tells how
+/// things are says more: that a later attempt was refused or could not be sent leaves its outcome
+/// open.
 pub(super) fn run<T>(
     request: &Request,
     kind: Kind,
@@ -96,16 +98,18 @@ pub(super) fn run<T>(
             Ok(answer) => return Ok(answer),
             Err(failure) => failure,
         };
-        if error.is_unsent()
-            && let Some(earlier) = open_outcome
-        {
-            log::debug!("{request} cannot be sent again: {error}");
-            return Err(earlier);
-        }
+        let delay = delay(kind, retries, &error, retry_after.as_deref());
+        let tells = error.is_already_exists() || error.is_not_found();
+        let error = match open_outcome.take() {
+            Some(earlier) if !error.leaves_outcome_open() && !tells => {
+                log::debug!("{request} may have taken effect before it failed with: {error}");
+                earlier
+            }
+            _ => error,
+        };
         if kind == Kind::Write && error.leaves_outcome_open() {
             open_outcome = Some(error.clone());
         }
-        let delay = delay(kind, retries, &error, retry_after.as_deref());
         let Some(delay) = delay.filter(|_| !request.is_single) else {
             return Err(error);
         };

@@ -296,5 +296,8 @@ mod tests {
             throttle.wait(&Request::get("/")),
             Err(ClientError::Stopped)
         ));
+        let state = throttle.state.as_ref().expect("there is a limit");
+        let state = state.lock().expect("nobody panicked");
+        assert!(state.bucket.waiting.is_empty(), "it has left its place");
     }
 }

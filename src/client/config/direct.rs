@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::{ClientConfig, ConfigError, Draft, Environment};
 use crate::client::credentials::Authorization;
 use crate::client::pem::Pem;
+use crate::client::proxy;
 
 /// How to reach a server that no kubeconfig names.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +27,7 @@ impl ClientConfig {
     /// [`ConfigError::Master`], which says what to mend.
     pub fn direct(source: &DirectSource) -> Result<Self, ConfigError> {
         let master = |problem| ConfigError::Master {
-            url: source.url.clone(),
+            url: proxy::without_password(&source.url),
             problem,
         };
         let mut draft = Draft {

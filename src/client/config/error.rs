@@ -33,7 +33,7 @@ pub enum ConfigError {
     /// The address given by `--master` cannot be used.
     #[error("--master {url:?}: {problem}")]
     Master {
-        /// The address as given.
+        /// The address as given, without a password.
         url: String,
         /// What is wrong with it.
         problem: String,

@@ -1,8 +1,7 @@
 //! `exec` of a kubeconfig's user: checked, and turned into what runs the plugin
 //! (client-go `tools/clientcmd/validation.go:validateAuthInfo`).
 
-use kube_client::config::{Cluster, ExecConfig, ExecInteractiveMode};
-
+use super::file::{Cluster, Exec, InteractiveMode};
 use super::{Draft, Environment, filled};
 use crate::client::exec_plugin::{ClusterInfo, ExecSettings, Interactive, VERSIONS, find};
 use crate::client::pem::Pem;
@@ -17,7 +16,7 @@ const CLUSTER_EXTENSION: &str = "client.authentication.k8s.io/exec";
 /// # Errors
 /// What is wrong and what to mend, for people.
 pub(super) fn settings(
-    exec: &ExecConfig,
+    exec: &Exec,
     cluster: &Cluster,
     draft: &Draft,
     environment: &Environment,
@@ -32,8 +31,8 @@ pub(super) fn settings(
         )
     })?;
     let interactive = match exec.interactive_mode {
-        Some(ExecInteractiveMode::Never) => Interactive::Never,
-        Some(ExecInteractiveMode::Always) => Interactive::Always,
+        Some(InteractiveMode::Never) => Interactive::Never,
+        Some(InteractiveMode::Always) => Interactive::Always,
         // Optional in v1beta1 only.
         None if version == VERSIONS[0] => {
             return Err(
@@ -42,7 +41,7 @@ pub(super) fn settings(
                     .to_owned(),
             );
         }
-        Some(ExecInteractiveMode::IfAvailable) | None => Interactive::IfAvailable,
+        Some(InteractiveMode::IfAvailable) | None => Interactive::IfAvailable,
     };
     let mut variables = environment.all();
     for entry in exec.env.iter().flatten() {

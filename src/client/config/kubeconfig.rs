@@ -2,15 +2,14 @@
 //! has an entry wins it whole. So nothing is merged here: entries are looked up file by file, and
 //! errors can name the file.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kube_client::config::{AuthInfo, Cluster, Context, Kubeconfig, KubeconfigError};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::error::{ConfigError, LookedAt};
+use super::file::{self, Cluster, Context, Kubeconfig, User};
 use super::{Authorization, ConfigSource, Draft, Environment, Impersonation, exec, filled};
 use crate::client::pem::Pem;
 
@@ -55,11 +54,14 @@ pub(super) fn find(
     looked_at: &mut Vec<LookedAt>,
 ) -> Result<Option<Vec<KubeconfigFile>>, ConfigError> {
     if let Some(path) = &source.kubeconfig {
-        let file = read(path)?.ok_or_else(|| ConfigError::File {
-            file: path.clone(),
-            problem: "there is no such file".to_owned(),
-        })?;
-        return Ok(Some(vec![file]));
+        let files = read(path)?;
+        if files.is_empty() {
+            return Err(ConfigError::File {
+                file: path.clone(),
+                problem: "there is no such file".to_owned(),
+            });
+        }
+        return Ok(Some(files));
     }
     looked_at.push(LookedAt::new("--kubeconfig", "not given"));
     if source.master.is_some() && source.context.is_none() {
@@ -81,7 +83,7 @@ pub(super) fn find(
     for path in paths {
         files.extend(read(&path)?);
     }
-    if files.iter().all(|file| is_empty(&file.content)) {
+    if files.iter().all(|file| file.content.is_empty()) {
         let found = if files.is_empty() {
             "no such file"
         } else {
@@ -93,35 +95,23 @@ pub(super) fn find(
     Ok(Some(files))
 }
 
-/// A file without any entries is as good as none.
-fn is_empty(content: &Kubeconfig) -> bool {
-    content.clusters.is_empty() && content.contexts.is_empty() && content.auth_infos.is_empty()
-}
-
-fn read(path: &Path) -> Result<Option<KubeconfigFile>, ConfigError> {
-    let problem = match Kubeconfig::read_from(path) {
-        Ok(content) => {
-            let path = path.to_owned();
-            return Ok(Some(KubeconfigFile { path, content }));
-        }
-        Err(KubeconfigError::ReadConfig(error, _)) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(None);
-        }
-        Err(KubeconfigError::ReadConfig(error, _)) => format!("it cannot be read: {error}"),
-        // What is wrong in YAML comes with a picture of the place; its first line is enough.
-        Err(KubeconfigError::Parse(error)) => {
-            let text = error.to_string();
-            let line = text.lines().next().unwrap_or_default();
-            // What follows is advice for programmers.
-            let line = line.split(", set ").next().unwrap_or_default();
-            format!("it is not valid: {}", line.trim_start_matches("error: "))
-        }
-        Err(error) => error.to_string(),
-    };
-    Err(ConfigError::File {
+/// The documents of a file, as if each were a file; an empty one if there is none in it.
+fn read(path: &Path) -> Result<Vec<KubeconfigFile>, ConfigError> {
+    let error = |problem| ConfigError::File {
         file: path.to_owned(),
         problem,
-    })
+    };
+    let Some(mut documents) = file::read(path).map_err(error)? else {
+        return Ok(Vec::new());
+    };
+    if documents.is_empty() {
+        documents.push(Kubeconfig::default());
+    }
+    let file = |content| KubeconfigFile {
+        path: path.to_owned(),
+        content,
+    };
+    Ok(documents.into_iter().map(file).collect())
 }
 
 /// What `files` say for the context in `source`, or for the current one, and where that context is.
@@ -204,16 +194,13 @@ fn cluster<'a>(
 fn user<'a>(
     files: &'a [KubeconfigFile],
     context: &Found<'a, Context>,
-) -> Result<Option<Found<'a, AuthInfo>>, ConfigError> {
+) -> Result<Option<Found<'a, User>>, ConfigError> {
     let Some(name) = filled(context.value.user.as_ref()) else {
         return Ok(None);
     };
     let found = lookup(files, "user", name, |content| {
-        let entry = content
-            .auth_infos
-            .iter()
-            .find(|entry| entry.name == *name)?;
-        Some(entry.auth_info.as_ref())
+        let entry = content.users.iter().find(|entry| entry.name == *name)?;
+        Some(entry.user.as_ref())
     })?;
     let found = found.ok_or_else(|| context.error(format!("its user {name:?} does not exist")));
     found.map(Some)
@@ -287,7 +274,7 @@ fn apply_cluster(draft: &mut Draft, cluster: &Cluster) -> Result<(), String> {
 
 fn apply_user(
     draft: &mut Draft,
-    user: &AuthInfo,
+    user: &User,
     cluster: &Cluster,
     environment: &Environment,
 ) -> Result<(), String> {
@@ -329,9 +316,9 @@ fn apply_user(
 }
 
 /// A token file wins over a token (client-go `transport/round_trippers.go:NewBearerAuthWithRefreshRoundTripper`).
-fn authorization(user: &AuthInfo) -> Result<Authorization, String> {
+fn authorization(user: &User) -> Result<Authorization, String> {
     let token = user.token.as_ref().filter(|token| is_filled(token));
-    let token = match (file(user.token_file.as_deref()), token) {
+    let token = match (filled(user.token_file.as_ref()), token) {
         (Some(path), _) => Some(Authorization::TokenFile(path.into())),
         (None, Some(token)) => Some(Authorization::Token(token.clone())),
         (None, None) => None,
@@ -356,7 +343,7 @@ fn authorization(user: &AuthInfo) -> Result<Authorization, String> {
 
 /// The plugin that authenticates a user who has nothing else.
 fn plugin(
-    user: &AuthInfo,
+    user: &User,
     cluster: &Cluster,
     draft: &Draft,
     environment: &Environment,
@@ -379,12 +366,6 @@ fn is_filled(secret: &SecretString) -> bool {
     !secret.expose_secret().is_empty()
 }
 
-/// A path that was given. One given as empty has become its file's directory, with a slash at the
-/// end, when it was made absolute.
-fn file(path: Option<&str>) -> Option<&str> {
-    path.filter(|path| !path.is_empty() && !path.ends_with('/'))
-}
-
 /// What `NAME-data` holds, else what the file `NAME` holds, which can be read.
 fn data_or_file(
     name: &'static str,
@@ -399,7 +380,7 @@ fn data_or_file(
             .map(|bytes| Some(Pem::Data(bytes)))
             .ok_or_else(|| format!("{name}-data is not valid base64"));
     }
-    let Some(path) = file(path) else {
+    let Some(path) = path.filter(|path| !path.is_empty()) else {
         return Ok(None);
     };
     let pem = Pem::File {

@@ -7,6 +7,7 @@ mod direct;
 pub(super) mod environment;
 mod error;
 mod exec;
+mod file;
 mod in_cluster;
 mod kubeconfig;
 
@@ -183,7 +184,7 @@ impl Located {
         match self {
             Self::Kubeconfig(place) => place.error(problem),
             Self::Master(url) => ConfigError::Master {
-                url: url.clone(),
+                url: proxy::without_password(url),
                 problem,
             },
             Self::InCluster => ConfigError::InCluster(problem),
@@ -252,17 +253,23 @@ impl Draft {
 
     fn check(mut self, environment: &Environment) -> Result<Checked, String> {
         let url = with_scheme(&self.server, &self.tls);
+        // Where a password does not belong somebody may have put one.
+        let shown = proxy::without_password(&url);
         let uri: Uri = url
             .parse()
-            .map_err(|error| format!("{url:?} is not a URL: {error}"))?;
+            .map_err(|error| format!("{shown:?} is not a URL: {error}"))?;
         let scheme = uri.scheme_str().unwrap_or_default();
         let (Some(host), Some(authority)) = (uri.host(), uri.authority()) else {
-            return Err(format!("{url:?} has no host"));
+            return Err(format!("{shown:?} has no host"));
         };
         let default_port = match scheme {
             "https" => 443,
             "http" => 80,
-            _ => return Err(format!("{url:?} begins with neither https:// nor http://")),
+            _ => {
+                return Err(format!(
+                    "{shown:?} begins with neither https:// nor http://"
+                ));
+            }
         };
         if authority.as_str().contains('@') {
             return Err("user and password do not belong into the server's URL".to_owned());

@@ -488,3 +488,62 @@ fn impersonation_and_debug_output() {
     assert_eq!(names.len(), 7, "{names:?}");
     assert!(!format!("{config:?}").contains("hunter2"));
 }
+
+#[test]
+fn half_a_character_of_utf_16_is_an_error_and_no_panic() {
+    let home = Home::new();
+    let write = |bytes: &[u8]| fs::write(home.path("config"), bytes).expect("there is room");
+    let flag = flags(Some(&home.path("config")), None, None);
+    for bytes in [
+        &b"\xfe\xff\xff"[..],
+        b"\xff\xfea",
+        b"\xff\xff",
+        b"\xff\xfe\x00\xd8",
+    ] {
+        write(bytes);
+        home.check_error(&flag, &["config: it is not text in UTF-8 or UTF-16"]);
+    }
+    let text: Vec<u8> = TWO_CONTEXTS
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    write(&[&b"\xff\xfe"[..], &text].concat());
+    check_token(&home.good(&flag), "dev-token");
+    write(&vec![b'#'; 5 * 1024 * 1024]);
+    home.check_error(&flag, &["config: it is longer than 4194304 bytes"]);
+}
+
+#[test]
+fn no_error_repeats_a_password() {
+    let check = |text: &str, master: Option<&str>| {
+        let home = Home::new().file("config", text);
+        let file = home.path("config");
+        let source = flags((!text.is_empty()).then_some(&*file), master, None);
+        let error = home.load(&source).expect_err("something is wrong");
+        assert!(!error.to_string().contains("SECRET"), "{error}");
+    };
+    for url in [
+        "http://u:SECRET@h",
+        "ftp://u:SECRET@h",
+        "http://u:SE SECRET@h",
+        "u:SECRET@h",
+        "http://u:SECRET@",
+    ] {
+        check("", Some(url));
+        check(TWO_CONTEXTS, Some(url));
+        check(&TWO_CONTEXTS.replace("http://dev.example:8080", url), None);
+    }
+    for user in [
+        "SECRET",
+        "[SECRET]",
+        "{token: [SECRET]}",
+        "{token: {a: SECRET}}",
+        "{token: a, exec: SECRET}",
+        "{token: SECRET, token: SECRET}",
+        "{token: SECRET",
+        "{token: SECRET, exec: {args: SECRET}}",
+        "{tokenFile: [SECRET], token: 'SECRET}",
+    ] {
+        check(&TWO_CONTEXTS.replace("{token: dev-token}", user), None);
+    }
+}

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::server::{Reply, Server, answer};
 use super::{client, client_of, stopped_while, unlimited};
@@ -170,7 +170,7 @@ impl Fence for OpenFor {
     }
 
     fn delivery_limit(&self) -> Duration {
-        Duration::from_secs(5)
+        Duration::from_millis(500)
     }
 }
 
@@ -188,6 +188,46 @@ fn a_write_that_may_have_taken_effect_is_not_called_unsent_for_its_repetition() 
         let n_sent = server.rest().len();
         assert_eq!(error.is_unsent(), n_sent == 0, "{n_sent} sent: {error}");
     }
+}
+
+/// Open at first: on a new connection, and on one that was kept.
+#[test]
+fn nothing_is_sent_once_the_fence_is_closed() {
+    for n_looks in 0..3 {
+        let server = always(201, "", "made");
+        let options = ClientOptions {
+            fence: Some(Arc::new(OpenFor(AtomicUsize::new(n_looks)))),
+            ..unlimited()
+        };
+        let (client, _) = client(&ClientConfig::plain(&server.url()), &options);
+        let send = |_| client.send(&Request::get("/a")).map(|answer| answer.code);
+        let answers: Vec<_> = (0..=n_looks).map(send).collect();
+        let held_back = answers.last().expect("one at least");
+        assert!(matches!(held_back, Err(ClientError::Fenced)), "{answers:?}");
+        assert_eq!(server.rest().len(), n_looks);
+    }
+}
+
+/// The server takes the connection and reads nothing, so the rest of the request stays with our
+/// kernel.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_not_delivered_in_time_is_thrown_away() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let fence = OpenFor(AtomicUsize::new(usize::MAX));
+    let options = ClientOptions {
+        fence: Some(Arc::new(fence)),
+        ..unlimited()
+    };
+    let url = format!("http://{address}");
+    let (client, _) = client(&ClientConfig::plain(&url), &options);
+    let post = Request::post("/a").body("application/json", "x".repeat(64 << 20));
+    let began = Instant::now();
+    let error = client.send(&post).expect_err("nobody reads it");
+    assert!(!error.is_unsent(), "{error}");
+    let took = began.elapsed();
+    assert!(took < options.request_timeout / 3, "{took:?}: {error}");
 }
 
 #[test]
@@ -342,4 +382,56 @@ fn abort_cuts_a_request_in_flight_and_refuses_new_ones() {
     assert!(!error.is_unsent(), "{error:?}");
     let error = client.send(&Request::get("/a")).expect_err("it is over");
     assert!(error.is_unsent(), "{error:?}");
+}
+
+/// What a POST and then a DELETE come to if the first try is given up in the middle and the second
+/// is answered with this code.
+#[track_caller]
+fn check_second_try(code: u16, reason: &str, is_open: bool) {
+    let n_tries = AtomicUsize::new(0);
+    let body = format!(
+        r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"{reason}","code":{code}}}"#
+    );
+    let server = Server::plain(move |_| {
+        Reply::Write(match n_tries.fetch_add(1, Ordering::SeqCst) % 2 {
+            0 => answer(504, "Retry-After: 0\r\n", "given up"),
+            _ => answer(code, "", &body),
+        })
+    });
+    let (client, _) = client_of(&server);
+    for request in [Request::post("/a"), Request::delete("/a")] {
+        let request = request.body("application/json", "{}");
+        let error = client.send(&request).expect_err("it is refused");
+        assert_eq!(error.leaves_outcome_open(), is_open, "{code}: {error}");
+    }
+    assert_eq!(server.rest().len(), 4);
+}
+
+#[test]
+fn a_refused_repetition_says_nothing_about_the_first_try() {
+    check_second_try(403, "Forbidden", true);
+    check_second_try(409, "Conflict", true);
+    check_second_try(422, "Invalid", true);
+    check_second_try(429, "TooManyRequests", true);
+    // These tell how things are.
+    check_second_try(409, "AlreadyExists", false);
+    check_second_try(404, "NotFound", false);
+}
+
+#[test]
+fn an_answer_to_a_write_is_bounded() {
+    const MIB: usize = 1 << 20;
+    for (n_bytes, fits) in [(15 * MIB, true), (17 * MIB, false)] {
+        let server = Server::plain(move |_| Reply::Write(answer(201, "", &"x".repeat(n_bytes))));
+        let (client, _) = client_of(&server);
+        let post = Request::post("/a").body("application/json", "{}");
+        match client.send(&post) {
+            Ok(response) => assert!(fits && response.body.len() == n_bytes),
+            // What was asked for may have been done all the same.
+            Err(error) => assert!(!fits && error.leaves_outcome_open(), "{error}"),
+        }
+        // A page of a list may be as long as its objects.
+        let page = Request::get("/a").query("limit", "2");
+        assert_eq!(client.send(&page).expect("a page").body.len(), n_bytes);
+    }
 }
