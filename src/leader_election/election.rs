@@ -4,13 +4,15 @@
 use std::time::Duration;
 
 use super::options::LeaderElectionOptions;
-use super::record::LeaderElectionRecord;
+use super::record::{LeaderElectionRecord, RELEASED_DURATION_SECONDS};
 
 /// What to do with a Lease that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Another holds it.
+    /// Another holds it, or held it so recently that it may not know yet that it does no more.
     Held,
+    /// We led, and it does not name us.
+    Lost,
     /// Write this.
     Update(LeaderElectionRecord),
 }
@@ -23,7 +25,9 @@ pub struct Election {
     /// When `observed` was first seen, by our own clock; what the record says of times is never looked
     /// at, since another machine's clock wrote it.
     observed_at: Duration,
-    /// When the try began that made or kept us the holder; `None` while we are not.
+    /// Until when the holder that was seen last may act as such.
+    held_until: Duration,
+    /// When the write began that made or kept us the leader; `None` while we are not.
     renewed_at: Option<Duration>,
     reported: String,
 }
@@ -35,6 +39,7 @@ impl Election {
             options,
             observed: LeaderElectionRecord::default(),
             observed_at: Duration::ZERO,
+            held_until: Duration::ZERO,
             renewed_at: None,
             reported: String::new(),
         }
@@ -74,13 +79,28 @@ impl Election {
         Some(self.renewed_at? + self.options.write_limit())
     }
 
-    /// What a leader writes without reading first, trusting that the Lease is as it left it.
-    pub fn renewal(&self, now: Duration, wall: &str) -> Option<LeaderElectionRecord> {
-        (self.is_leader() && self.is_valid(now)).then(|| self.kept(&self.observed, wall))
+    /// How long to wait before the next renewal: until a retry period after the last one was sent,
+    /// or, if the last try has failed, for a retry period, but not beyond the end of the
+    /// leadership.
+    pub fn pause(&self, has_failed: bool, now: Duration) -> Duration {
+        let retry_period = self.options.retry_period;
+        let (Some(renewed_at), Some(until)) = (self.renewed_at, self.may_write_until()) else {
+            return Duration::ZERO;
+        };
+        if has_failed {
+            retry_period.min(until.saturating_sub(now))
+        } else {
+            (renewed_at + retry_period).saturating_sub(now)
+        }
     }
 
-    /// What to create where there is no Lease.
-    pub fn first_record(&self, wall: &str) -> LeaderElectionRecord {
+    /// What a leader writes without reading first: the API server refuses it unless the Lease is as
+    /// this leader left it.
+    pub fn renewal(&self, wall: &str) -> Option<LeaderElectionRecord> {
+        self.renewed_at.map(|_| self.kept(&self.observed, wall))
+    }
+
+    fn first_record(&self, wall: &str) -> LeaderElectionRecord {
         LeaderElectionRecord {
             holder_identity: self.options.identity.clone(),
             lease_duration_seconds: self.options.lease_duration_seconds(),
@@ -90,24 +110,31 @@ impl Election {
         }
     }
 
-    /// Takes notice of the Lease as it was read, and says what to do about it. `seen_at` is the time
-    /// after the answer had come: a record that was on its way for long is not older than that to us.
+    /// Takes notice of the Lease as it was read, `None` if it is not there, and says what to do
+    /// about it. `seen_at` is the time after the answer had come: a record that was on its way for
+    /// long is not older than that to us.
+    ///
+    /// DIFFERS: upstream's renewal acquires a Lease that another has held and released meanwhile,
+    /// and acts on by caches from before. Here a leader that the Lease does not name has lost it.
     pub fn on_read(
         &mut self,
-        record: LeaderElectionRecord,
+        read: Option<LeaderElectionRecord>,
         seen_at: Duration,
         wall: &str,
     ) -> Decision {
-        if record != self.observed {
-            self.observed = record;
-            self.observed_at = seen_at;
-        }
+        let is_there = read.is_some();
+        self.observe(read.unwrap_or_default(), seen_at);
         if self.is_leader() {
             return Decision::Update(self.kept(&self.observed, wall));
         }
-        self.renewed_at = None;
-        if !self.observed.holder_identity.is_empty() && self.is_valid(seen_at) {
+        if self.renewed_at.take().is_some() {
+            return Decision::Lost;
+        }
+        if seen_at < self.held_until {
             return Decision::Held;
+        }
+        if !is_there {
+            return Decision::Update(self.first_record(wall));
         }
         Decision::Update(LeaderElectionRecord {
             lease_transitions: self.observed.lease_transitions.saturating_add(1),
@@ -117,23 +144,43 @@ impl Election {
         })
     }
 
-    /// Takes notice that `record` was written by a try that began at `began`: no request with this record
-    /// was sent before.
-    pub fn on_written(&mut self, record: LeaderElectionRecord, began: Duration, now: Duration) {
+    /// DIFFERS: upstream takes a Lease that is deleted, or emptied by hand, at once. Here its
+    /// holder, who may not know yet, is given the time that the Lease has granted.
+    fn observe(&mut self, record: LeaderElectionRecord, seen_at: Duration) {
+        if record == self.observed {
+            return;
+        }
+        let granted = if !record.holder_identity.is_empty() {
+            record.granted()
+        } else if record.is_released() {
+            Duration::ZERO
+        } else if !self.observed.holder_identity.is_empty() {
+            self.observed.granted()
+        } else {
+            self.options.granted()
+        };
+        self.held_until = seen_at + granted;
         self.observed = record;
-        self.observed_at = now;
+        self.observed_at = seen_at;
+    }
+
+    /// Takes notice that `record` was written: no request with this record was sent before `began`.
+    pub fn on_written(&mut self, record: LeaderElectionRecord, began: Duration, now: Duration) {
+        self.observe(record, now);
         self.renewed_at = self.is_leader().then_some(began);
     }
 
-    /// What to write to give up a Lease that was just read; `None` if it is not ours.
+    /// What to write to give up a Lease that was just read; `None` if it is not ours. We lead no
+    /// more, whether this is written or not.
     pub fn release(
-        &self,
+        &mut self,
         record: &LeaderElectionRecord,
         wall: &str,
     ) -> Option<LeaderElectionRecord> {
+        self.renewed_at = None;
         (record.holder_identity == self.options.identity).then(|| LeaderElectionRecord {
             holder_identity: String::new(),
-            lease_duration_seconds: 1,
+            lease_duration_seconds: RELEASED_DURATION_SECONDS,
             acquire_time: wall.to_owned(),
             renew_time: wall.to_owned(),
             ..record.clone()
@@ -146,11 +193,5 @@ impl Election {
             renew_time: wall.to_owned(),
             ..old.clone()
         }
-    }
-
-    /// True while the holder that was seen may not be replaced.
-    fn is_valid(&self, now: Duration) -> bool {
-        let seconds = u64::try_from(self.observed.lease_duration_seconds).unwrap_or(0);
-        self.observed_at + Duration::from_secs(seconds) > now
     }
 }

@@ -18,8 +18,8 @@ use crate::stdx::clock::Clock;
 use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::metrics;
 
-/// Tries to release: one more, if somebody wrote the Lease in between.
-const RELEASE_TRIES: usize = 2;
+/// Between two tries to release.
+const RELEASE_PAUSE: Duration = Duration::from_millis(50);
 
 /// No request for the Lease gets less than this.
 const REQUEST_TIMEOUT_MIN: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ const REQUEST_TIMEOUT_MIN: Duration = Duration::from_millis(100);
 /// Who is told how the election goes. Called on the thread `lease`: what blocks here delays the next
 /// renewal.
 pub trait Callbacks: Send {
-    /// We lead, and the fence is open.
+    /// We lead, and the fence is open. Must not block.
     fn on_started_leading(&mut self, lease: &LeaseReference);
 
     /// We led, and the fence is closed: nothing may be written any more, and the process should end.
@@ -59,6 +59,18 @@ pub struct ElectorParts {
     /// The last write has ended: requested, the lease is released; failed, it is left to run out.
     pub done: Stop,
 }
+
+/// When a write began.
+struct Stamp {
+    /// On the boot clock, by which we go.
+    began: Duration,
+    /// As a Lease has it, with six digits of a second.
+    wall: String,
+}
+
+/// A write of a [`Lock`].
+type Write =
+    fn(&mut (dyn Lock + 'static), &LeaderElectionRecord, Duration) -> Result<(), LockError>;
 
 /// Takes part in the election.
 pub struct Elector {
@@ -148,31 +160,33 @@ impl Elector {
         }
     }
 
-    /// Renews until `done`.
+    /// Renews until `done`, and never acquires: who has lost the Lease has to begin anew.
     ///
-    /// DIFFERS: upstream gives up a renew deadline after it began to try, which is up to a retry period
-    /// later. Here the deadline counts from the last renewal, since nothing may be written after it.
+    /// DIFFERS: upstream gives up a renew deadline after it began to try, which is up to a retry
+    /// period later. Here the deadline counts from the last renewal, since nothing may be written
+    /// after it. A retry period counts from there too, so that requests that take up to half the
+    /// deadline each do not cost the lease.
     fn renew(&mut self) -> Result<(), String> {
-        let retry_period = self.election.options().retry_period;
-        let mut pause = retry_period;
-        while !self.done.wait_timeout(pause) {
-            let renewed = self.try_acquire_or_renew();
+        let mut has_failed = false;
+        loop {
+            let now = self.boot_clock.boot_time();
+            if self.done.wait_timeout(self.election.pause(has_failed, now)) {
+                return Ok(());
+            }
+            has_failed = !self.try_acquire_or_renew();
             self.report_transition();
-            pause = retry_period;
-            if !renewed {
-                let Some(until) = self.election.may_write_until() else {
-                    return Err(format!("it is held by {}", self.election.leader()));
-                };
-                let left = until.saturating_sub(self.boot_clock.boot_time());
-                if left.is_zero() {
-                    let limit = self.election.options().write_limit();
-                    let why = &self.last_problem;
-                    return Err(format!("it could not be renewed for {limit:?}: {why}"));
-                }
-                pause = retry_period.min(left);
+            let Some(until) = self.election.may_write_until() else {
+                return Err(match self.election.leader() {
+                    "" => "it names nobody".to_owned(),
+                    leader => format!("it is held by {leader}"),
+                });
+            };
+            if has_failed && self.boot_clock.boot_time() >= until {
+                let limit = self.election.options().write_limit();
+                let why = &self.last_problem;
+                return Err(format!("it could not be renewed for {limit:?}: {why}"));
             }
         }
-        Ok(())
     }
 
     /// One try; true if the lease is ours for another while
@@ -191,30 +205,33 @@ impl Elector {
     }
 
     fn try_both_paths(&mut self) -> bool {
-        // What is written counts from here, whichever request brings it: all requests of one try carry
-        // one time, and whoever has seen the first of them takes the others for the same renewal.
-        let began = self.boot_clock.boot_time();
-        let wall = self.wall();
-        if let Some(record) = self.election.renewal(began, &wall) {
-            match self.write(record, began, Lock::update) {
+        // All writes of one try carry one time, and whoever has seen the first of them takes the
+        // others for the same renewal: so all count from before the first.
+        let mut stamp = self.stamp();
+        if let Some(record) = self.election.renewal(&stamp.wall) {
+            match self.write(record, &stamp, Lock::update) {
                 Ok(()) => return true,
                 Err(error) => log::debug!("the lease is read before it is written: {error}"),
             }
         }
+        let leads = self.election.may_write_until().is_some();
         let limit = self.limit();
-        let record = match self.lock.get(limit) {
-            Ok(record) => record,
-            Err(error) if error.is_not_found() => {
-                let record = self.election.first_record(&wall);
-                let created = self.write(record, began, Lock::create);
-                return self.succeeded("create", created);
-            }
+        let read = match self.lock.get(limit) {
+            Ok(record) => Some(record),
+            Err(error) if error.is_not_found() => None,
             Err(error) => return self.succeeded("read", Err(error)),
         };
+        let (verb, write): (_, Write) = match &read {
+            Some(_) => ("update", Lock::update),
+            None => ("create", Lock::create),
+        };
         let seen_at = self.boot_clock.boot_time();
-        match self.election.on_read(record, seen_at, &wall) {
-            Decision::Held => {
-                log::debug!("the lease is held by {}", self.election.leader());
+        if !leads {
+            stamp = self.stamp();
+        }
+        match self.election.on_read(read, seen_at, &stamp.wall) {
+            Decision::Held | Decision::Lost => {
+                log::debug!("the lease is held by {:?}", self.election.leader());
                 self.last_problem.clear();
                 false
             }
@@ -223,8 +240,8 @@ impl Elector {
                     let name = &self.election.options().name;
                     metrics::global().leader_election.slowpath_exercised(name);
                 }
-                let updated = self.write(record, began, Lock::update);
-                self.succeeded("update", updated)
+                let written = self.write(record, &stamp, write);
+                self.succeeded(verb, written)
             }
         }
     }
@@ -232,19 +249,15 @@ impl Elector {
     fn write(
         &mut self,
         record: LeaderElectionRecord,
-        began: Duration,
-        write: fn(
-            &mut (dyn Lock + 'static),
-            &LeaderElectionRecord,
-            Duration,
-        ) -> Result<(), LockError>,
+        stamp: &Stamp,
+        write: Write,
     ) -> Result<(), LockError> {
         let limit = self.limit();
         let written = write(&mut *self.lock, &record, limit);
         self.may_hold |= !written.as_ref().is_err_and(LockError::is_without_effect);
         written?;
         let now = self.boot_clock.boot_time();
-        self.election.on_written(record, began, now);
+        self.election.on_written(record, stamp.began, now);
         Ok(())
     }
 
@@ -274,25 +287,35 @@ impl Elector {
         false
     }
 
-    /// Gives the lease back, so that the next one need not wait until it has run out.
-    fn release(&mut self) {
+    /// Gives the lease back, so that the next one need not wait until it has run out. Tries again
+    /// where somebody has written the Lease in between, for a renew deadline at most (client-go
+    /// `leaderelection.go:release`).
+    pub(super) fn release(&mut self) {
         let lease = self.lock.describe();
-        for _ in 0..RELEASE_TRIES {
+        let deadline = self.boot_clock.boot_time() + self.election.options().renew_deadline;
+        let problem = loop {
             match self.try_release() {
-                Ok(true) => log::info!("the lease {lease} is released"),
-                Ok(false) => log::debug!("the lease {lease} is not ours any more"),
-                Err(LockError::Client(error)) if error.is_conflict() => continue,
-                Err(error) => log::warn!("cannot release the lease {lease}: {error}"),
+                Ok(true) => return log::info!("the lease {lease} is released"),
+                Ok(false) => return log::debug!("the lease {lease} does not name us"),
+                Err(LockError::Client(error))
+                    if error.is_conflict() && self.boot_clock.boot_time() < deadline =>
+                {
+                    // Both signals were given before: this is only a pause.
+                    Stop::new().wait_timeout(RELEASE_PAUSE);
+                }
+                Err(error) => break error,
             }
-            return;
-        }
-        log::warn!("cannot release the lease {lease}: somebody else writes it all the time");
+        };
+        log::warn!("cannot release the lease {lease}: {problem}");
     }
 
+    /// One try; false if the lease is not ours. INVARIANT: what is emptied is the very Lease that
+    /// was read and named us, since the update is refused if anybody has written it in between.
     fn try_release(&mut self) -> Result<bool, LockError> {
         let limit = self.election.options().request_timeout();
         let record = self.lock.get(limit)?;
-        let Some(released) = self.election.release(&record, &self.wall()) else {
+        let Stamp { wall, .. } = self.stamp();
+        let Some(released) = self.election.release(&record, &wall) else {
             return Ok(false);
         };
         self.lock.update(&released, limit)?;
@@ -319,10 +342,11 @@ impl Elector {
         }
     }
 
-    /// Now, as a Lease has it: with six digits of a second.
-    fn wall(&self) -> String {
-        let now = self.clock.wall();
-        now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+    fn stamp(&self) -> Stamp {
+        let began = self.boot_clock.boot_time();
+        let wall = self.clock.wall();
+        let wall = wall.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+        Stamp { began, wall }
     }
 }
 

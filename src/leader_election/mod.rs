@@ -23,14 +23,29 @@
 //! frozen in between. What the kernel had taken by then it may deliver for the 5 s that remain, after
 //! that it throws it away ([`Fence::delivery_limit`](crate::client::Fence::delivery_limit)).
 //!
-//! What is left: (1) the process is frozen within the few microseconds from the last look at the fence
-//! to the end of the system call that sends, for longer than the margin; (2) the API server, or a proxy
-//! in front of it, has the whole request and acts on it more than the margin later; (3) the whole
-//! machine is suspended with unacknowledged bytes in a socket, whose timers stand still meanwhile;
-//! (4) clocks whose *speeds* differ by more than a third. Nothing but a server that checks a token
-//! with each write could close these. What such a late write can do is small: a create repeats a name that
-//! the successor would choose too, a delete names its pod's UID, and a status update the version it was
-//! computed from.
+//! A renewal never acquires. A leader whom the Lease does not name, since another took it, or since
+//! somebody emptied or deleted it, has lost it for good: the process ends, and what comes after it
+//! begins with empty hands. It may have slept through the whole term of another, so nothing that it
+//! knows is worth anything. Renewals are sent a retry period after the last one was *sent*, or as
+//! soon as that is answered, so that a slow API server costs nobody the lease whose requests take
+//! up to half the deadline.
+//!
+//! A Lease without a holder is taken at once if it bears the marks of a release (a duration of one
+//! second, and one time as that of acquisition and of renewal) or if nobody was ever seen to hold
+//! it. Otherwise the holder that was seen last may not know yet, and is given its lease duration,
+//! counted from when its name was seen to be gone. A release empties the very Lease that was read
+//! and named us, or nothing.
+//!
+//! What is left: (1) the process is frozen within the few microseconds from the last look at the
+//! fence to the end of the system call that sends, for longer than the margin; (2) the API server,
+//! or a proxy in front of it, has the whole request and acts on it more than the margin later; (3)
+//! the whole machine is suspended with unacknowledged bytes in a socket, whose timers stand still
+//! meanwhile; (4) clocks whose *speeds* differ by more than a third; (5) somebody deletes or
+//! empties the Lease, and a daemon comes first that has never seen its holder, such as one that was
+//! just started, or somebody writes another name into it: then both may write until the leader's
+//! next renewal. Nothing but a server that checks a token with each write could close these. What
+//! such a late write can do is small: a create repeats a name that the successor would choose too,
+//! a delete names its pod's UID, and a status update the version it was computed from.
 
 mod election;
 mod elector;

@@ -1,7 +1,13 @@
 //! What a Lease says about the election. Pure.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+/// What a Lease that was given up says in place of its duration (client-go
+/// `tools/leaderelection/leaderelection.go:release`).
+pub(super) const RELEASED_DURATION_SECONDS: i32 = 1;
 
 /// The fields of a Lease's spec.
 ///
@@ -54,6 +60,20 @@ where
 }
 
 impl LeaderElectionRecord {
+    /// How long the holder may act as such after a renewal.
+    pub(super) fn granted(&self) -> Duration {
+        Duration::from_secs(u64::try_from(self.lease_duration_seconds).unwrap_or(0))
+    }
+
+    /// True if its last holder gave it up, and did not only lose it to somebody's editor: it bears
+    /// the marks of client-go's release (`tools/leaderelection/leaderelection.go:release`).
+    pub(super) fn is_released(&self) -> bool {
+        self.holder_identity.is_empty()
+            && self.lease_duration_seconds == RELEASED_DURATION_SECONDS
+            && !self.renew_time.is_empty()
+            && self.renew_time == self.acquire_time
+    }
+
     /// Reads a Lease's spec; a Lease without one says nothing.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! One elector against a lock that is not there, or does as it is told.
 
+mod loss;
 mod rig;
 mod two;
 
@@ -65,7 +66,8 @@ fn l_05_l_07_a_lease_of_another_is_taken_when_it_was_not_renewed_for_long() {
         (&*lease.holder_identity, lease.lease_transitions),
         ("us", 8)
     );
-    assert_eq!(lease.strategy, "OldestEmulationVersion", "kept");
+    let kept = (&*lease.preferred_holder, &*lease.strategy);
+    assert_eq!(kept, ("heir", "OldestEmulationVersion"));
 }
 
 #[test]
@@ -176,6 +178,38 @@ fn a_renewal_counts_from_before_it_was_sent() {
     assert!(rig.fence.is_open());
     rig.clock.advance(Duration::from_nanos(1));
     assert!(!rig.fence.is_open(), "ten seconds after it was sent");
+}
+
+/// The record is as old as the request, perhaps; but it may also be as new as the answer.
+#[test]
+fn a_record_counts_from_when_it_was_seen() {
+    let mut rig = Rig::new("us");
+    rig.set_lease(&held_by("them"));
+    rig.set_latency(SECOND * 5);
+    assert!(!rig.elect());
+    rig.set_latency(Duration::ZERO);
+    rig.clock.advance(SECOND * 14);
+    assert!(!rig.elect(), "19 s after the request, 14 after the answer");
+    rig.clock.advance(SECOND);
+    assert!(rig.elect());
+}
+
+/// A kube-controller-manager may hold it for longer or shorter than we would.
+#[test]
+fn a_lease_is_held_for_as_long_as_it_says() {
+    for seconds in [3, 40] {
+        let mut rig = Rig::new("us");
+        rig.set_lease(&LeaderElectionRecord {
+            lease_duration_seconds: seconds,
+            ..held_by("them")
+        });
+        assert!(!rig.elect());
+        let almost = Duration::from_millis(u64::from(seconds.unsigned_abs()) * 1000 - 1);
+        rig.clock.advance(almost);
+        assert!(!rig.elect(), "{seconds}");
+        rig.clock.advance(Duration::from_millis(1));
+        assert!(rig.elect(), "{seconds}");
+    }
 }
 
 #[test]

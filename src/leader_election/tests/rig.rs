@@ -22,21 +22,44 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn store(&mut self, record: &LeaderElectionRecord) -> u64 {
+    pub(super) fn empty(&mut self) {
+        if let Some((mut record, _)) = self.lease.take() {
+            record.holder_identity.clear();
+            self.store(&record);
+        }
+    }
+
+    /// Somebody writes it.
+    pub(super) fn set(&mut self, record: &LeaderElectionRecord) {
+        self.store(record);
+    }
+
+    fn store(&mut self, record: &LeaderElectionRecord) -> u64 {
         self.version += 1;
         self.lease = Some((record.clone(), self.version));
         self.version
     }
 }
 
+/// What happens at the server right before it acts on a call.
+type Happening = Box<dyn FnOnce(&mut Server) + Send>;
+
 /// What the fake lock was asked and is to answer.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Script {
     calls: Vec<&'static str>,
+    limits: Vec<Duration>,
+    before: Vec<(&'static str, Happening)>,
     once: Option<(&'static str, LockError)>,
     lost: Option<&'static str>,
     always: Option<LockError>,
     latency: Duration,
+}
+
+impl std::fmt::Debug for Script {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Script").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -52,10 +75,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl FakeLock {
-    fn call(&mut self, name: &'static str) -> Result<(), LockError> {
+    fn call(&mut self, name: &'static str, limit: Duration) -> Result<(), LockError> {
         let mut script = lock(&self.script);
         script.calls.push(name);
-        self.clock.advance(script.latency);
+        script.limits.push(limit);
+        self.clock.advance(script.latency.min(limit));
+        if script.latency > limit {
+            if name == "get" {
+                return Err(lost());
+            }
+            script.lost = Some(name);
+        }
+        if let Some(index) = script.before.iter().position(|(call, _)| *call == name) {
+            let (_, happening) = script.before.remove(index);
+            happening(&mut lock(&self.server));
+        }
         if let Some(error) = &script.always {
             return Err(error.clone());
         }
@@ -72,16 +106,16 @@ impl FakeLock {
 }
 
 impl Lock for FakeLock {
-    fn get(&mut self, _limit: Duration) -> Result<LeaderElectionRecord, LockError> {
-        self.call("get")?;
+    fn get(&mut self, limit: Duration) -> Result<LeaderElectionRecord, LockError> {
+        self.call("get", limit)?;
         let lease = lock(&self.server).lease.clone();
         let (record, version) = lease.ok_or_else(not_found)?;
         self.read = Some(version);
         Ok(record)
     }
 
-    fn create(&mut self, record: &LeaderElectionRecord, _limit: Duration) -> Result<(), LockError> {
-        self.call("create")?;
+    fn create(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError> {
+        self.call("create", limit)?;
         let mut server = lock(&self.server);
         if server.lease.is_some() {
             return Err(refusal(409, "AlreadyExists"));
@@ -93,8 +127,8 @@ impl Lock for FakeLock {
         Ok(())
     }
 
-    fn update(&mut self, record: &LeaderElectionRecord, _limit: Duration) -> Result<(), LockError> {
-        self.call("update")?;
+    fn update(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError> {
+        self.call("update", limit)?;
         let read = self.read.ok_or(LockError::NotRead)?;
         let mut server = lock(&self.server);
         if server
@@ -155,7 +189,11 @@ impl Rig {
 
     /// One of several that fight for the same lease, with a clock of its own.
     pub(super) fn at(identity: &str, server: &Arc<Mutex<Server>>, clock: &Arc<FakeClock>) -> Self {
-        let options = LeaderElectionOptions::new(identity.to_owned(), "kube-system", "a");
+        let options = LeaderElectionOptions {
+            // What is really waited for, while the clock stands still.
+            retry_period: Duration::from_millis(1),
+            ..LeaderElectionOptions::new(identity.to_owned(), "kube-system", "a")
+        };
         let (script, told) = (Arc::<Mutex<Script>>::default(), Arc::default());
         let fence = Arc::new(LeaseFence::new(Arc::clone(clock) as _, options.margin()));
         let (stop, done) = (Stop::new(), Stop::new());
@@ -207,6 +245,43 @@ impl Rig {
         self.elector.take().expect("it has not ended").run();
     }
 
+    /// Takes part until the end; what `before` was given has to bring that about.
+    pub(super) fn run(&mut self) {
+        self.elector.take().expect("it has not ended").run();
+    }
+
+    /// The daemon stops for good; its last write has ended.
+    pub(super) fn stops(&self) -> impl FnOnce() + Send + use<> {
+        let (stop, done) = (self.stop.clone(), self.done.clone());
+        move || {
+            stop.stop(Cause::Requested("test".to_owned()));
+            done.stop(Cause::Requested("test".to_owned()));
+        }
+    }
+
+    /// Gives the lease back, as a daemon that stops, and competes again, as one that was started
+    /// anew.
+    pub(super) fn release(&mut self) {
+        let elector = self.elector.as_mut().expect("it has not ended");
+        self.fence.close();
+        elector.release();
+    }
+
+    /// Has something happen at the server right before it acts on the next such call.
+    pub(super) fn before(
+        &self,
+        call: &'static str,
+        happening: impl FnOnce(&mut Server) + Send + 'static,
+    ) {
+        let mut script = lock(&self.script);
+        script.before.push((call, Box::new(happening)));
+    }
+
+    /// How long the requests since the last call could have taken.
+    pub(super) fn limits(&self) -> Vec<Duration> {
+        std::mem::take(&mut lock(&self.script).limits)
+    }
+
     /// The requests since the last call.
     pub(super) fn calls(&self) -> Vec<&'static str> {
         std::mem::take(&mut lock(&self.script).calls)
@@ -230,6 +305,15 @@ impl Rig {
 
     pub(super) fn set_lease(&self, record: &LeaderElectionRecord) {
         lock(&self.server).store(record);
+    }
+
+    pub(super) fn delete_lease(&self) {
+        lock(&self.server).lease = None;
+    }
+
+    /// Somebody takes the holder's name out of the Lease and leaves the rest.
+    pub(super) fn empty_lease(&self) {
+        lock(&self.server).empty();
     }
 
     pub(super) fn refuse_once(&self, call: &'static str, error: LockError) {
@@ -261,7 +345,7 @@ pub(super) fn held_by(identity: &str) -> LeaderElectionRecord {
         acquire_time: "2025-12-01T00:00:00.000000Z".to_owned(),
         renew_time: "2025-12-31T00:00:00.000000Z".to_owned(),
         lease_transitions: 7,
-        preferred_holder: String::new(),
+        preferred_holder: "heir".to_owned(),
         strategy: "OldestEmulationVersion".to_owned(),
     }
 }

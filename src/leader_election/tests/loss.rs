@@ -1,0 +1,174 @@
+//! How a leader loses its lease and gives it up, and what a standby makes of a Lease that nobody
+//! holds.
+
+use std::time::Duration;
+
+use super::rig::{Rig, SECOND, Server, conflict, held_by, unavailable};
+use crate::client::Fence;
+use crate::leader_election::{Decision, Election, LeaderElectionOptions, LeaderElectionRecord};
+
+/// A Lease as client-go's release leaves it.
+fn released() -> LeaderElectionRecord {
+    let now = "2026-01-01T00:01:00.000000Z".to_owned();
+    LeaderElectionRecord {
+        holder_identity: String::new(),
+        lease_duration_seconds: 1,
+        acquire_time: now.clone(),
+        renew_time: now,
+        ..held_by("")
+    }
+}
+
+/// Runs an elector at whose first renewal this has happened to its Lease.
+#[track_caller]
+fn loses(change: fn(&mut Server), why: &str) {
+    let mut rig = Rig::new("us");
+    rig.before("update", change);
+    // Were it not lost, the elector would run on until it writes again.
+    rig.before("create", |_| ());
+    for call in ["create", "update"] {
+        let stop = rig.stops();
+        rig.before(call, |_| stop());
+    }
+    rig.run();
+    let why = format!("stopped: the lease kube-system/a is lost: {why}");
+    assert_eq!(rig.told().last(), Some(&why));
+    assert!(!rig.fence.is_open());
+    assert_eq!(rig.calls(), ["get", "create", "update", "get"]);
+}
+
+#[test]
+fn a_renewal_never_acquires() {
+    let nobody = "it names nobody";
+    loses(|server| server.set(&released()), nobody);
+    loses(Server::empty, nobody);
+    loses(|server| server.lease = None, nobody);
+    let them = "it is held by them";
+    loses(|server| server.set(&held_by("them")), them);
+}
+
+/// A standby that has seen `them` hold the Lease for 15 s, three seconds ago.
+fn standby() -> Rig {
+    let mut rig = Rig::new("us");
+    rig.set_lease(&held_by("them"));
+    assert!(!rig.elect());
+    rig.clock.advance(SECOND * 3);
+    rig
+}
+
+#[test]
+fn a_released_lease_is_taken_at_once() {
+    let mut rig = standby();
+    rig.set_lease(&released());
+    assert!(rig.elect());
+}
+
+/// The holder may not know yet, and may have renewed it right before.
+#[test]
+fn a_lease_that_vanishes_is_waited_out() {
+    for change in [Rig::delete_lease, Rig::empty_lease] {
+        let mut rig = standby();
+        change(&rig);
+        assert!(!rig.elect());
+        rig.clock.advance(Duration::from_millis(14_999));
+        assert!(!rig.elect());
+        rig.clock.advance(Duration::from_millis(1));
+        assert!(rig.elect());
+        assert!(rig.fence.is_open());
+    }
+}
+
+#[test]
+fn a_release_never_empties_a_successors_lease() {
+    let mut rig = Rig::new("us");
+    assert!(rig.elect());
+    rig.calls();
+    // It is taken between the look and the write.
+    rig.before("update", |server| server.set(&held_by("them")));
+    rig.release();
+    assert_eq!(rig.calls(), ["get", "update", "get"]);
+    assert_eq!(rig.lease().expect("a lease"), held_by("them"));
+}
+
+#[test]
+fn a_release_is_repeated_until_the_renew_deadline() {
+    let mut rig = Rig::new("us");
+    assert!(rig.elect());
+    rig.calls();
+    for _ in 0..5 {
+        // Somebody labels the Lease, say.
+        rig.before("update", |server| {
+            let (record, _) = server.lease.clone().expect("a lease");
+            server.set(&record);
+        });
+    }
+    rig.release();
+    assert_eq!(rig.calls().len(), 12);
+    assert_eq!(rig.lease().expect("a lease").holder_identity, "");
+
+    let mut rig = Rig::new("us");
+    assert!(rig.elect());
+    rig.calls();
+    rig.set_latency(SECOND);
+    rig.refuse_always(&conflict());
+    rig.release();
+    assert_eq!(rig.calls(), ["get"; 10], "a renew deadline in all");
+}
+
+#[test]
+fn who_stops_while_it_acquires_does_not_begin() {
+    let mut rig = Rig::new("us");
+    let stop = rig.stops();
+    rig.before("create", |_| stop());
+    rig.run();
+    assert_eq!(rig.told(), ["leader us", "leader "]);
+    assert_eq!(rig.lease().expect("a lease").holder_identity, "");
+}
+
+/// After the deadline nothing may be written, so there is no use in waiting on.
+#[test]
+fn a_leader_that_cannot_renew_ends_at_its_deadline() {
+    let mut rig = Rig::new("us");
+    assert!(rig.elect());
+    rig.limits();
+    rig.clock.advance(SECOND * 7);
+    rig.refuse_always(&unavailable());
+    assert!(!rig.elect());
+    assert_eq!(rig.limits(), [SECOND * 3; 2], "not 5 s");
+}
+
+#[test]
+fn a_failed_renewal_is_repeated_before_the_deadline() {
+    let options = LeaderElectionOptions::new("us".to_owned(), "kube-system", "a");
+    let mut election = Election::new(options);
+    let Decision::Update(record) = election.on_read(None, Duration::ZERO, "") else {
+        panic!("nobody holds it");
+    };
+    election.on_written(record, Duration::ZERO, Duration::ZERO);
+    for (has_failed, now, expected) in [
+        (false, 0, 2),
+        (false, 1, 1),
+        (false, 5, 0),
+        (true, 5, 2),
+        (true, 9, 1),
+        (true, 10, 0),
+    ] {
+        let pause = election.pause(has_failed, SECOND * now);
+        assert_eq!(pause, SECOND * expected, "{has_failed} at {now}");
+    }
+}
+
+/// Requests that take 4 s each, where 5 s are allowed.
+#[test]
+fn slow_requests_do_not_cost_the_lease() {
+    let mut rig = Rig::new("us");
+    rig.set_latency(SECOND * 4);
+    let stop = rig.stops();
+    for _ in 0..9 {
+        rig.before("update", |_| ());
+    }
+    rig.before("update", |_| stop());
+    rig.run();
+    let told = rig.told();
+    assert_eq!(told, ["leader us", "started", "leader "]);
+}
