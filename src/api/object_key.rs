@@ -20,6 +20,23 @@ impl ObjectKey {
             name: name.into(),
         }
     }
+
+    /// Why the key cannot stand in the path of a request, which it would lead elsewhere
+    /// (apimachinery `pkg/api/validation/path/name.go:IsValidPathSegmentName`).
+    ///
+    /// # Errors
+    /// What is wrong with namespace or name.
+    pub fn check_path(&self) -> Result<(), String> {
+        for part in [&*self.namespace, &*self.name] {
+            if matches!(part, "." | "..") || part.contains(['/', '%']) {
+                return Err(format!(
+                    "{part:?} is not a valid name: names must not be \".\" or \"..\" nor \
+                     contain \"/\" or \"%\""
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for ObjectKey {
@@ -41,5 +58,23 @@ mod tests {
         let keys = ["pod1", "pod2"].map(|name| ObjectKey::new("default", name).to_string());
         assert_eq!(keys, ["default/pod1", "default/pod2"]);
         assert_eq!(ObjectKey::new("", "node-1").to_string(), "node-1");
+    }
+
+    #[test]
+    fn what_leads_elsewhere_in_a_path_is_no_name() {
+        for (namespace, name) in [
+            ("n", "../../../api/v1/nodes"),
+            ("n", ".."),
+            ("n", "a/status"),
+            ("n", "a%2fb"),
+            ("..", "a"),
+            ("n/pods", "a"),
+        ] {
+            ObjectKey::new(namespace, name)
+                .check_path()
+                .expect_err(name);
+        }
+        assert_eq!(ObjectKey::new("n", "a.b-c").check_path(), Ok(()));
+        assert_eq!(ObjectKey::new("", "node-1").check_path(), Ok(()));
     }
 }

@@ -346,13 +346,18 @@ impl<'de> Visitor<'de> for DeletionCostVisitor {
     }
 }
 
-/// A 32-bit decimal without `+` or leading zeros; everything else counts as 0
+/// What [`POD_DELETION_COST`] says: a 32-bit decimal without `+` or leading zeros; `None` for
+/// everything else
 /// (kubernetes `pkg/apis/core/helper/helpers.go:GetDeletionCostFromPodAnnotations`).
-fn parse_deletion_cost(text: &str) -> i32 {
+pub fn deletion_cost(text: &str) -> Option<i32> {
     match text.as_bytes() {
-        [b'-' | b'1'..=b'9', ..] => text.parse().unwrap_or(0),
-        _ => 0,
+        [b'-' | b'1'..=b'9', ..] | [b'0'] => text.parse().ok(),
+        _ => None,
     }
+}
+
+fn parse_deletion_cost(text: &str) -> i32 {
+    deletion_cost(text).unwrap_or(0)
 }
 
 impl Default for ObjectKey {

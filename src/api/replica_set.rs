@@ -26,7 +26,7 @@ mod json;
 mod message;
 
 /// What the controller knows of a ReplicaSet.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ReplicaSet {
     /// Namespace and name.
     pub key: ObjectKey,
@@ -55,7 +55,7 @@ pub struct ReplicaSet {
 }
 
 /// In the encoding in which the object came, since only so no field gets lost.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum Carried {
     Json(json::CarriedJson),
     Protobuf(message::CarriedMessage),

@@ -26,6 +26,14 @@ impl ResourceVersion {
         }
     }
 
+    /// The number that it is, if it is one.
+    pub fn number(&self) -> Option<u64> {
+        match &self.0 {
+            Repr::Number(number) => Some(*number),
+            Repr::Text(_) => None,
+        }
+    }
+
     /// True where no version is known.
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Repr::Text(text) if text.is_empty())

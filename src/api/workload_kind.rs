@@ -86,7 +86,7 @@ pub const REPLICATION_CONTROLLER: WorkloadKind = WorkloadKind {
 };
 
 impl WorkloadKind {
-    /// Names an object of this kind at the end of a log line: `replicaset=namespace/name`.
+    /// What a record of the log is about, for its key `object`: `replicaset=namespace/name`.
     pub fn named<'a>(&self, key: &'a ObjectKey) -> impl fmt::Display + use<'a> {
         let singular = self.singular;
         fmt::from_fn(move |f| write!(f, "{singular}={key}"))

@@ -111,6 +111,22 @@ pub struct Unread {
     pub error: String,
 }
 
+/// An object whose names would lead requests elsewhere is as good as one that cannot be read: its
+/// key must not come into the queue, from which it would get into paths.
+pub(super) fn check_names<T: Indexed>(object: T) -> Decoded<T> {
+    match object.key().check_path() {
+        Ok(()) => Ok(object),
+        Err(error) => Err(Unread {
+            key: Some(UnreadKey {
+                key: object.key().clone(),
+                uid: object.uid().clone(),
+            }),
+            resource_version: object.resource_version().clone(),
+            error,
+        }),
+    }
+}
+
 /// `metadata` of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListMetadata {

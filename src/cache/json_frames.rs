@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::decode::{
     Decode, Decoded, Frame, INITIAL_EVENTS_END, OBJECT_BYTES_MAX, ReadWatch, StreamError,
+    check_names,
 };
 use super::json_object::{Head, read_object};
 use crate::api::Status;
@@ -148,7 +149,7 @@ fn read_usual_frame<T: Decode>(line: &[u8], interner: &mut Interner) -> Option<F
     let kind = object.strip_prefix(br#"{"kind":""#)?;
     kind.strip_prefix(T::KIND.as_bytes())?.strip_prefix(b"\"")?;
     let object = T::from_json(object, interner).ok()?;
-    Some(change.of(Ok(object)))
+    Some(change.of(check_names(object)))
 }
 
 fn read_bookmark<T: Decode>(object: &[u8]) -> Frame<T::Object> {

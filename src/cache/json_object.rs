@@ -4,16 +4,17 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::decode::{Decode, Decoded, Unread};
+use super::decode::{Decode, Decoded, Unread, check_names};
 use super::store::UnreadKey;
 use crate::api::interner::Interner;
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 
 /// Reads an object; of one that cannot be read at least what it is, if that can be read.
 pub(super) fn read_object<T: Decode>(json: &[u8], interner: &mut Interner) -> Decoded<T::Object> {
-    T::from_json(json, interner).map_err(|error| unread(json, &error))
+    let object = T::from_json(json, interner).map_err(|error| unread(json, &error))?;
+    check_names(object)
 }
 
 /// What stands at the head of any object.
@@ -36,18 +37,41 @@ pub(super) struct HeadMetadata<'a> {
     pub(super) annotations: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
 }
 
+/// What names an object, as it stands there: any field may be the one that cannot be read.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Names<'a> {
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    namespace: Option<&'a RawValue>,
+    #[serde(borrow)]
+    uid: Option<&'a RawValue>,
+    #[serde(borrow)]
+    resource_version: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Named<'a> {
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+}
+
 fn unread(json: &[u8], error: &serde_json::Error) -> Unread {
-    // Any field may be the one that cannot be read, so nothing is taken for granted here.
-    let object: Value = serde_json::from_slice(json).unwrap_or_default();
-    let metadata = &object["metadata"];
-    let text = |field: &str| metadata[field].as_str().unwrap_or_default();
-    let key = metadata["name"].as_str().map(|name| UnreadKey {
-        key: ObjectKey::new(text("namespace"), name),
-        uid: Uid::new(text("uid")),
+    let object: Named<'_> = serde_json::from_slice(json).unwrap_or_default();
+    let metadata = object.metadata.map_or("{}", RawValue::get);
+    let names: Names<'_> = serde_json::from_str(metadata).unwrap_or_default();
+    let text = |field: Option<&RawValue>| -> Option<String> {
+        field.and_then(|field| serde_json::from_str(field.get()).ok())
+    };
+    let key = text(names.name).map(|name| UnreadKey {
+        key: ObjectKey::new(text(names.namespace).unwrap_or_default(), name),
+        uid: Uid::new(&text(names.uid).unwrap_or_default()),
     });
     Unread {
         key,
-        resource_version: ResourceVersion::new(text("resourceVersion")),
+        resource_version: ResourceVersion::new(&text(names.resource_version).unwrap_or_default()),
         error: error.to_string(),
     }
 }

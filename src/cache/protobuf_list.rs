@@ -110,7 +110,8 @@ impl<T: Decode> ProtobufList<T> {
 
     fn read_list_field(&mut self, n_left: u64) -> Result<Option<Range<usize>>, StreamError> {
         let head = self.head()?;
-        let n_left = n_left.checked_sub(head.n_head_bytes + head.n_bytes);
+        let n_field = head.n_head_bytes.checked_add(head.n_bytes);
+        let n_left = n_field.and_then(|n_field| n_left.checked_sub(n_field));
         let n_left = n_left.ok_or(ProtobufError::Wire("a field is longer than its list"))?;
         self.place = Place::List { n_left };
         let field = self.take(head.n_bytes)?;

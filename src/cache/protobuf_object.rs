@@ -2,7 +2,7 @@
 
 use prost::Message;
 
-use super::decode::{Decode, Decoded, Unread};
+use super::decode::{Decode, Decoded, Unread, check_names};
 use super::store::UnreadKey;
 use crate::api::interner::Interner;
 use crate::api::protobuf::{ObjectMeta, ProtobufError};
@@ -20,7 +20,8 @@ pub(super) fn read_object<T: Decode>(
     message: &[u8],
     interner: &mut Interner,
 ) -> Decoded<T::Object> {
-    T::from_protobuf(message, interner).map_err(|error| unread(message, &error))
+    let object = T::from_protobuf(message, interner).map_err(|error| unread(message, &error))?;
+    check_names(object)
 }
 
 fn unread(message: &[u8], error: &ProtobufError) -> Unread {

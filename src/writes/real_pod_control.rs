@@ -82,18 +82,25 @@ impl RealPodControl {
         loop {
             let mut page = request.clone().query("limit", PAGE_SIZE);
             if !continue_token.is_empty() {
-                page = page.query("continue", continue_token);
+                page = page.query("continue", &continue_token);
             }
             let response = self.send(rs, page)?;
             let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(unreadable)?;
             for pod in list.items.unwrap_or_default() {
                 let pod = Pod::from_json(pod.get().as_bytes(), &mut interner);
-                pods.push(pod.map_err(unreadable)?);
+                let pod = pod.map_err(unreadable)?;
+                pod.key.check_path().map_err(WriteError::Local)?;
+                pods.push(pod);
             }
-            continue_token = list.metadata.continue_token.unwrap_or_default();
-            if continue_token.is_empty() {
+            let token = list.metadata.continue_token.unwrap_or_default();
+            if token.is_empty() {
                 return Ok(pods);
             }
+            if token == continue_token {
+                let message = "the API server returned the same continue token twice";
+                return Err(WriteError::Unknown(message.to_owned()));
+            }
+            continue_token = token;
         }
     }
 }

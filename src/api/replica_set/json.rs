@@ -24,6 +24,12 @@ pub(super) struct CarriedJson {
     spec: Box<RawValue>,
 }
 
+impl PartialEq for CarriedJson {
+    fn eq(&self, other: &Self) -> bool {
+        self.metadata.get() == other.metadata.get() && self.spec.get() == other.spec.get()
+    }
+}
+
 pub(super) fn read(
     kind: &WorkloadKind,
     json: &[u8],

@@ -24,7 +24,7 @@ const TEMPLATE: u32 = 3;
 const CONDITIONS: u32 = 6;
 
 /// What is sent back as it came.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct CarriedMessage {
     /// Without `managedFields`.
     metadata: Box<[u8]>,

@@ -181,3 +181,40 @@ fn a_list_gives_its_objects_and_its_metadata() {
     };
     assert_eq!(ReadList::<Pod>::metadata(&list), &expected);
 }
+
+#[test]
+fn an_object_whose_name_leads_elsewhere_in_a_path_is_not_read() {
+    let name = "../../../api/v1/nodes";
+    let pod = POD.replace("\"name\":\"a\"", &format!("\"name\":{name:?}"));
+    let body = format!("{{\"type\":\"ADDED\",\"object\":{pod}}}\n");
+    check(
+        &body,
+        &["added unread Some(\"n/../../../api/v1/nodes \")@5"],
+    );
+}
+
+/// Only what names the object is read of one that cannot be read, however long it is.
+#[test]
+fn what_cannot_be_read_takes_no_memory() {
+    let field = r#"{"a":[1,"b",{}]},"#.repeat(100_000);
+    let json = format!(
+        r#"{{"metadata":{{"name":"a","namespace":"n","uid":"u","labels":[{field}1],
+        "resourceVersion":"5"}},"spec":[{field}1],"status":7}}"#
+    );
+    let mut told = None;
+    let spent = allocation_counter::measure(|| {
+        told = crate::cache::json_object::read_object::<Pod>(
+            json.as_bytes(),
+            &mut crate::api::interner::Interner::default(),
+        )
+        .err();
+    });
+    let unread = told.expect("labels are no list");
+    assert_eq!(unread.resource_version, "5".into());
+    let key = unread.key.expect("a key");
+    assert_eq!(
+        (key.key.to_string(), key.uid),
+        ("n/a".to_owned(), "u".into())
+    );
+    assert!(spent.bytes_max < 10_000, "{} bytes", spent.bytes_max);
+}

@@ -139,3 +139,11 @@ fn a_list_that_breaks_off_is_an_error_wherever_it_does() {
         assert!(!last.starts_with("end"), "{n} bytes were taken for a list");
     }
 }
+
+#[test]
+fn a_field_of_nearly_two_to_the_64_bytes_is_refused() {
+    let field = [[0x12].as_slice(), &[0xff; 9], &[0x01]].concat();
+    let bytes = Envelope::seal_raw("v1", "PodList", &field);
+    let expected = "malformed body: malformed protobuf: a field is longer than its list";
+    assert_eq!(read(bytes, 1000), [expected]);
+}
