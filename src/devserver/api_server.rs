@@ -140,10 +140,11 @@ impl ApiServer {
             "POST" if resource.is_namespaced() == namespace.is_some() => {
                 let options = WriteOptions::read(request)?;
                 let object = body::object(resource, request)?;
+                let unknown = options.unknown_fields_of_body(resource, &object)?;
                 let created = self.change(options.dry_run, |state| {
                     create(state, resource, namespace, object)
                 })?;
-                Ok(object_answer(201, resource, &created))
+                Ok(warning(object_answer(201, resource, &created), &unknown))
             }
             "DELETE" if resource.has_delete_collection() => {
                 self.delete_collection(resource, &scope()?, request)
@@ -166,6 +167,7 @@ impl ApiServer {
             ("PUT", "" | "status" | "finalize") => {
                 let options = WriteOptions::read(request)?;
                 let object = body::object(resource, request)?;
+                let unknown = options.unknown_fields_of_body(resource, &object)?;
                 update::check_name(key, &object)?;
                 let part = part_of(named.subresource);
                 let manager = manager_of(&options, request);
@@ -176,7 +178,7 @@ impl ApiServer {
                     let managers = apply::managers_after(resource, &old, &object, part, &manager);
                     update::put(state, resource, key, part, object, managers)
                 })?;
-                Ok(object_answer(200, resource, &object))
+                Ok(warning(object_answer(200, resource, &object), &unknown))
             }
             ("PATCH", "" | "status") => self.patch(named, request),
             ("DELETE", "") => self.delete(resource, key, request),
@@ -214,15 +216,18 @@ impl ApiServer {
             return Ok(object_answer(code, resource, &applied.object));
         }
         let manager = manager_of(&options, request);
-        let object = self.change(options.dry_run, |state| {
+        let (object, unknown) = self.change(options.dry_run, |state| {
             let object = state.current(resource, key)?;
             let old = object.value();
             let new = patch.changed(resource, old.clone())?;
+            let refusal = |why: &str| patch.unfit(why);
+            let unknown = options.unknown_fields(resource, Some(&old), &new, refusal)?;
             update::check_name(key, &new)?;
             let managers = apply::managers_after(resource, &old, &new, part, &manager);
-            update::replace_managed(state, resource, &object, part, new, managers)
+            let object = update::replace_managed(state, resource, &object, part, new, managers)?;
+            Ok((object, unknown))
         })?;
-        Ok(object_answer(200, resource, &object))
+        Ok(warning(object_answer(200, resource, &object), &unknown))
     }
 
     fn answer_scale(&self, named: &Named<'_>, request: &ApiRequest) -> Result<Answer, Refusal> {
@@ -310,6 +315,14 @@ fn object_answer(code: u16, resource: Resource, object: &Object) -> Answer {
     let mut body = Vec::new();
     object.write_full(resource, &mut body);
     Answer::json(code, body)
+}
+
+/// The answer with a warning of each of these texts
+/// (apiserver `pkg/endpoints/handlers/rest.go:addStrictDecodingWarnings`).
+fn warning(answer: Answer, texts: &[String]) -> Answer {
+    texts.iter().fold(answer, |answer, text| {
+        answer.with_header("warning", &format!("299 - {}", json!(text)))
+    })
 }
 
 /// What the API server says of an object that is gone, of most kinds.

@@ -11,13 +11,14 @@ use serde_json::{Map, Value, json};
 
 use super::body;
 use super::create::create_managed;
-use super::managers::{Path, fields_of, from_tree, remove_at, text_of, to_tree, value_at};
+use super::managers::{Path, Reader, fields_of, from_tree, remove_all, text_of, to_tree};
 use super::objects::{entries, meta, text};
 use super::patch::strategic_merge;
 use super::refusal::Refusal;
 use super::resource::Resource;
 use super::shape;
 use super::store::{Object, State};
+use super::strict;
 use super::update::{self, Part};
 
 /// What an apply is about.
@@ -66,12 +67,13 @@ pub(super) fn apply(
     managers.retain_mut(|manager| keep_without(manager, &taken));
     let before = old.as_ref().map(|old| from_tree(&old["fieldsV1"]));
     let before = before.unwrap_or_default();
-    for given_up in before.difference(&fields) {
-        let mut others = managers.iter();
-        if !others.any(|other| from_tree(&other["fieldsV1"]).contains(given_up)) {
-            remove_at(&mut live, given_up);
-        }
-    }
+    let others: BTreeSet<Path> = managers
+        .iter()
+        .flat_map(|other| from_tree(&other["fieldsV1"]))
+        .collect();
+    let given_up = before.difference(&fields);
+    let of_nobody = given_up.filter(|path| !others.contains(*path));
+    remove_all(&mut live, of_nobody.map(Vec::as_slice));
     make_way_for_atomic(&mut live, &config);
     if let Some(metadata) = config["metadata"].as_object_mut() {
         metadata.remove("managedFields");
@@ -109,9 +111,10 @@ pub(super) fn managers_after(
         let is_status = path.first().is_some_and(|first| first == "f:status");
         is_status == (part == Part::Status)
     };
+    let (old, new) = (Reader::new(old), Reader::new(new));
     let changed: BTreeSet<Path> = all
         .into_iter()
-        .filter(|path| in_part(path) && value_at(old, path) != value_at(new, path))
+        .filter(|path| in_part(path) && old.value_at(path) != new.value_at(path))
         .collect();
     if changed.is_empty() {
         return None;
@@ -119,7 +122,7 @@ pub(super) fn managers_after(
     managers.retain_mut(|entry| keep_without(entry, &changed));
     let set: BTreeSet<Path> = changed
         .into_iter()
-        .filter(|path| value_at(new, path).is_some())
+        .filter(|path| new.value_at(path).is_some())
         .collect();
     if !set.is_empty() {
         managers.push(json!({
@@ -147,6 +150,14 @@ fn check(wish: &Wish<'_>, config: &Value) -> Result<(), Refusal> {
         return Err(bad("metadata.managedFields must be nil".to_owned()));
     }
     update::check_name(wish.key, config)?;
+    if let Some(unknown) = strict::unknown_fields(resource, config).first() {
+        let namespace = text(config, "/metadata/namespace");
+        let name = text(config, "/metadata/name");
+        return Err(Refusal::internal(format!(
+            "failed to create typed patch object ({namespace}/{name}; {api_version}, Kind={kind}): \
+             .{unknown}: field not declared in schema"
+        )));
+    }
     shape::check(resource, config).map_err(|why| {
         let name = wish.key;
         Refusal::internal(format!(
@@ -164,10 +175,11 @@ fn conflicts(
     fields: &BTreeSet<Path>,
 ) -> Vec<(String, Path)> {
     let mut conflicts = Vec::new();
+    let (live, config) = (Reader::new(live), Reader::new(config));
     for manager in managers.iter().filter(|manager| !is_own(wish, manager)) {
         let others = from_tree(&manager["fieldsV1"]);
         for path in others.intersection(fields) {
-            if value_at(live, path) != value_at(config, path) {
+            if live.value_at(path) != config.value_at(path) {
                 let mut name = json!(text(manager, "/manager")).to_string();
                 if text(manager, "/operation") == "Update" {
                     name.push_str(" using ");

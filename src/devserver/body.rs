@@ -7,12 +7,11 @@ use super::delete::DeleteOptions;
 use super::exchange::ApiRequest;
 use super::json_patch::depth_of;
 use super::objects::text;
-use super::protobuf::{self, Unread};
+use super::protobuf::{self, PROTOBUF, Unread};
 use super::refusal::Refusal;
 use super::resource::Resource;
 use super::shape;
 
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const YAML: &str = "application/yaml";
 
 /// Deepest nesting of what is kept. JSON is read to 128 levels here, and lists, tables and managed
@@ -25,12 +24,7 @@ const DEPTH_MAX: usize = 100;
 pub(super) fn object(resource: Resource, request: &ApiRequest) -> Result<Value, Refusal> {
     let mut object = any_object(request, resource.kind())?;
     check_kind(resource, &object)?;
-    shape::check(resource, &object).map_err(|why| {
-        let kind = resource.kind();
-        Refusal::bad_request(format!(
-            "{kind} in version \"v1\" cannot be handled as a {kind}: {why}"
-        ))
-    })?;
+    shape::check(resource, &object).map_err(|why| Refusal::not_handled_as(resource, &why))?;
     strip_kind(&mut object);
     Ok(object)
 }

@@ -2,18 +2,27 @@
 //! namespace. Only where [`super::store::Settings::garbage_collection`] is on; a control plane without
 //! the controllers that do this leaves everything as it is, and so does this server then.
 //!
-//! It runs after the request that deletes, before anyone else sees the state; in a cluster it takes
-//! a moment.
+//! It runs on a thread of its own, `dev-gc`, a moment after the request that deletes, as in a
+//! cluster: a watch of the owner has time to bring that it goes before a watch of its dependents
+//! brings that they do.
 
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
 use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
+use crossbeam_channel::select;
 use serde_json::{Value, json};
 
 use super::delete::{self, FOREGROUND, ORPHAN};
 use super::objects::{entries, text};
 use super::resource::Resource;
-use super::store::{Consequence, Object, State, key_of};
+use super::store::{Consequence, Object, State, Store, key_of};
 use super::update::{self, Part};
+use crate::stdx::stop::Stop;
+use crate::stdx::thread;
 
 /// Resources whose objects have owners.
 const DEPENDENTS: [Resource; 3] = [
@@ -22,12 +31,35 @@ const DEPENDENTS: [Resource; 3] = [
     Resource::Pods,
 ];
 
-/// Follows up what has happened, and what happens by that.
-pub(super) fn follow_up(state: &mut State) {
-    while let Some(consequence) = state.consequences.pop_front() {
-        if !state.settings.garbage_collection {
-            continue;
+/// How long what has happened waits at least to be followed up.
+pub(super) const COLLECTED_AFTER: Duration = Duration::from_millis(20);
+
+/// Starts the thread `dev-gc`, which follows up what happens in `store` until `stop` is given.
+///
+/// # Errors
+/// If the system refuses a thread.
+pub(super) fn start(store: &Arc<Store>, stop: &Stop) -> io::Result<JoinHandle<()>> {
+    let (store, stopping) = (Arc::clone(store), stop.clone());
+    thread::try_spawn("dev-gc", stop, move || {
+        loop {
+            select! {
+                recv(store.consequences()) -> _ => {}
+                recv(stopping.receiver()) -> _ => return,
+            }
+            // ORDER: taken before the wait, so that what happens meanwhile waits as long.
+            let due = store.write(|state| mem::take(&mut state.consequences));
+            if stopping.wait_timeout(COLLECTED_AFTER) {
+                return;
+            }
+            store.write(|state| follow_up(state, due));
         }
+    })
+}
+
+/// Follows up what is due, and what happens by that.
+fn follow_up(state: &mut State, due: VecDeque<Consequence>) {
+    let later = mem::replace(&mut state.consequences, due);
+    while let Some(consequence) = state.consequences.pop_front() {
         match consequence {
             Consequence::Gone(object) => is_gone(state, &object),
             Consequence::OwnerGoing(resource, key) => owner_is_going(state, resource, &key),
@@ -35,6 +67,7 @@ pub(super) fn follow_up(state: &mut State) {
             Consequence::Owned(resource, key) => is_owned(state, resource, &key),
         }
     }
+    state.consequences = later;
 }
 
 fn owner_is_going(state: &mut State, resource: Resource, key: &str) {

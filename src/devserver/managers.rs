@@ -4,7 +4,8 @@
 //! A field is a path of tokens as upstream writes them: `f:NAME` for a member, `k:{"name":"c"}` for an
 //! entry of a list that has a key, `v:"x"` for a value of a set, and `.` for the entry itself.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, Value, json};
 
@@ -139,68 +140,160 @@ pub(super) fn text_of(path: &Path) -> String {
     text
 }
 
-/// What `object` has at `path`.
-pub(super) fn value_at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
-    let [token, rest @ ..] = path else {
-        return Some(object);
-    };
-    let next = match token.split_once(':') {
-        Some(("f", name)) => object.get(name)?,
-        Some(_) => &object.as_array()?[position(object, token)?],
-        None => return Some(&Value::Null),
-    };
-    value_at(next, rest)
+/// Finds what an object has at many paths, without a look at every entry of a list for each.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    object: &'a Value,
+    /// The places of a list's entries by their tokens, of each list at which one was looked for.
+    places: RefCell<HashMap<(*const Value, Form), Places>>,
 }
 
-/// Takes away what `object` has at `path`. A list that becomes empty by that goes too.
-pub(super) fn remove_at(object: &mut Value, path: &[String]) {
-    let Some((token, rest)) = path.split_first() else {
-        return;
-    };
-    let is_last = rest.is_empty() || rest == ["."];
-    let Some(name) = token.strip_prefix("f:") else {
-        if let Some(at) = position(object, token)
-            && let Some(entries) = object.as_array_mut()
-        {
-            if is_last {
-                entries.remove(at);
-            } else {
-                remove_at(&mut entries[at], rest);
-            }
+/// Where the entries of a list are, by the text of what tells them apart.
+type Places = HashMap<String, usize>;
+
+/// What tells the entries of a list apart: the names of a key's members, or the whole value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Form {
+    Key(Vec<String>),
+    Whole,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(object: &'a Value) -> Self {
+        Self {
+            object,
+            places: RefCell::default(),
         }
-        return;
-    };
-    let Some(map) = object.as_object_mut() else {
-        return;
-    };
-    if is_last {
-        map.remove(name);
-    } else if let Some(inner) = map.get_mut(name) {
-        remove_at(inner, rest);
-        if inner.as_array().is_some_and(Vec::is_empty) {
-            map.remove(name);
+    }
+
+    /// What the object has at `path`.
+    pub(super) fn value_at(&self, path: &[String]) -> Option<&'a Value> {
+        let mut value = self.object;
+        for token in path {
+            value = match token.split_once(':') {
+                Some(("f", name)) => value.get(name)?,
+                Some(_) => &value.as_array()?[self.position(value, token)?],
+                None => return Some(&Value::Null),
+            };
         }
+        Some(value)
+    }
+
+    fn position(&self, list: &Value, token: &str) -> Option<usize> {
+        let (form, text) = read_token(token)?;
+        let mut places = self.places.borrow_mut();
+        let places = places
+            .entry((std::ptr::from_ref(list), form.clone()))
+            .or_insert_with(|| places_of(list, &form));
+        places.get(&text).copied()
     }
 }
 
-/// Where in a list the entry is that `k:` or `v:` names.
-fn position(list: &Value, token: &str) -> Option<usize> {
+/// What `k:` or `v:` names, as [`places_of`] has it.
+fn read_token(token: &str) -> Option<(Form, String)> {
     let (kind, text) = token.split_once(':')?;
     let wanted: Value = serde_json::from_str(text).ok()?;
-    let mut entries = list.as_array()?.iter();
-    entries.position(|entry| match (kind, &wanted) {
-        ("k", Value::Object(key)) => key
-            .iter()
-            .all(|(name, value)| entry.get(name) == Some(value)),
-        _ => *entry == wanted,
-    })
+    let form = match (kind, &wanted) {
+        ("k", Value::Object(key)) => Form::Key(key.keys().cloned().collect()),
+        _ => Form::Whole,
+    };
+    Some((form, wanted.to_string()))
+}
+
+/// The places of a list's entries, the first of equal ones.
+fn places_of(list: &Value, form: &Form) -> Places {
+    let mut places = Places::new();
+    for (at, entry) in list.as_array().into_iter().flatten().enumerate() {
+        let text = match form {
+            Form::Whole => Some(entry.to_string()),
+            Form::Key(names) => {
+                let members = names
+                    .iter()
+                    .map(|name| Some((name.clone(), entry.get(name)?.clone())));
+                let key: Option<Map<String, Value>> = members.collect();
+                key.map(|key| Value::Object(key).to_string())
+            }
+        };
+        if let Some(text) = text {
+            places.entry(text).or_insert(at);
+        }
+    }
+    places
+}
+
+/// Takes away what `object` has at `paths`. A list that becomes empty by that goes too.
+pub(super) fn remove_all<'a>(object: &mut Value, paths: impl Iterator<Item = &'a [String]>) {
+    let mut inner: BTreeMap<&str, Vec<&[String]>> = BTreeMap::new();
+    let mut whole: BTreeSet<&str> = BTreeSet::new();
+    for path in paths {
+        let Some((token, rest)) = path.split_first() else {
+            continue;
+        };
+        if rest.is_empty() || rest == ["."] {
+            whole.insert(token);
+        } else {
+            inner.entry(token).or_default().push(rest);
+        }
+    }
+    inner.retain(|token, _| !whole.contains(token));
+    match object {
+        Value::Object(map) => {
+            let name_of = |token: &'a str| token.strip_prefix("f:");
+            for name in whole.into_iter().filter_map(name_of) {
+                map.remove(name);
+            }
+            for (token, rests) in inner {
+                if let Some(name) = name_of(token)
+                    && let Some(value) = map.get_mut(name)
+                {
+                    remove_all(value, rests.into_iter());
+                    if value.as_array().is_some_and(Vec::is_empty) {
+                        map.remove(name);
+                    }
+                }
+            }
+        }
+        Value::Array(_) => remove_from_list(object, &whole, inner),
+        _ => {}
+    }
+}
+
+fn remove_from_list(
+    list: &mut Value,
+    whole: &BTreeSet<&str>,
+    inner: BTreeMap<&str, Vec<&[String]>>,
+) {
+    let mut places: HashMap<Form, Places> = HashMap::new();
+    let mut position = |token: &str| {
+        let (form, text) = read_token(token)?;
+        let places = places
+            .entry(form.clone())
+            .or_insert_with(|| places_of(list, &form));
+        places.get(&text).copied()
+    };
+    let gone: BTreeSet<usize> = whole.iter().filter_map(|token| position(token)).collect();
+    let inner: Vec<(usize, Vec<&[String]>)> = inner
+        .into_iter()
+        .filter_map(|(token, rests)| Some((position(token)?, rests)))
+        .collect();
+    let Some(entries) = list.as_array_mut() else {
+        return;
+    };
+    for (at, rests) in inner {
+        remove_all(&mut entries[at], rests.into_iter());
+    }
+    let mut at = 0;
+    entries.retain(|_| {
+        at += 1;
+        !gone.contains(&(at - 1))
+    });
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::{fields_of, from_tree, remove_at, text_of, to_tree, value_at};
+    use super::{Reader, fields_of, from_tree, remove_all, text_of, to_tree};
 
     #[test]
     fn fields_are_written_and_read_as_upstream_has_them() {
@@ -224,8 +317,9 @@ mod tests {
         });
         assert_eq!(to_tree(&fields), tree);
         assert_eq!(from_tree(&tree), fields);
+        let reader = Reader::new(&object);
         for field in &fields {
-            assert!(value_at(&object, field).is_some(), "{field:?}");
+            assert!(reader.value_at(field).is_some(), "{field:?}");
         }
         let image = fields
             .iter()
@@ -233,10 +327,8 @@ mod tests {
             .find(|text| text.ends_with("image"));
         let expected = ".spec.template.spec.containers[name=\"c\"].image";
         assert_eq!(image.as_deref(), Some(expected));
-        let mut rest = object;
-        for field in &fields {
-            remove_at(&mut rest, field);
-        }
+        let mut rest = object.clone();
+        remove_all(&mut rest, fields.iter().map(Vec::as_slice));
         assert_eq!(rest["metadata"], json!({"name": "web", "labels": {}}));
         assert_eq!(rest["spec"], json!({"template": {"spec": {}}}));
     }

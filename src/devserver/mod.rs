@@ -13,17 +13,17 @@
 //! | nodes | `kubelet` | a scheduler and kubelets, simulated |
 //! | verbs | `create`, `update`, `scale`, `delete`, `removal`, `list`, `watch`, `selector` | what the API server does |
 //! | patches | `patching`, `patch`, `json_patch`, `apply`, `managers` | the four kinds of patch |
-//! | kinds | `objects`, `shape`, `resource`, `quota`, `garbage` | defaults, validation, admission |
+//! | kinds | `objects`, `shape`, `strict`, `resource`, `quota`, `garbage` | defaults, validation, admission |
 //! | state | `store`, `tally`, `snapshot` | objects, versions, history |
 //!
 //! HTTP and faults know nothing of the rest, so that a test can put them in front of a real API
-//! server. Threads: `dev-accept`, one `dev-conn-N` per connection, `dev-kubelet`. The one lock of the
-//! state is held by no one who does I/O.
+//! server. Threads: `dev-accept`, one `dev-conn-N` per connection, `dev-kubelet`, `dev-gc`. The one
+//! lock of the state is held by no one who does I/O.
 //!
 //! DIFFERS: no authentication; pods need no service account; answers are JSON only (requests may be
 //! YAML, and of a few kinds protobuf); managed fields only of objects that have been applied; no
 //! pruning of members that the schema does not know; validation only of what tests and people run
-//! into; garbage is collected before the next request instead of a moment later.
+//! into.
 
 mod api_server;
 mod apply;
@@ -56,6 +56,7 @@ mod selector;
 mod shape;
 mod snapshot;
 mod store;
+mod strict;
 mod table;
 mod tally;
 mod target;
@@ -104,9 +105,9 @@ pub struct DevServerOptions {
     pub history_length: usize,
     /// How many requests are remembered.
     pub recorder_length: usize,
-    /// Whether the small controllers of a control plane are at work: dependents go when their owner
-    /// goes, contents with their namespace, and each namespace is born with its service account
-    /// `default` (which pods do not need).
+    /// Whether the small controllers of a control plane are at work: dependents go a moment after
+    /// their owner, contents after their namespace, and each namespace is born with its service
+    /// account `default` (which pods do not need).
     pub garbage_collection: bool,
     /// Whether it may listen elsewhere than on loopback, where anyone can reach it: there is no
     /// authentication.
@@ -139,6 +140,7 @@ pub struct DevServer {
     faults: Faults,
     store: Arc<Store>,
     kubelet: Option<JoinHandle<()>>,
+    collector: Option<JoinHandle<()>>,
     /// Ends what belongs to this server alone.
     own_stop: Stop,
 }
@@ -149,14 +151,14 @@ impl DevServer {
     ///
     /// # Errors
     /// If the address cannot be listened at, or is not on loopback and
-    /// [`DevServerOptions::insecure_listen`] does not allow that.
+    /// [`DevServerOptions::insecure_listen`] does not allow that, or the system refuses a thread.
     pub fn start(options: &DevServerOptions, stop: &Stop) -> io::Result<Self> {
         check_listen(options)?;
         let settings = Settings {
             history_length: options.history_length,
             garbage_collection: options.garbage_collection,
         };
-        let store = Arc::new(Store::new(settings, garbage::follow_up));
+        let store = Arc::new(Store::new(settings));
         store.write(|state| {
             for name in INITIAL_NAMESPACES {
                 let namespace = json!({"metadata": {"name": name}});
@@ -173,11 +175,16 @@ impl DevServer {
         let server = Server::start(address, server_options, handler, &own_stop)?;
         let kubelet = options.kubelet;
         let kubelet = kubelet.map(|options| kubelet::start(&store, options, &own_stop));
+        let kubelet = kubelet.transpose()?;
+        let collects = options.garbage_collection;
+        let collector = collects.then(|| garbage::start(&store, &own_stop));
+        let collector = collector.transpose()?;
         Ok(Self {
             server,
             faults,
             store,
             kubelet,
+            collector,
             own_stop,
         })
     }
@@ -236,9 +243,10 @@ impl DevServer {
         let cause = Cause::Requested("the server is stopped".to_owned());
         self.own_stop.stop(cause);
         self.server.stop();
-        if let Some(kubelet) = self.kubelet.take() {
-            // `thread::spawn` catches panics, reports them and gives the signal to stop.
-            kubelet.join().unwrap_or_default();
+        let threads = [self.kubelet.take(), self.collector.take()];
+        for thread in threads.into_iter().flatten() {
+            // `thread::try_spawn` catches panics, reports them and gives the signal to stop.
+            thread.join().unwrap_or_default();
         }
     }
 }

@@ -1,18 +1,19 @@
 //! The options that writing requests carry in their query: dry run, field manager, field validation,
 //! force. Read and checked before anything else is.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::exchange::{ApiRequest, is_true};
+use super::protobuf::PROTOBUF;
 use super::refusal::{FieldError, Refusal};
+use super::resource::Resource;
+use super::strict;
 
 /// Longest name of a field manager
 /// (apimachinery `pkg/apis/meta/v1/validation:FieldManagerMaxLength`).
 const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
 /// What a POST, PUT or PATCH may say besides its body.
-///
-/// DIFFERS: `fieldValidation` is checked and then not listened to, since unknown members are kept.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WriteOptions {
     /// Everything is done as asked, and nothing is kept.
@@ -20,6 +21,19 @@ pub(super) struct WriteOptions {
     pub(super) field_manager: String,
     /// An apply takes over what others have applied.
     pub(super) force: bool,
+    validation: FieldValidation,
+    is_protobuf: bool,
+}
+
+/// What becomes of members that a kind does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum FieldValidation {
+    Ignore,
+    /// The answer names them.
+    #[default]
+    Warn,
+    /// The request is refused.
+    Strict,
 }
 
 impl WriteOptions {
@@ -64,6 +78,52 @@ impl WriteOptions {
             dry_run: !dry_run.is_empty(),
             field_manager,
             force: is_true(force),
+            validation: match validation {
+                "Ignore" => FieldValidation::Ignore,
+                "Strict" => FieldValidation::Strict,
+                _ => FieldValidation::Warn,
+            },
+            is_protobuf: request.content_type() == PROTOBUF,
+        })
+    }
+
+    /// The members of `new` that its kind does not have and `old` has not had: those to warn of. If
+    /// the request is to be refused for them, the refusal is made of a text such as
+    /// `strict decoding error: unknown field "spec.replica"`.
+    pub(super) fn unknown_fields(
+        &self,
+        resource: Resource,
+        old: Option<&Value>,
+        new: &Value,
+        refusal: impl FnOnce(&str) -> Refusal,
+    ) -> Result<Vec<String>, Refusal> {
+        if self.validation == FieldValidation::Ignore || self.is_protobuf {
+            return Ok(Vec::new());
+        }
+        let mut unknown = strict::unknown_fields(resource, new);
+        if let Some(old) = old.filter(|_| !unknown.is_empty()) {
+            let known = strict::unknown_fields(resource, old);
+            unknown.retain(|field| !known.contains(field));
+        }
+        let unknown = unknown
+            .iter()
+            .map(|field| format!("unknown field {field:?}"));
+        let unknown: Vec<String> = unknown.collect();
+        if self.validation == FieldValidation::Strict && !unknown.is_empty() {
+            let why = format!("strict decoding error: {}", unknown.join(", "));
+            return Err(refusal(&why));
+        }
+        Ok(unknown)
+    }
+
+    /// [`Self::unknown_fields`] of an object that stands in the body as a whole.
+    pub(super) fn unknown_fields_of_body(
+        &self,
+        resource: Resource,
+        object: &Value,
+    ) -> Result<Vec<String>, Refusal> {
+        self.unknown_fields(resource, None, object, |why| {
+            Refusal::not_handled_as(resource, why)
         })
     }
 }

@@ -1,6 +1,8 @@
 //! Patches that look like what they patch: JSON merge patch (RFC 7396) and strategic merge patch,
 //! which merges certain lists by a key of their entries. Pure functions on JSON trees.
 
+use std::collections::{HashMap, VecDeque};
+
 use serde_json::{Map, Value};
 
 /// Merges `patch` into `target`: members are set, those given as `null` are taken away.
@@ -145,17 +147,27 @@ fn merge_member(target: &mut Value, name: &str, value: &Value) -> Result<(), Str
     }
 }
 
-fn merge_set(old: &[Value], patch: &[Value]) -> Vec<Value> {
-    let mut patched: Vec<Value> = Vec::new();
-    for value in patch {
-        if !patched.contains(value) {
-            patched.push(value.clone());
-        }
+/// The place of the first of equal values, each by its text: lists may be long.
+fn first_places<'a>(values: impl Iterator<Item = &'a Value>) -> HashMap<String, usize> {
+    let mut places = HashMap::new();
+    for (at, value) in values.enumerate() {
+        places.entry(value.to_string()).or_insert(at);
     }
-    let kept = old.iter().filter(|value| !patch.contains(value));
+    places
+}
+
+fn merge_set(old: &[Value], patch: &[Value]) -> Vec<Value> {
+    let in_patch = first_places(patch.iter());
+    let firsts = patch.iter().enumerate();
+    let patched = firsts.filter(|(at, value)| in_patch[&value.to_string()] == *at);
+    let patched = patched.map(|(_, value)| value.clone()).collect();
+    let kept = old
+        .iter()
+        .filter(|value| !in_patch.contains_key(&value.to_string()));
     let kept = kept.cloned().collect();
+    let in_old = first_places(old.iter());
     in_order(kept, patched, |value| {
-        old.iter().position(|known| known == value)
+        in_old.get(&value.to_string()).copied()
     })
 }
 
@@ -187,17 +199,14 @@ fn in_order(
 
 fn take_values(target: &mut Value, values: &Value) {
     let values = values.as_array().map_or(&[][..], Vec::as_slice);
+    let taken = first_places(values.iter());
     if let Some(target) = target.as_array_mut() {
-        target.retain(|value| !values.contains(value));
+        target.retain(|value| !taken.contains_key(&value.to_string()));
     }
 }
 
 /// Merges two lists of maps, for the order see [`in_order`].
-fn merge_by_key(
-    mut old: Vec<Value>,
-    patch: &[Value],
-    key: &str,
-) -> Result<Vec<Value>, StrategicError> {
+fn merge_by_key(old: Vec<Value>, patch: &[Value], key: &str) -> Result<Vec<Value>, StrategicError> {
     let directive = |entry: &Value| {
         entry
             .get("$patch")
@@ -215,7 +224,14 @@ fn merge_by_key(
         // Nothing to merge with, so that nobody asks for keys.
         return Ok(patch.to_vec());
     }
-    let original: Vec<Value> = old.iter().map(|entry| entry[key].clone()).collect();
+    let original = first_places(old.iter().map(|entry| &entry[key]));
+    let mut by_key: HashMap<String, VecDeque<usize>> = HashMap::new();
+    for (at, entry) in old.iter().enumerate() {
+        if let Some(id) = entry.get(key) {
+            by_key.entry(id.to_string()).or_default().push_back(at);
+        }
+    }
+    let mut old: Vec<Option<Value>> = old.into_iter().map(Some).collect();
     let mut patched: Vec<Value> = Vec::new();
     for entry in patch {
         let id = entry.get(key).ok_or_else(|| {
@@ -224,8 +240,10 @@ fn merge_by_key(
                 "map: {map} does not contain declared merge key: {key}"
             ))
         })?;
-        let at = old.iter().position(|known| known.get(key) == Some(id));
-        let known = at.map(|at| old.remove(at));
+        let at = by_key
+            .get_mut(&id.to_string())
+            .and_then(VecDeque::pop_front);
+        let known = at.and_then(|at| old[at].take());
         if directive(entry).as_deref() == Some("delete") {
             continue;
         }
@@ -233,8 +251,9 @@ fn merge_by_key(
         strategic_merge(&mut merged, entry)?;
         patched.push(merged);
     }
-    Ok(in_order(old, patched, |entry| {
-        original.iter().position(|id| Some(id) == entry.get(key))
+    let kept = old.into_iter().flatten().collect();
+    Ok(in_order(kept, patched, |entry| {
+        original.get(&entry.get(key)?.to_string()).copied()
     }))
 }
 

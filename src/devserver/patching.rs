@@ -94,6 +94,11 @@ impl Patch {
         Ok(object)
     }
 
+    /// 422 for a patch that makes of the object what no such object can be.
+    pub(super) fn unfit(&self, why: &str) -> Refusal {
+        unfit(self.value(), why)
+    }
+
     fn value(&self) -> &Value {
         match self {
             Self::Json(value)

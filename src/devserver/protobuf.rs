@@ -8,6 +8,9 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+/// The media type of such bodies.
+pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
 /// What comes before the envelope (apimachinery `pkg/runtime/serializer/protobuf:protoEncodingPrefix`).
 const MAGIC: &[u8] = b"k8s\0";
 

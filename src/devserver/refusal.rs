@@ -293,6 +293,14 @@ impl Refusal {
         Self::new(400, "BadRequest", message)
     }
 
+    /// 400 for an object that cannot be read as one of its kind.
+    pub(super) fn not_handled_as(resource: Resource, why: &str) -> Self {
+        let kind = resource.kind();
+        Self::bad_request(format!(
+            "{kind} in version \"v1\" cannot be handled as a {kind}: {why}"
+        ))
+    }
+
     /// 500, as the API server has it for what it did not think of; without a reason.
     pub(super) fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "", message)

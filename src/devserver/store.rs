@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crossbeam_channel::{Receiver, Sender, bounded};
 use serde_json::{Value, json};
 
 use super::refusal::Refusal;
@@ -93,7 +94,7 @@ pub(super) struct State {
     pub(super) settings: Settings,
     /// A copy that is thrown away: what is stored in it gets no version.
     is_rehearsal: bool,
-    /// What is still to be followed up; empty whenever the lock is not held.
+    /// What the garbage collector has still to follow up; nothing where there is none.
     pub(super) consequences: VecDeque<Consequence>,
     shelves: [Shelf; N_RESOURCES],
     /// Which resources have changed since the lock was taken.
@@ -104,8 +105,8 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Store {
     state: Mutex<State>,
-    /// Follows up the consequences of each change.
-    follow_up: fn(&mut State),
+    /// Says that there are consequences to be followed up.
+    is_due: (Sender<()>, Receiver<()>),
     /// Given when the resource has changed, for watches that wait.
     changed: [Condvar; N_RESOURCES],
     /// How many watches there are.
@@ -119,10 +120,10 @@ const FIRST_VERSION: u64 = 200;
 const REST_PER_WATCH: Duration = Duration::from_micros(50);
 
 impl Store {
-    /// A store in which `follow_up` is called after each change, under the same lock.
-    pub(super) fn new(settings: Settings, follow_up: fn(&mut State)) -> Self {
+    /// An empty store.
+    pub(super) fn new(settings: Settings) -> Self {
         Self {
-            follow_up,
+            is_due: bounded(1),
             state: Mutex::new(State {
                 version: FIRST_VERSION,
                 settings,
@@ -158,11 +159,22 @@ impl Store {
         look(&self.lock())
     }
 
-    /// Changes the state with all that follows, and wakes the watches of what has changed.
+    /// Is sent to when there are consequences to be followed up.
+    pub(super) fn consequences(&self) -> &Receiver<()> {
+        &self.is_due.1
+    }
+
+    /// Changes the state and wakes the watches of what has changed.
     pub(super) fn write<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let result = change(&mut state);
-        (self.follow_up)(&mut state);
+        if !state.settings.garbage_collection {
+            state.consequences.clear();
+        }
+        if !state.consequences.is_empty() {
+            // One that is sent already says the same.
+            self.is_due.0.try_send(()).unwrap_or_default();
+        }
         let touched = std::mem::take(&mut state.touched);
         drop(state);
         for (changed, _) in self
@@ -176,13 +188,11 @@ impl Store {
         result
     }
 
-    /// Does a change with all that follows on a copy, which nobody else sees and nothing is kept of.
+    /// Does a change on a copy, which nobody else sees and nothing is kept of.
     pub(super) fn rehearse<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock().clone();
         state.is_rehearsal = true;
-        let result = change(&mut state);
-        (self.follow_up)(&mut state);
-        result
+        change(&mut state)
     }
 
     /// Looks at the state until `look` finds something or `timeout` has passed since it last did

@@ -227,7 +227,7 @@ impl Deadline {
                 nix::sys::signal::kill(Pid::from_raw(id), Signal::SIGKILL).unwrap_or_default();
             }
         };
-        thread::spawn("kubectl-limit", &is_over, kill);
+        thread::try_spawn("kubectl-limit", &is_over, kill).expect("a thread");
         Self { is_over }
     }
 }

@@ -9,6 +9,7 @@ pub mod wishes;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -60,7 +61,14 @@ struct Kubelet {
 }
 
 /// Makes the nodes and starts the thread, which ends with `stop`.
-pub(super) fn start(store: &Arc<Store>, options: KubeletOptions, stop: &Stop) -> JoinHandle<()> {
+///
+/// # Errors
+/// That the system refuses the thread.
+pub(super) fn start(
+    store: &Arc<Store>,
+    options: KubeletOptions,
+    stop: &Stop,
+) -> io::Result<JoinHandle<()>> {
     store.write(|state| nodes::create_all(state, options.n_nodes.max(1)));
     let mut kubelet = Kubelet {
         store: Arc::clone(store),
@@ -71,7 +79,7 @@ pub(super) fn start(store: &Arc<Store>, options: KubeletOptions, stop: &Stop) ->
         due: BinaryHeap::new(),
     };
     let stopped = stop.clone();
-    thread::spawn("dev-kubelet", stop, move || {
+    thread::try_spawn("dev-kubelet", stop, move || {
         while !stopped.is_stopped() {
             kubelet.observe();
             kubelet.act();

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::refusal::FieldError;
 use super::{drop_nulls, entries, labels, map_of, set_default, text};
+use crate::api::pod::{POD_DELETION_COST, deletion_cost};
 
 /// kubernetes `pkg/apis/core/v1/defaults.go`, `api/core/v1/types.go:DefaultTerminationGracePeriodSeconds`.
 const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 30;
@@ -103,7 +104,8 @@ pub(super) fn qos_class(pod: &Value) -> &'static str {
 }
 
 pub(super) fn validate(pod: &Value) -> Vec<FieldError> {
-    let mut errors = validate_containers(pod, "");
+    let mut errors = validate_annotations(pod, "/metadata/annotations", "metadata.annotations");
+    errors.extend(validate_containers(pod, ""));
     let policy = text(pod, "/spec/restartPolicy");
     if !matches!(policy, "Always" | "OnFailure" | "Never") {
         let (value, supported) = (json!(policy).to_string(), RESTART_POLICIES);
@@ -114,6 +116,32 @@ pub(super) fn validate(pod: &Value) -> Vec<FieldError> {
         ));
     }
     errors
+}
+
+/// What is wrong with the annotations, at `pointer`, that have a meaning on pods; messages call
+/// them `field`
+/// (kubernetes `pkg/apis/core/validation/validation.go:ValidatePodSpecificAnnotations`).
+pub(super) fn validate_annotations(object: &Value, pointer: &str, field: &str) -> Vec<FieldError> {
+    let annotations = object.pointer(pointer).unwrap_or(&Value::Null);
+    let Some(cost) = annotations[POD_DELETION_COST].as_str() else {
+        return Vec::new();
+    };
+    if deletion_cost(cost).is_some() {
+        return Vec::new();
+    }
+    let field = format!("{field}[{POD_DELETION_COST}]");
+    let value = json!(cost).to_string();
+    vec![FieldError::invalid(
+        &field,
+        &value,
+        "must be a 32bit integer",
+    )]
+}
+
+/// What is wrong with the annotations of a template, which the API server looks for elsewhere.
+pub(super) fn validate_template_annotations(object: &Value) -> Vec<FieldError> {
+    let pointer = "/spec/template/metadata/annotations";
+    validate_annotations(object, pointer, "spec.template.annotations")
 }
 
 /// What is wrong with the containers of a pod, or of the template at `prefix`, such as
@@ -147,6 +175,8 @@ pub(super) fn validate_containers(object: &Value, prefix: &str) -> Vec<FieldErro
 
 /// A pod's spec is nearly frozen.
 pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let of_annotations =
+        || validate_annotations(new, "/metadata/annotations", "metadata.annotations");
     let n_containers = |pod: &Value| entries(pod, "/spec/containers").len();
     if n_containers(old) != n_containers(new) {
         let mut errors = validate(new);
@@ -154,14 +184,18 @@ pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
         errors.push(FieldError::forbidden("spec.containers", why));
         return errors;
     }
+    // Once as a new pod's and once as a changed one's, and the causes show it.
+    let mut errors = of_annotations();
+    errors.extend(of_annotations());
     if changeable_blanked(&old["spec"]) == changeable_blanked(&new["spec"]) {
-        return Vec::new();
+        return errors;
     }
     let why = "pod updates may not change fields other than `spec.containers[*].image`,\
                `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` \
                (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` \
                (allow it to be set to 1 if it was previously negative)";
-    vec![FieldError::forbidden("spec", why)]
+    errors.push(FieldError::forbidden("spec", why));
+    errors
 }
 
 /// The spec without what an update may change.

@@ -61,6 +61,7 @@ pub(super) fn validate(replica_set: &Value) -> Vec<FieldError> {
         replica_set,
         "spec.template.metadata",
     ));
+    errors.extend(pod::validate_template_annotations(replica_set));
     errors.extend(pod::validate_containers(replica_set, "spec.template."));
     errors
 }

@@ -60,6 +60,7 @@ pub(super) fn validate(controller: &Value) -> Vec<FieldError> {
         );
         errors.push(FieldError::not_supported(field, &value, "\"Always\""));
     }
+    errors.extend(pod::validate_template_annotations(controller));
     errors.extend(pod::validate_containers(controller, "spec.template."));
     errors
 }

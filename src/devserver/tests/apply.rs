@@ -1,5 +1,7 @@
 //! JSON patch and server-side apply, and what malformed requests are told.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::rig::{PODS, REPLICA_SETS, Rig, check_refusal, replica_set};
@@ -196,4 +198,47 @@ fn malformed_objects_are_refused_by_their_field() {
     }
     let policy = json!({"propagationPolicy": "x"});
     assert_eq!(rig.delete(&format!("{REPLICA_SETS}/x"), &policy).0, 422);
+}
+
+/// All clients wait for the store while a patch is merged.
+#[test]
+fn patches_of_thousands_of_entries_hold_nobody_up() {
+    let rig = Rig::new();
+    let began = Instant::now();
+    let containers = |n: usize, image: &str| -> Value {
+        let container = |i| json!({"name": format!("c{i}"), "image": image});
+        (0..n).map(container).collect()
+    };
+    let with = |containers: Value| {
+        let mut object = whole(0);
+        object["spec"]["template"]["spec"]["containers"] = containers;
+        object
+    };
+    let n = 6_000;
+    assert_eq!(
+        rig.apply("fieldManager=m", &with(containers(n, "x"))).0,
+        201
+    );
+    let spec = json!({"template": {"spec": {"containers": containers(n, "y")}}});
+    assert_eq!(rig.patch(WEB, &json!({"spec": spec})).0, 200);
+    let (code, applied) = rig.apply("fieldManager=m&force=true", &with(containers(n / 2, "z")));
+    assert_eq!(code, 200);
+    let left = applied.pointer("/spec/template/spec/containers");
+    assert_eq!(left.and_then(Value::as_array).map(Vec::len), Some(n / 2));
+    let finalizers: Vec<String> = (0..10_000).map(|i| format!("x/{i}")).collect();
+    for _ in 0..2 {
+        let patch = json!({"metadata": {"finalizers": finalizers}});
+        assert_eq!(rig.patch(WEB, &patch).0, 200);
+    }
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    let (code, refused) = rig.patch(
+        WEB,
+        &json!({"metadata": {"finalizers": vec!["x/y"; 10_001]}}),
+    );
+    assert_eq!(
+        (code, &refused["reason"]),
+        (422, &json!("Invalid")),
+        "{refused}"
+    );
 }

@@ -175,9 +175,26 @@ fn what_is_no_request_gets_its_answer_and_harms_nobody() {
         answer.is_empty() || answer.starts_with("HTTP/1.1 431 "),
         "{answer}"
     );
-    let bodiless = "POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    let answer = say(bodiless);
+    let create = |headers: &str, body: &str| {
+        let n = body.len();
+        say(&format!(
+            "POST /api/v1/namespaces HTTP/1.1\r\n{headers}Connection: close\r\nContent-Length: {n}\r\n\
+             \r\n{body}"
+        ))
+    };
+    let answer = create("Host: localhost\r\n", "");
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    // What a web page can have a browser send.
+    let pwned = r#"{"metadata":{"name":"pwned"}}"#;
+    for headers in [
+        "Host: localhost\r\nOrigin: http://evil.example\r\n",
+        "Host: evil.example\r\n",
+        "Host: evil.example\r\nOrigin: http://evil.example\r\n",
+    ] {
+        let answer = create(headers, pwned);
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    }
+    assert_eq!(rig.get("/api/v1/namespaces/pwned").0, 404);
     assert_eq!(rig.get("/healthz").0, 200);
 }
 

@@ -232,3 +232,120 @@ fn kubectl_gets_tables() {
     let cells = pod["rows"][0]["cells"].as_array().expect("cells");
     assert_eq!(cells[..3], [json!("p"), json!("0/1"), json!("Pending")]);
 }
+
+#[test]
+fn a_member_that_a_kind_lacks_is_refused_under_strict_validation() {
+    let rig = Rig::new();
+    let mut typo = replica_set("web", 2);
+    typo["spec"]["replica"] = json!(3);
+    typo["spec"]["template"]["spec"]["containers"][0]["imagee"] = json!("x");
+    let refused = rig.send(
+        "POST",
+        &format!("{REPLICA_SETS}?fieldValidation=Strict"),
+        &typo,
+    );
+    check_refusal(
+        &refused,
+        400,
+        "BadRequest",
+        "ReplicaSet in version \"v1\" cannot be handled as a ReplicaSet: strict decoding error: \
+         unknown field \"spec.replica\", unknown field \"spec.template.spec.containers[0].imagee\"",
+    );
+    for validation in ["", "&fieldValidation=Warn", "&fieldValidation=Ignore"] {
+        let (code, _) = rig.send(
+            "POST",
+            &format!("{REPLICA_SETS}?dryRun=All{validation}"),
+            &typo,
+        );
+        assert_eq!(code, 201, "{validation}");
+    }
+}
+
+#[test]
+fn a_patch_may_not_add_what_a_kind_lacks_under_strict_validation() {
+    let rig = Rig::new();
+    let mut old = replica_set("web", 2);
+    old["spec"]["before"] = json!(1);
+    rig.ok("POST", REPLICA_SETS, &old);
+    let web = format!("{REPLICA_SETS}/web?fieldValidation=Strict");
+    for media_type in ["merge-patch", "strategic-merge-patch"] {
+        let media_type = format!("application/{media_type}+json");
+        let patch = |patch: &Value| rig.send_as(&media_type, "PATCH", &web, &patch.to_string());
+        let (code, refusal) = patch(&json!({"spec": {"bogus": 1}}));
+        assert_eq!((code, &refusal["reason"]), (422, &json!("Invalid")));
+        let message = refusal["message"].as_str().unwrap_or_default();
+        let told = "strict decoding error: unknown field \"spec.bogus\"";
+        assert!(message.ends_with(told), "{message}");
+        let (code, _) = patch(&json!({"spec": {"replicas": 3}}));
+        assert_eq!(code, 200, "what was there before is not the patch's");
+    }
+    let apply = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"name": "web"}, "spec": {"bogus": 1},
+    });
+    let path = format!("{REPLICA_SETS}/web?fieldManager=me");
+    let media_type = "application/apply-patch+yaml";
+    let (code, refusal) = rig.send_as(media_type, "PATCH", &path, &apply.to_string());
+    assert_eq!(code, 500);
+    assert_eq!(
+        refusal["message"],
+        json!(
+            "failed to create typed patch object (/web; apps/v1, Kind=ReplicaSet): .spec.bogus: \
+             field not declared in schema"
+        )
+    );
+}
+
+#[test]
+fn members_that_a_kind_lacks_are_warned_of() {
+    let rig = Rig::new();
+    let mut typo = replica_set("web", 2);
+    typo["spec"]["replica"] = json!(3);
+    typo["zzz"] = json!(1);
+    let warnings = rig.warnings("POST", REPLICA_SETS, &typo);
+    assert_eq!(
+        warnings,
+        [
+            r#"299 - "unknown field \"spec.replica\"""#,
+            r#"299 - "unknown field \"zzz\"""#
+        ]
+    );
+    let other = format!("{REPLICA_SETS}?fieldValidation=Ignore");
+    typo["metadata"]["name"] = json!("other");
+    assert_eq!(rig.warnings("POST", &other, &typo), [""; 0]);
+}
+
+#[test]
+fn a_deletion_cost_is_a_number() {
+    let rig = Rig::new();
+    let name = "controller.kubernetes.io/pod-deletion-cost";
+    let field = format!("metadata.annotations[{name}]");
+    for cost in ["abc", "+1", "01", "2147483648", "", " 1"] {
+        let mut pod = pod("a");
+        pod["metadata"]["annotations"] = json!({name: cost});
+        let why = format!("Invalid value: {}: must be a 32bit integer", json!(cost));
+        let message = format!("Pod \"a\" is invalid: {field}: {why}");
+        check_refusal(&rig.send("POST", PODS, &pod), 422, "Invalid", &message);
+    }
+    for (index, cost) in ["0", "-0", "-7", "2147483647"].into_iter().enumerate() {
+        let mut pod = pod(&format!("fine-{index}"));
+        pod["metadata"]["annotations"] = json!({name: cost});
+        rig.ok("POST", PODS, &pod);
+    }
+    let patch = json!({"metadata": {"annotations": {name: "x"}}}).to_string();
+    let (path, media_type) = (format!("{PODS}/fine-0"), "application/merge-patch+json");
+    let (code, refusal) = rig.send_as(media_type, "PATCH", &path, &patch);
+    assert_eq!(code, 422);
+    assert_eq!(
+        refusal["details"]["causes"].as_array().map(Vec::len),
+        Some(2)
+    );
+    let mut template = replica_set("web", 1);
+    template["spec"]["template"]["metadata"]["annotations"] = json!({name: "x"});
+    let refused = rig.send("POST", REPLICA_SETS, &template);
+    let message = format!(
+        "ReplicaSet.apps \"web\" is invalid: spec.template.annotations[{name}]: Invalid value: \
+         \"x\": must be a 32bit integer"
+    );
+    check_refusal(&refused, 422, "Invalid", &message);
+}

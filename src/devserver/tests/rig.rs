@@ -1,7 +1,7 @@
 //! A server on a free port and a client without any of the project's own client code.
 
 use std::io::{BufRead, BufReader};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -44,6 +44,21 @@ impl Rig {
         let (code, text) = self.send_text(content_type, method, path, body);
         let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
         (code, value)
+    }
+
+    /// The warnings in the answer to a JSON object.
+    pub(super) fn warnings(&self, method: &str, path: &str, object: &Value) -> Vec<String> {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(self.server.url() + path)
+            .header("content-type", "application/json")
+            .body(object.to_string());
+        let answer = self.agent.run(request.expect("a request"));
+        let answer = answer.expect("the server answers");
+        let warnings = answer.headers().get_all("warning").iter();
+        warnings
+            .map(|warning| warning.to_str().expect("a text").to_owned())
+            .collect()
     }
 
     pub(super) fn send_text(
@@ -114,6 +129,16 @@ impl Rig {
 
     pub(super) fn delete(&self, path: &str, body: &Value) -> (u16, Value) {
         self.send("DELETE", path, body)
+    }
+
+    /// Waits until the garbage collector has nothing to do; half a minute at most.
+    #[track_caller]
+    pub(super) fn collected(&self, is_collected: impl Fn(&Self) -> bool) {
+        let began = Instant::now();
+        while !is_collected(self) {
+            assert!(began.elapsed() < Duration::from_secs(30), "not collected");
+            self.stop.wait_timeout(Duration::from_millis(5));
+        }
     }
 
     #[track_caller]
