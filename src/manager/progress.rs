@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | `<controller>`: its threads run | ✓ | | ✓ |
 //! | `<controller>-workers`: no sync takes too long | ✓ | | only much later |
-//! | `<controller>-queue`: no key waits too long | ✓ | | |
+//! | `<controller>-queue`: no key waits too long but those with large work | ✓ | | |
 //! | `watch-*`: the API server is heard | ✓ | ✓ | |
 //! | `informer-sync`: everything has been listed | after a while | ✓ | |
 //! | `threads`: what all controllers share runs | ✓ | | ✓ |
@@ -44,8 +44,10 @@ const OUTAGE_MAX: Duration = Duration::from_mins(1);
 /// probe: a streamed list may take ten minutes (`client::ClientOptions::list_timeout`).
 const START_MAX: Duration = Duration::from_mins(10);
 
-/// The oldest key: keys wait while many others are worked on, which is what the back-off and the throttle are for. But
-/// a ReplicaSet that nobody looks at for five minutes is what users notice.
+/// The oldest key: keys wait while many others are worked on, which is what the back-off and the
+/// throttle are for, and what the throttle takes is added. But a ReplicaSet that nobody looks at
+/// for five minutes is what users notice. Keys with large work do not count: they wait for each
+/// other's pods, which can take hours, and that syncs end is what the workers' check looks at.
 const WAIT_MAX: Duration = Duration::from_mins(5);
 
 /// A sync is a few requests of at most a minute each, and as many creates or deletes as the throttle
@@ -81,10 +83,10 @@ pub(super) fn add_controller(
         });
     }
 
-    let queue = Arc::downgrade(queue);
+    let (queue, limit) = (Arc::downgrade(queue), WAIT_MAX + throttled);
     let waits = format!("{}-queue", kind.component);
     health.add(&waits, &[Probe::Healthz], move || match queue.upgrade() {
-        Some(queue) => within("a key waits", queue.longest_wait(), WAIT_MAX),
+        Some(queue) => within("a key waits", queue.longest_wait(), limit),
         None => Ok(()),
     });
 }
@@ -181,11 +183,36 @@ fn throttled_time(kind: &WorkloadKind, options: &ManagerOptions) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
-    use super::{throttled_time, within};
+    use super::{add_controller, throttled_time, within};
+    use crate::api::ObjectKey;
     use crate::api::workload_kind::REPLICA_SET;
     use crate::manager::ManagerOptions;
+    use crate::stdx::clock::FakeClock;
+    use crate::stdx::stop::Stop;
+    use crate::telemetry::health::Probe;
+    use crate::workqueue::WorkQueue;
+
+    /// Large ReplicaSets wait for each other's pods, which at 20 a second can take hours. All
+    /// others have a worker soon.
+    #[test]
+    fn only_the_wait_of_small_work_is_a_failure() {
+        let (options, clock) = (ManagerOptions::default(), Arc::new(FakeClock::default()));
+        let queue = Arc::new(WorkQueue::new(Arc::clone(&clock) as _));
+        add_controller(&REPLICA_SET, &queue, Vec::new(), &options, &Stop::new());
+        let is_well = || options.health.first_failure(Probe::Healthz).is_none();
+        queue.add_large(ObjectKey::new("default", "giant"));
+        clock.advance(Duration::from_hours(3));
+        assert!(is_well());
+        queue.add_low(ObjectKey::new("default", "small"));
+        // Five minutes, and what the rate limit takes.
+        clock.advance(Duration::from_secs(550));
+        assert!(is_well());
+        clock.advance(Duration::from_secs(1));
+        assert!(!is_well());
+    }
 
     #[test]
     fn the_throttle_is_allowed_for() {

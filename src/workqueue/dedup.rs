@@ -10,23 +10,25 @@ use std::hash::Hash;
 /// How soon a key is to be worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Priority {
-    /// When nothing of high priority waits, or after a bounded number of those.
+    /// When nothing else waits, or after a bounded number of other keys.
     Low,
-    /// Before all keys of low priority.
+    /// Before all keys of low priority, by the workers that do large work.
+    Large,
+    /// Before all other keys.
     High,
 }
 
 /// The sets `dirty` and `processing` of client-go `util/workqueue/queue.go:Typed`, with the priorities
-/// of controller-runtime's `pkg/controller/priorityqueue`, of which there are two.
+/// of controller-runtime's `pkg/controller/priorityqueue`, of which there are three.
 ///
-/// INVARIANT: a key is in the channel of high priority, or on its way there or from there in the hands
-/// of exactly one thread, if and only if it is dirty with high priority and not being processed. A key
-/// that is dirty with low priority and not being processed is in the channel of low priority, or on
-/// its way there or from there. No key is in one channel twice.
+/// INVARIANT: a key is in the channel of high priority, or on its way there or from there in the
+/// hands of exactly one thread, if and only if it is dirty with high priority and not being
+/// processed. A key that is dirty with another priority and not being processed is in the channel
+/// of that priority, or on its way there or from there. No key is in one channel twice.
 ///
-/// A key that is raised stays in the channel of low priority, since nothing can be taken out of the
-/// middle of a channel. What is received there and was worked on meanwhile is thrown away; until then
-/// another add with low priority needs no sending, so that such remains never pile up.
+/// A key that is raised stays in the channel that it waits in, since nothing can be taken out of
+/// the middle of a channel. What is received there and was worked on meanwhile is thrown away;
+/// until then another add with that priority needs no sending, so that such remains never pile up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dedup<K: Eq + Hash> {
     /// Needs work, whether or not somebody works on it right now.
@@ -35,6 +37,8 @@ pub struct Dedup<K: Eq + Hash> {
     processing: HashSet<K>,
     /// Is in the channel of low priority or on its way there or from there, wanted or not.
     in_low: HashSet<K>,
+    /// The same for the channel of large work.
+    in_large: HashSet<K>,
 }
 
 /// What [`Dedup::add`] found.
@@ -42,10 +46,12 @@ pub struct Dedup<K: Eq + Hash> {
 pub enum Added {
     /// The key is new: the caller must send it with the priority that it was added with.
     Send,
-    /// The key is new and in the channel of low priority from an earlier add.
+    /// The key is new and in the channel of this priority from an earlier add.
     Waits,
-    /// The key waited with low priority: the caller must send it with high priority too.
+    /// The key waited with a lower priority: the caller must send it with this one too.
     Raised,
+    /// The key waited with a lower priority, and is in the channel of this one from an earlier add.
+    RaisedThere,
     /// The key is being worked on: it comes back through [`Dedup::done`].
     Returns,
     /// The key waits already.
@@ -59,6 +65,7 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
             dirty: HashMap::default(),
             processing: HashSet::default(),
             in_low: HashSet::default(),
+            in_large: HashSet::default(),
         }
     }
 
@@ -72,8 +79,10 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
             *known = priority;
             return if is_processing {
                 Added::Coalesced
-            } else {
+            } else if self.needs_sending(key, priority) {
                 Added::Raised
+            } else {
+                Added::RaisedThere
             };
         }
         self.dirty.insert(key.clone(), priority);
@@ -91,6 +100,14 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         self.dirty.contains_key(key)
     }
 
+    /// Keys that wait for a worker although their work is not large.
+    pub fn waiting_with_small_work(&self) -> impl Iterator<Item = &K> {
+        let waits = |(key, priority): &(&K, &Priority)| {
+            **priority != Priority::Large && !self.processing.contains(*key)
+        };
+        self.dirty.iter().filter(waits).map(|(key, _)| key)
+    }
+
     /// True if a worker has `key`.
     pub fn is_processing(&self, key: &K) -> bool {
         self.processing.contains(key)
@@ -99,8 +116,8 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
     /// Notes that a worker has received `key` from the channel of this priority. True if it begins to
     /// work on it then; false if that is to be done, or was done, for another one that was sent.
     pub fn begin(&mut self, key: &K, received: Priority) -> bool {
-        if received == Priority::Low {
-            self.in_low.remove(key);
+        if let Some(channel) = self.remains(received) {
+            channel.remove(key);
         }
         if self.dirty.get(key) != Some(&received) || self.processing.contains(key) {
             return false;
@@ -120,7 +137,17 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
     }
 
     fn needs_sending(&mut self, key: &K, priority: Priority) -> bool {
-        priority == Priority::High || self.in_low.insert(key.clone())
+        self.remains(priority)
+            .is_none_or(|channel| channel.insert(key.clone()))
+    }
+
+    /// What is in the channel of this priority, if keys stay there that are not wanted.
+    fn remains(&mut self, priority: Priority) -> Option<&mut HashSet<K>> {
+        match priority {
+            Priority::Low => Some(&mut self.in_low),
+            Priority::Large => Some(&mut self.in_large),
+            Priority::High => None,
+        }
     }
 
     /// Keys that wait for a worker.
@@ -155,10 +182,11 @@ impl<K: Clone + Eq + Hash> Default for Dedup<K> {
 mod tests {
     use std::collections::HashSet;
 
-    use super::Priority::{High, Low};
+    use super::Priority::{High, Large, Low};
     use super::{Added, Dedup, Priority};
 
     const KEYS: [u8; 2] = [0, 1];
+    const PRIORITIES: [Priority; 3] = [Low, Large, High];
 
     /// A queue as it stands between two steps of its threads. Everything that is under way is kept with
     /// the channel that it is bound for or comes from.
@@ -168,9 +196,12 @@ mod tests {
         /// Keys that some thread is about to send, in any order.
         sending: Vec<(u8, Priority)>,
         high: Vec<u8>,
+        large: Vec<u8>,
         low: Vec<u8>,
         /// Keys that some worker has received and not begun.
         received: Vec<(u8, Priority)>,
+        /// Keys that were added since a worker last began with them, by the model's own account.
+        needs_work: HashSet<u8>,
     }
 
     impl Model {
@@ -178,11 +209,12 @@ mod tests {
         fn steps(&self) -> Vec<Self> {
             let mut steps = Vec::new();
             for key in KEYS {
-                for priority in [Low, High] {
+                for priority in PRIORITIES {
                     let mut added = self.clone();
+                    added.needs_work.insert(key);
                     match added.dedup.add(&key, priority) {
                         Added::Send | Added::Raised => added.sending.push((key, priority)),
-                        Added::Waits | Added::Returns | Added::Coalesced => {}
+                        Added::Waits | Added::RaisedThere | Added::Returns | Added::Coalesced => {}
                     }
                     steps.push(added);
                 }
@@ -205,9 +237,12 @@ mod tests {
                 let is_other = begun.dedup.processing.contains(&key);
                 let begins = begun.dedup.begin(&key, priority);
                 assert!(!(begins && is_other), "two have {key}");
+                if begins {
+                    begun.needs_work.remove(&key);
+                }
                 steps.push(begun);
             }
-            for priority in [Low, High] {
+            for priority in PRIORITIES {
                 let mut received = self.clone();
                 if !received.channel(priority).is_empty() {
                     let key = received.channel(priority).remove(0);
@@ -221,6 +256,7 @@ mod tests {
         fn channel(&mut self, priority: Priority) -> &mut Vec<u8> {
             match priority {
                 High => &mut self.high,
+                Large => &mut self.large,
                 Low => &mut self.low,
             }
         }
@@ -228,6 +264,7 @@ mod tests {
         fn n_under_way(&self, key: u8, priority: Priority) -> usize {
             let channel = match priority {
                 High => &self.high,
+                Large => &self.large,
                 Low => &self.low,
             };
             let moving = self.sending.iter().chain(&self.received).copied();
@@ -240,14 +277,23 @@ mod tests {
 
         fn check(&self) {
             for key in KEYS {
-                let (high, low) = (self.n_under_way(key, High), self.n_under_way(key, Low));
+                let high = self.n_under_way(key, High);
                 let is_processing = self.dedup.processing.contains(&key);
                 let waits = self.dedup.dirty.get(&key).filter(|_| !is_processing);
                 let state = self.identity();
+                let needs_work = self.needs_work.contains(&key);
+                assert_eq!(
+                    needs_work,
+                    self.dedup.is_dirty(&key),
+                    "{key} is lost: {state:?}"
+                );
                 assert_eq!(high, usize::from(waits == Some(&High)), "{state:?}");
-                assert!(low <= 1, "{state:?}");
-                assert!(low == 1 || waits != Some(&Low), "{state:?}");
-                assert_eq!(low == 1, self.dedup.in_low.contains(&key), "{state:?}");
+                for (lower, there) in [(Low, &self.dedup.in_low), (Large, &self.dedup.in_large)] {
+                    let n = self.n_under_way(key, lower);
+                    assert!(n <= 1, "{state:?}");
+                    assert!(n == 1 || waits != Some(&lower), "{state:?}");
+                    assert_eq!(n == 1, there.contains(&key), "{state:?}");
+                }
             }
         }
 
@@ -262,8 +308,9 @@ mod tests {
                 sorted(dirty.map(|(key, priority)| (*key, *priority))),
                 sorted(self.dedup.processing.iter().copied()),
                 sorted(self.sending.iter().copied()),
-                (self.high.clone(), self.low.clone()),
+                (self.high.clone(), self.large.clone(), self.low.clone()),
                 sorted(self.received.iter().copied()),
+                sorted(self.needs_work.iter().copied()),
             )
         }
     }
@@ -274,8 +321,10 @@ mod tests {
             dedup: Dedup::new(),
             sending: Vec::new(),
             high: Vec::new(),
+            large: Vec::new(),
             low: Vec::new(),
             received: Vec::new(),
+            needs_work: HashSet::new(),
         }];
         let mut seen = HashSet::new();
         while let Some(model) = to_do.pop() {
@@ -301,6 +350,19 @@ mod tests {
         assert_eq!(n_sent_low, 1);
         assert!(!dedup.begin(&1, Low), "it was worked on");
         assert!(dedup.is_idle() && dedup.in_low.is_empty());
+    }
+
+    #[test]
+    fn a_key_that_is_raised_finds_its_remainder_in_the_channel() {
+        let mut dedup = Dedup::new();
+        assert_eq!(dedup.add(&1, Large), Added::Send);
+        assert_eq!(dedup.add(&1, High), Added::Raised);
+        assert!(dedup.begin(&1, High));
+        assert_eq!(dedup.done(&1), None);
+        assert_eq!(dedup.add(&1, Low), Added::Send);
+        assert_eq!(dedup.add(&1, Large), Added::RaisedThere);
+        assert!(dedup.begin(&1, Large));
+        assert!(!dedup.begin(&1, Low), "it is being worked on");
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! A queue of keys in which no key is worked on twice at once and repeats fall together, with two
-//! priorities, keys that are due later, and keys that have to wait because they failed.
+//! A queue of keys in which no key is worked on twice at once and repeats fall together, with
+//! priorities, a lane for large work that some workers do not take from, keys that are due later,
+//! and keys that have to wait because they failed.
 //!
 //! Generic over the key, and nothing of Kubernetes in it. Watch threads and the `sync-*` threads add,
 //! the `sync-*` threads get, and the thread `delay` runs [`WorkQueue::run_delay`]. Without any thread,
@@ -29,7 +30,7 @@ use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
 pub use dedup::Priority;
 use delaying::Delayed;
 use queue::Queue;
-pub use queue::QueueStats;
+pub use queue::{Lanes, QueueStats};
 pub use rate_limiter::{RateLimiter, default_controller_rate_limiter};
 pub use timing::InProgress;
 
@@ -103,6 +104,12 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         self.queue.add(key, Priority::High);
     }
 
+    /// Queues `key` now among those whose work is large, unless it waits so already or with high
+    /// priority. Never blocks. Ignored once the queue shuts down.
+    pub fn add_large(&self, key: K) {
+        self.queue.add(key, Priority::Large);
+    }
+
     /// Queues `key` now with low priority, unless it waits already. Never blocks. Ignored once the
     /// queue shuts down.
     pub fn add_low(&self, key: K) {
@@ -162,12 +169,22 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
     /// Blocks until there is one, or until the queue was shut down and all keys accepted before are
     /// handed out; then the answer is `None`.
     pub fn get(&self) -> Option<K> {
-        self.queue.get()
+        self.get_from(Lanes::All)
+    }
+
+    /// As [`WorkQueue::get`] for a worker that takes only keys of these lanes.
+    pub fn get_from(&self, lanes: Lanes) -> Option<K> {
+        self.queue.get(lanes)
     }
 
     /// The next key if there is one now. Never blocks.
     pub fn try_get(&self) -> Option<K> {
-        self.queue.try_get()
+        self.try_get_from(Lanes::All)
+    }
+
+    /// The next key of these lanes if there is one now. Never blocks.
+    pub fn try_get_from(&self, lanes: Lanes) -> Option<K> {
+        self.queue.try_get(lanes)
     }
 
     /// Ends the work on `key`. If it was added meanwhile it is queued again. Never blocks.
@@ -244,7 +261,8 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         }
     }
 
-    /// How long the key has waited that waits longest, the delayed ones not counted; zero if none does.
+    /// How long the key has waited that waits longest, the delayed ones and those whose work is
+    /// large not counted; zero if none does.
     pub fn longest_wait(&self) -> Duration {
         self.queue.longest_wait()
     }

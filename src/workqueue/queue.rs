@@ -9,29 +9,42 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, select_biased};
+use crossbeam_channel::{Receiver, Sender, never, select_biased};
 
 use super::dedup::{Added, Dedup, Priority};
 use super::timing::{InProgress, Timing};
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
 
-/// Every so many looks into the queue are at the keys of low priority first, so that they wait for at
-/// most this many less one of high priority each.
-const LOW_TURN: u32 = 8;
+/// One get in so many tries a later lane first, low and large in turn, so that they wait for a
+/// bounded number of the others each.
+const TURN: u32 = 8;
 
-/// Hands out keys of high priority before those of low priority (but see `LOW_TURN`), and those of
-/// one priority first come first served. A key that is added again before a worker has taken it is
-/// handed out once; one that is added while a worker has it is handed out again after
-/// [`Queue::done`]. No two workers ever have the same key (client-go `util/workqueue/queue.go:Typed`).
+/// Which keys a worker takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lanes {
+    /// Every key.
+    All,
+    /// Every key but those whose work is large, so that the others never wait until such work ends.
+    Small,
+}
+
+/// Hands out keys of high priority before those whose work is large, and those before the ones of
+/// low priority (but see `TURN`), and those of one priority first come first served. A key that is
+/// added again before a worker has taken it is handed out once; one that is added while a worker
+/// has it is handed out again after [`Queue::done`]. No two workers ever have the same key
+/// (client-go `util/workqueue/queue.go:Typed`).
 ///
 /// The channels need no bound of their own: none ever holds a key twice, so it is never longer than
 /// there are objects, and sending to it never blocks.
 pub struct Queue<K: Eq + Hash> {
     high: Receiver<K>,
+    large: Receiver<K>,
     low: Receiver<K>,
-    /// Looks so far; wraps.
-    n_looks: AtomicU32,
+    /// In the place of a channel that a worker does not take from.
+    never: Receiver<K>,
+    /// Looks at each of [`Lanes`] so far; wraps.
+    n_looks: [AtomicU32; 2],
     state: Mutex<State<K>>,
     /// Told when nothing waits and nobody works any more, or when a drain is called off.
     drained: Condvar,
@@ -54,9 +67,10 @@ struct State<K: Eq + Hash> {
     adds_total: u64,
 }
 
-/// The entrances of both channels. They go at the same time.
+/// The entrances of all channels. They go at the same time.
 struct Senders<K> {
     high: Sender<K>,
+    large: Sender<K>,
     low: Sender<K>,
 }
 
@@ -77,15 +91,19 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// An empty queue.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let (high_sender, high) = crossbeam_channel::unbounded();
+        let (large_sender, large) = crossbeam_channel::unbounded();
         let (low_sender, low) = crossbeam_channel::unbounded();
         let senders = Senders {
             high: high_sender,
+            large: large_sender,
             low: low_sender,
         };
         Self {
             high,
+            large,
             low,
-            n_looks: AtomicU32::new(0),
+            never: never(),
+            n_looks: Default::default(),
             state: Mutex::new(State {
                 dedup: Dedup::new(),
                 senders: Some(Arc::new(senders)),
@@ -105,8 +123,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.metrics = Some(metrics);
     }
 
-    /// Marks `key` as in need of work this soon. One that waits with low priority is raised by an add
-    /// with high priority. Never blocks. Ignored once the queue shuts down.
+    /// Marks `key` as in need of work this soon. One that waits with a lower priority is raised by
+    /// an add with a higher one. Never blocks. Ignored once the queue shuts down.
     pub fn add(&self, key: K, priority: Priority) {
         let now = self.clock.now();
         let mut state = self.lock();
@@ -114,13 +132,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             return;
         }
         let added = state.dedup.add(&key, priority);
-        if !matches!(added, Added::Coalesced | Added::Raised) {
+        if matches!(added, Added::Send | Added::Waits | Added::Returns) {
             state.adds_total += 1;
             state.timing.added(&key, now);
         }
         let senders = match added {
             Added::Send | Added::Raised => state.senders.clone(),
-            Added::Waits | Added::Returns | Added::Coalesced => None,
+            Added::Waits | Added::RaisedThere | Added::Returns | Added::Coalesced => None,
         };
         drop(state);
         if let Some(senders) = senders {
@@ -128,23 +146,22 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// The next key; the caller must say [`Queue::done`] when it is done with it, whatever came of it.
+    /// The next key of these lanes; the caller must say [`Queue::done`] when it is done with it,
+    /// whatever came of it.
     ///
-    /// Blocks until there is one, or until the queue was shut down and all accepted keys are handed
-    /// out; then the answer is `None`.
-    pub fn get(&self) -> Option<K> {
+    /// Blocks until there is one, or until the queue was shut down and all accepted keys of these
+    /// lanes are handed out; then the answer is `None`.
+    pub fn get(&self, lanes: Lanes) -> Option<K> {
         loop {
-            let [first, second] = self.look();
-            let (key, priority) = select_biased! {
-                recv(first.0) -> key => match key {
-                    Ok(key) => (key, first.1),
-                    // Shut down: what is left, if anything, is in the other one.
-                    Err(_) => (second.0.recv().ok()?, second.1),
-                },
-                recv(second.0) -> key => match key {
-                    Ok(key) => (key, second.1),
-                    Err(_) => (first.0.recv().ok()?, first.1),
-                },
+            let [first, second, third] = self.look(lanes);
+            let (received, priority) = select_biased! {
+                recv(first.0) -> key => (key, first.1),
+                recv(second.0) -> key => (key, second.1),
+                recv(third.0) -> key => (key, third.1),
+            };
+            let Ok(key) = received else {
+                // Shut down: nothing is sent any more, and what is left can be had at once.
+                return self.try_get(lanes);
             };
             if self.begin(&key, priority) {
                 return Some(key);
@@ -152,28 +169,34 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// The next key if there is one now. Never blocks.
-    pub fn try_get(&self) -> Option<K> {
+    /// The next key of these lanes if there is one now. Never blocks.
+    pub fn try_get(&self, lanes: Lanes) -> Option<K> {
         loop {
-            let [first, second] = self.look();
-            let receive = |(channel, priority): (&Receiver<K>, Priority)| {
+            let mut channels = self.look(lanes).into_iter();
+            let (key, priority) = channels.find_map(|(channel, priority)| {
                 channel.try_recv().ok().map(|key| (key, priority))
-            };
-            let (key, priority) = receive(first).or_else(|| receive(second))?;
+            })?;
             if self.begin(&key, priority) {
                 return Some(key);
             }
         }
     }
 
-    /// Both channels, in the order in which they are to be tried now.
-    fn look(&self) -> [(&Receiver<K>, Priority); 2] {
+    /// The channels of these lanes, in the order in which they are to be tried now.
+    fn look(&self, lanes: Lanes) -> [(&Receiver<K>, Priority); 3] {
         let (high, low) = ((&self.high, Priority::High), (&self.low, Priority::Low));
-        let n_looks = self.n_looks.fetch_add(1, Ordering::Relaxed);
-        if n_looks % LOW_TURN == LOW_TURN - 1 {
-            [low, high]
+        let large = match lanes {
+            Lanes::All => &self.large,
+            Lanes::Small => &self.never,
+        };
+        let large = (large, Priority::Large);
+        let n_looks = self.n_looks[lanes as usize].fetch_add(1, Ordering::Relaxed);
+        if !(n_looks + 1).is_multiple_of(TURN) {
+            [high, large, low]
+        } else if n_looks % (2 * TURN) < TURN {
+            [low, large, high]
         } else {
-            [high, low]
+            [large, low, high]
         }
     }
 
@@ -294,10 +317,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// How long the key has waited that waits longest; zero if none does.
+    /// How long the key has waited that waits longest; zero if none does. Those do not count whose
+    /// work is large: they wait for each other for as long as that takes.
     pub fn longest_wait(&self) -> Duration {
         let now = self.clock.now();
-        self.lock().timing.longest_wait(now)
+        let state = self.lock();
+        let waiting = state.dedup.waiting_with_small_work();
+        state.timing.longest_wait(waiting, now)
     }
 
     /// How long the workers have been at what they are doing.
@@ -324,6 +350,7 @@ impl<K> Senders<K> {
     fn send(&self, key: K, priority: Priority) {
         let sender = match priority {
             Priority::High => &self.high,
+            Priority::Large => &self.large,
             Priority::Low => &self.low,
         };
         sender

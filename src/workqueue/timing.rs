@@ -42,9 +42,13 @@ impl<K: Clone + Eq + Hash> Timing<K> {
         Some(now.saturating_duration_since(started))
     }
 
-    /// How long the key has waited that waits longest; zero if none does. Looks at every key.
-    pub fn longest_wait(&self, now: Instant) -> Duration {
-        let oldest = self.added.values().min();
+    /// How long that of `keys` has waited that waits longest; zero if none does. Looks at each of
+    /// them.
+    pub fn longest_wait<'a>(&self, keys: impl Iterator<Item = &'a K>, now: Instant) -> Duration
+    where
+        K: 'a,
+    {
+        let oldest = keys.filter_map(|key| self.added.get(key)).min();
         oldest.map_or(Duration::ZERO, |added| {
             now.saturating_duration_since(*added)
         })
@@ -81,7 +85,10 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut timing = Timing::default();
-        let waits = |timing: &Timing<&str>, seconds| timing.longest_wait(at(seconds)).as_secs();
+        let waits = |timing: &Timing<&str>, seconds| {
+            let keys = ["a", "b"];
+            timing.longest_wait(keys.iter(), at(seconds)).as_secs()
+        };
         assert_eq!(waits(&timing, 5), 0);
         timing.added(&"a", at(10));
         timing.added(&"b", at(20));

@@ -1,6 +1,9 @@
 //! Keys that can wait, and those that go before them.
 
+use std::time::Duration;
+
 use super::{Fixture, MS};
+use crate::workqueue::Lanes;
 
 #[test]
 fn keys_of_high_priority_go_first() {
@@ -87,4 +90,87 @@ fn both_priorities_are_handed_out_after_shutdown() {
     };
     let taken: Vec<_> = std::iter::from_fn(take).collect();
     assert_eq!(taken, ["b", "c", "a"]);
+}
+
+#[test]
+fn large_work_goes_after_small_and_before_what_can_wait() {
+    let fixture = Fixture::new();
+    fixture.queue.add_low("status");
+    fixture.queue.add_large("giant");
+    fixture.queue.add("small");
+    assert_eq!(fixture.take_all(), ["small", "giant", "status"]);
+}
+
+#[test]
+fn a_worker_for_small_work_gets_no_large_work() {
+    let Fixture { queue, .. } = Fixture::new();
+    let take = || {
+        let key = queue.try_get_from(Lanes::Small)?;
+        queue.done(&key);
+        Some(key)
+    };
+    for key in ["giant", "raised", "other"] {
+        queue.add_large(key);
+    }
+    queue.add_low("status");
+    queue.add("raised");
+    // What can wait does not make it large again.
+    queue.add_large("raised");
+    queue.add_low("giant");
+    for _ in 0..20 {
+        queue.add("small");
+        assert!(matches!(take(), Some("small" | "raised" | "status")));
+    }
+    while take().is_some() {}
+    assert_eq!(queue.len(), 2);
+    queue.shut_down();
+    assert_eq!(
+        queue.get_from(Lanes::Small),
+        None,
+        "it does not wait for others"
+    );
+    assert_eq!(queue.get(), Some("giant"));
+    assert_eq!(queue.get(), Some("other"));
+}
+
+#[test]
+fn a_small_key_that_turns_out_to_be_large_is_handed_over() {
+    let fixture = Fixture::new();
+    fixture.queue.add("a");
+    assert_eq!(fixture.queue.try_get_from(Lanes::Small), Some("a"));
+    fixture.queue.add_large("a");
+    fixture.queue.done(&"a");
+    assert_eq!(fixture.queue.try_get_from(Lanes::Small), None);
+    assert_eq!(fixture.take_all(), ["a"]);
+}
+
+#[test]
+fn large_work_does_not_starve() {
+    let fixture = Fixture::new();
+    fixture.queue.add_large("giant");
+    let mut n_others = 0;
+    loop {
+        fixture.queue.add("small");
+        fixture.queue.add_low("status");
+        match fixture.take() {
+            Some("giant") => break,
+            _ => n_others += 1,
+        }
+        assert!(n_others <= 16);
+    }
+    assert!(n_others > 1);
+}
+
+#[test]
+fn only_the_wait_of_small_work_is_told() {
+    let fixture = Fixture::new();
+    fixture.queue.add_large("giant");
+    fixture.pass(5 * MS);
+    assert_eq!(fixture.queue.longest_wait(), Duration::ZERO);
+    fixture.queue.add_low("status");
+    fixture.pass(2 * MS);
+    assert_eq!(fixture.queue.longest_wait(), 2 * MS);
+    // It waits for a small sync too, since it was added.
+    fixture.queue.add("giant");
+    assert_eq!(fixture.queue.longest_wait(), 7 * MS);
 }
