@@ -13,22 +13,23 @@
 //! A status counts as agreed on when the stored one is what is calculated here; intermediate ones,
 //! and the condition `ReplicaFailure`, which only the writer can know, are not compared.
 
+mod work;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use self::work::{Work, names};
 use super::plan::Plan;
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
+use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics;
 
 /// How long another writer may take for what was decided here, before that counts as disagreement.
 pub const WINDOW: Duration = Duration::from_secs(30);
-
-/// Pods that a line of the log names at most.
-const NAMED_MAX: usize = 5;
 
 /// What one sync would do.
 #[derive(Clone, Debug)]
@@ -86,19 +87,10 @@ struct Episode {
     known: HashMap<Uid, Arc<str>>,
     /// Judged already, because it lasted too long.
     is_judged: bool,
-}
-
-/// What a decision is about.
-#[derive(Clone, Debug)]
-enum Work {
-    Create(usize),
-    Delete {
-        chosen: HashSet<Uid>,
-        ties: HashSet<Uid>,
-        surplus: usize,
-    },
-    Adopt(HashSet<Uid>),
-    Release,
+    /// What the last sync decided; `work` is what the first one did.
+    latest: Work,
+    /// Pods that the last sync would adopt.
+    adopts: HashSet<Uid>,
 }
 
 #[derive(Debug)]
@@ -145,7 +137,8 @@ impl Shadow {
         let status = state.statuses.get(&rs.key).map(|it| it.is_judged);
         drop(state);
         for line in lines {
-            log::log!(line.level, "{} replicaset={}", line.text, rs.key);
+            let object = REPLICA_SET.named(&rs.key);
+            log::log!(line.level, object:% = object; "{}", line.text);
         }
         episode == Some(false) || status == Some(false)
     }
@@ -190,7 +183,10 @@ impl fmt::Display for Shadow {
                 of(what, Verdict::NotCompared)
             )?;
         }
-        write!(f, "{n_open} decisions are still open")
+        match n_open {
+            1 => f.write_str("1 decision is still open"),
+            _ => write!(f, "{n_open} decisions are still open"),
+        }
     }
 }
 
@@ -203,19 +199,24 @@ impl State {
         lines: &mut Vec<Line>,
     ) {
         let work = Work::of(rs, decision);
+        let adopts: HashSet<Uid> = decision.adopts.iter().map(|it| it.uid.clone()).collect();
         if let Some(episode) = self.episodes.remove(&rs.key) {
             let judged = episode.verdict(rs, decision, work.as_ref(), now);
-            let Some((verdict, text)) = judged else {
-                self.episodes.insert(rs.key.clone(), episode);
-                return;
-            };
-            if !episode.is_judged {
+            let is_over = judged.is_some();
+            if let Some((verdict, text)) = judged
+                && !episode.is_judged
+            {
                 self.count(episode.work.name(), verdict);
                 lines.push(Line::of(verdict, text));
             }
-            if episode.is_of(rs) && episode.work.is_like(work.as_ref()) {
+            if let Some(work) = work.as_ref().filter(|work| episode.goes_on(rs, work)) {
+                if episode.is_exceeded_by(work, &adopts) {
+                    lines.push(Line::decision(&work.told(rs, decision)));
+                }
                 let episode = Episode {
-                    is_judged: true,
+                    is_judged: episode.is_judged || is_over,
+                    latest: work.clone(),
+                    adopts,
                     ..episode
                 };
                 self.episodes.insert(rs.key.clone(), episode);
@@ -223,15 +224,14 @@ impl State {
             }
         }
         if let Some(work) = work {
-            lines.push(Line {
-                level: log::Level::Info,
-                text: format!("would {}", work.told(rs, decision)),
-            });
+            lines.push(Line::decision(&work.told(rs, decision)));
             let named = |pod: &Arc<Pod>| (pod.uid.clone(), Arc::clone(&pod.key.name));
             let episode = Episode {
                 owner: rs.uid.clone(),
                 generation: rs.generation,
                 began: now,
+                latest: work.clone(),
+                adopts,
                 work,
                 known: decision.active.iter().map(named).collect(),
                 is_judged: false,
@@ -294,6 +294,17 @@ impl Episode {
         self.owner == rs.uid && self.generation == rs.generation
     }
 
+    /// Whether `work` is about what this episode is about.
+    fn goes_on(&self, rs: &ReplicaSet, work: &Work) -> bool {
+        self.is_of(rs) && self.work.is_like(work)
+    }
+
+    /// Whether there is more to do than the sync before decided. That there is less is another
+    /// writer's doing, and no decision.
+    fn is_exceeded_by(&self, work: &Work, adopts: &HashSet<Uid>) -> bool {
+        work.exceeds(&self.latest) || !adopts.is_subset(&self.adopts)
+    }
+
     /// What it came to; `None` if it goes on.
     fn verdict(
         &self,
@@ -307,7 +318,7 @@ impl Episode {
             let text = format!("not compared ({what}): the spec changed meanwhile");
             return Some((Verdict::NotCompared, text));
         }
-        if work.is_some_and(|work| self.work.is_like(Some(work))) {
+        if let Some(work) = work.filter(|work| self.work.is_like(work)) {
             if now.saturating_duration_since(self.began) < WINDOW {
                 return None;
             }
@@ -316,7 +327,7 @@ impl Episode {
                     let text = "not compared: the API server refuses the other writer".to_owned();
                     (Verdict::NotCompared, text)
                 } else {
-                    let (secs, told) = (WINDOW.as_secs(), self.work.told(rs, decision));
+                    let (secs, told) = (WINDOW.as_secs(), work.told(rs, decision));
                     let text = format!("disagreement: here {told}, the other not within {secs} s");
                     (Verdict::Disagree, text)
                 },
@@ -372,7 +383,7 @@ impl Episode {
                 (Verdict::Disagree, text)
             }
             Work::Adopt(pods) => agree(format!("adopted {}", self.names(pods))),
-            Work::Release => agree("released them".to_owned()),
+            Work::Release(_) => agree("released them".to_owned()),
         }
     }
 
@@ -386,64 +397,14 @@ impl Episode {
     }
 }
 
-impl Work {
-    fn of(rs: &ReplicaSet, decision: &Decision) -> Option<Self> {
-        let uids = |pods: &[Arc<Pod>]| pods.iter().map(|pod| pod.uid.clone()).collect();
-        let (active, wanted) = (
-            decision.active.len(),
-            usize::try_from(rs.replicas).unwrap_or(0),
-        );
-        match decision.plan {
-            Plan::Create(_) => Some(Self::Create(wanted - active)),
-            Plan::Delete(_) => Some(Self::Delete {
-                chosen: uids(&decision.deletes),
-                ties: uids(&decision.ties),
-                surplus: active - wanted,
-            }),
-            Plan::Nothing if !decision.adopts.is_empty() => {
-                Some(Self::Adopt(uids(&decision.adopts)))
-            }
-            Plan::Nothing if !decision.releases.is_empty() => Some(Self::Release),
-            Plan::Nothing => None,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Create(_) => "create",
-            Self::Delete { .. } => "delete",
-            Self::Adopt(_) => "adopt",
-            Self::Release => "release",
-        }
-    }
-
-    fn is_like(&self, other: Option<&Self>) -> bool {
-        other.is_some_and(|other| self.name() == other.name())
-    }
-
-    fn told(&self, rs: &ReplicaSet, decision: &Decision) -> String {
-        let named =
-            |pods: &[Arc<Pod>]| names(pods.iter().map(|p| p.key.name.to_string()).collect());
-        let has = decision.active.len();
-        let mut told = match self {
-            Self::Create(count) => format!("create {count} pods: {has} of {}", rs.replicas),
-            Self::Delete { surplus, .. } => format!(
-                "delete {surplus} pods: {has}, not {}: {}",
-                rs.replicas,
-                named(&decision.deletes)
-            ),
-            Self::Adopt(_) => format!("adopt {}", named(&decision.adopts)),
-            Self::Release => format!("release {}", named(&decision.releases)),
-        };
-        if !matches!(self, Self::Adopt(_)) && !decision.adopts.is_empty() {
-            told += ", and adopt ";
-            told += &named(&decision.adopts);
-        }
-        told
-    }
-}
-
 impl Line {
+    fn decision(told: &str) -> Self {
+        Self {
+            level: log::Level::Info,
+            text: format!("would {told}"),
+        }
+    }
+
     fn of(verdict: Verdict, text: String) -> Self {
         let level = match verdict {
             Verdict::Disagree => log::Level::Warn,
@@ -458,18 +419,6 @@ fn is_as_right(gone: &HashSet<Uid>, chosen: &HashSet<Uid>, ties: &HashSet<Uid>) 
     gone.len() == chosen.len()
         && chosen.difference(gone).all(|uid| ties.contains(uid))
         && gone.difference(chosen).all(|uid| ties.contains(uid))
-}
-
-/// Some of the names, in order.
-fn names(mut names: Vec<String>) -> String {
-    names.sort();
-    let n_more = names.len().saturating_sub(NAMED_MAX);
-    names.truncate(NAMED_MAX);
-    match (names.is_empty(), n_more) {
-        (true, _) => "none".to_owned(),
-        (_, 0) => names.join(" "),
-        _ => format!("{} and {n_more} more", names.join(" ")),
-    }
 }
 
 #[cfg(test)]

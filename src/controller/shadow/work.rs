@@ -1,0 +1,129 @@
+//! What a decision of a dry run is about, how it is told, and when it is a new one. Pure.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::Decision;
+use crate::api::{Pod, ReplicaSet, Uid};
+use crate::controller::plan::Plan;
+
+/// Pods that a line of the log names at most.
+const NAMED_MAX: usize = 5;
+
+/// What a decision is about.
+#[derive(Clone, Debug)]
+pub(super) enum Work {
+    Create(usize),
+    Delete {
+        chosen: HashSet<Uid>,
+        ties: HashSet<Uid>,
+        surplus: usize,
+    },
+    Adopt(HashSet<Uid>),
+    Release(HashSet<Uid>),
+}
+
+impl Work {
+    pub(super) fn of(rs: &ReplicaSet, decision: &Decision) -> Option<Self> {
+        let uids = |pods: &[Arc<Pod>]| pods.iter().map(|pod| pod.uid.clone()).collect();
+        let (active, wanted) = (
+            decision.active.len(),
+            usize::try_from(rs.replicas).unwrap_or(0),
+        );
+        match decision.plan {
+            Plan::Create(_) => Some(Self::Create(wanted - active)),
+            Plan::Delete(_) => Some(Self::Delete {
+                chosen: uids(&decision.deletes),
+                ties: uids(&decision.ties),
+                surplus: active - wanted,
+            }),
+            Plan::Nothing if !decision.adopts.is_empty() => {
+                Some(Self::Adopt(uids(&decision.adopts)))
+            }
+            Plan::Nothing if !decision.releases.is_empty() => {
+                Some(Self::Release(uids(&decision.releases)))
+            }
+            Plan::Nothing => None,
+        }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Create(_) => "create",
+            Self::Delete { .. } => "delete",
+            Self::Adopt(_) => "adopt",
+            Self::Release(_) => "release",
+        }
+    }
+
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+
+    /// Whether this asks for something that `before`, of the same kind, did not.
+    pub(super) fn exceeds(&self, before: &Self) -> bool {
+        match (self, before) {
+            (Self::Create(count), Self::Create(before)) => count > before,
+            (
+                Self::Delete {
+                    chosen, surplus, ..
+                },
+                Self::Delete {
+                    chosen: chosen_before,
+                    ties,
+                    surplus: surplus_before,
+                },
+            ) => {
+                let is_new = |uid: &Uid| !chosen_before.contains(uid) && !ties.contains(uid);
+                // Of more than one sync deletes, others are chosen with each that has gone.
+                let is_whole = *surplus == chosen.len();
+                surplus > surplus_before || (is_whole && chosen.iter().any(is_new))
+            }
+            (Self::Adopt(pods), Self::Adopt(before))
+            | (Self::Release(pods), Self::Release(before)) => !pods.is_subset(before),
+            _ => true,
+        }
+    }
+
+    pub(super) fn told(&self, rs: &ReplicaSet, decision: &Decision) -> String {
+        let named =
+            |pods: &[Arc<Pod>]| names(pods.iter().map(|p| p.key.name.to_string()).collect());
+        let has = decision.active.len();
+        let mut told = match self {
+            Self::Create(count) => {
+                format!("create {}: {has} of {}", pods(*count), rs.replicas)
+            }
+            Self::Delete { surplus, .. } => format!(
+                "delete {}: {has}, not {}: {}",
+                pods(*surplus),
+                rs.replicas,
+                named(&decision.deletes)
+            ),
+            Self::Adopt(_) => format!("adopt {}", named(&decision.adopts)),
+            Self::Release(_) => format!("release {}", named(&decision.releases)),
+        };
+        if !matches!(self, Self::Adopt(_)) && !decision.adopts.is_empty() {
+            told += ", and adopt ";
+            told += &named(&decision.adopts);
+        }
+        told
+    }
+}
+
+/// Some of the names, in order.
+pub(super) fn names(mut names: Vec<String>) -> String {
+    names.sort();
+    let n_more = names.len().saturating_sub(NAMED_MAX);
+    names.truncate(NAMED_MAX);
+    match (names.is_empty(), n_more) {
+        (true, _) => "none".to_owned(),
+        (_, 0) => names.join(" "),
+        _ => format!("{} and {n_more} more", names.join(" ")),
+    }
+}
+
+/// `1 pod`, `2 pods`.
+fn pods(count: usize) -> String {
+    let word = if count == 1 { "pod" } else { "pods" };
+    format!("{count} {word}")
+}
