@@ -5,6 +5,7 @@ mod dev;
 mod election;
 mod explain;
 mod facts;
+mod features;
 mod logs;
 mod rbac;
 mod serving;
@@ -143,6 +144,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
             command: rbac_command(&rights),
         }),
         leader_election,
+        gates: features::feature_gates(&args.features),
         ..manager_options(&args.client, &args.controller)
     };
     let scope = args
@@ -154,7 +156,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
         });
     for gate in GATES {
         let build = &metrics::global().build;
-        build.set_feature_enabled(gate.name, gate.stage, gate.value);
+        build.set_feature_enabled(gate.name, gate.stage, args.features.is_enabled(&gate));
     }
     let version = env!("CARGO_PKG_VERSION");
     log::info!(

@@ -22,9 +22,18 @@ pub struct RankedPod {
     pub rank: usize,
 }
 
-/// Sorts so that the pod to be deleted first comes first; `now` is what ages are counted from.
-pub fn sort_for_deletion(pods: Vec<RankedPod>, now: Timestamp) -> Vec<RankedPod> {
-    merge_sort(pods, &|a, b| compare(a, b, now) == Ordering::Greater)
+/// What the order rests on beside the pods.
+#[derive(Clone, Copy, Debug)]
+pub struct DeletionOrder {
+    /// The time of day that ages are counted from.
+    pub now: Timestamp,
+    /// Whether [`Rule::DeletionCost`] counts.
+    pub uses_deletion_cost: bool,
+}
+
+/// Sorts so that the pod to be deleted first comes first.
+pub fn sort_for_deletion(pods: Vec<RankedPod>, order: DeletionOrder) -> Vec<RankedPod> {
+    merge_sort(pods, &|a, b| compare(a, b, order) == Ordering::Greater)
 }
 
 /// One of the nine criteria, named for those who ask why a pod goes.
@@ -80,13 +89,15 @@ impl Rule {
     }
 
     /// `Less` means that this criterion sends `a` before `b`.
-    fn compare(self, a: &RankedPod, b: &RankedPod, now: Timestamp) -> Ordering {
+    fn compare(self, a: &RankedPod, b: &RankedPod, order: DeletionOrder) -> Ordering {
+        let now = order.now;
         let (rank_a, rank_b) = (a.rank, b.rank);
         let (a, b) = (&*a.pod, &*b.pod);
         match self {
             Self::Unassigned => a.node.is_some().cmp(&b.node.is_some()),
             Self::Phase => phase_order(a.phase).cmp(&phase_order(b.phase)),
             Self::NotReady => a.is_ready.cmp(&b.is_ready),
+            Self::DeletionCost if !order.uses_deletion_cost => Ordering::Equal,
             Self::DeletionCost => a.deletion_cost.cmp(&b.deletion_cost),
             Self::CrowdedNode => rank_b.cmp(&rank_a),
             Self::ReadyTime => by_ready_time(a, b, now),
@@ -98,15 +109,15 @@ impl Rule {
 }
 
 /// `Less` means that `a` is deleted before `b`; the first criterion that decides counts.
-pub fn compare(a: &RankedPod, b: &RankedPod, now: Timestamp) -> Ordering {
-    decide(a, b, now).map_or(Ordering::Equal, |(_, order)| order)
+pub fn compare(a: &RankedPod, b: &RankedPod, order: DeletionOrder) -> Ordering {
+    decide(a, b, order).map_or(Ordering::Equal, |(_, order)| order)
 }
 
 /// The first criterion that tells the two apart, and what it says; `None` if none does.
-pub fn decide(a: &RankedPod, b: &RankedPod, now: Timestamp) -> Option<(Rule, Ordering)> {
+pub fn decide(a: &RankedPod, b: &RankedPod, order: DeletionOrder) -> Option<(Rule, Ordering)> {
     let decided = Rule::ALL
         .iter()
-        .map(|rule| (*rule, rule.compare(a, b, now)));
+        .map(|rule| (*rule, rule.compare(a, b, order)));
     decided.into_iter().find(|(_, order)| order.is_ne())
 }
 

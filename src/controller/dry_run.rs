@@ -93,14 +93,14 @@ impl ReplicaSetController {
         let context = DeletionContext {
             related_pods: &self.siblings(rs, selector),
             unresolved: &[],
-            now: self.clock.wall(),
+            order: self.deletion_order(),
         };
         let chosen = pods_to_delete(active, count, &context);
         let order = deletion_ranking(active, &context);
         let last = chosen.last().map(|pod| &pod.uid);
         let last = order.iter().find(|ranked| Some(&ranked.pod.uid) == last);
         let is_tied = |ranked: &&RankedPod| {
-            last.is_some_and(|last| compare(ranked, last, context.now) == Ordering::Equal)
+            last.is_some_and(|last| compare(ranked, last, context.order) == Ordering::Equal)
         };
         let ties = order.iter().filter(is_tied);
         (chosen, ties.map(|ranked| Arc::clone(&ranked.pod)).collect())

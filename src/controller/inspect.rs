@@ -26,6 +26,8 @@ pub struct Facts {
     pub related: Vec<Arc<Pod>>,
     /// The most pods that one sync creates or deletes.
     pub burst_replicas: usize,
+    /// Whether the deletion cost of pods counts.
+    pub uses_deletion_cost: bool,
     /// What a running daemon remembers; `None` where none was asked.
     pub memory: Option<Memory>,
 }
@@ -67,6 +69,7 @@ impl ReplicaSetController {
             orphans: self.cache.orphans_in(&key.namespace),
             related,
             burst_replicas: self.burst_replicas,
+            uses_deletion_cost: self.gates.pod_deletion_cost,
             memory: Some(self.memory_of(&rs)),
             replica_set: rs,
         })
@@ -76,15 +79,16 @@ impl ReplicaSetController {
         let (key, uid) = (&rs.key, &rs.uid);
         let cached = self.cached_versions();
         let written = self.written.written(key, uid);
-        let is_ahead = |written: &Versions| {
-            !cached.pods.is_as_new_as(&written.pods)
-                || !cached.replica_sets.is_as_new_as(&written.replica_sets)
+        let holds_up = |written: &Versions| {
+            self.gates.stale_controller_consistency
+                && (!cached.pods.is_as_new_as(&written.pods)
+                    || !cached.replica_sets.is_as_new_as(&written.replica_sets))
         };
         Memory {
             expectations: self.expectations.details(key, uid),
             unresolved_creations: self.unresolved.creations(key, uid),
             unresolved_deletions: self.unresolved.deletions(key, uid).under_way,
-            waits_for: written.filter(is_ahead),
+            waits_for: written.filter(holds_up),
             last_sync: self.last_syncs.last(key),
             last_error: self.last_syncs.error(key),
             queue: self.queue.state_of(key),

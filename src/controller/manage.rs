@@ -248,7 +248,7 @@ impl ReplicaSetController {
         let context = DeletionContext {
             related_pods: &self.siblings(rs, selector),
             unresolved: &self.deletions_to_repeat(rs, selector, active, count)?,
-            now: self.clock.wall(),
+            order: self.deletion_order(),
         };
         let pods = pods_to_delete(active, count, &context);
         // ORDER: every pod is expected to go before the first request is sent.
@@ -256,7 +256,7 @@ impl ReplicaSetController {
         self.expectations.expect_deletions(&rs.key, &rs.uid, uids);
         self.note_first_request(rs);
         if count < active.len() {
-            for ratio in age_ratios(active, &pods, context.now) {
+            for ratio in age_ratios(active, &pods, context.order.now) {
                 self.metrics.sorting_deletion_age_ratio.observe(ratio);
             }
         }

@@ -17,6 +17,7 @@ pub mod error;
 pub mod expectations;
 pub mod expiry;
 pub mod fair_pool;
+pub mod feature_gates;
 pub mod handlers;
 pub mod inspect;
 pub mod last_syncs;
@@ -48,7 +49,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use self::deletion_order::DeletionOrder;
 use self::expectations::Expectations;
+use self::feature_gates::FeatureGates;
 use self::last_syncs::LastSyncs;
 use self::other_writers::OtherWriters;
 use self::pace::StatusPace;
@@ -91,6 +94,8 @@ pub struct Parts {
     /// The longest that a status whose numbers are still moving waits after the last one; zero for
     /// upstream's rhythm.
     pub status_update_interval: Duration,
+    /// What can be switched off.
+    pub gates: FeatureGates,
     /// Where it counts what it does.
     pub metrics: ControllerMetrics,
 }
@@ -106,6 +111,7 @@ pub struct ReplicaSetController {
     batches: Arc<dyn BatchRunner>,
     clock: Arc<dyn Clock>,
     burst_replicas: usize,
+    gates: FeatureGates,
     expectations: Expectations,
     written: WrittenVersions,
     unresolved: Unresolved,
@@ -137,7 +143,11 @@ impl ReplicaSetController {
             queue: parts.queue,
             batches: parts.batches,
             expectations: Expectations::new(Arc::clone(&parts.clock)),
-            written: WrittenVersions::new(Arc::clone(&parts.clock)),
+            written: if parts.gates.stale_controller_consistency {
+                WrittenVersions::new(Arc::clone(&parts.clock))
+            } else {
+                WrittenVersions::holding_up_nobody(Arc::clone(&parts.clock))
+            },
             pace: StatusPace::new(Arc::clone(&parts.clock), parts.status_update_interval),
             progress: Progress::new(Arc::clone(&parts.clock)),
             scale_downs: ScaleDowns::new(Arc::clone(&parts.clock)),
@@ -145,6 +155,7 @@ impl ReplicaSetController {
             clock: parts.clock,
             metrics: parts.metrics,
             burst_replicas: parts.burst_replicas,
+            gates: parts.gates,
             names: PodNames::default(),
             last_syncs: LastSyncs::default(),
             others: OtherWriters::default(),
@@ -193,6 +204,19 @@ impl ReplicaSetController {
             .is_some_and(|(uid, _)| owner.is_none_or(|owner| owner == uid))
         {
             logged.remove(key);
+        }
+    }
+
+    /// Whether its statuses have a number of terminating pods.
+    fn counts_terminating(&self) -> bool {
+        self.kind.has_terminating_replicas && self.gates.terminating_replicas
+    }
+
+    /// What the choice of pods to delete rests on at this moment.
+    fn deletion_order(&self) -> DeletionOrder {
+        DeletionOrder {
+            now: self.clock.wall(),
+            uses_deletion_cost: self.gates.pod_deletion_cost,
         }
     }
 

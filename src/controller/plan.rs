@@ -4,9 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
-use super::deletion_order::{RankedPod, sort_for_deletion};
+use super::deletion_order::{DeletionOrder, RankedPod, sort_for_deletion};
 use crate::api::{Pod, Uid};
 
 /// The most pods that one sync creates or deletes
@@ -42,8 +40,8 @@ pub struct DeletionContext<'a> {
     pub related_pods: &'a dyn RelatedPods,
     /// Pods whose deletion may already have happened: chosen before all others, in this order.
     pub unresolved: &'a [Uid],
-    /// The time of day that ages are counted from.
-    pub now: Timestamp,
+    /// What the order of the others rests on.
+    pub order: DeletionOrder,
 }
 
 /// Finds the pods that decide how crowded a node is.
@@ -79,7 +77,7 @@ pub fn pods_to_delete(
 /// All of `pods` with their ranks, the one to be deleted first in front; unresolved ones not moved.
 pub fn deletion_ranking(pods: &[Arc<Pod>], context: &DeletionContext<'_>) -> Vec<RankedPod> {
     let related = context.related_pods.related_pods();
-    sort_for_deletion(rank_by_node(pods, &related), context.now)
+    sort_for_deletion(rank_by_node(pods, &related), context.order)
 }
 
 /// The rank of a pod is the number of active related pods on its node

@@ -81,9 +81,7 @@ impl ReplicaSetController {
         let orphans = self.cache.tally_of_orphans_in(&rs.key.namespace);
         let counts = Counts::of_tallies(rs, selector, &owned, &orphans)?;
         Some(Counts {
-            terminating: counts
-                .terminating
-                .filter(|_| self.kind.has_terminating_replicas),
+            terminating: counts.terminating.filter(|_| self.counts_terminating()),
             ..counts
         })
     }

@@ -294,7 +294,7 @@ impl ReplicaSetController {
     }
 
     pub(super) fn count_terminating(&self, owned: &[Arc<Pod>], selector: &Selector) -> Option<i32> {
-        if !self.kind.has_terminating_replicas {
+        if !self.counts_terminating() {
             return None;
         }
         let is_counted = |pod: &&Arc<Pod>| {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::feature_gates::FeatureGates;
 use super::plan::BURST_REPLICAS;
 use super::slow_start::Serial;
 use super::sync::Outcome;
@@ -130,22 +131,42 @@ impl Fixture {
     }
 
     pub(super) fn with_burst(burst_replicas: usize) -> Self {
-        Self::with(&REPLICA_SET, burst_replicas, Duration::ZERO)
+        Self::with(
+            &REPLICA_SET,
+            burst_replicas,
+            Duration::ZERO,
+            FeatureGates::default(),
+        )
     }
 
     pub(super) fn of(kind: &'static WorkloadKind) -> Self {
-        Self::with(kind, BURST_REPLICAS, Duration::ZERO)
+        Self::with(
+            kind,
+            BURST_REPLICAS,
+            Duration::ZERO,
+            FeatureGates::default(),
+        )
     }
 
     /// One that holds back statuses whose numbers are still moving, for this long at most.
     pub(super) fn with_status_interval(interval: Duration) -> Self {
-        Self::with(&REPLICA_SET, BURST_REPLICAS, interval)
+        Self::with(
+            &REPLICA_SET,
+            BURST_REPLICAS,
+            interval,
+            FeatureGates::default(),
+        )
+    }
+
+    pub(super) fn with_gates(gates: FeatureGates) -> Self {
+        Self::with(&REPLICA_SET, BURST_REPLICAS, Duration::ZERO, gates)
     }
 
     fn with(
         kind: &'static WorkloadKind,
         burst_replicas: usize,
         status_update_interval: Duration,
+        gates: FeatureGates,
     ) -> Self {
         let (cache, writes) = (Cache::default(), Arc::new(FakeWrites::default()));
         let clock = Arc::new(FakeClock::default());
@@ -163,6 +184,7 @@ impl Fixture {
             clock: Arc::clone(&clock) as Arc<_>,
             burst_replicas,
             status_update_interval,
+            gates,
             metrics: metrics.clone(),
         });
         cache.pods.set_synced();

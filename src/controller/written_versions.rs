@@ -11,6 +11,7 @@
 //! DIFFERS: upstream (kubernetes `pkg/controller/util/consistency`) returns an error instead, comes
 //! back by rate-limited retry, and waits for ever.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -53,14 +54,21 @@ pub enum Readiness {
 #[derive(Debug)]
 pub struct WrittenVersions {
     clock: Arc<dyn Clock>,
+    /// False: nobody waits for what was written.
+    holds_up: bool,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     records: HashMap<ObjectKey, Record>,
-    /// Keys whose last sync came too early. INVARIANT: each has a record.
+    /// Keys that are to be told, as a rule because their last sync came too early. INVARIANT: each
+    /// has a record.
     waiting: HashSet<ObjectKey>,
+    /// By pods, and by ReplicaSets, which version each of them waits for.
+    /// INVARIANT: each of `waiting` stands in one of the two, at a version that its record asks for
+    /// or asked for. Others may stand there too.
+    order: [BTreeSet<(u64, ObjectKey)>; 2],
 }
 
 #[derive(Debug)]
@@ -76,7 +84,20 @@ impl WrittenVersions {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
+            holds_up: true,
             state: Mutex::default(),
+        }
+    }
+
+    /// One that finds everybody ready. It notes writes all the same, since
+    /// [`wake_when_shown`](Self::wake_when_shown) needs them.
+    ///
+    /// DIFFERS: upstream's notes nothing
+    /// (kubernetes `pkg/controller/util/consistency:NewNoopConsistencyStore`).
+    pub fn holding_up_nobody(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            holds_up: false,
+            ..Self::new(clock)
         }
     }
 
@@ -131,7 +152,7 @@ impl WrittenVersions {
         owner: Option<&Uid>,
         cached: impl Fn() -> Versions,
     ) -> Readiness {
-        if self.drop_if_shown(key, owner, &cached()) {
+        if self.drop_if_shown(key, owner, &cached()) || !self.holds_up {
             return Readiness::Ready;
         }
         let since = self.lock().wait(key);
@@ -145,6 +166,11 @@ impl WrittenVersions {
             Duration::ZERO => Readiness::Overdue,
             left => Readiness::TooEarly(left),
         }
+    }
+
+    /// Notes `key`, as [`ensure_ready`](Self::ensure_ready) does if it is too early.
+    pub fn wake_when_shown(&self, key: &ObjectKey) {
+        self.lock().wait(key);
     }
 
     /// Which cache does not show yet what was written for `key`: the ReplicaSets' only if the pods' does.
@@ -165,14 +191,7 @@ impl WrittenVersions {
             return Vec::new();
         }
         let cached = cached();
-        let mut state = self.lock();
-        let State { records, waiting } = &mut *state;
-        let is_ready = |key: &&ObjectKey| records.get(key).is_none_or(|r| r.is_shown_by(&cached));
-        let ready: Vec<ObjectKey> = waiting.iter().filter(is_ready).cloned().collect();
-        for key in &ready {
-            waiting.remove(key);
-        }
-        ready
+        self.lock().take_shown(&cached)
     }
 
     /// Forgets what was written for `key`: by `owner` only, or (with `None`) by whoever.
@@ -182,6 +201,11 @@ impl WrittenVersions {
         if record.is_some_and(|record| owner.is_none_or(|uid| record.owner == *uid)) {
             state.forget(key);
         }
+    }
+
+    /// Forgets everything, who waits included.
+    pub fn forget_all(&self) {
+        *self.lock() = State::default();
     }
 
     /// What was written for `key` by `owner` and not seen in the cache by a sync yet.
@@ -215,14 +239,64 @@ impl State {
     /// Since when the record of `key` is as it is.
     fn wait(&mut self, key: &ObjectKey) -> Option<Instant> {
         let record = self.records.get(key)?;
-        self.waiting.insert(key.clone());
+        if self.waiting.insert(key.clone()) {
+            let first = number(&record.written.pods);
+            self.order[0].insert((first, key.clone()));
+        }
         Some(record.since)
+    }
+
+    /// The waiting keys whose records `cached` shows; they wait no longer. Looks at those only
+    /// whose next version was reached.
+    fn take_shown(&mut self, cached: &Versions) -> Vec<ObjectKey> {
+        let mut reached = Vec::new();
+        for (order, cached) in self
+            .order
+            .iter_mut()
+            .zip([&cached.pods, &cached.replica_sets])
+        {
+            // What does not compare never blocks.
+            let position = cached.number().unwrap_or(u64::MAX);
+            while order
+                .first()
+                .is_some_and(|(version, _)| *version <= position)
+            {
+                reached.extend(order.pop_first());
+            }
+        }
+        let mut shown = Vec::new();
+        for (_, key) in reached {
+            let Some(record) = self
+                .records
+                .get(&key)
+                .filter(|_| self.waiting.contains(&key))
+            else {
+                continue;
+            };
+            if record.is_shown_by(cached) {
+                self.waiting.remove(&key);
+                shown.push(key);
+            } else if cached.pods.is_as_new_as(&record.written.pods) {
+                let next = number(&record.written.replica_sets);
+                self.order[1].insert((next, key));
+            } else {
+                let next = number(&record.written.pods);
+                self.order[0].insert((next, key));
+            }
+        }
+        shown
     }
 
     fn forget(&mut self, key: &ObjectKey) {
         self.records.remove(key);
         self.waiting.remove(key);
     }
+}
+
+/// Where a version stands in the order; one that is no number at its beginning, so that it is
+/// looked at each time.
+fn number(version: &ResourceVersion) -> u64 {
+    version.number().unwrap_or(0)
 }
 
 impl Record {

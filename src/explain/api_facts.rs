@@ -113,6 +113,7 @@ impl ApiFacts {
             orphans: orphans.cloned().collect(),
             related: related(client, kind, &rs, &pods),
             burst_replicas: BURST_REPLICAS,
+            uses_deletion_cost: true,
             memory: None,
             replica_set: Arc::clone(&rs),
         };

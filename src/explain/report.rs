@@ -10,7 +10,7 @@ use super::model::{Deletion, MemoryReport, NextStep, NotCounted, Report, Sources
 use crate::api::{Moment, Pod, PodPhase, Selector, Uid};
 use crate::controller::availability::is_available;
 use crate::controller::claim::{Claim, decide as claim_of};
-use crate::controller::deletion_order::{RankedPod, Rule, decide};
+use crate::controller::deletion_order::{DeletionOrder, RankedPod, Rule, decide};
 use crate::controller::inspect::{Facts, Memory};
 use crate::controller::plan::{
     DeletionContext, Plan, RelatedPods, deletion_ranking, plan, pods_to_delete,
@@ -39,7 +39,10 @@ pub fn report(facts: &Facts, sources: &Sources, now: Timestamp) -> Report {
     let context = DeletionContext {
         related_pods: &Gathered(&facts.related),
         unresolved: unresolved.unwrap_or_default(),
-        now,
+        order: DeletionOrder {
+            now,
+            uses_deletion_cost: facts.uses_deletion_cost,
+        },
     };
     let order = deletion_ranking(active, &context);
     let next = next_step(facts, &sorted, wanted, &order, &context);
@@ -63,7 +66,7 @@ pub fn report(facts: &Facts, sources: &Sources, now: Timestamp) -> Report {
         observed_generation: rs.status.observed_generation,
         findings: Vec::new(),
         next,
-        deletion_order: deletions(&order, now, NAMED_MAX),
+        deletion_order: deletions(&order, context.order, NAMED_MAX),
         not_counted_total: sorted.not_counted.len(),
         not_counted: sorted.not_counted,
         memory: facts.memory.as_ref().map(|memory| told(memory, facts)),
@@ -252,7 +255,7 @@ fn chosen_deletions(
         }
         let ranked = order.iter().find(|ranked| ranked.pod.uid == pod.uid);
         match (ranked, stays) {
-            (Some(ranked), Some(stays)) => deletion(ranked, Some(stays), context.now),
+            (Some(ranked), Some(stays)) => deletion(ranked, Some(stays), context.order),
             _ => Deletion {
                 pod: pod.key.name.to_string(),
                 rule: None,
@@ -263,13 +266,15 @@ fn chosen_deletions(
     chosen.iter().take(NAMED_MAX).map(one).collect()
 }
 
-fn deletions(order: &[RankedPod], now: Timestamp, max: usize) -> Vec<Deletion> {
-    let nexts = order.iter().skip(1).map(Some).chain([None]);
-    let pairs = order.iter().zip(nexts).take(max);
-    pairs.map(|(pod, next)| deletion(pod, next, now)).collect()
+fn deletions(sorted: &[RankedPod], order: DeletionOrder, max: usize) -> Vec<Deletion> {
+    let nexts = sorted.iter().skip(1).map(Some).chain([None]);
+    let pairs = sorted.iter().zip(nexts).take(max);
+    pairs
+        .map(|(pod, next)| deletion(pod, next, order))
+        .collect()
 }
 
-fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, now: Timestamp) -> Deletion {
+fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, order: DeletionOrder) -> Deletion {
     let pod = ranked.pod.key.name.to_string();
     let Some(other) = other else {
         return Deletion {
@@ -278,7 +283,7 @@ fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, now: Timestamp) -> De
             because: "the last".to_owned(),
         };
     };
-    let rule = decide(ranked, other, now).map(|(rule, _)| rule);
+    let rule = decide(ranked, other, order).map(|(rule, _)| rule);
     Deletion {
         pod,
         rule: rule.map(Rule::name),

@@ -41,6 +41,7 @@ fn facts(replicas: i32, conditions: &serde_json::Value, pods: Vec<Pod>) -> Facts
         orphans,
         related: Vec::new(),
         burst_replicas: BURST_REPLICAS,
+        uses_deletion_cost: true,
         memory: None,
     }
 }

@@ -108,6 +108,7 @@ impl Engine {
             clock,
             burst_replicas: options.burst_replicas,
             status_update_interval: options.status_update_interval,
+            gates: options.gates,
             metrics: numbers::controller_metrics(kind),
         });
         let controller = Arc::new(match &shadow {

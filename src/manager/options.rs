@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::cache::encoding::ContentType;
+use crate::controller::feature_gates::FeatureGates;
 use crate::controller::plan::BURST_REPLICAS;
 use crate::leader_election::LeaderElectionOptions;
 use crate::self_check::SelfCheckOptions;
@@ -38,6 +39,8 @@ pub struct ManagerOptions {
     /// The longest that a status whose numbers are still moving waits after the last one; zero for
     /// upstream's rhythm.
     pub status_update_interval: Duration,
+    /// What of the controllers' work can be switched off.
+    pub gates: FeatureGates,
     /// How pods are asked for.
     pub content_type: ContentType,
     /// Least time between two looks at an object that did not change.
@@ -71,6 +74,7 @@ impl Default for ManagerOptions {
             batch_parallelism: 48,
             burst_replicas: BURST_REPLICAS,
             status_update_interval: Duration::from_secs(1),
+            gates: FeatureGates::default(),
             content_type: ContentType::default(),
             min_resync_period: Duration::from_hours(12),
             health: Arc::new(Health::new(metrics::global())),

@@ -1,4 +1,4 @@
-//! Feature gates: which of Kubernetes' concern this daemon, and which value each may have here.
+//! Feature gates: which of Kubernetes' concern this daemon, and which of them can be switched.
 
 use std::str::FromStr;
 
@@ -10,59 +10,146 @@ use crate::cli::values::parse_bool;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Features")]
 pub struct FeatureArgs {
-    /// Feature gates as NAME=BOOL,...; those that concern this daemon, at the value that it works by:
-    /// see the README.
+    /// Feature gates as NAME=BOOL,...; those that concern this daemon: see the README.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub feature_gates: Vec<Gate>,
+    pub feature_gates: Vec<Setting>,
 }
 
-/// A gate that concerns this daemon, at the value that it works by. Others are mistakes, so that
-/// nobody believes to have switched something.
+impl FeatureArgs {
+    /// Whether this gate is on; what is said last counts.
+    pub fn is_enabled(&self, gate: &Gate) -> bool {
+        let settings = self.feature_gates.iter().rev();
+        let mut settings = settings.filter(|setting| setting.gate.name == gate.name);
+        settings
+            .next()
+            .map_or(gate.default, |setting| setting.is_enabled)
+    }
+}
+
+/// A gate that concerns this daemon. Others are mistakes, so that nobody believes to have switched
+/// something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
     /// Kubernetes' name.
     pub name: &'static str,
-    /// On or off.
-    pub value: bool,
     /// `ALPHA`, `BETA`, or empty for one that is generally available, as of Kubernetes 1.36.
     pub stage: &'static str,
+    /// On or off.
+    pub default: bool,
+    /// True if it cannot be switched.
+    pub is_locked: bool,
 }
 
-/// What this daemon does always or never, by the names of the gates that say so upstream
-/// (kubernetes `pkg/features/kube_features.go`, `controller-manager/pkg/features/kube_features.go`).
+/// A gate and what it was set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    gate: Gate,
+    is_enabled: bool,
+}
+
+/// Deletion costs of pods count.
+pub const POD_DELETION_COST: Gate = switchable("PodDeletionCost", "BETA");
+
+/// The status of ReplicaSets counts terminating pods.
+pub const TERMINATING_REPLICAS: Gate =
+    switchable("DeploymentReplicaSetTerminatingReplicas", "BETA");
+
+/// Own writes are waited for before a sync.
+pub const STALE_CONTROLLER_CONSISTENCY: Gate =
+    switchable("StaleControllerConsistencyReplicaSet", "BETA");
+
+/// What can be switched, and what this daemon always or never does, by the names of the gates that
+/// say so upstream (kubernetes `pkg/features/kube_features.go`,
+/// `controller-manager/pkg/features/kube_features.go`).
 pub const GATES: [Gate; 6] = [
-    gate(
+    locked(
         "ControllerManagerReleaseLeaderElectionLockOnExit",
         "ALPHA",
         true,
     ),
-    gate("CoordinatedLeaderElection", "BETA", false),
-    gate("DeploymentReplicaSetTerminatingReplicas", "BETA", true),
-    gate("PodDeletionCost", "BETA", true),
-    gate("LogarithmicScaleDown", "", true),
-    gate("StaleControllerConsistencyReplicaSet", "BETA", true),
+    locked("CoordinatedLeaderElection", "BETA", false),
+    TERMINATING_REPLICAS,
+    POD_DELETION_COST,
+    locked("LogarithmicScaleDown", "", true),
+    STALE_CONTROLLER_CONSISTENCY,
 ];
 
-const fn gate(name: &'static str, stage: &'static str, value: bool) -> Gate {
-    Gate { name, value, stage }
+const fn switchable(name: &'static str, stage: &'static str) -> Gate {
+    Gate {
+        name,
+        stage,
+        default: true,
+        is_locked: false,
+    }
 }
 
-impl FromStr for Gate {
+const fn locked(name: &'static str, stage: &'static str, value: bool) -> Gate {
+    Gate {
+        name,
+        stage,
+        default: value,
+        is_locked: true,
+    }
+}
+
+impl FromStr for Setting {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let Some((name, value)) = text.split_once('=') else {
             return Err("expected NAME=BOOL".to_owned());
         };
-        let value = parse_bool(value)?;
+        let is_enabled = parse_bool(value)?;
         match GATES.into_iter().find(|gate| gate.name == name) {
-            Some(gate) if gate.value == value => Ok(gate),
-            Some(gate) if gate.value => Err("this daemon always does that".to_owned()),
+            Some(gate) if !gate.is_locked || gate.default == is_enabled => {
+                Ok(Self { gate, is_enabled })
+            }
+            Some(gate) if gate.default => Err("this daemon always does that".to_owned()),
             Some(_) => Err("this daemon does not do that".to_owned()),
             None => {
                 let known = GATES.map(|gate| gate.name).join(", ");
                 Err(format!("this daemon knows the gates {known}"))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FeatureArgs, GATES, Gate, Setting};
+
+    fn parsed(text: &str) -> Result<FeatureArgs, String> {
+        let feature_gates = text.split(',').map(str::parse::<Setting>);
+        let feature_gates = feature_gates.collect::<Result<_, _>>()?;
+        Ok(FeatureArgs { feature_gates })
+    }
+
+    #[test]
+    fn gates_that_upstream_locks_or_we_lack_keep_their_value() {
+        for gate in GATES {
+            let Gate {
+                name,
+                default,
+                is_locked,
+                ..
+            } = gate;
+            let args = parsed(&format!("{name}={default}")).expect("its own value");
+            assert_eq!(args.is_enabled(&gate), default, "{name}");
+            let other = parsed(&format!("{name}={}", !default));
+            assert_eq!(other.is_err(), is_locked, "{name}");
+            if let Ok(args) = other {
+                assert_eq!(args.is_enabled(&gate), !default, "{name}");
+            }
+        }
+        let error = parsed("LogarithmicScaleDown=false").expect_err("locked");
+        assert_eq!(error, "this daemon always does that");
+    }
+
+    #[test]
+    fn of_one_gate_the_last_value_counts() {
+        let args = parsed("PodDeletionCost=false,PodDeletionCost=true,PodDeletionCost=false");
+        let args = args.expect("a gate that can be switched");
+        assert!(!args.is_enabled(&super::POD_DELETION_COST));
+        assert!(args.is_enabled(&super::TERMINATING_REPLICAS));
     }
 }

@@ -22,7 +22,9 @@ pub use self::api::{ApiArgs, ClientArgs, ContentType};
 pub use self::controller::{ControllerArgs, ControllerItem, ControllerName};
 pub use self::dev::{DemoArgs, DevArgs};
 pub use self::explain::{ExplainArgs, ExplainTarget, OutputFormat};
-pub use self::features::{FeatureArgs, GATES, Gate};
+pub use self::features::{
+    FeatureArgs, GATES, Gate, POD_DELETION_COST, STALE_CONTROLLER_CONSISTENCY, TERMINATING_REPLICAS,
+};
 pub use self::leader_election::{LEASE_NAMESPACE, LeaderElectionArgs, ResourceLock};
 pub use self::log::{LogArgs, LoggingFormat, VmodulePattern, level_of};
 pub use self::rbac::{RbacArgs, ServiceAccount};

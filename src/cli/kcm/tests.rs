@@ -39,7 +39,7 @@ fn example(name: &str, kind: &str) -> &'static str {
         ("logging-format", _) => "json",
         ("authorization-always-allow-paths", _) => "/healthz",
         ("controllers", _) => "*,bootstrap-signer-controller,-job",
-        ("feature-gates", _) => "AllAlpha=false,PodDeletionCost=true",
+        ("feature-gates", _) => "AllAlpha=false,PodDeletionCost=false",
         ("vmodule", _) => "controller_utils*=5",
         ("leader-elect-lease-duration", _) => "20s",
         ("leader-elect-renew-deadline", _) => "9s",

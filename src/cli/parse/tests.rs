@@ -339,7 +339,7 @@ fn what_config_prints_is_a_file_that_means_the_same() {
         "config",
         "--kubeconfig=/a b/c",
         "--controllers=*,-replicaset",
-        "--feature-gates=PodDeletionCost=True,CoordinatedLeaderElection=false",
+        "--feature-gates=PodDeletionCost=False,CoordinatedLeaderElection=false",
         "--vmodule=sync=4,cli*=6",
         "--bind-address=::1",
         "--leader-elect-resource-name=1e3",

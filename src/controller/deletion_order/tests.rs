@@ -4,12 +4,20 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{RankedPod, compare, sort_for_deletion};
+use super::{DeletionOrder, RankedPod, compare, sort_for_deletion};
 use crate::api::{Pod, PodPhase, Uid};
 use crate::controller::testing::{now, seconds_ago};
 
 const HOUR: i64 = 3600;
 const MONTH: i64 = 30 * 24 * HOUR;
+
+/// All nine of them.
+fn rules() -> DeletionOrder {
+    DeletionOrder {
+        now: now(),
+        uses_deletion_cost: true,
+    }
+}
 
 fn unscheduled() -> Pod {
     Pod {
@@ -52,7 +60,7 @@ fn order((a, rank_a): (&Pod, usize), (b, rank_b): (&Pod, usize)) -> Ordering {
         pod: Arc::new(pod.clone()),
         rank,
     };
-    compare(&ranked(a, rank_a), &ranked(b, rank_b), now())
+    compare(&ranked(a, rank_a), &ranked(b, rank_b), rules())
 }
 
 /// `first` is deleted before `second`, with these ranks.
@@ -154,7 +162,6 @@ fn e_11_the_younger_goes_first_if_rank_is_equal() {
     check((ready(Some(MONTH), None), 1), (young, 1));
 }
 
-/// The second half of the case is void: the feature of deletion costs cannot be turned off here.
 #[test]
 fn e_12_the_lower_cost_goes_first_whatever_the_rank() {
     check((cost(10), 2), (cost(100), 1));
@@ -224,7 +231,7 @@ fn e_14_nine_pods_sort_into_one_order() {
             pod: Arc::new(pod),
             rank: 0,
         });
-        let result = sort_for_deletion(ranked.collect(), now());
+        let result = sort_for_deletion(ranked.collect(), rules());
         let result: Vec<Pod> = result
             .into_iter()
             .map(|ranked| (*ranked.pod).clone())
@@ -281,10 +288,10 @@ fn e_25_any_pods_sort_without_panic_and_into_a_permutation() {
                 .map(|ranked| ranked.pod.key.to_string())
                 .collect()
         };
-        let sorted = names(&sort_for_deletion(pods.clone(), now()));
+        let sorted = names(&sort_for_deletion(pods.clone(), rules()));
         assert_eq!(
             sorted,
-            names(&sort_for_deletion(pods.clone(), now())),
+            names(&sort_for_deletion(pods.clone(), rules())),
             "round {round}"
         );
         let mut counts: HashMap<&str, i32> = HashMap::new();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{BURST_REPLICAS, DeletionContext, Plan, RelatedPods, plan, pods_to_delete};
 use crate::api::{Pod, PodPhase};
+use crate::controller::deletion_order::DeletionOrder;
 use crate::controller::testing::{now, owned_pod, ready_pod, replica_set, seconds_ago};
 
 #[derive(Debug)]
@@ -38,7 +39,10 @@ fn choose(
             .iter()
             .map(|uid| (*uid).into())
             .collect::<Vec<_>>(),
-        now: now(),
+        order: DeletionOrder {
+            now: now(),
+            uses_deletion_cost: true,
+        },
     };
     let chosen = pods_to_delete(&pods, count, &context);
     chosen.iter().map(|pod| pod.key.name.to_string()).collect()

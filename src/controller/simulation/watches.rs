@@ -7,6 +7,7 @@ use super::server::Line;
 use super::{Daemon, World};
 use crate::api::workload_kind::REPLICA_SET;
 use crate::cache::Cache;
+use crate::controller::feature_gates::FeatureGates;
 use crate::controller::{Parts, ReplicaSetController};
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics;
@@ -31,6 +32,7 @@ impl World {
             burst_replicas: self.burst,
             // With upstream's rhythm or without.
             status_update_interval: Duration::from_millis(250 * u64::from(self.dice(2))),
+            gates: FeatureGates::default(),
             metrics: metrics::global()
                 .controller
                 .of("simulation", "apps", "replicasets"),

@@ -1,6 +1,7 @@
 //! Group H, as far as it is about the record alone.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::{EXPECTATIONS_TIMEOUT, Readiness, Resource, Versions, WrittenVersions};
 use crate::api::{ObjectKey, Uid};
@@ -240,4 +241,40 @@ fn a_version_is_waited_for_as_long_as_an_expectation_is_believed() {
     clock.advance(EXPECTATIONS_TIMEOUT);
     check("10", Readiness::Overdue);
     check("11", Readiness::Ready);
+}
+
+/// An event that wakes nobody costs the same whether a few wait or very many.
+#[test]
+fn waking_does_not_look_at_all_who_wait() {
+    let store = store();
+    for n in 0..10_000 {
+        let (key, owner) = (key(&format!("rs-{n}")), Uid::new(&format!("uid-{n}")));
+        let version = (1_000_000 + n).to_string();
+        store.wrote_at(&key, &owner, Resource::Pods, &(*version).into());
+        store.ensure_ready(&key, Some(&owner), || versions("5", "5"));
+    }
+    let began = Instant::now();
+    for n in 10..2_000 {
+        assert!(store.advanced(|| versions(&n.to_string(), "5")).is_empty());
+    }
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert_eq!(store.advanced(|| versions("1000002", "5")).len(), 3);
+    assert_eq!(store.advanced(|| versions("1009999", "5")).len(), 9_997);
+}
+
+/// Each of the two caches is waited for, in whatever order they come.
+#[test]
+fn whoever_waits_for_both_caches_is_woken_by_the_later_one() {
+    for first in [("10", "15"), ("5", "20")] {
+        let store = written(&["10"], &["20"]);
+        let (key, owner) = rs();
+        store.ensure_ready(&key, Some(&owner), || versions("5", "15"));
+        assert!(store.advanced(|| versions(first.0, first.1)).is_empty());
+        // What is written meanwhile is waited for too.
+        store.wrote_at(&key, &owner, Resource::Pods, &"11".into());
+        assert!(store.advanced(|| versions("10", "20")).is_empty());
+        assert_eq!(store.advanced(|| versions("11", "20")), [key]);
+        assert!(store.advanced(|| versions("12", "21")).is_empty());
+    }
 }

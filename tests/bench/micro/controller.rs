@@ -6,7 +6,9 @@ use std::sync::Arc;
 use criterion::{BatchSize, BenchmarkId, Criterion};
 use jiff::Timestamp;
 use replicaset_controller::api::{ObjectKey, Uid};
-use replicaset_controller::controller::deletion_order::{RankedPod, sort_for_deletion};
+use replicaset_controller::controller::deletion_order::{
+    DeletionOrder, RankedPod, sort_for_deletion,
+};
 use replicaset_controller::controller::expectations::Expectations;
 use replicaset_controller::stdx::clock::SystemClock;
 use replicaset_controller::workqueue::WorkQueue;
@@ -74,11 +76,14 @@ pub(crate) fn deletion_order(criterion: &mut Criterion) {
             rank: n % 7,
         })
         .collect();
-    let now = Timestamp::now();
+    let order = DeletionOrder {
+        now: Timestamp::now(),
+        uses_deletion_cost: true,
+    };
     criterion.bench_function("deletion order of 10,000 pods", |bencher| {
         bencher.iter_batched(
             || pods.clone(),
-            |pods| sort_for_deletion(pods, now),
+            |pods| sort_for_deletion(pods, order),
             BatchSize::LargeInput,
         );
     });

@@ -11,6 +11,7 @@ use replicaset_controller::api::{
     ControllerRef, Moment, ObjectKey, Pod, PodPhase, ReplicaSet, Selector,
 };
 use replicaset_controller::cache::Cache;
+use replicaset_controller::controller::feature_gates::FeatureGates;
 use replicaset_controller::controller::slow_start::Serial;
 use replicaset_controller::controller::{Parts, ReplicaSetController, plan};
 use replicaset_controller::stdx::clock::SystemClock;
@@ -150,6 +151,7 @@ pub(crate) fn controller(cache: &Cache) -> ReplicaSetController {
         clock,
         burst_replicas: plan::BURST_REPLICAS,
         status_update_interval: Duration::from_secs(1),
+        gates: FeatureGates::default(),
         metrics: metrics.controller.of("replicaset", "apps", "replicasets"),
     })
 }
