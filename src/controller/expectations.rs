@@ -5,14 +5,19 @@
 //! creates nor deletes, since its view does not show its own doings yet. A stranger's pod lowers
 //! nothing.
 //!
+//! A pod that was stored and has gone while the watch was away is never seen. But the answer to its
+//! create names the version under which it was stored; if the cache has come to that version without
+//! the pod, the API server is asked instead of waiting for the expectation to expire.
+//!
 //! DIFFERS: upstream counts creations and expects deletions by name
 //! (kubernetes `pkg/controller/controller_utils.go:ControllerExpectations`), so that unrelated pods
 //! can satisfy an expectation or drive a counter below zero.
 
+use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::api::{ObjectKey, Uid};
+use crate::api::{ObjectKey, ResourceVersion, Uid};
 use crate::stdx::clock::Clock;
 use crate::stdx::hash::{HashMap, HashSet};
 
@@ -32,7 +37,8 @@ pub struct Expectations {
 #[derive(Debug)]
 struct Entry {
     owner: Uid,
-    creations: HashSet<Arc<str>>,
+    /// With the version under which each was stored; empty until that is known.
+    creations: HashMap<Arc<str>, ResourceVersion>,
     deletions: HashSet<Uid>,
     since: Instant,
 }
@@ -93,7 +99,7 @@ impl Expectations {
     pub fn expects_creation(&self, key: &ObjectKey, owner: &Uid, name: &str) -> bool {
         let entries = self.lock();
         let entry = entries.get(key).filter(|entry| entry.owner == *owner);
-        entry.is_some_and(|entry| entry.creations.contains(name))
+        entry.is_some_and(|entry| entry.creations.contains_key(name))
     }
 
     /// A pod of this name was seen, or will never be: its creation failed or was not tried.
@@ -101,11 +107,44 @@ impl Expectations {
         self.observe(key, owner, |entry| entry.creations.remove(name));
     }
 
+    /// The pod of this name was stored under `version`, if it is still to be seen.
+    pub fn creation_answered(
+        &self,
+        key: &ObjectKey,
+        owner: &Uid,
+        name: &str,
+        version: &ResourceVersion,
+    ) {
+        self.observe(key, owner, |entry| {
+            let creation = entry.creations.get_mut(name)?;
+            Some(std::mem::replace(creation, version.clone()))
+        });
+    }
+
+    /// The names of pods that were stored up to `position`, where the pods' cache is, and are still to
+    /// be seen.
+    pub fn passed(
+        &self,
+        key: &ObjectKey,
+        owner: &Uid,
+        position: &ResourceVersion,
+    ) -> Vec<Arc<str>> {
+        let entries = self.lock();
+        let entry = entries.get(key).filter(|entry| entry.owner == *owner);
+        let creations = entry.into_iter().flat_map(|entry| &entry.creations);
+        let is_passed = |version| position.compare(version).is_some_and(Ordering::is_ge);
+        creations
+            .filter(|(_, version)| is_passed(version))
+            .map(|(name, _)| Arc::clone(name))
+            .collect()
+    }
+
     /// Expects a pod of another name instead, because `name` turned out to be taken.
     pub fn rename_creation(&self, key: &ObjectKey, owner: &Uid, name: &str, other: &Arc<str>) {
         self.observe(key, owner, |entry| {
             entry.creations.remove(name);
-            entry.creations.insert(Arc::clone(other))
+            let other = Arc::clone(other);
+            entry.creations.insert(other, ResourceVersion::default())
         });
     }
 
@@ -148,6 +187,11 @@ impl Expectations {
         }
     }
 
+    /// Forgets everything.
+    pub fn forget_all(&self) {
+        self.lock().clear();
+    }
+
     /// How many creations and deletions of `owner` are still to be seen; `None` without a record.
     pub fn open(&self, key: &ObjectKey, owner: &Uid) -> Option<(usize, usize)> {
         let entries = self.lock();
@@ -160,7 +204,7 @@ impl Expectations {
         let entries = self.lock();
         let entry = entries.get(key).filter(|entry| entry.owner == *owner)?;
         let details = || OpenExpectations {
-            creations: entry.creations.iter().cloned().collect(),
+            creations: entry.creations.keys().cloned().collect(),
             deletions: entry.deletions.iter().cloned().collect(),
             age: self.clock.now().saturating_duration_since(entry.since),
         };
@@ -185,9 +229,11 @@ impl Expectations {
         creations: impl IntoIterator<Item = Arc<str>>,
         deletions: impl IntoIterator<Item = Uid>,
     ) {
+        let unknown = ResourceVersion::default;
+        let creations = creations.into_iter();
         let entry = Entry {
             owner: owner.clone(),
-            creations: creations.into_iter().collect(),
+            creations: creations.map(|name| (name, unknown())).collect(),
             deletions: deletions.into_iter().collect(),
             since: self.clock.now(),
         };
@@ -200,7 +246,7 @@ impl Expectations {
         (EXPECTATIONS_TIMEOUT + Duration::from_nanos(1)).saturating_sub(age)
     }
 
-    fn observe(&self, key: &ObjectKey, owner: &Uid, strike: impl FnOnce(&mut Entry) -> bool) {
+    fn observe<R>(&self, key: &ObjectKey, owner: &Uid, strike: impl FnOnce(&mut Entry) -> R) {
         if let Some(entry) = self.lock().get_mut(key)
             && entry.owner == *owner
         {

@@ -24,7 +24,9 @@ impl ReplicaSetController {
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error.into()),
         };
-        let is_the_same = |it: &ReplicaSet| it.uid == rs.uid && it.generation == rs.generation;
+        // A generation can come a second time, with another spec: after a restore from a backup.
+        let spec = |it: &ReplicaSet| (it.uid.clone(), it.generation, it.replicas);
+        let is_the_same = |it: &ReplicaSet| spec(it) == spec(rs);
         let is_confirmed = live.as_ref().is_some_and(is_the_same);
         if !is_confirmed {
             // The watch brings it, and with it the key.

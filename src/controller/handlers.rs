@@ -174,6 +174,10 @@ impl ReplicaSetController {
         {
             self.expectations
                 .deletion_observed(&rs.key, &rs.uid, &pod.uid);
+            // A standby creates no pods, so it has no create that would wait.
+            if !self.take_over.stands_by() {
+                self.scale_downs.lost(&rs, &pod.resource_version);
+            }
             self.enqueue_owner(&rs);
         }
     }

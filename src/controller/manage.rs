@@ -164,6 +164,8 @@ impl ReplicaSetController {
 
     fn creation_succeeded(&self, rs: &ReplicaSet, name: &str, version: &ResourceVersion) {
         self.unresolved.resolve_creation(&rs.key, &rs.uid, name);
+        self.expectations
+            .creation_answered(&rs.key, &rs.uid, name, version);
         self.written
             .wrote_at(&rs.key, &rs.uid, Resource::Pods, version);
     }

@@ -10,6 +10,7 @@ use super::availability::Availability;
 use super::counts::Counts;
 use super::expectations::Satisfaction;
 use super::last_syncs::{LastSync, SyncEnd};
+use super::manage::pod_key;
 use super::plan::{Plan, plan};
 use super::status::{Observation, calculate_status};
 use super::written_versions::{Readiness, Resource};
@@ -207,6 +208,12 @@ impl ReplicaSetController {
             self.queue.add_after(rs.key.clone(), left);
             return Ok(Outcome::TooEarly);
         }
+        let creates = acts && matches!(plan, Plan::Create(_));
+        let creation_waits = creates.then(|| self.creation_waits(rs)).flatten();
+        if let Some(left) = creation_waits {
+            self.queue.add_after(rs.key.clone(), left);
+        }
+        let acts = acts && creation_waits.is_none();
         let managed = if acts {
             self.manage_replicas(rs, selector, &active, plan)
         } else {
@@ -237,6 +244,19 @@ impl ReplicaSetController {
             self.come_back_if_all_is_seen(rs);
         }
         Ok(Outcome::Synced)
+    }
+
+    /// How long no pods are created in place of some that went, which may go because `rs` does. The
+    /// status, which tells of the loss, does not wait.
+    fn creation_waits(&self, rs: &ReplicaSet) -> Option<Duration> {
+        // ORDER: the version first, so that the ReplicaSet is as new as it or newer.
+        let version = self.cache.replica_sets_resource_version();
+        let cached = self.cache.replica_set(&rs.key);
+        let goes_on = cached.is_some_and(|it| it.uid == rs.uid && !it.is_terminating());
+        if !goes_on {
+            return Some(Duration::ZERO);
+        }
+        self.scale_downs.left_to_create(rs, &version)
     }
 
     /// Writes the status if it is another one, now or as soon as it may be.
@@ -281,7 +301,7 @@ impl ReplicaSetController {
         selector: &Selector,
         readiness: Readiness,
     ) -> Result<bool, SyncError> {
-        let satisfaction = self.expectations.satisfied_expectations(&rs.key, &rs.uid);
+        let satisfaction = self.look_at_expectations(rs);
         match (satisfaction, readiness) {
             (Satisfaction::Open, _) => Ok(false),
             (Satisfaction::Satisfied, Readiness::Ready | Readiness::TooEarly(_)) => Ok(true),
@@ -290,6 +310,31 @@ impl ReplicaSetController {
                 self.written.clear(&rs.key, Some(&rs.uid));
                 Ok(is_current)
             }
+        }
+    }
+
+    /// What is still expected. A pod that the cache must show by its version and does not show has
+    /// come and gone, or the cache is of another history than the answer, as after a restore of etcd:
+    /// its expectation counts as expired, so that the API server decides.
+    ///
+    /// A pod of that name that is not controlled by `rs` is left to the expiry, which is the brake on
+    /// a webhook that takes the owner off each new pod.
+    fn look_at_expectations(&self, rs: &ReplicaSet) -> Satisfaction {
+        let position = self.cache.pods_resource_version();
+        let mut is_missing = false;
+        for name in self.expectations.passed(&rs.key, &rs.uid, &position) {
+            match self.cache.pod(&pod_key(rs, &name)) {
+                // The store shows a pod before its handler has struck it out.
+                Some(pod) if pod.is_controlled_by(&rs.uid) => {
+                    self.expectations.creation_observed(&rs.key, &rs.uid, &name);
+                }
+                Some(_) => {}
+                None => is_missing = true,
+            }
+        }
+        match self.expectations.satisfied_expectations(&rs.key, &rs.uid) {
+            Satisfaction::Open if is_missing => Satisfaction::Expired,
+            satisfaction => satisfaction,
         }
     }
 
@@ -329,13 +374,20 @@ impl ReplicaSetController {
         self.queue.add_low_after(rs.key.clone(), delay);
     }
 
-    /// Comes back when what is expected expires, since an event that was lost wakes nobody.
+    /// Comes back when the cache shows what was written, or when what is expected expires, since a pod
+    /// that comes and goes unseen and an event that was lost wake nobody.
     ///
     /// DIFFERS: upstream comes back with the next event of the ReplicaSet or its pods, or with the
     /// periodic resync.
     fn plan_expiry_check(&self, rs: &ReplicaSet) {
-        if let Some(left) = self.expectations.time_left(&rs.key, &rs.uid) {
-            self.queue.add_after(rs.key.clone(), left);
+        let Some(left) = self.expectations.time_left(&rs.key, &rs.uid) else {
+            return;
+        };
+        self.queue.add_after(rs.key.clone(), left);
+        // ORDER: the cache may have come so far before the key was noted, so a second look closes the gap.
+        self.written.wake_when_shown(&rs.key);
+        if self.look_at_expectations(rs) != Satisfaction::Open {
+            self.enqueue(&rs.key);
         }
     }
 

@@ -148,7 +148,7 @@ impl Fixture {
         )
     }
 
-    /// One that holds back statuses whose numbers are still moving, for this long at most.
+    /// One that holds back statuses in which counts only get better, for this long at most.
     pub(super) fn with_status_interval(interval: Duration) -> Self {
         Self::with(
             &REPLICA_SET,
@@ -197,6 +197,23 @@ impl Fixture {
             metrics,
             controller,
         }
+    }
+
+    /// Another controller over the same cache, queue and writes, with another clock.
+    pub(super) fn controller_with(&self, clock: Arc<dyn Clock>) -> ReplicaSetController {
+        ReplicaSetController::new(Parts {
+            kind: &REPLICA_SET,
+            cache: Arc::new(self.cache.clone()),
+            pod_control: Arc::clone(&self.writes) as Arc<_>,
+            replica_set_control: Arc::clone(&self.writes) as Arc<_>,
+            queue: Arc::clone(&self.queue),
+            batches: Arc::new(Serial),
+            clock,
+            burst_replicas: BURST_REPLICAS,
+            status_update_interval: Duration::ZERO,
+            gates: FeatureGates::default(),
+            metrics: self.metrics.clone(),
+        })
     }
 
     /// Puts a ReplicaSet into the cache, new or changed, and hands the event to the handlers.

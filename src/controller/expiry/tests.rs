@@ -1,14 +1,20 @@
 //! Expectations that were not met in time.
 
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
 
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{Pod, PodPhase, ReplicaSet, ResourceVersion, WorkloadKind};
+use crate::controller::feature_gates::FeatureGates;
 use crate::controller::sync::Outcome;
 use crate::controller::testing::{
-    Fixture, Write, controller_ref, fixture, lost, owned_pod, ready_pod, refused, replica_set,
+    Fixture, Write, controller_ref, creates, fixture, lost, owned_pod, ready_pod, refused,
+    replica_set,
 };
 use crate::controller::written_versions::Resource;
+use crate::stdx::clock::{Clock, FakeClock};
 use crate::writes::{CreatedPod, WriteError};
 
 /// A fixture with `rs` and these pods in the cache.
@@ -140,6 +146,156 @@ fn an_expectation_wakes_its_key_when_it_expires() {
         fixture.queued_after(Duration::from_millis(1)),
         ["default/web"]
     );
+}
+
+#[test]
+fn a_pod_that_came_and_went_unseen_holds_up_nobody() {
+    check_came_and_went_unseen(true, Outcome::TooEarly);
+}
+
+/// Nobody waits for what was written, but an owner that waits for the pod is woken all the same.
+#[test]
+fn without_the_gate_a_pod_that_came_and_went_holds_up_nobody() {
+    check_came_and_went_unseen(false, Outcome::Synced);
+}
+
+/// The watch broke, and while it was away the created pod was stored and has gone again.
+#[track_caller]
+fn check_came_and_went_unseen(stale_controller_consistency: bool, early: Outcome) {
+    let fixture = Fixture::with_gates(FeatureGates {
+        stale_controller_consistency,
+        ..FeatureGates::default()
+    });
+    let rs = replica_set("web", 1);
+    fixture.cache_silently(Some(rs.clone()), []);
+    fixture.writes.on_create(|call, _| {
+        Some(Ok(CreatedPod {
+            resource_version: ResourceVersion::new(&(20 + call).to_string()),
+        }))
+    });
+    fixture.sync_ok("web");
+    let first = creates(&fixture);
+    assert_eq!(fixture.open(&rs), Some((1, 0)));
+    let relist = |version: &str| {
+        let events = fixture.cache.pods.replace(vec![], &[], &version.into());
+        assert!(events.is_empty());
+        fixture.controller.handle_cache_advanced();
+    };
+    relist("19");
+    assert_eq!(fixture.queued(), [""; 0], "it may be still to come");
+    assert_eq!(fixture.sync("web").expect("no error"), early);
+    assert_eq!(creates(&fixture), [""; 0]);
+    relist("20");
+    assert_eq!(fixture.queued(), ["default/web"]);
+    fixture.sync_ok("web");
+    let second = creates(&fixture);
+    assert_eq!(second.len(), 1);
+    assert_ne!(first, second);
+}
+
+/// etcd is back at an older version, and the pods' watch has not noticed: what is created has
+/// versions that the cache has passed.
+#[test]
+fn an_answer_of_another_history_creates_no_further_pods() {
+    let rs = replica_set("web", 2);
+    let fixture = fixture(&rs, []);
+    fixture.deliver_bookmarks("2000", "2000");
+    fixture.writes.on_create(|call, _| {
+        Some(Ok(CreatedPod {
+            resource_version: ResourceVersion::new(&(1600 + call).to_string()),
+        }))
+    });
+    fixture.sync_ok("web");
+    let names = creates(&fixture);
+    assert_eq!(names.len(), 2);
+    let stored = names.iter().map(|name| owned_pod(name, &rs));
+    fixture.writes.set_live_pods(stored.collect());
+    for _ in 0..5 {
+        for key in fixture.queued() {
+            assert_eq!(key, "default/web");
+            fixture.sync("web").expect("no error");
+        }
+    }
+    let asked = fixture.writes.take();
+    let is_list = |write: &&Write| matches!(write, Write::ListPods);
+    assert_eq!(asked.iter().filter(is_list).count(), 1);
+    assert_eq!(fixture.writes.created(), [""; 0]);
+    assert_eq!(fixture.open(&rs), Some((2, 0)), "until they are seen");
+}
+
+/// A webhook takes owner and labels off each new pod: no more than one batch in five minutes.
+#[test]
+fn a_created_pod_that_is_nobodys_is_not_created_again() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, []);
+    fixture.writes.on_create(|_, _| {
+        Some(Ok(CreatedPod {
+            resource_version: "20".into(),
+        }))
+    });
+    fixture.sync_ok("web");
+    let name = creates(&fixture).remove(0);
+    let mut stripped = crate::controller::testing::pod(&name);
+    stripped.labels = crate::api::Labels::default();
+    stripped.resource_version = "20".into();
+    fixture.deliver_pod(stripped);
+    fixture.controller.handle_cache_advanced();
+    for _ in fixture.queued() {
+        fixture.sync("web").expect("no error");
+    }
+    assert_eq!(creates(&fixture), [""; 0]);
+    assert_eq!(fixture.open(&rs), Some((1, 0)));
+}
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// Runs something when it is asked for the time.
+#[derive(Default)]
+struct HookedClock(FakeClock, Mutex<Option<Hook>>);
+
+impl std::fmt::Debug for HookedClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HookedClock").finish_non_exhaustive()
+    }
+}
+
+impl HookedClock {
+    fn hook(&self) -> std::sync::MutexGuard<'_, Option<Hook>> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clock for HookedClock {
+    fn now(&self) -> Instant {
+        let hook = self.hook().take();
+        if let Some(hook) = hook {
+            hook();
+        }
+        self.0.now()
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.0.wall()
+    }
+}
+
+/// The new expectation is dated after the cache was read and before it is written down.
+#[test]
+fn a_pod_that_goes_while_it_is_written_down_is_not_waited_for() {
+    let clock = Arc::new(HookedClock::default());
+    let mut fixture = Fixture::new();
+    fixture.controller = fixture.controller_with(Arc::clone(&clock) as Arc<dyn Clock>);
+    let (rs, pod) = (
+        replica_set("web", 0),
+        owned_pod("a", &replica_set("web", 0)),
+    );
+    fixture.cache_silently(Some(rs.clone()), [pod.clone()]);
+    let selector = rs.selector.as_ref().expect("a valid selector");
+    let cache = fixture.cache.clone();
+    *clock.hook() = Some(Box::new(move || drop(cache.pods.apply_deleted(pod))));
+    let is_current = fixture.controller.compare_with_live(&rs, selector);
+    assert!(is_current.expect("an answer"));
+    assert_eq!(fixture.open(&rs), Some((0, 0)));
 }
 
 /// As after a restore of the API server's store from a backup: the versions start over from below.

@@ -157,3 +157,97 @@ fn those_whose_time_is_over_are_forgotten() {
     scale_downs.clear(&key(&last));
     assert!(!scale_downs.lock().contains_key(&key(&last)));
 }
+
+/// One loss of each of these ReplicaSets.
+fn lose(fixture: &Fixture, names: impl IntoIterator<Item = usize>) {
+    for n in names {
+        let rs = replica_set(&n.to_string(), 1);
+        fixture.controller.scale_downs.lost(&rs, &"20".into());
+    }
+}
+
+#[test]
+fn losses_are_swept_only_when_twice_as_many_are_known() {
+    let fixture = Fixture::new();
+    let scale_downs = &fixture.controller.scale_downs;
+    lose(&fixture, 0..=SWEEP_AT);
+    fixture.clock.advance(WAIT_MAX);
+    lose(&fixture, [0]);
+    assert_eq!(scale_downs.losses().len(), SWEEP_AT + 1, "none was swept");
+    lose(&fixture, SWEEP_AT + 1..=2 * SWEEP_AT);
+    assert_eq!(scale_downs.losses().len(), SWEEP_AT + 1, "the old are gone");
+}
+
+#[test]
+fn a_standby_notes_no_losses() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, [ready_pod("a", &rs)]);
+    fixture.controller.stand_by();
+    fixture.deliver_pod_deleted(ready_pod("a", &rs));
+    assert!(fixture.controller.scale_downs.losses().is_empty());
+}
+
+/// Two pods of which one goes at version 20, while the ReplicaSets are known as of version 9.
+fn one_has_gone() -> (Fixture, ReplicaSet) {
+    let mut rs = replica_set("web", 2);
+    rs.status.observed_generation = 1;
+    rs.status.replicas = 2;
+    let fixture = fixture(&rs, [ready_pod("a", &rs), ready_pod("b", &rs)]);
+    fixture.deliver_bookmarks("9", "9");
+    fixture.deliver_pod_deleted(Pod {
+        resource_version: "20".into(),
+        ..ready_pod("a", &rs)
+    });
+    fixture.queued();
+    (fixture, rs)
+}
+
+#[test]
+fn a_pod_that_went_with_its_owner_is_not_created_again() {
+    let (fixture, mut rs) = one_has_gone();
+    fixture.sync_ok("web");
+    assert_eq!(fixture.writes.created(), [""; 0]);
+    // The status tells of the loss all the same.
+    assert_eq!(fixture.writes.status_updates()[0].replicas, 1);
+    fixture.writes.take();
+    rs.resource_version = "19".into();
+    rs.deletion = Some(seconds_ago(0));
+    fixture.deliver_replica_set(rs);
+    fixture.clock.advance(WAIT_MAX);
+    fixture.sync_ok("web");
+    assert_eq!(fixture.writes.created(), [""; 0]);
+}
+
+#[test]
+fn a_pod_that_went_is_replaced_once_the_replica_sets_are_as_new() {
+    let (fixture, _) = one_has_gone();
+    fixture.sync_ok("web");
+    assert_eq!(fixture.writes.created(), [""; 0]);
+    fixture.deliver_bookmarks("", "20");
+    fixture.sync_ok("web");
+    assert_eq!(fixture.writes.created().len(), 1);
+}
+
+#[test]
+fn a_pod_that_went_is_replaced_after_25_ms() {
+    let (fixture, _) = one_has_gone();
+    fixture.sync_ok("web");
+    assert_eq!(fixture.queued_after(WAIT_MAX.saturating_sub(MS)), [""; 0]);
+    assert_eq!(fixture.queued_after(MS), ["default/web"]);
+    fixture.sync_ok("web");
+    assert_eq!(fixture.writes.created().len(), 1);
+}
+
+#[test]
+fn pods_that_go_one_after_the_other_are_waited_for_once() {
+    let (fixture, rs) = one_has_gone();
+    fixture.sync_ok("web");
+    fixture.clock.advance(WAIT_MAX);
+    // The worker comes to it when the next one has gone.
+    fixture.deliver_pod_deleted(Pod {
+        resource_version: "30".into(),
+        ..ready_pod("b", &rs)
+    });
+    fixture.sync_ok("web");
+    assert_eq!(fixture.writes.created().len(), 2);
+}
