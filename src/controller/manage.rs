@@ -9,6 +9,7 @@ use log::Level;
 
 use super::age_ratio::age_ratios;
 use super::plan::{DeletionContext, Plan, RelatedPods, pods_to_delete};
+use super::pod_names::PodNames;
 use super::slow_start::{run_all, slow_start_batch};
 use super::written_versions::Resource;
 use super::{ReplicaSetController, SyncError, outcome_of};
@@ -42,7 +43,7 @@ impl ReplicaSetController {
                 // repeated then, so the pod has to count.
                 let arrived = self.count_arrived(rs, selector, active);
                 let (names, left_over) = names.split_at(count - arrived.min(count));
-                self.give_back(rs, left_over);
+                self.give_back(rs, left_over, PodNames::untried);
                 self.create_pods(rs, names)
             }
             Plan::Delete(count) => self.delete_pods(rs, selector, active, count),
@@ -71,7 +72,7 @@ impl ReplicaSetController {
         for name in skipped {
             self.expectations.creation_observed(&rs.key, &rs.uid, name);
         }
-        self.give_back(rs, skipped);
+        self.give_back(rs, skipped, PodNames::untried);
         self.log_batch(rs, "created", (created, count), &result);
         result.map_err(SyncError::Write)
     }
@@ -118,7 +119,7 @@ impl ReplicaSetController {
                 || names.iter().any(|known| **known == *name)
         };
         let more = count - names.len();
-        let fresh = self.names.take(rs, self.clock.wall(), more, is_known);
+        let fresh = self.names.take(rs, more, is_known);
         names.extend(fresh);
         Ok(names)
     }
@@ -188,7 +189,7 @@ impl ReplicaSetController {
             self.unresolved.add_creation(&rs.key, &rs.uid, name);
         } else if error.status().is_some() && !error.is_already_exists() {
             // ORDER: last, since another creation of this batch may take the name and expect it.
-            self.give_back(rs, std::slice::from_ref(name));
+            self.give_back(rs, std::slice::from_ref(name), PodNames::refused);
         }
         Err(error)
     }
@@ -198,13 +199,18 @@ impl ReplicaSetController {
     ///
     /// DIFFERS: upstream has no names to repeat. The API server names the pod after the first half of
     /// admission, so its refusals have no name in them, or a new one each time.
-    fn give_back(&self, rs: &ReplicaSet, names: &[Arc<str>]) {
+    fn give_back(
+        &self,
+        rs: &ReplicaSet,
+        names: &[Arc<str>],
+        how: impl Fn(&PodNames, &ReplicaSet, &Arc<str>),
+    ) {
         if names.is_empty() {
             return;
         }
         let unresolved = self.unresolved.creations(&rs.key, &rs.uid);
         for name in names.iter().filter(|name| !unresolved.contains(name)) {
-            self.names.give_back(rs, name);
+            how(&self.names, rs, name);
         }
     }
 
@@ -212,7 +218,7 @@ impl ReplicaSetController {
     fn rename_creation(&self, rs: &ReplicaSet, name: &Arc<str>) -> Arc<str> {
         self.unresolved.resolve_creation(&rs.key, &rs.uid, name);
         let is_taken = |other: &str| other == &**name;
-        let mut other = self.names.take(rs, self.clock.wall(), 1, is_taken);
+        let mut other = self.names.take(rs, 1, is_taken);
         let other = other.pop().expect("one name was asked for");
         self.expectations
             .rename_creation(&rs.key, &rs.uid, name, &other);

@@ -1,22 +1,30 @@
 //! The names of the pods that are created.
 //!
-//! They look as the API server's own choice would: the prefix of `generateName`, cut so that the whole
-//! fits 63 characters, and five characters of a small alphabet. They are drawn from a sequence that
-//! depends on the ReplicaSet's UID and generation and on the hour, and nothing else. A daemon that was
-//! killed in the middle of a scale-up and started again therefore asks for the *same* names as before:
-//! a create that was still under way at the API server makes the repeated one fail as "already exists"
-//! instead of making one pod too many.
+//! They look as the API server's own choice would: the prefix of `generateName`, cut so that the
+//! whole fits 63 characters, and five characters of a small alphabet. They are drawn from a
+//! sequence that depends on the ReplicaSet's UID and resource version, and nothing else. A daemon
+//! that was killed in the middle of a scale-up and started again finds the ReplicaSet at the same
+//! version, since the status that tells of the new pods is written after them. It therefore asks
+//! for the *same* names as before: a create that was still under way at the API server makes the
+//! repeated one fail as "already exists" instead of making one pod too many. That does not hold if
+//! somebody else has written the ReplicaSet meanwhile.
 //!
-//! A name that the API server refused is tried again before others. Its refusal then reads the same as
-//! the one before, so that its event is counted up instead of standing beside it.
+//! All versions share one cycle through the 27^5 suffixes, in an order that each UID shuffles, and
+//! a version begins in it where its number says. Every pod that is stored makes a version of its
+//! own, so those that a version names end before the next version of the ReplicaSet begins: no name
+//! returns until the API server has made 14 million versions, whoever draws and however often. Two
+//! things are left: the names of pods that came and went since the ReplicaSet was written last, if
+//! the daemon is restarted then; and names under which nothing was stored, which nobody has had.
+//!
+//! A name that the API server refused is tried again before others, whatever the version. Its
+//! refusal then reads the same as the one before, so that its event is counted up instead of
+//! standing beside it.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use jiff::Timestamp;
-
-use crate::api::{ObjectKey, ReplicaSet, Uid};
+use crate::api::{ObjectKey, ReplicaSet, ResourceVersion, Uid};
 use crate::writes::pod_body::generate_name;
 
 /// The longest pod name, in bytes (apiserver `pkg/storage/names/generate.go:maxNameLength`).
@@ -28,6 +36,13 @@ const SUFFIX_LENGTH: usize = 5;
 /// Characters that spell no words (apimachinery `pkg/util/rand/rand.go:alphanums`).
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
+/// How many suffixes there are: 27^5.
+const N_SUFFIXES: u64 = (ALPHABET.len() as u64).pow(5);
+
+/// Odd and no multiple of 3, so that multiplying by it modulo [`N_SUFFIXES`] shuffles them; some
+/// 0.618 of them, so that neighbours are far apart.
+const STRIDE: u64 = 8_868_113;
+
 /// Where each ReplicaSet stands in its sequence. Shared by the workers; one short lock.
 #[derive(Debug, Default)]
 pub struct PodNames {
@@ -37,10 +52,13 @@ pub struct PodNames {
 #[derive(Debug, PartialEq)]
 struct Position {
     owner: Uid,
-    seed: u64,
+    version: ResourceVersion,
+    /// Where the next name stands in the cycle.
     next: u64,
-    /// Names given back, to be tried first.
+    /// Names that the API server refused, to be tried first.
     refused: VecDeque<Arc<str>>,
+    /// Names of this version that were drawn and not tried, to come next.
+    untried: VecDeque<Arc<str>>,
 }
 
 impl PodNames {
@@ -48,15 +66,13 @@ impl PodNames {
     pub fn take(
         &self,
         rs: &ReplicaSet,
-        now: Timestamp,
         count: usize,
         is_taken: impl Fn(&str) -> bool,
     ) -> Vec<Arc<str>> {
-        let seed = seed(rs, now);
         let prefix = prefix(&rs.key.name);
         let mut names: Vec<Arc<str>> = Vec::with_capacity(count);
         while names.len() < count {
-            let name = self.draw(rs, seed, &prefix);
+            let name = self.draw(rs, &prefix);
             if !is_taken(&name) && !names.contains(&name) {
                 names.push(name);
             }
@@ -64,9 +80,23 @@ impl PodNames {
         names
     }
 
-    /// Takes back a name under which no pod was or will be stored. Bounded, since only what was taken
-    /// comes back, and what came back is taken first.
-    pub fn give_back(&self, rs: &ReplicaSet, name: &Arc<str>) {
+    /// Takes back a name under which the API server refused to store a pod. Bounded, since only
+    /// what was taken comes back, and what came back is taken first.
+    pub fn refused(&self, rs: &ReplicaSet, name: &Arc<str>) {
+        self.give_back(rs, name, |at| &mut at.refused);
+    }
+
+    /// Takes back a name that was not tried.
+    pub fn untried(&self, rs: &ReplicaSet, name: &Arc<str>) {
+        self.give_back(rs, name, |at| &mut at.untried);
+    }
+
+    fn give_back(
+        &self,
+        rs: &ReplicaSet,
+        name: &Arc<str>,
+        names: impl FnOnce(&mut Position) -> &mut VecDeque<Arc<str>>,
+    ) {
         let mut positions = self
             .positions
             .lock()
@@ -74,7 +104,7 @@ impl PodNames {
         if let Some(at) = positions.get_mut(&rs.key)
             && at.owner == rs.uid
         {
-            at.refused.push_back(Arc::clone(name));
+            names(at).push_back(Arc::clone(name));
         }
     }
 
@@ -94,28 +124,34 @@ impl PodNames {
 
     /// A name that was given back, or the next one of the sequence. Several creates of one batch may
     /// ask at once, if their names turn out to be taken.
-    fn draw(&self, rs: &ReplicaSet, seed: u64, prefix: &str) -> Arc<str> {
+    fn draw(&self, rs: &ReplicaSet, prefix: &str) -> Arc<str> {
         let start = || Position {
             owner: rs.uid.clone(),
-            seed,
-            next: 0,
+            version: rs.resource_version.clone(),
+            next: begin(&rs.resource_version),
             refused: VecDeque::new(),
+            untried: VecDeque::new(),
         };
         let mut positions = self
             .positions
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let position = positions.entry(rs.key.clone()).or_insert_with(start);
-        if position.owner != rs.uid || position.seed != seed {
+        if position.owner != rs.uid {
             *position = start();
+        } else if position.version != rs.resource_version {
+            position.version = rs.resource_version.clone();
+            position.next = begin(&rs.resource_version);
+            position.untried.clear();
         }
-        if let Some(refused) = position.refused.pop_front() {
-            return refused;
+        let returned = position.refused.pop_front();
+        if let Some(returned) = returned.or_else(|| position.untried.pop_front()) {
+            return returned;
         }
         let drawn = position.next;
-        position.next += 1;
+        position.next = drawn.wrapping_add(1);
         drop(positions);
-        format!("{prefix}{}", suffix(seed, drawn)).into()
+        format!("{prefix}{}", suffix(&rs.uid, drawn)).into()
     }
 }
 
@@ -125,22 +161,25 @@ fn prefix(rs_name: &str) -> String {
     prefix
 }
 
-fn seed(rs: &ReplicaSet, now: Timestamp) -> u64 {
+/// Where the names of a version begin. One that is no number says nothing of how many were before
+/// it.
+fn begin(version: &ResourceVersion) -> u64 {
+    version.number().unwrap_or_else(|| hash(version))
+}
+
+fn hash(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
-    rs.uid.hash(&mut hasher);
-    rs.generation.hash(&mut hasher);
-    now.as_second().div_euclid(3600).hash(&mut hasher);
+    value.hash(&mut hasher);
     hasher.finish()
 }
 
-fn suffix(seed: u64, index: u64) -> String {
-    let mut hasher = DefaultHasher::new();
-    (seed, index).hash(&mut hasher);
-    let mut bits = hasher.finish();
+/// What stands at `index` in the cycle of this UID.
+fn suffix(uid: &Uid, index: u64) -> String {
     let base = ALPHABET.len() as u64;
+    let mut number = (index % N_SUFFIXES * STRIDE + hash(uid) % N_SUFFIXES) % N_SUFFIXES;
     let draw = |_| {
-        let digit = usize::try_from(bits % base).expect("a remainder below 27");
-        bits /= base;
+        let digit = usize::try_from(number % base).expect("a remainder below 27");
+        number /= base;
         char::from(ALPHABET[digit])
     };
     (0..SUFFIX_LENGTH).map(draw).collect()
@@ -148,11 +187,21 @@ fn suffix(seed: u64, index: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALPHABET, Arc, PodNames, Timestamp};
+    use std::collections::HashSet;
+
+    use super::{ALPHABET, Arc, N_SUFFIXES, PodNames, suffix};
+    use crate::api::ReplicaSet;
     use crate::controller::testing::replica_set;
 
-    fn noon() -> Timestamp {
-        "2026-01-02T12:00:00Z".parse().expect("a time")
+    /// `web` as it was stored under this version.
+    fn at(version: &str) -> ReplicaSet {
+        let mut rs = replica_set("web", 1);
+        rs.resource_version = version.into();
+        rs
+    }
+
+    fn take(names: &PodNames, rs: &ReplicaSet, count: usize) -> Vec<Arc<str>> {
+        names.take(rs, count, |_| false)
     }
 
     #[test]
@@ -160,7 +209,7 @@ mod tests {
         let long = "x".repeat(70);
         for (name, prefix) in [("web", "web-"), (&*long, &*"x".repeat(58))] {
             let rs = replica_set(name, 1);
-            for pod in PodNames::default().take(&rs, noon(), 50, |_| false) {
+            for pod in take(&PodNames::default(), &rs, 50) {
                 let suffix = pod.strip_prefix(prefix).expect("the prefix");
                 assert_eq!(suffix.len(), 5, "{pod}");
                 assert!(suffix.bytes().all(|c| ALPHABET.contains(&c)), "{pod}");
@@ -171,9 +220,9 @@ mod tests {
     #[test]
     fn a_name_is_given_once_and_never_if_taken() {
         let (names, rs) = (PodNames::default(), replica_set("web", 1));
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         for _ in 0..10 {
-            for name in names.take(&rs, noon(), 100, |name| name.ends_with('b')) {
+            for name in names.take(&rs, 100, |name| name.ends_with('b')) {
                 assert!(
                     !name.ends_with('b') && seen.insert(Arc::clone(&name)),
                     "{name}"
@@ -186,43 +235,84 @@ mod tests {
     fn parallel_takers_get_different_names() {
         let (names, rs) = (PodNames::default(), replica_set("web", 1));
         let taken: Vec<Vec<Arc<str>>> = std::thread::scope(|scope| {
-            let take = || names.take(&rs, noon(), 50, |_| false);
+            let take = || take(&names, &rs, 50);
             let takers: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
             let join = |taker: std::thread::ScopedJoinHandle<'_, _>| taker.join().expect("names");
             takers.into_iter().map(join).collect()
         });
-        let different: std::collections::HashSet<_> = taken.iter().flatten().collect();
+        let different: HashSet<_> = taken.iter().flatten().collect();
         assert_eq!(different.len(), 200);
     }
 
     #[test]
     fn a_name_given_back_comes_first_unless_it_is_taken_meanwhile() {
         let (names, rs) = (PodNames::default(), replica_set("web", 1));
-        let first = names.take(&rs, noon(), 3, |_| false);
-        names.give_back(&rs, &first[0]);
-        names.give_back(&rs, &first[2]);
-        assert_eq!(
-            names.take(&rs, noon(), 1, |_| false),
-            [Arc::clone(&first[0])]
-        );
-        let second = names.take(&rs, noon(), 2, |_| false);
+        let first = take(&names, &rs, 3);
+        names.untried(&rs, &first[2]);
+        names.refused(&rs, &first[0]);
+        assert_eq!(take(&names, &rs, 1), [Arc::clone(&first[0])]);
+        let second = take(&names, &rs, 2);
         assert_eq!(second[0], first[2]);
         assert!(!first.contains(&second[1]), "given out once");
-        names.give_back(&rs, &second[1]);
-        let third = names.take(&rs, noon(), 1, |name| *name == *second[1]);
+        names.refused(&rs, &second[1]);
+        let third = names.take(&rs, 1, |name| *name == *second[1]);
         assert!(!first.contains(&third[0]) && !second.contains(&third[0]));
+    }
+
+    /// So that the next daemon, which knows only the version, asks for the same.
+    #[test]
+    fn names_not_tried_go_with_their_version_and_refused_ones_stay() {
+        let names = PodNames::default();
+        let first = take(&names, &at("7000"), 3);
+        names.refused(&at("7000"), &first[0]);
+        names.untried(&at("7000"), &first[1]);
+        let second = take(&names, &at("7001"), 2);
+        assert_eq!(second[0], first[0]);
+        assert_eq!(second[1..], take(&PodNames::default(), &at("7001"), 1));
     }
 
     #[test]
     fn a_restarted_daemon_asks_for_the_same_names() {
-        let rs = replica_set("web", 1);
-        let before = PodNames::default().take(&rs, noon(), 20, |_| false);
+        let rs = at("7000");
+        let before = take(&PodNames::default(), &rs, 20);
         let stored = [&before[0], &before[1], &before[4]];
         let is_stored = |name: &str| stored.iter().any(|stored| ***stored == *name);
-        let after = PodNames::default().take(&rs, noon(), 17, is_stored);
+        let after = PodNames::default().take(&rs, 17, is_stored);
         assert!(
             after.iter().all(|name| before.contains(name)),
             "{after:?} of {before:?}"
         );
+    }
+
+    /// Each pod that is stored, and each status, is a version of its own.
+    #[test]
+    fn no_name_returns_however_often_the_daemon_is_restarted() {
+        let (mut version, mut seen) = (7_000_u64, HashSet::new());
+        for count in (0..500).map(|n| n % 70) {
+            for name in take(&PodNames::default(), &at(&version.to_string()), count) {
+                assert!(seen.insert(Arc::clone(&name)), "{name} at {version}");
+            }
+            version += count as u64 + 1;
+        }
+    }
+
+    #[test]
+    fn a_version_that_is_no_number_draws_names_too() {
+        let names = take(&PodNames::default(), &at("abc"), 50);
+        let different: HashSet<_> = names.iter().collect();
+        assert_eq!(different.len(), 50);
+        assert_eq!(take(&PodNames::default(), &at("abc"), 50), names);
+    }
+
+    #[test]
+    fn all_suffixes_are_used_before_one_comes_again() {
+        let mut seen = HashSet::new();
+        let n_tried = 200_000;
+        let uid = "uid".into();
+        // The last ones and the first ones of a round.
+        for index in N_SUFFIXES - n_tried / 2..N_SUFFIXES + n_tried / 2 {
+            assert!(seen.insert(suffix(&uid, index)), "{index}");
+        }
+        assert_eq!(suffix(&uid, 3), suffix(&uid, N_SUFFIXES + 3));
     }
 }

@@ -1,6 +1,7 @@
 //! The binary killed at any moment, and stopped while something hangs. The process is the shipped
 //! one; on the real control plane it connects over TLS where a test says so.
 
+use std::collections::HashSet;
 use std::net::TcpListener;
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use replicaset_controller::devserver::{Action, Matcher, Rule};
 use serde_json::Value;
 
 use crate::support::{
-    Access, Census, DaemonProcess, Setup, TestCluster, new_replica_set, new_replica_set_labelled,
-    uid,
+    Access, Census, DaemonProcess, Setup, TestCluster, name, new_replica_set,
+    new_replica_set_labelled, uid,
 };
 
 /// Within this a daemon that waits for nothing but the next event ends.
@@ -80,6 +81,52 @@ fn killed_at_any_moment_it_makes_no_pod_too_many() {
     // More than is asked for: nothing was even made in vain.
     assert_eq!(census.n_seen(), wanted, "killed at {moments:?}");
     check_ends(process, Signal::SIGTERM, SOON);
+}
+
+/// The API server has a create in hand when the daemon dies, and carries it out when the next one has made
+/// its pods.
+#[test]
+fn a_create_under_way_at_a_kill_makes_no_second_pod() {
+    let cluster = TestCluster::start();
+    let census = Census::start(cluster.api(), cluster.stop());
+    for replicas in [1, 3] {
+        let name = format!("of-{replicas}");
+        let creates = Matcher::verb("create", "pods");
+        let rule = Rule::new(creates, Action::Hold).times(1);
+        let hold = cluster.faults().add(rule);
+        let rs = cluster.create_replica_set(&new_replica_set_labelled(&name, replicas, &name));
+        let mut process = cluster.start_process(&[]);
+        cluster.eventually("a create is under way", || hold.hits() == 1);
+        process.kill();
+        let process = cluster.start_process(&[]);
+        cluster.stable(&name);
+        hold.remove();
+        cluster.holds("as many as wanted", || {
+            census.most(&uid(&rs)) == usize::try_from(replicas).expect("a few")
+        });
+        check_ends(process, Signal::SIGTERM, SOON);
+    }
+    assert_eq!(census.n_seen(), 4);
+}
+
+/// A daemon that begins where another ended gives no name a second time.
+#[test]
+fn a_pod_never_gets_the_name_of_one_before_a_restart() {
+    let cluster = TestCluster::start();
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    let mut names = HashSet::new();
+    for _ in 0..4 {
+        let n_statuses = || cluster.recorded("update", "replicasets/status").len();
+        let n_before = n_statuses();
+        let process = cluster.start_process(&[]);
+        cluster.eventually("one pod", || cluster.live().len() == 1);
+        cluster.eventually("a status after it", || n_statuses() > n_before);
+        let name = name(&cluster.live()[0]);
+        assert!(names.insert(name.clone()), "{name} again, of {names:?}");
+        check_ends(process, Signal::SIGTERM, SOON);
+        cluster.api().kill_pod(&name);
+        cluster.eventually("it has gone", || cluster.live().is_empty());
+    }
 }
 
 /// A real API server deletes a pod in two steps, and gives up between them if its client is gone;

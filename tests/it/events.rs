@@ -58,6 +58,29 @@ fn k_27_events_that_get_no_answer_hold_up_nothing() {
     check_events_hold_up_nothing(Action::CutBefore);
 }
 
+/// The pod comes under another name, so there is nothing to report.
+#[test]
+fn a_name_that_is_taken_makes_no_event() {
+    let cluster = TestCluster::running();
+    cluster.synced();
+    let taken = refusal(409, "AlreadyExists", "pods \"a-x\" already exists");
+    let rule = Rule::new(Matcher::verb("create", "pods"), taken);
+    let rule = cluster.faults().add(rule.times(1));
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.stable("a");
+    assert_eq!(rule.hits(), 1);
+    let reasons = || {
+        let events = cluster.events_of("a");
+        let reason = |event| text_at(event, "/reason");
+        events.iter().map(reason).collect::<Vec<_>>()
+    };
+    // Events are sent in the order in which they are recorded.
+    cluster.eventually("the pod's event is there", || {
+        reasons().contains(&"SuccessfulCreate".to_owned())
+    });
+    assert_eq!(reasons(), ["SuccessfulCreate"]);
+}
+
 #[test]
 fn k_09_an_event_that_is_refused_is_not_sent_again() {
     let cluster = TestCluster::running();

@@ -44,6 +44,23 @@ fn b_14_creates_that_came_back_already_are_not_expected() {
     assert_eq!(fixture.open(&rs), Some((1, 0)));
 }
 
+/// A restarted daemon begins its names anew, and would find each of its pods by a refusal and a
+/// look.
+#[test]
+fn names_of_pods_that_are_seen_are_not_asked_for() {
+    let mut rs = replica_set("web", 5);
+    let before = fixture(&rs, []);
+    before.sync_ok("web");
+    let names = creates(&before);
+    rs.replicas = 8;
+    let after = fixture(&rs, names.iter().map(|name| owned_pod(name, &rs)));
+    after.sync_ok("web");
+    let created = after.writes.created();
+    assert_eq!(created.len(), 3);
+    assert!(created.iter().all(|name| !names.contains(name)));
+    assert_eq!(after.writes.take().len(), 3 + 1, "creates and a status");
+}
+
 #[test]
 fn b_16_deletions_are_expected_by_identity_before_they_are_sent() {
     let rs = replica_set("web", 1);
@@ -281,10 +298,11 @@ fn a_conflict_that_nobody_can_explain_is_repeated_on_the_same_pod() {
     fixture.sync("web").expect_err("the look is refused");
     assert_eq!(deletes(&fixture), ["a"]);
     assert_eq!(fixture.open(&rs), Some((0, 0)));
+    // Without the delete of before, this one would go first.
     fixture.deliver_pod(Pod {
         resource_version: "2".into(),
-        deletion_cost: -1,
-        ..ready_pod("b", &rs)
+        node: None,
+        ..owned_pod("b", &rs)
     });
     fixture.writes.on_delete(|_, _| None);
     fixture.sync_ok("web");
@@ -364,6 +382,17 @@ fn d_21_e_22_e_23_related_pods_are_those_of_the_same_controller() {
     assert_eq!(related(&fixture, &new), ["pod1", "pod2"]);
     fixture.cache_silently(Some(old), []);
     assert_eq!(related(&fixture, &new), ["pod1", "pod2", "pod3"]);
+    let orphan = |name: &str, track: &str| labelled(crate::controller::testing::pod(name), track);
+    let orphans = [orphan("orphan1", "old"), orphan("orphan2", "strange")];
+    fixture.cache_silently(None, orphans.clone());
+    assert_eq!(
+        related(&fixture, &new),
+        ["orphan1", "pod1", "pod2", "pod3"],
+        "an orphan counts that a sibling selects"
+    );
+    for orphan in orphans {
+        fixture.deliver_pod_deleted(orphan);
+    }
     let mut alone = new.clone();
     alone.controller = None;
     assert_eq!(related(&fixture, &alone), [""; 0]);
@@ -392,4 +421,14 @@ fn e_22_the_node_where_the_sibling_is_gives_first() {
     fixture.cache_silently(Some(old), []);
     fixture.sync_ok("new");
     assert_eq!(deletes(&fixture), ["b"]);
+}
+
+#[test]
+fn a_batch_of_which_nothing_was_sent_is_not_told() {
+    use log::Level;
+    let level = super::level_of_batch;
+    assert_eq!(level(0, &Err(WriteError::Stopped)), Level::Debug);
+    assert_eq!(level(1, &Err(WriteError::Stopped)), Level::Info);
+    assert_eq!(level(0, &Err(forbidden())), Level::Info);
+    assert_eq!(level(3, &Ok(())), Level::Info);
 }

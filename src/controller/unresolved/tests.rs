@@ -81,6 +81,29 @@ fn a_create_that_was_stored_and_seen_meanwhile_is_not_expected() {
 }
 
 #[test]
+fn a_taken_name_that_cannot_be_looked_at_is_repeated() {
+    // The second: the lease runs out in between.
+    for error in [forbidden(), WriteError::Stopped] {
+        let mut rs = replica_set("web", 1);
+        let fixture = fixture(&rs, []);
+        fixture
+            .writes
+            .on_create(|call, _| (call == 0).then(|| Err(already_exists())));
+        fixture
+            .writes
+            .on_find_pod(move |_, _| Some(Err(error.clone())));
+        fixture.sync("web").expect_err("the look fails");
+        let first = creates(&fixture);
+        // Another version draws other names, unless one may have made a pod.
+        rs.generation = 2;
+        rs.resource_version = "2".into();
+        fixture.deliver_replica_set(rs);
+        fixture.sync_ok("web");
+        assert_eq!(creates(&fixture), first);
+    }
+}
+
+#[test]
 fn a_name_that_is_taken_by_somebody_else_is_given_up() {
     let rs = replica_set("web", 1);
     let going = |name: &str| Pod {
@@ -344,9 +367,13 @@ fn of_more_unknown_names_than_pods_wanted_the_stored_ones_are_repeated() {
     rs.replicas = 2;
     rs.resource_version = "2".into();
     fixture.deliver_replica_set(rs.clone());
+    let stored = Pod {
+        resource_version: "3".into(),
+        ..owned_pod(&last, &rs)
+    };
     fixture
         .writes
-        .set_live_pods(vec![owned_pod(&created[0], &rs), owned_pod(&last, &rs)]);
+        .set_live_pods(vec![owned_pod(&created[0], &rs), stored]);
     fixture.writes.on_create(|_, _| Some(Err(already_exists())));
     fixture.sync_ok("web");
     assert_eq!(creates(&fixture), [last]);
