@@ -147,6 +147,7 @@ impl ReplicaSetController {
                     // A pod that has finished counts no more than one that is going away.
                     self.expectations
                         .deletion_observed(&rs.key, &rs.uid, &new.uid);
+                    self.note_failure(&rs, old, new);
                 }
                 if concerns_others {
                     self.enqueue(&rs.key);

@@ -16,6 +16,7 @@ pub mod dry_run;
 pub mod error;
 pub mod expectations;
 pub mod expiry;
+mod failing_pods;
 pub mod fair_pool;
 pub mod feature_gates;
 pub mod handlers;
@@ -51,6 +52,7 @@ use std::time::Duration;
 
 use self::deletion_order::DeletionOrder;
 use self::expectations::Expectations;
+use self::failing_pods::FailingPods;
 use self::feature_gates::FeatureGates;
 use self::last_syncs::LastSyncs;
 use self::other_writers::OtherWriters;
@@ -123,6 +125,7 @@ pub struct ReplicaSetController {
     shadow: Option<Arc<Shadow>>,
     progress: Progress,
     scale_downs: ScaleDowns,
+    failing_pods: FailingPods,
     metrics: ControllerMetrics,
     /// Generation for which an unusable selector was logged, by ReplicaSet; behind its own lock.
     unusable_selectors: Mutex<HashMap<ObjectKey, (Uid, i64)>>,
@@ -151,6 +154,7 @@ impl ReplicaSetController {
             pace: StatusPace::new(Arc::clone(&parts.clock), parts.status_update_interval),
             progress: Progress::new(Arc::clone(&parts.clock)),
             scale_downs: ScaleDowns::new(Arc::clone(&parts.clock)),
+            failing_pods: FailingPods::new(Arc::clone(&parts.clock)),
             unresolved: Unresolved::new(Arc::clone(&parts.clock)),
             clock: parts.clock,
             metrics: parts.metrics,
