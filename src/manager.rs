@@ -21,6 +21,8 @@ mod watches;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rayon::ThreadPoolBuildError;
+
 use self::batch_pool::BatchPool;
 use self::clients::watch_client_options;
 pub use self::engine::Engine;
@@ -43,6 +45,17 @@ const ABORT_SHARE: u32 = 2;
 /// What the threads `events` and `rc-events` are left at least, once the workers have ended.
 const EVENTS_WITHIN: Duration = Duration::from_secs(5);
 
+/// Why the daemon cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration does not make a client.
+    #[error("cannot make a client of the API server")]
+    Client(#[from] ClientError),
+    /// The system refuses one of the first threads.
+    #[error("cannot start the threads batch-*")]
+    Threads(#[from] ThreadPoolBuildError),
+}
+
 /// The running daemon.
 #[derive(Debug)]
 pub struct Manager {
@@ -59,20 +72,20 @@ pub struct Manager {
 
 impl Manager {
     /// Starts all threads. Blocks for no request: an API server that cannot be reached yet is tried
-    /// again until it can.
+    /// again until it can. A later thread that the system refuses gives `stop` with a failure.
     ///
     /// # Errors
-    /// If the configuration does not make a client.
+    /// [`StartError`]
     pub fn start(
         config: &ClientConfig,
         options: &ManagerOptions,
         stop: &Stop,
-    ) -> Result<Self, ClientError> {
+    ) -> Result<Self, StartError> {
         let events_stop = Stop::new();
         let pods = Arc::new(PodStore::default());
         let watch_client = Client::new(config, &watch_client_options(options), stop)?;
         let mut leadership = Leadership::new(options.leader_election.as_ref());
-        let batches = BatchPool::start(options, stop);
+        let batches = BatchPool::start(options, stop)?;
         let shared = Shared {
             config,
             options,

@@ -19,7 +19,7 @@ use crate::cache::encoding;
 use crate::cli::RunArgs;
 use crate::cli::flags::{ClientArgs, ContentType, ControllerArgs, ControllerName, GATES};
 use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
-use crate::manager::{Manager, ManagerOptions};
+use crate::manager::{Manager, ManagerOptions, StartError};
 use crate::rights::{grants, rbac_command};
 use crate::self_check::SelfCheckOptions;
 use crate::serving::{Serving, ServingError, debug};
@@ -50,6 +50,9 @@ pub enum RunError {
     /// The configuration does not make a client.
     #[error("cannot make a client of the API server")]
     Client(#[source] ClientError),
+    /// The controller cannot start.
+    #[error(transparent)]
+    Start(#[from] StartError),
     /// The dev server cannot start.
     #[error("cannot start the dev server")]
     DevServer(#[source] std::io::Error),
@@ -185,7 +188,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
             let stuck = systemd.map_or(Ok(()), |thread| thread.join_until(deadline));
             result.and(stuck.map_err(RunError::Stuck))
         }
-        Err(error) => Err(RunError::Client(error)),
+        Err(error) => Err(RunError::Start(error)),
     };
     // ORDER: the pages last, so that a daemon that hangs while it stops can be looked at.
     serving.stop();

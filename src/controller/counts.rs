@@ -88,23 +88,31 @@ impl Counts {
         self.ready > 0 && rs.min_ready_seconds != 0
     }
 
-    /// True if a number of `rs.status` is another one now, and the one that it was bound for: `rs` has
-    /// as many pods as it wants, or Ready ones, or the last one is gone.
-    pub fn arrive(&self, rs: &ReplicaSet) -> bool {
+    /// True if there is less of something than `rs.status` says, or more pods that are going away.
+    pub fn are_a_loss(&self, rs: &ReplicaSet) -> bool {
+        self.against(rs).iter().any(|(old, new, _)| new < old)
+    }
+
+    /// True if every number that is not the one of `rs.status` has come nearer to the one that is
+    /// wanted, and has not reached it: `rs` has more of its pods, or Ready ones, or fewer that are
+    /// going away. Nothing goes wrong if nobody knows of that for a while.
+    pub fn can_wait(&self, rs: &ReplicaSet) -> bool {
+        let can_wait = |(old, new, wanted): &_| new == old || old < new && new < wanted;
+        self.against(rs).iter().all(can_wait)
+    }
+
+    /// Each number: as `rs.status` has it, as it is, as it is wanted. Pods that are going away
+    /// count negative, so that for all of them more is better.
+    fn against(&self, rs: &ReplicaSet) -> [(i32, i32, i32); 5] {
         let (old, wanted) = (Self::from(&rs.status), rs.replicas.max(0));
+        let terminating = |counts: &Self| -counts.terminating.unwrap_or(0);
         [
             (old.replicas, self.replicas, wanted),
             (old.fully_labeled, self.fully_labeled, wanted),
             (old.ready, self.ready, wanted),
             (old.available, self.available, wanted),
-            (
-                old.terminating.unwrap_or(0),
-                self.terminating.unwrap_or(0),
-                0,
-            ),
+            (terminating(&old), terminating(self), 0),
         ]
-        .iter()
-        .any(|(old, new, end)| old != new && new == end)
     }
 }
 
@@ -129,8 +137,17 @@ mod tests {
     use super::Counts;
     use crate::controller::testing::replica_set;
 
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Is {
+        Loss,
+        Due,
+        Patient,
+    }
+    use Is::{Due, Loss, Patient};
+
+    /// Of a ReplicaSet that wants 10: replicas, Ready ones, terminating ones.
     #[track_caller]
-    fn check(old: [i32; 3], new: [i32; 3], arrives: bool) {
+    fn check(old: [i32; 3], new: [i32; 3], expected: Is) {
         let mut rs = replica_set("web", 10);
         let counts = |[replicas, ready, terminating]: [i32; 3]| Counts {
             replicas,
@@ -139,24 +156,40 @@ mod tests {
             available: ready,
             terminating: Some(terminating),
         };
-        let old = counts(old);
+        let (old, new) = (counts(old), counts(new));
         rs.status.replicas = old.replicas;
         rs.status.fully_labeled_replicas = old.fully_labeled;
         rs.status.ready_replicas = old.ready;
         rs.status.available_replicas = old.available;
         rs.status.terminating_replicas = old.terminating;
-        assert_eq!(counts(new).arrive(&rs), arrives);
+        let is = match (new.are_a_loss(&rs), new.can_wait(&rs)) {
+            (true, false) => Loss,
+            (false, false) => Due,
+            (false, true) => Patient,
+            (true, true) => panic!("a loss that can wait"),
+        };
+        assert_eq!(is, expected);
     }
 
     #[test]
-    fn numbers_arrive_where_they_were_bound_for() {
-        check([0, 0, 0], [5, 3, 0], false);
-        check([5, 3, 0], [10, 3, 0], true);
-        check([10, 3, 0], [10, 9, 0], false);
-        check([10, 9, 0], [10, 10, 0], true);
-        check([10, 10, 0], [10, 10, 0], false);
-        check([10, 10, 0], [9, 9, 0], false);
-        check([10, 10, 5], [10, 10, 4], false);
-        check([10, 10, 4], [10, 10, 0], true);
+    fn only_what_gets_better_on_its_way_to_what_is_wanted_can_wait() {
+        check([0, 0, 0], [5, 3, 0], Patient);
+        check([10, 3, 0], [10, 9, 0], Patient);
+        check([10, 10, 5], [10, 10, 4], Patient);
+        check([10, 10, 0], [10, 10, 0], Patient);
+        // The last step.
+        check([5, 3, 0], [10, 3, 0], Due);
+        check([10, 9, 0], [10, 10, 0], Due);
+        check([10, 10, 4], [10, 10, 0], Due);
+        // Away from what is wanted.
+        check([9, 9, 0], [12, 9, 0], Due);
+        check([12, 9, 0], [13, 9, 0], Due);
+        // Less, wanted or not, whatever else got better.
+        check([10, 10, 0], [9, 9, 0], Loss);
+        check([10, 5, 0], [9, 8, 0], Loss);
+        check([10, 10, 0], [10, 9, 0], Loss);
+        check([20, 20, 0], [15, 15, 5], Loss);
+        check([20, 10, 0], [10, 10, 0], Loss);
+        check([10, 10, 0], [10, 10, 1], Loss);
     }
 }

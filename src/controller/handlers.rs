@@ -69,8 +69,9 @@ impl ReplicaSetController {
         if is_asked_for {
             self.enqueue(&new.key);
         } else {
-            // Also when nothing relevant changed: a periodic resync repairs what was missed this way.
-            self.enqueue_low(&new.key);
+            // Also when nothing relevant changed: a periodic resync repairs what was missed this
+            // way, and a status that was written may hide what has happened before it was seen.
+            self.enqueue_owner(new);
         }
     }
 

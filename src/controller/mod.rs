@@ -21,6 +21,7 @@ pub mod fair_pool;
 pub mod feature_gates;
 pub mod handlers;
 pub mod inspect;
+mod large;
 pub mod last_syncs;
 pub mod manage;
 pub mod other_writers;
@@ -93,8 +94,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// The most pods that one sync creates or deletes: [`plan::BURST_REPLICAS`] but for tests.
     pub burst_replicas: usize,
-    /// The longest that a status whose numbers are still moving waits after the last one; zero for
-    /// upstream's rhythm.
+    /// The longest that a status waits after the last one if all it says is that counts get better;
+    /// zero for upstream's rhythm.
     pub status_update_interval: Duration,
     /// What can be switched off.
     pub gates: FeatureGates,

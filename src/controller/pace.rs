@@ -1,8 +1,9 @@
-//! How often a status may be written while its numbers are still moving.
+//! How often a status may be written while pods come, turn Ready or finish going away.
 //!
-//! The first status is written at once, and so is one in which a number has arrived where it was bound
-//! for ([`Counts::arrive`](super::counts::Counts::arrive)), a condition or the generation has changed.
-//! In between, one status must do for many pods.
+//! The first status is written at once, and so is one that says anything but that counts have come
+//! nearer to what is wanted ([`Counts::can_wait`](super::counts::Counts::can_wait)): a loss, a
+//! count that has reached what is wanted, a condition, a generation. In between, one status must do
+//! for many pods.
 //!
 //! DIFFERS: upstream writes a status in every sync in which a number has changed.
 
@@ -62,7 +63,7 @@ impl StatusPace {
         state.next.insert(key.clone(), now + pause);
     }
 
-    /// How long until numbers that are moving may be written; `None` if they may be now.
+    /// How long until counts that only get better may be written; `None` if they may be now.
     pub fn left(&self, key: &ObjectKey) -> Option<Duration> {
         let next = self.lock().next.get(key).copied()?;
         let left = next.saturating_duration_since(self.clock.now());

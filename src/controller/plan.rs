@@ -11,6 +11,11 @@ use crate::api::{Pod, Uid};
 /// (kubernetes `pkg/controller/replicaset/replica_set.go:BurstReplicas`).
 pub const BURST_REPLICAS: usize = 500;
 
+/// A sync that creates or deletes so many pods is a large one, and others do not wait for it: some
+/// workers and some threads for batches never have any of these. A slow start with fewer pods has
+/// no batch of more than 16.
+pub const LARGE: usize = 32;
+
 /// What one sync does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
@@ -20,6 +25,16 @@ pub enum Plan {
     Create(usize),
     /// Delete this many pods.
     Delete(usize),
+}
+
+impl Plan {
+    /// How many pods it creates or deletes.
+    pub fn n_pods(self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Create(count) | Self::Delete(count) => count,
+        }
+    }
 }
 
 /// Compares the active pods with what is wanted; never more than `burst` at once.

@@ -129,20 +129,24 @@ impl ReplicaSetController {
         }
     }
 
-    /// How long `status` need not be written: as long as it says nothing new but numbers, none of which
-    /// has arrived where it is bound for, and the last one is not long ago.
+    /// How long `status` need not be written: as long as it says nothing new but counts that
+    /// [can wait](Counts::can_wait), and the last one is not long ago.
     pub(super) fn hold_back(&self, rs: &ReplicaSet, status: &ReplicaSetStatus) -> Option<Duration> {
         let left = self.pace.left(&rs.key)?;
-        let counts = Counts::from(status);
-        let comparable = Counts {
+        let counts = self.comparable(rs, Counts::from(status));
+        let can_wait = rs.status.conditions == status.conditions
+            && rs.status.observed_generation == rs.generation
+            && Counts::from(&rs.status) != counts
+            && counts.can_wait(rs);
+        can_wait.then_some(left)
+    }
+
+    /// `counts` as they can be compared with those of `rs.status`.
+    pub(super) fn comparable(&self, rs: &ReplicaSet, counts: Counts) -> Counts {
+        Counts {
             terminating: self.comparable_terminating(&rs.status, counts.terminating),
             ..counts
-        };
-        let is_moving = rs.status.conditions == status.conditions
-            && rs.status.observed_generation == rs.generation
-            && Counts::from(&rs.status) != comparable
-            && !counts.arrive(rs);
-        is_moving.then_some(left)
+        }
     }
 
     /// Notes the version of `rs` after the status step, so that the next sync does not start from an

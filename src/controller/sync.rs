@@ -19,6 +19,7 @@ use crate::api::label_selector::SelectorError;
 use crate::api::{ObjectKey, Pod, ReplicaSet, Selector};
 use crate::stdx::activity;
 use crate::stdx::thread::catch_panic;
+use crate::workqueue::Lanes;
 
 /// How a sync without error ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,9 @@ pub enum Outcome {
     Synced,
     /// The cache does not show yet what it must; the event that brings it enqueues the key.
     TooEarly,
+    /// Many pods are to be created, deleted, adopted or released, which this worker must leave to
+    /// others. At most a status that shows a loss was written.
+    TooLarge,
 }
 
 impl ReplicaSetController {
@@ -37,27 +41,34 @@ impl ReplicaSetController {
         }
     }
 
-    /// The next key to be synced; `None` once the queue is shut down and empty. Blocks until then.
-    pub fn next_key(&self) -> Option<ObjectKey> {
-        let _wait = activity::enter("waits for a key", "");
-        self.queue.get()
-    }
-
-    /// Waits for a key and syncs it; false once the queue is shut down and empty.
-    pub fn process_next_work_item(&self) -> bool {
-        self.next_key().map(|key| self.process(&key)).is_some()
+    /// Waits for a key of these lanes and syncs it; false once the queue is shut down and has none.
+    pub fn process_next_work_item(&self, lanes: Lanes) -> bool {
+        let wait = activity::enter("waits for a key", "");
+        let key = self.queue.get_from(lanes);
+        drop(wait);
+        key.map(|key| self.process_for(&key, lanes)).is_some()
     }
 
     /// Syncs a key that was taken from the queue, and hands it back: done, or to be repeated with
     /// back-off. A panic is an error like any other.
     pub fn process(&self, key: &ObjectKey) {
+        self.process_for(key, Lanes::All);
+    }
+
+    /// As [`process`](Self::process), but a worker that takes no large work hands it back for others.
+    fn process_for(&self, key: &ObjectKey, lanes: Lanes) {
         let _sync = activity::enter("sync", key);
         let (at, began) = (self.clock.wall(), self.clock.now());
-        let result = catch_panic(|| self.sync_replica_set(key))
+        let result = catch_panic(|| self.sync_for(key, lanes))
             .unwrap_or_else(|message| Err(SyncError::Panic(message)));
+        if matches!(result, Ok(Outcome::TooLarge)) {
+            self.queue.add_large(key.clone());
+            self.queue.done(key);
+            return;
+        }
         let end = match &result {
             Ok(Outcome::Synced) => SyncEnd::Synced,
-            Ok(Outcome::TooEarly) => SyncEnd::TooEarly,
+            Ok(Outcome::TooEarly | Outcome::TooLarge) => SyncEnd::TooEarly,
             Err(SyncError::Panic(_)) => SyncEnd::Panicked,
             Err(_) => SyncEnd::Failed,
         };
@@ -91,6 +102,10 @@ impl ReplicaSetController {
     /// # Errors
     /// The first thing that failed; then the key has to be synced again.
     pub fn sync_replica_set(&self, key: &ObjectKey) -> Result<Outcome, SyncError> {
+        self.sync_for(key, Lanes::All)
+    }
+
+    fn sync_for(&self, key: &ObjectKey, lanes: Lanes) -> Result<Outcome, SyncError> {
         let owner = self.cache.replica_set(key).map(|rs| rs.uid.clone());
         let cached = || self.cached_versions();
         let readiness = self.written.ensure_ready(key, owner.as_ref(), cached);
@@ -143,7 +158,7 @@ impl ReplicaSetController {
             self.plan_expiry_check(&rs);
             return Ok(Outcome::Synced);
         }
-        self.sync_pods(&rs, selector, needs_sync)
+        self.sync_pods(&rs, selector, needs_sync, lanes)
     }
 
     /// What the status says of `rs` if no pod is to be adopted, released, created or deleted, and when
@@ -159,23 +174,38 @@ impl ReplicaSetController {
         if rs.is_terminating() {
             return None;
         }
-        let mut counts = self.count_tallies(rs, selector)?;
+        let counts = self.count_tallies(rs, selector)?;
         if needs_sync && counts.replicas != rs.replicas.max(0) {
             return None;
         }
-        let mut availability = Availability::default();
         if counts.depend_on_time(rs) {
-            // All that are active match the selector; else the tallies would not have been enough.
-            let add = &mut |pod: &Pod| {
-                if pod.is_active() {
-                    availability.add(pod, rs.min_ready_seconds, now);
-                }
-            };
-            self.cache.visit_pods_owned_by(&self.owner_key(rs), add);
-            // A pod may have turned Ready since the tallies were read.
-            counts.available = availability.n_available.min(counts.ready);
+            return Some(self.count_available(rs, counts, now));
         }
-        Some((counts, availability.next_check))
+        Some((counts, None))
+    }
+
+    /// `counts` with those pods alone as available ones that have been Ready long enough, and when
+    /// the next one will have been.
+    pub(super) fn count_available(
+        &self,
+        rs: &ReplicaSet,
+        counts: Counts,
+        now: Timestamp,
+    ) -> (Counts, Option<Duration>) {
+        let mut availability = Availability::default();
+        // All that are active match the selector; else the tallies would not have been enough.
+        let add = &mut |pod: &Pod| {
+            if pod.is_active() {
+                availability.add(pod, rs.min_ready_seconds, now);
+            }
+        };
+        self.cache.visit_pods_owned_by(&self.owner_key(rs), add);
+        let counts = Counts {
+            // A pod may have turned Ready since the tallies were read.
+            available: availability.n_available.min(counts.ready),
+            ..counts
+        };
+        (counts, availability.next_check)
     }
 
     /// The part of a sync that looks at every pod.
@@ -184,6 +214,7 @@ impl ReplicaSetController {
         rs: &Arc<ReplicaSet>,
         selector: &Selector,
         needs_sync: bool,
+        lanes: Lanes,
     ) -> Result<Outcome, SyncError> {
         // ORDER: asked before the pods are listed, which then are as new as this or newer.
         let choice_waits = self
@@ -191,6 +222,9 @@ impl ReplicaSetController {
             .left(rs, &self.cache.pods_resource_version());
         let owned = self.cache.pods_owned_by(&self.owner_key(rs));
         let orphans = self.cache.orphans_in(&rs.key.namespace);
+        if lanes == Lanes::Small && self.is_large(rs, selector, needs_sync, &owned, &orphans) {
+            return self.hand_over(rs, selector, &owned);
+        }
         let candidates = owned
             .iter()
             .chain(&orphans)

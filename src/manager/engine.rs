@@ -21,13 +21,15 @@ use crate::stdx::clock::{Clock, SystemClock};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Thread;
 use crate::telemetry::metrics;
-use crate::workqueue::WorkQueue;
+use crate::workqueue::{Lanes, WorkQueue};
 use crate::writes::event_recorder::{ClientEventSink, EventOptions, EventRecorder, event_recorder};
 use crate::writes::{RealPodControl, RealReplicaSetControl};
 
-/// How often the log says that a first list is still waited for, as upstream's reflector does of one that
-/// is streamed (client-go `tools/cache/reflector.go:newInitialEventsEndBookmarkTicker`).
-const LIST_WARNING_PERIOD: Duration = Duration::from_secs(10);
+/// After how long the log says that a first list is still waited for, as upstream's reflector does
+/// of one that is streamed
+/// (client-go `tools/cache/reflector.go:newInitialEventsEndBookmarkTicker`); then once a minute.
+const LIST_WARNING_AFTER: Duration = Duration::from_secs(10);
+const LIST_WARNING_PERIOD: Duration = Duration::from_mins(1);
 
 /// What all engines are built from.
 #[derive(Debug)]
@@ -125,7 +127,7 @@ impl Engine {
         let delaying = Arc::clone(&queue);
         let delay = kind.thread_name("delay");
         let delay = Thread::spawn(&delay, stop, move || delaying.run_delay());
-        let start = |n| start_worker(kind, n, &cache, &controller, leads, stop);
+        let start = |n| start_worker(kind, (n, n_workers), &cache, &controller, leads, stop);
         let workers: Vec<Thread> = (0..n_workers).map(start).collect();
         let threads = workers.iter().chain([&events, &delay]);
         let threads = threads.map(Thread::liveness).collect();
@@ -221,7 +223,7 @@ impl Engine {
 
 fn start_worker(
     kind: &WorkloadKind,
-    number: u16,
+    (number, n_workers): (u16, u16),
     cache: &Cache,
     controller: &Arc<ReplicaSetController>,
     leads: &Receiver<()>,
@@ -229,6 +231,7 @@ fn start_worker(
 ) -> Thread {
     let (cache, controller) = (cache.clone(), Arc::clone(controller));
     let (leads, stopping) = (leads.clone(), stop.clone());
+    let lanes = lanes_of(number, n_workers);
     let name = kind.thread_name(&format!("sync-{number}"));
     let resource = kind.resource;
     Thread::spawn(&name, stop, move || {
@@ -250,26 +253,35 @@ fn start_worker(
         }
         drop(wait);
         if number == 0 {
-            controller.enqueue_those_with_work();
+            controller.enqueue_all();
         }
         controller.watch_other_writers();
-        while !stopping.is_stopped()
-            && let Some(key) = controller.next_key()
-        {
-            controller.process(&key);
-        }
+        while !stopping.is_stopped() && controller.process_next_work_item(lanes) {}
     })
+}
+
+/// The first half of the workers leave large work to the others, so that ReplicaSets with few pods
+/// due never wait for those with many. A single worker does everything.
+fn lanes_of(number: u16, n_workers: u16) -> Lanes {
+    let n_large = (n_workers / 2).max(1);
+    if number < n_workers - n_large {
+        Lanes::Small
+    } else {
+        Lanes::All
+    }
 }
 
 /// Waits until a first list is complete; `None` if the daemon stops before. Meanwhile the log says that it
 /// does not come, if it is to be `told`.
 fn wait_for_list(listed: &Receiver<()>, told: Option<&str>, stop: &Stop) -> Option<()> {
     let began = Instant::now();
+    let mut warn_in = LIST_WARNING_AFTER;
     loop {
         select! {
             recv(listed) -> _ => return Some(()),
             recv(stop.receiver()) -> _ => return None,
-            default(LIST_WARNING_PERIOD) => {
+            default(warn_in) => {
+                warn_in = LIST_WARNING_PERIOD;
                 if let Some(resource) = told {
                     let seconds = began.elapsed().as_secs();
                     log::warn!(

@@ -29,15 +29,16 @@ pub struct ManagerOptions {
     pub concurrent_replicaset_syncs: u16,
     /// Workers for ReplicationControllers.
     pub concurrent_rc_syncs: u16,
-    /// Pods created or deleted at the same time, shared evenly by all owners that are at it; each has
-    /// one of its own at least, on the thread of its worker. From 32 on, 16 of them are for syncs with
-    /// fewer than 32 pods to create or delete, and the rest for larger ones, which use 4 of them within a
-    /// second of a small one.
+    /// Pods created or deleted at the same time, shared evenly by all owners that are at it; each
+    /// has one of its own at least, on the thread of its worker. From 32 on, unless the rate limit
+    /// is below 100, 16 of them are for syncs with fewer than 32 pods to create or delete, and the
+    /// rest for larger ones, which use only 4 of them until a second after the last small sync.
+    /// Otherwise each size has half of them; from 32 on, only 16 are started.
     pub batch_parallelism: u16,
     /// Pods that one sync creates or deletes at most.
     pub burst_replicas: usize,
-    /// The longest that a status whose numbers are still moving waits after the last one; zero for
-    /// upstream's rhythm.
+    /// The longest that a status waits after the last one if all it says is that counts get better;
+    /// zero for upstream's rhythm.
     pub status_update_interval: Duration,
     /// What of the controllers' work can be switched off.
     pub gates: FeatureGates,

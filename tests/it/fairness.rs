@@ -1,8 +1,8 @@
-//! One ReplicaSet that wants much makes none wait that wants little.
+//! ReplicaSets that want much make none wait that wants little, however many they are.
 
 use std::time::Duration;
 
-use replicaset_controller::devserver::Action;
+use replicaset_controller::devserver::{Action, ApiRequest, Matcher, Rule};
 use replicaset_controller::manager::ManagerOptions;
 
 use crate::support::{Setup, TestCluster, json_body, new_replica_set_labelled};
@@ -55,12 +55,84 @@ fn a_batch_of_another_replica_set_holds_nobody_up() {
     slow.remove();
 }
 
+/// More than there are workers.
+const N_GIANTS: usize = 6;
+
+fn create_giants(cluster: &TestCluster, replicas: i64) {
+    for n in 0..N_GIANTS {
+        let name = format!("giant-{n}");
+        cluster.create_replica_set(&new_replica_set_labelled(&name, replicas, &name));
+    }
+}
+
+/// The API server answers no create of a giant while others come, as with a webhook that takes 10 s.
+#[track_caller]
+fn check_unanswered_giants(kube_api_qps: f32, batch_parallelism: u16) {
+    let cluster = cluster(ManagerOptions {
+        kube_api_qps,
+        kube_api_burst: 150,
+        batch_parallelism,
+        ..Setup::default().options
+    });
+    cluster.synced();
+    create_giants(&cluster, 400);
+    cluster.eventually("large batches are under way", || {
+        posts(&cluster).len() > 130
+    });
+    let is_giant = |request: &ApiRequest| {
+        let body = String::from_utf8_lossy(&request.body);
+        body.contains("giant-")
+    };
+    let creates = Matcher::verb("create", "pods").and(is_giant);
+    let held = cluster.faults().add(Rule::new(creates, Action::Hold));
+    cluster.create_replica_set(&new_replica_set_labelled("small", 1, "small"));
+    cluster.create_replica_set(&new_replica_set_labelled("few", 20, "few"));
+    for (name, n_pods) in [("small", 1), ("few", 20)] {
+        let is_its = |pod: &String| pod.starts_with(&format!("{name}-"));
+        let what = format!("{name} has its pods and its status");
+        cluster.eventually(&what, || {
+            let n_posts = posts(&cluster)
+                .into_iter()
+                .filter(|pod| is_its(pod))
+                .count();
+            n_posts == n_pods && cluster.replica_set(name)["status"]["replicas"] == n_pods
+        });
+    }
+    held.remove();
+}
+
+#[test]
+fn unanswered_creates_of_giants_hold_up_nobody_else() {
+    check_unanswered_giants(0.0, 48);
+}
+
+#[test]
+fn nor_do_they_where_the_rate_limit_leaves_few_threads() {
+    check_unanswered_giants(99.0, 48);
+    check_unanswered_giants(0.0, 4);
+}
+
+/// Of the requests of 16 threads that wait for a token already, few go before the one of a ReplicaSet that
+/// comes.
 #[test]
 fn the_rate_limit_is_shared_by_turns() {
     let cluster = cluster(ManagerOptions {
-        kube_api_qps: 100.0,
-        kube_api_burst: 10,
+        kube_api_qps: 10.0,
+        kube_api_burst: 80,
+        batch_parallelism: 31,
         ..Setup::default().options
     });
-    check_gets_in(&cluster);
+    cluster.synced();
+    create_giants(&cluster, 400);
+    cluster.eventually("the burst is used up", || posts(&cluster).len() >= 80);
+    let n_before = posts(&cluster).len();
+    cluster.create_replica_set(&new_replica_set_labelled("small", 1, "small"));
+    let at = || {
+        posts(&cluster)
+            .iter()
+            .position(|pod| pod.starts_with("small-"))
+    };
+    cluster.eventually("the small one gets in", || at().is_some());
+    let n_between = at().expect("it is there").saturating_sub(n_before);
+    assert!(n_between <= 10, "{n_between} pods went before it");
 }

@@ -248,3 +248,45 @@ fn f_30_pods_become_available_one_by_one_without_any_event() {
     });
     assert_eq!(counts(&cluster.status("a")), (4, 4, 3, 3));
 }
+
+/// Kubernetes' `TestRollingUpdateAndProportionalScalingForDeploymentPodReplacement` rests on this:
+/// a Deployment learns of pods that were lost by no other way.
+#[test]
+fn lost_pods_are_told_though_they_are_replaced_at_once() {
+    const N_PODS: i64 = 100;
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("a", N_PODS));
+    cluster.stable("a");
+    let mut frames = cluster.watch(Kind::ReplicaSets);
+    let is_ready = |pod: &Value| text_at(pod, "/status/conditions/0/status") == "True";
+    // As a kubelet would that needs no time.
+    let make_ready = || {
+        let pods = cluster.live();
+        let due = pods.iter().filter(|pod| !is_ready(pod));
+        let n_due = due.map(|pod| cluster.set_pod_status(&name(pod), &running(true, None)));
+        n_due.count() == 0 && i64::try_from(pods.len()) == Ok(N_PODS)
+    };
+    cluster.eventually("all pods are ready", make_ready);
+    let n_ready = || number_at(&cluster.status("a"), "/readyReplicas");
+    cluster.eventually_eq("the status says so", &N_PODS, n_ready);
+    for pod in &cluster.live()[..15] {
+        cluster.delete(Kind::Pods, &name(pod));
+    }
+    cluster.eventually("all have been replaced", make_ready);
+    cluster.eventually_eq("the status says so", &N_PODS, n_ready);
+    let end = json!({"metadata": {"annotations": {"end": "here"}}});
+    cluster.merge_patch(Kind::ReplicaSets, "a", &end);
+
+    let mut told = Vec::new();
+    let is_end = |rs: &Value| rs.pointer("/object/metadata/annotations/end").is_some();
+    for frame in frames.by_ref().take_while(|frame| !is_end(frame)) {
+        told.push(number_at(&frame, "/object/status/readyReplicas"));
+    }
+    told.dedup();
+    let before = told.iter().position(|ready| *ready == N_PODS);
+    let after = &told[before.expect("all were ready") + 1..];
+    assert!(
+        after.first() < Some(&N_PODS) && after.last() == Some(&N_PODS),
+        "{told:?}"
+    );
+}

@@ -24,7 +24,9 @@ pub struct ControllerArgs {
     )]
     pub controllers: Vec<ControllerItem>,
 
-    /// ReplicaSets that are synced at the same time.
+    /// ReplicaSets that are synced at the same time. At most half of these workers do syncs with 32
+    /// pods or more to create or delete, so that smaller ones never wait until such a sync ends. A
+    /// single worker does all syncs, the smaller ones first.
     #[arg(long, value_name = "N", default_value_t = 5,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub concurrent_replicaset_syncs: u16,
@@ -38,10 +40,11 @@ pub struct ControllerArgs {
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = parse_burst_replicas)]
     pub burst_replicas: usize,
 
-    /// Pods that are created or deleted at the same time, shared evenly by all owners that are at it;
-    /// each has one of its own at least. From 32 on, 16 of them are for syncs with fewer than 32 pods
-    /// to create or delete; the rest is for larger ones, which use 4 of them within a second of a small
-    /// one, and there only where --kube-api-qps is 200 or more, or 0.
+    /// Pods that are created or deleted at the same time, shared evenly by all owners that are at
+    /// it; each has one of its own at least. From 32 on, if --kube-api-qps is 100 or more, or 0, 16
+    /// of them are for syncs with fewer than 32 pods to create or delete; the rest is for larger
+    /// ones, which use only 4 of them until a second after the last small sync. Otherwise each size
+    /// has half of them; from 32 on, only 16 are started.
     #[arg(long, value_name = "N", default_value_t = 48,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub batch_parallelism: u16,
@@ -50,8 +53,9 @@ pub struct ControllerArgs {
     #[arg(long, value_name = "DURATION", default_value = "12h", value_parser = parse_duration)]
     pub min_resync_period: Duration,
 
-    /// A status in which only pods are counted waits 1 ms for each pod after the last one, and at most
-    /// this long, unless a count has arrived where it was bound for; 0 holds back none.
+    /// A status that only says that more pods are there, are Ready or have gone, but not all yet,
+    /// is written 1 ms for each pod after the last one, and at most this long; 0 holds back none. A
+    /// loss, the last step, a condition and a generation are never held back.
     // DIFFERS: kube-controller-manager writes a status in every sync in which a count has changed.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
     pub status_update_interval: Duration,

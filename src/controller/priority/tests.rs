@@ -119,8 +119,95 @@ fn without_an_interval_every_change_is_written() {
     }
 }
 
+/// `web`, which wants and has 100 pods, 50 of them Ready; the status says so and was written just
+/// now.
+fn just_written(fixture: &Fixture) -> ReplicaSet {
+    let rs = settled(fixture, "web", 100);
+    for n in 0..50 {
+        turn_ready(fixture, &rs, n);
+    }
+    assert_eq!(statuses(fixture), [50]);
+    assert!(fixture.controller.pace.left(&rs.key).is_some());
+    rs
+}
+
+/// What `event` makes of the status that was written just now, without any time in between:
+/// replicas, fully labelled, ready, available, terminating.
+#[track_caller]
+fn check_is_written_at_once(min_ready_seconds: i32, event: &dyn Fn(&Fixture), expected: [i32; 5]) {
+    let fixture = paced();
+    let rs = just_written(&fixture);
+    if min_ready_seconds > 0 {
+        let mut slow = fixture.cache.replica_sets.get(&rs.key).expect("a web");
+        let slow = std::sync::Arc::make_mut(&mut slow);
+        slow.min_ready_seconds = min_ready_seconds;
+        slow.resource_version = "5999".into();
+        fixture.cache_silently(Some(slow.clone()), []);
+        assert_eq!(statuses(&fixture), [0; 0]);
+    }
+    event(&fixture);
+    let key = fixture.queue.try_get().expect("it is queued at once");
+    fixture.controller.process(&key);
+    let status = fixture.writes.status_updates().pop().expect("a status");
+    let written = [
+        status.replicas,
+        status.fully_labeled_replicas,
+        status.ready_replicas,
+        status.available_replicas,
+        status.terminating_replicas.expect("it is counted"),
+    ];
+    assert_eq!(written, expected);
+}
+
 #[test]
-fn a_lost_pod_is_replaced_though_the_status_has_to_wait() {
+fn every_loss_is_written_at_once() {
+    let rs = &replica_set("web", 100);
+    let gone = |fixture: &Fixture| fixture.deliver_pod_deleted(ready_pod("web-7", rs));
+    let going = |fixture: &Fixture| {
+        fixture.deliver_pod(Pod {
+            deletion: Some(seconds_ago(0)),
+            ..at(2000, ready_pod("web-7", rs))
+        });
+    };
+    let unready = |fixture: &Fixture| fixture.deliver_pod(at(2000, owned_pod("web-7", rs)));
+    // Others turn Ready in the same moment: more are ready than were, and fewer pods are there.
+    let mixed = |fixture: &Fixture| {
+        turn_ready(fixture, rs, 60);
+        turn_ready(fixture, rs, 61);
+        gone(fixture);
+    };
+    for min_ready_seconds in [0, 60] {
+        let check = |event: &dyn Fn(&Fixture), expected| {
+            check_is_written_at_once(min_ready_seconds, event, expected);
+        };
+        check(&gone, [99, 99, 49, 49, 0]);
+        check(&going, [99, 99, 49, 49, 1]);
+        check(&unready, [100, 100, 49, 49, 0]);
+        check(&mixed, [99, 99, 51, 51, 0]);
+    }
+}
+
+/// The status says that 50 are available. 60 are Ready when one of the 50 is not any more.
+#[test]
+fn an_available_pod_less_is_written_though_more_are_ready() {
+    let rs = &replica_set("web", 100);
+    let event = |fixture: &Fixture| {
+        for n in 50..60 {
+            let mut pod = ready_pod(&format!("web-{n}"), rs);
+            pod.ready_transition = Some(seconds_ago(0));
+            fixture.deliver_pod(at(1000 + n, pod));
+        }
+        while let Some(key) = fixture.queue.try_get() {
+            fixture.controller.process(&key);
+        }
+        assert_eq!(fixture.writes.status_updates(), [], "more ready can wait");
+        fixture.deliver_pod(at(2000, owned_pod("web-7", rs)));
+    };
+    check_is_written_at_once(60, &event, [100, 100, 59, 49, 0]);
+}
+
+#[test]
+fn a_lost_pod_is_replaced_and_told_at_once() {
     let fixture = paced();
     let rs = settled(&fixture, "web", 100);
     turn_ready(&fixture, &rs, 0);
@@ -130,9 +217,102 @@ fn a_lost_pod_is_replaced_though_the_status_has_to_wait() {
     let key = fixture.queue.try_get().expect("it is queued at once");
     fixture.controller.process(&key);
     fixture.assert_counts(1, 0, 0);
-    assert_eq!(fixture.writes.status_updates(), [], "and owed");
-    pass(&fixture, 100 * MS);
-    assert_eq!(statuses(&fixture), [2]);
+    let told = fixture.writes.status_updates();
+    let told = told.iter().map(|it| (it.replicas, it.ready_replicas));
+    assert_eq!(told.collect::<Vec<_>>(), [(99, 2)]);
+}
+
+/// Its own deletions are still to be seen: there is nothing to create or delete, and yet it is a
+/// loss.
+#[test]
+fn a_wanted_scale_down_tells_of_each_loss_before_what_can_wait() {
+    let fixture = paced();
+    let rs = just_written(&fixture);
+    let mut scaled = fixture
+        .cache
+        .replica_sets
+        .get(&rs.key)
+        .expect("a web")
+        .as_ref()
+        .clone();
+    scaled.replicas = 98;
+    scaled.resource_version = "5999".into();
+    fixture.deliver_replica_set(scaled.clone());
+    fixture.deliver_bookmarks("7000", "");
+    let key = fixture.queue.try_get().expect("it is queued");
+    fixture.controller.process(&key);
+    let deleted = fixture.writes.deleted();
+    assert_eq!(deleted.len(), 2);
+    fixture.writes.take();
+    assert_eq!(fixture.queued(), [""; 0]);
+    let other = settled(&fixture, "other", 1);
+    turn_ready(&fixture, &other, 0);
+    for (n, name) in deleted.iter().enumerate() {
+        fixture.deliver_pod(Pod {
+            deletion: Some(seconds_ago(0)),
+            ..at(8000 + n, owned_pod(name, &rs))
+        });
+        let key = fixture.queue.try_get().expect("it is queued at once");
+        assert_eq!(key, rs.key, "before what only gets better");
+        fixture.controller.process(&key);
+        let told = fixture.writes.status_updates().remove(0);
+        fixture.writes.take();
+        let n = i32::try_from(n).expect("one of two");
+        assert_eq!(
+            (told.replicas, told.terminating_replicas),
+            (99 - n, Some(1 + n))
+        );
+        // The cache shows it, so that the next sync may begin.
+        let mut echo = with_status(&scaled, told);
+        echo.resource_version = format!("{}", 6000 + n).as_str().into();
+        fixture.cache_silently(Some(echo), []);
+    }
+}
+
+/// The event comes before the cache shows the status that was written last, from which it takes
+/// away.
+#[test]
+fn a_loss_from_a_status_not_seen_yet_is_found_when_it_is() {
+    let fixture = paced();
+    let rs = settled(&fixture, "web", 100);
+    for n in 0..50 {
+        turn_ready(&fixture, &rs, n);
+    }
+    fixture.sync_ok("web");
+    let told = fixture.writes.status_updates().remove(0);
+    assert_eq!(told.ready_replicas, 50);
+    fixture.deliver_pod(at(2000, owned_pod("web-7", &rs)));
+    assert_eq!(fixture.queued(), ["default/web"]);
+    let other = settled(&fixture, "other", 1);
+    turn_ready(&fixture, &other, 0);
+    let mut echo = with_status(&rs, told);
+    echo.resource_version = "5000".into();
+    fixture.deliver_replica_set(echo);
+    assert_eq!(fixture.queued(), ["default/web", "default/other"]);
+    fixture.sync_ok("web");
+    let told = fixture.writes.status_updates().pop().expect("a status");
+    assert_eq!(told.ready_replicas, 49);
+}
+
+#[test]
+fn a_new_generation_is_told_though_a_status_was_just_written() {
+    let fixture = paced();
+    let rs = just_written(&fixture);
+    turn_ready(&fixture, &rs, 50);
+    let mut changed = fixture
+        .cache
+        .replica_sets
+        .get(&rs.key)
+        .expect("a web")
+        .as_ref()
+        .clone();
+    changed.generation = 2;
+    changed.resource_version = "5999".into();
+    fixture.deliver_replica_set(changed);
+    let key = fixture.queue.try_get().expect("it is queued at once");
+    fixture.controller.process(&key);
+    let told = fixture.writes.status_updates().pop().expect("a status");
+    assert_eq!((told.observed_generation, told.ready_replicas), (2, 51));
 }
 
 #[test]
@@ -215,7 +395,7 @@ fn after_the_first_lists_those_with_work_go_first() {
     e.resource_version = "8".into();
     fixture.cache_silently(Some(e.clone()), [at(9, ready_pod("e-0", &e))]);
     fixture.cache_silently(None, [at(9, pod("orphan"))]);
-    fixture.controller.enqueue_those_with_work();
+    fixture.controller.enqueue_all();
     let everybody = fixture.queued();
     assert_eq!(everybody.len(), 5, "the orphan concerns all");
 
@@ -223,7 +403,7 @@ fn after_the_first_lists_those_with_work_go_first() {
     for name in ["a", "d", "e", "b", "c"] {
         fixture.queue.add_low(key(name));
     }
-    fixture.controller.enqueue_those_with_work();
+    fixture.controller.enqueue_all();
     let queued = fixture.queued();
     let names = [
         "default/b",

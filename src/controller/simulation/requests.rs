@@ -5,6 +5,7 @@ use std::fmt::{Debug, Display};
 use super::server::Late;
 use super::{State, World};
 use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, Selector};
+use crate::controller::counts::Counts;
 use crate::controller::testing::refused;
 use crate::stdx::clock::Clock;
 use crate::writes::{CreatedPod, PatchedPod, PodControl, ReplicaSetControl, WriteError};
@@ -29,15 +30,16 @@ impl World {
     ) -> Result<T, WriteError> {
         self.deliver_some();
         let mut state = self.lock();
+        let is_killed = state.is_troubled && self.trouble.kills && state.rng.u32(..60) == 0;
         let fate = match state.rng.u32(..40) {
             _ if !state.is_troubled => Fate::Answered,
+            0..20 if is_killed && late.is_some() => Fate::Late,
             0 | 1 => Fate::Refused,
             2 | 3 => Fate::AnswerLost,
             4 => Fate::RequestLost,
             5 if late.is_some() => Fate::Late,
             _ => Fate::Answered,
         };
-        let is_killed = state.is_troubled && self.trouble.kills && state.rng.u32(..60) == 0;
         let before = state.server.n_lines();
         let answer: Option<Result<T, WriteError>> = match fate {
             Fate::Answered | Fate::AnswerLost => Some(carry_out(&mut state)),
@@ -65,6 +67,16 @@ impl World {
     }
 }
 
+impl World {
+    /// The sync that runs has sent something but creates, deletes and statuses.
+    fn take_time(&self) {
+        let mut state = self.lock();
+        if state.sent.status.is_none() {
+            state.sent.took_time = true;
+        }
+    }
+}
+
 impl PodControl for World {
     fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
         let late = Late::Create(rs.clone(), name.into());
@@ -80,12 +92,14 @@ impl PodControl for World {
     }
 
     fn find_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError> {
+        self.take_time();
         self.request(&format_args!("find {name}"), None, |state| {
             Ok(state.server.pods.get(name).cloned())
         })
     }
 
     fn list_pods(&self, _rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError> {
+        self.take_time();
         self.request(&"list pods", None, |state| {
             let is_selected = |pod: &&Pod| selector.matches(&pod.labels);
             let pods = state.server.pods.values().filter(is_selected);
@@ -122,6 +136,7 @@ impl PodControl for World {
         pod: &Pod,
         patch: Vec<u8>,
     ) -> Result<PatchedPod, WriteError> {
+        self.take_time();
         self.request(&format_args!("patch {}", pod.key.name), None, |state| {
             state.server.patch_pod(&pod.key.name, &patch)
         })
@@ -130,6 +145,7 @@ impl PodControl for World {
 
 impl ReplicaSetControl for World {
     fn get(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError> {
+        self.take_time();
         self.request(&format_args!("get {key}"), None, |state| {
             let found = state.server.replica_sets.get(&key.name).cloned();
             found.ok_or_else(|| refused(404, "NotFound", "replicaset not found"))
@@ -141,6 +157,7 @@ impl ReplicaSetControl for World {
         rs: &ReplicaSet,
         status: &ReplicaSetStatus,
     ) -> Result<ReplicaSet, WriteError> {
+        self.lock().sent.status = Some(Counts::from(status));
         self.request(&format_args!("status of {}", rs.key), None, |state| {
             state.server.update_status(rs, status)
         })

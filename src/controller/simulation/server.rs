@@ -19,6 +19,16 @@ pub(super) enum Line<T> {
     Gone(T),
 }
 
+impl Line<Pod> {
+    /// The ReplicaSet that owns the pod.
+    pub(super) fn owner(&self) -> Option<(ObjectKey, Uid)> {
+        let (Self::Put(pod) | Self::Gone(pod)) = self;
+        let owner = pod.controller.as_ref()?;
+        let key = ObjectKey::new("default", &*owner.name);
+        Some((key, owner.uid.clone()))
+    }
+}
+
 impl fmt::Display for Line<Pod> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, pod) = match self {
@@ -56,8 +66,20 @@ const DELETE_ARRIVES_WITHIN: SignedDuration = SignedDuration::from_mins(1);
 #[derive(Debug)]
 pub(super) enum Late {
     Create(ReplicaSet, Arc<str>),
+    /// Of a daemon that was killed meanwhile. It arrives only as long as the ReplicaSet is as it
+    /// was sent for: so long the next daemon asks for the same names.
+    CreateOfKilled(ReplicaSet, Arc<str>),
     /// With the time at which it was sent.
     Delete(Pod, Timestamp),
+}
+
+impl Late {
+    fn is_create_of(&self, name: &str) -> bool {
+        match self {
+            Self::Create(_, late) | Self::CreateOfKilled(_, late) => **late == *name,
+            Self::Delete(..) => false,
+        }
+    }
 }
 
 /// All objects are in the namespace `default`; a ReplicaSet selects the pods labelled with its name.
@@ -70,6 +92,8 @@ pub(super) struct Server {
     pub(super) pod_log: Vec<Line<Pod>>,
     pub(super) replica_set_log: Vec<Line<ReplicaSet>>,
     pub(super) late: Vec<Late>,
+    /// Pods that a killed daemon and the next one have made for the same one that was wanted.
+    pub(super) surplus: Vec<Arc<str>>,
 }
 
 impl Server {
@@ -92,6 +116,9 @@ impl Server {
         let mut object = replica_set_json(name, replicas);
         object["spec"]["selector"]["matchLabels"]["type"] = name.into();
         object["spec"]["template"]["metadata"]["labels"]["type"] = name.into();
+        if name == "two" {
+            object["spec"]["minReadySeconds"] = 5.into();
+        }
         let mut rs = read_replica_set(&object);
         rs.uid = self.next_uid();
         self.remove_replica_set(name);
@@ -143,8 +170,7 @@ impl Server {
         if let Some(mut pod) = self.pods.remove(name) {
             // A late request for the same name was refused meanwhile. That it comes only after this pod
             // has gone is left out: nothing but the server could tell that it is the old one.
-            self.late
-                .retain(|late| !matches!(late, Late::Create(_, late) if **late == *name));
+            self.late.retain(|late| !late.is_create_of(name));
             pod.resource_version = self.next_version();
             self.pod_log.push(Line::Gone(pod));
         }
@@ -253,6 +279,16 @@ impl Server {
     pub(super) fn see_late(&mut self, now: Timestamp) {
         match self.late.pop() {
             Some(Late::Create(rs, name)) => drop(self.add_pod(&rs, &name, true)),
+            Some(Late::CreateOfKilled(rs, name)) => {
+                let stored = self.replica_sets.get(&rs.key.name);
+                if stored.is_some_and(|stored| stored.resource_version == rs.resource_version) {
+                    let is_wanted =
+                        i32::try_from(self.n_active(&rs)).is_ok_and(|n| n < rs.replicas);
+                    if self.add_pod(&rs, &name, true).is_ok() && !is_wanted {
+                        self.surplus.push(name);
+                    }
+                }
+            }
             Some(Late::Delete(pod, sent)) if now.duration_since(sent) <= DELETE_ARRIVES_WITHIN => {
                 drop(self.delete_pod(&pod, now));
             }
@@ -282,10 +318,18 @@ impl Server {
 
     /// How many pods `rs` really has.
     pub(super) fn n_active(&self, rs: &ReplicaSet) -> usize {
+        self.active(rs).count()
+    }
+
+    /// How many of them are Ready.
+    pub(super) fn n_ready(&self, rs: &ReplicaSet) -> usize {
+        self.active(rs).filter(|pod| pod.is_ready).count()
+    }
+
+    fn active(&self, rs: &ReplicaSet) -> impl Iterator<Item = &Pod> {
         let selector = rs.selector.as_ref().expect("a valid selector");
-        let is_counted = |pod: &&Pod| {
+        self.pods.values().filter(move |pod| {
             pod.is_active() && pod.is_controlled_by(&rs.uid) && selector.matches(&pod.labels)
-        };
-        self.pods.values().filter(is_counted).count()
+        })
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::server::Line;
+use super::server::{Late, Line};
 use super::{Daemon, World};
 use crate::api::workload_kind::REPLICA_SET;
-use crate::cache::Cache;
+use crate::cache::{Cache, CacheEvent};
 use crate::controller::feature_gates::FeatureGates;
 use crate::controller::{Parts, ReplicaSetController};
 use crate::stdx::clock::Clock;
@@ -15,8 +15,7 @@ use crate::workqueue::WorkQueue;
 
 impl World {
     /// Starts a daemon in place of the one that runs. Requests under way arrive before its first list
-    /// or not at all: a create that arrives later is met by asking for the same name, but only as long
-    /// as the generation and the hour are the same.
+    /// or not at all; but a create may arrive later, as long as its ReplicaSet is the same.
     pub(super) fn start_daemon(&self) {
         let cache = Cache::default();
         let queue = Arc::new(WorkQueue::new(Arc::clone(&self.clock) as Arc<_>));
@@ -44,13 +43,20 @@ impl World {
         };
         let mut state = self.lock();
         state.is_killed = false;
-        while !state.server.late.is_empty() {
-            if state.rng.bool() {
-                state.server.see_late(self.clock.wall());
-            } else {
-                state.server.late.pop();
+        let mut later = Vec::new();
+        while let Some(late) = state.server.late.pop() {
+            match (state.rng.u32(..3), late) {
+                (0, late) => {
+                    state.server.late.push(late);
+                    state.server.see_late(self.clock.wall());
+                }
+                (1, Late::Create(rs, name) | Late::CreateOfKilled(rs, name)) => {
+                    later.push(Late::CreateOfKilled(rs, name));
+                }
+                _ => {}
             }
         }
+        state.server.late = later;
         state.daemon = Some(Arc::new(daemon));
         drop(state);
         self.relist_replica_sets();
@@ -58,7 +64,7 @@ impl World {
         let daemon = self.daemon();
         daemon.cache.replica_sets.set_synced();
         daemon.cache.pods.set_synced();
-        daemon.controller.enqueue_those_with_work();
+        daemon.controller.enqueue_all();
     }
 
     pub(super) fn relist_pods(&self) {
@@ -72,6 +78,22 @@ impl World {
             daemon.controller.handle_pod_event(&event);
         }
         daemon.controller.handle_cache_advanced();
+    }
+
+    /// The watch of pods breaks and begins anew. What came meanwhile may have gone again.
+    pub(super) fn relist_pods_after_a_gap(&self) {
+        if self.trouble.deaths {
+            let mut state = self.lock();
+            let unseen = state.server.pod_log[state.pods_seen..].to_vec();
+            for line in unseen {
+                if let Line::Put(pod) = line
+                    && state.rng.bool()
+                {
+                    state.server.remove_pod(&pod.key.name);
+                }
+            }
+        }
+        self.relist_pods();
     }
 
     pub(super) fn relist_replica_sets(&self) {
@@ -105,6 +127,7 @@ impl World {
         let version = state.server.version();
         drop(state);
         let is_line = line.is_some();
+        let owner = line.as_ref().and_then(Line::owner);
         let event = match line {
             Some(Line::Put(pod)) => daemon.cache.pods.apply_modified(pod),
             Some(Line::Gone(pod)) => daemon.cache.pods.apply_deleted(pod),
@@ -115,6 +138,11 @@ impl World {
         };
         if let Some(event) = event {
             daemon.controller.handle_pod_event(&event);
+            let is_heartbeat = matches!(&event, CacheEvent::Updated { old, new }
+                if new.differs_in_version_only(old));
+            if let Some((key, uid)) = owner.filter(|_| !is_heartbeat) {
+                self.check_loss_is_queued(&daemon, &key, &uid);
+            }
         }
         daemon.controller.handle_cache_advanced();
         is_line
@@ -144,6 +172,9 @@ impl World {
         };
         if let Some(event) = event {
             daemon.controller.handle_replica_set_event(&event);
+            if let CacheEvent::Updated { new, .. } = &event {
+                self.check_loss_is_queued(&daemon, &new.key, &new.uid);
+            }
         }
         daemon.controller.handle_cache_advanced();
         is_line

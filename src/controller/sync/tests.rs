@@ -1,5 +1,6 @@
 //! Groups A and B, as far as they are about whole syncs.
 
+mod large;
 mod nothing;
 mod numbers;
 mod own_writes;
@@ -15,6 +16,7 @@ use crate::controller::testing::{
 };
 use crate::controller::written_versions::Resource;
 use crate::stdx::clock::Clock;
+use crate::workqueue::Lanes;
 use crate::writes::{CreatedPod, WriteError};
 
 /// A fixture with `rs` and these pods in the cache.
@@ -151,7 +153,7 @@ fn a_17_a_sync_with_an_error_is_repeated() {
         .writes
         .on_update_status(|_, _| Some(Err(refused(500, "InternalError", "no"))));
     fixture.queue.add(key("web"));
-    assert!(fixture.controller.process_next_work_item());
+    assert!(fixture.controller.process_next_work_item(Lanes::All));
     assert_eq!(fixture.queued(), [""; 0]);
     assert_eq!(
         fixture.queued_after(Duration::from_millis(5)),
@@ -184,7 +186,7 @@ fn a_20_a_key_that_is_being_synced_is_not_given_to_another_worker() {
         None
     });
     fixture.queue.add(key("web"));
-    assert!(fixture.controller.process_next_work_item());
+    assert!(fixture.controller.process_next_work_item(Lanes::All));
     fixture.assert_counts(1, 0, 0);
     assert_eq!(fixture.queued(), ["default/web"]);
 }
@@ -195,7 +197,7 @@ fn workers_end_when_the_queue_is_shut_down_and_empty() {
     fixture.queue.add(key("web"));
     fixture.queue.add(key("other"));
     fixture.queue.shut_down();
-    while fixture.controller.process_next_work_item() {}
+    while fixture.controller.process_next_work_item(Lanes::All) {}
     fixture.assert_counts(2, 0, 0);
 }
 
@@ -219,7 +221,7 @@ fn a_panic_is_caught_and_the_sync_repeated() {
         None
     });
     fixture.queue.add(key("web"));
-    assert!(fixture.controller.process_next_work_item());
+    assert!(fixture.controller.process_next_work_item(Lanes::All));
     assert_eq!(fixture.queue.stats().queue.n_processing, 0);
     assert_eq!(
         fixture.queued_after(Duration::from_millis(5)),

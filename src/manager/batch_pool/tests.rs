@@ -1,12 +1,11 @@
 //! Who does which batch, and threads that come and go.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
 use super::{
-    Arc, BESIDE_OTHERS, BatchPool, Crew, Duration, Instant, ManagerOptions, Others, Stop, Surge,
-    sizes,
+    Arc, BESIDE_OTHERS, BatchPool, Duration, Instant, ManagerOptions, Others, Sizes, Stop, sizes,
 };
 
 /// Long enough for whatever has to happen.
@@ -22,13 +21,8 @@ fn options(batch_parallelism: u16, kube_api_qps: f32) -> ManagerOptions {
 
 /// A pool that keeps its additional threads for `stay`.
 fn pool(batch_parallelism: u16, stay: Duration) -> BatchPool {
-    let (n_lasting, n_more) = sizes(&options(batch_parallelism, 0.0));
-    let stop = Stop::new();
-    BatchPool {
-        lasting: Crew::start(0..n_lasting, &stop, || {}).expect("threads"),
-        surge: Arc::new(Surge::new(n_lasting..n_lasting + n_more, stay, &stop)),
-        others: Arc::new(Others::new(Duration::ZERO)),
-    }
+    let sizes = sizes(&options(batch_parallelism, 0.0));
+    BatchPool::of_sizes(sizes, stay, Duration::ZERO, &Stop::new()).expect("threads")
 }
 
 /// The sizes of some batches.
@@ -49,13 +43,47 @@ fn yield_until(reached: impl Fn() -> bool) {
 
 #[test]
 fn more_threads_come_where_they_are_of_use() {
-    assert_eq!(sizes(&options(1, 0.0)), (1, 0));
-    assert_eq!(sizes(&options(16, 0.0)), (16, 0));
-    assert_eq!(sizes(&options(31, 0.0)), (31, 0));
-    assert_eq!(sizes(&options(32, 0.0)), (16, 16));
-    assert_eq!(sizes(&options(64, -1.0)), (16, 48));
-    assert_eq!(sizes(&options(64, 20.0)), (16, 0));
-    assert_eq!(sizes(&options(64, 200.0)), (16, 48));
+    let check = |parallelism, qps, few, many, more| {
+        let expected = Sizes { few, many, more };
+        assert_eq!(sizes(&options(parallelism, qps)), expected);
+    };
+    check(1, 0.0, 0, 1, 0);
+    check(16, 0.0, 8, 8, 0);
+    check(31, 0.0, 15, 16, 0);
+    check(32, 0.0, 16, 0, 16);
+    check(64, -1.0, 16, 0, 48);
+    check(64, 20.0, 8, 8, 0);
+    check(64, 100.0, 16, 0, 48);
+}
+
+#[test]
+fn few_jobs_have_threads_while_many_hold_theirs() {
+    for (parallelism, qps) in [(4, 0.0), (48, 20.0), (48, 0.0)] {
+        let sizes = sizes(&options(parallelism, qps));
+        let pool = BatchPool::of_sizes(sizes, LONG, Duration::ZERO, &Stop::new()).expect("threads");
+        let (runner, is_held) = (pool.runner(), AtomicBool::new(true));
+        let n_begun = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    runner.run(500, &mut of(&[500]), &|_| {
+                        n_begun.fetch_add(1, Ordering::SeqCst);
+                        yield_until(|| !is_held.load(Ordering::SeqCst));
+                    });
+                });
+            }
+            let n_at_once = usize::from(sizes.many + sizes.more).max(2);
+            yield_until(|| n_begun.load(Ordering::SeqCst) >= n_at_once);
+            // Two at once, one of them on a thread of the pool.
+            let barrier = Barrier::new(2);
+            runner.run(2, &mut of(&[2]), &|_| {
+                barrier.wait();
+            });
+            is_held.store(false, Ordering::SeqCst);
+        });
+        drop(runner);
+        assert_eq!(pool.join_until(Instant::now() + LONG), [""; 0]);
+    }
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
     } else {
         let options = manager_options(&args.client, &args.controller);
         let config = ClientConfig::plain(&url);
-        Some(Manager::start(&config, &options, stop).map_err(RunError::Client)?)
+        Some(Manager::start(&config, &options, stop)?)
     };
     let cause = tell_changes(&server, before, &[stop, &server_stop]);
     stop.stop(cause.clone());

@@ -135,3 +135,23 @@ fn f_34_the_look_at_availability_is_planned_only_if_it_can_help() {
         assert_eq!(due, planned.map(Duration::from_secs));
     }
 }
+
+/// The API server refuses a status that says more.
+#[test]
+fn never_are_more_available_than_were_counted_as_ready() {
+    let (fixture, mut rs) = (Fixture::new(), replica_set("web", 2));
+    rs.min_ready_seconds = 5;
+    let pods = [ready_pod("a", &rs), owned_pod("b", &rs)];
+    fixture.cache_silently(Some(rs.clone()), pods);
+    let selector = rs.selector.as_ref().expect("a valid one");
+    let counts = fixture.controller.count_tallies(&rs, selector);
+    // Between the tallies and the look at the pods one turns Ready, as it has been before.
+    let ready = Pod {
+        resource_version: "9".into(),
+        ..ready_pod("b", &rs)
+    };
+    fixture.cache_silently(None, [ready]);
+    let counts = counts.expect("the tallies are enough");
+    let (counts, _) = fixture.controller.count_available(&rs, counts, now());
+    assert_eq!((counts.ready, counts.available), (1, 1));
+}

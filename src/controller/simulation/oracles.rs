@@ -1,0 +1,150 @@
+//! What the simulation holds the daemon to beside the number of pods: no loss goes unsaid, and
+//! nobody waits for long.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Daemon, State, World};
+use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
+use crate::controller::counts::Counts;
+use crate::controller::last_syncs::SyncEnd;
+
+/// Nobody who is not as wanted waits longer for anything but a back-off.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// The first back-off of a key that failed, which each further failure doubles
+/// (client-go `DefaultTypedControllerRateLimiter`).
+const BACK_OFF_BASE: Duration = Duration::from_millis(5);
+
+/// What a sync sent that decides what its status has to say.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    /// The counts of the last status, stored or not.
+    pub(super) status: Option<Counts>,
+    /// Something before the status during which pods may have come and gone: a patch or a read.
+    pub(super) took_time: bool,
+}
+
+/// What a sync is about to see.
+pub(super) struct Before {
+    rs: Arc<ReplicaSet>,
+    counts: Counts,
+}
+
+/// How long each ReplicaSet that is not as wanted has waited, since how many failures.
+#[derive(Debug, Default)]
+pub(super) struct Waits(BTreeMap<ObjectKey, (u32, Duration)>);
+
+/// True if `status` says less than `counts` of nothing, and of terminating pods no more.
+fn says_each_loss(status: &Counts, counts: &Counts) -> bool {
+    status.replicas <= counts.replicas
+        && status.fully_labeled <= counts.fully_labeled
+        && status.ready <= counts.ready
+        && status.available <= counts.available
+        && status.terminating.unwrap_or(0) >= counts.terminating.unwrap_or(0)
+}
+
+impl World {
+    /// What a sync of `key` will count, if nothing happens before it does.
+    pub(super) fn before_sync(&self, daemon: &Daemon, key: &ObjectKey) -> Option<Before> {
+        self.lock().sent = Sent::default();
+        let (rs, counts) = daemon.controller.count_every_pod(key)?;
+        Some(Before { rs, counts })
+    }
+
+    /// A sync has ended: its status says what it counted, or hides nothing but what got better.
+    pub(super) fn check_status_after(&self, daemon: &Daemon, before: &Before) {
+        let Before { rs, counts } = before;
+        let last = daemon.controller.last_syncs.last(&rs.key);
+        let end = last.map_or(SyncEnd::TooEarly, |sync| sync.end);
+        let mut state = self.lock();
+        if state.is_killed || state.sent.took_time || end == SyncEnd::TooEarly {
+            return;
+        }
+        let is_right = match &state.sent.status {
+            Some(written) => written == counts,
+            None => {
+                says_each_loss(&Counts::from(&rs.status), counts)
+                    && rs.status.observed_generation == rs.generation
+                    && rs.status.conditions.is_empty() == (end == SyncEnd::Synced)
+            }
+        };
+        if !is_right {
+            let (sent, status) = (&state.sent, &rs.status);
+            let wrong = format!("a sync of {counts:?} ends with {sent:?} after {status:?}");
+            state.wrong.push(wrong);
+        }
+    }
+
+    /// An event of this ReplicaSet was handled: if its cached status hides a loss, it is in the
+    /// queue.
+    pub(super) fn check_loss_is_queued(&self, daemon: &Daemon, key: &ObjectKey, uid: &Uid) {
+        let counted = daemon.controller.count_every_pod(key);
+        let Some((rs, counts)) = counted.filter(|(rs, _)| rs.uid == *uid) else {
+            return;
+        };
+        if self.lock().has_threads {
+            return;
+        }
+        let is_said = says_each_loss(&Counts::from(&rs.status), &counts);
+        if !is_said && !daemon.queue.state_of(key).is_waiting {
+            let wrong = format!("{key} waits with {:?} though it has {counts:?}", rs.status);
+            self.lock().wrong.push(wrong);
+        }
+    }
+
+    /// So much time is about to pass in which nothing happens.
+    pub(super) fn note_wait(&self, daemon: &Daemon, waits: &mut Waits, time: Duration) {
+        let mut state = self.lock();
+        let waiting: Vec<_> = state.unsettled().collect();
+        waits
+            .0
+            .retain(|key, _| waiting.iter().any(|(of, _)| of == key));
+        for (key, what) in waiting {
+            let n_failures = daemon.queue.num_requeues(&key);
+            let back_off = match n_failures {
+                0 => Duration::ZERO,
+                n => BACK_OFF_BASE.saturating_mul(1 << (n - 1).min(18)),
+            };
+            let (since, waited) = waits.0.entry(key).or_default();
+            if *since != n_failures {
+                (*since, *waited) = (n_failures, Duration::ZERO);
+            }
+            *waited += time;
+            if *waited > WAIT_MAX.max(back_off) {
+                state.wrong.push(format!(
+                    "after {n_failures} failures it waits {waited:?}: {what}"
+                ));
+            }
+        }
+    }
+}
+
+impl State {
+    /// The ReplicaSets that are not as they must be once the trouble is over, and what is wrong.
+    pub(super) fn unsettled(&self) -> impl Iterator<Item = (ObjectKey, String)> {
+        let unsettled = |rs: &ReplicaSet| {
+            let (active, wanted) = (self.server.n_active(rs), rs.replicas.max(0));
+            let ReplicaSetStatus {
+                replicas,
+                ready_replicas,
+                observed_generation,
+                ..
+            } = rs.status;
+            let is_settled = usize::try_from(wanted) == Ok(active)
+                && replicas == wanted
+                && usize::try_from(ready_replicas) == Ok(self.server.n_ready(rs))
+                && observed_generation == rs.generation;
+            let what = || format!("{}: {active} of {wanted}, status {:?}", rs.key, rs.status);
+            (!is_settled).then(|| (rs.key.clone(), what()))
+        };
+        let all: Vec<_> = self
+            .server
+            .replica_sets
+            .values()
+            .filter_map(unsettled)
+            .collect();
+        all.into_iter()
+    }
+}

@@ -1,0 +1,135 @@
+//! Syncs with many pods to create, delete, adopt or release: which workers do them, and what never
+//! waits for them.
+
+use crate::api::{Pod, ReplicaSet, ReplicaSetStatus};
+use crate::controller::testing::{
+    Fixture, fixture, key, owned_pod, pod, ready_pod, refused, replica_set, with_status,
+};
+use crate::workqueue::Lanes;
+
+/// What a worker for small work would take, one after the other.
+fn small_keys(fixture: &Fixture) -> Vec<String> {
+    let mut keys = Vec::new();
+    while let Some(key) = fixture.queue.try_get_from(Lanes::Small) {
+        keys.push(key.name.to_string());
+        fixture.queue.done(&key);
+    }
+    keys
+}
+
+fn pods(n: usize, make: impl Fn(&str) -> Pod) -> Vec<Pod> {
+    (0..n).map(|n| make(&format!("p{n}"))).collect()
+}
+
+#[test]
+fn what_is_enqueued_with_many_pods_due_is_for_others() {
+    let fixture = Fixture::new();
+    fixture.deliver_replica_set(replica_set("giant", 2000));
+    fixture.deliver_replica_set(replica_set("many", 32));
+    fixture.deliver_replica_set(replica_set("few", 31));
+    fixture.deliver_replica_set(replica_set("none", 0));
+    assert_eq!(small_keys(&fixture), ["few", "none"]);
+    assert_eq!(fixture.queue.len(), 2);
+    // While pods are awaited none are due, and a status waits for no large sync.
+    fixture.sync("giant").expect("no error");
+    fixture.controller.enqueue(&key("giant"));
+    assert_eq!(small_keys(&fixture), ["giant"]);
+}
+
+#[test]
+fn with_a_small_burst_no_sync_is_large() {
+    let fixture = Fixture::with_burst(31);
+    fixture.deliver_replica_set(replica_set("giant", 2000));
+    assert_eq!(small_keys(&fixture), ["giant"]);
+}
+
+/// A key that was enqueued as a small one is handed to a worker for large work, which does it.
+#[track_caller]
+fn check_is_handed_over(rs: &ReplicaSet, pods: Vec<Pod>, counts: (usize, usize, usize)) {
+    let fixture = fixture(rs, pods);
+    fixture.writes.set_live_replica_set(Ok(rs.clone()));
+    fixture.queue.add(rs.key.clone());
+    assert!(fixture.controller.process_next_work_item(Lanes::Small));
+    fixture.assert_counts(0, 0, 0);
+    assert_eq!(fixture.writes.status_updates(), []);
+    assert_eq!(fixture.queue.num_requeues(&rs.key), 0);
+    assert_eq!(fixture.queue.try_get_from(Lanes::Small), None);
+    assert!(fixture.controller.process_next_work_item(Lanes::All));
+    let (creates, deletes, patches) = counts;
+    fixture.assert_counts(creates, deletes, patches);
+}
+
+#[test]
+fn a_worker_for_small_work_hands_large_work_over() {
+    let rs = replica_set("web", 100);
+    check_is_handed_over(&rs, Vec::new(), (100, 0, 0));
+    let none = replica_set("web", 0);
+    let owned = || pods(32, |name| owned_pod(name, &none));
+    check_is_handed_over(&none, owned(), (0, 32, 0));
+    check_is_handed_over(&rs, pods(99, pod), (1, 0, 99));
+    let strangers = pods(40, |name| Pod {
+        labels: [("type", "other")].into_iter().collect(),
+        ..owned_pod(name, &none)
+    });
+    check_is_handed_over(&none, strangers, (0, 0, 40));
+}
+
+#[test]
+fn a_loss_is_written_before_large_work_is_handed_over() {
+    let status = |replicas| ReplicaSetStatus {
+        replicas,
+        fully_labeled_replicas: replicas,
+        ready_replicas: replicas,
+        available_replicas: replicas,
+        terminating_replicas: Some(0),
+        observed_generation: 1,
+        ..ReplicaSetStatus::default()
+    };
+    let mut rs = with_status(&replica_set("web", 100), status(5));
+    rs.generation = 2;
+    let fixture = fixture(&rs, pods(5, |name| ready_pod(name, &rs)));
+    fixture.deliver_pod_deleted(ready_pod("p0", &rs));
+    assert!(fixture.controller.process_next_work_item(Lanes::Small));
+    fixture.assert_counts(0, 0, 0);
+    assert_eq!(fixture.writes.status_updates(), [status(4)]);
+    assert_eq!(fixture.queue.try_get_from(Lanes::Small), None);
+    assert_eq!(fixture.queue.try_get(), Some(rs.key));
+}
+
+/// One that is handed over has pods to be released too, which its status does not wait for either.
+#[test]
+fn a_status_that_cannot_be_written_hands_large_work_over() {
+    let mut rs = with_status(
+        &replica_set("web", 100),
+        ReplicaSetStatus {
+            replicas: 5,
+            ..ReplicaSetStatus::default()
+        },
+    );
+    rs.status.observed_generation = 1;
+    let stranger = Pod {
+        labels: [("type", "other")].into_iter().collect(),
+        ..owned_pod("stranger", &rs)
+    };
+    let fixture = fixture(&rs, [owned_pod("a", &rs), stranger]);
+    fixture
+        .writes
+        .on_update_status(|_, _| Some(Err(refused(500, "InternalError", "no"))));
+    fixture.queue.add(rs.key.clone());
+    assert!(fixture.controller.process_next_work_item(Lanes::Small));
+    let told = fixture.writes.status_updates();
+    assert_eq!(told.first().map(|status| status.replicas), Some(1));
+    assert_eq!(fixture.queue.num_requeues(&rs.key), 0);
+    assert_eq!(fixture.queue.try_get_from(Lanes::Small), None);
+    assert_eq!(fixture.queue.try_get(), Some(rs.key));
+}
+
+#[test]
+fn a_worker_for_small_work_does_small_work() {
+    let rs = replica_set("web", 100);
+    let fixture = fixture(&rs, pods(69, |name| owned_pod(name, &rs)));
+    fixture.queue.add(rs.key.clone());
+    assert!(fixture.controller.process_next_work_item(Lanes::Small));
+    fixture.assert_counts(31, 0, 0);
+    assert_eq!(fixture.writes.status_updates().len(), 1);
+}
