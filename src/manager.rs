@@ -110,8 +110,7 @@ impl Manager {
         };
         if let Some(election) = &options.leader_election {
             let candidates = engines.iter().map(Engine::candidate).collect();
-            let namespace = options.namespace.as_deref();
-            leadership.start(config, election, namespace, candidates, stop)?;
+            leadership.start(config, election, candidates, stop)?;
         }
         if let Some(election) = leadership.health() {
             progress::add_leader_election(&options.health, election);
@@ -163,13 +162,8 @@ impl Manager {
             engine.shut_down();
         }
 
-        let abort_writes = if self.leadership.is_lost() {
-            Instant::now()
-        } else {
-            abort
-        };
         let mut engines = self.engines.iter();
-        if !engines.all(|it| it.workers_have_ended_by(abort_writes)) {
+        if !engines.all(|it| it.workers_have_ended_by(abort)) {
             log::warn!("requests under way are cut, their outcome is not known");
             for engine in &self.engines {
                 engine.abort_requests();

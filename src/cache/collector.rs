@@ -24,9 +24,7 @@ impl<T: Indexed> Collector<T> {
     /// Takes a new state of an object. If `store` has the very same, that copy is kept, so that a
     /// relist does not hold everything twice.
     pub(super) fn upsert(&mut self, object: T, store: &Store<T>) {
-        let known = store.get(object.key()).filter(|known| {
-            known.uid() == object.uid() && known.resource_version() == object.resource_version()
-        });
+        let known = store.get(object.key()).filter(|known| **known == object);
         let object = known.unwrap_or_else(|| Arc::new(object));
         let key = object.key().clone();
         self.unread.remove(&key);

@@ -11,6 +11,7 @@
 
 mod table;
 
+use std::cmp::Ordering;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -31,7 +32,7 @@ const BUCKETS_MAX: usize = 2;
 const SHRINK_FACTOR: usize = 4;
 
 /// What a [`Store`] asks of the objects that it keeps.
-pub trait Indexed: Debug + Send + Sync + 'static {
+pub trait Indexed: Debug + PartialEq + Send + Sync + 'static {
     /// Names one group of objects that is looked up together.
     type Bucket: Clone + Debug + Eq + Hash + Send + Sync;
 
@@ -153,6 +154,12 @@ impl<T: Indexed> Store<T> {
         self.read().resource_version.clone()
     }
 
+    /// True if what the server has at `version` is older than what the store shows: the server was
+    /// restored from a backup.
+    pub fn is_ahead_of(&self, version: &ResourceVersion) -> bool {
+        version.compare(&self.read().resource_version) == Some(Ordering::Less)
+    }
+
     /// True once the first list is in the store and has been delivered.
     pub fn has_synced(&self) -> bool {
         self.synced.is_raised()
@@ -216,8 +223,9 @@ impl<T: Indexed> Store<T> {
 
     /// Makes the store equal to a list in one step. Told are first the deletions, by ascending key
     /// and with the last known states, then the additions and updates in the list's order; what
-    /// has the same version as before is not told. An object of another UID than before is an
-    /// update.
+    /// is the very same as before is not told. An object of another UID than before is an update,
+    /// and so is another state under the version of before: a server that was restored from a
+    /// backup hands out versions a second time.
     ///
     /// Objects that are on the server but could not be read are `unread`; their last states stay.
     pub fn replace(
@@ -306,7 +314,7 @@ impl<T: Indexed> State<T> {
             self.insert(Arc::clone(&new));
             return Some(CacheEvent::Added(new));
         };
-        if is_same_version(&*entry.object, &*new) {
+        if entry.object == new {
             return None;
         }
         let buckets = new.buckets();
@@ -366,13 +374,6 @@ impl<T: Indexed> State<T> {
         }
         Some(object)
     }
-}
-
-/// An empty version says nothing, so it equals none.
-fn is_same_version<T: Indexed>(old: &T, new: &T) -> bool {
-    old.uid() == new.uid()
-        && old.resource_version() == new.resource_version()
-        && !new.resource_version().is_empty()
 }
 
 #[cfg(test)]

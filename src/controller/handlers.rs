@@ -106,8 +106,10 @@ impl ReplicaSetController {
         }
     }
 
+    /// DIFFERS: upstream ignores every update to the version of before. Here only a resync is one:
+    /// a server that was restored from a backup hands out versions a second time.
     fn update_pod(&self, old: &Pod, new: &Pod) {
-        if old.resource_version == new.resource_version {
+        if old == new {
             return; // A resync.
         }
         if new.differs_in_version_only(old) {

@@ -200,6 +200,7 @@ impl ReplicaSetController {
         self.others.clear(key);
         self.progress.clear(key, owner);
         self.scale_downs.clear(key);
+        self.take_over.clear(key, owner);
         let mut logged = self
             .unusable_selectors
             .lock()

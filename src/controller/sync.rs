@@ -117,6 +117,8 @@ impl ReplicaSetController {
             self.queue.add_after(key.clone(), left);
             return Ok(Outcome::TooEarly);
         }
+        // ORDER: asked before the caches are read, which then are as new as this or newer.
+        let is_proven = self.take_over_is_proven();
         let Some(rs) = self.cache.replica_set(key) else {
             self.forget_replica_set(key, None);
             if let Some(shadow) = &self.shadow {
@@ -158,7 +160,7 @@ impl ReplicaSetController {
             self.plan_expiry_check(&rs);
             return Ok(Outcome::Synced);
         }
-        self.sync_pods(&rs, selector, needs_sync, lanes)
+        self.sync_pods(&rs, selector, needs_sync, is_proven, lanes)
     }
 
     /// What the status says of `rs` if no pod is to be adopted, released, created or deleted, and when
@@ -214,6 +216,7 @@ impl ReplicaSetController {
         rs: &Arc<ReplicaSet>,
         selector: &Selector,
         needs_sync: bool,
+        is_proven: bool,
         lanes: Lanes,
     ) -> Result<Outcome, SyncError> {
         // ORDER: asked before the pods are listed, which then are as new as this or newer.
@@ -234,7 +237,7 @@ impl ReplicaSetController {
 
         let plan = plan(active.len(), rs.replicas, self.burst_replicas);
         let acts = needs_sync && !rs.is_terminating() && plan != Plan::Nothing;
-        if acts && !self.confirm_take_over(rs, selector)? {
+        if acts && !is_proven && !self.confirm_take_over(rs, selector)? {
             return Ok(Outcome::TooEarly);
         }
         let chooses = acts && matches!(plan, Plan::Delete(count) if count < active.len());

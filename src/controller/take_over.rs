@@ -4,18 +4,25 @@
 //! takes from would remember every ReplicaSet that ever was. When it takes over, every ReplicaSet
 //! is looked at once.
 //!
-//! What the last leader did in its last moments may not have come through the watches yet. Acting on
-//! such a cache would make its pods a second time. So the first act on each ReplicaSet waits until
-//! the cache is known to be newer than the take-over; and since a quiet watch hears only about once a
-//! minute how far it has come, the API server is asked instead: one GET and one LIST for each ReplicaSet
-//! that something is to be done about, within that minute.
+//! What the last leader did in its last moments may not have come through the watches yet. Acting
+//! on such a cache would make its pods a second time. So the first sync that has to act asks the
+//! API server how far it has come, until it is answered; and each ReplicaSet waits with its first
+//! act until both caches have come so far. Since a quiet watch hears only about once a minute how
+//! far it has come, the API server is asked instead within that minute: one GET and one LIST for
+//! each ReplicaSet that something is to be done about. Each cache is measured by a version of its
+//! own kind of objects: versions of two kinds need not be of one history.
+//!
+//! The same holds when the API server was restored from a backup. The caches follow one after the other
+//! then, and until both have, one may show what is lost; so each ReplicaSet is asked about, and again
+//! when the other cache has followed.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::written_versions::Versions;
 use super::{ReplicaSetController, SyncError};
-use crate::api::{ReplicaSet, ResourceVersion, Selector, Uid};
+use crate::api::{ObjectKey, ReplicaSet, Selector, Uid};
 
 /// Whether we stand by, and since we do no more, what is still to be proven. Shared by workers, watch
 /// threads and `lease`; one short lock, which is not taken once all is proven.
@@ -28,16 +35,32 @@ pub(super) struct TakeOver {
 
 #[derive(Debug, Default)]
 struct Unproven {
-    /// What the caches must have reached to be as new as the take-over; empty: not known.
-    version: ResourceVersion,
+    /// What the caches must have reached to be as new as the take-over; empty: not known yet.
+    versions: Versions,
     /// ReplicaSets for which the API server was asked.
-    asked: HashSet<Uid>,
+    asked: HashMap<ObjectKey, Uid>,
 }
 
 impl TakeOver {
     /// True while another may lead.
     pub(super) fn stands_by(&self) -> bool {
         self.stands_by.load(Ordering::SeqCst)
+    }
+
+    /// Drops what is remembered of a ReplicaSet that is gone: of `owner` only, or (with `None`) of
+    /// whoever has the key.
+    pub(super) fn clear(&self, key: &ObjectKey, owner: Option<&Uid>) {
+        if self.is_unproven.load(Ordering::SeqCst) {
+            let mut unproven = self.lock();
+            let asked = unproven.asked.get(key);
+            if asked.is_some_and(|asked| owner.is_none_or(|uid| uid == asked)) {
+                unproven.asked.remove(key);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Unproven> {
+        self.unproven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -47,23 +70,55 @@ impl ReplicaSetController {
         self.take_over.stands_by.store(true, Ordering::SeqCst);
     }
 
-    /// From now on we lead. `version` is one of pods that the API server had after the last leader could
-    /// write; empty if it could not be found out. Every ReplicaSet must be enqueued after this, and no
-    /// worker may run before.
-    pub fn take_over(&self, version: ResourceVersion) {
-        *self.unproven() = Unproven {
-            version,
-            asked: HashSet::new(),
-        };
+    /// From now on we lead, and the last leader writes no more. Every ReplicaSet must be enqueued
+    /// after this ([`enqueue_all`](Self::enqueue_all)), and no worker may run before. Blocks on
+    /// nothing.
+    pub fn take_over(&self) {
+        *self.take_over.lock() = Unproven::default();
         self.take_over.is_unproven.store(true, Ordering::SeqCst);
         // ORDER: whoever enqueues everything does so after this, so a change that is told before it is
         // in the cache then, and one that is told after it is enqueued by its own event.
         self.take_over.stands_by.store(false, Ordering::SeqCst);
     }
 
-    /// Whether `rs` may be acted on: the caches are as new as the take-over, or the API server was asked
-    /// and had nothing else. If not, the caller must not act on what it has read of the cache, and the
-    /// key comes again. Blocks for up to two requests, once for each ReplicaSet.
+    /// The API server was restored from a backup, and a cache is about to follow. What was written in the
+    /// lost time can be neither waited for nor relied on.
+    pub fn handle_rewind(&self) {
+        *self.take_over.lock() = Unproven::default();
+        // ORDER: nothing is acted on any more before what holds it up is forgotten.
+        self.take_over.is_unproven.store(true, Ordering::SeqCst);
+        self.expectations.forget_all();
+        self.written.forget_all();
+        for rs in self.cache.replica_sets() {
+            self.enqueue(&rs.key);
+        }
+    }
+
+    /// Whether all that is read of the caches from now on is as new as the take-over.
+    pub(super) fn take_over_is_proven(&self) -> bool {
+        if !self.take_over.is_unproven.load(Ordering::SeqCst) {
+            return true;
+        }
+        let cached = self.cached_versions();
+        let mut unproven = self.take_over.lock();
+        let Versions { pods, replica_sets } = &unproven.versions;
+        // A version that says nothing never blocks, so it must not prove anything either.
+        let is_reached = !pods.is_empty()
+            && !replica_sets.is_empty()
+            && cached.pods.is_as_new_as(pods)
+            && cached.replica_sets.is_as_new_as(replica_sets);
+        if is_reached {
+            *unproven = Unproven::default();
+            self.take_over.is_unproven.store(false, Ordering::SeqCst);
+        }
+        is_reached
+    }
+
+    /// Whether `rs` may be acted on: the API server was asked about it before, and had nothing that
+    /// the caches lack. If not, the caller must not act on what it has read of the caches, and the
+    /// key comes again. To be called unless the [proof](Self::take_over_is_proven) was there before
+    /// that was read. Blocks for up to two requests, once for each ReplicaSet, and for two more at
+    /// first.
     ///
     /// # Errors
     /// If a request fails.
@@ -72,37 +127,41 @@ impl ReplicaSetController {
         rs: &ReplicaSet,
         selector: &Selector,
     ) -> Result<bool, SyncError> {
-        if !self.take_over.is_unproven.load(Ordering::SeqCst) || self.is_proven(rs) {
+        if self.take_over.lock().asked.get(&rs.key) == Some(&rs.uid) {
             return Ok(true);
         }
-        if !self.confirm_spec(rs)? {
-            return Ok(false);
+        self.ask_for_versions(rs)?;
+        if !self.take_over_is_proven() {
+            if !self.confirm_spec(rs)? {
+                return Ok(false);
+            }
+            self.compare_with_live(rs, selector)?;
+            let mut unproven = self.take_over.lock();
+            unproven.asked.insert(rs.key.clone(), rs.uid.clone());
         }
-        self.compare_with_live(rs, selector)?;
-        self.unproven().asked.insert(rs.uid.clone());
         // Whatever differs is expected now; and if nothing does, the pods that this sync has read are
         // still older than the answer.
-        self.queue.add(rs.key.clone());
+        self.enqueue(&rs.key);
         Ok(false)
     }
 
-    fn is_proven(&self, rs: &ReplicaSet) -> bool {
-        let cached = self.cached_versions();
-        let mut unproven = self.unproven();
-        let version = &unproven.version;
-        let is_reached = !version.is_empty()
-            && cached.pods.is_as_new_as(version)
-            && cached.replica_sets.is_as_new_as(version);
-        if is_reached {
-            *unproven = Unproven::default();
-            self.take_over.is_unproven.store(false, Ordering::SeqCst);
+    /// Finds out how far the API server has come, if nobody has yet.
+    fn ask_for_versions(&self, rs: &ReplicaSet) -> Result<(), SyncError> {
+        if self.take_over.lock().versions != Versions::default() {
+            return Ok(());
         }
-        is_reached || unproven.asked.contains(&rs.uid)
-    }
-
-    fn unproven(&self) -> std::sync::MutexGuard<'_, Unproven> {
-        let unproven = self.take_over.unproven.lock();
-        unproven.unwrap_or_else(PoisonError::into_inner)
+        let cached = self.cached_versions();
+        let newest = self.replica_set_control.newest_versions(&rs.key.namespace);
+        let [pods, replica_sets] = newest?;
+        // A cache that is ahead of the API server has not followed it into a restored past, and is
+        // as new as anything: nothing is known until it has.
+        let have_followed =
+            pods.is_as_new_as(&cached.pods) && replica_sets.is_as_new_as(&cached.replica_sets);
+        let mut unproven = self.take_over.lock();
+        if have_followed && unproven.versions == Versions::default() {
+            unproven.versions = Versions { pods, replica_sets };
+        }
+        Ok(())
     }
 }
 

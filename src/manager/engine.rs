@@ -188,8 +188,6 @@ impl Engine {
     pub(super) fn candidate(&self) -> Candidate {
         Candidate {
             controller: Arc::clone(&self.controller),
-            cache: self.cache.clone(),
-            queue: Arc::clone(&self.queue),
             clients: [self.client.clone(), self.event_client.clone()],
             recorder: Arc::clone(&self.recorder),
         }

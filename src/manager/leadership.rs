@@ -2,16 +2,13 @@
 //! thread `lease`, the fence of the clients that write, and the gate that the workers wait at.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender};
-use serde::Deserialize;
 
 use super::clients::lease_client_options;
-use crate::api::workload_kind::collection_path;
-use crate::api::{ObjectKey, ResourceVersion};
-use crate::cache::Cache;
-use crate::client::{Client, ClientConfig, ClientError, ClientOptions, Fence, Request};
+use crate::api::ObjectKey;
+use crate::client::{Client, ClientConfig, ClientError, ClientOptions, Fence};
 use crate::controller::ReplicaSetController;
 use crate::leader_election::{
     Callbacks, Elector, ElectorParts, LeaderElectionHealth, LeaderElectionOptions, LeaseFence,
@@ -21,19 +18,12 @@ use crate::stdx::boot_clock::SystemBootClock;
 use crate::stdx::clock::SystemClock;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::Thread;
-use crate::workqueue::WorkQueue;
 use crate::writes::event_recorder::{EventRecorder, EventType, ObjectReference};
-
-/// How long the question may take how far the API server has come at a take-over. Without an answer
-/// each ReplicaSet is asked for by itself, which costs more but is as safe.
-const VERSION_WITHIN: Duration = Duration::from_secs(1);
 
 /// What of an engine takes part in an election.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) controller: Arc<ReplicaSetController>,
-    pub(super) cache: Cache,
-    pub(super) queue: Arc<WorkQueue<ObjectKey>>,
     /// All that write.
     pub(super) clients: [Client; 2],
     pub(super) recorder: Arc<dyn EventRecorder>,
@@ -63,16 +53,9 @@ struct Running {
 #[derive(Debug)]
 struct Herald {
     identity: String,
-    /// `None` until it was started; behind its own lock.
-    state: Mutex<State>,
+    /// While we lead; behind its own lock.
+    lease: Mutex<Option<LeaseReference>>,
     recorder: Arc<dyn EventRecorder>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// The Lease, while we lead.
-    lease: Option<LeaseReference>,
-    is_lost: bool,
 }
 
 impl Leadership {
@@ -99,7 +82,6 @@ impl Leadership {
         &mut self,
         config: &ClientConfig,
         options: &LeaderElectionOptions,
-        namespace: Option<&str>,
         candidates: Vec<Candidate>,
         stop: &Stop,
     ) -> Result<(), ClientError> {
@@ -109,13 +91,11 @@ impl Leadership {
         let client = Client::new(config, &lease_client_options(options), stop)?;
         let herald = Arc::new(Herald {
             identity: options.identity.clone(),
-            state: Mutex::default(),
+            lease: Mutex::default(),
             recorder: Arc::clone(&first.recorder),
         });
         let callbacks = TakeOver {
             herald: Arc::clone(&herald),
-            pods_path: collection_path("/api/v1", "pods", namespace),
-            client: client.clone(),
             candidates,
             gate: self.gate.take(),
             stop: stop.clone(),
@@ -163,12 +143,6 @@ impl Leadership {
         self.running.as_ref().map(|running| &running.health)
     }
 
-    /// True if the lease was lost: then nothing that is under way may be waited for.
-    pub(super) fn is_lost(&self) -> bool {
-        let running = self.running.as_ref();
-        running.is_some_and(|running| running.herald.lock().is_lost)
-    }
-
     /// Says on the Lease that we stop, if we led. To be called when the last write has ended, while
     /// events are still sent.
     pub(super) fn record_stopped_leading(&self) {
@@ -192,12 +166,12 @@ impl Leadership {
 
 impl Herald {
     fn started_leading(&self, lease: &LeaseReference) {
-        self.lock().lease = Some(lease.clone());
+        *self.lock() = Some(lease.clone());
         self.say(lease, "became leader");
     }
 
     fn stopped_leading(&self) {
-        let lease = self.lock().lease.take();
+        let lease = self.lock().take();
         if let Some(lease) = lease {
             self.say(&lease, "stopped leading");
         }
@@ -218,69 +192,32 @@ impl Herald {
             .event(&object, EventType::Normal, "LeaderElection", message);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<LeaseReference>> {
+        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What a change of leader means for this daemon. Called on the thread `lease`.
 struct TakeOver {
     herald: Arc<Herald>,
-    pods_path: String,
-    client: Client,
     candidates: Vec<Candidate>,
     /// Dropped when the workers may begin.
     gate: Option<Sender<()>>,
     stop: Stop,
 }
 
-impl TakeOver {
-    /// How far the API server has come with the pods; empty if it does not say.
-    fn version(&self) -> ResourceVersion {
-        #[derive(Deserialize)]
-        struct List {
-            metadata: Metadata,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Metadata {
-            resource_version: String,
-        }
-        // Without a version of its own a list is the server's newest state, not what it remembers.
-        let request = Request::get(&self.pods_path).query("limit", "1");
-        let answer = self.client.send(&request.timeout(VERSION_WITHIN).once());
-        let list = answer.map(|answer| serde_json::from_slice::<List>(&answer.body));
-        match list {
-            Ok(Ok(list)) => list.metadata.resource_version.as_str().into(),
-            Ok(Err(error)) => unknown(&error),
-            Err(error) => unknown(&error),
-        }
-    }
-}
-
-fn unknown(error: &dyn std::error::Error) -> ResourceVersion {
-    log::warn!(
-        "it is not known how new the caches must be, so the API server is asked more: {error}"
-    );
-    ResourceVersion::default()
-}
-
 impl Callbacks for TakeOver {
     fn on_started_leading(&mut self, lease: &LeaseReference) {
         self.herald.started_leading(lease);
-        let version = self.version();
         for candidate in &self.candidates {
-            candidate.controller.take_over(version.clone());
-            for rs in candidate.cache.replica_sets.list() {
-                // Those with work to do are raised by the first worker.
-                candidate.queue.add_low(rs.key.clone());
-            }
+            candidate.controller.take_over();
         }
+        // The first worker enqueues everybody.
         self.gate = None;
     }
 
     fn on_stopped_leading(&mut self, why: &str) {
-        self.herald.lock().is_lost = true;
+        // Nothing that is under way may be waited for.
         for candidate in &self.candidates {
             for client in &candidate.clients {
                 client.abort();

@@ -24,6 +24,10 @@ use crate::stdx::thread::Thread;
 struct ReplicaSetHandler(Arc<ReplicaSetController>);
 
 impl Handler<ReplicaSet> for ReplicaSetHandler {
+    fn on_rewind(&mut self) {
+        self.0.handle_rewind();
+    }
+
     fn on_event(&mut self, event: &CacheEvent<ReplicaSet>) {
         self.0.handle_replica_set_event(event);
     }
@@ -37,6 +41,12 @@ impl Handler<ReplicaSet> for ReplicaSetHandler {
 struct PodHandler(Vec<Arc<ReplicaSetController>>);
 
 impl Handler<Pod> for PodHandler {
+    fn on_rewind(&mut self) {
+        for controller in &self.0 {
+            controller.handle_rewind();
+        }
+    }
+
     fn on_event(&mut self, event: &CacheEvent<Pod>) {
         for controller in &self.0 {
             controller.handle_pod_event(event);
@@ -57,6 +67,10 @@ struct Timed<H> {
 }
 
 impl<T, H: Handler<T>> Handler<T> for Timed<H> {
+    fn on_rewind(&mut self) {
+        self.handler.on_rewind();
+    }
+
     fn on_event(&mut self, event: &CacheEvent<T>) {
         let began = Instant::now();
         self.handler.on_event(event);

@@ -1,12 +1,15 @@
-//! The two calls on a ReplicaSet itself: a live read, and the status update.
+//! The calls on a ReplicaSet itself: live reads, and the status update.
 
 use std::fmt::Debug;
+
+use serde::Deserialize;
 
 use super::WriteError;
 use super::managers::{self, Manager};
 use crate::api::interner::Interner;
-use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, WorkloadKind};
-use crate::client::{Client, Request};
+use crate::api::workload_kind::collection_path;
+use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, ResourceVersion, WorkloadKind};
+use crate::client::{Client, Request, Response};
 use crate::stdx::stop::Stop;
 
 /// Reads and updates ReplicaSets at the API server. Each call blocks for one request.
@@ -16,6 +19,17 @@ pub trait ReplicaSetControl: Debug + Send + Sync {
     /// # Errors
     /// As the API server or the connection says.
     fn get(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError>;
+
+    /// How far the API server has come now with all pods, and with all objects of this kind: two
+    /// versions, since each may have a history of its own (kube-apiserver
+    /// `--etcd-servers-overrides`). Only objects in `namespace` are looked at. Blocks for two
+    /// requests.
+    ///
+    /// # Errors
+    /// As the API server or the connection says.
+    fn newest_versions(&self, _namespace: &str) -> Result<[ResourceVersion; 2], WriteError> {
+        Ok(Default::default())
+    }
 
     /// Who wrote the status of the ReplicaSet, asked past every cache.
     ///
@@ -35,6 +49,17 @@ pub trait ReplicaSetControl: Debug + Send + Sync {
         rs: &ReplicaSet,
         status: &ReplicaSetStatus,
     ) -> Result<ReplicaSet, WriteError>;
+}
+
+#[derive(Deserialize)]
+struct ListJson {
+    metadata: ListMetadataJson,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMetadataJson {
+    resource_version: String,
 }
 
 /// The calls as the API server takes them.
@@ -58,11 +83,23 @@ impl RealReplicaSetControl {
         format!("{collection}/{}", key.name)
     }
 
-    fn send(&self, request: &Request) -> Result<ReplicaSet, WriteError> {
+    fn answer(&self, request: &Request) -> Result<Response, WriteError> {
         if self.stop.is_stopped() {
             return Err(WriteError::Stopped);
         }
-        let response = self.client.send(request)?;
+        Ok(self.client.send(request)?)
+    }
+
+    fn newest_version(&self, collection: String) -> Result<ResourceVersion, WriteError> {
+        // Without a version of its own a list is the server's newest state, not what it remembers.
+        let response = self.answer(&Request::get(collection).query("limit", "1"))?;
+        let list: ListJson = serde_json::from_slice(&response.body)
+            .map_err(|error| WriteError::Unknown(format!("the answer is no list: {error}")))?;
+        Ok(list.metadata.resource_version.as_str().into())
+    }
+
+    fn send(&self, request: &Request) -> Result<ReplicaSet, WriteError> {
+        let response = self.answer(request)?;
         let object = ReplicaSet::from_answer(self.kind, &response.body, &mut Interner::default());
         object.map_err(|error| {
             WriteError::Unknown(format!("the answer is no {}: {error}", self.kind.kind))
@@ -75,11 +112,16 @@ impl ReplicaSetControl for RealReplicaSetControl {
         self.send(&Request::get(self.path(key)))
     }
 
+    fn newest_versions(&self, namespace: &str) -> Result<[ResourceVersion; 2], WriteError> {
+        let pods = collection_path("/api/v1", "pods", Some(namespace));
+        Ok([
+            self.newest_version(pods)?,
+            self.newest_version(self.kind.collection_path(Some(namespace)))?,
+        ])
+    }
+
     fn status_managers(&self, key: &ObjectKey) -> Result<Vec<Manager>, WriteError> {
-        if self.stop.is_stopped() {
-            return Err(WriteError::Stopped);
-        }
-        let response = self.client.send(&Request::get(self.path(key)))?;
+        let response = self.answer(&Request::get(self.path(key)))?;
         managers::of_status(&response.body).map_err(|error| {
             WriteError::Unknown(format!("the answer is no {}: {error}", self.kind.kind))
         })

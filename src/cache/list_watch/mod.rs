@@ -18,7 +18,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use self::internal_errors::InternalErrorWindow;
-pub use self::options::{BACKOFF, ListWatchOptions, PAGE_SIZE};
+pub use self::options::{BACKOFF, ListWatchOptions, PAGE_SIZE, REFUSED_BACKOFF};
 pub use self::query::{Failure, ListQuery, WatchQuery};
 use self::reactions::is_unset;
 use super::decode::ListMetadata;
@@ -78,6 +78,8 @@ pub enum Effect {
 pub enum PageEnd {
     /// There are more pages; what was read is to be kept.
     More,
+    /// The next page would be this one again: the list has failed.
+    Nowhere,
     /// The list is complete at this version.
     Complete(ResourceVersion),
 }
@@ -101,6 +103,8 @@ pub struct ListWatch {
     /// Uniform in `0.0..1.0`.
     random: Box<dyn FnMut() -> f64 + Send>,
     backoff: Backoff,
+    /// The same while connections are refused.
+    refused_backoff: Backoff,
     /// The same for lists that replace an expired version.
     expiry_backoff: Backoff,
     /// The version of the last message or list; empty before the first list.
@@ -151,6 +155,8 @@ struct Paging {
     continue_token: String,
     /// The version of the first page.
     listed: Option<ResourceVersion>,
+    /// There was more than one page, if only until the history was too short for them.
+    is_paginated: bool,
     /// The version that was asked for at first could not be served.
     is_second_try: bool,
 }
@@ -161,6 +167,7 @@ impl ListWatch {
         Self {
             random: Box::new(random),
             backoff: Backoff::new(options.backoff),
+            refused_backoff: Backoff::new(options.refused_backoff),
             expiry_backoff: Backoff::new(options.backoff),
             last_resource_version: ResourceVersion::default(),
             is_unavailable: false,
@@ -278,11 +285,15 @@ impl ListWatch {
             .get_or_insert_with(|| metadata.resource_version.clone())
             .clone();
         if !metadata.continue_token.is_empty() {
+            if metadata.continue_token == paging.continue_token {
+                return PageEnd::Nowhere;
+            }
             paging.continue_token.clone_from(&metadata.continue_token);
+            paging.is_paginated = true;
             return PageEnd::More;
         }
         let is_from_cache = paging.resource_version == "0".into();
-        self.is_paginated |= is_from_cache && !paging.continue_token.is_empty();
+        self.is_paginated |= is_from_cache && paging.is_paginated;
         self.phase = Phase::Watch(Stream::requested(now, true));
         self.listed(listed.clone());
         PageEnd::Complete(listed)
@@ -296,13 +307,15 @@ impl ListWatch {
                 // DIFFERS: upstream asks again at once each time. A server that sends half of a
                 // large list over and over would be kept busy by that.
                 if std::mem::replace(is_repeated, true) {
-                    self.back_off(now)
+                    self.back_off(Failure::Other, now)
                 } else {
                     Reaction::Retry
                 }
             }
             Phase::Watch(stream) if !stream.is_very_short(now) => Reaction::Retry,
-            Phase::Watch(_) | Phase::CycleStart | Phase::PagedList(_) => self.end_cycle(now),
+            Phase::Watch(_) | Phase::CycleStart | Phase::PagedList(_) => {
+                self.end_cycle(Failure::Other, now)
+            }
         }
     }
 
@@ -313,7 +326,7 @@ impl ListWatch {
     /// (kubernetes issue 107457). To a list at that version it says that it has not come there.
     pub fn on_silent(&mut self, now: Instant) -> Reaction {
         match &self.phase {
-            Phase::Watch(stream) if stream.n_messages == 0 => self.end_cycle(now),
+            Phase::Watch(stream) if stream.n_messages == 0 => self.end_cycle(Failure::Other, now),
             _ => self.on_closed(now),
         }
     }
@@ -321,7 +334,7 @@ impl ListWatch {
     /// A request was refused or not answered, a list broke off, or a watch reported an error.
     pub fn on_error(&mut self, failure: Failure, now: Instant) -> Reaction {
         match self.phase {
-            Phase::CycleStart => self.end_cycle(now),
+            Phase::CycleStart => self.end_cycle(failure, now),
             Phase::StreamedList { .. } => self.on_streamed_list_error(failure, now),
             Phase::PagedList(_) => self.on_paged_list_error(failure, now),
             Phase::Watch(_) => self.on_watch_error(failure, now),

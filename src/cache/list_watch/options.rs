@@ -22,6 +22,16 @@ pub const BACKOFF: BackoffParameters = BackoffParameters {
     reset_after: Duration::from_mins(2),
 };
 
+/// How attempts are spaced out while nobody listens at the API server's address: with its jitter
+/// the longest pause is 5 s. Such an attempt costs nobody anything, and all watches use an API
+/// server that comes back within this time.
+///
+/// DIFFERS: upstream takes these steps from the one back-off of its reflector, up to a minute.
+pub const REFUSED_BACKOFF: BackoffParameters = BackoffParameters {
+    cap: Duration::from_millis(2500),
+    ..BACKOFF
+};
+
 /// How to list and watch.
 #[derive(Clone, Copy, Debug)]
 pub struct ListWatchOptions {
@@ -37,6 +47,8 @@ pub struct ListWatchOptions {
     pub internal_error_retry_max: Duration,
     /// How requests are spaced out after failures.
     pub backoff: BackoffParameters,
+    /// The same while connections are refused.
+    pub refused_backoff: BackoffParameters,
 }
 
 impl Default for ListWatchOptions {
@@ -47,6 +59,7 @@ impl Default for ListWatchOptions {
             min_watch_timeout: MIN_WATCH_TIMEOUT,
             internal_error_retry_max: Duration::ZERO,
             backoff: BACKOFF,
+            refused_backoff: REFUSED_BACKOFF,
         }
     }
 }

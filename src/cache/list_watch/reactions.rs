@@ -1,6 +1,6 @@
 //! How the state machine goes on after failures.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{
     Failure, ListQuery, ListWatch, OVERDUE_WARNING_PERIOD, PAGE_SIZE, Paging, Phase, Reaction,
@@ -32,6 +32,7 @@ impl ListWatch {
             limit,
             continue_token: String::new(),
             listed: None,
+            is_paginated: false,
             is_second_try,
         }
     }
@@ -48,11 +49,11 @@ impl ListWatch {
 
     pub(super) fn on_streamed_list_error(&mut self, failure: Failure, now: Instant) -> Reaction {
         match failure {
-            Failure::ConnectionRefused | Failure::TooManyRequests => self.back_off(now),
+            Failure::ConnectionRefused | Failure::TooManyRequests => self.back_off(failure, now),
             Failure::Expired | Failure::TooLargeResourceVersion => {
                 // The server refuses even its newest version; asking faster does not help.
                 if std::mem::replace(&mut self.is_unavailable, true) {
-                    self.back_off(now)
+                    self.back_off(failure, now)
                 } else {
                     Reaction::Retry
                 }
@@ -63,7 +64,7 @@ impl ListWatch {
 
     pub(super) fn on_paged_list_error(&mut self, failure: Failure, now: Instant) -> Reaction {
         let Phase::PagedList(paging) = &mut self.phase else {
-            return self.end_cycle(now);
+            return self.end_cycle(failure, now);
         };
         match failure {
             // The pages took longer than the server's history lasts: all in one, then.
@@ -78,7 +79,7 @@ impl ListWatch {
                 self.phase = Phase::PagedList(self.first_page(true));
                 Reaction::Retry
             }
-            _ => self.end_cycle(now),
+            _ => self.end_cycle(failure, now),
         }
     }
 
@@ -86,12 +87,12 @@ impl ListWatch {
         match failure {
             // Nothing says that the version is lost, so the watch can likely go on where it was,
             // and a server that is coming up is spared a list from each of its clients.
-            Failure::ConnectionRefused | Failure::TooManyRequests => self.back_off(now),
+            Failure::ConnectionRefused | Failure::TooManyRequests => self.back_off(failure, now),
             Failure::InternalError if self.internal_errors.on_internal_error(now) => {
                 Reaction::Retry
             }
             Failure::Expired => self.end_expired_cycle(now),
-            _ => self.end_cycle(now),
+            _ => self.end_cycle(failure, now),
         }
     }
 
@@ -100,17 +101,23 @@ impl ListWatch {
         Reaction::FallBack
     }
 
-    pub(super) fn back_off(&mut self, now: Instant) -> Reaction {
-        let delay = self.backoff.step(now, (self.random)());
-        self.not_before = Some(now + delay);
-        Reaction::BackOff(delay)
+    pub(super) fn back_off(&mut self, failure: Failure, now: Instant) -> Reaction {
+        Reaction::BackOff(self.pause(failure, now))
     }
 
-    pub(super) fn end_cycle(&mut self, now: Instant) -> Reaction {
+    pub(super) fn end_cycle(&mut self, failure: Failure, now: Instant) -> Reaction {
         self.phase = Phase::CycleStart;
-        let delay = self.backoff.step(now, (self.random)());
+        Reaction::EndCycle(self.pause(failure, now))
+    }
+
+    fn pause(&mut self, failure: Failure, now: Instant) -> Duration {
+        let backoff = match failure {
+            Failure::ConnectionRefused => &mut self.refused_backoff,
+            _ => &mut self.backoff,
+        };
+        let delay = backoff.step(now, (self.random)());
         self.not_before = Some(now + delay);
-        Reaction::EndCycle(delay)
+        delay
     }
 
     /// The last version is not marked as unavailable: a list that is at least as new can still be had.

@@ -267,7 +267,7 @@ fn j_09_a_very_short_watch_ends_the_round_after_a_back_off() {
 fn j_10_a_refused_watch_is_retried_from_the_same_version() {
     let mut script = Script::new(ListWatchOptions {
         use_watch_list: false,
-        backoff: BackoffParameters {
+        refused_backoff: BackoffParameters {
             initial: Duration::from_millis(10),
             cap: Duration::from_millis(100),
             jitter: 0.0,
@@ -311,7 +311,7 @@ fn check_backoff(initial_ms: u64, cap_ms: u64, n_failures: u32, expected_ms: [u6
         };
         let mut script = Script::with_random(options, random);
         for _ in 0..n_failures {
-            script.expect(&["stream"]).fail(Failure::ConnectionRefused);
+            script.expect(&["stream"]).fail(Failure::TooManyRequests);
             script.step();
         }
         assert_eq!(script.passed(), Duration::from_millis(expected_ms));
@@ -487,7 +487,9 @@ fn pages_that_outlive_the_history_are_read_anew_in_one() {
         .expect(&["list limit=500 continue=a"])
         .fail(Failure::Expired);
     script.expect(&["list rv=0"]).page("12", "");
-    script.expect(&["watch rv=12"]);
+    script.expect(&["watch rv=12"]).fail(Failure::Other);
+    // It came in pages at first, so the server does not answer out of a cache.
+    script.expect(&["wait 800ms", "list rv=12 limit=500"]);
 }
 
 #[test]
@@ -520,7 +522,7 @@ fn the_list_after_an_outage_does_not_wait_as_long_as_the_outage_did() {
     script.expect(&["list rv=0 limit=500"]).page("10", "");
     for wait in ["wait 800ms", "wait 1600ms", "wait 3200ms", "wait 6400ms"] {
         script.expect(&["watch rv=10"]);
-        script.fail(Failure::ConnectionRefused).expect(&[wait]);
+        script.fail(Failure::TooManyRequests).expect(&[wait]);
     }
     script.expect(&["watch rv=10"]).fail(Failure::Expired);
     script.expect(&["wait 800ms", "list rv=10"]).page("20", "");
@@ -546,10 +548,37 @@ fn j_29_a_streamed_list_backs_off_from_a_busy_server_and_stays_streamed() {
     script
         .expect(&["wait 800ms", "stream"])
         .fail(Failure::TooManyRequests);
-    script
-        .expect(&["wait 1600ms", "stream"])
-        .fail(Failure::ConnectionRefused);
-    script.expect(&["wait 3200ms", "stream"]);
+    script.expect(&["wait 1600ms", "stream"]);
+}
+
+#[test]
+fn j_29_a_streamed_list_outlasts_a_refused_connection() {
+    let mut script = Script::streaming();
+    script.expect(&["stream"]).fail(Failure::ConnectionRefused);
+    script.expect(&["wait 800ms", "stream"]);
+}
+
+#[test]
+fn refused_connections_are_tried_again_within_five_seconds() {
+    for use_watch_list in [true, false] {
+        let options = ListWatchOptions {
+            use_watch_list,
+            ..ListWatchOptions::default()
+        };
+        let mut script = Script::with_random(options, 1.0);
+        let first = script.step();
+        for n_refused in 0..20 {
+            let before = script.passed();
+            script.fail(Failure::ConnectionRefused).step();
+            let waited = script.passed().saturating_sub(before);
+            assert!(waited <= Duration::from_secs(5), "{n_refused}: {waited:?}");
+            assert_eq!(script.step(), first);
+        }
+        // What the API server says once it is there has a back-off of its own.
+        script
+            .fail(Failure::TooManyRequests)
+            .expect(&["wait 1600ms"]);
+    }
 }
 
 #[test]
@@ -697,4 +726,19 @@ fn refusals_are_told_apart() {
     let future = Status::new(504, "Timeout", "Too large resource version: 9, current: 1");
     let failure = Failure::TooLargeResourceVersion;
     check_status(&future, failure, failure);
+}
+
+#[test]
+fn pages_that_lead_nowhere_end_the_list() {
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("10", "a");
+    script.expect(&["list limit=500 continue=a"]);
+    let same = ListMetadata {
+        resource_version: "10".into(),
+        continue_token: "a".to_owned(),
+    };
+    let end = script.machine.on_page_end(&same, script.now);
+    assert_eq!(end, PageEnd::Nowhere);
+    script.fail(Failure::Other);
+    script.expect(&["wait 800ms", "list rv=0 limit=500"]);
 }

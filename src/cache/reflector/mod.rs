@@ -8,6 +8,8 @@
 //! A watch that is quiet and healthy logs nothing at the default level, however often it is closed
 //! and opened again.
 
+mod end;
+mod outage_log;
 mod source;
 mod unread_log;
 
@@ -15,6 +17,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::end::End;
+use self::outage_log::OutageLog;
 pub use self::source::{Body, Collection, Source};
 use self::unread_log::UnreadLog;
 use super::collector::Collector;
@@ -22,14 +26,13 @@ use super::decode::{Decode, Decoded, Frame, ListMetadata, ReadWatch, StreamError
 use super::encoding::{read_list, read_watch};
 use super::event::CacheEvent;
 use super::list_watch::{
-    Effect, Failure, ListQuery, ListWatch, ListWatchOptions, PageEnd, Reaction, Seen, Step,
-    WatchQuery,
+    Effect, Failure, ListQuery, ListWatch, ListWatchOptions, PageEnd, Seen, Step, WatchQuery,
 };
 use super::stats::{CacheStats, count};
 use super::store::{Indexed, Store};
 use crate::api::ResourceVersion;
 use crate::api::interner::Interner;
-use crate::client::{ClientError, Gather};
+use crate::client::Gather;
 use crate::stdx::activity;
 use crate::stdx::clock::Clock;
 use crate::stdx::report::report;
@@ -38,6 +41,11 @@ use crate::stdx::stop::Stop;
 /// Who is told what the watch brings. Called on the watch thread and under no lock; what blocks
 /// here blocks the watch.
 pub trait Handler<T>: Send {
+    /// The server was restored from a backup: the list that is told next is older than what the
+    /// store shows, and shows still. What was written since may be lost, and versions come a second
+    /// time.
+    fn on_rewind(&mut self);
+
     /// The store has changed in this way.
     fn on_event(&mut self, event: &CacheEvent<T>);
 
@@ -112,22 +120,13 @@ pub struct Reflector<T: Decode> {
     collector: Collector<T::Object>,
     interner: Interner,
     unread_log: UnreadLog,
+    outage_log: OutageLog,
     gathers: bool,
     /// The open watch's, if it is to be used.
     gather: Option<Gather>,
     resync_period: Duration,
     next_resync: Option<Instant>,
     started: Instant,
-}
-
-/// How a request, or the reading of its answer, ended.
-enum End {
-    /// The page is complete.
-    Page,
-    /// The watch is closed; with the reason, if it was not the server that closed it.
-    Closed(Option<StreamError>),
-    /// It failed.
-    Failed(Failure, String),
 }
 
 impl<T: Decode> Reflector<T> {
@@ -146,6 +145,7 @@ impl<T: Decode> Reflector<T> {
             collector: Collector::default(),
             interner: Interner::default(),
             unread_log: UnreadLog::default(),
+            outage_log: OutageLog::default(),
             gathers: options.gathers,
             gather: None,
             resync_period,
@@ -189,13 +189,18 @@ impl<T: Decode> Reflector<T> {
             Ok(body) => body,
             Err(error) => return End::not_opened(&error),
         };
+        self.outage_log.opened(T::RESOURCE, self.pace.now());
         let metadata = match self.read_page(body.heard_by(&self.stats)) {
             Ok(metadata) => metadata,
             Err(error) => return End::Failed(Failure::Other, report(&error)),
         };
-        let end = self.machine.on_page_end(&metadata, self.pace.now());
-        if let PageEnd::Complete(resource_version) = end {
-            self.replace(&resource_version);
+        match self.machine.on_page_end(&metadata, self.pace.now()) {
+            PageEnd::Complete(resource_version) => self.replace(&resource_version),
+            PageEnd::More => {}
+            PageEnd::Nowhere => {
+                let why = "the API server returned the same continue token twice".to_owned();
+                return End::Failed(Failure::Other, why);
+            }
         }
         End::Page
     }
@@ -215,6 +220,7 @@ impl<T: Decode> Reflector<T> {
             Ok(body) => body,
             Err(error) => return End::not_opened(&error),
         };
+        self.outage_log.opened(T::RESOURCE, self.pace.now());
         count(&self.stats.watches);
         self.gather = self.gathers.then(|| body.gather.clone());
         if !query.send_initial_events {
@@ -347,6 +353,15 @@ impl<T: Decode> Reflector<T> {
     fn replace(&mut self, resource_version: &ResourceVersion) {
         let (objects, unread) = std::mem::take(&mut self.collector).finish();
         let n_objects = objects.len();
+        if self.store.is_ahead_of(resource_version) {
+            log::warn!(
+                "the API server has gone back from version {} to {resource_version}, as after a \
+                 restore: what is known of {} is replaced",
+                self.store.resource_version(),
+                T::RESOURCE
+            );
+            self.handler.on_rewind();
+        }
         let events = self.store.replace(objects, &unread, resource_version);
         let n_events = events.len();
         for event in events {
@@ -397,63 +412,6 @@ impl<T: Decode> Reflector<T> {
     fn on_unread(&mut self, unread: &Unread) {
         count(&self.stats.unread_objects);
         self.unread_log.log(T::KIND, unread);
-    }
-
-    /// Tells the machine how a request ended, and the log what follows from it.
-    fn react(&mut self, end: End) {
-        let now = self.pace.now();
-        let resource = T::RESOURCE;
-        match end {
-            End::Page => {}
-            End::Closed(error) => {
-                let why = match &error {
-                    Some(error) => report(error),
-                    None => "closed by the server".to_owned(),
-                };
-                let is_silent = error.as_ref().is_some_and(StreamError::is_timeout);
-                let reaction = if is_silent {
-                    self.machine.on_silent(now)
-                } else {
-                    self.machine.on_closed(now)
-                };
-                match reaction {
-                    Reaction::Retry if error.is_none() => {
-                        log::debug!("watch of {resource} closed by the server, opens it again");
-                    }
-                    Reaction::Retry => {
-                        log::info!("watch of {resource} broke, opens it again: {why}");
-                    }
-                    // Where nothing changes, a watch may well bring nothing. If it is for another
-                    // reason, the list tells.
-                    Reaction::EndCycle(_) if is_silent => {
-                        log::debug!("nothing came of the watch of {resource}, {reaction}: {why}");
-                    }
-                    reaction => {
-                        log::warn!("watch of {resource} ended unexpectedly, {reaction}: {why}");
-                    }
-                }
-            }
-            End::Failed(failure, why) => match self.machine.on_error(failure, now) {
-                reaction @ (Reaction::Retry | Reaction::FallBack) => {
-                    log::info!("cannot list or watch {resource}, {reaction}: {why}");
-                }
-                reaction @ Reaction::EndCycle(_) if failure == Failure::Expired => {
-                    log::info!("watch of {resource} fell behind, {reaction}: {why}");
-                }
-                reaction => log::warn!("cannot list or watch {resource}, {reaction}: {why}"),
-            },
-        }
-    }
-}
-
-impl End {
-    fn not_opened(error: &ClientError) -> Self {
-        let failure = match error.status() {
-            Some(status) => Failure::of_answer(status),
-            None if error.is_connection_refused() => Failure::ConnectionRefused,
-            None => Failure::Other,
-        };
-        Self::Failed(failure, report(error))
     }
 }
 

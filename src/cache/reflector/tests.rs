@@ -277,7 +277,7 @@ fn j_10_a_refused_connection_keeps_the_version_and_spares_the_list() {
         Reply::watch(&[added("p@11")]),
         transport(TransportErrorKind::Closed),
     ]);
-    assert_eq!(run.waits(), [800, 1600, 3200]);
+    assert_eq!(run.waits(), [800, 1600, 800]);
     assert_eq!(
         run.short_requests(),
         [
@@ -360,6 +360,15 @@ fn j_17_a_restored_server_that_keeps_silent_loses_its_ghosts() {
     assert_eq!(run.waits(), [800]);
     assert_eq!(run.cached(), ["p1@5"]);
     assert_eq!(run.store.resource_version(), "20".into());
+    let told = [
+        "add p1@5",
+        "add ghost@8",
+        "position 90",
+        "rewind of ghost@8 p1@5",
+        "delete ghost@8",
+        "position 20",
+    ];
+    run.told(&told);
 
     let run = Run::new(streaming()).play([
         Reply::watch(&[added("p1@5"), added("ghost@8"), closing_bookmark("90")]),
@@ -398,6 +407,19 @@ fn j_18_all_pages_become_one_list() {
         "add p4@4",
         "position 10",
     ]);
+}
+
+#[test]
+fn pages_that_lead_nowhere_are_not_asked_for_without_end() {
+    let run = Run::new(paged()).play([
+        Reply::list("10", "a", &["p1@1"]),
+        Reply::list("10", "a", &["p1@1"]),
+        Reply::list("10", "", &["p1@1"]),
+    ]);
+    let expected = ["list 0", "list ", "list 0", "watch 10"];
+    assert_eq!(run.short_requests(), expected);
+    assert_eq!(run.waits(), [800]);
+    run.told(&["add p1@1", "position 10"]);
 }
 
 #[test]

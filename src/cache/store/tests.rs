@@ -126,6 +126,25 @@ fn d_06_an_update_to_the_same_version_is_not_told() {
     assert!(store.apply_added(pod("p1", "2")).is_some());
 }
 
+/// Versions are handed out a second time by a server that was restored from a backup.
+#[test]
+fn a_version_that_comes_twice_replaces_what_had_it_before() {
+    let store = Store::new();
+    store.replace(list(&[("p1", "7"), ("p2", "8")]), &[], &"20".into());
+    let other = Pod {
+        is_ready: true,
+        ..pod("p1", "7")
+    };
+    let listed = vec![Arc::new(other.clone()), Arc::new(pod("p2", "8"))];
+    let events = store.replace(listed, &[], &"9".into());
+    assert_eq!(
+        events.iter().map(told).collect::<Vec<_>>(),
+        ["update p1@7 p1@7"]
+    );
+    assert_eq!(store.get(&other.key).as_deref(), Some(&other));
+    check_indexes(&store);
+}
+
 #[test]
 fn h_20_the_version_follows_events_bookmarks_and_lists() {
     let store = Store::new();

@@ -50,6 +50,26 @@ fn check_update(fixture: &Fixture, old: Pod, new: Pod, queued: &[&str]) {
     assert_eq!(fixture.queued(), queued);
 }
 
+/// As after a restore of the API server's store from a backup.
+#[test]
+fn another_state_under_the_version_of_before_is_no_resync() {
+    let (fixture, one, _) = two();
+    let pod = owned_pod("a", &one);
+    fixture.cache_silently(None, [pod.clone()]);
+    let again = Pod {
+        phase: PodPhase::Failed,
+        ..pod
+    };
+    let events = fixture
+        .cache
+        .pods
+        .replace(vec![again.into()], &[], &"1".into());
+    for event in events {
+        fixture.controller.handle_pod_event(&event);
+    }
+    assert_eq!(fixture.queued(), ["default/one"]);
+}
+
 #[test]
 fn d_01_an_added_replica_set_is_queued_and_in_the_cache() {
     let fixture = Fixture::new();
@@ -139,8 +159,8 @@ fn b_15_a_pod_without_controller_meets_no_creation() {
 fn d_06_an_update_without_a_new_version_is_ignored() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
     fixture.cache_silently(Some(rs.clone()), []);
-    let old = std::sync::Arc::new(owned_pod("a", &rs));
-    let new = std::sync::Arc::new(terminating(owned_pod("a", &rs)));
+    let old = std::sync::Arc::new(terminating(owned_pod("a", &rs)));
+    let new = std::sync::Arc::clone(&old);
     fixture
         .controller
         .handle_pod_event(&CacheEvent::Updated { old, new });

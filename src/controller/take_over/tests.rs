@@ -1,10 +1,12 @@
 //! Standing by, and the first syncs of a new leader whose cache may be old.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::ReplicaSet;
+use crate::api::{Pod, ReplicaSet};
 use crate::controller::sync::Outcome;
-use crate::controller::testing::{Fixture, fixture, key, owned_pod, replica_set};
+use crate::controller::testing::{Fixture, Write, fixture, key, owned_pod, pod, replica_set};
+use crate::writes::CreatedPod;
 
 /// A new leader whose caches stand at version 10, while the API server was at 20.
 fn new_leader(rs: &ReplicaSet) -> Fixture {
@@ -12,7 +14,8 @@ fn new_leader(rs: &ReplicaSet) -> Fixture {
     fixture.controller.stand_by();
     fixture.deliver_bookmarks("10", "10");
     fixture.writes.set_live_replica_set(Ok(rs.clone()));
-    fixture.controller.take_over("20".into());
+    fixture.writes.set_live_versions("20", "20");
+    fixture.controller.take_over();
     fixture
 }
 
@@ -25,7 +28,7 @@ fn a_standby_collects_no_keys() {
     fixture.deliver_pod(owned_pod("x", &rs));
     fixture.deliver_replica_set_deleted(rs.clone());
     assert!(fixture.queued_after(Duration::from_hours(1)).is_empty());
-    fixture.controller.take_over("1".into());
+    fixture.controller.take_over();
     fixture.deliver_replica_set(rs);
     assert_eq!(fixture.queued(), ["default/a"]);
 }
@@ -41,7 +44,7 @@ fn what_changed_while_it_stood_by_is_not_measured() {
     fixture.deliver_replica_set(rs.clone());
     fixture.deliver_pod(owned_pod("x", &rs));
     fixture.clock.advance(Duration::from_hours(3));
-    fixture.controller.take_over("1".into());
+    fixture.controller.take_over();
     fixture.sync_ok("a");
     assert_eq!(fixture.metrics.converge.get_sample_count(), 0);
 }
@@ -104,14 +107,127 @@ fn a_cache_that_shows_all_is_asked_about_once_and_then_acted_on() {
 }
 
 #[test]
-fn caches_as_new_as_the_take_over_are_asked_nothing() {
+fn caches_as_new_as_the_api_server_are_asked_nothing_else() {
     let rs = replica_set("a", 2);
     let fixture = new_leader(&rs);
-    fixture.deliver_bookmarks("20", "21");
+    fixture.deliver_bookmarks("20", "20");
+    assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+    assert_eq!(fixture.writes.take(), [Write::GetVersions]);
+    assert_eq!(fixture.queued(), ["default/a"], "it comes again at once");
     fixture.sync_ok("a");
     fixture.assert_counts(2, 0, 0);
     assert_eq!(fixture.writes.take().len(), 3, "two pods and a status");
     assert!(fixture.controller.sync_replica_set(&key("b")).is_ok());
+}
+
+/// Pods that are new enough beside a spec from before the last leader's time, or the other way
+/// round.
+#[test]
+fn both_caches_must_be_as_new_as_the_take_over() {
+    for (pods, replica_sets) in [("20", "19"), ("19", "20")] {
+        let rs = replica_set("a", 2);
+        let fixture = new_leader(&rs);
+        fixture.deliver_bookmarks(pods, replica_sets);
+        let mut changed = rs.clone();
+        changed.generation = 2;
+        fixture.writes.set_live_replica_set(Ok(changed));
+        for _ in 0..3 {
+            assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+        }
+        fixture.assert_counts(0, 0, 0);
+    }
+}
+
+/// As with `--etcd-servers-overrides`.
+#[test]
+fn versions_of_two_histories_are_not_compared() {
+    for (pods, replica_sets) in [("20", "5000"), ("5000", "20")] {
+        let rs = replica_set("a", 2);
+        let fixture = new_leader(&rs);
+        fixture.writes.set_live_versions(pods, replica_sets);
+        fixture.deliver_bookmarks(pods, "");
+        assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+        assert!(fixture.writes.take().contains(&Write::ListPods));
+        fixture.deliver_bookmarks("", replica_sets);
+        fixture.sync_ok("a");
+        fixture.assert_counts(2, 0, 0);
+    }
+}
+
+#[test]
+fn a_question_without_an_answer_is_asked_again() {
+    let rs = replica_set("a", 2);
+    let fixture = fixture(&rs, []);
+    fixture.controller.take_over();
+    fixture.writes.refuse_live_versions();
+    for _ in 0..3 {
+        assert!(fixture.sync("a").is_err());
+        assert_eq!(fixture.writes.take(), [Write::GetVersions]);
+    }
+    fixture.writes.set_live_versions("20", "20");
+    fixture.deliver_bookmarks("20", "20");
+    assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+    fixture.sync_ok("a");
+    fixture.assert_counts(2, 0, 0);
+}
+
+/// A new leader asks about the first ReplicaSets, and about none once its caches have moved on.
+#[test]
+fn nothing_of_a_take_over_lasts() {
+    let fixture = Fixture::new();
+    fixture.controller.stand_by();
+    fixture.deliver_bookmarks("10", "10");
+    fixture.controller.take_over();
+    fixture.writes.set_live_versions("1000", "1000");
+    let mut n_asked = 0;
+    for n in 0..100 {
+        let name = format!("rs-{n}");
+        let rs = replica_set(&name, 1);
+        fixture.deliver_replica_set(rs.clone());
+        let version = (10 + 100 * n).to_string();
+        fixture.deliver_bookmarks(&version, &version);
+        fixture.writes.set_live_replica_set(Ok(rs.clone()));
+        while fixture.sync(&name).expect("a sync") == Outcome::TooEarly {}
+        let writes = fixture.writes.take();
+        n_asked += usize::from(writes.contains(&Write::ListPods));
+        let n_kept = fixture.controller.take_over.lock().asked.len();
+        assert_eq!(n_kept, usize::from(n < 10), "{n}");
+        fixture.deliver_replica_set_deleted(rs);
+        assert_eq!(fixture.controller.take_over.lock().asked.len(), 0);
+    }
+    assert_eq!(n_asked, 10);
+}
+
+/// The proof comes while a sync is under way that has read the caches before it.
+#[test]
+fn what_was_read_before_the_proof_is_not_acted_on() {
+    let rs = replica_set("a", 2);
+    let fixture = Arc::new(new_leader(&rs));
+    assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+    let other = replica_set("b", 2);
+    fixture.writes.set_live_replica_set(Ok(other.clone()));
+    fixture.cache_silently(Some(other.clone()), [pod("orphan")]);
+    let (unseen, within) = (owned_pod("x", &other), Arc::downgrade(&fixture));
+    fixture.writes.on_patch(move |_, _| {
+        let fixture = within.upgrade().expect("the fixture of this test");
+        fixture.deliver_pod(unseen.clone());
+        fixture.deliver_bookmarks("20", "20");
+        None
+    });
+    assert_eq!(fixture.sync("b").expect("a sync"), Outcome::TooEarly);
+    fixture.assert_counts(0, 0, 1);
+}
+
+/// Also at those of which only the status is out of date.
+#[test]
+fn a_new_leader_looks_at_everybody() {
+    let rs = replica_set("a", 1);
+    let fixture = new_leader(&rs);
+    fixture.cache_silently(None, [owned_pod("x", &rs)]);
+    fixture.cache_silently(Some(replica_set("b", 1)), []);
+    assert!(fixture.queued().is_empty());
+    fixture.controller.enqueue_all();
+    assert_eq!(fixture.queued(), ["default/b", "default/a"]);
 }
 
 #[test]
@@ -121,4 +237,96 @@ fn nothing_is_asked_for_where_nothing_is_to_be_done() {
     fixture.cache_silently(None, [owned_pod("x", &rs)]);
     fixture.sync_ok("a");
     assert_eq!(fixture.writes.take().len(), 1, "a status");
+}
+
+/// The pods' cache goes back to version 5, where there are these pods.
+fn rewind(fixture: &Fixture, pods: &[Pod]) {
+    fixture.controller.handle_rewind();
+    let pods = pods.iter().cloned().map(Arc::new).collect();
+    for event in fixture.cache.pods.replace(pods, &[], &"5".into()) {
+        fixture.controller.handle_pod_event(&event);
+    }
+    fixture.controller.handle_cache_advanced();
+    fixture.writes.take();
+}
+
+#[test]
+fn after_a_restore_nothing_is_deleted_by_a_lost_spec() {
+    let rs = replica_set("a", 1);
+    let pods = ["x", "y", "z"].map(|name| owned_pod(name, &rs));
+    let fixture = fixture(&rs, pods[..1].to_vec());
+    fixture.deliver_bookmarks("10", "10");
+    fixture.sync_ok("a");
+    rewind(&fixture, &pods);
+    fixture.writes.set_live_pods(pods.to_vec());
+    // Before the restore it had three replicas; then it was scaled down, which is lost.
+    for generation in [1, 2] {
+        let mut live = replica_set("a", 3);
+        live.generation = generation;
+        fixture.writes.set_live_replica_set(Ok(live));
+        assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+    }
+    fixture.assert_counts(0, 0, 0);
+    // Its own cache follows.
+    fixture.controller.handle_rewind();
+    let listed = vec![Arc::new(replica_set("a", 3))];
+    for event in fixture.cache.replica_sets.replace(listed, &[], &"6".into()) {
+        fixture.controller.handle_replica_set_event(&event);
+    }
+    fixture.sync_ok("a");
+    fixture.assert_counts(0, 0, 0);
+}
+
+/// The cache of ReplicaSets is still from before the restore, so it has seen more than there is.
+#[test]
+fn after_a_restore_a_cache_that_is_ahead_proves_nothing() {
+    let rs = replica_set("a", 2);
+    let fixture = fixture(&rs, []);
+    fixture.deliver_bookmarks("10", "10");
+    rewind(&fixture, &[]);
+    fixture.writes.set_live_versions("5", "5");
+    let mut live = replica_set("a", 1);
+    live.generation = 2;
+    fixture.writes.set_live_replica_set(Ok(live));
+    for _ in 0..3 {
+        assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+    }
+    fixture.assert_counts(0, 0, 0);
+}
+
+#[test]
+fn after_a_restore_pods_that_are_lost_are_not_counted() {
+    let rs = replica_set("a", 1);
+    let pods = ["x", "y"].map(|name| owned_pod(name, &rs));
+    let fixture = fixture(&rs, pods.clone());
+    fixture.deliver_bookmarks("10", "10");
+    fixture.writes.set_live_replica_set(Ok(rs.clone()));
+    fixture.writes.set_live_pods(pods[..1].to_vec());
+    fixture.controller.handle_rewind();
+    // The list that shows it is on its way.
+    assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+    fixture.sync_ok("a");
+    fixture.assert_counts(0, 0, 0);
+    assert_eq!(fixture.open(&rs), Some((0, 1)));
+}
+
+#[test]
+fn after_a_restore_nobody_waits_for_what_is_lost() {
+    let rs = replica_set("a", 2);
+    let fixture = fixture(&rs, []);
+    fixture.deliver_bookmarks("10", "10");
+    fixture.writes.on_create(|_, _| {
+        Some(Ok(CreatedPod {
+            resource_version: "11".into(),
+        }))
+    });
+    fixture.sync_ok("a");
+    fixture.writes.set_live_replica_set(Ok(rs));
+    fixture.queued();
+    rewind(&fixture, &[]);
+    assert_eq!(fixture.queued(), ["default/a"]);
+    assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+    assert_eq!(fixture.queued(), ["default/a"], "the API server was asked");
+    fixture.sync_ok("a");
+    fixture.assert_counts(2, 0, 0);
 }

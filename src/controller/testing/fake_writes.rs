@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, Selector, Status};
+use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, ResourceVersion, Selector, Status};
 use crate::writes::{CreatedPod, PatchedPod, PodControl, ReplicaSetControl, WriteError};
 
 /// One recorded write.
@@ -14,6 +14,7 @@ pub(in crate::controller) enum Write {
     Delete(String),
     Patch(String, Value),
     GetReplicaSet(String),
+    GetVersions,
     ListPods,
     FindPod(String),
     UpdateStatus(ReplicaSetStatus),
@@ -44,6 +45,7 @@ struct State {
     on_update_status: Option<UpdateHook>,
     live_replica_set: Option<Result<ReplicaSet, WriteError>>,
     live_pods: Vec<Pod>,
+    live_versions: Option<Result<[ResourceVersion; 2], WriteError>>,
 }
 
 impl std::fmt::Debug for FakeWrites {
@@ -89,6 +91,18 @@ impl FakeWrites {
         answer: Result<ReplicaSet, WriteError>,
     ) {
         self.lock().live_replica_set = Some(answer);
+    }
+
+    /// The versions of pods and of ReplicaSets that the API server has; without it, it does not
+    /// say.
+    pub(in crate::controller) fn set_live_versions(&self, pods: &str, replica_sets: &str) {
+        self.lock().live_versions = Some(Ok([pods.into(), replica_sets.into()]));
+    }
+
+    /// Refuses the question for them.
+    pub(in crate::controller) fn refuse_live_versions(&self) {
+        let refusal = refused(503, "ServiceUnavailable", "no");
+        self.lock().live_versions = Some(Err(refusal));
     }
 
     /// The pods that live reads find.
@@ -219,6 +233,13 @@ impl PodControl for FakeWrites {
 }
 
 impl ReplicaSetControl for FakeWrites {
+    fn newest_versions(&self, _namespace: &str) -> Result<[ResourceVersion; 2], WriteError> {
+        let mut state = self.lock();
+        state.writes.push(Write::GetVersions);
+        let versions = state.live_versions.clone();
+        versions.unwrap_or_else(|| Ok(Default::default()))
+    }
+
     fn get(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError> {
         let mut state = self.lock();
         state.writes.push(Write::GetReplicaSet(key.to_string()));

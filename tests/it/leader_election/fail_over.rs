@@ -4,16 +4,22 @@
 //! That a clock jumps cannot be shown with processes, since no test may set the machine's: see
 //! `src/leader_election/tests`, where the clock is turned by hand.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::rig::{Candidate, Churn, LEASE_AND_PAUSE, assert_one_after_the_other, cluster, writes};
+use super::rig::{
+    Candidate, Churn, LEASE, LEASE_AND_PAUSE, assert_one_after_the_other, cluster, holder, writes,
+};
 use crate::support::{Census, Kind, TestCluster, new_replica_set, uid};
 
 /// From the first try for the lease to the first pod, on a machine that is busy.
 const BUSY: Duration = Duration::from_secs(4);
+
+/// Bytes that nothing else has at once.
+const LARGE: usize = 200_000;
 
 /// Two daemons: the first leads and has made pods, the second stands by and is warm.
 struct Pair {
@@ -161,4 +167,43 @@ fn whoever_finds_its_lease_taken_ends() {
     pair.cluster
         .eventually("the second leads in time", || pair.standby.leads());
     assert!(pair.cluster.get(Kind::ReplicaSets, "a").is_some());
+}
+
+/// It sleeps through the whole term of another that stops cleanly, and when it wakes, its watch of
+/// ReplicaSets is behind that of pods: by what it knows then, three of five pods are too many.
+#[test]
+fn a_leader_that_slept_deletes_nothing_when_it_wakes() {
+    let mut pair = Pair::start();
+    let (cluster, leader) = (&pair.cluster, &mut pair.leader);
+    // The connection on which the ReplicaSet comes, when it is larger than anything else.
+    let before = leader.relay.received();
+    let large = json!({"metadata": {"annotations": {"large": "x".repeat(LARGE)}}});
+    cluster.api().merge_patch(Kind::ReplicaSets, "a", &large);
+    let relay = &leader.relay;
+    let came_on = || {
+        let grown = before.iter().zip(relay.received());
+        let mut grown = grown.map(|(before, now)| now - before);
+        grown.position(|n_bytes| n_bytes >= LARGE)
+    };
+    cluster.eventually("it comes to the first", || came_on().is_some());
+    relay.hold(came_on().expect("it has come"));
+    leader.process.signal(Signal::SIGSTOP);
+    cluster.eventually("the second leads", || pair.standby.leads());
+    cluster.scale("a", 5);
+    cluster.stable("a");
+    let live = || -> BTreeSet<String> { cluster.live().iter().map(uid).collect() };
+    let pods = live();
+    assert_eq!(pods.len(), 5);
+    pair.standby.process.signal(Signal::SIGTERM);
+    let status = pair.standby.process.exit_within(Duration::from_secs(10));
+    assert_eq!(status.code(), Some(0), "{}", pair.standby.process.log());
+    assert_eq!(holder(cluster, LEASE), "");
+    leader.process.signal(Signal::SIGCONT);
+    cluster.holds("the five pods of before are there", || live() == pods);
+    let status = leader.process.exit_within(Duration::from_secs(10));
+    assert_eq!(status.code(), Some(1), "{}", leader.process.log());
+    let log = leader.process.log();
+    // It has read that the Lease names nobody, or its last request ran out of time while it slept.
+    assert!(log.contains(" is lost: it "), "{log}");
+    assert_eq!(live(), pods);
 }

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use replicaset_controller::client::Request;
-use replicaset_controller::devserver::ApiCall;
+use replicaset_controller::client::{ClientConfig, Request};
+use replicaset_controller::devserver::{Action, ApiCall};
+use replicaset_controller::leader_election::LeaderElectionOptions;
+use replicaset_controller::manager::{Manager, ManagerOptions};
+use replicaset_controller::stdx::stop::{Cause, Stop};
 use serde_json::json;
 
 use super::rig::{LEASE, TIMES, grant_lease, holder, lease, lease_path};
 use crate::support::{
-    DaemonProcess, TestCluster, controller_reference, last_part, new_pod, new_replica_set,
+    DaemonProcess, Relay, TestCluster, controller_reference, last_part, new_pod, new_replica_set,
     number_at, text_at,
 };
 
@@ -173,4 +176,80 @@ fn what_a_standby_has_not_seen_is_not_made_again() {
     assert_eq!(cluster.recorded("create", "pods").len(), 0);
     let lists = cluster.recorded("list", "pods");
     assert!(lists.iter().all(|list| last_part(list) == "pods"));
+}
+
+/// Requests for the lease that take more than a quarter of the renew deadline each, and lists that
+/// never end.
+#[test]
+fn a_slow_api_server_costs_nobody_the_lease() {
+    let cluster = recording();
+    let slow = Action::Delay(Duration::from_millis(1200));
+    let rules = ["get", "create", "update"].map(|verb| cluster.fault(verb, "leases", slow.clone()));
+    let lists = cluster.fault("list", "pods", Action::Hold);
+    let mut process = start(&cluster);
+    cluster.eventually("it leads", || process.log().contains("we lead now"));
+    cluster.eventually("it renews", || calls(&cluster).len() >= 7);
+    assert!(process.try_wait().is_none(), "{}", process.log());
+    assert!(!process.log().contains("is lost"), "{}", process.log());
+    for rule in rules.iter().chain([&lists]) {
+        rule.remove();
+    }
+}
+
+#[test]
+fn a_lost_lease_waits_for_no_request() {
+    let cluster = recording();
+    let mut process = start(&cluster);
+    cluster.eventually("it leads", || process.log().contains("we lead now"));
+    let held = cluster.fault("create", "pods", Action::Hold);
+    cluster.create_replica_set(&new_replica_set("a", 2));
+    let creates = || cluster.recorded("create", "pods");
+    cluster.eventually("it creates", || !creates().is_empty());
+    let taken = json!({"spec": {"holderIdentity": "another", "leaseDurationSeconds": 60}});
+    let request = Request::patch(lease_path(&cluster, LEASE));
+    let request = request.body("application/merge-patch+json", taken.to_string());
+    cluster.send(&request).expect("the lease is taken");
+    let status = process.exit_within(Duration::from_secs(8));
+    assert_eq!(status.code(), Some(1), "{}", process.log());
+    held.remove();
+}
+
+/// A worker that nothing can end in time: it waits for a connection that is neither opened nor
+/// refused.
+///
+/// On the dev server only: the API server has no part in the order in which a daemon stops.
+#[test]
+fn the_lease_is_kept_while_a_worker_may_still_write() {
+    if TestCluster::is_real() {
+        return;
+    }
+    let cluster = recording();
+    let target = cluster.url();
+    let target = target.trim_start_matches("http://").trim_end_matches('/');
+    let relay = Relay::start(target.parse().expect("an address"), cluster.stop());
+    let config = ClientConfig::plain(&format!("http://{}", relay.address()));
+    let options = ManagerOptions {
+        namespace: Some(cluster.namespace().to_owned()),
+        stop_within: Duration::from_secs(2),
+        leader_election: Some(LeaderElectionOptions {
+            retry_period: Duration::from_millis(500),
+            ..LeaderElectionOptions::new("us".to_owned(), cluster.namespace(), LEASE)
+        }),
+        ..ManagerOptions::default()
+    };
+    let stop = Stop::new();
+    let manager = Manager::start(&config, &options, &stop).expect("a good configuration");
+    for resource in ["pods", "replicasets"] {
+        let watches = || !cluster.recorded("watch", resource).is_empty();
+        cluster.eventually("it watches", watches);
+    }
+    cluster.eventually("it leads", || holder(&cluster, LEASE) == "us");
+    let full = relay.open_no_more();
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.holds("it makes nothing", || cluster.live().is_empty());
+    stop.stop(Cause::Requested("the test stops it".to_owned()));
+    let stuck = manager.wait().expect_err("a worker is stuck");
+    assert!(stuck.contains("sync-"), "{stuck}");
+    cluster.holds("it is kept", || holder(&cluster, LEASE) == "us");
+    drop(full);
 }

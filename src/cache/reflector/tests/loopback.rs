@@ -25,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Positions(Sender<String>);
 
 impl Handler<Pod> for Positions {
+    fn on_rewind(&mut self) {}
+
     fn on_event(&mut self, _event: &CacheEvent<Pod>) {}
 
     fn on_position(&mut self, resource_version: &ResourceVersion) {

@@ -341,6 +341,13 @@ impl Handler<Pod> for Listener {
         }
     }
 
+    fn on_rewind(&mut self) {
+        let cached = self.store.list();
+        let cached: Vec<_> = cached.iter().map(|pod| text(pod)).collect();
+        let line = format!("rewind of {}", cached.join(" "));
+        self.notes.write(|notes| notes.told.push(line));
+    }
+
     fn on_position(&mut self, resource_version: &ResourceVersion) {
         let line = format!("position {resource_version}");
         self.notes.write(|notes| notes.told.push(line));
