@@ -2,10 +2,13 @@
 //!
 //! Exit codes: 0 a clean stop, 1 a failure, 2 wrong usage.
 
+use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
 
 use replicaset_controller::cli::{Command, ParseOutcome, Parsed, parse};
+use replicaset_controller::run::RunError;
+use replicaset_controller::stdx::escape::escaped_lines;
 use replicaset_controller::stdx::report::report;
 use replicaset_controller::stdx::signals;
 use replicaset_controller::stdx::stop::Stop;
@@ -17,13 +20,13 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     match parse(&run::sources()) {
         ParseOutcome::Run(parsed) => start(*parsed),
-        ParseOutcome::Show(text) => {
-            // Whoever closed the pipe early has seen enough.
-            std::io::stdout()
-                .write_all(text.as_bytes())
-                .unwrap_or_default();
-            ExitCode::SUCCESS
-        }
+        ParseOutcome::Show(text) => match run::print(&text) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                tell(&RunError::Output(error));
+                ExitCode::from(FAILURE)
+            }
+        },
         ParseOutcome::Usage(text) => {
             std::io::stderr()
                 .write_all(text.as_bytes())
@@ -40,8 +43,11 @@ fn start(parsed: Parsed) -> ExitCode {
     run::tell_ignored(&ignored);
     let stop = Stop::new();
     signals::on_dump("threads", telemetry::threads::log_threads);
-    if let Err(error) = signals::listen(&stop) {
-        log::error!("cannot listen for signals: {error}");
+    let is_daemon = matches!(command, Command::Run(_) | Command::Dev(_));
+    // A daemon that is ended before it runs has done what was asked for, another command has not.
+    let early_code = if is_daemon { 0 } else { FAILURE };
+    if let Err(error) = signals::listen(&stop, early_code.into()) {
+        tell(&error);
         return ExitCode::from(FAILURE);
     }
     let result = match command {
@@ -56,12 +62,17 @@ fn start(parsed: Parsed) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Not through the log: RUST_LOG must not hide why nothing runs.
-            let text = format!("replicaset-controller: {}\n", report(&error));
-            std::io::stderr()
-                .write_all(text.as_bytes())
-                .unwrap_or_default();
+            tell(&error);
             ExitCode::from(if error.is_usage() { USAGE } else { FAILURE })
         }
     }
+}
+
+/// Not through the log: RUST_LOG must not hide why nothing runs.
+fn tell(error: &dyn Error) {
+    let text = report(error);
+    let text = format!("replicaset-controller: {}\n", escaped_lines(&text));
+    std::io::stderr()
+        .write_all(text.as_bytes())
+        .unwrap_or_default();
 }

@@ -7,6 +7,8 @@ mod explain;
 mod facts;
 mod features;
 mod logs;
+mod new_file;
+mod output;
 mod rbac;
 mod serving;
 
@@ -33,6 +35,7 @@ pub use demo::demo;
 pub use dev::dev;
 pub use explain::explain;
 pub use logs::{reread_levels, sources, start_log, tell_ignored};
+pub use output::print;
 pub use rbac::rbac;
 
 /// For the thread `systemd` to end, which says one thing more at the stop.
@@ -180,6 +183,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     }
     let result = match Manager::start(&config, &options, stop) {
         Ok(manager) => {
+            signals::stop_in_order();
             debug::add_pages(&options.pages);
             manager.add_pages(&options.pages);
             let systemd = systemd::start(&options.health, manager.outlook(), stop);

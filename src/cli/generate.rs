@@ -13,8 +13,14 @@ pub(super) fn completions(shell: Shell) -> String {
     let mut script = Vec::new();
     let mut command = Cli::command();
     let name = command.get_name().to_owned();
-    clap_complete::generate(shell, &mut command, name, &mut script);
-    String::from_utf8_lossy(&script).into_owned()
+    clap_complete::generate(shell, &mut command, &name, &mut script);
+    let script = String::from_utf8_lossy(&script).into_owned();
+    match shell {
+        // clap_complete 4.6 names the branches of a subcommand otherwise than it jumps to them if the
+        // program's name has a hyphen (clap-rs/clap issue 6421).
+        Shell::Bash => script.replace(&name.replace('-', "__subcmd__"), &name.replace('-', "__")),
+        _ => script,
+    }
 }
 
 /// The man page (section 8, of daemons) in roff: one for all commands.
@@ -68,7 +74,52 @@ fn without_known(subcommand: &Command, command: &Command) -> Command {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::{Shell, completions, man};
+
+    /// What bash offers after these words, of which the last is not complete.
+    fn bash_offers(words: &[&str]) -> Vec<String> {
+        let mut script = completions(Shell::Bash);
+        script.push_str(
+            r#"
+            COMP_WORDS=("$@")
+            COMP_CWORD=$(($# - 1))
+            function=$(complete -p "$1")
+            function=${function#*-F }
+            ${function%% *} "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+            printf '%s\n' "${COMPREPLY[@]}"
+            "#,
+        );
+        let bash = Command::new("bash")
+            .args(["--norc", "-c", &script, "bash"])
+            .args(words)
+            .output();
+        let output = bash.expect("bash runs");
+        let text = |bytes| String::from_utf8(bytes).expect("what bash prints is text");
+        assert_eq!(text(output.stderr), "");
+        let offers = text(output.stdout);
+        offers.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn bash_completes_the_flags_of_each_command() {
+        for (command, flag) in [
+            ("run", "--dry-run"),
+            ("explain", "--output"),
+            ("dev", "--nodes"),
+            ("config", "--dry-run"),
+            ("rbac", "--user"),
+            ("demo", "--fast"),
+        ] {
+            let offers = bash_offers(&["replicaset-controller", command, &flag[..4]]);
+            assert!(offers.contains(&flag.to_owned()), "{command}: {offers:?}");
+        }
+        let offers = bash_offers(&["replicaset-controller", "completions", "b"]);
+        assert_eq!(offers, ["bash"]);
+        let offers = bash_offers(&["replicaset-controller", "--dry"]);
+        assert_eq!(offers, ["--dry-run"]);
+    }
 
     #[test]
     fn flags_are_in_the_completions_and_the_man_page() {

@@ -87,7 +87,7 @@ impl ApiFacts {
         let mut interner = Interner::default();
         let rs = ReplicaSet::of_kind(kind, &body, &mut interner);
         let rs = Arc::new(rs.map_err(|source| decode(kind.kind, source))?);
-        let mut finalizers = Vec::new();
+        let (mut finalizers, mut reasons) = (Vec::new(), Vec::new());
         let mut pods = Vec::new();
         for_each(
             client,
@@ -96,6 +96,11 @@ impl ApiFacts {
                 let pod = Pod::from_json(json.get().as_bytes(), &mut interner)?;
                 if pod.is_terminating() {
                     finalizers.push((pod.uid.clone(), finalizers_of(json)?));
+                }
+                if pod.is_controlled_by(&rs.uid)
+                    && let Some(reason) = reason_of(json)?
+                {
+                    reasons.push((pod.uid.clone(), reason));
                 }
                 pods.push(Arc::new(pod));
                 Ok(())
@@ -120,6 +125,7 @@ impl ApiFacts {
         let sources = Sources {
             events: Some(events(client, namespace, &rs.uid)),
             finalizers,
+            reasons,
             namespace_is_terminating: namespace_is_terminating(client, namespace),
         };
         Ok(Self { facts, sources })
@@ -241,6 +247,54 @@ fn finalizers_of(json: &RawValue) -> Result<Vec<String>, serde_json::Error> {
     }
     let pod: PodJson<'_> = serde_json::from_str(json.get())?;
     Ok(pod.metadata.finalizers.unwrap_or_default())
+}
+
+/// Why a pod is not further, or has failed: the reason of its status, for which its first container
+/// waits, or for which it has no node.
+fn reason_of(json: &RawValue) -> Result<Option<String>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct PodJson {
+        #[serde(default)]
+        status: StatusJson,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct StatusJson {
+        reason: Option<String>,
+        conditions: Option<Vec<ConditionJson>>,
+        init_container_statuses: Option<Vec<ContainerJson>>,
+        container_statuses: Option<Vec<ContainerJson>>,
+    }
+    #[derive(Deserialize)]
+    struct ConditionJson {
+        #[serde(rename = "type")]
+        type_: String,
+        status: String,
+        reason: Option<String>,
+    }
+    #[derive(Deserialize)]
+    struct ContainerJson {
+        state: Option<StateJson>,
+    }
+    #[derive(Deserialize)]
+    struct StateJson {
+        waiting: Option<WaitingJson>,
+    }
+    #[derive(Deserialize)]
+    struct WaitingJson {
+        reason: Option<String>,
+    }
+    let status = serde_json::from_str::<PodJson>(json.get())?.status;
+    let lists = [status.init_container_statuses, status.container_statuses];
+    let mut containers = lists.into_iter().flatten().flatten();
+    let waiting = containers.find_map(|container| container.state?.waiting?.reason);
+    let mut conditions = status.conditions.into_iter().flatten();
+    let unscheduled = || {
+        conditions
+            .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")?
+            .reason
+    };
+    Ok(status.reason.or(waiting).or_else(unscheduled))
 }
 
 /// Reads a collection page by page. Blocks for a request each.

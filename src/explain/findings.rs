@@ -1,15 +1,25 @@
 //! Why a ReplicaSet is not moving, and the way out: what stands out of a report. Pure.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::model::{Finding, Report, Sources};
-use crate::api::Moment;
+use super::pods::{failing, unavailable};
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
+use crate::api::{Moment, Pod};
 use crate::controller::expectations::EXPECTATIONS_TIMEOUT;
 use crate::controller::inspect::{Facts, Memory};
 
-/// What stands in the way of the ReplicaSet of `report`, most important first.
-pub fn findings(report: &Report, facts: &Facts, sources: &Sources, now: Timestamp) -> Vec<Finding> {
+/// What stands in the way of the ReplicaSet of `report` with these pods that count, most important
+/// first.
+pub fn findings(
+    report: &Report,
+    active: &[Arc<Pod>],
+    facts: &Facts,
+    sources: &Sources,
+    now: Timestamp,
+) -> Vec<Finding> {
     let rs = &*facts.replica_set;
     let mut found = Vec::new();
     let mut add = |what: String, way_out: Option<String>| found.push(Finding { what, way_out });
@@ -60,7 +70,9 @@ pub fn findings(report: &Report, facts: &Facts, sources: &Sources, now: Timestam
             ),
             Some("is the controller running, and is it the leader?".to_owned()),
         );
-    } else if is_wanting && memory.is_none() && found.is_empty() {
+    }
+    let storm = failing(facts, sources, now);
+    if storm.is_none() && is_wanting && memory.is_none() && found.is_empty() {
         found.push(Finding {
             what: "there is work to do and nothing in its way that the API shows".to_owned(),
             way_out: Some(
@@ -70,6 +82,8 @@ pub fn findings(report: &Report, facts: &Facts, sources: &Sources, now: Timestam
             ),
         });
     }
+    found.extend(storm);
+    found.extend(unavailable(active, report, facts, sources, now));
     stuck_pods(report, facts, now, &mut found);
     found
 }

@@ -8,6 +8,7 @@
 pub mod api_facts;
 pub mod findings;
 pub mod model;
+mod pods;
 pub mod report;
 mod text;
 

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::api::Uid;
 use crate::api::conditions::Condition;
+use crate::api::{Pod, Uid};
 
 /// What a report is made from, beside the facts.
 #[derive(Clone, Debug, Default)]
@@ -13,8 +13,20 @@ pub struct Sources {
     pub events: Option<Vec<EventLine>>,
     /// Finalizers by pod, where they are known.
     pub finalizers: Vec<(Uid, Vec<String>)>,
+    /// Why pods are not further, or have failed, where that is known: `Unschedulable`, the reason
+    /// for which a container waits, the reason of the pod's status.
+    pub reasons: Vec<(Uid, String)>,
     /// True if the namespace is going away; `None` if nobody looked.
     pub namespace_is_terminating: Option<bool>,
+}
+
+impl Sources {
+    /// Why this pod is not further, or has failed.
+    pub fn reason_of(&self, pod: &Pod) -> Option<&str> {
+        let mut reasons = self.reasons.iter();
+        let reason = reasons.find(|(uid, _)| *uid == pod.uid);
+        reason.map(|(_, reason)| reason.as_str())
+    }
 }
 
 /// One thing that stands in the way.

@@ -68,13 +68,13 @@ pub fn report(facts: &Facts, sources: &Sources, now: Timestamp) -> Report {
         next,
         deletion_order: deletions(&order, context.order, NAMED_MAX),
         not_counted_total: sorted.not_counted.len(),
-        not_counted: sorted.not_counted,
+        not_counted: sorted.not_counted.clone(),
         memory: facts.memory.as_ref().map(|memory| told(memory, facts)),
         conditions: rs.status.conditions.clone(),
         events: sources.events.clone(),
     };
     report.not_counted.truncate(NAMED_MAX);
-    report.findings = findings(&report, facts, sources, now);
+    report.findings = findings(&report, &sorted.active, facts, sources, now);
     report
 }
 

@@ -71,6 +71,14 @@ fn running(name: &str) -> Pod {
     pod(name, &json!({}), &json!({}))
 }
 
+/// Ready for an hour.
+fn ready(name: &str) -> Pod {
+    let conditions = json!([
+        {"type": "Ready", "status": "True", "lastTransitionTime": "2025-12-31T23:00:00Z"},
+    ]);
+    pod(name, &json!({}), &json!({"conditions": conditions}))
+}
+
 fn memory() -> Memory {
     Memory {
         expectations: None,
@@ -97,7 +105,7 @@ fn check(report: &Report, expected: &[&str]) {
 
 #[test]
 fn a_replica_set_that_has_what_it_wants() {
-    let facts = facts(1, &json!([]), vec![running("web-1")]);
+    let facts = facts(1, &json!([]), vec![ready("web-1")]);
     let report = report(&facts, &Sources::default(), NOW);
     check(
         &report,
@@ -254,4 +262,93 @@ fn the_pods_that_go_are_named_with_the_rule_that_decides() {
     assert_eq!(order, ["web-unready", "web-cheap", "web-keep"]);
     let json = serde_json::to_value(&report).expect("JSON");
     assert_eq!(json["next"]["pods"][1]["rule"], "deletion-cost");
+}
+
+#[test]
+fn what_others_have_written_moves_no_cursor_and_begins_no_line() {
+    let message = "refused\n\u{1b}[2J\u{1b}]0;title\u{7}\nIt has what it wants.";
+    let conditions = json!([{
+        "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message,
+    }]);
+    let facts = facts(1, &conditions, Vec::new());
+    let report = report(&facts, &Sources::default(), NOW);
+    let text = report.to_string();
+    assert!(!text.contains(['\u{1b}', '\u{7}']), "{text}");
+    assert!(text.contains("refused\\n\\u{1b}[2J"), "{text}");
+    assert!(!text.contains("\nIt has what it wants."), "{text}");
+}
+
+/// Why pods of these UIDs are not further.
+fn reasons(reasons: &[(&str, &str)]) -> Sources {
+    let reasons = reasons.iter();
+    let reasons = reasons.map(|(uid, reason)| ((*uid).into(), (*reason).to_owned()));
+    Sources {
+        reasons: reasons.collect(),
+        ..Sources::default()
+    }
+}
+
+#[test]
+fn pods_that_are_not_available_say_why_in_groups() {
+    let unscheduled = |name: &str| Pod {
+        node: None,
+        ..pod(name, &json!({}), &json!({"phase": "Pending"}))
+    };
+    let pods = vec![
+        unscheduled("web-1"),
+        unscheduled("web-2"),
+        pod("web-3", &json!({}), &json!({"phase": "Pending"})),
+        running("web-4"),
+    ];
+    let facts = facts(4, &json!([]), pods);
+    let sources = reasons(&[
+        ("u-web-1", "Unschedulable"),
+        ("u-web-2", "Unschedulable"),
+        ("u-web-3", "ImagePullBackOff"),
+        ("u-web-4", "CrashLoopBackOff"),
+    ]);
+    check(
+        &report(&facts, &sources, NOW),
+        &[
+            "it owns as many pods as it wants; none is available: 2 Pending, no node \
+             (Unschedulable), 1 Pending, not Running yet (ImagePullBackOff), 1 Running, not Ready \
+             (CrashLoopBackOff)",
+            "way out: kubectl -n shop describe pod web-1",
+        ],
+    );
+}
+
+#[test]
+fn ready_pods_that_are_too_young_are_told_of() {
+    let mut facts = facts(2, &json!([]), vec![ready("web-1"), ready("web-2")]);
+    let rs = Arc::make_mut(&mut facts.replica_set);
+    rs.min_ready_seconds = 7_200;
+    check(
+        &report(&facts, &Sources::default(), NOW),
+        &["none is available: 2 Ready for less than minReadySeconds (7200 s)"],
+    );
+}
+
+#[test]
+fn pods_that_fail_as_fast_as_they_come_are_told_of() {
+    let failed = |n: u32| {
+        let created = format!("2025-12-31T23:59:{:02}Z", 40 + n);
+        let metadata = json!({"creationTimestamp": created});
+        pod(&format!("web-{n}"), &metadata, &json!({"phase": "Failed"}))
+    };
+    let storm = facts(2, &json!([]), (0..10).map(failed).collect());
+    let sources = reasons(&[("u-web-9", "OutOfpods")]);
+    let told = report(&storm, &sources, NOW);
+    check(
+        &told,
+        &[
+            "10 pods Failed that were created within 9 s, reason OutOfpods, on node-1: each is \
+             replaced at once",
+            "way out: kubectl -n shop describe pod web-9",
+        ],
+    );
+    assert!(!told.to_string().contains("nothing in its way"), "{told}");
+    let few = facts(2, &json!([]), (0..4).map(failed).collect());
+    let told = report(&few, &Sources::default(), NOW).to_string();
+    assert!(!told.contains("Failed that were created"), "{told}");
 }

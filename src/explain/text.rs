@@ -3,12 +3,22 @@
 use std::fmt::{self, Write};
 
 use super::model::{Deletion, MemoryReport, Report};
+use crate::stdx::escape::{escaped, escaped_lines};
 
 /// Lines of one list at most; programs get more.
 const LINES_MAX: usize = 10;
 
 impl fmt::Display for Report {
+    /// What others have written, such as a condition's message, can neither move the cursor of a
+    /// terminal nor begin a line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = fmt::from_fn(|f| self.fmt_text(f)).to_string();
+        f.write_str(&escaped_lines(&text))
+    }
+}
+
+impl Report {
+    fn fmt_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} {}/{}", self.kind, self.namespace, self.name)?;
         writeln!(
             f,
@@ -35,9 +45,7 @@ impl fmt::Display for Report {
         self.fmt_conditions(f)?;
         self.fmt_events(f)
     }
-}
 
-impl Report {
     fn fmt_findings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.findings.is_empty() {
             return match self.next.action {
@@ -47,7 +55,7 @@ impl Report {
         }
         writeln!(f, "\nIn its way:")?;
         for finding in &self.findings {
-            writeln!(f, "  - {}", finding.what)?;
+            writeln!(f, "  - {}", escaped(&finding.what))?;
             if let Some(way_out) = &finding.way_out {
                 writeln!(f, "    way out: {way_out}")?;
             }
@@ -109,7 +117,8 @@ impl Report {
             let reason = condition.reason.as_deref().unwrap_or_default();
             let message = condition.message.as_deref().unwrap_or_default();
             let (type_, status) = (&condition.type_, &condition.status);
-            writeln!(f, "  {type_}={status}{since} {reason}: {message}")?;
+            let line = format!("{type_}={status}{since} {reason}: {message}");
+            writeln!(f, "  {}", escaped(&line))?;
         }
         Ok(())
     }
@@ -131,7 +140,8 @@ impl Report {
                 count => format!(" (x{count})"),
             };
             let (type_, reason, message) = (&event.type_, &event.reason, &event.message);
-            writeln!(f, "  {seen} {type_} {reason}{times}: {message}")?;
+            let line = format!("{seen} {type_} {reason}{times}: {message}");
+            writeln!(f, "  {}", escaped(&line))?;
         }
         fmt_more(events.len(), f)
     }
@@ -163,7 +173,7 @@ fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result 
         let at = memory
             .last_error_at
             .map_or(String::new(), |at| format!("{at:.3}, "));
-        writeln!(f, "  last error: {at}{error}")?;
+        writeln!(f, "  last error: {at}{}", escaped(error))?;
     }
     let mut queue = String::new();
     if memory.is_syncing {

@@ -1,18 +1,19 @@
 //! The command `explain`: one report, from a running daemon or from the API server, on standard
 //! output. Reads only.
 
-use std::io::Write;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::RunError;
+use super::{RunError, print};
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cli::ExplainArgs;
 use crate::cli::flags::OutputFormat;
 use crate::client::{Client, ClientConfig, ClientOptions, ConfigSource, DirectSource, Request};
 use crate::explain::{ApiFacts, report};
+use crate::stdx::escape::escaped_lines;
+use crate::stdx::signals;
 use crate::stdx::stop::Stop;
 
 /// How long a server may take for each part of an answer; a person waits for it.
@@ -51,10 +52,7 @@ pub fn explain(args: &ExplainArgs, stop: &Stop) -> Result<(), RunError> {
         let key = key(config.namespace());
         ask_api(&client(&config, stop)?, kind, &key, args.output)?
     };
-    let mut out = std::io::stdout();
-    // Whoever closed the pipe early has seen enough.
-    out.write_all(text.as_bytes()).unwrap_or_default();
-    Ok(())
+    print(&text).map_err(RunError::Output)
 }
 
 fn client(config: &ClientConfig, stop: &Stop) -> Result<Client, RunError> {
@@ -63,6 +61,8 @@ fn client(config: &ClientConfig, stop: &Stop) -> Result<Client, RunError> {
         request_timeout: REQUEST_TIMEOUT,
         ..ClientOptions::default()
     };
+    // The files are read, and every wait from here on ends at `stop`.
+    signals::stop_in_order();
     Client::new(config, &options, stop).map_err(RunError::Client)
 }
 
@@ -89,7 +89,11 @@ fn ask_daemon(
     if output == OutputFormat::Json {
         body.push(b'\n');
     }
-    Ok(String::from_utf8_lossy(&body).into_owned())
+    let text = String::from_utf8_lossy(&body);
+    Ok(match output {
+        OutputFormat::Text => escaped_lines(&text).into_owned(),
+        OutputFormat::Json => text.into_owned(),
+    })
 }
 
 fn ask_api(

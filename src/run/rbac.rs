@@ -1,9 +1,7 @@
 //! The command `rbac`, and which rights a command line needs. Called by `main` on the main thread.
 
-use std::io::Write;
-
-use super::RunError;
 use super::election::lease_name;
+use super::{RunError, print};
 use crate::cli::flags::{ControllerName, RbacArgs, RunArgs};
 use crate::rights::manifests::{Account, manifests};
 use crate::rights::{LeaseName, RightsOptions, Workload, grants, rbac_command};
@@ -41,9 +39,7 @@ pub fn rbac(args: &RbacArgs) -> Result<(), RunError> {
         rbac_command(&options),
         manifests(&grants(&options), &account)
     );
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(RunError::Output)
+    print(&text).map_err(RunError::Output)
 }
 
 /// Which rights the daemon needs with these flags.

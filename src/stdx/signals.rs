@@ -5,18 +5,27 @@
 //! [`on_reload`] and [`on_dump`] were given. Child processes inherit what is blocked, so whoever
 //! starts one has to give it an empty mask back.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 
 use super::activity;
 use super::stop::{Cause, Stop};
-use super::thread::{catch_panic, spawn};
+use super::thread::{catch_panic, try_spawn};
 
 /// What the process ends with when an operator does not want to wait.
 const FAILURE: i32 = 1;
+
+/// A signal that follows the first one sooner counts as the same signal: `timeout` of GNU and
+/// shells send one to a process and then to its group.
+const SECOND_AFTER: Duration = Duration::from_secs(1);
+
+/// True once there is something that stops in order.
+static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 
 /// Why signals cannot be listened for.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +36,9 @@ pub enum SignalError {
     /// There is a handler already.
     #[error("cannot handle SIGTERM and SIGINT")]
     Handle(#[from] ctrlc::Error),
+    /// There is no thread for them.
+    #[error("cannot start thread signal")]
+    Thread(#[from] io::Error),
 }
 
 /// What SIGHUP runs, by a name for the log.
@@ -79,34 +91,76 @@ pub fn on_dump(name: &'static str, dump: impl Fn() + Send + Sync + 'static) {
     lock().dump.push((name, Arc::new(dump)));
 }
 
-/// From now on the first SIGTERM or SIGINT gives `stop`, on a thread that `ctrlc` starts and calls
-/// `ctrl-c`; the second ends the process at once. SIGHUP and SIGUSR1 are taken by the thread
-/// `signal`, which ends when `stop` is given.
+/// From now on a SIGTERM or SIGINT ends the process at once with `early_code`, since a start can
+/// hang in a file that blocks. Once [`stop_in_order`] is called the first signal gives `stop`
+/// instead, on a thread that `ctrlc` starts and calls `ctrl-c`, and one that comes a second later
+/// or more ends the process at once. SIGHUP and SIGUSR1 are taken by the thread `signal`, which
+/// ends when `stop` is given.
 ///
 /// # Errors
 /// [`SignalError`] if the system refuses, or at a second call.
-pub fn listen(stop: &Stop) -> Result<(), SignalError> {
+pub fn listen(stop: &Stop, early_code: i32) -> Result<(), SignalError> {
     // ORDER: blocked before any other thread is started, since threads inherit what is blocked. The
     // handler cannot tell signals apart, and SIGHUP must not be mistaken for SIGTERM.
     let mut taken = SigSet::empty();
     taken.add(Signal::SIGHUP);
     taken.add(Signal::SIGUSR1);
     taken.thread_block()?;
-    let (stopping, is_second) = (stop.clone(), AtomicBool::new(false));
+    let (stopping, mut first) = (stop.clone(), None);
     ctrlc::set_handler(move || {
-        if is_second.swap(true, Ordering::Relaxed) {
-            log::error!("second signal: ending at once");
-            #[expect(clippy::exit, reason = "the operator has asked twice")]
-            std::process::exit(FAILURE);
+        let is_running = IS_RUNNING.load(Ordering::SeqCst);
+        match reaction(&mut first, is_running, Instant::now()) {
+            Reaction::Stop => {
+                stopping.stop(Cause::Requested("a signal asked for it".to_owned()));
+            }
+            Reaction::Ignore => log::debug!("another signal at the same time as the first"),
+            Reaction::EndStart => {
+                log::info!("a signal ends the start");
+                #[expect(clippy::exit, reason = "what the main thread waits for may never come")]
+                std::process::exit(early_code);
+            }
+            Reaction::EndAtOnce => {
+                log::error!("second signal: ending at once");
+                #[expect(clippy::exit, reason = "the operator has asked twice")]
+                std::process::exit(FAILURE);
+            }
         }
-        stopping.stop(Cause::Requested("a signal asked for it".to_owned()));
     })?;
     let stopping = stop.clone();
     // Ends by itself once `stop` is given, and holds nothing that must be given back.
-    drop(spawn("signal", stop, move || take(&taken, &stopping)));
+    drop(try_spawn("signal", stop, move || {
+        take(&taken, &stopping);
+    })?);
     // The one thing that ends a wait for signals is a signal; blocked as it is, it harms nobody.
     stop.on_stop(|| kill(Pid::this(), Signal::SIGUSR1).unwrap_or_default());
     Ok(())
+}
+
+/// From here on `stop` is heeded: the first signal gives it.
+pub fn stop_in_order() {
+    IS_RUNNING.store(true, Ordering::SeqCst);
+}
+
+/// What a SIGTERM or SIGINT does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reaction {
+    Stop,
+    Ignore,
+    EndStart,
+    EndAtOnce,
+}
+
+/// `first` is when the signal came that gave the signal to stop.
+fn reaction(first: &mut Option<Instant>, is_running: bool, now: Instant) -> Reaction {
+    match *first {
+        None if !is_running => Reaction::EndStart,
+        None => {
+            *first = Some(now);
+            Reaction::Stop
+        }
+        Some(first) if now.saturating_duration_since(first) < SECOND_AFTER => Reaction::Ignore,
+        Some(_) => Reaction::EndAtOnce,
+    }
 }
 
 /// The body of the thread `signal`. Waits for a signal of `taken`; at the stop signal one is sent.
@@ -184,4 +238,24 @@ fn dump() {
 
 fn lock() -> std::sync::MutexGuard<'static, Callbacks> {
     CALLBACKS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::Reaction::{EndAtOnce, EndStart, Ignore, Stop};
+    use super::reaction;
+
+    #[test]
+    fn a_second_signal_counts_a_second_after_the_first() {
+        let (mut first, began) = (None, Instant::now());
+        let mut at =
+            |ms, is_running| reaction(&mut first, is_running, began + Duration::from_millis(ms));
+        assert_eq!(at(0, false), EndStart);
+        assert_eq!(at(10, true), Stop);
+        assert_eq!(at(10, true), Ignore);
+        assert_eq!(at(1009, true), Ignore);
+        assert_eq!(at(1010, true), EndAtOnce);
+    }
 }

@@ -49,11 +49,13 @@ pub fn try_spawn(
     Builder::new().name(name.to_owned()).spawn(run)
 }
 
-/// As [`try_spawn`], for a caller that can do nothing without the thread.
-///
-/// # Panics
-/// If the name is longer than [`NAME_BYTES_MAX`] or the system refuses another thread.
-pub fn spawn(name: &str, stop: &Stop, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+/// As [`try_spawn`], for tests, which can do nothing without their threads.
+#[cfg(test)]
+pub(crate) fn spawn(
+    name: &str,
+    stop: &Stop,
+    body: impl FnOnce() + Send + 'static,
+) -> JoinHandle<()> {
     try_spawn(name, stop, body).expect("the system starts another thread")
 }
 

@@ -10,9 +10,10 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use replicaset_controller::client::Request;
 use replicaset_controller::devserver::Action;
+use replicaset_controller::stdx::stop::Stop;
 use serde_json::{Value, json};
 
-use crate::support::{DaemonProcess, Kind, TestCluster, new_replica_set, text_at};
+use crate::support::{DaemonProcess, Kind, TestCluster, Waiting, new_replica_set, text_at};
 use crate::tidy::root;
 
 /// Within this a daemon that waits for nothing but the next event ends.
@@ -105,6 +106,35 @@ fn kubeconfig(
 }
 
 #[test]
+fn a_text_that_cannot_be_written_is_a_failure() {
+    let all: [&[&str]; 7] = [
+        &["--version"],
+        &["--help"],
+        &["config"],
+        &["man"],
+        &["completions", "bash"],
+        &["rbac", "--user=a"],
+        &["demo", "--fast"],
+    ];
+    for arguments in all {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full");
+        let ended = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(full.expect("Linux has it"))
+            .stderr(Stdio::piped())
+            .output()
+            .expect("the binary runs");
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{arguments:?} {stderr}");
+        assert!(
+            stderr.contains("cannot write to standard output"),
+            "{stderr}"
+        );
+    }
+}
+
+#[test]
 fn help_and_version_are_shown() {
     for arguments in [vec!["--help"], vec!["run", "--help"]] {
         let ended = run(&arguments, &[]);
@@ -148,6 +178,18 @@ fn without_a_configuration_all_places_are_named_and_the_demo_is_offered() {
         "replicaset-controller demo",
     ];
     ended.check(2, &places);
+}
+
+#[test]
+fn a_refused_thread_at_the_start_is_told_without_a_backtrace() {
+    // No system gives a thread as large a stack as this.
+    let refused = ("RUST_MIN_STACK", "1152921504606846976");
+    let file = kubeconfig("http://127.0.0.1:1", None, None);
+    let path = file.path().display().to_string();
+    let arguments = ["--kubeconfig", &path, "--context=here", "--secure-port=0"];
+    let ended = run(&arguments, &[refused]);
+    ended.check(1, &["replicaset-controller: "]);
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
 }
 
 #[test]
@@ -301,6 +343,44 @@ fn a_second_signal_ends_it_at_once() {
     assert_eq!(status.code(), Some(1), "{}", process.log());
 }
 
+/// As `timeout` of GNU sends them: one to the process, one to its group.
+#[test]
+fn two_signals_at_once_are_one() {
+    let cluster = TestCluster::start();
+    let process = cluster.start_process(&[]);
+    synced(&cluster, &process);
+    let hold = cluster.fault("create", "pods", Action::Hold);
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.eventually("a create is under way", || hold.hits() == 1);
+    process.signal(Signal::SIGTERM);
+    process.signal(Signal::SIGINT);
+    cluster.eventually("it stops", || process.log().contains("stopping: "));
+    hold.remove();
+    check_ends(process, 0);
+}
+
+#[test]
+fn a_signal_ends_a_start_that_hangs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fifo = folder.path().join("config");
+    let made = Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.expect("mkfifo is there").success());
+    let mut process = DaemonProcess::start(&["run", "--kubeconfig", &fifo.display().to_string()]);
+    // SIGTERM is the fifteenth of the signals that the process handles.
+    let handles_it = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", process.id()));
+        let status = status.expect("the process is there");
+        let mask = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigCgt:\t"));
+        u64::from_str_radix(mask.expect("Linux says so"), 16).is_ok_and(|it| it & (1 << 14) != 0)
+    };
+    Waiting::new(&Stop::new()).eventually("it listens for signals", handles_it);
+    process.signal(Signal::SIGTERM);
+    let status = process.exit_within(SOON);
+    assert_eq!(status.code(), Some(0), "{}", process.log());
+}
+
 /// The levels of all lines of a daemon that has made a few pods.
 fn levels(arguments: &[&str]) -> BTreeMap<String, usize> {
     let cluster = TestCluster::start();
@@ -376,6 +456,7 @@ fn every_thread_has_its_name() {
         "delay",
         "events",
         "replicaset-cont",
+        "self-check",
         "signal",
         "sync-0",
         "sync-1",
@@ -392,10 +473,28 @@ fn every_thread_has_its_name() {
         names.sort();
         names
     };
-    // The check of rights has a thread of its own until it is answered.
     cluster.eventually_eq("the threads that last", &expected, threads);
     cluster.holds("they stay the same", || threads() == expected);
     check_ends(process, 0);
+}
+
+#[test]
+fn make_passes_arguments_on_to_the_program() {
+    for (arguments, run) in [
+        (&["demo", "ARGS=--fast"][..], "-- demo --fast\n"),
+        (&["dev", "ARGS=--port 9000"], "-- dev --port 9000\n"),
+    ] {
+        // Below `make test` a second make would name the directories that it enters.
+        let output = Command::new("make")
+            .args(["--dry-run", "--no-print-directory"])
+            .args(arguments)
+            .env_remove("MAKEFLAGS")
+            .current_dir(root())
+            .output()
+            .expect("make runs");
+        let recipe = String::from_utf8_lossy(&output.stdout);
+        assert!(recipe.ends_with(run), "{arguments:?}: {recipe}");
+    }
 }
 
 #[test]

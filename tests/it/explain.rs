@@ -7,8 +7,8 @@ use replicaset_controller::manager::ManagerOptions;
 use serde_json::json;
 
 use crate::support::{
-    Kind, PlainPort, Setup, TestCluster, forbidden, internal_error, is_terminating, name,
-    new_replica_set, number_at, text_at,
+    Kind, PlainPort, Setup, TestCluster, controller_reference, forbidden, internal_error,
+    is_terminating, name, new_pod, new_replica_set, number_at, text_at,
 };
 
 /// The daemon's page about the ReplicaSet.
@@ -83,7 +83,10 @@ fn an_expectation_that_is_not_met_is_named() {
     held.remove();
     check_page(
         &cluster,
-        &["It has what it wants", "expectations: none open"],
+        &[
+            "it owns as many pods as it wants",
+            "expectations: none open",
+        ],
     );
 }
 
@@ -228,10 +231,40 @@ fn a_dry_run_prints_each_decision_once() {
     let status = process.exit_within(std::time::Duration::from_secs(5));
     assert_eq!(status.code(), Some(0), "{}", process.log());
     assert!(
-        process.log().contains("decisions are still open"),
+        process.log().contains("1 decision is still open"),
         "{}",
         process.log()
     );
+}
+
+#[test]
+fn a_dry_run_prints_a_decision_that_grows_and_none_that_shrinks() {
+    let cluster = TestCluster::start();
+    let rs = cluster.create_replica_set(&new_replica_set("a", 4));
+    let owned = |name: &str| {
+        let mut pod = new_pod(name);
+        pod["metadata"]["ownerReferences"] = json!([controller_reference(&rs)]);
+        cluster.create_pod(&pod);
+    };
+    let names = ["p", "q", "r", "s"];
+    names.into_iter().for_each(owned);
+    let process = cluster.start_process(&["--dry-run"]);
+    cluster.eventually("it has synced", || {
+        process.log().contains("1 replicasets listed in ")
+    });
+    let n_told = |told: &str| process.log().matches(told).count();
+    cluster.kill_pod("p");
+    cluster.eventually_eq("one pod", &1, || n_told("would create 1 pod: 3 of 4"));
+    for name in &names[1..] {
+        cluster.kill_pod(name);
+    }
+    cluster.eventually_eq("all pods", &1, || n_told("would create 4 pods: 0 of 4"));
+    let n_before = n_told("would create");
+    owned("t");
+    owned("u");
+    cluster.holds("what another does is no decision", || {
+        n_told("would create") == n_before
+    });
 }
 
 #[test]

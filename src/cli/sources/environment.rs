@@ -1,6 +1,6 @@
 //! The environment: `REPLICASET_CONTROLLER_KUBE_API_QPS` is `--kube-api-qps`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use super::{Argument, Layer, Origin, did_you_mean};
 
@@ -12,24 +12,31 @@ pub(in crate::cli) fn variable(flag: &str) -> String {
     format!("{PREFIX}{}", flag.to_uppercase().replace('-', "_"))
 }
 
-/// Reads the variables of these flags. An empty one counts as not there. One that has the prefix and
-/// belongs to no flag is a mistake, but for those that Kubernetes itself makes for a Service that
-/// happens to be called replicaset-controller.
+/// Reads the variables of these flags. An empty one counts as not there, and so do those that
+/// Kubernetes itself makes for a Service. Another one that has the prefix and belongs to no flag is
+/// a mistake.
 pub(in crate::cli) fn read(environment: &[(OsString, OsString)], flags: &[String]) -> Layer {
     let mut layer = Layer::default();
     let mut environment: Vec<_> = environment.iter().collect();
     environment.sort();
+    let services: Vec<&str> = environment
+        .iter()
+        .filter_map(|(name, _)| name.to_str()?.strip_suffix("_SERVICE_HOST"))
+        .collect();
     for (name, value) in environment {
         let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else {
             continue;
         };
-        if value.is_empty() {
+        let is_link = services
+            .iter()
+            .any(|service| is_service_link(name, service));
+        if value.is_empty() || (is_link && is_url(value)) {
             continue;
         }
         if let Some(flag) = flags.iter().find(|flag| variable(flag) == name) {
             let origin = Origin::Environment(name.to_owned());
             layer.arguments.push(Argument::new(flag, value, origin));
-        } else if !is_service_link(name) {
+        } else if !is_link {
             let variables: Vec<String> = flags.iter().map(|flag| variable(flag)).collect();
             let hint = did_you_mean(name, variables.iter().map(String::as_str));
             layer
@@ -40,24 +47,84 @@ pub(in crate::cli) fn read(environment: &[(OsString, OsString)], flags: &[String
     layer
 }
 
-/// kubernetes `pkg/kubelet/envvars/envvars.go:FromServices`.
-fn is_service_link(name: &str) -> bool {
-    let rest = &name[PREFIX.len()..];
-    rest == "SERVICE_HOST"
-        || rest == "PORT"
-        || rest.starts_with("SERVICE_PORT")
+/// True for the names of the variables that the kubelet makes for this Service, given in capitals
+/// (kubernetes `pkg/kubelet/envvars/envvars.go:FromServices`).
+fn is_service_link(name: &str, service: &str) -> bool {
+    let Some(rest) = name.strip_prefix(service) else {
+        return false;
+    };
+    rest == "_SERVICE_HOST"
+        || rest == "_SERVICE_PORT"
+        || rest.starts_with("_SERVICE_PORT_")
+        || rest == "_PORT"
         || rest
-            .strip_prefix("PORT_")
+            .strip_prefix("_PORT_")
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// True for a value as the kubelet's `X_PORT` has it, `tcp://10.0.0.1:443`. This alone of a
+/// Service's variables can have the name of a flag's (`--secure-port`), and no port is written like
+/// this.
+fn is_url(value: &OsStr) -> bool {
+    value.to_str().is_some_and(|value| value.contains("://"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{OsString, read};
+    use super::{Layer, OsString, read};
+
+    fn layer_of(environment: &[(&str, &str)]) -> Layer {
+        let environment: Vec<(OsString, OsString)> = environment
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
+        let flags = ["kube-api-qps", "namespace", "secure-port"].map(str::to_owned);
+        read(&environment, &flags)
+    }
+
+    #[test]
+    fn the_variables_of_any_service_are_not_settings() {
+        let layer = layer_of(&[
+            ("REPLICASET_CONTROLLER_METRICS_SERVICE_HOST", "10.0.0.1"),
+            ("REPLICASET_CONTROLLER_METRICS_SERVICE_PORT", "443"),
+            ("REPLICASET_CONTROLLER_METRICS_SERVICE_PORT_HTTPS", "443"),
+            ("REPLICASET_CONTROLLER_METRICS_PORT", "tcp://10.0.0.1:443"),
+            ("REPLICASET_CONTROLLER_METRICS_PORT_443_TCP_PROTO", "tcp"),
+            ("REPLICASET_CONTROLLER_SECURE_SERVICE_HOST", "10.0.0.2"),
+            ("REPLICASET_CONTROLLER_SECURE_PORT", "tcp://10.0.0.2:443"),
+        ]);
+        assert_eq!(layer.mistakes, [""; 0]);
+        assert!(layer.arguments.is_empty(), "{:?}", layer.arguments);
+    }
+
+    #[test]
+    fn a_setting_beside_a_service_of_its_name_is_read() {
+        let layer = layer_of(&[
+            ("REPLICASET_CONTROLLER_SECURE_SERVICE_HOST", "10.0.0.2"),
+            ("REPLICASET_CONTROLLER_SECURE_PORT", "10258"),
+        ]);
+        assert_eq!(layer.arguments[0].word, "--secure-port=10258");
+        assert_eq!(layer.mistakes, [""; 0]);
+    }
+
+    #[test]
+    fn what_looks_like_a_link_of_no_service_is_a_mistake() {
+        let layer = layer_of(&[
+            ("REPLICASET_CONTROLLER_METRICS_PORT", "tcp://10.0.0.1:443"),
+            ("REPLICASET_CONTROLLER_OTHER_SERVICE_HOST", "10.0.0.1"),
+        ]);
+        assert_eq!(
+            layer.mistakes,
+            [
+                "$REPLICASET_CONTROLLER_METRICS_PORT: no flag has this variable; \
+                 did you mean REPLICASET_CONTROLLER_SECURE_PORT?"
+            ]
+        );
+    }
 
     #[test]
     fn variables_of_services_are_no_mistakes_and_typos_are() {
-        let environment: Vec<(OsString, OsString)> = [
+        let layer = layer_of(&[
             ("REPLICASET_CONTROLLER_KUBE_API_QPS", "7"),
             ("REPLICASET_CONTROLLER_NAMESPACE", ""),
             ("REPLICASET_CONTROLLER_SERVICE_HOST", "10.0.0.1"),
@@ -66,11 +133,7 @@ mod tests {
             ("REPLICASET_CONTROLLER_PORT_443_TCP_ADDR", "10.0.0.1"),
             ("REPLICASET_CONTROLLER_KUBE_API_QSP", "7"),
             ("HOME", "/"),
-        ]
-        .map(|(name, value)| (name.into(), value.into()))
-        .to_vec();
-        let flags = ["kube-api-qps".to_owned(), "namespace".to_owned()];
-        let layer = read(&environment, &flags);
+        ]);
         assert_eq!(layer.arguments.len(), 1);
         assert_eq!(layer.arguments[0].word, "--kube-api-qps=7");
         assert_eq!(

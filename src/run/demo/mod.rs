@@ -26,8 +26,10 @@ use self::screen::{Screen, room_of_stdout};
 use self::stage::{Miss, Pace, Stage};
 use self::table::Style;
 use super::RunError;
+use super::output::seen_enough;
 use crate::cli::DemoArgs;
 use crate::devserver::{DevServer, DevServerOptions, KubeletOptions};
+use crate::stdx::signals;
 use crate::stdx::stop::Stop;
 
 /// Requests of one demo, with much room: they are all counted at the end.
@@ -51,6 +53,7 @@ const FAST: Pace = Pace {
 /// # Errors
 /// If a chapter did not come out as told, or if `stop` was given early.
 pub fn demo(args: &DemoArgs, stop: &Stop) -> Result<(), RunError> {
+    signals::stop_in_order();
     let pace = if args.fast { FAST } else { STEADY };
     let server_stop = Stop::new();
     let options = DevServerOptions {
@@ -98,7 +101,7 @@ fn play(stage: &mut Stage<'_>) -> Result<(), RunError> {
         stage.display().tell_outcome(&outcome, elapsed);
     }
     let lines = totals(stage, begun);
-    stage.display().tell(&lines);
+    seen_enough(stage.display().tell(&lines)).map_err(RunError::Output)?;
     if failed.is_empty() {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! Lines with times, for pipes, files and logs.
 
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use super::scene::{Display, Outcome, Row, Scene};
@@ -84,11 +84,11 @@ impl<W: Write> Display for Plain<W> {
         self.line(elapsed, &line);
     }
 
-    fn tell(&mut self, lines: &[String]) {
+    fn tell(&mut self, lines: &[String]) -> io::Result<()> {
         for line in lines {
-            writeln!(self.out, "{line}").unwrap_or_default();
+            writeln!(self.out, "{line}")?;
         }
-        self.out.flush().unwrap_or_default();
+        self.out.flush()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the viewer sees at one moment, as plain data, and who shows it. Made by the stage, drawn by
 //! [`screen`](super::screen) or told by [`plain`](super::plain), all on the main thread.
 
+use std::io;
 use std::time::Duration;
 
 use crate::run::facts::World;
@@ -44,8 +45,8 @@ pub(super) struct Outcome {
     pub(super) text: Result<String, String>,
 }
 
-/// Whoever shows scenes. Failures to write are not reported: whoever closed the pipe has seen enough,
-/// and the exit code still counts.
+/// Whoever shows scenes. Failures to write are reported at the end only: whoever closed the pipe
+/// has seen enough, and the exit code still counts.
 pub(super) trait Display {
     /// Shows how things are now.
     fn show(&mut self, scene: &Scene);
@@ -53,8 +54,11 @@ pub(super) trait Display {
     /// Tells how a chapter came out.
     fn tell_outcome(&mut self, outcome: &Outcome, elapsed: Duration);
 
-    /// Tells lines that stay.
-    fn tell(&mut self, lines: &[String]);
+    /// Tells lines that stay, the last of all.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    fn tell(&mut self, lines: &[String]) -> io::Result<()>;
 }
 
 /// The table of all ReplicaSets.

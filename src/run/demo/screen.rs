@@ -3,7 +3,7 @@
 //! The cursor is left visible and where a shell expects it, so that nothing has to be put right again
 //! if the process is ended in the middle.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use terminal_size::{Height, Width, terminal_size_of};
@@ -38,7 +38,7 @@ impl<W: Write> Screen<W> {
     }
 
     /// Puts `above` where the table begins, and the table below it.
-    fn draw(&mut self, above: &[String], table: Vec<String>) {
+    fn draw(&mut self, above: &[String], table: Vec<String>) -> io::Result<()> {
         let mut text = match self.drawn.len() {
             0 => String::new(),
             n_lines => format!("\x1b[{n_lines}A\r"),
@@ -50,9 +50,9 @@ impl<W: Write> Screen<W> {
         }
         text.push_str("\x1b[J");
         // One write per frame, so that none is seen half drawn.
-        self.out.write_all(text.as_bytes()).unwrap_or_default();
-        self.out.flush().unwrap_or_default();
         self.drawn = table;
+        self.out.write_all(text.as_bytes())?;
+        self.out.flush()
     }
 }
 
@@ -66,7 +66,7 @@ impl<W: Write> Display for Screen<W> {
         };
         let table = render(scene, room, self.style);
         if table != self.drawn {
-            self.draw(&[], table);
+            self.draw(&[], table).unwrap_or_default();
         }
     }
 
@@ -80,12 +80,12 @@ impl<W: Write> Display for Screen<W> {
         };
         let lines = [format!("{mark} {number}  {title}"), format!("     {text}")];
         // The table goes; the next chapter draws a new one below.
-        self.draw(&lines, Vec::new());
+        self.draw(&lines, Vec::new()).unwrap_or_default();
     }
 
-    fn tell(&mut self, lines: &[String]) {
+    fn tell(&mut self, lines: &[String]) -> io::Result<()> {
         let table = self.drawn.clone();
-        self.draw(lines, table);
+        self.draw(lines, table)
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
             text: Ok("two pods".to_owned()),
         };
         screen.tell_outcome(&outcome, Duration::ZERO);
-        screen.tell(&["the end".to_owned()]);
+        screen.tell(&["the end".to_owned()]).expect("there is room");
         let text = String::from_utf8(out).expect("text");
         let text = text.replace('\x1b', "^");
         let expected = "\

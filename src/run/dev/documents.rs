@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use crate::run::new_file;
+
 /// One object, and where it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Document {
@@ -59,10 +61,7 @@ pub(super) fn write(path: &Path, objects: &[Value]) -> io::Result<()> {
         let documents: Result<Vec<String>, _> = documents.collect();
         documents.map_err(io::Error::other)?.join("---\n")
     };
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".unfinished");
-    fs::write(&unfinished, text)?;
-    fs::rename(&unfinished, path)
+    new_file::replace(path, &text)
 }
 
 fn is_json(path: &Path) -> bool {

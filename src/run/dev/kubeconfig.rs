@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use crate::run::new_file;
+
 /// The first line of what is written; nothing else is ever overwritten.
 const MARK: &str = "# Written by replicaset-controller dev; it may be overwritten.";
 
@@ -13,6 +15,11 @@ const MARK: &str = "# Written by replicaset-controller dev; it may be overwritte
 /// If there is a file that was not written by this, such as a kubeconfig with credentials; if the file
 /// cannot be written.
 pub(super) fn write(path: &Path, url: &str) -> io::Result<()> {
+    // What a link leads to may be anybody's, whatever it begins with.
+    if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
+        let why = "it is a symbolic link, which is not followed";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+    }
     match fs::read(path) {
         Ok(text) if !text.starts_with(MARK.as_bytes()) && !text.is_empty() => {
             let why = "there is a file already that is not of this program's making";
@@ -21,7 +28,7 @@ pub(super) fn write(path: &Path, url: &str) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    fs::write(path, text(url))
+    new_file::replace(path, &text(url))
 }
 
 fn text(url: &str) -> String {
@@ -64,6 +71,9 @@ mod tests {
             let config = config.expect("a good kubeconfig");
             assert!(config.server().starts_with(&url), "{}", config.server());
         }
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).expect("there is room");
+        write(&link, "http://127.0.0.1:4").expect_err("it is a link");
         fs::write(&path, "apiVersion: v1\n").expect("a file of somebody's");
         write(&path, "http://127.0.0.1:3").expect_err("it is not its own");
         let text = fs::read_to_string(&path).expect("it is there");

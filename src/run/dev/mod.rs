@@ -21,6 +21,8 @@ use crate::cli::DevArgs;
 use crate::client::ClientConfig;
 use crate::devserver::{DevServer, DevServerOptions, KubeletOptions};
 use crate::manager::Manager;
+use crate::stdx::escape::escaped;
+use crate::stdx::signals;
 use crate::stdx::stop::{Cause, Stop};
 
 /// How often it looks whether there is something to tell.
@@ -41,6 +43,7 @@ pub fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
     let server_stop = Stop::new();
     let mut server = start_server(args, &server_stop)?;
     load(&server, &documents, errors)?;
+    signals::stop_in_order();
     let url = local_url(&server, args);
     if let Some(path) = &args.write_kubeconfig {
         kubeconfig::write(path, &url).map_err(|error| {
@@ -220,6 +223,6 @@ fn tell_changes(server: &DevServer, before: u64, stops: &[&Stop; 2]) -> Cause {
 /// Whoever closed the pipe early has seen enough; the server goes on.
 fn say(line: &str) {
     let mut out = std::io::stdout();
-    writeln!(out, "{line}").unwrap_or_default();
+    writeln!(out, "{}", escaped(line)).unwrap_or_default();
     out.flush().unwrap_or_default();
 }

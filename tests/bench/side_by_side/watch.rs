@@ -260,9 +260,8 @@ fn follow<T: Decode>(
             shared.changed.notify_all();
         }
     };
-    drop(replicaset_controller::stdx::thread::spawn(
-        "observer", stop, watch,
-    ));
+    let thread = replicaset_controller::stdx::thread::try_spawn("observer", stop, watch);
+    drop(thread.expect("the system starts another thread"));
 }
 
 /// Reads one watch to its end, and notes in `version` where to go on.

@@ -1,0 +1,104 @@
+//! Why pods are not available, and whether they fail at once: by groups of pods of which the same
+//! is to be said. Pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::model::{Finding, Report, Sources};
+use crate::api::{Pod, PodPhase};
+use crate::controller::availability::is_available;
+use crate::controller::inspect::Facts;
+
+/// Pods that have failed longer ago than this are no storm any more.
+const RECENT: Duration = Duration::from_mins(10);
+
+/// Fewer recent failures than this, or as few as there are replicas, are nothing to tell of.
+const FAILED_FROM: usize = 5;
+
+/// What the pods that count are short of, and the way out. `None` if all are available.
+pub(super) fn unavailable(
+    active: &[std::sync::Arc<Pod>],
+    report: &Report,
+    facts: &Facts,
+    sources: &Sources,
+    now: Timestamp,
+) -> Option<Finding> {
+    let seconds = facts.replica_set.min_ready_seconds;
+    let mut groups: BTreeMap<String, Vec<&Pod>> = BTreeMap::new();
+    let unavailable = active.iter().filter(|pod| !is_available(pod, seconds, now));
+    for pod in unavailable {
+        groups
+            .entry(state_of(pod, sources, seconds))
+            .or_default()
+            .push(pod);
+    }
+    let mut groups: Vec<(String, Vec<&Pod>)> = groups.into_iter().collect();
+    groups.sort_by_key(|(_, pods)| std::cmp::Reverse(pods.len()));
+    let example = groups.first()?.1.first()?;
+    let told = groups.iter();
+    let told = told.map(|(state, pods)| format!("{} {state}", pods.len()));
+    let told: Vec<String> = told.collect();
+    let of = match report.next.action {
+        "nothing" => "it owns as many pods as it wants; ",
+        _ => "",
+    };
+    let count = match report.available {
+        0 => "none is available".to_owned(),
+        count => format!("{count} of {} are available", active.len()),
+    };
+    Some(Finding {
+        what: format!("{of}{count}: {}", told.join(", ")),
+        way_out: Some(describe(example)),
+    })
+}
+
+/// How far a pod has come that is not available.
+fn state_of(pod: &Pod, sources: &Sources, min_ready_seconds: i32) -> String {
+    let reason = sources.reason_of(pod);
+    let in_brackets = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+    if pod.is_ready {
+        return format!("Ready for less than minReadySeconds ({min_ready_seconds} s)");
+    }
+    match (&pod.node, pod.phase) {
+        (None, _) => format!("Pending, no node{in_brackets}"),
+        (Some(_), PodPhase::Running) => format!("Running, not Ready{in_brackets}"),
+        (Some(_), phase) => format!("{phase:?}, not Running yet{in_brackets}"),
+    }
+}
+
+/// That pods fail as fast as they are replaced, and the way out. `None` if they do not.
+pub(super) fn failing(facts: &Facts, sources: &Sources, now: Timestamp) -> Option<Finding> {
+    let created = |pod: &Pod| pod.creation.map(|creation| creation.age(now));
+    let is_recent = |pod: &&Pod| {
+        let age = created(pod).map(SignedDuration::unsigned_abs);
+        pod.phase == PodPhase::Failed && age.is_some_and(|age| age < RECENT)
+    };
+    let pods = facts.owned.iter().map(|pod| &**pod);
+    let mut failed: Vec<&Pod> = pods.filter(is_recent).collect();
+    let replicas = usize::try_from(facts.replica_set.replicas).unwrap_or(0);
+    if failed.len() < FAILED_FROM.max(replicas + 1) {
+        return None;
+    }
+    failed.sort_by_key(|pod| std::cmp::Reverse(created(pod)));
+    let (oldest, newest) = (failed.first()?, failed.last()?);
+    let within = created(oldest)?.as_secs() - created(newest)?.as_secs();
+    let reason = sources.reason_of(newest);
+    let reason = reason.map_or_else(String::new, |reason| format!(", reason {reason}"));
+    let node = newest.node.as_ref();
+    let node = node.map_or_else(String::new, |node| format!(", on {node}"));
+    Some(Finding {
+        what: format!(
+            "{} pods Failed that were created within {} s{reason}{node}: each is replaced at once",
+            failed.len(),
+            within.max(1)
+        ),
+        way_out: Some(describe(newest)),
+    })
+}
+
+fn describe(pod: &Pod) -> String {
+    let (namespace, name) = (&pod.key.namespace, &pod.key.name);
+    format!("kubectl -n {namespace} describe pod {name}")
+}

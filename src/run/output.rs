@@ -1,0 +1,24 @@
+//! Standard output of commands that print one text and end.
+
+use std::io::{self, Write};
+
+/// Writes `text` to standard output. A closed pipe is no failure.
+///
+/// # Errors
+/// If it cannot be written, such as to a disk that is full.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    seen_enough(written)
+}
+
+/// A pipe that its reader has closed is no failure.
+///
+/// # Errors
+/// Any other failure to write.
+pub(super) fn seen_enough(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
