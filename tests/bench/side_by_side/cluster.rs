@@ -16,6 +16,9 @@ use crate::cpu::cpu_seconds;
 /// Connections that send at the same time.
 pub(crate) const SENDERS: usize = 16;
 
+/// Objects that one request deletes.
+const DELETED_AT_ONCE: &str = "500";
+
 /// The API server, reached as an administrator.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
@@ -83,6 +86,20 @@ impl Cluster {
 
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value, String> {
         self.json(&Request::post(path).body("application/json", body.to_string()))
+    }
+
+    /// Deletes all objects of the collection that this request names, page by page: the API server
+    /// answers with the objects that it has deleted, and the client takes no answer as long as
+    /// thousands of them unless the request has a `limit`.
+    pub(crate) fn delete_collection(&self, collection: &Request) -> Result<(), String> {
+        let mut page = collection.clone();
+        loop {
+            let answer = self.json(&page.query("limit", DELETED_AT_ONCE))?;
+            match answer["metadata"]["continue"].as_str() {
+                None | Some("") => return Ok(()),
+                Some(next) => page = collection.clone().query("continue", next),
+            }
+        }
     }
 
     /// Has the API server collect its garbage now. It would else do so in the middle of what comes, for

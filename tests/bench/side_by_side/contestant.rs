@@ -58,6 +58,15 @@ impl Contestant {
     }
 
     pub(crate) fn original(cluster: &Cluster) -> Result<Self, String> {
+        Self::of_original(cluster, "replicaset-controller")
+    }
+
+    /// No contestant: what makes ReplicaSets of Deployments, for both in the same way.
+    pub(crate) fn deployments(cluster: &Cluster) -> Result<Self, String> {
+        Self::of_original(cluster, "deployment-controller")
+    }
+
+    fn of_original(cluster: &Cluster, controller: &str) -> Result<Self, String> {
         let program = cluster.binaries.join("kube-controller-manager");
         if !program.exists() {
             return Err(format!(
@@ -71,7 +80,7 @@ impl Contestant {
             program,
             arguments: vec![
                 format!("--kubeconfig={kubeconfig}"),
-                "--controllers=replicaset-controller".to_owned(),
+                format!("--controllers={controller}"),
                 "--kube-api-qps=100000".to_owned(),
                 "--kube-api-burst=100000".to_owned(),
                 "--leader-elect=false".to_owned(),
@@ -79,6 +88,21 @@ impl Contestant {
             ],
             environment: Vec::new(),
         })
+    }
+
+    /// The same with a rate limit.
+    pub(crate) fn limited(&self, qps: &str, burst: &str) -> Self {
+        let is_limit = |argument: &&String| argument.starts_with("--kube-api-");
+        let mut arguments: Vec<String> = self.arguments.clone();
+        arguments.retain(|argument| !is_limit(&argument));
+        arguments.push(format!("--kube-api-qps={qps}"));
+        arguments.push(format!("--kube-api-burst={burst}"));
+        Self {
+            name: self.name,
+            program: self.program.clone(),
+            arguments,
+            environment: self.environment.clone(),
+        }
     }
 
     pub(crate) fn start(&self) -> Result<Process, String> {

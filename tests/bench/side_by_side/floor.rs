@@ -160,5 +160,5 @@ fn cost(
 }
 
 fn delete_pods(cluster: &Cluster, namespace: &str) -> Result<(), String> {
-    cluster.send(&Request::delete(pods(namespace))).map(drop)
+    cluster.delete_collection(&Request::delete(pods(namespace)))
 }

@@ -10,6 +10,7 @@ mod cpu;
 mod derived;
 mod figures;
 mod floor;
+mod journal;
 mod load;
 mod machine;
 mod options;

@@ -19,13 +19,17 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,
 
-    /// Which scenarios; all but `soak` if absent.
+    /// Which scenarios; all but `soak` and `giants` if absent.
     #[arg(long, value_delimiter = ',')]
     pub(crate) scenarios: Vec<Scenario>,
 
     /// How long the scenario `soak` lasts, in minutes.
     #[arg(long, default_value_t = 60)]
     pub(crate) soak_minutes: u64,
+
+    /// How many ReplicaSets of 2,000 the scenario `giants` has, one number after the other.
+    #[arg(long, value_delimiter = ',', default_values_t = [5, 50, 500])]
+    pub(crate) giants: Vec<usize>,
 
     /// How long idle CPU is watched, in seconds.
     #[arg(long, default_value_t = 30)]
@@ -63,13 +67,17 @@ pub(crate) enum Scenario {
     Latency,
     /// The same while another one scales by thousands.
     LatencyBusy,
+    /// From a lost pod to the status that shows it, in roll-outs of a Deployment.
+    Loss,
     /// Churn for an hour: does memory grow?
     Soak,
+    /// From a new ReplicaSet to its pod beside many large ones, with a rate limit and without.
+    Giants,
 }
 
 impl Options {
     pub(crate) fn wants(&self, scenario: Scenario) -> bool {
-        let is_usual = scenario != Scenario::Soak;
+        let is_usual = !matches!(scenario, Scenario::Soak | Scenario::Giants);
         (self.scenarios.is_empty() && is_usual) || self.scenarios.contains(&scenario)
     }
 

@@ -13,6 +13,7 @@ use replicaset_controller::client::{Client, ClientOptions, Request, StreamClient
 use replicaset_controller::stdx::stop::{Cause, Stop};
 
 use crate::cluster::Cluster;
+use crate::journal::Journal;
 use crate::workloads::{collection, pods};
 
 /// When the API server ends a watch, in seconds: not within any run.
@@ -41,12 +42,15 @@ pub(crate) struct State {
     pub(crate) replica_sets: HashMap<String, Watched>,
     owners: HashMap<String, Owner>,
     overshoot: usize,
+    /// Once somebody asked for it.
+    journal: Option<Journal>,
     problem: Option<String>,
 }
 
 /// One living pod.
 pub(crate) struct LivePod {
     pub(crate) name: String,
+    pub(crate) is_ready: bool,
     owner: String,
 }
 
@@ -96,6 +100,11 @@ impl Observer {
         of.wanted = Some(wanted);
         of.n_surplus = 0;
         state.first_pod.remove(owner);
+    }
+
+    /// From now on, all that is seen is kept.
+    pub(crate) fn keep_journal(&self) {
+        self.lock().journal = Some(Journal::default());
     }
 
     /// Waits until `is_reached`; when that was.
@@ -172,7 +181,21 @@ impl State {
         sums
     }
 
+    /// What was seen since it was asked for; `None` if it was not.
+    pub(crate) fn journal(&mut self) -> Option<&mut Journal> {
+        self.journal.as_mut()
+    }
+
+    /// How often the statuses of some ReplicaSets were written.
+    pub(crate) fn n_status_writes(&self, is_meant: impl Fn(&str) -> bool) -> usize {
+        let meant = self.replica_sets.iter().filter(|(name, _)| is_meant(name));
+        meant.map(|(_, rs)| rs.n_status_writes).sum()
+    }
+
     fn on_pod(&mut self, pod: &Pod, is_gone: bool) {
+        if let Some(journal) = &mut self.journal {
+            journal.on_pod(pod, is_gone);
+        }
         if is_gone || pod.is_terminating() {
             if let Some(pod) = self.pods.remove(&pod.uid)
                 && let Some(owner) = self.owners.get_mut(&pod.owner)
@@ -188,6 +211,7 @@ impl State {
         let owner = owner.unwrap_or_default();
         let living = LivePod {
             name: (*pod.key.name).to_owned(),
+            is_ready: pod.is_ready,
             owner: owner.clone(),
         };
         if self.pods.insert(pod.uid.clone(), living).is_some() {
@@ -206,6 +230,9 @@ impl State {
 
     fn on_replica_set(&mut self, rs: &ReplicaSet, is_gone: bool) {
         let name = &*rs.key.name;
+        if let Some(journal) = &mut self.journal {
+            journal.on_replica_set(rs);
+        }
         if is_gone {
             self.replica_sets.remove(name);
             return;

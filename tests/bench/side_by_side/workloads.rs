@@ -50,7 +50,5 @@ pub(crate) fn scale(
 
 /// Deletes all ReplicaSets of a namespace.
 pub(crate) fn delete_all(cluster: &Cluster, namespace: &str) -> Result<(), String> {
-    cluster
-        .json(&Request::delete(collection(namespace)))
-        .map(drop)
+    cluster.delete_collection(&Request::delete(collection(namespace)))
 }

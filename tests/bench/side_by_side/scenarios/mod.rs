@@ -1,6 +1,8 @@
 //! What both contestants have to do.
 
+mod giants;
 mod latency;
+mod loss;
 mod replicas;
 mod soak;
 
@@ -9,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::cluster::Cluster;
 use crate::contestant::{Contestant, Process};
 use crate::options::{Options, Scenario};
-use crate::report::Report;
+use crate::report::{OURS, Report};
 use crate::statistics::number;
 use crate::watch::{Observer, State};
 use crate::workloads::{create, delete_all, scale};
@@ -97,7 +99,15 @@ pub(crate) fn run_all(
         stage.enter()?;
         latency::busy(&mut stage)?;
     }
-    process.stop()
+    if stage.wants(Scenario::Loss) {
+        stage.enter()?;
+        loss::loss(&mut stage)?;
+    }
+    process.stop()?;
+    if stage.wants(Scenario::Giants) && contestant.name == OURS {
+        giants::all(&mut stage)?;
+    }
+    Ok(())
 }
 
 impl Stage<'_> {

@@ -219,6 +219,7 @@ pub(super) fn kill_some(stage: &Stage<'_>) -> Result<(usize, Instant), String> {
 
 fn down(stage: &mut Stage<'_>, process: &Process, names: &[String]) -> Result<(), String> {
     let total = stage.observer.lock().pods.len();
+    let writes_before = stage.observer.lock().sums().n_status_writes;
     let (before, server) = (process.usage()?, stage.cluster.cpu()?);
     let began = Instant::now();
     let ended = stage.scale_to_zero(names)?;
@@ -234,6 +235,8 @@ fn down(stage: &mut Stage<'_>, process: &Process, names: &[String]) -> Result<()
         );
         stage.add("scale-down, peak memory so far, MiB", after.peak);
         pause(SETTLE);
+        let n_writes = stage.observer.lock().sums().n_status_writes - writes_before;
+        stage.add("scale-down, status writes", number(n_writes));
         stage.add(
             "scale-down, memory after it, MiB",
             process.usage()?.resident,

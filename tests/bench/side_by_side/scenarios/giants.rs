@@ -1,0 +1,109 @@
+//! New ReplicaSets of one pod beside many that want thousands, with the default rate limit and without
+//! one. Only this daemon does it: the other one's small ReplicaSets wait for minutes.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use replicaset_controller::client::Request;
+
+use super::{PATIENCE, Stage, wait_until_it_works};
+use crate::load::in_parallel;
+use crate::probe::{add_latencies, latencies};
+use crate::report::say;
+use crate::statistics::number;
+use crate::watch::State;
+use crate::workloads::{create, delete_all, pods};
+
+/// Pods that each giant wants.
+const REPLICAS: usize = 2000;
+
+/// New ReplicaSets of one pod.
+const PROBES: u32 = 50;
+
+/// From one to the next, so that all are made in the first minute.
+const INTERVAL: Duration = Duration::from_millis(1100);
+
+/// At this rate the giants would be up when the last probe is made, in pods a second.
+const SCALE_UP_RATE: f64 = 1000.0;
+
+/// Pods of a giant's sync.
+const BURST: f64 = 500.0;
+
+/// Everything, by processes of its own.
+pub(super) fn all(stage: &mut Stage<'_>) -> Result<(), String> {
+    for (limit, qps, burst) in [("20 qps", "20", "30"), ("no limit", "0", "1")] {
+        let contestant = stage.contestant.limited(qps, burst);
+        for n_giants in stage.options.giants.clone() {
+            let what = format!("{n_giants} giants, {limit}");
+            let process = contestant.start()?;
+            wait_until_it_works(stage.cluster, &process)?;
+            stage.enter()?;
+            let every = if qps == "0" {
+                let all_up = number(n_giants * REPLICAS) / SCALE_UP_RATE;
+                INTERVAL.min(Duration::from_secs_f64(all_up) / PROBES)
+            } else {
+                INTERVAL
+            };
+            measure(stage, &what, n_giants, every)?;
+            process.stop()?;
+            tear_down(stage)?;
+        }
+    }
+    Ok(())
+}
+
+fn measure(
+    stage: &mut Stage<'_>,
+    what: &str,
+    n_giants: usize,
+    every: Duration,
+) -> Result<(), String> {
+    let (cluster, namespace) = (stage.cluster, &stage.namespace);
+    stage.cluster.collect_garbage()?;
+    let giant = |n: usize| format!("giant-{n}");
+    for n in 0..n_giants {
+        stage.observer.expect_pods(&giant(n), REPLICAS);
+    }
+    let began = Instant::now();
+    in_parallel(n_giants, |n| {
+        create(cluster, namespace, &giant(n), REPLICAS)
+    })?;
+    let n_left = Cell::new(PROBES);
+    let goes_on = |_: &State| n_left.replace(n_left.get().saturating_sub(1)) > 0;
+    let found = latencies(&stage.observer, every, PATIENCE, goes_on, |name| {
+        stage.observer.expect_pods(name, 1);
+        create(cluster, namespace, name, 1)?;
+        Ok(Instant::now())
+    })?;
+    let took = began.elapsed().as_secs_f64();
+    let state = stage.observer.lock();
+    let n_pods: usize = (0..n_giants).map(|n| state.n_pods_of(&giant(n))).sum();
+    let n_writes = state.n_status_writes(|name| name.starts_with("giant-"));
+    drop(state);
+    add_latencies(stage.report, stage.contestant.name, what, found);
+    stage.add(&format!("{what}, pods a second"), number(n_pods) / took);
+    stage.add(
+        &format!("{what}, status writes for 500 pods"),
+        number(n_writes) * BURST / number(n_pods.max(1)),
+    );
+    let overshoot = stage.observer.take_overshoot();
+    stage.add(&format!("{what}, overshoot"), number(overshoot));
+    Ok(())
+}
+
+/// The controller has ended, and would take as long to delete the pods as it took to create them.
+fn tear_down(stage: &Stage<'_>) -> Result<(), String> {
+    delete_all(stage.cluster, &stage.namespace)?;
+    let deadline = Instant::now() + PATIENCE;
+    while !stage.observer.lock().pods.is_empty() {
+        if Instant::now() > deadline {
+            return Err("the pods of the giants cannot be deleted".to_owned());
+        }
+        let all = Request::delete(pods(&stage.namespace)).query("gracePeriodSeconds", "0");
+        // The API server does of each page as many as it can in a minute.
+        if let Err(problem) = stage.cluster.delete_collection(&all) {
+            say(&format!("  goes on deleting: {problem}"));
+        }
+    }
+    Ok(())
+}
