@@ -17,6 +17,9 @@ generated = $(units)/$(NAME).service $(shared)/man/man8/$(NAME).8 \
 	$(shared)/bash-completion/completions/$(NAME) $(shared)/zsh/site-functions/_$(NAME) \
 	$(shared)/fish/vendor_completions.d/$(NAME).fish
 
+# Further arguments of the program: `make demo ARGS=--fast`, `make dev ARGS='--port 9000'`.
+ARGS ?=
+
 # So that eu-stack, perf and gdb walk the stacks of a release binary at little cost.
 build build-static bench demo dev $(BINARY): export RUSTFLAGS += -C force-frame-pointers=yes
 
@@ -60,11 +63,11 @@ uninstall: ## Remove what was installed, but not the configuration
 	rm -f $(DESTDIR)$(PREFIX)/bin/$(NAME) $(generated)
 	rm -rf $(shared)/doc/$(NAME)
 
-demo: ## Watch the controller converge sample ReplicaSets, no cluster needed
-	cargo run --release --locked -- demo
+demo: ## Watch the controller converge sample ReplicaSets, no cluster needed (ARGS)
+	cargo run --release --locked -- demo $(ARGS)
 
-dev: ## Run dev API server, simulated kubelet and controller until stopped
-	cargo run --release --locked -- dev
+dev: ## Run dev API server, simulated kubelet and controller until stopped (ARGS)
+	cargo run --release --locked -- dev $(ARGS)
 
 test: ## Run all tests that need nothing but Rust
 	cargo test --locked

@@ -20,7 +20,7 @@
 //! | room | what lives there | may use |
 //! |---|---|---|
 //! | [`api`] | the Kubernetes vocabulary, pure: keys, selectors, the slim [`api::Pod`], the [`api::ReplicaSet`], the `Status` error | – |
-//! | [`stdx`] | named threads and what they work on, the stop signal, clocks, back-off | – |
+//! | [`stdx`] | named threads and what they work on, the stop signal, clocks, back-off, escapes, what was built | – |
 //! | [`telemetry`] | the log; metrics; health by progress; what the threads do; what systemd is told | stdx |
 //! | [`client`] | bytes to and from an API server: kubeconfig, credentials, TLS, throttle, streams | api, stdx, telemetry |
 //! | [`cache`] | server state → local read-only view: list/watch machine (pure), its loop, indexed stores | api, client, stdx |
@@ -32,7 +32,7 @@
 //! | [`http_server`] | connections, requests, answers: HTTP/1.1 and TLS on the server's side | api, stdx |
 //! | [`serving`] | the daemon's own pages: health, metrics, configuration; who may see them | api, client, http_server, stdx, telemetry |
 //! | [`rights`] | what the daemon must be allowed to do, as one table and as manifests, pure | – |
-//! | [`self_check`] | asks at start for each of these rights | api, client, rights, stdx |
+//! | [`self_check`] | asks at start for each of these rights, and for the API server's version | api, client, rights, stdx, telemetry |
 //! | [`manager`] | owns every thread: start order, stop order, deadlines | all above |
 //! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster | api, http_server, stdx |
 //! | [`cli`] | flags, environment and configuration file → options, no effects | – |
@@ -51,19 +51,20 @@
 //! | thread | does | waits for | what ends the wait |
 //! |---|---|---|---|
 //! | `main` | [`manager::Manager::wait`] | the stop signal, then the others in stop order | signal; 30 s |
-//! | `ctrl-c` | gives the stop signal | SIGTERM, SIGINT | a second one ends the process |
+//! | `ctrl-c` | gives the stop signal | SIGTERM, SIGINT | one that comes a second later ends the process; before the daemon runs, the first one does |
 //! | `signal` | runs what [`stdx::signals::on_reload`] and [`stdx::signals::on_dump`] were given | SIGHUP, SIGUSR1; a credential plugin | the stop signal sends one; 60 s |
 //! | `watch-rs`, `watch-rc`, `watch-pods` | list and watch, store, handlers | a read from the API server; of pods, 10 ms for several events at once; a pause after failures | data, 5 min of silence, stop shuts the socket; time |
 //! | `sync-0…n`, `rc-sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
 //! | `batch-0…m` | helps the workers with their batches ([`controller::fair_pool`]) | rayon's queue; the next batch of a slow start; a request; the token bucket | job, pool dropped; the last answer of the batch before; answer, 60 s; stop |
 //! | `batch-keeper` | ends the additional `batch` threads when no sync has called them, and itself | 10 s | time, stop |
 //! | `delay`, `rc-delay` | puts delayed keys into the queue when due | the next due time, at most 10 s | time, an earlier key, shutdown |
-//! | `self-check` | asks whether each right is there that is needed, and ends | a second at first; an answer; a pause after failures | time, stop; answer, 5 s; time, stop |
+//! | `self-check` | asks whether each right is there that is needed, then for the API server's version | a second at first; an answer; a pause after failures; 5 min | time, stop; answer, 5 s; time, stop |
 //! | `lease` | acquires, renews and releases the lease ([`leader_election::Elector`]) | a request; pauses between tries | answer, half the renew deadline; stop, and the end of the last write |
 //! | `events`, `rc-events` | sends events | recorded events; a request; pauses between tries, and of 50 ms after a burst | event; answer, 10 s; its stop |
-//! | `http`, `plain` | accept connections to the pages of [`serving`] | a connection | the end of the daemon connects |
+//! | `http`, `plain` | accept connections to the pages of [`serving`] | a connection; 100 ms without descriptors | the end of the daemon connects; time |
 //! | `http-N`, `plain-N` | read requests, answer pages | the client; a review of the API server | its limits: 10 s for a request, 90 s between two, 30 s for an answer; 5 s for a review; the end shuts the socket |
 //! | `systemd` | tells systemd how the daemon is, feeds the watchdog | a second, or a third of the watchdog's time | time, stop |
+//! | `dev-*` | the dev server's: see [`devserver`] | a request; a change; time | data, time, stop |
 //!
 //! Stop order: signal → queue shut down, watches' sockets shut → join `sync-*` → events drained →
 //! lease released → join `watch-*`, `delay`, `batch-*`. 30 s in all, then the stuck threads are named and
@@ -72,12 +73,14 @@
 //!
 //! # How many, and why
 //!
-//! Threads: with the defaults 30 that last (5 `sync`, 16 `batch`, 2 watches, `main`, `ctrl-c`, `signal`,
-//! `delay`, `events`, `lease`, `http`), `systemd` under systemd, and one for each connection of a client
-//! to the daemon's pages, 100 at most. ReplicationControllers bring 8 more (5 `rc-sync`, `watch-rc`,
-//! `rc-delay`, `rc-events`). A thread costs some 20 KiB, most of it the allocator's. Where the rate limit
-//! leaves work for them, 32 more `batch` threads and `batch-keeper` come with a sync that has 32 pods or more
-//! to create or delete, and go 10 to 20 s after the last one (`manager::batch_pool`).
+//! Threads: with the defaults 31 that last (5 `sync`, 16 `batch`, 2 watches, `main`, `ctrl-c`,
+//! `signal`, `delay`, `events`, `lease`, `http`, `self-check`), `systemd` under systemd, and one
+//! for each connection of a client to the daemon's pages, 100 at most for each port.
+//! ReplicationControllers bring 8 more (5 `rc-sync`, `watch-rc`, `rc-delay`, `rc-events`). A thread
+//! costs some 20 KiB, most of it the allocator's. Where the rate limit leaves work for them (from
+//! 100 requests a second on), 32 more `batch` threads and `batch-keeper` come with a sync that has
+//! 32 pods or more to create or delete, and go 10 to 20 s after the last one
+//! (`manager::batch_pool`).
 //!
 //! Sockets to the API server, each in HTTP/1.1 with one request at a time, opened when first needed and
 //! not used again when it has been idle for 15 s (`client::http`); none is opened for a single request,
@@ -89,7 +92,7 @@
 //! | the requests of a controller | its `sync` and `batch` threads: 5 + 48 | a thread sends one request at a time; with fewer some would wait or shake hands anew. An idle one costs some 10 KiB: buffers are lent for a request (`client::buffers`) |
 //! | the events of a controller | 1 | one thread sends them, and they must not hold back pods |
 //! | the lease | 1 | nothing may delay a renewal |
-//! | the check of the daemon's rights | 1, until it is done | |
+//! | the check of the daemon's rights, and the API server's version | 1 | closed between two looks at the version |
 //! | token reviews, access reviews | one for each of the daemon's own pages that is asked for at once; 4 each are kept | an answer serves for 10 s |
 //!
 //! 16 `batch` threads keep a kube-apiserver on two processors busy, but many requests at once cost it less
@@ -109,7 +112,8 @@
 //! | `controller::written_versions` | versions still to be seen, who waits for them | workers, watch threads |
 //! | `controller::unresolved`, `controller::pod_names` | writes of unknown outcome, name sequences | workers |
 //! | `controller` selectors that cannot be used | which have been told of | workers |
-//! | `controller::scale_down` | since when specs are known that no status has observed | workers, watch threads |
+//! | `controller::scale_down` | since when specs are known that no status has observed; since when pods went | workers, watch threads |
+//! | `controller::failing_pods` | how many pods of which ReplicaSets have failed within a minute | watch threads |
 //! | `controller::pace` | when whose status may be written next | workers, watch threads |
 //! | `controller::fair_pool` | nothing: threads meet at it between two batches | workers, `batch-*` |
 //! | `manager::batch_pool` surge | the additional threads, also while they are started | workers, `batch-keeper` |
@@ -123,7 +127,7 @@
 //! | `client::warnings` | which have been logged | everyone who sends |
 //! | `client::live_tls` | what was read of certificates last; which watches to cut | everyone who sends, `signal` |
 //! | `client::credentials`, `client::exec_plugin` | the token, who runs the plugin | everyone who sends, `signal` |
-//! | `controller::take_over` | what a new leader has still to prove | workers, `lease` |
+//! | `controller::take_over` | what a new leader has still to prove | workers, `lease`, watch threads |
 //! | `manager::contact` | when the API server was heard last | `http-N`, `systemd` |
 //! | `leader_election` health, `manager` herald | who leads; the Lease while we do | `lease`, `http`, `main` |
 //! | `stdx::stop` | the cause and the wakers | everyone |
@@ -144,9 +148,12 @@
 //!   pods are listed.
 //! - A pod that may have been created is never created under another name before its fate is known; a
 //!   pod that may have been deleted is chosen again before another one.
-//! - A ReplicaSet for which pods are due is never made to wait: not by the pace of its status, not by
-//!   another one's batch, not by what only waits for a status. While some have few pods due, those that
-//!   have many send few requests at once, so that they are not before them in the API server either.
+//! - A ReplicaSet for which few pods are due is never made to wait: not by the pace of its status,
+//!   not by another one's batch, not by what only waits for a status, and (with more than one
+//!   worker) not by all the workers having many pods to create or delete; but up to 25 ms for the
+//!   ReplicaSets' watch, after pods went (`controller`, `scale_down`). One with many waits for
+//!   other large ones only. While some have few pods due, those that have many send few requests at
+//!   once, so that they are not before them in the API server either.
 //! - The cache's tallies count what its buckets of orphans and of pods that somebody here may own hold,
 //!   at every moment that a reader can see.
 //! - Nothing is created or deleted before both first lists are complete.
@@ -163,10 +170,13 @@
 //!
 //! Marked `DIFFERS:` where they stand in the code. The ones that can be noticed:
 //!
-//! - **Expectations by identity** ([`controller::expectations`]): names of pods to come, UIDs of pods to
-//!   go; a stranger's pod satisfies nothing.
+//! - **Expectations by identity** ([`controller::expectations`]): names of pods to come, UIDs of
+//!   pods to go; a stranger's pod satisfies nothing. A pod that came and went unseen is not waited
+//!   for once the cache has passed the version under which it was stored.
 //! - **The controller names its pods** ([`controller::pod_names`]), as the API server would, from a
-//!   sequence that a restarted daemon repeats: a lost answer or a `kill -9` makes no second pod.
+//!   sequence that a restarted daemon repeats as long as the ReplicaSet is at the same version: a
+//!   lost answer or a `kill -9` makes no second pod, and no name returns but those of pods that
+//!   came and went after the last write.
 //! - **Deletes carry the pod's UID**, so that a pod recreated under the name is never hit.
 //! - **Reading one's own writes wakes instead of polling** ([`controller::written_versions`]).
 //! - **An expectation that expires leads to a live LIST**, never to a guess ([`controller::expiry`]).
@@ -183,6 +193,8 @@
 //!   is taken in its place.
 //! - **A scale-down waits until the pods are as new as the spec that asks for it** (`controller`,
 //!   `scale_down`), 25 ms at most, so that a deletion cost that was written before decides.
+//! - **Pods that go are replaced when the ReplicaSets are as new as their going**, or 25 ms after
+//!   it: their owner may go too, and its watch be behind. Statuses do not wait for that.
 //! - **Every wait of a ReplicaSet for an event ends by itself** after five minutes, since an event can get
 //!   lost in a relist.
 //! - **A new client certificate ends no request**: connections that show the old one carry their request
@@ -192,15 +204,25 @@
 //!   an expired credential serves until the plugin gives another or the API server refuses it.
 //! - **A watch that brings nothing, not even a bookmark, until it is given up ends in a list**
 //!   ([`cache::list_watch`]): its version may lie in the future of an etcd restored from a backup.
+//! - **A server that goes back**, as after such a restore, is believed at once: whatever differs is
+//!   taken from its list though it may have the version of before, own writes from before are not
+//!   waited for, and each ReplicaSet is compared with the API server before it is acted on
+//!   ([`controller::take_over`]).
+//! - **An API server whose port nobody listens at is tried every 2.5 to 5 s** by each watch, so
+//!   that all use it soon after it is back ([`cache::list_watch`]); upstream waits up to a minute.
 //! - **A list after an expired watch has a back-off of its own**, so that the one after an outage does not
 //!   wait as long as the outage did.
-//! - **While counts are moving, a status waits** ([`controller::pace`]): up to a millisecond for each pod,
-//!   and never if a count has arrived where it was bound for, or anything but a count has changed.
+//! - **A status waits that only gets better** ([`controller::pace`]): more pods, labelled, Ready or
+//!   available ones, or fewer terminating ones, and no count yet as wanted; up to a millisecond for
+//!   each pod. A loss (also in a scale-down), a count that reaches what is wanted, a condition and
+//!   an observed generation never do.
 //! - **While many pods change, their watch rests** up to 10 ms between two reads ([`client::Gather`]), so
 //!   that one wake-up serves several events.
 //! - **A pod in which nothing has changed that a sync reads** enqueues nobody, unless its owner's last
 //!   sync has failed.
-//! - **The queue has two priorities**, as controller-runtime's: missing pods go before statuses and resyncs.
+//! - **The queue has priorities**, as controller-runtime's: few missing pods go before many, and
+//!   those before statuses and resyncs. At most half of the workers do large syncs
+//!   ([`controller::plan::LARGE`]), so that the others never wait for those.
 //! - **ReplicaSets take turns** at the batch threads ([`controller::fair_pool`]) and at the rate limit.
 //! - **Health looks at progress** (`manager::progress`), and `/livez` and `/readyz` exist.
 //! - **Paths that everybody may see are answered before anybody is asked who it is**, so that a probe
@@ -211,9 +233,14 @@
 //!   otherwise ([`cli::flags`]), so that nothing is taken from a kube-controller-manager that was not given.
 //! - **The log is bounded at its default level** ([`telemetry::logging`]): a place in the code may log a
 //!   line a second after a burst of 100, and tells how many it left out.
+//! - **What others have said moves no cursor** ([`stdx::escape`]): control characters and the like
+//!   are escaped in the log, in `explain` and in the messages of events.
 //! - **A leader stops writing a renew deadline after its last renewal**, by a clock that counts suspended
 //!   time, asked right before each write to the socket ([`leader_election`]); upstream's may write on for
 //!   as long as it takes to notice.
+//! - **A renewal never acquires**: a leader whom the Lease does not name ends, also where the Lease
+//!   names nobody; and a standby gives the holder of a Lease that is deleted or emptied by hand its
+//!   time.
 //! - **A new leader acts on nothing that it has not proven to be as new as its take-over**
 //!   ([`controller::take_over`]).
 //! - **The lease is released on a clean stop**, and its unknown fields are kept.

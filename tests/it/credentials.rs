@@ -417,3 +417,60 @@ fn a_plugin_renews_a_service_accounts_token_that_expires_or_is_revoked() {
     );
     ends_well(&mut process);
 }
+
+/// A log with what its dumps of bytes come to: rows such as `4745 5420 2f61  GET./a`.
+fn with_dumps(log: &str) -> String {
+    let mut bytes = Vec::new();
+    for line in log.lines() {
+        let (_, row) = line.rsplit_once(": ").unwrap_or_default();
+        let groups = row.split(' ').take_while(|it| {
+            it.len().is_multiple_of(2)
+                && !it.is_empty()
+                && it.chars().all(|c| c.is_ascii_hexdigit())
+        });
+        for group in groups {
+            let pairs = (0..group.len()).step_by(2);
+            bytes.extend(pairs.filter_map(|at| u8::from_str_radix(&group[at..at + 2], 16).ok()));
+        }
+    }
+    format!("{log}{}", String::from_utf8_lossy(&bytes))
+}
+
+#[test]
+fn no_log_level_of_any_library_shows_a_secret() {
+    let cluster = TestCluster::start();
+    let namespace = format!("--namespace={}", cluster.namespace());
+    for user in [
+        "token: secret-of-the-daemon",
+        "username: secret-of, password: secret-of-the-daemon",
+    ] {
+        let home = Home::new();
+        home.kubeconfig(&cluster.url(), "", user);
+        let port = PlainPort::free();
+        let config = home.path("config").display().to_string();
+        let port_argument = port.argument();
+        let arguments = [
+            "run",
+            "--kubeconfig",
+            &config,
+            &namespace,
+            &port_argument,
+            "-vv",
+        ];
+        let process = DaemonProcess::start_with(
+            &arguments,
+            &[("RUST_LOG", "trace,replicaset_controller=trace")],
+        );
+        cluster.eventually("it is ready", || port.get("/readyz").0 == 200);
+        let request = ureq::get(format!("{}/metrics", port.url()));
+        let request = request.header("authorization", "Bearer secret-of-a-caller");
+        request.call().expect("it answers");
+        let is_traced = || process.log().contains(" TRACE [");
+        cluster.eventually("an answer is traced", is_traced);
+        let log = with_dumps(&process.log());
+        let basic = "c2VjcmV0LW9mOnNlY3JldC1vZi10aGUtZGFlbW9u";
+        for secret in ["secret-of-the-daemon", "secret-of-a-caller", basic] {
+            assert!(!log.contains(secret), "{secret} in\n{log}");
+        }
+    }
+}

@@ -6,6 +6,8 @@ mod support;
 
 /// Group C: whose pods are taken over and given back.
 mod adoption;
+/// What the garbage collector takes along, beside the controller.
+mod collection;
 /// Flags, exit codes, signals, log and threads of the binary.
 mod command_line;
 /// Sources of flags, and the forms of the log.

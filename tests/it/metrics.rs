@@ -14,14 +14,17 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
+use replicaset_controller::client::Request;
+use replicaset_controller::devserver::{Action, Matcher, Rule};
 use replicaset_controller::telemetry::metrics::Metrics;
+use replicaset_controller::telemetry::metrics::build::KubernetesVersion;
 use replicaset_controller::telemetry::metrics::controller::{Outcome, SyncEnd};
 use replicaset_controller::telemetry::metrics::credentials::ExecPluginCall;
 use replicaset_controller::telemetry::metrics::render;
 
 use self::exposition::{Exposition, Shape};
 use self::upstream::{NOT_OURS, is_named, read_snapshot};
-use crate::support::{TestCluster, new_replica_set};
+use crate::support::{PlainPort, TestCluster, new_replica_set, text_at};
 use crate::tidy::root;
 
 /// Series under upstream's prefixes that upstream does not have, and why we do.
@@ -34,6 +37,8 @@ const EXTRA: &[(&str, &str)] = &[(
 fn all_families() -> Metrics {
     let metrics = Metrics::new();
     metrics.build.set_feature_enabled("Gate", "BETA", true);
+    let version = KubernetesVersion::default();
+    metrics.build.set_kubernetes_version(&version);
     metrics.leader_election.set_master_status("lease", true);
     metrics.leader_election.slowpath_exercised("lease");
     metrics.healthchecks.observe("ping", "healthz", true);
@@ -228,19 +233,20 @@ fn the_numbers_are_those_of_what_was_done() {
     let cluster = TestCluster::running();
     // Other tests of this process count into the same registry.
     let before = Exposition::read(&render());
+    // The daemon counts an answer after the API server shows what it says.
+    let grew = |name: &str, labels: &[(&str, &str)], by: f64| {
+        let before = before.sum(name, labels);
+        cluster.eventually(&format!("{name}{labels:?} grows by {by}"), || {
+            Exposition::read(&render()).sum(name, labels) - before >= by
+        });
+    };
+    let converged = "replicaset_controller_converge_seconds_count";
     cluster.create_replica_set(&new_replica_set("a", 4));
     cluster.stable("a");
+    // What is asked for next takes the place of what has not been counted.
+    grew(converged, &[("name", "replicaset")], 1.0);
     cluster.scale("a", 1);
     cluster.stable("a");
-    let after = Exposition::read(&render());
-
-    let grew = |name: &str, labels: &[(&str, &str)], by: f64| {
-        let (before, after) = (before.sum(name, labels), after.sum(name, labels));
-        assert!(
-            after - before >= by,
-            "{name}{labels:?}: {before}, then {after}"
-        );
-    };
     let ours = ("name", "replicaset");
     grew(
         "replicaset_controller_pods_created_total",
@@ -262,7 +268,7 @@ fn the_numbers_are_those_of_what_was_done() {
         &[ours],
         2.0,
     );
-    grew("replicaset_controller_converge_seconds_count", &[ours], 2.0);
+    grew(converged, &[ours], 2.0);
     grew("workqueue_queue_duration_seconds_count", &[ours], 2.0);
     grew("workqueue_work_duration_seconds_count", &[ours], 2.0);
     grew(
@@ -295,6 +301,37 @@ fn the_numbers_are_those_of_what_was_done() {
         &[("resource", "pods"), ("version", "v1")],
         4.0,
     );
+}
+
+#[test]
+fn the_kubernetes_version_shown_is_the_api_servers() {
+    let cluster = TestCluster::start();
+    let silent = Rule::new(Matcher::path("GET", "/version"), Action::Hold);
+    let silent = cluster.faults().add(silent);
+    let port = PlainPort::free();
+    let _process = cluster.start_process(&[&port.argument()]);
+    let own = format!(
+        "replicaset_controller_build_info{{commit=\"\",version=\"{}\"}} 1\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    let page = || port.get("/metrics").1;
+    cluster.eventually("the version of the daemon", || page().contains(&own));
+    cluster.eventually("the API server is asked", || silent.hits() == 1);
+    assert!(!page().contains("kubernetes_build_info{"), "{}", page());
+    silent.remove();
+    let version = cluster.api().send(&Request::get("/version"));
+    let version = version.expect("the version of the API server");
+    let version = text_at(&version, "/gitVersion");
+    let version = format!("git_version=\"{version}\"");
+    cluster.eventually("the version of the API server", || {
+        let page = page();
+        let mut lines = page.lines();
+        lines.any(|line| {
+            line.starts_with("kubernetes_build_info{")
+                && line.contains(&version)
+                && line.contains("platform=\"linux/amd64\"")
+        })
+    });
 }
 
 #[test]

@@ -24,7 +24,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cache", &["api", "client", "stdx"]),
     ("leader_election", &["api", "client", "stdx", "telemetry"]),
     ("rights", &[]),
-    ("self_check", &["api", "client", "rights", "stdx"]),
+    (
+        "self_check",
+        &["api", "client", "rights", "stdx", "telemetry"],
+    ),
     ("writes", &["api", "client", "stdx"]),
     (
         "controller",
@@ -56,6 +59,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "cache",
             "cli",
             "client",
+            "controller",
             "devserver",
             "leader_election",
             "explain",

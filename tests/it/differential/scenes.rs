@@ -236,6 +236,18 @@ pub(super) fn malformed(namespace: &str) -> Vec<Step> {
         step
     };
     let good = || plain_pod("p-odd");
+    let with_typo = || {
+        let mut pod = good();
+        pod["spec"]["containers"][0]["imagee"] = json!("x");
+        pod["spec"]["zone"] = json!("x");
+        pod
+    };
+    let cost = |cost: &str| json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}}});
+    let with_cost = |value: &str| {
+        let mut pod = good();
+        pod["metadata"]["annotations"] = cost(value)["metadata"]["annotations"].clone();
+        pod
+    };
     let mut unnamed = good();
     unnamed["metadata"] = json!({});
     let patch = json!({"metadata": {"labels": {"a": "b"}}});
@@ -252,6 +264,9 @@ pub(super) fn malformed(namespace: &str) -> Vec<Step> {
         typed(Step::post(&pods, good()), MERGE_PATCH),
         Step::post(&pods, good()).query("dryRun", "Some"),
         Step::post(&pods, good()).query("fieldValidation", "Sometimes"),
+        Step::post(&pods, with_typo()).query("fieldValidation", "Strict"),
+        Step::post(&pods, with_cost("01")),
+        Step::post(&pods, with_cost("-1")).query("dryRun", "All"),
         Step::post(&pods, good()).query("fieldManager", "m".repeat(129)),
         Step::post(&pods, good()).query("dryRun", "All"),
         Step::get(&pod),
@@ -264,6 +279,7 @@ pub(super) fn malformed(namespace: &str) -> Vec<Step> {
         Step::put(&pod, Value::Null).text("{"),
         Step::patch("application/unknown", &pod, patch.clone()),
         Step::patch("", &pod, patch),
+        Step::patch(MERGE_PATCH, &pod, cost("x")),
         Step::patch(MERGE_PATCH, &pod, json!([])),
         Step::patch(MERGE_PATCH, &pod, Value::Null).text("{"),
         Step::patch(STRATEGIC_MERGE_PATCH, &pod, json!([])),

@@ -1,0 +1,83 @@
+//! The garbage collector beside the controller: what goes with its owner is not created again.
+
+use std::env;
+use std::time::Duration;
+
+use replicaset_controller::client::ClientConfig;
+use replicaset_controller::devserver::{DevServer, DevServerOptions, KubeletOptions};
+use replicaset_controller::manager::ManagerOptions;
+use replicaset_controller::stdx::stop::Stop;
+use serde_json::json;
+
+use crate::support::{Api, Daemon, Kind, TestCluster, Waiting, name, new_replica_set, number_at};
+
+/// How many ReplicaSets are deleted; `FOREGROUND_DELETIONS` in the environment asks for more.
+const RUNS: usize = 20;
+
+const REPLICAS: i64 = 8;
+
+/// Deletes ReplicaSets together with their pods, one after the other.
+fn delete_in_the_foreground(api: &Api, waiting: &Waiting) {
+    let runs = env::var("FOREGROUND_DELETIONS").ok();
+    let runs = runs.map_or(RUNS, |runs| runs.parse().expect("a number"));
+    let mut created_again = Vec::new();
+    for run in 0..runs {
+        let web = format!("web-{run}");
+        let mut seen = api.watch(Kind::Pods);
+        api.create_replica_set(&new_replica_set(&web, REPLICAS));
+        waiting.eventually("all pods are there", || {
+            number_at(&api.status(&web), "/replicas") == REPLICAS
+        });
+        let options = json!({"propagationPolicy": "Foreground"});
+        api.delete_with(Kind::ReplicaSets, &web, &options);
+        waiting.eventually("it is gone", || api.get(Kind::ReplicaSets, &web).is_none());
+        let marker = json!({
+            "metadata": {"name": format!("marker-{run}")},
+            "spec": {"containers": [{"name": "c", "image": "example.invalid/none:0"}]},
+        });
+        let marker = name(&api.create_pod(&marker));
+        let events = seen.by_ref().map(|event| {
+            let is_added = event["type"] == json!("ADDED");
+            (is_added, name(&event["object"]))
+        });
+        let events = events.take_while(|(_, pod)| *pod != marker);
+        let is_its = |(is_added, pod): &(bool, String)| *is_added && pod.starts_with(&web);
+        let created = events.filter(is_its).count();
+        if created != usize::try_from(REPLICAS).expect("a few") {
+            created_again.push((run, created));
+        }
+        api.kill_pod(&marker);
+    }
+    assert_eq!(created_again, [], "of {runs} runs: the run, pods created");
+}
+
+#[test]
+fn foreground_deletion_creates_nothing_anew() {
+    if TestCluster::is_real() {
+        if env::var("KCM_CONTROLLERS").is_ok_and(|it| it.contains("garbage-collector")) {
+            let cluster = TestCluster::running();
+            delete_in_the_foreground(cluster.api(), cluster.waiting());
+        }
+        return;
+    }
+    let stop = Stop::new();
+    let options = DevServerOptions {
+        garbage_collection: true,
+        kubelet: Some(KubeletOptions {
+            ready_after: Duration::from_millis(1),
+            terminate_after: Duration::from_millis(1),
+            ..KubeletOptions::default()
+        }),
+        ..DevServerOptions::default()
+    };
+    let server = DevServer::start(&options, &stop).expect("a free port");
+    let config = ClientConfig::plain(&server.url());
+    let options = ManagerOptions {
+        kube_api_qps: 0.0,
+        status_update_interval: Duration::ZERO,
+        ..ManagerOptions::default()
+    };
+    let _daemon = Daemon::start(&config, &options);
+    let api = Api::new(&config, "default", Kind::ReplicaSets, &stop);
+    delete_in_the_foreground(&api, &Waiting::new(&stop));
+}
