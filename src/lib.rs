@@ -27,7 +27,7 @@
 //! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx, telemetry |
 //! | [`leader_election`] | which of several daemons writes: the Lease, the election (pure), the fence | api, client, stdx, telemetry |
 //! | [`writes`] | the only code that changes the cluster: pods, status, events | api, client, stdx |
-//! | [`controller`] | handlers, priority, expectations, sync, claim, plan, deletion order, slow start, fair pool, counts, pace, status | api, cache, stdx, telemetry, workqueue, writes |
+//! | [`controller`] | handlers, priority, sync, claim, plan, deletion order, slow start, fair pool, counts, status, memory | api, cache, stdx, telemetry, workqueue, writes |
 //! | [`explain`] | why a ReplicaSet is as it is: facts (a daemon's, or the API's) → report → text and JSON; decides by the controller's own code | api, client, controller, stdx |
 //! | [`http_server`] | connections, requests, answers: HTTP/1.1 and TLS on the server's side | api, stdx |
 //! | [`serving`] | the daemon's own pages: health, metrics, configuration; who may see them | api, client, http_server, stdx, telemetry |
@@ -108,22 +108,15 @@
 //! |---|---|---|
 //! | `cache::Store` (one `RwLock` each) | objects, indexes, tallies | its watch thread writes, workers read |
 //! | `cache::latch` | who waits for the first lists | watch threads |
-//! | `controller::expectations` | names and UIDs still to be seen | workers, watch threads |
-//! | `controller::written_versions` | versions still to be seen, who waits for them | workers, watch threads |
-//! | `controller::unresolved`, `controller::pod_names` | writes of unknown outcome, name sequences | workers |
-//! | `controller` selectors that cannot be used | which have been told of | workers |
-//! | `controller::scale_down` | since when specs are known that no status has observed; since when pods went | workers, watch threads |
-//! | `controller::failing_pods` | how many pods of which ReplicaSets have failed within a minute | watch threads |
-//! | `controller::pace` | when whose status may be written next | workers, watch threads |
+//! | `controller::memory` | what is remembered of each ReplicaSet, who waits for which version | workers, watch threads |
 //! | `controller::fair_pool` | nothing: threads meet at it between two batches | workers, `batch-*` |
 //! | `manager::batch_pool` surge | the additional threads, also while they are started | workers, `batch-keeper` |
 //! | `client::agents` | connections of threads that have their own | those threads, who shuts a client down |
 //! | `client::buffers` | buffers that lie ready | everyone who sends |
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens, who waits for them | everyone who sends |
-//! | `controller::last_syncs`, `controller::other_writers`, `controller::shadow` | what is told of syncs, of other writers, of a dry run; bounded | workers, watch threads |
+//! | `controller::other_writers`, `controller::shadow` | when the API server was asked last; what is told of a dry run | workers |
 //! | `stdx::activity` (one per thread, and one for their list) | what the thread works on | the thread itself, whoever looks |
-//! | `controller::progress` | ReplicaSets on their way to what their specs ask for | watch threads, workers |
 //! | `client::warnings` | which have been logged | everyone who sends |
 //! | `client::live_tls` | what was read of certificates last; which watches to cut | everyone who sends, `signal` |
 //! | `client::credentials`, `client::exec_plugin` | the token, who runs the plugin | everyone who sends, `signal` |
@@ -151,7 +144,7 @@
 //! - A ReplicaSet for which few pods are due is never made to wait: not by the pace of its status,
 //!   not by another one's batch, not by what only waits for a status, and (with more than one
 //!   worker) not by all the workers having many pods to create or delete; but up to 25 ms for the
-//!   ReplicaSets' watch, after pods went (`controller`, `scale_down`). One with many waits for
+//!   ReplicaSets' watch, after pods went (`controller::memory::positions`). One with many waits for
 //!   other large ones only. While some have few pods due, those that have many send few requests at
 //!   once, so that they are not before them in the API server either.
 //! - The cache's tallies count what its buckets of orphans and of pods that somebody here may own hold,
@@ -170,15 +163,15 @@
 //!
 //! Marked `DIFFERS:` where they stand in the code. The ones that can be noticed:
 //!
-//! - **Expectations by identity** ([`controller::expectations`]): names of pods to come, UIDs of
+//! - **Expectations by identity** ([`controller::memory::own_writes`]): names of pods to come, UIDs of
 //!   pods to go; a stranger's pod satisfies nothing. A pod that came and went unseen is not waited
 //!   for once the cache has passed the version under which it was stored.
-//! - **The controller names its pods** ([`controller::pod_names`]), as the API server would, from a
+//! - **The controller names its pods** ([`controller::memory::pod_names`]), as the API server would, from a
 //!   sequence that a restarted daemon repeats as long as the ReplicaSet is at the same version: a
 //!   lost answer or a `kill -9` makes no second pod, and no name returns but those of pods that
 //!   came and went after the last write.
 //! - **Deletes carry the pod's UID**, so that a pod recreated under the name is never hit.
-//! - **Reading one's own writes wakes instead of polling** ([`controller::written_versions`]).
+//! - **Reading one's own writes wakes instead of polling** ([`controller::memory::positions`]).
 //! - **An expectation that expires leads to a live LIST**, never to a guess ([`controller::expiry`]).
 //! - **The rank of a pod counts what siblings own** (and orphans that match), not every pod of the
 //!   namespace that a selector happens to match.
@@ -192,7 +185,7 @@
 //! - **A pod that a delete finds gone is waited for** as long as the cache shows it, so that no other one
 //!   is taken in its place.
 //! - **A scale-down waits until the pods are as new as the spec that asks for it** (`controller`,
-//!   `scale_down`), 25 ms at most, so that a deletion cost that was written before decides.
+//!   `memory::positions`), 25 ms at most, so that a deletion cost that was written before decides.
 //! - **Pods that go are replaced when the ReplicaSets are as new as their going**, or 25 ms after
 //!   it: their owner may go too, and its watch be behind. Statuses do not wait for that.
 //! - **Every wait of a ReplicaSet for an event ends by itself** after five minutes, since an event can get
@@ -212,7 +205,7 @@
 //!   that all use it soon after it is back ([`cache::list_watch`]); upstream waits up to a minute.
 //! - **A list after an expired watch has a back-off of its own**, so that the one after an outage does not
 //!   wait as long as the outage did.
-//! - **A status waits that only gets better** ([`controller::pace`]): more pods, labelled, Ready or
+//! - **A status waits that only gets better** ([`controller::memory::status_pace`]): more pods, labelled, Ready or
 //!   available ones, or fewer terminating ones, and no count yet as wanted; up to a millisecond for
 //!   each pod. A loss (also in a scale-down), a count that reaches what is wanted, a condition and
 //!   an observed generation never do.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::error::SyncError;
-use super::written_versions::Resource;
+use super::memory::positions::Resource;
 use super::{ReplicaSetController, error, outcome_of};
 use crate::api::{ControllingReference, Pod, ReplicaSet, Selector, Uid};
 use crate::telemetry::metrics::controller::{ByOutcome, Outcome};
@@ -125,8 +125,12 @@ impl ReplicaSetController {
             controller,
         } = self.pod_control.patch_pod(rs, pod, patch)?;
         if controller.as_ref() == Some(&rs.uid) {
-            self.written
-                .wrote_at(&rs.key, &rs.uid, Resource::Pods, &resource_version);
+            let now = self.clock.now();
+            self.memories.with(&rs.key, &rs.uid, |memory| {
+                memory
+                    .positions
+                    .wrote_at(Resource::Pods, &resource_version, now);
+            });
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::expectations::Satisfaction;
+use super::memory::own_writes::Satisfaction;
 use super::{ReplicaSetController, SyncError};
 use crate::api::{OwnerKey, Pod, ReplicaSet, Selector, Uid};
 
@@ -91,23 +91,20 @@ impl ReplicaSetController {
         // its event may have come before the new expectation was written down. With nothing left the
         // sync has to act by itself: no event wakes its key again.
         let names = creations.iter().map(|pod| Arc::clone(&pod.key.name));
-        self.expectations
-            .expect(&rs.key, &rs.uid, names, deletions.clone());
+        self.expect(rs, names, deletions.clone());
         for pod in creations {
             let cached = self.cache.pod(&pod.key);
             if cached.is_some_and(|cached| cached.uid == pod.uid) {
-                self.expectations
-                    .creation_observed(&rs.key, &rs.uid, &pod.key.name);
+                self.own_writes(rs, |writes| writes.creation_seen(&pod.key.name));
             }
         }
         for uid in &deletions {
             let pods = self.cache.pods_owned_by(&owner);
             if !pods.iter().any(|pod| pod.uid == *uid && pod.is_active()) {
-                self.expectations.deletion_observed(&rs.key, &rs.uid, uid);
+                self.own_writes(rs, |writes| writes.deletion_seen(uid));
             }
         }
-        let satisfaction = self.expectations.satisfied_expectations(&rs.key, &rs.uid);
-        Ok(satisfaction == Satisfaction::Satisfied)
+        Ok(self.satisfaction(rs) == Satisfaction::Satisfied)
     }
 }
 

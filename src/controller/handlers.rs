@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ReplicaSetController;
+use super::memory::Memory;
 use crate::api::{ControllerRef, ObjectKey, Pod, ReplicaSet};
 use crate::cache::CacheEvent;
 
@@ -15,10 +16,7 @@ impl ReplicaSetController {
     /// Takes one event of the ReplicaSet store.
     pub fn handle_replica_set_event(&self, event: &CacheEvent<ReplicaSet>) {
         match event {
-            CacheEvent::Added(rs) => {
-                self.note_change(None, rs);
-                self.add_replica_set(rs);
-            }
+            CacheEvent::Added(rs) => self.add_replica_set(rs),
             CacheEvent::Updated { old, new } => self.update_replica_set(old, new),
             CacheEvent::Deleted(rs) => self.delete_replica_set(rs),
         }
@@ -35,12 +33,13 @@ impl ReplicaSetController {
 
     /// Takes the news that a store has come to a newer version: whoever waited for it is enqueued.
     pub fn handle_cache_advanced(&self) {
-        for key in self.written.advanced(|| self.cached_versions()) {
+        for key in self.memories.advanced(|| self.cached_versions()) {
             self.enqueue(&key);
         }
     }
 
     fn add_replica_set(&self, rs: &ReplicaSet) {
+        self.note_change(None, rs);
         if self.cache.has_synced() {
             self.enqueue(&rs.key);
         } else {
@@ -60,7 +59,6 @@ impl ReplicaSetController {
                 new.replicas
             );
         }
-        self.suspect_status(old, new);
         self.note_change(Some(old), new);
         let is_asked_for = old.uid != new.uid
             || old.generation != new.generation
@@ -77,33 +75,40 @@ impl ReplicaSetController {
 
     /// What a standby sees is on its way without it.
     fn note_change(&self, old: Option<&ReplicaSet>, rs: &ReplicaSet) {
-        if !self.take_over.stands_by() {
-            self.progress.seen(old, rs);
+        if self.take_over.stands_by() {
+            return;
         }
+        let now = self.clock.now();
+        self.memories.with(&rs.key, &rs.uid, |memory| {
+            memory.history.saw_change(old, rs, now);
+            if let Some(old) = old {
+                self.suspect_status(memory, old, rs);
+            }
+        });
     }
 
     fn delete_replica_set(&self, rs: &ReplicaSet) {
-        self.forget_replica_set(&rs.key, Some(&rs.uid));
+        self.memories.forget(&rs.key, Some(&rs.uid));
         self.enqueue(&rs.key);
     }
 
     fn add_pod(&self, pod: &Pod) {
-        if pod.is_terminating() {
-            // After a restart of the daemon a pod may show up that is going away already.
-            //
-            // ORDER: its creation first, since what is still expected decides how its owner is enqueued.
-            self.observe_creation(pod);
-            self.delete_pod(pod);
-        } else if let Some(controller) = &pod.controller {
-            if let Some(rs) = self.resolve_controller_ref(pod, controller) {
-                self.suspect_pod(&rs, pod);
-                self.expectations
-                    .creation_observed(&rs.key, &rs.uid, &pod.key.name);
-                self.enqueue_owner(&rs);
-            }
-        } else {
-            self.enqueue_replica_sets_matching(pod);
+        if pod.controller.is_none() && !pod.is_terminating() {
+            return self.enqueue_replica_sets_matching(pod);
         }
+        let Some(rs) = self.controller_of(pod) else {
+            return;
+        };
+        self.enqueue_owner_after(&rs, |memory| {
+            if pod.is_terminating() {
+                // After a restart of the daemon a pod may show up that is going away already.
+                observe_first_sight(memory, pod);
+                self.observe_loss(memory, pod);
+            } else {
+                self.suspect_pod(memory, pod);
+                observe_first_sight(memory, pod);
+            }
+        });
     }
 
     /// DIFFERS: upstream ignores every update to the version of before. Here only a resync is one:
@@ -116,73 +121,63 @@ impl ReplicaSetController {
             self.repeat_if_failing(new);
             return;
         }
+        // Deleted and made anew unseen: the new pod may be one that is waited for.
+        let is_another = old.uid != new.uid;
         let controller_changed = old.controller != new.controller;
         // Others may be concerned by it than before. A relist makes one update of several.
-        let concerns_others = controller_changed || old.labels != new.labels || old.uid != new.uid;
+        let concerns_others = controller_changed || old.labels != new.labels || is_another;
         if new.is_terminating() {
-            if old.uid != new.uid {
-                self.observe_creation(new);
-            }
             // The deletion counts from its start: a pod may take long to go.
-            self.delete_pod(new);
+            if let Some(rs) = self.controller_of(new) {
+                self.enqueue_owner_after(&rs, |memory| {
+                    if is_another {
+                        observe_first_sight(memory, new);
+                    }
+                    self.observe_loss(memory, new);
+                });
+            }
             if concerns_others {
                 self.delete_pod(old);
             }
             return;
         }
-        if controller_changed
-            && let Some(controller) = &old.controller
-            && let Some(rs) = self.resolve_controller_ref(old, controller)
-        {
+        if controller_changed && let Some(rs) = self.controller_of(old) {
             // When it goes at last, nothing will tell whose it was.
-            self.expectations
-                .deletion_observed(&rs.key, &rs.uid, &old.uid);
-            self.enqueue(&rs.key);
+            self.enqueue_after(&rs, |memory| memory.own_writes.deletion_seen(&old.uid));
         }
-        if let Some(controller) = &new.controller {
-            if let Some(rs) = self.resolve_controller_ref(new, controller) {
-                if old.uid != new.uid {
-                    // Deleted and made anew unseen: the new pod may be one that is waited for.
-                    self.expectations
-                        .creation_observed(&rs.key, &rs.uid, &new.key.name);
+        if let Some(rs) = self.controller_of(new) {
+            let observe = |memory: &mut Memory| {
+                if is_another {
+                    observe_first_sight(memory, new);
                 }
                 if !new.is_active() {
                     // A pod that has finished counts no more than one that is going away.
-                    self.expectations
-                        .deletion_observed(&rs.key, &rs.uid, &new.uid);
-                    self.note_failure(&rs, old, new);
+                    memory.own_writes.deletion_seen(&new.uid);
+                    self.note_failure(memory, &rs, old, new);
                 }
-                if concerns_others {
-                    self.enqueue(&rs.key);
-                } else {
-                    self.enqueue_owner(&rs);
-                }
-                let becomes_ready = !old.is_ready && new.is_ready;
-                if becomes_ready && rs.min_ready_seconds > 0 && !self.take_over.stands_by() {
-                    let seconds = u64::try_from(rs.min_ready_seconds).unwrap_or(0);
-                    self.queue
-                        .add_low_after(rs.key.clone(), Duration::from_secs(seconds));
-                }
+            };
+            if concerns_others {
+                self.enqueue_after(&rs, observe);
+            } else {
+                self.enqueue_owner_after(&rs, observe);
             }
-        } else if concerns_others {
+            let becomes_ready = !old.is_ready && new.is_ready;
+            if becomes_ready && rs.min_ready_seconds > 0 && !self.take_over.stands_by() {
+                let seconds = u64::try_from(rs.min_ready_seconds).unwrap_or(0);
+                self.queue
+                    .add_low_after(rs.key.clone(), Duration::from_secs(seconds));
+            }
+        } else if new.controller.is_none() && concerns_others {
             self.enqueue_replica_sets_matching(new);
         }
-        if old.uid != new.uid {
+        if is_another {
             self.delete_pod(old);
         }
     }
 
     fn delete_pod(&self, pod: &Pod) {
-        if let Some(controller) = &pod.controller
-            && let Some(rs) = self.resolve_controller_ref(pod, controller)
-        {
-            self.expectations
-                .deletion_observed(&rs.key, &rs.uid, &pod.uid);
-            // A standby creates no pods, so it has no create that would wait.
-            if !self.take_over.stands_by() {
-                self.scale_downs.lost(&rs, &pod.resource_version);
-            }
-            self.enqueue_owner(&rs);
+        if let Some(rs) = self.controller_of(pod) {
+            self.enqueue_owner_after(&rs, |memory| self.observe_loss(memory, pod));
         }
     }
 
@@ -191,23 +186,27 @@ impl ReplicaSetController {
     ///
     /// DIFFERS: upstream syncs after every new version of a pod, such as a kubelet's heartbeat.
     fn repeat_if_failing(&self, pod: &Pod) {
-        if let Some(controller) = &pod.controller
-            && let Some(rs) = self.resolve_controller_ref(pod, controller)
+        if let Some(rs) = self.controller_of(pod)
             && self.queue.num_requeues(&rs.key) > 0
         {
             self.enqueue(&rs.key);
         }
     }
 
-    /// A pod is seen for the first time, if only to go. That an older one of its name has gone says
-    /// nothing, so a deletion alone is no creation observed.
-    fn observe_creation(&self, pod: &Pod) {
-        if let Some(controller) = &pod.controller
-            && let Some(rs) = self.resolve_controller_ref(pod, controller)
-        {
-            self.expectations
-                .creation_observed(&rs.key, &rs.uid, &pod.key.name);
+    /// A pod goes, or has gone.
+    fn observe_loss(&self, memory: &mut Memory, pod: &Pod) {
+        memory.own_writes.deletion_seen(&pod.uid);
+        // A standby creates no pods, so it has no create that would wait.
+        if !self.take_over.stands_by() {
+            let now = self.clock.now();
+            memory.positions.lost_pod(&pod.resource_version, now);
         }
+    }
+
+    /// The ReplicaSet that controls `pod`, if it is in the cache.
+    fn controller_of(&self, pod: &Pod) -> Option<Arc<ReplicaSet>> {
+        let controller = pod.controller.as_ref()?;
+        self.resolve_controller_ref(pod, controller)
     }
 
     /// The ReplicaSet that `controller` means, if it is of our kind, in the cache, and has that UID.
@@ -253,6 +252,12 @@ impl ReplicaSetController {
         });
         candidates
     }
+}
+
+/// A pod is seen for the first time, if only to go. That an older one of its name has gone says
+/// nothing, so a deletion alone is no creation observed.
+fn observe_first_sight(memory: &mut Memory, pod: &Pod) {
+    memory.own_writes.creation_seen(&pod.key.name);
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use super::ReplicaSetController;
-use super::expectations::OpenExpectations;
-use super::last_syncs::{LastError, LastSync};
+use super::memory::history::{LastError, LastSync};
+use super::memory::own_writes::OpenExpectations;
+use super::memory::positions::Versions;
 use super::plan::RelatedPods;
-use super::written_versions::Versions;
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Uid, WorkloadKind};
 use crate::workqueue::KeyState;
 
@@ -75,24 +75,29 @@ impl ReplicaSetController {
         })
     }
 
+    /// The last sync of `rs`, for tests.
+    #[cfg(test)]
+    pub(super) fn last_sync(&self, rs: &ReplicaSet) -> Option<LastSync> {
+        self.memory_of(rs).last_sync
+    }
+
     fn memory_of(&self, rs: &ReplicaSet) -> Memory {
-        let (key, uid) = (&rs.key, &rs.uid);
-        let cached = self.cached_versions();
-        let written = self.written.written(key, uid);
-        let holds_up = |written: &Versions| {
-            self.gates.stale_controller_consistency
-                && (!cached.pods.is_as_new_as(&written.pods)
-                    || !cached.replica_sets.is_as_new_as(&written.replica_sets))
-        };
-        Memory {
-            expectations: self.expectations.details(key, uid),
-            unresolved_creations: self.unresolved.creations(key, uid),
-            unresolved_deletions: self.unresolved.deletions(key, uid).under_way,
-            waits_for: written.filter(holds_up),
-            last_sync: self.last_syncs.last(key),
-            last_error: self.last_syncs.error(key),
-            queue: self.queue.state_of(key),
-            cached,
-        }
+        let (cached, now) = (self.cached_versions(), self.clock.now());
+        let queue = self.queue.state_of(&rs.key);
+        self.memories.with(&rs.key, &rs.uid, |memory| {
+            let (writes, positions) = (&memory.own_writes, &memory.positions);
+            let is_held_up =
+                self.gates.stale_controller_consistency && !positions.are_shown_by(&cached);
+            Memory {
+                expectations: writes.open(now),
+                unresolved_creations: writes.unknown_creations().iter().cloned().collect(),
+                unresolved_deletions: writes.unknown_deletions(now).under_way,
+                waits_for: positions.written().filter(|_| is_held_up).cloned(),
+                last_sync: memory.history.last_sync().cloned(),
+                last_error: memory.history.last_error().cloned(),
+                queue,
+                cached,
+            }
+        })
     }
 }

@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use log::Level;
 
 use super::age_ratio::age_ratios;
+use super::memory::Memory;
+use super::memory::own_writes::OwnWrites;
+use super::memory::pod_names::{self, PodNames};
+use super::memory::positions::Resource;
 use super::plan::{DeletionContext, Plan, RelatedPods, pods_to_delete};
-use super::pod_names::PodNames;
 use super::slow_start::{run_all, slow_start_batch};
-use super::written_versions::Resource;
 use super::{ReplicaSetController, SyncError, outcome_of};
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Selector, Uid};
 use crate::stdx::activity;
@@ -57,8 +59,7 @@ impl ReplicaSetController {
         }
         // ORDER: every name is expected before the first request, since a pod may come back through
         // the watch before the answer to its create.
-        self.expectations
-            .expect_creations(&rs.key, &rs.uid, names.iter().cloned());
+        self.expect(rs, names.iter().cloned(), []);
         self.note_first_request(rs);
         let tried: Vec<AtomicBool> = names.iter().map(|_| AtomicBool::new(false)).collect();
         let _batches = activity::enter("waits for batches of creates", count);
@@ -69,9 +70,11 @@ impl ReplicaSetController {
         // What was not tried are the last ones, since batches are begun in order.
         let n_tried = tried.iter().filter(|it| it.load(Ordering::Relaxed)).count();
         let skipped = &names[n_tried..];
-        for name in skipped {
-            self.expectations.creation_observed(&rs.key, &rs.uid, name);
-        }
+        self.own_writes(rs, |writes| {
+            for name in skipped {
+                writes.creation_failed(name);
+            }
+        });
         self.give_back(rs, skipped, PodNames::untried);
         self.log_batch(rs, "created", (created, count), &result);
         result.map_err(SyncError::Write)
@@ -90,7 +93,9 @@ impl ReplicaSetController {
     }
 
     fn note_first_request(&self, rs: &ReplicaSet) {
-        if let Some(after) = self.progress.requested(rs) {
+        let now = self.clock.now();
+        let note = |memory: &mut Memory| memory.history.note_request(rs, now);
+        if let Some(after) = self.memories.get(&rs.key, &rs.uid, note).flatten() {
             self.metrics.first_request.observe(after.as_secs_f64());
         }
     }
@@ -119,9 +124,14 @@ impl ReplicaSetController {
                 || names.iter().any(|known| **known == *name)
         };
         let more = count - names.len();
-        let fresh = self.names.take(rs, more, is_known);
+        let fresh = pod_names::take(more, |count| self.draw_names(rs, count), is_known);
         names.extend(fresh);
         Ok(names)
+    }
+
+    fn draw_names(&self, rs: &ReplicaSet, count: usize) -> Vec<Arc<str>> {
+        let draw = |memory: &mut Memory| memory.names.draw(rs, count);
+        self.memories.with(&rs.key, &rs.uid, draw)
     }
 
     /// Creates one pod; its expectation stays exactly if the pod is there and will be seen.
@@ -155,7 +165,7 @@ impl ReplicaSetController {
                 Ok(_) => return self.creation_failed(rs, &name, error),
                 Err(error) => {
                     // The pod may be ours: only the same name is safe to be tried next.
-                    self.unresolved.add_creation(&rs.key, &rs.uid, &name);
+                    self.own_writes(rs, |writes| writes.creation_is_unknown(&name));
                     return self.creation_failed(rs, &name, error);
                 }
             }
@@ -164,11 +174,11 @@ impl ReplicaSetController {
     }
 
     fn creation_succeeded(&self, rs: &ReplicaSet, name: &str, version: &ResourceVersion) {
-        self.unresolved.resolve_creation(&rs.key, &rs.uid, name);
-        self.expectations
-            .creation_answered(&rs.key, &rs.uid, name, version);
-        self.written
-            .wrote_at(&rs.key, &rs.uid, Resource::Pods, version);
+        let now = self.clock.now();
+        self.memories.with(&rs.key, &rs.uid, |memory| {
+            memory.own_writes.creation_answered(name, version);
+            memory.positions.wrote_at(Resource::Pods, version, now);
+        });
     }
 
     fn creation_failed(
@@ -180,13 +190,14 @@ impl ReplicaSetController {
         // Nothing more can be created there, so there is nothing to repeat. The expectation stays
         // and keeps later syncs from trying.
         if error.is_namespace_terminating() {
-            self.last_syncs
-                .note_for_good(&rs.key, error.to_string(), self.clock.wall());
+            let (message, at) = (error.to_string(), self.clock.wall());
+            let note = |memory: &mut Memory| memory.history.note_error_for_good(message, at);
+            self.memories.with(&rs.key, &rs.uid, note);
             return Ok(());
         }
-        self.expectations.creation_observed(&rs.key, &rs.uid, name);
+        self.own_writes(rs, |writes| writes.creation_failed(name));
         if error.is_unknown() {
-            self.unresolved.add_creation(&rs.key, &rs.uid, name);
+            self.own_writes(rs, |writes| writes.creation_is_unknown(name));
         } else if error.status().is_some() && !error.is_already_exists() {
             // ORDER: last, since another creation of this batch may take the name and expect it.
             self.give_back(rs, std::slice::from_ref(name), PodNames::refused);
@@ -203,33 +214,58 @@ impl ReplicaSetController {
         &self,
         rs: &ReplicaSet,
         names: &[Arc<str>],
-        how: impl Fn(&PodNames, &ReplicaSet, &Arc<str>),
+        how: impl Fn(&mut PodNames, &Arc<str>),
     ) {
-        if names.is_empty() {
-            return;
-        }
-        let unresolved = self.unresolved.creations(&rs.key, &rs.uid);
-        for name in names.iter().filter(|name| !unresolved.contains(name)) {
-            how(&self.names, rs, name);
-        }
+        self.memories.get(&rs.key, &rs.uid, |memory| {
+            let unknown = memory.own_writes.unknown_creations();
+            for name in names.iter().filter(|name| !unknown.contains(*name)) {
+                how(&mut memory.names, name);
+            }
+        });
+    }
+
+    /// Expects pods of these names to appear and of these UIDs to go, and nothing else any more.
+    pub(super) fn expect(
+        &self,
+        rs: &ReplicaSet,
+        creations: impl IntoIterator<Item = Arc<str>>,
+        deletions: impl IntoIterator<Item = Uid>,
+    ) {
+        let now = self.clock.now();
+        self.memories.with(&rs.key, &rs.uid, |memory| {
+            memory.own_writes.expect(creations, deletions, now);
+        });
+    }
+
+    /// Changes what is remembered of the own writes of `rs`.
+    pub(super) fn own_writes<R>(
+        &self,
+        rs: &ReplicaSet,
+        change: impl FnOnce(&mut OwnWrites) -> R,
+    ) -> R {
+        self.memories
+            .with(&rs.key, &rs.uid, |memory| change(&mut memory.own_writes))
     }
 
     /// The name belongs to somebody else, or to a pod of ours that is going away.
     fn rename_creation(&self, rs: &ReplicaSet, name: &Arc<str>) -> Arc<str> {
-        self.unresolved.resolve_creation(&rs.key, &rs.uid, name);
-        let is_taken = |other: &str| other == &**name;
-        let mut other = self.names.take(rs, 1, is_taken);
-        let other = other.pop().expect("one name was asked for");
-        self.expectations
-            .rename_creation(&rs.key, &rs.uid, name, &other);
-        other
+        self.memories.with(&rs.key, &rs.uid, |memory| {
+            loop {
+                let mut other = memory.names.draw(rs, 1);
+                let other = other.pop().expect("one name was asked for");
+                if other != *name {
+                    memory.own_writes.rename_creation(name, &other);
+                    return other;
+                }
+            }
+        })
     }
 
     /// Strikes out the creation of a pod that the cache shows already: its event may have come before
     /// the expectation was written down.
     pub(super) fn observe_if_cached(&self, rs: &ReplicaSet, name: &str) {
         if self.cache.pod(&pod_key(rs, name)).is_some() {
-            self.expectations.creation_observed(&rs.key, &rs.uid, name);
+            self.own_writes(rs, |writes| writes.creation_seen(name));
         }
     }
 
@@ -261,7 +297,7 @@ impl ReplicaSetController {
         let pods = pods_to_delete(active, count, &context);
         // ORDER: every pod is expected to go before the first request is sent.
         let uids = pods.iter().map(|pod| pod.uid.clone());
-        self.expectations.expect_deletions(&rs.key, &rs.uid, uids);
+        self.expect(rs, [], uids);
         self.note_first_request(rs);
         if count < active.len() {
             for ratio in age_ratios(active, &pods, context.order.now) {
@@ -278,7 +314,6 @@ impl ReplicaSetController {
     /// Deletes one pod; its expectation stays exactly if its going will be seen.
     fn delete_pod_of(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
         let _job = activity::enter("deletes a pod of", &rs.key);
-        let (key, owner) = (&rs.key, &rs.uid);
         let deleted = match self.pod_control.delete_pod(rs, pod) {
             // DIFFERS: upstream stops waiting for a pod that is gone, and would take another one for it
             // as long as the cache shows it.
@@ -292,19 +327,27 @@ impl ReplicaSetController {
         });
         if let Err(error) = deleted {
             if error.is_unknown() {
-                self.unresolved.add_deletion(key, owner, &pod.uid);
+                self.deletion_is_unknown(rs, pod);
             }
-            self.expectations.deletion_observed(key, owner, &pod.uid);
+            self.own_writes(rs, |writes| writes.deletion_failed(&pod.uid));
             return Err(error);
         }
-        self.unresolved.resolve_deletion(key, owner, &pod.uid);
         // The event may have come before the expectation was written down, and may have been the only
         // one for a long time: a pod can take its time to go.
         let cached = self.cache.pod(&pod.key);
-        if !cached.is_some_and(|cached| cached.uid == pod.uid && cached.is_active()) {
-            self.expectations.deletion_observed(key, owner, &pod.uid);
-        }
+        let is_seen = !cached.is_some_and(|cached| cached.uid == pod.uid && cached.is_active());
+        self.own_writes(rs, |writes| {
+            writes.deletion_resolved(&pod.uid);
+            if is_seen {
+                writes.deletion_seen(&pod.uid);
+            }
+        });
         Ok(())
+    }
+
+    fn deletion_is_unknown(&self, rs: &ReplicaSet, pod: &Pod) {
+        let now = self.clock.now();
+        self.own_writes(rs, |writes| writes.deletion_is_unknown(&pod.uid, now));
     }
 
     /// A delete that meets a conflict was for a pod that is another one by now, or an admission webhook
@@ -323,7 +366,7 @@ impl ReplicaSetController {
             Ok(_) => Ok(Outcome::Moot),
             Err(error) => {
                 // The pod may be gone: no other one is safe to be taken next.
-                self.unresolved.add_deletion(&rs.key, &rs.uid, &pod.uid);
+                self.deletion_is_unknown(rs, pod);
                 Err(error)
             }
         }

@@ -14,7 +14,6 @@ pub mod counts;
 pub mod deletion_order;
 pub mod dry_run;
 pub mod error;
-pub mod expectations;
 pub mod expiry;
 mod failing_pods;
 pub mod fair_pool;
@@ -22,22 +21,17 @@ pub mod feature_gates;
 pub mod handlers;
 pub mod inspect;
 mod large;
-pub mod last_syncs;
 pub mod manage;
+pub mod memory;
 pub mod other_writers;
-pub mod pace;
 pub mod plan;
-pub mod pod_names;
 pub mod priority;
-mod progress;
-mod scale_down;
 pub mod shadow;
 pub mod slow_start;
 pub mod status;
 pub mod sync;
 pub mod take_over;
 pub mod unresolved;
-pub mod written_versions;
 
 #[cfg(test)]
 mod replication_tests;
@@ -46,26 +40,18 @@ mod simulation;
 #[cfg(test)]
 mod testing;
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use self::deletion_order::DeletionOrder;
-use self::expectations::Expectations;
-use self::failing_pods::FailingPods;
 use self::feature_gates::FeatureGates;
-use self::last_syncs::LastSyncs;
+use self::memory::positions::Versions;
+use self::memory::{Memories, Memory};
 use self::other_writers::OtherWriters;
-use self::pace::StatusPace;
-use self::pod_names::PodNames;
-use self::progress::Progress;
-use self::scale_down::ScaleDowns;
 use self::shadow::Shadow;
 use self::slow_start::BatchRunner;
 use self::take_over::TakeOver;
-use self::unresolved::Unresolved;
-use self::written_versions::{Versions, WrittenVersions};
 use crate::api::{ObjectKey, ReplicaSetStatus, Uid, WorkloadKind};
 use crate::cache::CacheView;
 use crate::stdx::clock::Clock;
@@ -114,22 +100,13 @@ pub struct ReplicaSetController {
     batches: Arc<dyn BatchRunner>,
     clock: Arc<dyn Clock>,
     burst_replicas: usize,
+    status_update_interval: Duration,
     gates: FeatureGates,
-    expectations: Expectations,
-    written: WrittenVersions,
-    unresolved: Unresolved,
-    names: PodNames,
-    pace: StatusPace,
-    last_syncs: LastSyncs,
-    others: OtherWriters,
+    memories: Memories,
+    other_writers: OtherWriters,
     /// Set if nothing is to be written.
     shadow: Option<Arc<Shadow>>,
-    progress: Progress,
-    scale_downs: ScaleDowns,
-    failing_pods: FailingPods,
     metrics: ControllerMetrics,
-    /// Generation for which an unusable selector was logged, by ReplicaSet; behind its own lock.
-    unusable_selectors: Mutex<HashMap<ObjectKey, (Uid, i64)>>,
     /// True if the API server dropped `terminatingReplicas` from the last status that carried it. While a
     /// cluster is upgraded some of its API servers may, and others not.
     terminating_is_dropped: AtomicBool,
@@ -146,70 +123,38 @@ impl ReplicaSetController {
             replica_set_control: parts.replica_set_control,
             queue: parts.queue,
             batches: parts.batches,
-            expectations: Expectations::new(Arc::clone(&parts.clock)),
-            written: if parts.gates.stale_controller_consistency {
-                WrittenVersions::new(Arc::clone(&parts.clock))
-            } else {
-                WrittenVersions::holding_up_nobody(Arc::clone(&parts.clock))
-            },
-            pace: StatusPace::new(Arc::clone(&parts.clock), parts.status_update_interval),
-            progress: Progress::new(Arc::clone(&parts.clock)),
-            scale_downs: ScaleDowns::new(Arc::clone(&parts.clock)),
-            failing_pods: FailingPods::new(Arc::clone(&parts.clock)),
-            unresolved: Unresolved::new(Arc::clone(&parts.clock)),
+            memories: Memories::new(
+                Arc::clone(&parts.clock),
+                parts.gates.stale_controller_consistency,
+            ),
             clock: parts.clock,
             metrics: parts.metrics,
             burst_replicas: parts.burst_replicas,
+            status_update_interval: parts.status_update_interval,
             gates: parts.gates,
-            names: PodNames::default(),
-            last_syncs: LastSyncs::default(),
-            others: OtherWriters::default(),
+            other_writers: OtherWriters::default(),
             shadow: None,
-            unusable_selectors: Mutex::default(),
             terminating_is_dropped: AtomicBool::new(false),
             take_over: TakeOver::default(),
         }
     }
 
-    /// What is still expected, for tests and for telemetry.
-    pub fn expectations(&self) -> &Expectations {
-        &self.expectations
+    /// How many own creations and deletions of all ReplicaSets are still to be seen, for telemetry.
+    pub fn n_expected(&self) -> (usize, usize) {
+        self.memories.n_expected()
     }
 
-    /// What was written and not seen yet, for tests and for telemetry.
-    pub fn written_versions(&self) -> &WrittenVersions {
-        &self.written
+    /// How many own creations and deletions of the ReplicaSet `key` with UID `owner` are still to be
+    /// seen; `None` if nothing is remembered of it.
+    pub fn n_expected_of(&self, key: &ObjectKey, owner: &Uid) -> Option<(usize, usize)> {
+        let n_expected = |memory: &mut Memory| memory.own_writes.n_expected();
+        self.memories.get(key, owner, n_expected)
     }
 
     fn cached_versions(&self) -> Versions {
         Versions {
             pods: self.cache.pods_resource_version(),
             replica_sets: self.cache.replica_sets_resource_version(),
-        }
-    }
-
-    /// Drops all that is remembered of a ReplicaSet that is gone: of `owner` only, or (with `None`) of
-    /// whoever has the key.
-    fn forget_replica_set(&self, key: &ObjectKey, owner: Option<&Uid>) {
-        self.written.clear(key, owner);
-        self.expectations.delete_expectations(key, owner);
-        self.unresolved.clear(key, owner);
-        self.names.clear(key, owner);
-        self.pace.clear(key);
-        self.last_syncs.clear(key);
-        self.others.clear(key);
-        self.progress.clear(key, owner);
-        self.scale_downs.clear(key);
-        self.take_over.clear(key, owner);
-        let mut logged = self
-            .unusable_selectors
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if logged
-            .get(key)
-            .is_some_and(|(uid, _)| owner.is_none_or(|owner| owner == uid))
-        {
-            logged.remove(key);
         }
     }
 

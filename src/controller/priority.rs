@@ -4,15 +4,40 @@
 //! Decided by the state of the cache, not by the kind of event: whatever happened, a ReplicaSet for which
 //! few pods are due is never made to wait, and one with many waits for other large ones only.
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use super::ReplicaSetController;
 use super::counts::Counts;
-use super::expectations::Satisfaction;
+use super::memory::Memory;
+use super::memory::own_writes::Satisfaction;
 use super::plan::{LARGE, plan};
 #[cfg(test)]
 use crate::api::Pod;
 use crate::api::{ObjectKey, OwnerKey, ReplicaSet, Selector};
+
+/// Where a key goes in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// Before all that can wait.
+    First,
+    /// Among those that have many pods to be created or deleted.
+    Large,
+    /// Among all that can wait.
+    Low,
+    /// The same, after this time.
+    LowAfter(Duration),
+}
+
+impl Turn {
+    /// Where a key goes for which so many pods are due.
+    fn of(n_due: usize) -> Self {
+        if n_due >= LARGE {
+            Self::Large
+        } else {
+            Self::First
+        }
+    }
+}
 
 impl ReplicaSetController {
     /// One pass over the caches, as soon as they are complete and we lead: everybody is looked at,
@@ -32,51 +57,77 @@ impl ReplicaSetController {
         }
     }
 
-    /// `rs` or a pod of it has changed, and the cache and the expectations show it already: before
-    /// all that can wait if pods are to be created or deleted or its status hides a loss, else as
-    /// soon as the status may be written.
+    /// As [`enqueue_owner_after`](Self::enqueue_owner_after), with nothing to note.
+    pub(super) fn enqueue_owner(&self, rs: &ReplicaSet) {
+        self.enqueue_owner_after(rs, |_| {});
+    }
+
+    /// `rs` or a pod of it has changed, and the cache shows it already; `observe` notes in the record of
+    /// `rs` what that says. Enqueues its key before all that can wait if pods are to be created or
+    /// deleted or its status hides a loss, else as soon as the status may be written.
     ///
     /// INVARIANT: a loss that the tallies cannot tell, since it depends on the time or on pods that
     /// are to be adopted or released, waits for no pause: the sync finds it, and holds back what is
     /// none.
-    pub(super) fn enqueue_owner(&self, rs: &ReplicaSet) {
-        if self.take_over.stands_by() {
-            // Whoever takes over looks at everything.
-            return;
-        }
-        if !self.cache.has_synced() {
-            // The rest of its pods may be still to come. What is due is found once they are here.
-            return self.queue.add_low(rs.key.clone());
-        }
+    pub(super) fn enqueue_owner_after(&self, rs: &ReplicaSet, observe: impl FnOnce(&mut Memory)) {
         let counts = rs.selector.as_ref().ok();
         let counts = counts.and_then(|selector| self.count_tallies(rs, selector));
         let counts = counts.map(|counts| self.comparable(rs, counts));
-        if counts.is_some_and(|counts| counts.are_a_loss(rs)) {
-            // Before all others even if many pods are due, which then are left to others.
-            return self.queue.add(rs.key.clone());
-        }
-        if self.n_due(rs) > 0 {
-            return self.enqueue(&rs.key);
-        }
+        let is_loss = counts.is_some_and(|counts| counts.are_a_loss(rs));
         let can_wait =
             counts.is_some_and(|counts| !counts.depend_on_time(rs) && counts.can_wait(rs));
-        match self.pace.left(&rs.key) {
-            Some(left) if can_wait => self.queue.add_low_after(rs.key.clone(), left),
-            _ => self.queue.add_low(rs.key.clone()),
+        let n_due = self.n_planned(rs);
+        let (has_synced, now) = (self.cache.has_synced(), self.clock.now());
+        self.enqueue_by(rs, |memory| {
+            observe(memory);
+            let is_open = memory.own_writes.satisfaction(now) == Satisfaction::Open;
+            match memory.pace.left(now) {
+                // The rest of its pods may be still to come. What is due is found once they are here.
+                _ if !has_synced => Turn::Low,
+                // Even if many pods are due, which then are left to others.
+                _ if is_loss => Turn::First,
+                _ if n_due > 0 && !is_open => Turn::of(n_due),
+                Some(left) if can_wait => Turn::LowAfter(left),
+                _ => Turn::Low,
+            }
+        });
+    }
+
+    /// Enqueues the key of `rs` before all that can wait, after `observe` has noted in the record of
+    /// `rs` what has happened; but with many pods due only among those that have such too.
+    pub(super) fn enqueue_after(&self, rs: &ReplicaSet, observe: impl FnOnce(&mut Memory)) {
+        let n_due = self.n_planned(rs);
+        let now = self.clock.now();
+        self.enqueue_by(rs, |memory| {
+            observe(memory);
+            let is_open = memory.own_writes.satisfaction(now) == Satisfaction::Open;
+            Turn::of(if is_open { 0 } else { n_due })
+        });
+    }
+
+    /// As [`enqueue_after`](Self::enqueue_after), with nothing to note, and also if there is no such
+    /// ReplicaSet.
+    pub(super) fn enqueue(&self, key: &ObjectKey) {
+        match self.cache.replica_set(key) {
+            Some(rs) => self.enqueue_after(&rs, |_| {}),
+            None if self.take_over.stands_by() => {}
+            None => self.queue.add(key.clone()),
         }
     }
 
-    /// Enqueues this key before all that can wait, unless we stand by; but with many pods due only
-    /// among those that have such too.
-    pub(super) fn enqueue(&self, key: &ObjectKey) {
+    /// Takes one turn out of the record of `rs`, and enqueues its key so, unless we stand by: whoever
+    /// takes over looks at everything.
+    fn enqueue_by(&self, rs: &ReplicaSet, turn: impl FnOnce(&mut Memory) -> Turn) {
         if self.take_over.stands_by() {
+            self.memories.get(&rs.key, &rs.uid, turn);
             return;
         }
-        let is_large = |rs: Arc<ReplicaSet>| !rs.is_terminating() && self.n_due(&rs) >= LARGE;
-        if self.cache.replica_set(key).is_some_and(is_large) {
-            self.queue.add_large(key.clone());
-        } else {
-            self.queue.add(key.clone());
+        let key = rs.key.clone();
+        match self.memories.with(&rs.key, &rs.uid, turn) {
+            Turn::First => self.queue.add(key),
+            Turn::Large => self.queue.add_large(key),
+            Turn::Low => self.queue.add_low(key),
+            Turn::LowAfter(left) => self.queue.add_low_after(key, left),
         }
     }
 
@@ -87,15 +138,13 @@ impl ReplicaSetController {
         }
     }
 
-    /// How many pods a sync would create or delete: none if there are as many as are wanted, or
-    /// others have to be seen before.
-    fn n_due(&self, rs: &ReplicaSet) -> usize {
-        let tally = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
-        let plan = plan(tally.n_active(), rs.replicas, self.burst_replicas);
-        match self.expectations.satisfied_expectations(&rs.key, &rs.uid) {
-            Satisfaction::Open => 0,
-            Satisfaction::Satisfied | Satisfaction::Expired => plan.n_pods(),
+    /// How many pods a sync would create or delete that need not wait for others to be seen.
+    fn n_planned(&self, rs: &ReplicaSet) -> usize {
+        if rs.is_terminating() {
+            return 0;
         }
+        let tally = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
+        plan(tally.n_active(), rs.replicas, self.burst_replicas).n_pods()
     }
 
     /// The numbers that a sync would count, with every Ready pod as an available one; `None` if

@@ -60,8 +60,7 @@ fn o_22_dormancy() {
     assert_eq!(fixture.writes.status_updates().len(), 1);
 
     let created = fixture.writes.created().remove(0);
-    let expectations = fixture.controller.expectations();
-    expectations.creation_observed(&rc.key, &rc.uid, &created);
+    fixture.see_creation(&rc, &created);
     fixture.cache_silently(Some(at("3", with_status(&rc, right))), []);
     let failure = || refused(500, "InternalError", "fake error");
     fixture.writes.on_create(move |_, _| Some(Err(failure())));

@@ -6,8 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::counts::Counts;
+use super::memory::Memory;
+use super::memory::positions::Resource;
 use super::plan::Plan;
-use super::written_versions::Resource;
 use super::{ReplicaSetController, SyncError};
 use crate::api::conditions::{
     Condition, REPLICA_FAILURE, get_condition, remove_condition, set_condition,
@@ -107,8 +108,14 @@ impl ReplicaSetController {
             let error = match self.replica_set_control.update_status(&current, &status) {
                 Ok(updated) => {
                     let n_pods = updated.status.replicas.max(updated.replicas);
-                    self.pace.wrote(&rs.key, n_pods);
-                    self.others.wrote_status(&rs.key, &updated.resource_version);
+                    let now = self.clock.now();
+                    self.memories.with(&rs.key, &rs.uid, |memory| {
+                        let (version, longest) =
+                            (&updated.resource_version, self.status_update_interval);
+                        memory.pace.wrote(n_pods, longest, now);
+                        memory.suspicion.wrote_status(version);
+                        memory.names.forget_versions_before(version);
+                    });
                     self.note_terminating_support(&status, &updated.status);
                     return Ok(Arc::new(updated));
                 }
@@ -132,7 +139,9 @@ impl ReplicaSetController {
     /// How long `status` need not be written: as long as it says nothing new but counts that
     /// [can wait](Counts::can_wait), and the last one is not long ago.
     pub(super) fn hold_back(&self, rs: &ReplicaSet, status: &ReplicaSetStatus) -> Option<Duration> {
-        let left = self.pace.left(&rs.key)?;
+        let now = self.clock.now();
+        let left = |memory: &mut Memory| memory.pace.left(now);
+        let left = self.memories.get(&rs.key, &rs.uid, left).flatten()?;
         let counts = self.comparable(rs, Counts::from(status));
         let can_wait = rs.status.conditions == status.conditions
             && rs.status.observed_generation == rs.generation
@@ -156,12 +165,13 @@ impl ReplicaSetController {
         if cached.is_as_new_as(&rs.resource_version) {
             return;
         }
-        self.written.wrote_at(
-            &rs.key,
-            &rs.uid,
-            Resource::ReplicaSets,
-            &rs.resource_version,
-        );
+        let now = self.clock.now();
+        self.memories.with(&rs.key, &rs.uid, |memory| {
+            let version = &rs.resource_version;
+            memory
+                .positions
+                .wrote_at(Resource::ReplicaSets, version, now);
+        });
     }
 }
 

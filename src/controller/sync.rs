@@ -1,22 +1,23 @@
 //! One look at one ReplicaSet, from key to status
 //! (kubernetes `pkg/controller/replicaset/replica_set.go:syncReplicaSet`).
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::availability::Availability;
 use super::counts::Counts;
-use super::expectations::Satisfaction;
-use super::last_syncs::{LastSync, SyncEnd};
 use super::manage::pod_key;
+use super::memory::Memory;
+use super::memory::history::{LastSync, SyncEnd};
+use super::memory::own_writes::Satisfaction;
+use super::memory::positions::{Readiness, Versions};
 use super::plan::{Plan, plan};
 use super::status::{Observation, calculate_status};
-use super::written_versions::{Readiness, Resource};
 use super::{ReplicaSetController, SyncError};
 use crate::api::label_selector::SelectorError;
-use crate::api::{ObjectKey, Pod, ReplicaSet, Selector};
+use crate::api::{ObjectKey, Pod, ReplicaSet, Selector, Uid};
 use crate::stdx::activity;
 use crate::stdx::thread::catch_panic;
 use crate::workqueue::Lanes;
@@ -34,13 +35,6 @@ pub enum Outcome {
 }
 
 impl ReplicaSetController {
-    /// From now on, what others write is told: the caches are complete, and syncs begin.
-    pub fn watch_other_writers(&self) {
-        if self.shadow.is_none() {
-            self.others.arm(&*self.clock);
-        }
-    }
-
     /// Waits for a key of these lanes and syncs it; false once the queue is shut down and has none.
     pub fn process_next_work_item(&self, lanes: Lanes) -> bool {
         let wait = activity::enter("waits for a key", "");
@@ -74,7 +68,12 @@ impl ReplicaSetController {
         };
         let took = self.clock.now().saturating_duration_since(began);
         let error = result.as_ref().err().map(ToString::to_string);
-        self.last_syncs.note(key, LastSync { at, took, end }, error);
+        if let Some(rs) = self.cache.replica_set(key) {
+            let note = |memory: &mut Memory| {
+                memory.history.note_sync(LastSync { at, took, end }, error);
+            };
+            self.memories.with(key, &rs.uid, note);
+        }
         match result {
             // A leader whose lease ran out while it was frozen may find that it leads still. Once the
             // daemon stops, the queue takes nothing any more.
@@ -108,19 +107,16 @@ impl ReplicaSetController {
     fn sync_for(&self, key: &ObjectKey, lanes: Lanes) -> Result<Outcome, SyncError> {
         let owner = self.cache.replica_set(key).map(|rs| rs.uid.clone());
         let cached = || self.cached_versions();
-        let readiness = self.written.ensure_ready(key, owner.as_ref(), cached);
+        let readiness = self.memories.readiness(key, owner.as_ref(), cached);
         if let Readiness::TooEarly(left) = readiness {
-            match self.written.behind(key, &cached()) {
-                Resource::Pods => self.metrics.stale_pods_skips.inc(),
-                Resource::ReplicaSets => self.metrics.stale_owners_skips.inc(),
-            }
+            self.count_skip(key, owner.as_ref(), &cached());
             self.queue.add_after(key.clone(), left);
             return Ok(Outcome::TooEarly);
         }
         // ORDER: asked before the caches are read, which then are as new as this or newer.
         let is_proven = self.take_over_is_proven();
         let Some(rs) = self.cache.replica_set(key) else {
-            self.forget_replica_set(key, None);
+            self.memories.forget(key, None);
             if let Some(shadow) = &self.shadow {
                 shadow.forget(key);
             }
@@ -143,7 +139,10 @@ impl ReplicaSetController {
             return Ok(Outcome::TooEarly);
         }
         self.look_for_other_writers(&rs);
-        self.scale_downs.seen(&rs);
+        let began = self.clock.now();
+        self.memories.with(key, &rs.uid, |memory| {
+            memory.positions.saw_spec(&rs, began);
+        });
         let needs_sync = self.may_manage(&rs, selector, readiness)?;
         let now = self.clock.wall();
         if let Some((counts, next_check)) = self.nothing_to_do(&rs, selector, needs_sync, now) {
@@ -220,9 +219,9 @@ impl ReplicaSetController {
         lanes: Lanes,
     ) -> Result<Outcome, SyncError> {
         // ORDER: asked before the pods are listed, which then are as new as this or newer.
-        let choice_waits = self
-            .scale_downs
-            .left(rs, &self.cache.pods_resource_version());
+        let (position, began) = (self.cache.pods_resource_version(), self.clock.now());
+        let left = |memory: &mut Memory| memory.positions.left_to_choose(&position, began);
+        let choice_waits = self.memories.get(&rs.key, &rs.uid, left).flatten();
         let owned = self.cache.pods_owned_by(&self.owner_key(rs));
         let orphans = self.cache.orphans_in(&rs.key.namespace);
         if lanes == Lanes::Small && self.is_large(rs, selector, needs_sync, &owned, &orphans) {
@@ -293,7 +292,24 @@ impl ReplicaSetController {
         if !goes_on {
             return Some(Duration::ZERO);
         }
-        self.scale_downs.left_to_create(rs, &version)
+        let now = self.clock.now();
+        let left = |memory: &mut Memory| memory.positions.left_to_replace(&version, now);
+        self.memories.get(&rs.key, &rs.uid, left).flatten()
+    }
+
+    /// Counts a sync that came too early, by the cache that is behind: the ReplicaSets' only if the
+    /// pods' is not.
+    fn count_skip(&self, key: &ObjectKey, owner: Option<&Uid>, cached: &Versions) {
+        let shows_pods = |memory: &mut Memory| {
+            let written = memory.positions.written();
+            written.is_none_or(|written| cached.pods.is_as_new_as(&written.pods))
+        };
+        let shows_pods = |owner| self.memories.get(key, owner, shows_pods);
+        if owner.and_then(shows_pods) == Some(true) {
+            self.metrics.stale_owners_skips.inc();
+        } else {
+            self.metrics.stale_pods_skips.inc();
+        }
     }
 
     /// Writes the status if it is another one, now or as soon as it may be.
@@ -314,7 +330,9 @@ impl ReplicaSetController {
 
     /// There are as many pods as wanted, after however long.
     fn note_converged(&self, rs: &ReplicaSet) {
-        if let Some(after) = self.progress.converged(rs) {
+        let now = self.clock.now();
+        let note = |memory: &mut Memory| memory.history.note_converged(rs, now);
+        if let Some(after) = self.memories.get(&rs.key, &rs.uid, note).flatten() {
             self.metrics.converge.observe(after.as_secs_f64());
         }
     }
@@ -322,10 +340,17 @@ impl ReplicaSetController {
     /// All that this sync has done may have been seen before it was done, by events that found the
     /// expectations still open and were in no hurry. Then more may be due now.
     fn come_back_if_all_is_seen(&self, rs: &ReplicaSet) {
-        let satisfaction = self.expectations.satisfied_expectations(&rs.key, &rs.uid);
-        if satisfaction == Satisfaction::Satisfied {
+        if self.satisfaction(rs) == Satisfaction::Satisfied {
             self.enqueue(&rs.key);
         }
+    }
+
+    /// Whether all that is expected of the own writes of `rs` was seen.
+    pub(super) fn satisfaction(&self, rs: &ReplicaSet) -> Satisfaction {
+        let now = self.clock.now();
+        let satisfaction = |memory: &mut Memory| memory.own_writes.satisfaction(now);
+        let satisfaction = self.memories.get(&rs.key, &rs.uid, satisfaction);
+        satisfaction.unwrap_or(Satisfaction::Satisfied)
     }
 
     /// Whether the cache shows this ReplicaSet's own doings, so that pods may be created and deleted.
@@ -344,7 +369,8 @@ impl ReplicaSetController {
             (Satisfaction::Satisfied, Readiness::Ready | Readiness::TooEarly(_)) => Ok(true),
             (Satisfaction::Satisfied, Readiness::Overdue) | (Satisfaction::Expired, _) => {
                 let is_current = self.renew_expectations(rs, selector)?;
-                self.written.clear(&rs.key, Some(&rs.uid));
+                let forget = |memory: &mut Memory| memory.positions.forget_written();
+                self.memories.get(&rs.key, &rs.uid, forget);
                 Ok(is_current)
             }
         }
@@ -359,17 +385,19 @@ impl ReplicaSetController {
     fn look_at_expectations(&self, rs: &ReplicaSet) -> Satisfaction {
         let position = self.cache.pods_resource_version();
         let mut is_missing = false;
-        for name in self.expectations.passed(&rs.key, &rs.uid, &position) {
+        let passed = |memory: &mut Memory| memory.own_writes.passed(&position);
+        let passed = self.memories.get(&rs.key, &rs.uid, passed);
+        for name in passed.into_iter().flatten() {
             match self.cache.pod(&pod_key(rs, &name)) {
                 // The store shows a pod before its handler has struck it out.
                 Some(pod) if pod.is_controlled_by(&rs.uid) => {
-                    self.expectations.creation_observed(&rs.key, &rs.uid, &name);
+                    self.own_writes(rs, |writes| writes.creation_seen(&name));
                 }
                 Some(_) => {}
                 None => is_missing = true,
             }
         }
-        match self.expectations.satisfied_expectations(&rs.key, &rs.uid) {
+        match self.satisfaction(rs) {
             Satisfaction::Open if is_missing => Satisfaction::Expired,
             satisfaction => satisfaction,
         }
@@ -417,12 +445,14 @@ impl ReplicaSetController {
     /// DIFFERS: upstream comes back with the next event of the ReplicaSet or its pods, or with the
     /// periodic resync.
     fn plan_expiry_check(&self, rs: &ReplicaSet) {
-        let Some(left) = self.expectations.time_left(&rs.key, &rs.uid) else {
+        let now = self.clock.now();
+        let left = |memory: &mut Memory| memory.own_writes.time_left(now);
+        let Some(left) = self.memories.get(&rs.key, &rs.uid, left).flatten() else {
             return;
         };
         self.queue.add_after(rs.key.clone(), left);
         // ORDER: the cache may have come so far before the key was noted, so a second look closes the gap.
-        self.written.wake_when_shown(&rs.key);
+        self.memories.wake_when_shown(&rs.key);
         if self.look_at_expectations(rs) != Satisfaction::Open {
             self.enqueue(&rs.key);
         }
@@ -430,14 +460,8 @@ impl ReplicaSetController {
 
     /// Once per generation: the next sync would say the same, and only a change of the spec helps.
     fn log_unusable_selector(&self, rs: &ReplicaSet, error: &SelectorError) {
-        let now = (rs.uid.clone(), rs.generation);
-        let mut logged = self
-            .unusable_selectors
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let before = logged.insert(rs.key.clone(), now.clone());
-        drop(logged);
-        if before != Some(now) {
+        let note = |memory: &mut Memory| memory.history.note_unusable_selector(rs.generation);
+        if self.memories.with(&rs.key, &rs.uid, note) {
             log::error!(
                 object:% = self.kind.named(&rs.key);
                 "the selector cannot be used, so this {} is left alone until its spec changes: {error}",

@@ -16,13 +16,13 @@
 //! then, and until both have, one may show what is lost; so each ReplicaSet is asked about, and again
 //! when the other cache has followed.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::written_versions::Versions;
+use super::memory::Memory;
+use super::memory::positions::Versions;
 use super::{ReplicaSetController, SyncError};
-use crate::api::{ObjectKey, ReplicaSet, Selector, Uid};
+use crate::api::{ReplicaSet, Selector};
 
 /// Whether we stand by, and since we do no more, what is still to be proven. Shared by workers, watch
 /// threads and `lease`; one short lock, which is not taken once all is proven.
@@ -30,15 +30,8 @@ use crate::api::{ObjectKey, ReplicaSet, Selector, Uid};
 pub(super) struct TakeOver {
     stands_by: AtomicBool,
     is_unproven: AtomicBool,
-    unproven: Mutex<Unproven>,
-}
-
-#[derive(Debug, Default)]
-struct Unproven {
     /// What the caches must have reached to be as new as the take-over; empty: not known yet.
-    versions: Versions,
-    /// ReplicaSets for which the API server was asked.
-    asked: HashMap<ObjectKey, Uid>,
+    unproven: Mutex<Versions>,
 }
 
 impl TakeOver {
@@ -47,19 +40,7 @@ impl TakeOver {
         self.stands_by.load(Ordering::SeqCst)
     }
 
-    /// Drops what is remembered of a ReplicaSet that is gone: of `owner` only, or (with `None`) of
-    /// whoever has the key.
-    pub(super) fn clear(&self, key: &ObjectKey, owner: Option<&Uid>) {
-        if self.is_unproven.load(Ordering::SeqCst) {
-            let mut unproven = self.lock();
-            let asked = unproven.asked.get(key);
-            if asked.is_some_and(|asked| owner.is_none_or(|uid| uid == asked)) {
-                unproven.asked.remove(key);
-            }
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Unproven> {
+    fn lock(&self) -> MutexGuard<'_, Versions> {
         self.unproven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -74,8 +55,7 @@ impl ReplicaSetController {
     /// after this ([`enqueue_all`](Self::enqueue_all)), and no worker may run before. Blocks on
     /// nothing.
     pub fn take_over(&self) {
-        *self.take_over.lock() = Unproven::default();
-        self.take_over.is_unproven.store(true, Ordering::SeqCst);
+        self.need_proof();
         // ORDER: whoever enqueues everything does so after this, so a change that is told before it is
         // in the cache then, and one that is told after it is enqueued by its own event.
         self.take_over.stands_by.store(false, Ordering::SeqCst);
@@ -84,11 +64,12 @@ impl ReplicaSetController {
     /// The API server was restored from a backup, and a cache is about to follow. What was written in the
     /// lost time can be neither waited for nor relied on.
     pub fn handle_rewind(&self) {
-        *self.take_over.lock() = Unproven::default();
         // ORDER: nothing is acted on any more before what holds it up is forgotten.
-        self.take_over.is_unproven.store(true, Ordering::SeqCst);
-        self.expectations.forget_all();
-        self.written.forget_all();
+        self.need_proof();
+        self.memories.each(|memory| {
+            memory.own_writes.forget_expected();
+            memory.positions.forget_written();
+        });
         for rs in self.cache.replica_sets() {
             self.enqueue(&rs.key);
         }
@@ -101,17 +82,31 @@ impl ReplicaSetController {
         }
         let cached = self.cached_versions();
         let mut unproven = self.take_over.lock();
-        let Versions { pods, replica_sets } = &unproven.versions;
+        let Versions { pods, replica_sets } = &*unproven;
         // A version that says nothing never blocks, so it must not prove anything either.
         let is_reached = !pods.is_empty()
             && !replica_sets.is_empty()
             && cached.pods.is_as_new_as(pods)
             && cached.replica_sets.is_as_new_as(replica_sets);
         if is_reached {
-            *unproven = Unproven::default();
+            *unproven = Versions::default();
             self.take_over.is_unproven.store(false, Ordering::SeqCst);
+            drop(unproven);
+            self.forget_confirmations();
         }
         is_reached
+    }
+
+    /// Nothing that the caches show is proven to be as new as this moment.
+    fn need_proof(&self) {
+        *self.take_over.lock() = Versions::default();
+        self.forget_confirmations();
+        self.take_over.is_unproven.store(true, Ordering::SeqCst);
+    }
+
+    fn forget_confirmations(&self) {
+        self.memories
+            .each(|memory| memory.positions.is_confirmed = false);
     }
 
     /// Whether `rs` may be acted on: the API server was asked about it before, and had nothing that
@@ -127,7 +122,8 @@ impl ReplicaSetController {
         rs: &ReplicaSet,
         selector: &Selector,
     ) -> Result<bool, SyncError> {
-        if self.take_over.lock().asked.get(&rs.key) == Some(&rs.uid) {
+        let is_confirmed = |memory: &mut Memory| memory.positions.is_confirmed;
+        if self.memories.get(&rs.key, &rs.uid, is_confirmed) == Some(true) {
             return Ok(true);
         }
         self.ask_for_versions(rs)?;
@@ -136,8 +132,8 @@ impl ReplicaSetController {
                 return Ok(false);
             }
             self.compare_with_live(rs, selector)?;
-            let mut unproven = self.take_over.lock();
-            unproven.asked.insert(rs.key.clone(), rs.uid.clone());
+            let confirm = |memory: &mut Memory| memory.positions.is_confirmed = true;
+            self.memories.with(&rs.key, &rs.uid, confirm);
         }
         // Whatever differs is expected now; and if nothing does, the pods that this sync has read are
         // still older than the answer.
@@ -147,7 +143,7 @@ impl ReplicaSetController {
 
     /// Finds out how far the API server has come, if nobody has yet.
     fn ask_for_versions(&self, rs: &ReplicaSet) -> Result<(), SyncError> {
-        if self.take_over.lock().versions != Versions::default() {
+        if *self.take_over.lock() != Versions::default() {
             return Ok(());
         }
         let cached = self.cached_versions();
@@ -158,8 +154,8 @@ impl ReplicaSetController {
         let have_followed =
             pods.is_as_new_as(&cached.pods) && replica_sets.is_as_new_as(&cached.replica_sets);
         let mut unproven = self.take_over.lock();
-        if have_followed && unproven.versions == Versions::default() {
-            unproven.versions = Versions { pods, replica_sets };
+        if have_followed && *unproven == Versions::default() {
+            *unproven = Versions { pods, replica_sets };
         }
         Ok(())
     }

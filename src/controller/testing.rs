@@ -10,13 +10,15 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::feature_gates::FeatureGates;
+use super::memory::Memory;
+use super::memory::positions::{Resource, Versions};
 use super::plan::BURST_REPLICAS;
 use super::slow_start::Serial;
 use super::sync::Outcome;
 use super::{Parts, ReplicaSetController, SyncError};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::REPLICA_SET;
-use crate::api::{ControllerRef, Moment, ObjectKey, Pod, PodPhase, ReplicaSet, WorkloadKind};
+use crate::api::{ControllerRef, Moment, ObjectKey, Pod, PodPhase, ReplicaSet, Uid, WorkloadKind};
 use crate::cache::Cache;
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::telemetry::metrics::Metrics;
@@ -298,7 +300,40 @@ impl Fixture {
 
     /// What is still expected of `rs`: creations, deletions.
     pub(super) fn open(&self, rs: &ReplicaSet) -> Option<(usize, usize)> {
-        self.controller.expectations().open(&rs.key, &rs.uid)
+        let open = |memory: &mut Memory| memory.own_writes.expected();
+        let memories = &self.controller.memories;
+        memories.get(&rs.key, &rs.uid, open).flatten()
+    }
+
+    /// Expects pods of these names to appear and of these UIDs to go.
+    pub(super) fn expect(
+        &self,
+        rs: &ReplicaSet,
+        creations: impl IntoIterator<Item = Arc<str>>,
+        deletions: impl IntoIterator<Item = Uid>,
+    ) {
+        self.controller.expect(rs, creations, deletions);
+    }
+
+    /// A pod of this name was seen.
+    pub(super) fn see_creation(&self, rs: &ReplicaSet, name: &str) {
+        let controller = &self.controller;
+        controller.own_writes(rs, |writes| writes.creation_seen(name));
+    }
+
+    /// Notes that a write for `rs` was stored under this version.
+    pub(super) fn wrote_at(&self, rs: &ReplicaSet, resource: Resource, version: &str) {
+        let (now, memories) = (self.clock.now(), &self.controller.memories);
+        memories.with(&rs.key, &rs.uid, |memory| {
+            memory.positions.wrote_at(resource, &version.into(), now);
+        });
+    }
+
+    /// What was written for `rs` and not seen by a sync yet.
+    pub(super) fn written(&self, rs: &ReplicaSet) -> Option<Versions> {
+        let written = |memory: &mut Memory| memory.positions.written().cloned();
+        let memories = &self.controller.memories;
+        memories.get(&rs.key, &rs.uid, written).flatten()
     }
 
     /// Lets time pass and takes the keys that are due then.

@@ -332,7 +332,7 @@ fn because(rule: Rule, a: &RankedPod, b: &RankedPod) -> String {
 }
 
 fn told(memory: &Memory, facts: &Facts) -> MemoryReport {
-    use crate::controller::last_syncs::SyncEnd;
+    use crate::controller::memory::history::SyncEnd;
     let name_of = |uid: &Uid| {
         let known = facts.owned.iter().find(|pod| pod.uid == *uid);
         known.map_or_else(|| uid.to_string(), |pod| pod.key.name.to_string())

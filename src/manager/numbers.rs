@@ -89,10 +89,10 @@ pub(super) fn show_events(name: &str, recorder: &Arc<QueuedEventRecorder>) {
 pub(super) fn show_expectations(name: &str, controller: &Arc<ReplicaSetController>) {
     let family = &global().controller.open_expectations;
     show(family, &[name, "creation"], controller, |controller| {
-        count(controller.expectations().open_total().0)
+        count(controller.n_expected().0)
     });
     show(family, &[name, "deletion"], controller, |controller| {
-        count(controller.expectations().open_total().1)
+        count(controller.n_expected().1)
     });
 }
 

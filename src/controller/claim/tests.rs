@@ -359,10 +359,7 @@ fn h_16_h_17_only_adoptions_that_were_stored_are_waited_for() {
         let fixture = fixture(&rs, [pod("p1")]);
         fixture.writes.on_patch(move |_, _| Some(answer.clone()));
         drop(fixture.sync("web"));
-        let written = fixture
-            .controller
-            .written_versions()
-            .written(&rs.key, &rs.uid);
+        let written = fixture.written(&rs);
         assert_eq!(written.unwrap_or_default().pods, version.into());
     }
 }

@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{Pod, PodPhase, ReplicaSet, ResourceVersion, WorkloadKind};
 use crate::controller::feature_gates::FeatureGates;
+use crate::controller::memory::positions::Resource;
 use crate::controller::sync::Outcome;
 use crate::controller::testing::{
     Fixture, Write, controller_ref, creates, fixture, lost, owned_pod, ready_pod, refused,
     replica_set,
 };
-use crate::controller::written_versions::Resource;
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::writes::{CreatedPod, WriteError};
 
@@ -23,8 +23,7 @@ use crate::writes::{CreatedPod, WriteError};
 fn b_09_a_pod_that_comes_while_expectations_are_asked_is_counted() {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, [ready_pod("a", &rs)]);
-    let expectations = fixture.controller.expectations();
-    expectations.expect_creations(&rs.key, &rs.uid, ["b".into()]);
+    fixture.expect(&rs, ["b".into()], []);
     fixture.clock.advance(Duration::from_secs(301));
     let (cache, second) = (fixture.cache.clone(), ready_pod("b", &rs));
     fixture
@@ -122,8 +121,7 @@ fn a_pod_that_goes_during_the_list_is_not_waited_for() {
     let rs = replica_set("web", 1);
     let pods = ["a", "b"].map(|name| owned_pod(name, &rs));
     let fixture = fixture(&rs, pods.clone());
-    let expectations = fixture.controller.expectations();
-    expectations.expect_deletions(&rs.key, &rs.uid, ["uid-a".into()]);
+    fixture.expect(&rs, [], ["uid-a".into()]);
     fixture.clock.advance(Duration::from_secs(301));
     fixture.writes.set_live_pods(pods.to_vec());
     let (cache, gone) = (fixture.cache.clone(), pods[0].clone());
@@ -342,8 +340,7 @@ fn check_waits_for(kind: &'static WorkloadKind, live: Result<ReplicaSet, WriteEr
     let (fixture, rs) = (Fixture::of(kind), replica_set("web", 2));
     fixture.deliver_replica_set(rs.clone());
     fixture.deliver_bookmarks("10", "10");
-    let written = fixture.controller.written_versions();
-    written.wrote_at(&rs.key, &rs.uid, Resource::ReplicaSets, &"11".into());
+    fixture.wrote_at(&rs, Resource::ReplicaSets, "11");
     assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
     fixture.clock.advance(Duration::from_mins(5));
     fixture.queued_after(Duration::ZERO);
@@ -387,8 +384,7 @@ fn a_sync_that_cannot_ask_for_an_overdue_spec_is_repeated() {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, []);
     fixture.deliver_bookmarks("10", "10");
-    let written = fixture.controller.written_versions();
-    written.wrote_at(&rs.key, &rs.uid, Resource::ReplicaSets, &"11".into());
+    fixture.wrote_at(&rs, Resource::ReplicaSets, "11");
     fixture.clock.advance(Duration::from_mins(5));
     fixture.writes.set_live_replica_set(Err(lost()));
     fixture.sync("web").expect_err("the GET fails");
@@ -404,8 +400,7 @@ fn a_pod_made_anew_is_expected_although_its_name_is_in_the_cache() {
     let rs = replica_set("web", 1);
     let old = owned_pod("a", &rs);
     let fixture = fixture(&rs, [old.clone()]);
-    let expectations = fixture.controller.expectations();
-    expectations.expect_creations(&rs.key, &rs.uid, ["a".into()]);
+    fixture.expect(&rs, ["a".into()], []);
     fixture.clock.advance(Duration::from_secs(301));
     let new = Pod {
         uid: "uid-again".into(),
@@ -432,8 +427,7 @@ fn a_pod_of_ours_under_another_owners_name_does_not_end_the_syncs() {
         ..owned_pod("a", &rs)
     };
     let fixture = fixture(&rs, [astray.clone()]);
-    let expectations = fixture.controller.expectations();
-    expectations.expect_creations(&rs.key, &rs.uid, ["b".into()]);
+    fixture.expect(&rs, ["b".into()], []);
     fixture.clock.advance(Duration::from_secs(301));
     fixture.writes.set_live_pods(vec![astray]);
     fixture.sync_ok("web");

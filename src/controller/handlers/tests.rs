@@ -110,10 +110,7 @@ fn d_03_a_deleted_replica_set_is_forgotten_and_queued() {
 fn d_04_an_added_pod_queues_its_owner_whatever_its_phase() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 2));
     fixture.cache_silently(Some(rs.clone()), []);
-    fixture
-        .controller
-        .expectations()
-        .expect_creations(&rs.key, &rs.uid, ["a".into(), "b".into()]);
+    fixture.expect(&rs, ["a".into(), "b".into()], []);
     fixture.deliver_pod(Pod {
         phase: PodPhase::Failed,
         ..owned_pod("a", &rs)
@@ -129,10 +126,7 @@ fn d_05_an_added_orphan_queues_all_who_match_and_lowers_nothing() {
     twin.key = key("twin");
     twin.uid = "uid-twin".into();
     fixture.cache_silently(Some(twin), []);
-    fixture
-        .controller
-        .expectations()
-        .expect_creations(&one.key, &one.uid, ["a".into()]);
+    fixture.expect(&one, ["a".into()], []);
     fixture.deliver_pod(Pod {
         labels: labels("one"),
         ..pod("a")
@@ -147,10 +141,7 @@ fn d_05_an_added_orphan_queues_all_who_match_and_lowers_nothing() {
 fn b_15_a_pod_without_controller_meets_no_creation() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
     fixture.cache_silently(Some(rs.clone()), []);
-    fixture
-        .controller
-        .expectations()
-        .expect_creations(&rs.key, &rs.uid, ["a".into()]);
+    fixture.expect(&rs, ["a".into()], []);
     fixture.deliver_pod(pod("a"));
     assert_eq!(fixture.open(&rs), Some((1, 0)));
 }
@@ -245,8 +236,7 @@ fn d_13_to_d_16_a_deletion_counts_once_and_from_its_start() {
     let (first, second) = (owned_pod("first", &rs), owned_pod("second", &rs));
     fixture.cache_silently(Some(rs.clone()), []);
     let expect = |pod: &Pod| {
-        let expectations = fixture.controller.expectations();
-        expectations.expect(&rs.key, &rs.uid, ["new".into()], [pod.uid.clone()]);
+        fixture.expect(&rs, ["new".into()], [pod.uid.clone()]);
     };
 
     expect(&first);
@@ -298,10 +288,7 @@ fn d_18_a_deletion_found_by_a_relist_queues_the_owner() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
     let pod = owned_pod("a", &rs);
     fixture.cache_silently(Some(rs.clone()), [pod.clone()]);
-    fixture
-        .controller
-        .expectations()
-        .expect_deletions(&rs.key, &rs.uid, [pod.uid.clone()]);
+    fixture.expect(&rs, [], [pod.uid.clone()]);
     for event in fixture.cache.pods.replace(Vec::new(), &[], &"9".into()) {
         fixture.controller.handle_pod_event(&event);
     }
@@ -447,8 +434,7 @@ fn a_pod_made_anew_unseen_is_a_deletion_and_a_creation() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
     let old = owned_pod("a", &rs);
     fixture.cache_silently(Some(rs.clone()), [old.clone()]);
-    let expectations = fixture.controller.expectations();
-    expectations.expect(&rs.key, &rs.uid, ["a".into()], [old.uid.clone()]);
+    fixture.expect(&rs, ["a".into()], [old.uid.clone()]);
     let new = Pod {
         uid: "uid-again".into(),
         ..at("2", old)
@@ -465,8 +451,7 @@ fn a_pod_made_anew_unseen_and_going_already_is_two_deletions() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
     let old = owned_pod("a", &rs);
     fixture.cache_silently(Some(rs.clone()), [old.clone()]);
-    let expectations = fixture.controller.expectations();
-    expectations.expect_deletions(&rs.key, &rs.uid, [old.uid.clone(), "uid-again".into()]);
+    fixture.expect(&rs, [], [old.uid.clone(), "uid-again".into()]);
     fixture.deliver_pod(Pod {
         uid: "uid-again".into(),
         ..at("2", terminating(old))
@@ -481,8 +466,7 @@ fn a_pod_that_is_first_seen_going_puts_its_owner_before_those_who_can_wait() {
         let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
         let pod = owned_pod("a", &rs);
         fixture.cache_silently(Some(rs.clone()), is_made_anew.then(|| pod.clone()));
-        let expectations = fixture.controller.expectations();
-        expectations.expect_creations(&rs.key, &rs.uid, ["a".into()]);
+        fixture.expect(&rs, ["a".into()], []);
         fixture.queue.add_low(key("other"));
         fixture.deliver_pod(Pod {
             uid: "uid-again".into(),
@@ -500,8 +484,7 @@ fn a_pod_that_is_lost_to_somebody_else_is_not_waited_for() {
     for controller in [None, owned_pod("a", &two).controller] {
         let old = owned_pod("a", &one);
         fixture.cache_silently(None, [at("1", old.clone())]);
-        let expectations = fixture.controller.expectations();
-        expectations.expect_deletions(&one.key, &one.uid, [old.uid.clone()]);
+        fixture.expect(&one, [], [old.uid.clone()]);
         fixture.deliver_pod(at("2", Pod { controller, ..old }));
         assert_eq!(fixture.open(&one), Some((0, 0)));
     }

@@ -36,10 +36,7 @@ fn b_14_creates_that_came_back_already_are_not_expected() {
     // Delivered to the cache only; now the handlers are told, as after a relist.
     let names = creates(&fixture);
     for name in &names[..2] {
-        let controller = &fixture.controller;
-        controller
-            .expectations()
-            .creation_observed(&rs.key, &rs.uid, name);
+        fixture.see_creation(&rs, name);
     }
     assert_eq!(fixture.open(&rs), Some((1, 0)));
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
+use crate::controller::memory::Memory;
 use crate::controller::testing::{
     Fixture, key, lost, owned_pod, pod, ready_pod, replica_set, seconds_ago, with_status,
 };
@@ -127,7 +128,10 @@ fn just_written(fixture: &Fixture) -> ReplicaSet {
         turn_ready(fixture, &rs, n);
     }
     assert_eq!(statuses(fixture), [50]);
-    assert!(fixture.controller.pace.left(&rs.key).is_some());
+    let now = fixture.clock.now();
+    let left = |memory: &mut Memory| memory.pace.left(now);
+    let left = fixture.controller.memories.get(&rs.key, &rs.uid, left);
+    assert!(left.flatten().is_some());
     rs
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Daemon, State, World};
 use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::controller::counts::Counts;
-use crate::controller::last_syncs::SyncEnd;
+use crate::controller::memory::history::SyncEnd;
 
 /// Nobody who is not as wanted waits longer for anything but a back-off.
 const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -56,7 +56,7 @@ impl World {
     /// A sync has ended: its status says what it counted, or hides nothing but what got better.
     pub(super) fn check_status_after(&self, daemon: &Daemon, before: &Before) {
         let Before { rs, counts } = before;
-        let last = daemon.controller.last_syncs.last(&rs.key);
+        let last = daemon.controller.last_sync(rs);
         let end = last.map_or(SyncEnd::TooEarly, |sync| sync.end);
         let mut state = self.lock();
         if state.is_killed || state.sent.took_time || end == SyncEnd::TooEarly {

@@ -4,17 +4,18 @@ mod large;
 mod nothing;
 mod numbers;
 mod own_writes;
+mod settle;
 
 use std::time::Duration;
 
 use serde_json::json;
 
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
+use crate::controller::memory::positions::Resource;
 use crate::controller::testing::{
     Fixture, fixture, key, owned_pod, pod, read_replica_set, ready_pod, refused, replica_set,
     replica_set_json, seconds_ago, with_status,
 };
-use crate::controller::written_versions::Resource;
 use crate::stdx::clock::Clock;
 use crate::workqueue::Lanes;
 use crate::writes::{CreatedPod, WriteError};
@@ -81,21 +82,12 @@ fn a_sync_that_was_not_allowed_to_write_is_repeated() {
 fn a_04_of_a_replica_set_that_is_gone_nothing_is_kept() {
     let rs = replica_set("web", 2);
     let fixture = Fixture::new();
-    let controller = &fixture.controller;
-    controller
-        .expectations()
-        .expect_creations(&rs.key, &rs.uid, ["a".into()]);
-    let version = "9".into();
-    controller
-        .written
-        .wrote_at(&rs.key, &rs.uid, Resource::Pods, &version);
+    fixture.expect(&rs, ["a".into()], []);
+    fixture.wrote_at(&rs, Resource::Pods, "9");
     fixture.sync_ok("web");
     assert_eq!(fixture.writes.take(), []);
     assert_eq!(fixture.open(&rs), None);
-    assert_eq!(
-        controller.written_versions().written(&rs.key, &rs.uid),
-        None
-    );
+    assert_eq!(fixture.written(&rs), None);
 }
 
 #[test]
@@ -258,10 +250,7 @@ fn b_08_dormancy() {
     assert_eq!(fixture.writes.status_updates().len(), 1);
 
     let created = fixture.writes.created().remove(0);
-    fixture
-        .controller
-        .expectations()
-        .creation_observed(&rs.key, &rs.uid, &created);
+    fixture.see_creation(&rs, &created);
     fixture.cache_silently(Some(at("3", with_status(&rs, right))), []);
     fixture
         .writes
@@ -287,10 +276,7 @@ fn b_10_a_deleted_replica_set_leaves_no_expectation() {
     fixture.deliver_replica_set_deleted(rs.clone());
     fixture.sync_ok("web");
     assert_eq!(fixture.open(&rs), None);
-    fixture
-        .controller
-        .expectations()
-        .creation_observed(&rs.key, &rs.uid, &created);
+    fixture.see_creation(&rs, &created);
     fixture.sync_ok("web");
     fixture.assert_counts(1, 0, 0);
     assert_eq!(fixture.open(&rs), None);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::{Pod, ReplicaSet};
+use crate::controller::memory::Memory;
 use crate::controller::sync::Outcome;
 use crate::controller::testing::{Fixture, Write, fixture, key, owned_pod, pod, replica_set};
 use crate::writes::CreatedPod;
@@ -190,10 +191,14 @@ fn nothing_of_a_take_over_lasts() {
         while fixture.sync(&name).expect("a sync") == Outcome::TooEarly {}
         let writes = fixture.writes.take();
         n_asked += usize::from(writes.contains(&Write::ListPods));
-        let n_kept = fixture.controller.take_over.lock().asked.len();
-        assert_eq!(n_kept, usize::from(n < 10), "{n}");
-        fixture.deliver_replica_set_deleted(rs);
-        assert_eq!(fixture.controller.take_over.lock().asked.len(), 0);
+        let is_confirmed = |memory: &mut Memory| memory.positions.is_confirmed;
+        let is_confirmed = || {
+            let memories = &fixture.controller.memories;
+            memories.get(&rs.key, &rs.uid, is_confirmed)
+        };
+        assert_eq!(is_confirmed(), Some(n < 10), "{n}");
+        fixture.deliver_replica_set_deleted(rs.clone());
+        assert_eq!(is_confirmed(), None);
     }
     assert_eq!(n_asked, 10);
 }

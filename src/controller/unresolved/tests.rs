@@ -51,10 +51,7 @@ fn a_create_that_was_stored_after_all_counts_as_done() {
     assert_eq!((created.len(), &created[0]), (2, &name));
     assert!(fixture.writes.take().contains(&Write::FindPod(name)));
     assert_eq!(fixture.open(&rs), Some((2, 0)));
-    let written = fixture
-        .controller
-        .written_versions()
-        .written(&rs.key, &rs.uid);
+    let written = fixture.written(&rs);
     assert_eq!(written.expect("a record").pods, "11".into());
     fixture.deliver_pod(stored);
     assert_eq!(fixture.open(&rs), Some((1, 0)));

@@ -2,30 +2,31 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
+use std::time::Instant;
 
 use criterion::{BatchSize, BenchmarkId, Criterion};
 use jiff::Timestamp;
-use replicaset_controller::api::{ObjectKey, Uid};
+use replicaset_controller::api::ObjectKey;
 use replicaset_controller::controller::deletion_order::{
     DeletionOrder, RankedPod, sort_for_deletion,
 };
-use replicaset_controller::controller::expectations::Expectations;
+use replicaset_controller::controller::memory::own_writes::OwnWrites;
 use replicaset_controller::stdx::clock::SystemClock;
 use replicaset_controller::workqueue::WorkQueue;
 
 use crate::fixture::{cache, controller, pods_of, replica_set};
 
 pub(crate) fn expectations(criterion: &mut Criterion) {
-    let (key, owner) = (ObjectKey::new("default", "web"), Uid::new("uid-web"));
     let names: Vec<Arc<str>> = (0..500).map(|n| format!("web-{n}").into()).collect();
-    let expectations = Expectations::new(Arc::new(SystemClock));
+    let mut writes = OwnWrites::default();
     criterion.bench_function("expectations, 500 creations expected and observed", |b| {
         b.iter(|| {
-            expectations.expect_creations(&key, &owner, names.iter().cloned());
+            let now = Instant::now();
+            writes.expect(names.iter().cloned(), [], now);
             for name in &names {
-                expectations.creation_observed(&key, &owner, name);
+                writes.creation_seen(name);
             }
-            expectations.satisfied_expectations(&key, &owner)
+            writes.satisfaction(now)
         });
     });
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::at;
+use crate::controller::memory::positions::Resource;
 use crate::controller::sync::Outcome;
 use crate::controller::testing::{
     Fixture, fixture, forbidden, lost, owned_pod, pod, ready_pod, refused, replica_set, seconds_ago,
 };
-use crate::controller::written_versions::Resource;
 use crate::telemetry::metrics::controller::Outcome as Came;
 
 #[test]
@@ -23,8 +23,7 @@ fn h_22_each_skipped_sync_is_counted_by_the_cache_that_is_behind() {
         (pods.get(), owners.get())
     };
     let wrote = |resource, version: &str| {
-        let written = fixture.controller.written_versions();
-        written.wrote_at(&rs.key, &rs.uid, resource, &version.into());
+        fixture.wrote_at(&rs, resource, version);
     };
     let skip = || assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
     wrote(Resource::Pods, "11");

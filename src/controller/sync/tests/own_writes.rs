@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::{at, fixture, two_ready};
 use crate::api::{Pod, ReplicaSet, ResourceVersion, Uid};
 use crate::cache::{CacheEvent, CacheView};
+use crate::controller::memory::positions::Resource;
 use crate::controller::sync::Outcome;
 use crate::controller::testing::{
     Fixture, key, owned_pod, pod, ready_pod, replica_set, with_status,
 };
-use crate::controller::written_versions::Resource;
 use crate::writes::{CreatedPod, PatchedPod};
 
 #[test]
@@ -126,8 +126,7 @@ fn b_11_an_answer_noted_after_its_replica_set_is_gone_does_not_hold_up_the_next_
     let mut new = replica_set("web", 1);
     new.uid = Uid::new("uid-of-the-next-one");
     fixture.deliver_replica_set(at("22", new));
-    let late = fixture.controller.written_versions();
-    late.wrote_at(&old.key, &old.uid, Resource::Pods, &"11".into());
+    fixture.wrote_at(&old, Resource::Pods, "11");
     fixture.sync_ok("web");
     fixture.assert_counts(2, 0, 0);
 }
@@ -159,15 +158,11 @@ fn a_replica_set_made_anew_does_not_wait_for_the_old_one() {
     let mut new = at("30", old.clone());
     new.uid = "uid-new".into();
     fixture.deliver_replica_set(new.clone());
-    let written = fixture.controller.written_versions();
-    assert_eq!(written.written(&old.key, &old.uid), None);
+    assert_eq!(fixture.written(&old), None);
     assert_eq!(fixture.queued(), ["default/web"]);
     fixture.sync_ok("web");
     fixture.assert_counts(1, 0, 0);
-    assert_eq!(
-        written.written(&new.key, &new.uid).expect("a record").pods,
-        "11".into()
-    );
+    assert_eq!(fixture.written(&new).expect("a record").pods, "11".into());
 }
 
 #[test]
@@ -177,13 +172,9 @@ fn h_18_a_deleted_replica_set_does_not_wait() {
     stale.uid = "uid-older".into();
     let event = CacheEvent::Deleted(Arc::new(stale));
     fixture.controller.handle_replica_set_event(&event);
-    let written = fixture.controller.written_versions();
-    assert!(
-        written.written(&rs.key, &rs.uid).is_some(),
-        "another UID was deleted"
-    );
+    assert!(fixture.written(&rs).is_some(), "another UID was deleted");
     fixture.deliver_replica_set_deleted(rs.clone());
-    assert_eq!(written.written(&rs.key, &rs.uid), None);
+    assert_eq!(fixture.written(&rs), None);
     fixture.sync_ok("web");
 }
 
@@ -208,10 +199,7 @@ fn h_16_what_is_waited_for_after_a_sync() {
         .writes
         .on_update_status(|rs, status| Some(Ok(at("21", with_status(rs, status.clone())))));
     fixture.sync_ok("web");
-    let written = fixture
-        .controller
-        .written_versions()
-        .written(&rs.key, &rs.uid);
+    let written = fixture.written(&rs);
     let written = written.expect("a record");
     assert_eq!(
         (written.pods, written.replica_sets),
@@ -226,10 +214,7 @@ fn h_16_a_status_that_was_right_already_and_deletions_are_not_waited_for() {
     let fixture = fixture(&rs, [ready_pod("a", &rs), ready_pod("b", &rs)]);
     fixture.sync_ok("web");
     fixture.assert_counts(0, 1, 0);
-    let written = fixture
-        .controller
-        .written_versions()
-        .written(&rs.key, &rs.uid);
+    let written = fixture.written(&rs);
     assert_eq!(written, None);
 }
 

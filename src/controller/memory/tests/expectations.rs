@@ -4,15 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{EXPECTATIONS_TIMEOUT, Expectations, Satisfaction};
+use super::Rig;
 use crate::api::{ObjectKey, Uid};
+use crate::controller::memory::own_writes::{EXPECTATIONS_TIMEOUT, Satisfaction};
 use crate::controller::testing::key;
 use crate::stdx::clock::FakeClock;
 
-fn fixture() -> (Arc<FakeClock>, Expectations) {
-    let clock = Arc::new(FakeClock::default());
-    let expectations = Expectations::new(Arc::clone(&clock) as Arc<_>);
-    (clock, expectations)
+fn fixture() -> (Arc<FakeClock>, Rig) {
+    let rig = Rig::default();
+    (Arc::clone(&rig.clock), rig)
 }
 
 fn names(count: usize) -> Vec<Arc<str>> {
@@ -38,14 +38,11 @@ fn b_01_parallel_observations_leave_what_they_do_not_name() {
     std::thread::scope(|scope| {
         for name in names(11) {
             let (expectations, key, owner) = (&expectations, &key, &owner);
-            scope.spawn(move || expectations.creation_observed(key, owner, &name));
+            scope.spawn(move || expectations.creation_seen(key, owner, &name));
         }
     });
     assert_eq!(expectations.open(&key, &owner), Some((0, 30)));
-    assert_eq!(
-        expectations.satisfied_expectations(&key, &owner),
-        Satisfaction::Open
-    );
+    assert_eq!(expectations.satisfaction(&key, &owner), Satisfaction::Open);
 }
 
 /// The counters of (−1, −1) are void: an observation too many is no debt to a later expectation.
@@ -55,22 +52,19 @@ fn b_02_an_observation_too_many_leaves_no_debt() {
     let (key, owner) = rs();
     expectations.expect(&key, &owner, names(10), uids("web", 30));
     for name in names(11) {
-        expectations.creation_observed(&key, &owner, &name);
+        expectations.creation_seen(&key, &owner, &name);
     }
     for uid in uids("web", 31) {
-        expectations.deletion_observed(&key, &owner, &uid);
+        expectations.deletion_seen(&key, &owner, &uid);
     }
     assert_eq!(expectations.open(&key, &owner), Some((0, 0)));
     assert_eq!(
-        expectations.satisfied_expectations(&key, &owner),
+        expectations.satisfaction(&key, &owner),
         Satisfaction::Satisfied
     );
-    expectations.creation_observed(&key, &owner, "pod-0");
+    expectations.creation_seen(&key, &owner, "pod-0");
     expectations.expect_creations(&key, &owner, names(1));
-    assert_eq!(
-        expectations.satisfied_expectations(&key, &owner),
-        Satisfaction::Open
-    );
+    assert_eq!(expectations.satisfaction(&key, &owner), Satisfaction::Open);
 }
 
 #[test]
@@ -80,10 +74,7 @@ fn b_03_a_new_expectation_replaces_the_old_one() {
     expectations.expect(&key, &owner, names(10), uids("web", 30));
     expectations.expect(&key, &owner, names(1), uids("web", 2));
     assert_eq!(expectations.open(&key, &owner), Some((1, 2)));
-    assert_eq!(
-        expectations.satisfied_expectations(&key, &owner),
-        Satisfaction::Open
-    );
+    assert_eq!(expectations.satisfaction(&key, &owner), Satisfaction::Open);
     expectations.expect_creations(&key, &owner, names(3));
     assert_eq!(expectations.open(&key, &owner), Some((3, 0)));
     expectations.expect_deletions(&key, &owner, uids("web", 4));
@@ -98,19 +89,16 @@ fn b_04_an_expectation_is_believed_for_five_minutes() {
     let (key, owner) = rs();
     expectations.expect_creations(&key, &owner, names(2));
     clock.advance(EXPECTATIONS_TIMEOUT);
-    assert_eq!(
-        expectations.satisfied_expectations(&key, &owner),
-        Satisfaction::Open
-    );
-    expectations.creation_observed(&key, &owner, "pod-0");
+    assert_eq!(expectations.satisfaction(&key, &owner), Satisfaction::Open);
+    expectations.creation_seen(&key, &owner, "pod-0");
     clock.advance(Duration::from_nanos(1));
     assert_eq!(
-        expectations.satisfied_expectations(&key, &owner),
+        expectations.satisfaction(&key, &owner),
         Satisfaction::Expired
     );
-    expectations.creation_observed(&key, &owner, "pod-1");
+    expectations.creation_seen(&key, &owner, "pod-1");
     assert_eq!(
-        expectations.satisfied_expectations(&key, &owner),
+        expectations.satisfaction(&key, &owner),
         Satisfaction::Satisfied
     );
 }
@@ -120,12 +108,12 @@ fn b_05_without_a_record_nothing_is_expected() {
     let (_, expectations) = fixture();
     let (key, owner) = rs();
     assert_eq!(
-        expectations.satisfied_expectations(&key, &owner),
+        expectations.satisfaction(&key, &owner),
         Satisfaction::Satisfied
     );
     assert_eq!(expectations.open(&key, &owner), None);
-    expectations.creation_observed(&key, &owner, "pod-0");
-    expectations.delete_expectations(&key, None);
+    expectations.creation_seen(&key, &owner, "pod-0");
+    expectations.forget(&key, None);
     assert_eq!(expectations.open(&key, &owner), None);
 }
 
@@ -139,18 +127,18 @@ fn b_06_owners_do_not_share_deletions() {
     fastrand::Rng::with_seed(6).shuffle(&mut owners);
     for (key, owner) in &owners {
         assert_eq!(
-            expectations.satisfied_expectations(key, owner),
+            expectations.satisfaction(key, owner),
             Satisfaction::Open,
             "{key}"
         );
         for uid in uids(&key.name, 5) {
-            expectations.deletion_observed(key, owner, &uid);
+            expectations.deletion_seen(key, owner, &uid);
         }
         assert_eq!(
-            expectations.satisfied_expectations(key, owner),
+            expectations.satisfaction(key, owner),
             Satisfaction::Satisfied
         );
-        expectations.delete_expectations(key, Some(owner));
+        expectations.forget(key, Some(owner));
         assert_eq!(expectations.open(key, owner), None);
     }
 }
@@ -161,11 +149,11 @@ fn b_07_twice_or_never_expected_lowers_nothing() {
     let (key, owner) = rs();
     expectations.expect(&key, &owner, names(2), uids("web", 2));
     for _ in 0..2 {
-        expectations.deletion_observed(&key, &owner, &Uid::new("uid-web-0"));
-        expectations.creation_observed(&key, &owner, "pod-0");
+        expectations.deletion_seen(&key, &owner, &Uid::new("uid-web-0"));
+        expectations.creation_seen(&key, &owner, "pod-0");
     }
-    expectations.deletion_observed(&key, &owner, &Uid::new("uid-stranger"));
-    expectations.creation_observed(&key, &owner, "stranger");
+    expectations.deletion_seen(&key, &owner, &Uid::new("uid-stranger"));
+    expectations.creation_seen(&key, &owner, "stranger");
     assert_eq!(expectations.open(&key, &owner), Some((1, 1)));
 }
 
@@ -175,9 +163,9 @@ fn a_creation_under_another_name_is_expected_instead() {
     let (key, owner) = rs();
     expectations.expect_creations(&key, &owner, names(2));
     expectations.rename_creation(&key, &owner, "pod-1", &"other".into());
-    expectations.creation_observed(&key, &owner, "pod-1");
+    expectations.creation_seen(&key, &owner, "pod-1");
     assert_eq!(expectations.open(&key, &owner), Some((2, 0)));
-    expectations.creation_observed(&key, &owner, "other");
+    expectations.creation_seen(&key, &owner, "other");
     assert_eq!(expectations.open(&key, &owner), Some((1, 0)));
 }
 
@@ -188,17 +176,17 @@ fn another_owner_under_the_key_sees_nothing_of_the_first() {
     let new = Uid::new("uid-new");
     expectations.expect(&key, &old, names(1), uids("web", 1));
     assert_eq!(
-        expectations.satisfied_expectations(&key, &new),
+        expectations.satisfaction(&key, &new),
         Satisfaction::Satisfied
     );
-    expectations.creation_observed(&key, &new, "pod-0");
-    expectations.delete_expectations(&key, Some(&new));
+    expectations.creation_seen(&key, &new, "pod-0");
+    expectations.forget(&key, Some(&new));
     assert_eq!(expectations.open(&key, &old), Some((1, 1)));
     expectations.expect_creations(&key, &new, names(2));
     assert_eq!(
         (expectations.open(&key, &old), expectations.open(&key, &new)),
         (None, Some((2, 0)))
     );
-    expectations.delete_expectations(&key, None);
+    expectations.forget(&key, None);
     assert_eq!(expectations.open(&key, &new), None);
 }

@@ -20,11 +20,11 @@
 //! refusal then reads the same as the one before, so that its event is counted up instead of
 //! standing beside it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use crate::api::{ObjectKey, ReplicaSet, ResourceVersion, Uid};
+use crate::api::{ReplicaSet, ResourceVersion, Uid};
 use crate::writes::pod_body::generate_name;
 
 /// The longest pod name, in bytes (apiserver `pkg/storage/names/generate.go:maxNameLength`).
@@ -43,15 +43,14 @@ const N_SUFFIXES: u64 = (ALPHABET.len() as u64).pow(5);
 /// 0.618 of them, so that neighbours are far apart.
 const STRIDE: u64 = 8_868_113;
 
-/// Where each ReplicaSet stands in its sequence. Shared by the workers; one short lock.
+/// Where one ReplicaSet stands in its sequence.
 #[derive(Debug, Default)]
 pub struct PodNames {
-    positions: Mutex<HashMap<ObjectKey, Position>>,
+    position: Option<Position>,
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 struct Position {
-    owner: Uid,
     version: ResourceVersion,
     /// Where the next name stands in the cycle.
     next: u64,
@@ -62,97 +61,75 @@ struct Position {
 }
 
 impl PodNames {
-    /// The next `count` names for pods of `rs` that `is_taken` does not know.
-    pub fn take(
-        &self,
-        rs: &ReplicaSet,
-        count: usize,
-        is_taken: impl Fn(&str) -> bool,
-    ) -> Vec<Arc<str>> {
+    /// The next `count` names for pods of `rs`: those that were given back, then new ones.
+    pub fn draw(&mut self, rs: &ReplicaSet, count: usize) -> Vec<Arc<str>> {
         let prefix = prefix(&rs.key.name);
-        let mut names: Vec<Arc<str>> = Vec::with_capacity(count);
-        while names.len() < count {
-            let name = self.draw(rs, &prefix);
+        let begin = begin(&rs.resource_version);
+        let position = self.position.get_or_insert_with(|| Position {
+            version: rs.resource_version.clone(),
+            next: begin,
+            refused: VecDeque::new(),
+            untried: VecDeque::new(),
+        });
+        if position.version != rs.resource_version {
+            position.version = rs.resource_version.clone();
+            position.next = begin;
+            position.untried.clear();
+        }
+        let mut draw = || {
+            let returned = position.refused.pop_front();
+            if let Some(returned) = returned.or_else(|| position.untried.pop_front()) {
+                return returned;
+            }
+            let drawn = position.next;
+            position.next = drawn.wrapping_add(1);
+            format!("{prefix}{}", suffix(&rs.uid, drawn)).into()
+        };
+        (0..count).map(|_| draw()).collect()
+    }
+
+    /// Takes back a name under which the API server refused to store a pod. Bounded, since only
+    /// what was drawn comes back, and what came back is drawn first.
+    pub fn refused(&mut self, name: &Arc<str>) {
+        if let Some(position) = &mut self.position {
+            position.refused.push_back(Arc::clone(name));
+        }
+    }
+
+    /// Takes back a name that was not tried.
+    pub fn untried(&mut self, name: &Arc<str>) {
+        if let Some(position) = &mut self.position {
+            position.untried.push_back(Arc::clone(name));
+        }
+    }
+
+    /// `rs` was stored under a new version, which begins elsewhere in the cycle.
+    pub fn forget_versions_before(&mut self, version: &ResourceVersion) {
+        let is_over = |it: &mut Position| it.version != *version && it.refused.is_empty();
+        self.position.take_if(is_over);
+    }
+
+    /// True if there is nothing to remember.
+    pub fn is_empty(&self) -> bool {
+        self.position.is_none()
+    }
+}
+
+/// The next `count` names that `draw` gives and `is_taken` does not know.
+pub fn take(
+    count: usize,
+    draw: impl Fn(usize) -> Vec<Arc<str>>,
+    is_taken: impl Fn(&str) -> bool,
+) -> Vec<Arc<str>> {
+    let mut names: Vec<Arc<str>> = Vec::with_capacity(count);
+    while names.len() < count {
+        for name in draw(count - names.len()) {
             if !is_taken(&name) && !names.contains(&name) {
                 names.push(name);
             }
         }
-        names
     }
-
-    /// Takes back a name under which the API server refused to store a pod. Bounded, since only
-    /// what was taken comes back, and what came back is taken first.
-    pub fn refused(&self, rs: &ReplicaSet, name: &Arc<str>) {
-        self.give_back(rs, name, |at| &mut at.refused);
-    }
-
-    /// Takes back a name that was not tried.
-    pub fn untried(&self, rs: &ReplicaSet, name: &Arc<str>) {
-        self.give_back(rs, name, |at| &mut at.untried);
-    }
-
-    fn give_back(
-        &self,
-        rs: &ReplicaSet,
-        name: &Arc<str>,
-        names: impl FnOnce(&mut Position) -> &mut VecDeque<Arc<str>>,
-    ) {
-        let mut positions = self
-            .positions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = positions.get_mut(&rs.key)
-            && at.owner == rs.uid
-        {
-            names(at).push_back(Arc::clone(name));
-        }
-    }
-
-    /// Forgets the sequence of `key`: of `owner` only, or (with `None`) of whoever.
-    pub fn clear(&self, key: &ObjectKey, owner: Option<&Uid>) {
-        let mut positions = self
-            .positions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if positions
-            .get(key)
-            .is_some_and(|at| owner.is_none_or(|uid| at.owner == *uid))
-        {
-            positions.remove(key);
-        }
-    }
-
-    /// A name that was given back, or the next one of the sequence. Several creates of one batch may
-    /// ask at once, if their names turn out to be taken.
-    fn draw(&self, rs: &ReplicaSet, prefix: &str) -> Arc<str> {
-        let start = || Position {
-            owner: rs.uid.clone(),
-            version: rs.resource_version.clone(),
-            next: begin(&rs.resource_version),
-            refused: VecDeque::new(),
-            untried: VecDeque::new(),
-        };
-        let mut positions = self
-            .positions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let position = positions.entry(rs.key.clone()).or_insert_with(start);
-        if position.owner != rs.uid {
-            *position = start();
-        } else if position.version != rs.resource_version {
-            position.version = rs.resource_version.clone();
-            position.next = begin(&rs.resource_version);
-            position.untried.clear();
-        }
-        let returned = position.refused.pop_front();
-        if let Some(returned) = returned.or_else(|| position.untried.pop_front()) {
-            return returned;
-        }
-        let drawn = position.next;
-        position.next = drawn.wrapping_add(1);
-        drop(positions);
-        format!("{prefix}{}", suffix(&rs.uid, drawn)).into()
-    }
+    names
 }
 
 fn prefix(rs_name: &str) -> String {
@@ -188,6 +165,7 @@ fn suffix(uid: &Uid, index: u64) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::sync::{Mutex, PoisonError};
 
     use super::{ALPHABET, Arc, N_SUFFIXES, PodNames, suffix};
     use crate::api::ReplicaSet;
@@ -200,7 +178,26 @@ mod tests {
         rs
     }
 
-    fn take(names: &PodNames, rs: &ReplicaSet, count: usize) -> Vec<Arc<str>> {
+    /// The names of one ReplicaSet, which several threads may draw.
+    #[derive(Default)]
+    struct Names(Mutex<PodNames>);
+
+    impl Names {
+        fn take(
+            &self,
+            rs: &ReplicaSet,
+            count: usize,
+            is_taken: impl Fn(&str) -> bool,
+        ) -> Vec<Arc<str>> {
+            super::take(count, |more| self.with(|it| it.draw(rs, more)), is_taken)
+        }
+
+        fn with<R>(&self, change: impl FnOnce(&mut PodNames) -> R) -> R {
+            change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        }
+    }
+
+    fn take(names: &Names, rs: &ReplicaSet, count: usize) -> Vec<Arc<str>> {
         names.take(rs, count, |_| false)
     }
 
@@ -209,7 +206,7 @@ mod tests {
         let long = "x".repeat(70);
         for (name, prefix) in [("web", "web-"), (&*long, &*"x".repeat(58))] {
             let rs = replica_set(name, 1);
-            for pod in take(&PodNames::default(), &rs, 50) {
+            for pod in take(&Names::default(), &rs, 50) {
                 let suffix = pod.strip_prefix(prefix).expect("the prefix");
                 assert_eq!(suffix.len(), 5, "{pod}");
                 assert!(suffix.bytes().all(|c| ALPHABET.contains(&c)), "{pod}");
@@ -219,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_name_is_given_once_and_never_if_taken() {
-        let (names, rs) = (PodNames::default(), replica_set("web", 1));
+        let (names, rs) = (Names::default(), replica_set("web", 1));
         let mut seen = HashSet::new();
         for _ in 0..10 {
             for name in names.take(&rs, 100, |name| name.ends_with('b')) {
@@ -233,7 +230,7 @@ mod tests {
 
     #[test]
     fn parallel_takers_get_different_names() {
-        let (names, rs) = (PodNames::default(), replica_set("web", 1));
+        let (names, rs) = (Names::default(), replica_set("web", 1));
         let taken: Vec<Vec<Arc<str>>> = std::thread::scope(|scope| {
             let take = || take(&names, &rs, 50);
             let takers: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
@@ -246,15 +243,15 @@ mod tests {
 
     #[test]
     fn a_name_given_back_comes_first_unless_it_is_taken_meanwhile() {
-        let (names, rs) = (PodNames::default(), replica_set("web", 1));
+        let (names, rs) = (Names::default(), replica_set("web", 1));
         let first = take(&names, &rs, 3);
-        names.untried(&rs, &first[2]);
-        names.refused(&rs, &first[0]);
+        names.with(|it| it.untried(&first[2]));
+        names.with(|it| it.refused(&first[0]));
         assert_eq!(take(&names, &rs, 1), [Arc::clone(&first[0])]);
         let second = take(&names, &rs, 2);
         assert_eq!(second[0], first[2]);
         assert!(!first.contains(&second[1]), "given out once");
-        names.refused(&rs, &second[1]);
+        names.with(|it| it.refused(&second[1]));
         let third = names.take(&rs, 1, |name| *name == *second[1]);
         assert!(!first.contains(&third[0]) && !second.contains(&third[0]));
     }
@@ -262,22 +259,22 @@ mod tests {
     /// So that the next daemon, which knows only the version, asks for the same.
     #[test]
     fn names_not_tried_go_with_their_version_and_refused_ones_stay() {
-        let names = PodNames::default();
+        let names = Names::default();
         let first = take(&names, &at("7000"), 3);
-        names.refused(&at("7000"), &first[0]);
-        names.untried(&at("7000"), &first[1]);
+        names.with(|it| it.refused(&first[0]));
+        names.with(|it| it.untried(&first[1]));
         let second = take(&names, &at("7001"), 2);
         assert_eq!(second[0], first[0]);
-        assert_eq!(second[1..], take(&PodNames::default(), &at("7001"), 1));
+        assert_eq!(second[1..], take(&Names::default(), &at("7001"), 1));
     }
 
     #[test]
     fn a_restarted_daemon_asks_for_the_same_names() {
         let rs = at("7000");
-        let before = take(&PodNames::default(), &rs, 20);
+        let before = take(&Names::default(), &rs, 20);
         let stored = [&before[0], &before[1], &before[4]];
         let is_stored = |name: &str| stored.iter().any(|stored| ***stored == *name);
-        let after = PodNames::default().take(&rs, 17, is_stored);
+        let after = Names::default().take(&rs, 17, is_stored);
         assert!(
             after.iter().all(|name| before.contains(name)),
             "{after:?} of {before:?}"
@@ -289,7 +286,7 @@ mod tests {
     fn no_name_returns_however_often_the_daemon_is_restarted() {
         let (mut version, mut seen) = (7_000_u64, HashSet::new());
         for count in (0..500).map(|n| n % 70) {
-            for name in take(&PodNames::default(), &at(&version.to_string()), count) {
+            for name in take(&Names::default(), &at(&version.to_string()), count) {
                 assert!(seen.insert(Arc::clone(&name)), "{name} at {version}");
             }
             version += count as u64 + 1;
@@ -297,11 +294,24 @@ mod tests {
     }
 
     #[test]
+    fn the_next_version_forgets_all_but_refused_names() {
+        let mut names = PodNames::default();
+        let first = names.draw(&at("7000"), 2);
+        names.forget_versions_before(&"7000".into());
+        assert!(!names.is_empty(), "the same version goes on");
+        names.refused(&first[0]);
+        names.forget_versions_before(&"7001".into());
+        assert_eq!(names.draw(&at("7001"), 1), first[..1]);
+        names.forget_versions_before(&"7002".into());
+        assert!(names.is_empty());
+    }
+
+    #[test]
     fn a_version_that_is_no_number_draws_names_too() {
-        let names = take(&PodNames::default(), &at("abc"), 50);
+        let names = take(&Names::default(), &at("abc"), 50);
         let different: HashSet<_> = names.iter().collect();
         assert_eq!(different.len(), 50);
-        assert_eq!(take(&PodNames::default(), &at("abc"), 50), names);
+        assert_eq!(take(&Names::default(), &at("abc"), 50), names);
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{EXPECTATIONS_TIMEOUT, Readiness, Resource, Versions, WrittenVersions};
+use super::Rig;
 use crate::api::{ObjectKey, Uid};
+use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
+use crate::controller::memory::positions::{Readiness, Resource, Versions};
 use crate::controller::testing::key;
-use crate::stdx::clock::FakeClock;
 
 fn versions(pods: &str, replica_sets: &str) -> Versions {
     Versions {
@@ -15,8 +16,8 @@ fn versions(pods: &str, replica_sets: &str) -> Versions {
     }
 }
 
-fn store() -> WrittenVersions {
-    WrittenVersions::new(Arc::new(FakeClock::default()))
+fn store() -> Rig {
+    Rig::default()
 }
 
 fn rs() -> (ObjectKey, Uid) {
@@ -24,7 +25,7 @@ fn rs() -> (ObjectKey, Uid) {
 }
 
 /// A record of these writes: first pods, then ReplicaSets.
-fn written(pods: &[&str], replica_sets: &[&str]) -> WrittenVersions {
+fn written(pods: &[&str], replica_sets: &[&str]) -> Rig {
     let store = store();
     let (key, owner) = rs();
     for version in pods {
@@ -37,9 +38,9 @@ fn written(pods: &[&str], replica_sets: &[&str]) -> WrittenVersions {
 }
 
 #[track_caller]
-fn check_ready(store: &WrittenVersions, cached: &Versions, ready: bool) {
+fn check_ready(store: &Rig, cached: &Versions, ready: bool) {
     let (key, owner) = rs();
-    let readiness = store.ensure_ready(&key, Some(&owner), || cached.clone());
+    let readiness = store.readiness(&key, Some(&owner), || cached.clone());
     assert_eq!(readiness == Readiness::Ready, ready, "{cached:?}");
 }
 
@@ -146,13 +147,13 @@ fn h_13_clear_goes_by_uid() {
     let (web, owner) = rs();
     let store = written(&["10"], &[]);
     store.wrote_at(&key("other"), &owner, Resource::Pods, &"3".into());
-    store.clear(&key("unknown"), Some(&owner));
-    store.clear(&web, Some(&Uid::new("uid-wrong")));
+    store.forget(&key("unknown"), Some(&owner));
+    store.forget(&web, Some(&Uid::new("uid-wrong")));
     assert!(store.written(&web, &owner).is_some());
-    store.clear(&web, Some(&owner));
+    store.forget(&web, Some(&owner));
     assert_eq!(store.written(&web, &owner), None);
     assert!(store.written(&key("other"), &owner).is_some());
-    store.clear(&key("other"), None);
+    store.forget(&key("other"), None);
     assert_eq!(store.written(&key("other"), &owner), None);
 }
 
@@ -184,7 +185,7 @@ fn a_record_replaced_while_waiting_wakes_nobody_by_itself() {
     let store = written(&["10"], &[]);
     check_ready(&store, &versions("9", "1"), false);
     // Whoever clears or replaces a record enqueues the key for reasons of its own.
-    store.clear(&key, Some(&owner));
+    store.forget(&key, Some(&owner));
     assert_eq!(store.advanced(|| versions("10", "1")), []);
 }
 
@@ -200,7 +201,7 @@ fn a_version_that_comes_during_the_look_is_not_missed() {
         versions(&version.to_string(), "1")
     };
     let (key, owner) = rs();
-    let readiness = store.ensure_ready(&key, Some(&owner), cached);
+    let readiness = store.readiness(&key, Some(&owner), cached);
     assert_eq!(readiness, Readiness::Ready);
     assert_eq!(looks.get(), 11, "looked at twice");
     assert_eq!(store.advanced(|| versions("10", "1")), []);
@@ -211,7 +212,7 @@ fn what_another_owner_wrote_is_not_waited_for() {
     let cached = || versions("9", "1");
     for owner in [None, Some(Uid::new("uid-of-the-next-one"))] {
         let (store, (key, _)) = (written(&["10"], &[]), rs());
-        let readiness = store.ensure_ready(&key, owner.as_ref(), cached);
+        let readiness = store.readiness(&key, owner.as_ref(), cached);
         assert_eq!(readiness, Readiness::Ready, "{owner:?}");
         assert_eq!(store.advanced(|| versions("10", "1")), []);
     }
@@ -219,13 +220,13 @@ fn what_another_owner_wrote_is_not_waited_for() {
 
 #[test]
 fn a_version_is_waited_for_as_long_as_an_expectation_is_believed() {
-    let clock = Arc::new(FakeClock::default());
-    let store = WrittenVersions::new(Arc::clone(&clock) as Arc<_>);
+    let store = store();
+    let clock = Arc::clone(&store.clock);
     let (key, owner) = rs();
     store.wrote_at(&key, &owner, Resource::Pods, &"10".into());
     let check = |version: &str, readiness| {
         assert_eq!(
-            store.ensure_ready(&key, Some(&owner), || versions(version, "1")),
+            store.readiness(&key, Some(&owner), || versions(version, "1")),
             readiness
         );
     };
@@ -251,7 +252,7 @@ fn waking_does_not_look_at_all_who_wait() {
         let (key, owner) = (key(&format!("rs-{n}")), Uid::new(&format!("uid-{n}")));
         let version = (1_000_000 + n).to_string();
         store.wrote_at(&key, &owner, Resource::Pods, &(*version).into());
-        store.ensure_ready(&key, Some(&owner), || versions("5", "5"));
+        store.readiness(&key, Some(&owner), || versions("5", "5"));
     }
     let began = Instant::now();
     for n in 10..2_000 {
@@ -269,7 +270,7 @@ fn whoever_waits_for_both_caches_is_woken_by_the_later_one() {
     for first in [("10", "15"), ("5", "20")] {
         let store = written(&["10"], &["20"]);
         let (key, owner) = rs();
-        store.ensure_ready(&key, Some(&owner), || versions("5", "15"));
+        store.readiness(&key, Some(&owner), || versions("5", "15"));
         assert!(store.advanced(|| versions(first.0, first.1)).is_empty());
         // What is written meanwhile is waited for too.
         store.wrote_at(&key, &owner, Resource::Pods, &"11".into());

@@ -1,13 +1,15 @@
-//! What a scale-down waits for, and for how long.
+//! What a scale-down and a replacement wait for, and for how long.
 
 use std::time::Duration;
 
-use super::{SWEEP_AT, WAIT_MAX};
 use crate::api::{Pod, ReplicaSet};
+use crate::controller::memory::Memory;
+use crate::controller::memory::positions::SETTLE_MAX;
 use crate::controller::sync::Outcome;
 use crate::controller::testing::{
     Fixture, deletes, fixture, key, owned_pod, ready_pod, replica_set, seconds_ago,
 };
+use crate::stdx::clock::Clock;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -96,8 +98,7 @@ fn quiet_pods_are_waited_for_25_ms_and_no_failure_is_counted() {
 #[test]
 fn it_waits_also_if_the_first_sync_had_to_wait_for_something_else() {
     let (fixture, rs) = one_of_two();
-    let expectations = fixture.controller.expectations();
-    expectations.expect_creations(&rs.key, &rs.uid, ["c".into()]);
+    fixture.controller.expect(&rs, ["c".into()], []);
     fixture.sync_ok("web");
     let status = fixture.writes.status_updates().remove(0);
     assert_eq!(status.observed_generation, 2);
@@ -105,9 +106,9 @@ fn it_waits_also_if_the_first_sync_had_to_wait_for_something_else() {
     let mut echo = scaled(&rs, 1, "12");
     echo.status = status;
     fixture.deliver_replica_set(echo);
-    expectations.creation_observed(&rs.key, &rs.uid, "c");
+    fixture.see_creation(&rs, "c");
     waits(&fixture);
-    fixture.clock.advance(WAIT_MAX);
+    fixture.clock.advance(SETTLE_MAX);
     fixture.sync_ok("web");
     assert_eq!(deletes(&fixture), ["b"]);
 }
@@ -145,46 +146,15 @@ fn a_version_that_is_no_number_is_not_waited_for() {
 }
 
 #[test]
-fn those_whose_time_is_over_are_forgotten() {
-    let fixture = Fixture::new();
-    let scale_downs = &fixture.controller.scale_downs;
-    for n in 0..10 * SWEEP_AT {
-        scale_downs.seen(&replica_set(&n.to_string(), 1));
-        fixture.clock.advance(MS);
-    }
-    assert!(scale_downs.lock().len() <= SWEEP_AT);
-    let last = (10 * SWEEP_AT - 1).to_string();
-    scale_downs.clear(&key(&last));
-    assert!(!scale_downs.lock().contains_key(&key(&last)));
-}
-
-/// One loss of each of these ReplicaSets.
-fn lose(fixture: &Fixture, names: impl IntoIterator<Item = usize>) {
-    for n in names {
-        let rs = replica_set(&n.to_string(), 1);
-        fixture.controller.scale_downs.lost(&rs, &"20".into());
-    }
-}
-
-#[test]
-fn losses_are_swept_only_when_twice_as_many_are_known() {
-    let fixture = Fixture::new();
-    let scale_downs = &fixture.controller.scale_downs;
-    lose(&fixture, 0..=SWEEP_AT);
-    fixture.clock.advance(WAIT_MAX);
-    lose(&fixture, [0]);
-    assert_eq!(scale_downs.losses().len(), SWEEP_AT + 1, "none was swept");
-    lose(&fixture, SWEEP_AT + 1..=2 * SWEEP_AT);
-    assert_eq!(scale_downs.losses().len(), SWEEP_AT + 1, "the old are gone");
-}
-
-#[test]
 fn a_standby_notes_no_losses() {
     let rs = replica_set("web", 1);
     let fixture = fixture(&rs, [ready_pod("a", &rs)]);
     fixture.controller.stand_by();
     fixture.deliver_pod_deleted(ready_pod("a", &rs));
-    assert!(fixture.controller.scale_downs.losses().is_empty());
+    let now = fixture.clock.now();
+    let waits = |memory: &mut Memory| memory.positions.left_to_replace(&"1".into(), now);
+    let waits = fixture.controller.memories.get(&rs.key, &rs.uid, waits);
+    assert_eq!(waits.flatten(), None);
 }
 
 /// Two pods of which one goes at version 20, while the ReplicaSets are known as of version 9.
@@ -213,7 +183,7 @@ fn a_pod_that_went_with_its_owner_is_not_created_again() {
     rs.resource_version = "19".into();
     rs.deletion = Some(seconds_ago(0));
     fixture.deliver_replica_set(rs);
-    fixture.clock.advance(WAIT_MAX);
+    fixture.clock.advance(SETTLE_MAX);
     fixture.sync_ok("web");
     assert_eq!(fixture.writes.created(), [""; 0]);
 }
@@ -232,7 +202,7 @@ fn a_pod_that_went_is_replaced_once_the_replica_sets_are_as_new() {
 fn a_pod_that_went_is_replaced_after_25_ms() {
     let (fixture, _) = one_has_gone();
     fixture.sync_ok("web");
-    assert_eq!(fixture.queued_after(WAIT_MAX.saturating_sub(MS)), [""; 0]);
+    assert_eq!(fixture.queued_after(SETTLE_MAX.saturating_sub(MS)), [""; 0]);
     assert_eq!(fixture.queued_after(MS), ["default/web"]);
     fixture.sync_ok("web");
     assert_eq!(fixture.writes.created().len(), 1);
@@ -242,7 +212,7 @@ fn a_pod_that_went_is_replaced_after_25_ms() {
 fn pods_that_go_one_after_the_other_are_waited_for_once() {
     let (fixture, rs) = one_has_gone();
     fixture.sync_ok("web");
-    fixture.clock.advance(WAIT_MAX);
+    fixture.clock.advance(SETTLE_MAX);
     // The worker comes to it when the next one has gone.
     fixture.deliver_pod_deleted(Pod {
         resource_version: "30".into(),

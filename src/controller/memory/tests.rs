@@ -1,0 +1,183 @@
+//! The store of records, driven as the workers and the watch threads do.
+
+mod expectations;
+mod written;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::own_writes::{OwnWrites, Satisfaction};
+use super::positions::{Readiness, Resource, SETTLE_MAX, Versions};
+use super::{Memories, SWEEP_AT_LEAST};
+use crate::api::{ObjectKey, ResourceVersion, Uid};
+use crate::controller::testing::{key, replica_set};
+use crate::stdx::clock::{Clock, FakeClock};
+
+/// A store with a clock turned by hand.
+#[derive(Debug)]
+struct Rig {
+    clock: Arc<FakeClock>,
+    memories: Memories,
+}
+
+impl Default for Rig {
+    fn default() -> Self {
+        let clock = Arc::new(FakeClock::default());
+        Self {
+            memories: Memories::new(Arc::clone(&clock) as Arc<_>, true),
+            clock,
+        }
+    }
+}
+
+impl Rig {
+    fn own_writes<R>(
+        &self,
+        key: &ObjectKey,
+        owner: &Uid,
+        change: impl FnOnce(&mut OwnWrites) -> R,
+    ) -> Option<R> {
+        self.memories
+            .get(key, owner, |memory| change(&mut memory.own_writes))
+    }
+
+    fn expect(
+        &self,
+        key: &ObjectKey,
+        owner: &Uid,
+        creations: impl IntoIterator<Item = Arc<str>>,
+        deletions: impl IntoIterator<Item = Uid>,
+    ) {
+        let now = self.clock.now();
+        self.memories.with(key, owner, |memory| {
+            memory.own_writes.expect(creations, deletions, now);
+        });
+    }
+
+    fn expect_creations(
+        &self,
+        key: &ObjectKey,
+        owner: &Uid,
+        names: impl IntoIterator<Item = Arc<str>>,
+    ) {
+        self.expect(key, owner, names, []);
+    }
+
+    fn expect_deletions(&self, key: &ObjectKey, owner: &Uid, pods: impl IntoIterator<Item = Uid>) {
+        self.expect(key, owner, [], pods);
+    }
+
+    fn creation_seen(&self, key: &ObjectKey, owner: &Uid, name: &str) {
+        self.own_writes(key, owner, |writes| writes.creation_seen(name));
+    }
+
+    fn deletion_seen(&self, key: &ObjectKey, owner: &Uid, pod: &Uid) {
+        self.own_writes(key, owner, |writes| writes.deletion_seen(pod));
+    }
+
+    fn rename_creation(&self, key: &ObjectKey, owner: &Uid, name: &str, other: &Arc<str>) {
+        self.own_writes(key, owner, |writes| writes.rename_creation(name, other));
+    }
+
+    fn satisfaction(&self, key: &ObjectKey, owner: &Uid) -> Satisfaction {
+        let now = self.clock.now();
+        let satisfaction = self.own_writes(key, owner, |writes| writes.satisfaction(now));
+        satisfaction.unwrap_or(Satisfaction::Satisfied)
+    }
+
+    fn open(&self, key: &ObjectKey, owner: &Uid) -> Option<(usize, usize)> {
+        self.own_writes(key, owner, |writes| writes.expected())
+            .flatten()
+    }
+
+    fn wrote_at(
+        &self,
+        key: &ObjectKey,
+        owner: &Uid,
+        resource: Resource,
+        version: &ResourceVersion,
+    ) {
+        let now = self.clock.now();
+        self.memories.with(key, owner, |memory| {
+            memory.positions.wrote_at(resource, version, now);
+        });
+    }
+
+    fn written(&self, key: &ObjectKey, owner: &Uid) -> Option<Versions> {
+        let written = self
+            .memories
+            .get(key, owner, |memory| memory.positions.written().cloned());
+        written.flatten()
+    }
+
+    fn readiness(
+        &self,
+        key: &ObjectKey,
+        owner: Option<&Uid>,
+        cached: impl Fn() -> Versions,
+    ) -> Readiness {
+        self.memories.readiness(key, owner, cached)
+    }
+
+    fn advanced(&self, cached: impl Fn() -> Versions) -> Vec<ObjectKey> {
+        self.memories.advanced(cached)
+    }
+
+    fn forget(&self, key: &ObjectKey, owner: Option<&Uid>) {
+        self.memories.forget(key, owner);
+    }
+
+    fn n_records(&self) -> usize {
+        self.memories.lock().records.len()
+    }
+
+    /// A pod of each of these ReplicaSets goes.
+    fn lose(&self, names: impl IntoIterator<Item = usize>) {
+        for n in names {
+            let (rs, now) = (replica_set(&n.to_string(), 1), self.clock.now());
+            self.memories.with(&rs.key, &rs.uid, |memory| {
+                memory.positions.lost_pod(&"20".into(), now);
+            });
+        }
+    }
+}
+
+#[test]
+fn records_are_swept_only_when_twice_as_many_are_known() {
+    let rig = Rig::default();
+    let n_live = SWEEP_AT_LEAST + 1;
+    rig.lose(0..n_live);
+    rig.clock.advance(SETTLE_MAX);
+    rig.lose([0]);
+    assert_eq!(rig.n_records(), n_live, "none was swept");
+    rig.lose(n_live..2 * n_live);
+    assert_eq!(rig.n_records(), n_live + 1, "the old are gone");
+}
+
+#[test]
+fn a_record_in_which_something_matters_is_not_swept() {
+    let rig = Rig::default();
+    let owner = Uid::new("uid-web");
+    rig.expect_creations(&key("web"), &owner, ["a".into()]);
+    for n in 0..10 * SWEEP_AT_LEAST {
+        rig.lose([n]);
+        rig.clock.advance(SETTLE_MAX);
+    }
+    assert_eq!(rig.open(&key("web"), &owner), Some((1, 0)));
+    assert!(rig.n_records() <= SWEEP_AT_LEAST);
+}
+
+#[test]
+fn nothing_is_left_of_replica_sets_that_are_gone() {
+    let rig = Rig::default();
+    for n in 0..10_000 {
+        let (key, owner) = (key(&n.to_string()), Uid::new(&n.to_string()));
+        rig.expect_creations(&key, &owner, ["a".into()]);
+        rig.wrote_at(&key, &owner, Resource::Pods, &"20".into());
+        rig.readiness(&key, Some(&owner), Versions::default);
+        rig.forget(&key, Some(&owner));
+    }
+    assert_eq!(rig.n_records(), 0);
+    assert_eq!(rig.memories.lock().waiting.len(), 0);
+    rig.clock.advance(Duration::from_secs(1));
+}
