@@ -66,10 +66,14 @@ proptest! {
                     let ms = ms.saturating_add_signed(ms.cast_signed() * drift / 1000);
                     clocks[1].advance(Duration::from_millis(ms));
                 }
-                Happening::Try(who) => {
+                Happening::Try(who) | Happening::Release(who) => {
                     let who = usize::from(who);
                     let before = clocks[who].boot_time();
-                    rigs[who].elect();
+                    if matches!(happening, Happening::Try(_)) {
+                        rigs[who].elect();
+                    } else {
+                        rigs[who].release();
+                    }
                     // The other's clock ran meanwhile.
                     let took = clocks[who].boot_time().saturating_sub(before);
                     clocks[1 - who].advance(took);
@@ -83,7 +87,6 @@ proptest! {
                     let call = if post { "create" } else { "update" };
                     rigs[usize::from(who)].lose_the_answer_once(call);
                 }
-                Happening::Release(who) => rigs[usize::from(who)].release(),
                 Happening::Delete if is_known => rigs[0].delete_lease(),
                 Happening::Empty if is_known => rigs[0].empty_lease(),
                 Happening::Delete | Happening::Empty => {}
