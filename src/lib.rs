@@ -27,7 +27,7 @@
 //! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx, telemetry |
 //! | [`leader_election`] | which of several daemons writes: the Lease, the election (pure), the fence | api, client, stdx, telemetry |
 //! | [`writes`] | the only code that changes the cluster: pods, status, events | api, client, stdx |
-//! | [`controller`] | handlers, priority, sync, claim, plan, deletion order, slow start, fair pool, counts, status, memory | api, cache, stdx, telemetry, workqueue, writes |
+//! | [`controller`] | handlers, priority, worker, sync, freshness, decide (claim, counts, plan, deletion order, status), memory, slow start, fair pool | api, cache, stdx, telemetry, workqueue, writes |
 //! | [`explain`] | why a ReplicaSet is as it is: facts (a daemon's, or the API's) → report → text and JSON; decides by the controller's own code | api, client, controller, stdx |
 //! | [`http_server`] | connections, requests, answers: HTTP/1.1 and TLS on the server's side | api, stdx |
 //! | [`serving`] | the daemon's own pages: health, metrics, configuration; who may see them | api, client, http_server, stdx, telemetry |
@@ -172,7 +172,7 @@
 //!   came and went after the last write.
 //! - **Deletes carry the pod's UID**, so that a pod recreated under the name is never hit.
 //! - **Reading one's own writes wakes instead of polling** ([`controller::memory::positions`]).
-//! - **An expectation that expires leads to a live LIST**, never to a guess ([`controller::expiry`]).
+//! - **An expectation that expires leads to a live LIST**, never to a guess (`controller::verify`).
 //! - **The rank of a pod counts what siblings own** (and orphans that match), not every pod of the
 //!   namespace that a selector happens to match.
 //! - **ReplicationControllers read their own writes** as ReplicaSets do; upstream's have no such store.
@@ -215,7 +215,7 @@
 //!   sync has failed.
 //! - **The queue has priorities**, as controller-runtime's: few missing pods go before many, and
 //!   those before statuses and resyncs. At most half of the workers do large syncs
-//!   ([`controller::plan::LARGE`]), so that the others never wait for those.
+//!   ([`controller::decide::plan::LARGE`]), so that the others never wait for those.
 //! - **ReplicaSets take turns** at the batch threads ([`controller::fair_pool`]) and at the rate limit.
 //! - **Health looks at progress** (`manager::progress`), and `/livez` and `/readyz` exist.
 //! - **Paths that everybody may see are answered before anybody is asked who it is**, so that a probe

@@ -2,71 +2,61 @@
 //! (kubernetes `pkg/controller/controller_ref_manager.go:PodControllerRefManager`).
 
 use std::cell::OnceCell;
-use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::decide::{Decision, Facts};
 use super::error::SyncError;
 use super::memory::positions::Resource;
 use super::{ReplicaSetController, error, outcome_of};
-use crate::api::{ControllingReference, Pod, ReplicaSet, Selector, Uid};
+use crate::api::{ControllingReference, Pod, ReplicaSet, Uid};
+use crate::stdx::hash::HashSet;
 use crate::telemetry::metrics::controller::{ByOutcome, Outcome};
 use crate::writes::{PatchedPod, WriteError};
 
-/// What is to be done with one pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
-    /// It belongs to the ReplicaSet already.
-    Keep,
-    /// It is somebody else's, or nothing can be done about it.
-    Ignore,
-    /// It belongs to nobody and matches.
-    Adopt,
-    /// It belongs to the ReplicaSet and does not match any more.
-    Release,
-}
-
 impl ReplicaSetController {
-    /// Decides for each candidate whether it belongs to `rs`, and patches owner references to make it
-    /// so. Answers the pods that belong to `rs` then. Blocks for the patches, one after the other.
+    /// Patches owner references, so that the pods of `decision` belong to the ReplicaSet. Returns what is
+    /// to be done after that: a pod that has gone instead of being adopted does not count. Blocks for the
+    /// patches, one after the other.
     ///
     /// # Errors
     /// All failed patches together; the remaining pods were tried all the same.
     pub(super) fn claim_pods(
         &self,
-        rs: &ReplicaSet,
-        selector: &Selector,
-        candidates: Vec<Arc<Pod>>,
-    ) -> Result<Vec<Arc<Pod>>, SyncError> {
+        facts: &Facts<'_>,
+        decision: Decision,
+    ) -> Result<Decision, SyncError> {
+        let (n_adopt, n_release) = (decision.adopt.len(), decision.release.len());
+        if n_adopt + n_release == 0 {
+            return Ok(decision);
+        }
+        let rs = facts.rs;
         let can_adopt = OnceCell::new();
         let mut errors: Vec<WriteError> = Vec::new();
-        let mut claimed = Vec::with_capacity(candidates.len());
-        let (mut n_adopted, mut n_released) = (0_usize, 0_usize);
-        for pod in candidates {
-            let is_ours = match decide(rs, selector, &pod) {
-                Claim::Keep => Ok(true),
-                Claim::Ignore => Ok(false),
-                Claim::Adopt => self
-                    .adopt_pod(rs, &pod, &can_adopt)
-                    .inspect(|is_ours| n_adopted += usize::from(*is_ours)),
-                Claim::Release => self.release_pod(rs, &pod).map(|is_released| {
-                    n_released += usize::from(is_released);
-                    false
-                }),
-            };
-            match is_ours {
-                Ok(true) => claimed.push(pod),
-                Ok(false) => {}
+        let mut gone: HashSet<Uid> = HashSet::default();
+        for pod in &decision.adopt {
+            match self.adopt_pod(rs, pod, &can_adopt) {
+                Ok(true) => {}
+                Ok(false) => drop(gone.insert(pod.uid.clone())),
                 Err(error) => errors.push(error),
             }
         }
+        let mut n_released = 0_usize;
+        for pod in &decision.release {
+            match self.release_pod(rs, pod) {
+                Ok(is_released) => n_released += usize::from(is_released),
+                Err(error) => errors.push(error),
+            }
+        }
+        let n_adopted = n_adopt.saturating_sub(gone.len() + errors.len());
         if n_adopted + n_released > 0 {
             let object = self.kind.named(&rs.key);
             log::info!(object:% = object; "adopted {n_adopted} pods, released {n_released}");
         }
         match error::aggregate(errors) {
-            None => Ok(claimed),
             Some(error) => Err(error),
+            None if gone.is_empty() => Ok(decision),
+            None => Ok(facts.decide_without(&gone)),
         }
     }
 
@@ -170,22 +160,6 @@ fn count(counters: &ByOutcome, patched: &Result<(), WriteError>) {
         Err(error) if error.is_not_found() || error.is_invalid() => Outcome::Moot,
         Err(error) => outcome_of(error),
     });
-}
-
-/// What is to be done with `pod`, as far as the two objects tell.
-pub fn decide(rs: &ReplicaSet, selector: &Selector, pod: &Pod) -> Claim {
-    let matches = selector.matches(&pod.labels);
-    match &pod.controller {
-        Some(controller) if controller.uid != rs.uid => Claim::Ignore,
-        Some(_) if matches => Claim::Keep,
-        Some(_) if rs.is_terminating() => Claim::Ignore,
-        Some(_) => Claim::Release,
-        None if rs.is_terminating() || !matches || pod.is_terminating() => Claim::Ignore,
-        None if pod.key.namespace != rs.key.namespace && !rs.key.namespace.is_empty() => {
-            Claim::Ignore
-        }
-        None => Claim::Adopt,
-    }
 }
 
 /// Body of the patch that takes owners away from a pod; its own UID guards against a pod that was

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use super::ReplicaSetController;
+use super::decide::plan::RelatedPods;
 use super::memory::history::{LastError, LastSync};
 use super::memory::own_writes::OpenExpectations;
 use super::memory::positions::Versions;
-use super::plan::RelatedPods;
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Uid, WorkloadKind};
 use crate::workqueue::KeyState;
 

@@ -1,36 +1,15 @@
-//! Syncs with many pods to create, delete, adopt or release: how a worker for small work recognizes
-//! one, and what it does before it leaves the ReplicaSet to a worker for large work.
+//! Syncs with many pods to create, delete, adopt or release: what a worker for small work does before it
+//! leaves the ReplicaSet to a worker for large work.
 
 use std::sync::Arc;
 
-use super::counts::Counts;
-use super::plan::{LARGE, plan};
-use super::status::{Observation, calculate_status};
+use super::decide::Pods;
+use super::decide::status::calculate_status;
 use super::sync::Outcome;
 use super::{ReplicaSetController, SyncError};
-use crate::api::{Pod, ReplicaSet, ReplicaSetStatus, Selector};
+use crate::api::{ReplicaSet, ReplicaSetStatus, Selector};
 
 impl ReplicaSetController {
-    /// Whether this sync would create, delete, adopt or release many pods.
-    pub(super) fn is_large(
-        &self,
-        rs: &ReplicaSet,
-        selector: &Selector,
-        needs_sync: bool,
-        owned: &[Arc<Pod>],
-        orphans: &[Arc<Pod>],
-    ) -> bool {
-        let n = |pods: &[Arc<Pod>], is_ours: bool| {
-            let counts =
-                |pod: &&Arc<Pod>| pod.is_active() && selector.matches(&pod.labels) == is_ours;
-            pods.iter().filter(counts).count()
-        };
-        let (n_kept, n_released, n_adopted) = (n(owned, true), n(owned, false), n(orphans, true));
-        let acts = needs_sync && !rs.is_terminating();
-        let plan = plan(n_kept + n_adopted, rs.replicas, self.burst_replicas);
-        n_released + n_adopted >= LARGE || (acts && plan.n_pods() >= LARGE)
-    }
-
     /// Leaves `rs` to a worker for large work, and writes a loss before that worker comes to it. The
     /// spec counts as observed, and an earlier failure as mended, only after that. A status that
     /// cannot be written does not keep the pods from being created: the large sync writes it again.
@@ -41,22 +20,22 @@ impl ReplicaSetController {
         &self,
         rs: &Arc<ReplicaSet>,
         selector: &Selector,
-        owned: &[Arc<Pod>],
     ) -> Result<Outcome, SyncError> {
-        let is_ours = |pod: &&Arc<Pod>| pod.is_active() && selector.matches(&pod.labels);
-        let active: Vec<Arc<Pod>> = owned.iter().filter(is_ours).cloned().collect();
-        let now = self.clock.wall();
-        let terminating = self.count_terminating(owned, selector);
-        let observation = Observation {
-            counts: Counts::of_pods(rs, &active, terminating, now),
-            failure: None,
-            now,
-        };
-        if self.comparable(rs, observation.counts).are_a_loss(rs) {
+        let facts = self.facts(
+            rs,
+            selector,
+            Pods::Listed {
+                owned: self.cache.pods_owned_by(&self.owner_key(rs)),
+                // None is adopted here.
+                orphans: Vec::new(),
+            },
+        );
+        let decision = facts.decide();
+        if self.comparable(rs, decision.counts).are_a_loss(rs) {
             let status = ReplicaSetStatus {
                 observed_generation: rs.status.observed_generation,
                 conditions: rs.status.conditions.clone(),
-                ..calculate_status(rs, &observation)
+                ..calculate_status(rs, &decision.counts, None)
             };
             match self.update_replica_set_status(rs, status) {
                 Ok(updated) => self.record_replica_set(&updated),

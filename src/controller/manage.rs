@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use log::Level;
 
-use super::age_ratio::age_ratios;
+use super::decide::age_ratio::age_ratios;
+use super::decide::plan::{Plan, RelatedPods};
+use super::decide::{Decision, Facts};
 use super::memory::Memory;
 use super::memory::own_writes::OwnWrites;
 use super::memory::pod_names::{self, PodNames};
 use super::memory::positions::Resource;
-use super::plan::{DeletionContext, Plan, RelatedPods, pods_to_delete};
 use super::slow_start::{run_all, slow_start_batch};
 use super::{ReplicaSetController, SyncError, outcome_of};
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Selector, Uid};
@@ -25,20 +26,18 @@ use crate::writes::WriteError;
 const NAMES_TRIED_MAX: usize = 8;
 
 impl ReplicaSetController {
-    /// Carries out the plan. Blocks until every request of it was answered.
+    /// Creates or deletes pods, if that is decided. Blocks until every request was answered.
     ///
     /// # Errors
     /// The first error that came in.
     pub(super) fn manage_replicas(
         &self,
-        rs: &ReplicaSet,
-        selector: &Selector,
-        active: &[Arc<Pod>],
-        plan: Plan,
+        facts: &Facts<'_>,
+        decision: &Decision,
     ) -> Result<(), SyncError> {
-        match plan {
-            Plan::Nothing => Ok(()),
-            Plan::Create(count) => {
+        let (rs, selector, active) = (facts.rs, facts.selector, &decision.active);
+        match decision.plan {
+            Plan::Create(count) if decision.acts => {
                 let names = self.choose_names(rs, selector, count)?;
                 // ORDER: names are chosen before pods are counted once more. A create of unknown
                 // outcome may have shown up since the sync looked at its pods; its name is not
@@ -48,7 +47,8 @@ impl ReplicaSetController {
                 self.give_back(rs, left_over, PodNames::untried);
                 self.create_pods(rs, names)
             }
-            Plan::Delete(count) => self.delete_pods(rs, selector, active, count),
+            Plan::Delete(_) if decision.acts => self.delete_pods(rs, decision),
+            Plan::Create(_) | Plan::Delete(_) | Plan::Nothing => Ok(()),
         }
     }
 
@@ -282,32 +282,25 @@ impl ReplicaSetController {
         }
     }
 
-    fn delete_pods(
-        &self,
-        rs: &ReplicaSet,
-        selector: &Selector,
-        active: &[Arc<Pod>],
-        count: usize,
-    ) -> Result<(), SyncError> {
-        let context = DeletionContext {
-            related_pods: &self.siblings(rs, selector),
-            unresolved: &self.deletions_to_repeat(rs, selector, active, count)?,
-            order: self.deletion_order(),
-        };
-        let pods = pods_to_delete(active, count, &context);
+    fn delete_pods(&self, rs: &ReplicaSet, decision: &Decision) -> Result<(), SyncError> {
+        let Decision {
+            active,
+            delete: pods,
+            ..
+        } = decision;
         // ORDER: every pod is expected to go before the first request is sent.
         let uids = pods.iter().map(|pod| pod.uid.clone());
         self.expect(rs, [], uids);
         self.note_first_request(rs);
-        if count < active.len() {
-            for ratio in age_ratios(active, &pods, context.order.now) {
+        if pods.len() < active.len() {
+            for ratio in age_ratios(active, pods, decision.now) {
                 self.metrics.sorting_deletion_age_ratio.observe(ratio);
             }
         }
         let delete = |index: usize| self.delete_pod_of(rs, &pods[index]);
         let _batch = activity::enter("waits for a batch of deletes", pods.len());
         let (deleted, result) = run_all(pods.len(), &*self.batches, &delete);
-        self.log_batch(rs, "deleted", (deleted, count), &result);
+        self.log_batch(rs, "deleted", (deleted, pods.len()), &result);
         result.map_err(SyncError::Delete)
     }
 

@@ -3,28 +3,24 @@
 //!
 //! [`handlers`] turn cache events into keys and strike out expectations, on the watch threads. Workers
 //! take the keys from the queue one by one; [`sync`] decides and writes. What is decided is pure
-//! ([`plan`], [`deletion_order`], [`status::calculate_status`]); everything else comes in as a trait
+//! ([`decide`]); everything else comes in as a trait
 //! (clock, cache view, writes, batch runner), so that one thread with a clock turned by hand can drive
 //! exactly the code that ships.
 
-mod age_ratio;
-pub mod availability;
 pub mod claim;
-pub mod counts;
-pub mod deletion_order;
+pub mod decide;
 pub mod dry_run;
 pub mod error;
-pub mod expiry;
 mod failing_pods;
 pub mod fair_pool;
 pub mod feature_gates;
+mod freshness;
 pub mod handlers;
 pub mod inspect;
 mod large;
 pub mod manage;
 pub mod memory;
 pub mod other_writers;
-pub mod plan;
 pub mod priority;
 pub mod shadow;
 pub mod slow_start;
@@ -32,6 +28,8 @@ pub mod status;
 pub mod sync;
 pub mod take_over;
 pub mod unresolved;
+mod verify;
+mod worker;
 
 #[cfg(test)]
 mod replication_tests;
@@ -44,7 +42,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use self::deletion_order::DeletionOrder;
 use self::feature_gates::FeatureGates;
 use self::memory::positions::Versions;
 use self::memory::{Memories, Memory};
@@ -78,7 +75,7 @@ pub struct Parts {
     pub batches: Arc<dyn BatchRunner>,
     /// Where time comes from.
     pub clock: Arc<dyn Clock>,
-    /// The most pods that one sync creates or deletes: [`plan::BURST_REPLICAS`] but for tests.
+    /// The most pods that one sync creates or deletes: [`decide::plan::BURST_REPLICAS`] but for tests.
     pub burst_replicas: usize,
     /// The longest that a status waits after the last one if all it says is that counts get better;
     /// zero for upstream's rhythm.
@@ -161,14 +158,6 @@ impl ReplicaSetController {
     /// Whether its statuses have a number of terminating pods.
     fn counts_terminating(&self) -> bool {
         self.kind.has_terminating_replicas && self.gates.terminating_replicas
-    }
-
-    /// What the choice of pods to delete rests on at this moment.
-    fn deletion_order(&self) -> DeletionOrder {
-        DeletionOrder {
-            now: self.clock.wall(),
-            uses_deletion_cost: self.gates.pod_deletion_cost,
-        }
     }
 
     /// The number of terminating pods as `stored` can be compared with it: where the field is dropped, that

@@ -7,10 +7,12 @@
 use std::time::Duration;
 
 use super::ReplicaSetController;
-use super::counts::Counts;
+#[cfg(test)]
+use super::decide::Pods;
+use super::decide::counts::Counts;
+use super::decide::plan::{LARGE, plan};
 use super::memory::Memory;
 use super::memory::own_writes::Satisfaction;
-use super::plan::{LARGE, plan};
 #[cfg(test)]
 use crate::api::Pod;
 use crate::api::{ObjectKey, OwnerKey, ReplicaSet, Selector};
@@ -200,10 +202,10 @@ impl ReplicaSetController {
         let rs = self.cache.replica_set(key)?;
         let selector = rs.selector.as_ref().ok()?;
         let owned = self.cache.pods_owned_by(&self.owner_key(&rs));
-        let terminating = self.count_terminating(&owned, selector);
-        let mut ours = owned;
-        ours.retain(|pod| pod.is_active() && selector.matches(&pod.labels));
-        let counts = Counts::of_pods(&rs, &ours, terminating, self.clock.wall());
+        let orphans = Vec::new();
+        let facts = self.facts(&rs, selector, Pods::Listed { owned, orphans });
+        let counts = facts.decide().counts;
+        drop(facts);
         Some((rs, counts))
     }
 }

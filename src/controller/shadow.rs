@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use self::work::{Work, names};
-use super::plan::Plan;
+use super::decide::Decision;
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
 use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, Uid};
@@ -31,23 +31,15 @@ use crate::telemetry::metrics;
 /// How long another writer may take for what was decided here, before that counts as disagreement.
 pub const WINDOW: Duration = Duration::from_secs(30);
 
-/// What one sync would do.
+/// What one sync would do, and what a comparison has to know beside it.
 #[derive(Clone, Debug)]
-pub struct Decision {
-    /// How many pods to create or delete, within the burst.
-    pub plan: Plan,
-    /// Which to delete.
-    pub deletes: Vec<Arc<Pod>>,
+pub struct Intent {
+    /// What it would do.
+    pub decision: Decision,
     /// Pods that no rule tells from the last one to delete: any of them is as right.
     pub ties: Vec<Arc<Pod>>,
-    /// The pods that count, with those to be adopted.
-    pub active: Vec<Arc<Pod>>,
     /// Its pods that have ended by themselves.
     pub ended: Vec<Arc<Pod>>,
-    /// Pods to adopt.
-    pub adopts: Vec<Arc<Pod>>,
-    /// Pods to release.
-    pub releases: Vec<Arc<Pod>>,
     /// The status to write; `None` if the stored one is right.
     pub status: Option<ReplicaSetStatus>,
 }
@@ -127,12 +119,12 @@ impl Shadow {
     }
 
     /// Takes what was decided for `rs`. True if it should be looked at again after [`WINDOW`].
-    pub fn decided(&self, rs: &ReplicaSet, decision: &Decision) -> bool {
+    pub fn decided(&self, rs: &ReplicaSet, intent: &Intent) -> bool {
         let now = self.clock.now();
         let mut lines = Vec::new();
         let mut state = self.lock();
-        state.judge_pods(rs, decision, now, &mut lines);
-        state.judge_status(rs, decision, now, &mut lines);
+        state.judge_pods(rs, intent, now, &mut lines);
+        state.judge_status(rs, intent, now, &mut lines);
         let episode = state.episodes.get(&rs.key).map(|it| it.is_judged);
         let status = state.statuses.get(&rs.key).map(|it| it.is_judged);
         drop(state);
@@ -194,14 +186,19 @@ impl State {
     fn judge_pods(
         &mut self,
         rs: &ReplicaSet,
-        decision: &Decision,
+        intent: &Intent,
         now: Instant,
         lines: &mut Vec<Line>,
     ) {
-        let work = Work::of(rs, decision);
-        let adopts: HashSet<Uid> = decision.adopts.iter().map(|it| it.uid.clone()).collect();
+        let work = Work::of(rs, intent);
+        let adopts: HashSet<Uid> = intent
+            .decision
+            .adopt
+            .iter()
+            .map(|it| it.uid.clone())
+            .collect();
         if let Some(episode) = self.episodes.remove(&rs.key) {
-            let judged = episode.verdict(rs, decision, work.as_ref(), now);
+            let judged = episode.verdict(rs, intent, work.as_ref(), now);
             let is_over = judged.is_some();
             if let Some((verdict, text)) = judged
                 && !episode.is_judged
@@ -211,7 +208,7 @@ impl State {
             }
             if let Some(work) = work.as_ref().filter(|work| episode.goes_on(rs, work)) {
                 if episode.is_exceeded_by(work, &adopts) {
-                    lines.push(Line::decision(&work.told(rs, decision)));
+                    lines.push(Line::decision(&work.told(rs, intent)));
                 }
                 let episode = Episode {
                     is_judged: episode.is_judged || is_over,
@@ -224,7 +221,7 @@ impl State {
             }
         }
         if let Some(work) = work {
-            lines.push(Line::decision(&work.told(rs, decision)));
+            lines.push(Line::decision(&work.told(rs, intent)));
             let named = |pod: &Arc<Pod>| (pod.uid.clone(), Arc::clone(&pod.key.name));
             let episode = Episode {
                 owner: rs.uid.clone(),
@@ -233,7 +230,7 @@ impl State {
                 latest: work.clone(),
                 adopts,
                 work,
-                known: decision.active.iter().map(named).collect(),
+                known: intent.decision.active.iter().map(named).collect(),
                 is_judged: false,
             };
             self.episodes.insert(rs.key.clone(), episode);
@@ -243,11 +240,11 @@ impl State {
     fn judge_status(
         &mut self,
         rs: &ReplicaSet,
-        decision: &Decision,
+        intent: &Intent,
         now: Instant,
         lines: &mut Vec<Line>,
     ) {
-        let Some(computed) = &decision.status else {
+        let Some(computed) = &intent.status else {
             if let Some(pending) = self.statuses.remove(&rs.key)
                 && !pending.is_judged
             {
@@ -309,7 +306,7 @@ impl Episode {
     fn verdict(
         &self,
         rs: &ReplicaSet,
-        decision: &Decision,
+        intent: &Intent,
         work: Option<&Work>,
         now: Instant,
     ) -> Option<(Verdict, String)> {
@@ -327,29 +324,29 @@ impl Episode {
                     let text = "not compared: the API server refuses the other writer".to_owned();
                     (Verdict::NotCompared, text)
                 } else {
-                    let (secs, told) = (WINDOW.as_secs(), work.told(rs, decision));
+                    let (secs, told) = (WINDOW.as_secs(), work.told(rs, intent));
                     let text = format!("disagreement: here {told}, the other not within {secs} s");
                     (Verdict::Disagree, text)
                 },
             );
         }
-        Some(self.compare(decision))
+        Some(self.compare(intent))
     }
 
-    fn compare(&self, decision: &Decision) -> (Verdict, String) {
+    fn compare(&self, intent: &Intent) -> (Verdict, String) {
         let what = self.work.name();
         let not_compared = |why: &str| {
             let text = format!("not compared ({what}): {why}");
             (Verdict::NotCompared, text)
         };
-        if decision
+        if intent
             .ended
             .iter()
             .any(|pod| self.known.contains_key(&pod.uid))
         {
             return not_compared("pods ended by themselves meanwhile");
         }
-        let active: HashSet<&Uid> = decision.active.iter().map(|pod| &pod.uid).collect();
+        let active: HashSet<&Uid> = intent.decision.active.iter().map(|pod| &pod.uid).collect();
         let n_created = active
             .iter()
             .filter(|uid| !self.known.contains_key(**uid))

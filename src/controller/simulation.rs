@@ -29,7 +29,7 @@ use super::slow_start::{BatchRunner, Serial};
 use crate::api::{ObjectKey, PodPhase, ReplicaSet};
 use crate::cache::Cache;
 use crate::stdx::clock::{Clock, FakeClock};
-use crate::workqueue::WorkQueue;
+use crate::workqueue::{Lanes, WorkQueue};
 
 const STEPS: usize = 250;
 
@@ -186,11 +186,11 @@ impl World {
         let daemon = self.daemon();
         if let Some(key) = daemon.queue.try_get() {
             if self.lock().has_threads {
-                daemon.controller.process(&key);
+                daemon.controller.process(&key, Lanes::All);
             } else {
                 daemon.controller.check_quick_counts(&key);
                 let before = self.before_sync(&daemon, &key);
-                daemon.controller.process(&key);
+                daemon.controller.process(&key, Lanes::All);
                 if let Some(before) = before {
                     self.check_status_after(&daemon, &before);
                 }

@@ -1,18 +1,15 @@
-//! What `status` should say, and writing it.
+//! Writing the status.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
-use super::counts::Counts;
+use super::decide::Decision;
+use super::decide::counts::Counts;
+use super::decide::status::{Failure, calculate_status};
 use super::memory::Memory;
 use super::memory::positions::Resource;
-use super::plan::Plan;
 use super::{ReplicaSetController, SyncError};
-use crate::api::conditions::{
-    Condition, REPLICA_FAILURE, get_condition, remove_condition, set_condition,
-};
+use crate::api::conditions::{REPLICA_FAILURE, get_condition, remove_condition, set_condition};
 use crate::api::{ReplicaSet, ReplicaSetStatus};
 use crate::writes::WriteError;
 
@@ -20,64 +17,33 @@ use crate::writes::WriteError;
 /// (kubernetes `pkg/controller/replicaset/replica_set.go:statusUpdateRetries`).
 const STATUS_UPDATE_TRIES: usize = 2;
 
-/// What a status is calculated from.
-#[derive(Debug)]
-pub struct Observation {
-    /// How many pods it has, in which state.
-    pub counts: Counts,
-    /// What was tried and failed in this sync.
-    pub failure: Option<(Plan, String)>,
-    /// The time of day at which it was observed.
-    pub now: Timestamp,
-}
-
-/// What `status` should say
-/// (kubernetes `pkg/controller/replicaset/replica_set_utils.go:calculateStatus`).
-pub fn calculate_status(rs: &ReplicaSet, observation: &Observation) -> ReplicaSetStatus {
-    let Observation {
-        counts,
-        failure,
-        now,
-    } = observation;
-    let mut conditions = rs.status.conditions.clone();
-    match failure {
-        None => remove_condition(&mut conditions, REPLICA_FAILURE),
-        // A condition that is there stays as it is, even if another error came since.
-        Some(_) if get_condition(&conditions, REPLICA_FAILURE).is_some() => {}
-        Some((plan, message)) => {
-            set_condition(&mut conditions, replica_failure(*plan, message, *now));
-        }
-    }
-    ReplicaSetStatus {
-        replicas: counts.replicas,
-        fully_labeled_replicas: counts.fully_labeled,
-        ready_replicas: counts.ready,
-        available_replicas: counts.available,
-        terminating_replicas: counts.terminating,
-        observed_generation: rs.generation,
-        conditions,
-        other: rs.status.other.clone(),
-        unknown: rs.status.unknown.clone(),
-    }
-}
-
-fn replica_failure(plan: Plan, message: &str, now: Timestamp) -> Condition {
-    let reason = match plan {
-        Plan::Create(_) => "FailedCreate",
-        Plan::Delete(_) | Plan::Nothing => "FailedDelete",
-    };
-    Condition {
-        type_: REPLICA_FAILURE.to_owned(),
-        status: "True".to_owned(),
-        // The API has whole seconds.
-        last_transition_time: Timestamp::from_second(now.as_second()).ok(),
-        reason: Some(reason.to_owned()),
-        message: Some(message.to_owned()),
-        ..Condition::default()
-    }
-}
-
 impl ReplicaSetController {
+    /// Writes the status if it has changed, now or as soon as it may be. Blocks as
+    /// [`update_replica_set_status`](Self::update_replica_set_status).
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn bring_status_up_to_date(
+        &self,
+        rs: &Arc<ReplicaSet>,
+        decision: &Decision,
+        error: Option<&SyncError>,
+    ) -> Result<(), SyncError> {
+        let failure = error.map(|error| Failure {
+            plan: decision.plan,
+            message: error.to_string(),
+            at: self.clock.wall(),
+        });
+        let status = calculate_status(rs, &decision.counts, failure.as_ref());
+        if let Some(left) = self.hold_back(rs, &status) {
+            self.queue.add_low_after(rs.key.clone(), left);
+            return Ok(());
+        }
+        let updated = self.update_replica_set_status(rs, status)?;
+        self.record_replica_set(&updated);
+        Ok(())
+    }
+
     /// Writes `status` unless it says what `rs` says already. Answers the ReplicaSet as it is then.
     /// Blocks for at most three requests: an update, and after a failure a read and one more update.
     ///

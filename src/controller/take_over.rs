@@ -19,10 +19,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::memory::Memory;
 use super::memory::positions::Versions;
 use super::{ReplicaSetController, SyncError};
-use crate::api::{ReplicaSet, Selector};
+use crate::api::ReplicaSet;
 
 /// Whether we stand by, and since we do no more, what is still to be proven. Shared by workers, watch
 /// threads and `lease`; one short lock, which is not taken once all is proven.
@@ -109,40 +108,8 @@ impl ReplicaSetController {
             .each(|memory| memory.positions.is_confirmed = false);
     }
 
-    /// Whether `rs` may be acted on: the API server was asked about it before, and had nothing that
-    /// the caches lack. If not, the caller must not act on what it has read of the caches, and the
-    /// key comes again. To be called unless the [proof](Self::take_over_is_proven) was there before
-    /// that was read. Blocks for up to two requests, once for each ReplicaSet, and for two more at
-    /// first.
-    ///
-    /// # Errors
-    /// If a request fails.
-    pub(super) fn confirm_take_over(
-        &self,
-        rs: &ReplicaSet,
-        selector: &Selector,
-    ) -> Result<bool, SyncError> {
-        let is_confirmed = |memory: &mut Memory| memory.positions.is_confirmed;
-        if self.memories.get(&rs.key, &rs.uid, is_confirmed) == Some(true) {
-            return Ok(true);
-        }
-        self.ask_for_versions(rs)?;
-        if !self.take_over_is_proven() {
-            if !self.confirm_spec(rs)? {
-                return Ok(false);
-            }
-            self.compare_with_live(rs, selector)?;
-            let confirm = |memory: &mut Memory| memory.positions.is_confirmed = true;
-            self.memories.with(&rs.key, &rs.uid, confirm);
-        }
-        // Whatever differs is expected now; and if nothing does, the pods that this sync has read are
-        // still older than the answer.
-        self.enqueue(&rs.key);
-        Ok(false)
-    }
-
     /// Finds out how far the API server has come, if nobody has yet.
-    fn ask_for_versions(&self, rs: &ReplicaSet) -> Result<(), SyncError> {
+    pub(super) fn ask_for_versions(&self, rs: &ReplicaSet) -> Result<(), SyncError> {
         if *self.take_over.lock() != Versions::default() {
             return Ok(());
         }

@@ -9,10 +9,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::decide::plan::BURST_REPLICAS;
 use super::feature_gates::FeatureGates;
 use super::memory::Memory;
 use super::memory::positions::{Resource, Versions};
-use super::plan::BURST_REPLICAS;
 use super::slow_start::Serial;
 use super::sync::Outcome;
 use super::{Parts, ReplicaSetController, SyncError};
@@ -23,7 +23,7 @@ use crate::cache::Cache;
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::controller::ControllerMetrics;
-use crate::workqueue::WorkQueue;
+use crate::workqueue::{Lanes, WorkQueue};
 use crate::writes::WriteError;
 
 pub(super) use fake_writes::{FakeWrites, Write, refused, with_status};
@@ -277,7 +277,12 @@ impl Fixture {
 
     /// One sync of `default/name`.
     pub(super) fn sync(&self, name: &str) -> Result<Outcome, SyncError> {
-        self.controller.sync_replica_set(&key(name))
+        self.controller.sync(&key(name), Lanes::All)
+    }
+
+    /// Syncs a key that was taken from the queue, as a worker does.
+    pub(super) fn process(&self, key: &ObjectKey) {
+        self.controller.process(key, Lanes::All);
     }
 
     /// One sync of `default/name` that must come to its end.

@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::decide::plan::plan;
 use super::manage::pod_key;
 use super::{ReplicaSetController, SyncError};
 use crate::api::{Pod, ReplicaSet, Selector, Uid};
@@ -51,8 +52,8 @@ impl ReplicaSetController {
         Ok(names)
     }
 
-    /// The pods of `active` whose deletion is to be repeated, those first that are gone already if not
-    /// all can be among the `count` that go. Blocks for one LIST in that case, and if a deletion is so
+    /// The active pods among `owned` whose deletion is to be repeated, those first that are gone already
+    /// if not all can be among those that go. Blocks for one LIST in that case, and if a deletion is so
     /// long ago that it has not happened if the pod is there: the cache alone does not tell, since it
     /// may be as old as that.
     ///
@@ -62,15 +63,16 @@ impl ReplicaSetController {
         &self,
         rs: &ReplicaSet,
         selector: &Selector,
-        active: &[Arc<Pod>],
-        count: usize,
+        owned: &[Arc<Pod>],
     ) -> Result<Vec<Uid>, SyncError> {
+        let is_ours = |pod: &&Arc<Pod>| pod.is_active() && selector.matches(&pod.labels);
+        let active: HashSet<&Uid> = owned.iter().filter(is_ours).map(|pod| &pod.uid).collect();
+        let count = plan(active.len(), rs.replicas, self.burst_replicas).n_pods();
         let now = self.clock.now();
         let unknown = self.own_writes(rs, |writes| writes.unknown_deletions(now));
         let resolve = |uid: &Uid| {
             self.own_writes(rs, |writes| writes.deletion_resolved(uid));
         };
-        let active: HashSet<&Uid> = active.iter().map(|pod| &pod.uid).collect();
         let is_active = |uid: &Uid| {
             let is_active = active.contains(uid);
             if !is_active {
@@ -94,7 +96,6 @@ impl ReplicaSetController {
             });
             uids.extend(over);
             uids.sort_by_key(|uid| live.contains(uid));
-            uids.truncate(count);
         }
         Ok(uids)
     }

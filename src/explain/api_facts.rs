@@ -13,8 +13,8 @@ use crate::api::interner::Interner;
 use crate::api::workload_kind::collection_path;
 use crate::api::{ObjectKey, Pod, ReplicaSet, Uid, WorkloadKind};
 use crate::client::{Client, ClientError, Request};
+use crate::controller::decide::plan::BURST_REPLICAS;
 use crate::controller::inspect::Facts;
-use crate::controller::plan::BURST_REPLICAS;
 
 /// Pods of one page of a list.
 const PAGE: &str = "500";

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::model::{Finding, Report, Sources};
 use crate::api::{Pod, PodPhase};
-use crate::controller::availability::is_available;
+use crate::controller::decide::availability::is_available;
 use crate::controller::inspect::Facts;
 
 /// Pods that have failed longer ago than this are no storm any more.

@@ -8,13 +8,14 @@ use jiff::Timestamp;
 use super::findings::findings;
 use super::model::{Deletion, MemoryReport, NextStep, NotCounted, Report, Sources};
 use crate::api::{Moment, Pod, PodPhase, Selector, Uid};
-use crate::controller::availability::is_available;
-use crate::controller::claim::{Claim, decide as claim_of};
-use crate::controller::deletion_order::{DeletionOrder, RankedPod, Rule, decide};
-use crate::controller::inspect::{Facts, Memory};
-use crate::controller::plan::{
-    DeletionContext, Plan, RelatedPods, deletion_ranking, plan, pods_to_delete,
+use crate::controller::decide::availability::is_available;
+use crate::controller::decide::claim::{Claim, claim_of};
+use crate::controller::decide::deletion_order::{
+    DeletionOrder, RankedPod, Rule, decide as first_rule,
 };
+use crate::controller::decide::plan::{DeletionContext, Plan, RelatedPods, deletion_ranking, plan};
+use crate::controller::decide::{self, Decision, Pods, Rules};
+use crate::controller::inspect::{Facts, Memory};
 
 /// Pods that a list names at most; the counts are of all.
 const NAMED_MAX: usize = 100;
@@ -32,20 +33,20 @@ impl RelatedPods for Gathered<'_> {
 /// Says what there is to say at `now`.
 pub fn report(facts: &Facts, sources: &Sources, now: Timestamp) -> Report {
     let rs = &*facts.replica_set;
-    let sorted = Sorted::new(facts, sources);
-    let active = &sorted.active;
-    let wanted = plan(active.len(), rs.replicas, facts.burst_replicas);
-    let unresolved = facts.memory.as_ref().map(|m| &*m.unresolved_deletions);
-    let context = DeletionContext {
-        related_pods: &Gathered(&facts.related),
-        unresolved: unresolved.unwrap_or_default(),
-        order: DeletionOrder {
-            now,
-            uses_deletion_cost: facts.uses_deletion_cost,
-        },
-    };
-    let order = deletion_ranking(active, &context);
-    let next = next_step(facts, &sorted, wanted, &order, &context);
+    // With an unusable selector the ReplicaSet is left alone.
+    let selector = rs.selector.as_ref().ok();
+    let known = selector.map(|selector| known(facts, selector, now));
+    let decision = known.as_ref().map(decide::Facts::decide_freely);
+    let not_counted = selector.map(|selector| not_counted(facts, selector, sources));
+    let not_counted = not_counted.unwrap_or_default();
+    let no_pods = Vec::new();
+    let active = decision.as_ref().map_or(&no_pods, |it| &it.active);
+    let context = known.as_ref().map(decide::Facts::deletion_context);
+    let order = context
+        .as_ref()
+        .map(|context| deletion_ranking(active, context));
+    let order = order.unwrap_or_default();
+    let next = next_step(facts, decision.as_ref(), &order, context.as_ref());
     let count = |is_counted: &dyn Fn(&Pod) -> bool| active.iter().filter(|p| is_counted(p)).count();
     let mut report = Report {
         kind: facts.kind.kind,
@@ -66,96 +67,89 @@ pub fn report(facts: &Facts, sources: &Sources, now: Timestamp) -> Report {
         observed_generation: rs.status.observed_generation,
         findings: Vec::new(),
         next,
-        deletion_order: deletions(&order, context.order, NAMED_MAX),
-        not_counted_total: sorted.not_counted.len(),
-        not_counted: sorted.not_counted.clone(),
+        deletion_order: context.map_or_else(Vec::new, |context| {
+            deletions(&order, context.order, NAMED_MAX)
+        }),
+        not_counted_total: not_counted.len(),
+        not_counted,
         memory: facts.memory.as_ref().map(|memory| told(memory, facts)),
         conditions: rs.status.conditions.clone(),
         events: sources.events.clone(),
     };
     report.not_counted.truncate(NAMED_MAX);
-    report.findings = findings(&report, &sorted.active, facts, sources, now);
+    report.findings = findings(&report, active, facts, sources, now);
     report
 }
 
-/// The candidates, sorted by whether they count.
-struct Sorted {
-    active: Vec<Arc<Pod>>,
-    adopts: Vec<String>,
-    releases: Vec<String>,
-    not_counted: Vec<NotCounted>,
+/// What the controller would know of it when it decides.
+fn known<'a>(facts: &'a Facts, selector: &'a Selector, now: Timestamp) -> decide::Facts<'a> {
+    let unresolved = facts
+        .memory
+        .as_ref()
+        .map(|m| m.unresolved_deletions.clone());
+    decide::Facts {
+        rs: &facts.replica_set,
+        selector,
+        pods: Pods::Listed {
+            owned: facts.owned.clone(),
+            orphans: facts.orphans.clone(),
+        },
+        related_pods: Box::new(Gathered(&facts.related)),
+        unresolved: unresolved.unwrap_or_default(),
+        may: Plan::Nothing,
+        rules: Rules {
+            burst_replicas: facts.burst_replicas,
+            uses_deletion_cost: facts.uses_deletion_cost,
+            counts_terminating: facts.kind.has_terminating_replicas,
+        },
+        now,
+    }
 }
 
-impl Sorted {
-    fn new(facts: &Facts, sources: &Sources) -> Self {
-        let mut sorted = Self {
-            active: Vec::new(),
-            adopts: Vec::new(),
-            releases: Vec::new(),
-            not_counted: Vec::new(),
-        };
-        // With an unusable selector the ReplicaSet is left alone.
-        if let Ok(selector) = &facts.replica_set.selector {
-            for pod in facts.owned.iter().chain(&facts.orphans) {
-                sorted.sort_in(pod, facts, selector, sources);
-            }
-            sorted.add_strangers(facts, selector);
+/// The pods that do not count though they match, or though they are its own.
+fn not_counted(facts: &Facts, selector: &Selector, sources: &Sources) -> Vec<NotCounted> {
+    let rs = &*facts.replica_set;
+    let mut found = Vec::new();
+    for pod in facts.owned.iter().chain(&facts.orphans) {
+        if !pod.is_controlled_by(&rs.uid) && !selector.matches(&pod.labels) {
+            continue;
         }
-        sorted
-    }
-
-    fn sort_in(&mut self, pod: &Arc<Pod>, facts: &Facts, selector: &Selector, sources: &Sources) {
-        let rs = &*facts.replica_set;
-        let is_related = pod.is_controlled_by(&rs.uid) || selector.matches(&pod.labels);
-        let name = || pod.key.name.to_string();
-        if !is_related {
-            return;
-        }
-        if !pod.is_active() {
-            self.not_counted.push(inactive(pod, sources));
-            return;
-        }
-        match claim_of(rs, selector, pod) {
-            Claim::Keep => self.active.push(Arc::clone(pod)),
-            Claim::Adopt => {
-                self.adopts.push(name());
-                self.active.push(Arc::clone(pod));
-            }
-            Claim::Release => {
-                self.releases.push(name());
-                self.not_counted.push(NotCounted {
-                    pod: name(),
-                    reason: "does-not-match",
-                    because: "its labels do not match the selector, so it is released".to_owned(),
-                });
-            }
-            Claim::Ignore => self.not_counted.push(NotCounted {
-                pod: name(),
-                reason: "does-not-match",
-                because: "the ReplicaSet is going away and takes nothing any more".to_owned(),
-            }),
-        }
-    }
-
-    /// Pods that match and belong to somebody else are a common mistake; only those of siblings are
-    /// known without a list of the whole namespace.
-    fn add_strangers(&mut self, facts: &Facts, selector: &Selector) {
-        let own = &facts.replica_set.uid;
-        let mut seen = HashSet::new();
-        for pod in &facts.related {
-            let Some(owner) = &pod.controller else {
+        let because = match claim_of(rs, selector, pod) {
+            _ if !pod.is_active() => {
+                found.push(inactive(pod, sources));
                 continue;
-            };
-            let is_strange = owner.uid != *own && selector.matches(&pod.labels);
-            if is_strange && seen.insert(&pod.uid) {
-                self.not_counted.push(NotCounted {
-                    pod: pod.key.name.to_string(),
-                    reason: "other-owner",
-                    because: format!("it belongs to {} {}", owner.kind, owner.name),
-                });
             }
+            Claim::Keep | Claim::Adopt => continue,
+            Claim::Release => "its labels do not match the selector, so it is released",
+            Claim::Ignore => "the ReplicaSet is going away and takes nothing any more",
+        };
+        found.push(NotCounted {
+            pod: pod.key.name.to_string(),
+            reason: "does-not-match",
+            because: because.to_owned(),
+        });
+    }
+    // Pods that match and belong to somebody else are a common mistake; only those of siblings are
+    // known without a list of the whole namespace.
+    let mut seen = HashSet::new();
+    for pod in &facts.related {
+        let Some(owner) = &pod.controller else {
+            continue;
+        };
+        let is_strange = owner.uid != rs.uid && selector.matches(&pod.labels);
+        if is_strange && seen.insert(&pod.uid) {
+            found.push(NotCounted {
+                pod: pod.key.name.to_string(),
+                reason: "other-owner",
+                because: format!("it belongs to {} {}", owner.kind, owner.name),
+            });
         }
     }
+    found
+}
+
+fn names(pods: &[Arc<Pod>]) -> Vec<String> {
+    pods.iter().map(|pod| pod.key.name.to_string()).collect()
 }
 
 fn inactive(pod: &Pod, sources: &Sources) -> NotCounted {
@@ -188,24 +182,20 @@ fn inactive(pod: &Pod, sources: &Sources) -> NotCounted {
 
 fn next_step(
     facts: &Facts,
-    sorted: &Sorted,
-    wanted: Plan,
+    decision: Option<&Decision>,
     order: &[RankedPod],
-    context: &DeletionContext<'_>,
+    context: Option<&DeletionContext<'_>>,
 ) -> NextStep {
     let rs = &*facts.replica_set;
+    let n_active = decision.map_or(0, |decision| decision.active.len());
+    let wanted = plan(n_active, rs.replicas, facts.burst_replicas);
     let (action, count) = match wanted {
         Plan::Nothing => ("nothing", 0),
         Plan::Create(count) => ("create", count),
         Plan::Delete(count) => ("delete", count),
     };
-    let pods = match wanted {
-        Plan::Delete(count) => {
-            let chosen = pods_to_delete(&sorted.active, count, context);
-            chosen_deletions(&chosen, order, context)
-        }
-        Plan::Nothing | Plan::Create(_) => Vec::new(),
-    };
+    let chosen = decision.map_or(&[][..], |decision| &decision.delete);
+    let pods = context.map(|context| chosen_deletions(chosen, order, context));
     let held_back = match (&rs.selector, wanted) {
         (Err(error), _) => Some(format!("the selector cannot be used: {error}")),
         (Ok(_), Plan::Nothing) => None,
@@ -217,9 +207,9 @@ fn next_step(
     NextStep {
         action,
         count,
-        pods,
-        adopts: sorted.adopts.clone(),
-        releases: sorted.releases.clone(),
+        pods: pods.unwrap_or_default(),
+        adopts: decision.map_or_else(Vec::new, |decision| names(&decision.adopt)),
+        releases: decision.map_or_else(Vec::new, |decision| names(&decision.release)),
         held_back,
     }
 }
@@ -283,7 +273,7 @@ fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, order: DeletionOrder)
             because: "the last".to_owned(),
         };
     };
-    let rule = decide(ranked, other, order).map(|(rule, _)| rule);
+    let rule = first_rule(ranked, other, order).map(|(rule, _)| rule);
     Deletion {
         pod,
         rule: rule.map(Rule::name),

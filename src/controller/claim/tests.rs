@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{decide, release_patch};
+use super::release_patch;
 use crate::api::{Labels, ObjectKey, Pod, ReplicaSet};
-use crate::controller::claim::Claim;
+use crate::controller::decide::Pods;
+use crate::controller::decide::claim::{Claim, claim_of};
 use crate::controller::testing::{
     Fixture, Write, controller_ref, key, owned_pod, pod, read_replica_set, refused, replica_set,
     replica_set_json, seconds_ago,
@@ -33,11 +34,13 @@ fn unlabelled(pod: Pod) -> Pod {
 fn check_claim(rs: &ReplicaSet, pods: Vec<Pod>, claimed: &[&str], patched: &[&str]) {
     let fixture = fixture(rs, []);
     let selector = rs.selector.as_ref().expect("a valid selector");
-    let pods = pods.into_iter().map(Arc::new).collect();
-    let ours = fixture
-        .controller
-        .claim_pods(rs, selector, pods)
-        .expect("no error");
+    let pods = Pods::Listed {
+        owned: pods.into_iter().map(Arc::new).collect(),
+        orphans: Vec::new(),
+    };
+    let facts = fixture.controller.facts(rs, selector, pods);
+    let decision = fixture.controller.claim_pods(&facts, facts.decide());
+    let ours = decision.expect("no error").active;
     assert_eq!(
         ours.iter().map(|pod| &*pod.key.name).collect::<Vec<_>>(),
         claimed
@@ -175,7 +178,7 @@ fn c_17_c_23_failed_adoptions_are_all_tried_and_end_the_sync() {
     assert_eq!(error.to_string(), "[fake error 0, fake error 1]");
     fixture.assert_counts(0, 0, 2);
     assert_eq!(fixture.writes.status_updates(), []);
-    fixture.controller.process(&key("web"));
+    fixture.process(&key("web"));
     assert_eq!(fixture.queue.num_requeues(&key("web")), 1);
 }
 
@@ -322,7 +325,7 @@ fn a_pod_of_another_kind_with_our_uid_is_kept_as_upstream_does() {
         controller: Some(controller_ref("Other", "web", "uid-web")),
         ..pod("p1")
     };
-    assert_eq!(decide(&rs, &selector, &other), Claim::Keep);
+    assert_eq!(claim_of(&rs, &selector, &other), Claim::Keep);
 }
 
 #[test]

@@ -11,7 +11,7 @@ pub struct Due {
     pub n_active: usize,
     /// Pods that it would adopt or release.
     pub n_claims: usize,
-    /// How many it would create or delete then.
+    /// How many it would create or delete then; if none, how many if those to be adopted have gone.
     pub plan: Plan,
 }
 
@@ -42,12 +42,16 @@ impl Due {
             let counted = counted.filter(|it| selector.matches(&it.labels) == matching);
             counted.map(|it| it.n_active as usize).sum()
         };
-        let (n_released, n_adopted) = (n_active(owned, false), n_active(orphans, true));
-        let n_kept = n_active(owned, true) + n_adopted;
+        let (n_kept, n_released) = (n_active(owned, true), n_active(owned, false));
+        let n_adopted = n_active(orphans, true);
+        let plan_of = |n_active| plan(n_active, rs.replicas, burst_replicas);
         Self {
-            n_active: n_kept,
+            n_active: n_kept + n_adopted,
             n_claims: n_released + n_adopted,
-            plan: plan(n_kept, rs.replicas, burst_replicas),
+            plan: match plan_of(n_kept + n_adopted) {
+                Plan::Nothing => plan_of(n_kept),
+                due => due,
+            },
         }
     }
 }

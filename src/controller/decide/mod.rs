@@ -36,7 +36,7 @@ pub struct Rules {
 }
 
 /// All that is known of one ReplicaSet when it is decided on.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Facts<'a> {
     /// The ReplicaSet.
     pub rs: &'a ReplicaSet,
@@ -45,7 +45,7 @@ pub struct Facts<'a> {
     /// Its pods.
     pub pods: Pods,
     /// The pods that decide how crowded a node is. Asked only if pods have to be sorted.
-    pub related_pods: &'a dyn RelatedPods,
+    pub related_pods: Box<dyn RelatedPods + 'a>,
     /// Pods whose deletion may already have happened: chosen before all others, in this order.
     pub unresolved: Vec<Uid>,
     /// What may be done now, by its kind: pods created, pods deleted, or nothing of both.
@@ -106,6 +106,15 @@ impl Facts<'_> {
 
     /// The same, as if there were none of the pods `gone`.
     pub fn decide_without(&self, gone: &HashSet<Uid>) -> Decision {
+        self.decide_as(gone, Some(self.may))
+    }
+
+    /// What would be done if everything might be done.
+    pub fn decide_freely(&self) -> Decision {
+        self.decide_as(&HashSet::default(), None)
+    }
+
+    fn decide_as(&self, gone: &HashSet<Uid>, may: Option<Plan>) -> Decision {
         let (owned, orphans) = match &self.pods {
             Pods::Counted { counts, next_check } => {
                 return Decision::to_report(*counts, *next_check, self.now);
@@ -131,12 +140,11 @@ impl Facts<'_> {
         } else {
             plan(active.len(), rs.replicas, self.rules.burst_replicas)
         };
-        let acts = plan != Plan::Nothing && discriminant(&plan) == discriminant(&self.may);
+        let is_alike = |may: Plan| discriminant(&plan) == discriminant(&may);
+        let acts = plan != Plan::Nothing && may.is_none_or(is_alike);
         let delete = match plan {
             // None is chosen for nothing, since that costs a sort.
-            Plan::Delete(count) if acts => {
-                pods_to_delete(&active, count, &self.deletion_context())
-            }
+            Plan::Delete(count) if acts => pods_to_delete(&active, count, &self.deletion_context()),
             Plan::Delete(_) | Plan::Create(_) | Plan::Nothing => Vec::new(),
         };
         Decision {
@@ -155,7 +163,7 @@ impl Facts<'_> {
     /// What the choice of pods to delete rests on.
     pub fn deletion_context(&self) -> DeletionContext<'_> {
         DeletionContext {
-            related_pods: self.related_pods,
+            related_pods: &*self.related_pods,
             unresolved: &self.unresolved,
             order: DeletionOrder {
                 now: self.now,
@@ -166,9 +174,7 @@ impl Facts<'_> {
 
     fn count_terminating(&self, owned: &[Arc<Pod>]) -> Option<i32> {
         let is_counted = |pod: &&Arc<Pod>| {
-            pod.is_terminating()
-                && !pod.phase.is_terminal()
-                && self.selector.matches(&pod.labels)
+            pod.is_terminating() && !pod.phase.is_terminal() && self.selector.matches(&pod.labels)
         };
         let count = || owned.iter().filter(is_counted).count();
         let counts = self.rules.counts_terminating;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::FeatureGates;
 use crate::api::Pod;
-use crate::controller::deletion_order::{DeletionOrder, RankedPod, compare};
+use crate::controller::decide::deletion_order::{DeletionOrder, RankedPod, compare};
 use crate::controller::sync::Outcome;
 use crate::controller::testing::{
     Fixture, deletes, now, owned_pod, ready_pod, replica_set, seconds_ago,

@@ -183,13 +183,13 @@ fn g_11_a_transient_failure_is_repeated() {
     fixture
         .writes
         .on_create(|call, _| (call == 0).then(|| Err(lost())));
-    fixture.controller.process(&rs.key);
+    fixture.process(&rs.key);
     fixture.assert_counts(1, 0, 0);
     assert_eq!(
         fixture.queued_after(std::time::Duration::from_millis(5)),
         ["default/web"]
     );
-    fixture.controller.process(&rs.key);
+    fixture.process(&rs.key);
     fixture.assert_counts(3, 0, 0);
 }
 

@@ -2,7 +2,7 @@
 //! lock, clock or I/O.
 //!
 //! The first status is written at once, and so is one that says anything but that counts have come
-//! nearer to what is wanted ([`Counts::can_wait`](crate::controller::counts::Counts::can_wait)): a loss, a
+//! nearer to what is wanted ([`Counts::can_wait`](crate::controller::decide::counts::Counts::can_wait)): a loss, a
 //! count that has reached what is wanted, a condition, a generation. In between, one status must do
 //! for many pods.
 //!

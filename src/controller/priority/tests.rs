@@ -49,7 +49,7 @@ fn statuses(fixture: &Fixture) -> Vec<i32> {
 fn syncs(fixture: &Fixture) -> Vec<Vec<i32>> {
     let mut syncs = Vec::new();
     while let Some(key) = fixture.queue.try_get() {
-        fixture.controller.process(&key);
+        fixture.process(&key);
         let updates = fixture.writes.status_updates();
         fixture.writes.take();
         syncs.push(updates.iter().map(|status| status.ready_replicas).collect());
@@ -151,7 +151,7 @@ fn check_is_written_at_once(min_ready_seconds: i32, event: &dyn Fn(&Fixture), ex
     }
     event(&fixture);
     let key = fixture.queue.try_get().expect("it is queued at once");
-    fixture.controller.process(&key);
+    fixture.process(&key);
     let status = fixture.writes.status_updates().pop().expect("a status");
     let written = [
         status.replicas,
@@ -202,7 +202,7 @@ fn an_available_pod_less_is_written_though_more_are_ready() {
             fixture.deliver_pod(at(1000 + n, pod));
         }
         while let Some(key) = fixture.queue.try_get() {
-            fixture.controller.process(&key);
+            fixture.process(&key);
         }
         assert_eq!(fixture.writes.status_updates(), [], "more ready can wait");
         fixture.deliver_pod(at(2000, owned_pod("web-7", rs)));
@@ -219,7 +219,7 @@ fn a_lost_pod_is_replaced_and_told_at_once() {
     turn_ready(&fixture, &rs, 1);
     fixture.deliver_pod_deleted(owned_pod("web-7", &rs));
     let key = fixture.queue.try_get().expect("it is queued at once");
-    fixture.controller.process(&key);
+    fixture.process(&key);
     fixture.assert_counts(1, 0, 0);
     let told = fixture.writes.status_updates();
     let told = told.iter().map(|it| (it.replicas, it.ready_replicas));
@@ -244,7 +244,7 @@ fn a_wanted_scale_down_tells_of_each_loss_before_what_can_wait() {
     fixture.deliver_replica_set(scaled.clone());
     fixture.deliver_bookmarks("7000", "");
     let key = fixture.queue.try_get().expect("it is queued");
-    fixture.controller.process(&key);
+    fixture.process(&key);
     let deleted = fixture.writes.deleted();
     assert_eq!(deleted.len(), 2);
     fixture.writes.take();
@@ -258,7 +258,7 @@ fn a_wanted_scale_down_tells_of_each_loss_before_what_can_wait() {
         });
         let key = fixture.queue.try_get().expect("it is queued at once");
         assert_eq!(key, rs.key, "before what only gets better");
-        fixture.controller.process(&key);
+        fixture.process(&key);
         let told = fixture.writes.status_updates().remove(0);
         fixture.writes.take();
         let n = i32::try_from(n).expect("one of two");
@@ -314,7 +314,7 @@ fn a_new_generation_is_told_though_a_status_was_just_written() {
     changed.resource_version = "5999".into();
     fixture.deliver_replica_set(changed);
     let key = fixture.queue.try_get().expect("it is queued at once");
-    fixture.controller.process(&key);
+    fixture.process(&key);
     let told = fixture.writes.status_updates().pop().expect("a status");
     assert_eq!((told.observed_generation, told.ready_replicas), (2, 51));
 }
@@ -328,7 +328,7 @@ fn a_failure_is_told_though_a_status_was_just_written() {
     fixture.writes.on_create(|_, _| Some(Err(lost())));
     fixture.deliver_pod_deleted(owned_pod("web-7", &rs));
     let key = fixture.queue.try_get().expect("it is queued at once");
-    fixture.controller.process(&key);
+    fixture.process(&key);
     let told = fixture.writes.status_updates();
     assert_eq!((told.len(), told[0].conditions.len()), (1, 1));
 }

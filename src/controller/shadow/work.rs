@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::Decision;
+use super::Intent;
 use crate::api::{Pod, ReplicaSet, Uid};
-use crate::controller::plan::Plan;
+use crate::controller::decide::plan::Plan;
 
 /// Pods that a line of the log names at most.
 const NAMED_MAX: usize = 5;
@@ -24,24 +24,24 @@ pub(super) enum Work {
 }
 
 impl Work {
-    pub(super) fn of(rs: &ReplicaSet, decision: &Decision) -> Option<Self> {
+    pub(super) fn of(rs: &ReplicaSet, intent: &Intent) -> Option<Self> {
         let uids = |pods: &[Arc<Pod>]| pods.iter().map(|pod| pod.uid.clone()).collect();
         let (active, wanted) = (
-            decision.active.len(),
+            intent.decision.active.len(),
             usize::try_from(rs.replicas).unwrap_or(0),
         );
-        match decision.plan {
+        match intent.decision.plan {
             Plan::Create(_) => Some(Self::Create(wanted - active)),
             Plan::Delete(_) => Some(Self::Delete {
-                chosen: uids(&decision.deletes),
-                ties: uids(&decision.ties),
+                chosen: uids(&intent.decision.delete),
+                ties: uids(&intent.ties),
                 surplus: active - wanted,
             }),
-            Plan::Nothing if !decision.adopts.is_empty() => {
-                Some(Self::Adopt(uids(&decision.adopts)))
+            Plan::Nothing if !intent.decision.adopt.is_empty() => {
+                Some(Self::Adopt(uids(&intent.decision.adopt)))
             }
-            Plan::Nothing if !decision.releases.is_empty() => {
-                Some(Self::Release(uids(&decision.releases)))
+            Plan::Nothing if !intent.decision.release.is_empty() => {
+                Some(Self::Release(uids(&intent.decision.release)))
             }
             Plan::Nothing => None,
         }
@@ -85,10 +85,10 @@ impl Work {
         }
     }
 
-    pub(super) fn told(&self, rs: &ReplicaSet, decision: &Decision) -> String {
+    pub(super) fn told(&self, rs: &ReplicaSet, intent: &Intent) -> String {
         let named =
             |pods: &[Arc<Pod>]| names(pods.iter().map(|p| p.key.name.to_string()).collect());
-        let has = decision.active.len();
+        let has = intent.decision.active.len();
         let mut told = match self {
             Self::Create(count) => {
                 format!("create {}: {has} of {}", pods(*count), rs.replicas)
@@ -97,14 +97,14 @@ impl Work {
                 "delete {}: {has}, not {}: {}",
                 pods(*surplus),
                 rs.replicas,
-                named(&decision.deletes)
+                named(&intent.decision.delete)
             ),
-            Self::Adopt(_) => format!("adopt {}", named(&decision.adopts)),
-            Self::Release(_) => format!("release {}", named(&decision.releases)),
+            Self::Adopt(_) => format!("adopt {}", named(&intent.decision.adopt)),
+            Self::Release(_) => format!("release {}", named(&intent.decision.release)),
         };
-        if !matches!(self, Self::Adopt(_)) && !decision.adopts.is_empty() {
+        if !matches!(self, Self::Adopt(_)) && !intent.decision.adopt.is_empty() {
             told += ", and adopt ";
-            told += &named(&decision.adopts);
+            told += &named(&intent.decision.adopt);
         }
         told
     }

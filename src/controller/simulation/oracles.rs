@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Daemon, State, World};
 use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
-use crate::controller::counts::Counts;
+use crate::controller::decide::counts::Counts;
 use crate::controller::memory::history::SyncEnd;
 
 /// Nobody who is not as wanted waits longer for anything but a back-off.

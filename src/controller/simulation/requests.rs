@@ -5,7 +5,7 @@ use std::fmt::{Debug, Display};
 use super::server::Late;
 use super::{State, World};
 use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, Selector};
-use crate::controller::counts::Counts;
+use crate::controller::decide::counts::Counts;
 use crate::controller::testing::refused;
 use crate::stdx::clock::Clock;
 use crate::writes::{CreatedPod, PatchedPod, PodControl, ReplicaSetControl, WriteError};

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{Observation, calculate_status};
 use crate::api::conditions::{Condition, REPLICA_FAILURE};
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
-use crate::controller::counts::Counts;
-use crate::controller::plan::Plan;
+use crate::controller::decide::counts::Counts;
+use crate::controller::decide::plan::Plan;
+use crate::controller::decide::status::{Failure, calculate_status};
 use crate::controller::testing::{
     Fixture, Write, now, owned_pod, ready_pod, refused, replica_set, seconds_ago, with_status,
 };
@@ -51,12 +51,13 @@ fn going(name: &str, rs: &ReplicaSet) -> Pod {
 
 fn calculate(rs: &ReplicaSet, pods: &[Pod], failure: Option<(Plan, String)>) -> ReplicaSetStatus {
     let active: Vec<Arc<Pod>> = pods.iter().cloned().map(Arc::new).collect();
-    let observation = Observation {
-        counts: Counts::of_pods(rs, &active, None, now()),
-        failure,
-        now: now(),
-    };
-    calculate_status(rs, &observation)
+    let failure = failure.map(|(plan, message)| Failure {
+        plan,
+        message,
+        at: now(),
+    });
+    let counts = Counts::of_pods(rs, &active, None, now());
+    calculate_status(rs, &counts, failure.as_ref())
 }
 
 /// Expects replicas, fully labelled, ready, available.

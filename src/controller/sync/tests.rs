@@ -69,12 +69,12 @@ fn a_sync_that_was_not_allowed_to_write_is_repeated() {
     fixture
         .writes
         .on_create(|call, _| (call == 0).then_some(Err(WriteError::Stopped)));
-    fixture.controller.process(&key("web"));
+    fixture.process(&key("web"));
     fixture.assert_counts(1, 0, 0);
     let soon = fixture.clock.now() + Duration::from_millis(5);
     fixture.queue.advance(soon);
     let again = fixture.queue.try_get().expect("it is tried again");
-    fixture.controller.process(&again);
+    fixture.process(&again);
     fixture.assert_counts(3, 0, 0);
 }
 
@@ -131,7 +131,7 @@ fn a_14_an_unusable_selector_is_left_alone() {
     let rs = read_replica_set(&object);
     let fixture = fixture(&rs, [owned_pod("a", &rs)]);
     for _ in 0..2 {
-        fixture.controller.process(&key("web"));
+        fixture.process(&key("web"));
         assert_eq!(fixture.writes.take(), []);
         assert_eq!(fixture.queue.next_deadline(), None);
         assert_eq!(fixture.queued(), [""; 0]);
@@ -160,11 +160,11 @@ fn a_18_a_sync_without_error_ends_the_back_off() {
         .writes
         .on_update_status(|_, _| Some(Err(refused(500, "InternalError", "no"))));
     for failures in 1..=3 {
-        fixture.controller.process(&key("web"));
+        fixture.process(&key("web"));
         assert_eq!(fixture.queue.num_requeues(&key("web")), failures);
     }
     fixture.writes.on_update_status(|_, _| None);
-    fixture.controller.process(&key("web"));
+    fixture.process(&key("web"));
     assert_eq!(fixture.queue.num_requeues(&key("web")), 0);
 }
 

@@ -7,12 +7,12 @@ use std::time::Instant;
 use criterion::{BatchSize, BenchmarkId, Criterion};
 use jiff::Timestamp;
 use replicaset_controller::api::ObjectKey;
-use replicaset_controller::controller::deletion_order::{
+use replicaset_controller::controller::decide::deletion_order::{
     DeletionOrder, RankedPod, sort_for_deletion,
 };
 use replicaset_controller::controller::memory::own_writes::OwnWrites;
 use replicaset_controller::stdx::clock::SystemClock;
-use replicaset_controller::workqueue::WorkQueue;
+use replicaset_controller::workqueue::{Lanes, WorkQueue};
 
 use crate::fixture::{cache, controller, pods_of, replica_set};
 
@@ -58,7 +58,7 @@ pub(crate) fn sync_without_changes(criterion: &mut Criterion) {
             group.bench_function(id, |bencher| {
                 bencher.iter(|| {
                     controller
-                        .sync_replica_set(black_box(&rs.key))
+                        .sync_replica_set(black_box(&rs.key), Lanes::All)
                         .expect("a sync")
                 });
             });

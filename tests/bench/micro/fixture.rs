@@ -11,9 +11,10 @@ use replicaset_controller::api::{
     ControllerRef, Moment, ObjectKey, Pod, PodPhase, ReplicaSet, Selector,
 };
 use replicaset_controller::cache::Cache;
+use replicaset_controller::controller::decide::plan;
 use replicaset_controller::controller::feature_gates::FeatureGates;
 use replicaset_controller::controller::slow_start::Serial;
-use replicaset_controller::controller::{Parts, ReplicaSetController, plan};
+use replicaset_controller::controller::{Parts, ReplicaSetController};
 use replicaset_controller::stdx::clock::SystemClock;
 use replicaset_controller::telemetry::metrics::Metrics;
 use replicaset_controller::workqueue::WorkQueue;

@@ -232,7 +232,7 @@ fn h_21_a_slow_replica_set_watch_makes_no_second_status() {
 fn too_early_neither_ends_nor_prolongs_a_back_off() {
     let (fixture, _) = too_early();
     fixture.queue.add_rate_limited(key("web"));
-    fixture.controller.process(&key("web"));
+    fixture.process(&key("web"));
     assert_eq!(fixture.queue.num_requeues(&key("web")), 1);
 }
 

@@ -84,7 +84,7 @@ fn an_event_of_its_pods_that_is_newer_ends_the_wait() {
 #[test]
 fn quiet_pods_are_waited_for_25_ms_and_no_failure_is_counted() {
     let (fixture, _) = one_of_two();
-    fixture.controller.process(&key("web"));
+    fixture.process(&key("web"));
     fixture.assert_counts(0, 0, 0);
     assert_eq!(fixture.queue.num_requeues(&key("web")), 0);
     assert!(fixture.queued_after(24 * MS).is_empty());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{BURST_REPLICAS, DeletionContext, Plan, RelatedPods, plan, pods_to_delete};
 use crate::api::{Pod, PodPhase};
-use crate::controller::deletion_order::DeletionOrder;
+use crate::controller::decide::deletion_order::DeletionOrder;
 use crate::controller::testing::{now, owned_pod, ready_pod, replica_set, seconds_ago};
 
 #[derive(Debug)]

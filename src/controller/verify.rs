@@ -4,21 +4,81 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::freshness::{Doubt, Freshness};
+use super::memory::Memory;
 use super::memory::own_writes::Satisfaction;
 use super::{ReplicaSetController, SyncError};
 use crate::api::{OwnerKey, Pod, ReplicaSet, Selector, Uid};
+use crate::workqueue::Lanes;
 
 /// When to look again whether a ReplicaSet that has changed has come through its watch, should no
 /// event say so.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl ReplicaSetController {
-    /// Whether the API server has this ReplicaSet with this spec. If not, the caller must not act on
-    /// it, and the key comes again. Blocks for one GET.
+    /// Asks the API server about `rs`, whose caches are in doubt. Returns what the sync may do then. Blocks
+    /// for a GET, a LIST, or both; in the first sync after a take-over for two more LISTs of one item.
+    ///
+    /// # Errors
+    /// If a request fails.
+    pub(super) fn verify(
+        &self,
+        rs: &ReplicaSet,
+        selector: &Selector,
+        doubt: Doubt,
+        lanes: Lanes,
+    ) -> Result<Freshness, SyncError> {
+        match doubt {
+            Doubt::TakeOver => return self.verify_take_over(rs, selector),
+            // A cache that lacks what was written so long ago may show a spec that nobody wants any more.
+            Doubt::Overdue if !self.confirm_spec(rs)? => {
+                self.metrics.stale_owners_skips.inc();
+                return Ok(Freshness::Wait(LOOK_AGAIN));
+            }
+            Doubt::Overdue | Doubt::Unseen => {}
+        }
+        log::warn!(
+            object:% = self.kind.named(&rs.key);
+            "what was written was not seen, asking the API server"
+        );
+        let is_current = self.compare_with_live(rs, selector)?;
+        let forget = |memory: &mut Memory| memory.positions.forget_written();
+        self.memories.get(&rs.key, &rs.uid, forget);
+        if !is_current {
+            return Ok(Freshness::CountOnly(None));
+        }
+        Ok(match self.freshness(&rs.key, lanes) {
+            Freshness::Verify(_) => Freshness::Wait(Duration::ZERO),
+            known => known,
+        })
+    }
+
+    /// The caches are not proven to be as new as the take-over.
+    fn verify_take_over(
+        &self,
+        rs: &ReplicaSet,
+        selector: &Selector,
+    ) -> Result<Freshness, SyncError> {
+        self.ask_for_versions(rs)?;
+        if !self.take_over_is_proven() {
+            if !self.confirm_spec(rs)? {
+                return Ok(Freshness::Wait(LOOK_AGAIN));
+            }
+            self.compare_with_live(rs, selector)?;
+            let confirm = |memory: &mut Memory| memory.positions.is_confirmed = true;
+            self.memories.with(&rs.key, &rs.uid, confirm);
+        }
+        // What differs is expected now. If nothing does, this sync has still read the ReplicaSet before
+        // the caches were as new as that.
+        Ok(Freshness::Wait(Duration::ZERO))
+    }
+
+    /// Whether the API server has this ReplicaSet with this spec. If not, its watch brings it. Blocks for
+    /// one GET.
     ///
     /// # Errors
     /// If the GET fails.
-    pub(super) fn confirm_spec(&self, rs: &ReplicaSet) -> Result<bool, SyncError> {
+    fn confirm_spec(&self, rs: &ReplicaSet) -> Result<bool, SyncError> {
         let live = match self.replica_set_control.get(&rs.key) {
             Ok(live) => Some(live),
             Err(error) if error.is_not_found() => None,
@@ -27,12 +87,7 @@ impl ReplicaSetController {
         // A generation can come a second time, with another spec: after a restore from a backup.
         let spec = |it: &ReplicaSet| (it.uid.clone(), it.generation, it.replicas);
         let is_the_same = |it: &ReplicaSet| spec(it) == spec(rs);
-        let is_confirmed = live.as_ref().is_some_and(is_the_same);
-        if !is_confirmed {
-            // The watch brings it, and with it the key.
-            self.queue.add_after(rs.key.clone(), LOOK_AGAIN);
-        }
-        Ok(is_confirmed)
+        Ok(live.as_ref().is_some_and(is_the_same))
     }
 
     /// Compares the cache with what the API server has now. Whatever the cache lacks is expected
@@ -43,27 +98,7 @@ impl ReplicaSetController {
     ///
     /// # Errors
     /// If the LIST fails.
-    pub(super) fn renew_expectations(
-        &self,
-        rs: &ReplicaSet,
-        selector: &Selector,
-    ) -> Result<bool, SyncError> {
-        log::warn!(
-            object:% = self.kind.named(&rs.key);
-            "what was written was not seen, asking the API server"
-        );
-        self.compare_with_live(rs, selector)
-    }
-
-    /// As [`renew_expectations`](Self::renew_expectations), without a word.
-    ///
-    /// # Errors
-    /// If the LIST fails.
-    pub(super) fn compare_with_live(
-        &self,
-        rs: &ReplicaSet,
-        selector: &Selector,
-    ) -> Result<bool, SyncError> {
+    fn compare_with_live(&self, rs: &ReplicaSet, selector: &Selector) -> Result<bool, SyncError> {
         let owner = OwnerKey::new(self.kind.kind, &rs.key, &rs.uid);
         let cached_before = self.cache.pods_owned_by(&owner);
         let live = self.pod_control.list_pods(rs, selector)?;

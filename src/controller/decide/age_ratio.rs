@@ -12,7 +12,7 @@ use crate::api::Pod;
 ///
 /// DIFFERS: upstream panics if the youngest pod is less than a millisecond old. Such a choice says
 /// nothing about ages, so here nothing comes of it.
-pub(super) fn age_ratios(all: &[Arc<Pod>], chosen: &[Arc<Pod>], now: Timestamp) -> Vec<f64> {
+pub fn age_ratios(all: &[Arc<Pod>], chosen: &[Arc<Pod>], now: Timestamp) -> Vec<f64> {
     let age = |pod: &Arc<Pod>| {
         let creation = pod.creation.filter(|_| pod.is_ready)?;
         i64::try_from(creation.age(now).as_millis()).ok()
