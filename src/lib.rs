@@ -207,8 +207,8 @@
 //!   wait as long as the outage did.
 //! - **A status waits that only gets better** ([`controller::memory::status_pace`]): more pods, labelled, Ready or
 //!   available ones, or fewer terminating ones, and no count yet as wanted; up to a millisecond for
-//!   each pod. A loss (also in a scale-down), a count that reaches what is wanted, a condition and
-//!   an observed generation never do.
+//!   each pod. A loss (also in a scale-down), a count that reaches what is wanted and a condition
+//!   never do; a generation waits for pods that were created for it, 25 ms at most.
 //! - **While many pods change, their watch rests** up to 10 ms between two reads ([`client::Gather`]), so
 //!   that one wake-up serves several events.
 //! - **A pod in which nothing has changed that a sync reads** enqueues nobody, unless its owner's last

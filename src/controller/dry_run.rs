@@ -6,12 +6,12 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::ReplicaSetController;
 use super::decide::deletion_order::{RankedPod, compare};
 use super::decide::plan::deletion_ranking;
 use super::decide::status::calculate_status;
 use super::decide::{Decision, Facts, Pods};
 use super::shadow::{Intent, Shadow, WINDOW};
+use super::{Mode, ReplicaSetController};
 use crate::api::conditions::{REPLICA_FAILURE, get_condition, set_condition};
 use crate::api::{ObjectKey, Pod};
 
@@ -19,7 +19,7 @@ impl ReplicaSetController {
     /// The same controller, which from now on only decides.
     #[must_use]
     pub fn only_deciding(mut self, shadow: Arc<Shadow>) -> Self {
-        self.shadow = Some(shadow);
+        self.mode = Mode::DryRun(shadow);
         self
     }
 

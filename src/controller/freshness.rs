@@ -57,6 +57,10 @@ impl ReplicaSetController {
         };
         let cached = || self.cached_versions();
         match self.memories.readiness(key, Some(&rs.uid), cached) {
+            // A status that has waited for them long enough does not wait for pods that do not come.
+            Readiness::TooEarly(left) if self.owes_status(&rs) => {
+                return Freshness::CountOnly(Some(left));
+            }
             Readiness::TooEarly(left) => {
                 self.count_skip(&rs, &cached());
                 return Freshness::Wait(left);
@@ -97,6 +101,18 @@ impl ReplicaSetController {
         })
     }
 
+    /// Whether a status is due that could not wait for own pods any longer, and `rs` shows its last one.
+    fn owes_status(&self, rs: &ReplicaSet) -> bool {
+        let cached = self.cached_versions();
+        let now = self.clock.now();
+        let owes_status = |memory: &mut Memory| {
+            let written = memory.positions.written();
+            memory.pace.is_overdue(now)
+                && written.is_none_or(|it| cached.replica_sets.is_as_new_as(&it.replica_sets))
+        };
+        self.memories.get(&rs.key, &rs.uid, owes_status) == Some(true)
+    }
+
     /// What the cache's tallies say is due.
     fn due(&self, rs: &ReplicaSet) -> Due {
         let Ok(selector) = &rs.selector else {
@@ -104,7 +120,7 @@ impl ReplicaSetController {
         };
         let owned = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
         let orphans = self.cache.tally_of_orphans_in(&rs.key.namespace);
-        Due::of_tallies(rs, selector, &owned, &orphans, self.burst_replicas)
+        Due::of_tallies(rs, selector, &owned, &orphans, self.options.burst_replicas)
     }
 
     /// Whether all that is expected of the own writes of `rs` was seen.

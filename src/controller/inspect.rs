@@ -68,8 +68,8 @@ impl ReplicaSetController {
             owned: self.cache.pods_owned_by(&owner),
             orphans: self.cache.orphans_in(&key.namespace),
             related,
-            burst_replicas: self.burst_replicas,
-            uses_deletion_cost: self.gates.pod_deletion_cost,
+            burst_replicas: self.options.burst_replicas,
+            uses_deletion_cost: self.options.gates.pod_deletion_cost,
             memory: Some(self.memory_of(&rs)),
             replica_set: rs,
         })
@@ -87,7 +87,7 @@ impl ReplicaSetController {
         self.memories.with(&rs.key, &rs.uid, |memory| {
             let (writes, positions) = (&memory.own_writes, &memory.positions);
             let is_held_up =
-                self.gates.stale_controller_consistency && !positions.are_shown_by(&cached);
+                self.options.gates.stale_controller_consistency && !positions.are_shown_by(&cached);
             Memory {
                 expectations: writes.open(now),
                 unresolved_creations: writes.unknown_creations().iter().cloned().collect(),

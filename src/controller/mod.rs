@@ -39,7 +39,7 @@ mod simulation;
 mod testing;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use self::feature_gates::FeatureGates;
@@ -75,6 +75,15 @@ pub struct Parts {
     pub batches: Arc<dyn BatchRunner>,
     /// Where time comes from.
     pub clock: Arc<dyn Clock>,
+    /// What can be chosen.
+    pub options: Options,
+    /// Where it counts what it does.
+    pub metrics: ControllerMetrics,
+}
+
+/// What can be chosen of a controller.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
     /// The most pods that one sync creates or deletes: [`decide::plan::BURST_REPLICAS`] but for tests.
     pub burst_replicas: usize,
     /// The longest that a status waits after the last one if all it says is that counts get better;
@@ -82,8 +91,15 @@ pub struct Parts {
     pub status_update_interval: Duration,
     /// What can be switched off.
     pub gates: FeatureGates,
-    /// Where it counts what it does.
-    pub metrics: ControllerMetrics,
+}
+
+/// Whether a controller writes.
+#[derive(Debug)]
+enum Mode {
+    /// It does, and looks whether others write too.
+    Writes(OtherWriters),
+    /// It only decides: `--dry-run`.
+    DryRun(Arc<Shadow>),
 }
 
 /// Makes ReplicaSets own as many pods as they want. Shared by all workers and watch threads.
@@ -96,18 +112,11 @@ pub struct ReplicaSetController {
     queue: Arc<WorkQueue<ObjectKey>>,
     batches: Arc<dyn BatchRunner>,
     clock: Arc<dyn Clock>,
-    burst_replicas: usize,
-    status_update_interval: Duration,
-    gates: FeatureGates,
-    memories: Memories,
-    other_writers: OtherWriters,
-    /// Set if nothing is to be written.
-    shadow: Option<Arc<Shadow>>,
+    options: Options,
     metrics: ControllerMetrics,
-    /// True if the API server dropped `terminatingReplicas` from the last status that carried it. While a
-    /// cluster is upgraded some of its API servers may, and others not.
-    terminating_is_dropped: AtomicBool,
+    memories: Memories,
     take_over: TakeOver,
+    mode: Mode,
 }
 
 impl ReplicaSetController {
@@ -122,17 +131,13 @@ impl ReplicaSetController {
             batches: parts.batches,
             memories: Memories::new(
                 Arc::clone(&parts.clock),
-                parts.gates.stale_controller_consistency,
+                parts.options.gates.stale_controller_consistency,
             ),
             clock: parts.clock,
             metrics: parts.metrics,
-            burst_replicas: parts.burst_replicas,
-            status_update_interval: parts.status_update_interval,
-            gates: parts.gates,
-            other_writers: OtherWriters::default(),
-            shadow: None,
-            terminating_is_dropped: AtomicBool::new(false),
+            options: parts.options,
             take_over: TakeOver::default(),
+            mode: Mode::Writes(OtherWriters::default()),
         }
     }
 
@@ -157,7 +162,7 @@ impl ReplicaSetController {
 
     /// Whether its statuses have a number of terminating pods.
     fn counts_terminating(&self) -> bool {
-        self.kind.has_terminating_replicas && self.gates.terminating_replicas
+        self.kind.has_terminating_replicas && self.options.gates.terminating_replicas
     }
 
     /// The number of terminating pods as `stored` can be compared with it: where the field is dropped, that
@@ -169,7 +174,7 @@ impl ReplicaSetController {
         terminating: Option<i32>,
     ) -> Option<i32> {
         let is_dropped = stored.terminating_replicas.is_none()
-            && self.terminating_is_dropped.load(Ordering::Relaxed);
+            && self.memories.terminating_is_dropped.load(Ordering::Relaxed);
         terminating.filter(|_| !is_dropped)
     }
 
@@ -177,8 +182,8 @@ impl ReplicaSetController {
     fn note_terminating_support(&self, sent: &ReplicaSetStatus, stored: &ReplicaSetStatus) {
         if sent.terminating_replicas.is_some() {
             let is_dropped = stored.terminating_replicas.is_none();
-            self.terminating_is_dropped
-                .store(is_dropped, Ordering::Relaxed);
+            let known = &self.memories.terminating_is_dropped;
+            known.store(is_dropped, Ordering::Relaxed);
         }
     }
 }

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 
-use super::ReplicaSetController;
 use super::memory::Memory;
 use super::memory::suspicion::{Armed, Suspects};
+use super::{Mode, ReplicaSetController};
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
 use crate::api::{Pod, ReplicaSet, ReplicaSetStatus};
 use crate::telemetry::metrics;
@@ -54,28 +54,35 @@ impl ReplicaSetController {
     /// From now on, what others write is told: the caches are complete, and syncs begin. Only the first
     /// call counts.
     pub fn watch_other_writers(&self) {
-        if self.shadow.is_none() && self.other_writers.armed.load().is_none() {
+        if let Mode::Writes(others) = &self.mode
+            && others.armed.load().is_none()
+        {
             let (since, wall) = (self.clock.now(), self.clock.wall());
-            let armed = Armed { since, wall };
-            self.other_writers.armed.store(Some(Arc::new(armed)));
+            others.armed.store(Some(Arc::new(Armed { since, wall })));
+        }
+    }
+
+    fn armed(&self) -> Option<Arc<Armed>> {
+        match &self.mode {
+            Mode::Writes(others) => others.armed.load_full(),
+            Mode::DryRun(_) => None,
         }
     }
 
     /// Notes in the record of its ReplicaSet that the watch brought a new pod. To be called before its
     /// creation is struck out.
     pub(super) fn suspect_pod(&self, memory: &mut Memory, pod: &Pod) {
-        let armed = self.other_writers.armed.load();
-        if let Some(armed) = armed.as_deref()
+        if let Some(armed) = self.armed()
             && !memory.own_writes.has_creation(&pod.key.name)
         {
-            memory.suspicion.saw_pod(pod, armed, self.clock.now());
+            memory.suspicion.saw_pod(pod, &armed, self.clock.now());
         }
     }
 
     /// Notes in its record that the watch brought a ReplicaSet that has changed.
     pub(super) fn suspect_status(&self, memory: &mut Memory, old: &ReplicaSet, new: &ReplicaSet) {
         if old.uid == new.uid && !is_alike(&old.status, &new.status) {
-            let armed = self.other_writers.armed.load();
+            let armed = self.armed();
             let version = &new.resource_version;
             let now = self.clock.now();
             memory.suspicion.saw_status(version, armed.as_deref(), now);
@@ -84,11 +91,13 @@ impl ReplicaSetController {
 
     /// Follows up what the watch threads suspect of `rs`. Blocks for one read if there is something.
     pub(super) fn look_for_other_writers(&self, rs: &ReplicaSet) {
+        let Mode::Writes(others) = &self.mode else {
+            return;
+        };
         let now = self.clock.now();
         let take = |memory: &mut Memory| {
             let is_told = memory.suspicion.is_told(now);
-            let is_due =
-                memory.suspicion.is_raised() && (is_told || self.other_writers.may_ask(now));
+            let is_due = memory.suspicion.is_raised() && (is_told || others.may_ask(now));
             is_due.then(|| (is_told, memory.suspicion.take()))
         };
         match self.memories.get(&rs.key, &rs.uid, take).flatten() {

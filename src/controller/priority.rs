@@ -146,7 +146,7 @@ impl ReplicaSetController {
             return 0;
         }
         let tally = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
-        plan(tally.n_active(), rs.replicas, self.burst_replicas).n_pods()
+        plan(tally.n_active(), rs.replicas, self.options.burst_replicas).n_pods()
     }
 
     /// The numbers that a sync would count, with every Ready pod as an available one; `None` if

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::decide::Decision;
 use super::decide::counts::Counts;
+use super::decide::plan::Plan;
 use super::decide::status::{Failure, calculate_status};
 use super::memory::Memory;
 use super::memory::positions::Resource;
@@ -35,7 +36,7 @@ impl ReplicaSetController {
             at: self.clock.wall(),
         });
         let status = calculate_status(rs, &decision.counts, failure.as_ref());
-        if let Some(left) = self.hold_back(rs, &status) {
+        if let Some(left) = self.hold_back(rs, &status, decision) {
             self.queue.add_low_after(rs.key.clone(), left);
             return Ok(());
         }
@@ -76,8 +77,10 @@ impl ReplicaSetController {
                     let n_pods = updated.status.replicas.max(updated.replicas);
                     let now = self.clock.now();
                     self.memories.with(&rs.key, &rs.uid, |memory| {
-                        let (version, longest) =
-                            (&updated.resource_version, self.status_update_interval);
+                        let (version, longest) = (
+                            &updated.resource_version,
+                            self.options.status_update_interval,
+                        );
                         memory.pace.wrote(n_pods, longest, now);
                         memory.suspicion.wrote_status(version);
                         memory.names.forget_versions_before(version);
@@ -102,18 +105,43 @@ impl ReplicaSetController {
         }
     }
 
-    /// How long `status` need not be written: as long as it says nothing new but counts that
-    /// [can wait](Counts::can_wait), and the last one is not long ago.
-    pub(super) fn hold_back(&self, rs: &ReplicaSet, status: &ReplicaSetStatus) -> Option<Duration> {
-        let now = self.clock.now();
-        let left = |memory: &mut Memory| memory.pace.left(now);
-        let left = self.memories.get(&rs.key, &rs.uid, left).flatten()?;
+    /// How long `status` need not be written. A loss and a condition are written at once. What else is new
+    /// waits for pods that were just created to be seen; then, counts that [can wait](Counts::can_wait)
+    /// wait until the last status is long enough ago.
+    fn hold_back(
+        &self,
+        rs: &ReplicaSet,
+        status: &ReplicaSetStatus,
+        decision: &Decision,
+    ) -> Option<Duration> {
         let counts = self.comparable(rs, Counts::from(status));
-        let can_wait = rs.status.conditions == status.conditions
-            && rs.status.observed_generation == rs.generation
-            && Counts::from(&rs.status) != counts
-            && counts.can_wait(rs);
-        can_wait.then_some(left)
+        let is_observed = rs.status.observed_generation == rs.generation;
+        let is_news = Counts::from(&rs.status) != counts || !is_observed;
+        let is_urgent = rs.status.conditions != status.conditions || counts.are_a_loss(rs);
+        if is_urgent || self.options.status_update_interval.is_zero() {
+            return None;
+        }
+        if !is_news {
+            let settled = |memory: &mut Memory| memory.pace.settled();
+            self.memories.get(&rs.key, &rs.uid, settled);
+            return None;
+        }
+        let now = self.clock.now();
+        let took = self
+            .clock
+            .wall()
+            .duration_since(decision.now)
+            .unsigned_abs();
+        let due_since = now.checked_sub(took).unwrap_or(now);
+        let creates = decision.acts && matches!(decision.plan, Plan::Create(_));
+        let can_wait = is_observed && counts.can_wait(rs);
+        self.memories.with(&rs.key, &rs.uid, |memory| {
+            let (n_awaited, _) = memory.own_writes.n_expected();
+            let settles = creates || n_awaited > 0;
+            let settle = settles.then(|| memory.pace.settle(due_since, now));
+            let pause = memory.pace.left(now).filter(|_| can_wait);
+            settle.flatten().max(pause)
+        })
     }
 
     /// `counts` as they can be compared with those of `rs.status`.

@@ -118,8 +118,8 @@ impl ReplicaSetController {
         pods: Pods,
     ) -> Facts<'a> {
         let rules = Rules {
-            burst_replicas: self.burst_replicas,
-            uses_deletion_cost: self.gates.pod_deletion_cost,
+            burst_replicas: self.options.burst_replicas,
+            uses_deletion_cost: self.options.gates.pod_deletion_cost,
             counts_terminating: self.counts_terminating(),
         };
         Facts {

@@ -15,7 +15,7 @@ use super::memory::Memory;
 use super::memory::positions::{Resource, Versions};
 use super::slow_start::Serial;
 use super::sync::Outcome;
-use super::{Parts, ReplicaSetController, SyncError};
+use super::{Options, Parts, ReplicaSetController, SyncError};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{ControllerRef, Moment, ObjectKey, Pod, PodPhase, ReplicaSet, Uid, WorkloadKind};
@@ -184,9 +184,11 @@ impl Fixture {
             queue: Arc::clone(&queue),
             batches: Arc::new(Serial),
             clock: Arc::clone(&clock) as Arc<_>,
-            burst_replicas,
-            status_update_interval,
-            gates,
+            options: Options {
+                burst_replicas,
+                status_update_interval,
+                gates,
+            },
             metrics: metrics.clone(),
         });
         cache.pods.set_synced();
@@ -211,9 +213,11 @@ impl Fixture {
             queue: Arc::clone(&self.queue),
             batches: Arc::new(Serial),
             clock,
-            burst_replicas: BURST_REPLICAS,
-            status_update_interval: Duration::ZERO,
-            gates: FeatureGates::default(),
+            options: Options {
+                burst_replicas: BURST_REPLICAS,
+                status_update_interval: Duration::ZERO,
+                gates: FeatureGates::default(),
+            },
             metrics: self.metrics.clone(),
         })
     }

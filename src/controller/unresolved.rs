@@ -67,7 +67,7 @@ impl ReplicaSetController {
     ) -> Result<Vec<Uid>, SyncError> {
         let is_ours = |pod: &&Arc<Pod>| pod.is_active() && selector.matches(&pod.labels);
         let active: HashSet<&Uid> = owned.iter().filter(is_ours).map(|pod| &pod.uid).collect();
-        let count = plan(active.len(), rs.replicas, self.burst_replicas).n_pods();
+        let count = plan(active.len(), rs.replicas, self.options.burst_replicas).n_pods();
         let now = self.clock.now();
         let unknown = self.own_writes(rs, |writes| writes.unknown_deletions(now));
         let resolve = |uid: &Uid| {

@@ -3,7 +3,7 @@
 use super::memory::Memory;
 use super::memory::history::{LastSync, SyncEnd};
 use super::sync::Outcome;
-use super::{ReplicaSetController, SyncError};
+use super::{Mode, ReplicaSetController, SyncError};
 use crate::api::ObjectKey;
 use crate::stdx::activity;
 use crate::stdx::thread::catch_panic;
@@ -60,9 +60,9 @@ impl ReplicaSetController {
 
     /// One sync, or what a dry run does instead.
     pub(super) fn sync(&self, key: &ObjectKey, lanes: Lanes) -> Result<Outcome, SyncError> {
-        match &self.shadow {
-            None => self.sync_replica_set(key, lanes),
-            Some(shadow) => {
+        match &self.mode {
+            Mode::Writes(_) => self.sync_replica_set(key, lanes),
+            Mode::DryRun(shadow) => {
                 self.dry_run(key, shadow);
                 Ok(Outcome::Synced)
             }

@@ -15,7 +15,7 @@ use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig, ClientError};
 use crate::controller::shadow::Shadow;
-use crate::controller::{Parts, ReplicaSetController};
+use crate::controller::{Options, Parts, ReplicaSetController};
 use crate::stdx::activity;
 use crate::stdx::clock::{Clock, SystemClock};
 use crate::stdx::stop::Stop;
@@ -108,9 +108,11 @@ impl Engine {
             queue: Arc::clone(&queue),
             batches: shared.batches.runner(),
             clock,
-            burst_replicas: options.burst_replicas,
-            status_update_interval: options.status_update_interval,
-            gates: options.gates,
+            options: Options {
+                burst_replicas: options.burst_replicas,
+                status_update_interval: options.status_update_interval,
+                gates: options.gates,
+            },
             metrics: numbers::controller_metrics(kind),
         });
         let controller = Arc::new(match &shadow {

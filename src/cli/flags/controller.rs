@@ -54,8 +54,8 @@ pub struct ControllerArgs {
     pub min_resync_period: Duration,
 
     /// A status that only says that more pods are there, are Ready or have gone, but not all yet,
-    /// is written 1 ms for each pod after the last one, and at most this long; 0 holds back none. A
-    /// loss, the last step, a condition and a generation are never held back.
+    /// is written 1 ms for each pod after the last one, and at most this long; 0 holds back none.
+    /// A loss, the last step and a condition are never held back, a generation up to 25 ms.
     // DIFFERS: kube-controller-manager writes a status in every sync in which a count has changed.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
     pub status_update_interval: Duration,

@@ -18,7 +18,7 @@ pub mod status_pace;
 pub mod suspicion;
 mod waiting;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -45,6 +45,9 @@ pub struct Memories {
     state: Mutex<State>,
     /// So that an event that can wake nobody takes no lock.
     n_waiting: AtomicUsize,
+    /// True if the API server dropped `terminatingReplicas` from the last status that carried it. While a
+    /// cluster is upgraded some of its API servers may, and others not.
+    pub terminating_is_dropped: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -111,6 +114,7 @@ impl Memories {
             waits_for_written,
             state: Mutex::default(),
             n_waiting: AtomicUsize::new(0),
+            terminating_is_dropped: AtomicBool::new(false),
         }
     }
 

@@ -4,11 +4,14 @@
 //! The first status is written at once, and so is one that says anything but that counts have come
 //! nearer to what is wanted ([`Counts::can_wait`](crate::controller::decide::counts::Counts::can_wait)): a loss, a
 //! count that has reached what is wanted, a condition, a generation. In between, one status must do
-//! for many pods.
+//! for many pods. A status that could only tell of a generation, or of some of the pods that were just
+//! created, waits until the watch has shown them, for [`SETTLE_MAX`] at most.
 //!
 //! DIFFERS: upstream writes a status in every sync in which a number has changed.
 
 use std::time::{Duration, Instant};
+
+use super::positions::SETTLE_MAX;
 
 /// The pause that a status earns for each of its pods. So whoever has few pods never notices, and the
 /// writes grow with the time that pods take, not with their number.
@@ -18,6 +21,8 @@ const PAUSE_PER_POD: Duration = Duration::from_millis(1);
 #[derive(Debug, Default)]
 pub struct StatusPace {
     next: Option<Instant>,
+    /// Since when a status is due that waits for pods that were created.
+    settling: Option<Instant>,
 }
 
 impl StatusPace {
@@ -25,13 +30,38 @@ impl StatusPace {
     pub fn wrote(&mut self, n_pods: i32, longest: Duration, now: Instant) {
         let pause = PAUSE_PER_POD.saturating_mul(n_pods.max(0).unsigned_abs());
         self.next = Some(now + pause.min(longest));
+        self.settling = None;
+    }
+
+    /// How long a status that has been due since `since` waits for pods that were created, so that one
+    /// status tells of both; `None` if it has waited long enough.
+    pub fn settle(&mut self, since: Instant, now: Instant) -> Option<Duration> {
+        let since = *self.settling.get_or_insert(since);
+        left_until(since + SETTLE_MAX, now)
+    }
+
+    /// Nothing waits for pods that were created.
+    pub fn settled(&mut self) {
+        self.settling = None;
+    }
+
+    /// True if a status has waited for pods that were created for as long as it may.
+    pub fn is_overdue(&self, now: Instant) -> bool {
+        self.settling
+            .is_some_and(|since| left_until(since + SETTLE_MAX, now).is_none())
     }
 
     /// How long until counts that only get better may be written; `None` if they may be now.
     pub fn left(&self, now: Instant) -> Option<Duration> {
-        let left = self.next?.saturating_duration_since(now);
-        (!left.is_zero()).then_some(left)
+        let settled = self.settling.map(|since| since + SETTLE_MAX);
+        let at = self.next.max(settled)?;
+        left_until(at, now)
     }
+}
+
+fn left_until(at: Instant, now: Instant) -> Option<Duration> {
+    let left = at.saturating_duration_since(now);
+    (!left.is_zero()).then_some(left)
 }
 
 #[cfg(test)]
@@ -54,6 +84,20 @@ mod tests {
             let left_later = left.checked_sub(100).filter(|left| *left > 0);
             assert_eq!(pace.left(later), left_later.map(|left| left * MS));
         }
+    }
+
+    #[test]
+    fn created_pods_are_waited_for_once_and_25_ms_at_most() {
+        let now = Instant::now();
+        let mut pace = StatusPace::default();
+        assert_eq!(pace.settle(now, now + 5 * MS), Some(20 * MS));
+        let later = now + 20 * MS;
+        assert_eq!(pace.settle(later, later), Some(5 * MS), "of the first");
+        assert!(!pace.is_overdue(now + 24 * MS));
+        assert_eq!(pace.settle(later, now + 25 * MS), None);
+        assert!(pace.is_overdue(now + 25 * MS));
+        pace.wrote(1, 250 * MS, later);
+        assert_eq!(pace.settle(later, later), Some(25 * MS), "a new one");
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::controller::memory::Memory;
 use crate::controller::testing::{
-    Fixture, key, lost, owned_pod, pod, ready_pod, replica_set, seconds_ago, with_status,
+    Fixture, creates, forbidden, key, lost, owned_pod, pod, ready_pod, replica_set, seconds_ago,
+    with_status,
 };
 
 use crate::stdx::clock::Clock;
@@ -466,4 +467,57 @@ fn the_quick_way_counts_as_the_slow_one() {
     }
     fixture.cache.pods.apply_deleted(pod("orphan"));
     fixture.controller.check_quick_counts(&rs.key);
+}
+
+/// A new ReplicaSet of two pods in the cache, synced once: the names of its pods, of which no status tells.
+fn just_created(fixture: &Fixture) -> (ReplicaSet, Vec<String>) {
+    let rs = replica_set("web", 2);
+    fixture.cache_silently(Some(rs.clone()), []);
+    fixture.sync_ok("web");
+    assert_eq!(fixture.writes.status_updates(), []);
+    (rs, creates(fixture))
+}
+
+#[test]
+fn a_generation_and_the_pods_that_were_created_for_it_take_one_status() {
+    let fixture = paced();
+    let (rs, names) = just_created(&fixture);
+    fixture.deliver_pod(at(50, owned_pod(&names[0], &rs)));
+    fixture.sync_ok("web");
+    assert_eq!(
+        fixture.writes.status_updates(),
+        [],
+        "one is still to be seen"
+    );
+    fixture.deliver_pod(at(51, owned_pod(&names[1], &rs)));
+    fixture.sync_ok("web");
+    let statuses = fixture.writes.status_updates();
+    assert_eq!(statuses.len(), 1);
+    let said = (statuses[0].replicas, statuses[0].observed_generation);
+    assert_eq!(said, (2, 1));
+}
+
+#[test]
+fn a_generation_waits_for_pods_that_were_created_for_25_ms() {
+    let fixture = paced();
+    let (rs, names) = just_created(&fixture);
+    fixture.deliver_pod(at(50, owned_pod(&names[0], &rs)));
+    fixture.queued();
+    assert!(fixture.queued_after(24 * MS).is_empty());
+    assert_eq!(fixture.queued_after(MS), ["default/web"]);
+    fixture.sync_ok("web");
+    let statuses = fixture.writes.status_updates();
+    let said = (statuses[0].replicas, statuses[0].observed_generation);
+    assert_eq!(said, (1, 1));
+}
+
+#[test]
+fn a_refused_create_is_told_at_once() {
+    let fixture = paced();
+    fixture.cache_silently(Some(replica_set("web", 2)), []);
+    fixture.writes.on_create(|_, _| Some(Err(forbidden())));
+    fixture.sync("web").expect_err("refused");
+    let statuses = fixture.writes.status_updates();
+    assert_eq!(statuses.len(), 1);
+    assert_eq!(statuses[0].conditions.len(), 1);
 }

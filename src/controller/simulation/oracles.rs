@@ -9,6 +9,7 @@ use super::{Daemon, State, World};
 use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::controller::decide::counts::Counts;
 use crate::controller::memory::history::SyncEnd;
+use crate::controller::memory::positions::SETTLE_MAX;
 
 /// Nobody who is not as wanted waits longer for anything but a back-off.
 const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -58,6 +59,9 @@ impl World {
         let Before { rs, counts } = before;
         let last = daemon.controller.last_sync(rs);
         let end = last.map_or(SyncEnd::TooEarly, |sync| sync.end);
+        let queue = daemon.queue.state_of(&rs.key);
+        // A generation may wait for pods that were created for it.
+        let comes_soon = queue.is_waiting || queue.due_in.is_some_and(|left| left <= SETTLE_MAX);
         let mut state = self.lock();
         if state.is_killed || state.sent.took_time || end == SyncEnd::TooEarly {
             return;
@@ -66,7 +70,7 @@ impl World {
             Some(written) => written == counts,
             None => {
                 says_each_loss(&Counts::from(&rs.status), counts)
-                    && rs.status.observed_generation == rs.generation
+                    && (rs.status.observed_generation == rs.generation || comes_soon)
                     && rs.status.conditions.is_empty() == (end == SyncEnd::Synced)
             }
         };

@@ -8,7 +8,7 @@ use super::{Daemon, World};
 use crate::api::workload_kind::REPLICA_SET;
 use crate::cache::{Cache, CacheEvent};
 use crate::controller::feature_gates::FeatureGates;
-use crate::controller::{Parts, ReplicaSetController};
+use crate::controller::{Options, Parts, ReplicaSetController};
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics;
 use crate::workqueue::WorkQueue;
@@ -28,10 +28,12 @@ impl World {
             queue: Arc::clone(&queue),
             batches: Arc::clone(&self.batches),
             clock: Arc::clone(&self.clock) as Arc<_>,
-            burst_replicas: self.burst,
-            // With upstream's rhythm or without.
-            status_update_interval: Duration::from_millis(250 * u64::from(self.dice(2))),
-            gates: FeatureGates::default(),
+            options: Options {
+                burst_replicas: self.burst,
+                // With upstream's rhythm or without.
+                status_update_interval: Duration::from_millis(250 * u64::from(self.dice(2))),
+                gates: FeatureGates::default(),
+            },
             metrics: metrics::global()
                 .controller
                 .of("simulation", "apps", "replicasets"),

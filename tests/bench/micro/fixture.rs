@@ -14,7 +14,7 @@ use replicaset_controller::cache::Cache;
 use replicaset_controller::controller::decide::plan;
 use replicaset_controller::controller::feature_gates::FeatureGates;
 use replicaset_controller::controller::slow_start::Serial;
-use replicaset_controller::controller::{Parts, ReplicaSetController};
+use replicaset_controller::controller::{Options, Parts, ReplicaSetController};
 use replicaset_controller::stdx::clock::SystemClock;
 use replicaset_controller::telemetry::metrics::Metrics;
 use replicaset_controller::workqueue::WorkQueue;
@@ -150,9 +150,11 @@ pub(crate) fn controller(cache: &Cache) -> ReplicaSetController {
         queue: Arc::new(WorkQueue::new(Arc::clone(&clock) as Arc<_>)),
         batches: Arc::new(Serial),
         clock,
-        burst_replicas: plan::BURST_REPLICAS,
-        status_update_interval: Duration::from_secs(1),
-        gates: FeatureGates::default(),
+        options: Options {
+            burst_replicas: plan::BURST_REPLICAS,
+            status_update_interval: Duration::from_secs(1),
+            gates: FeatureGates::default(),
+        },
         metrics: metrics.controller.of("replicaset", "apps", "replicasets"),
     })
 }
