@@ -40,6 +40,9 @@ pub(crate) struct State {
     /// When the first pod of each owner was seen that came after [`Observer::expect_pods`].
     pub(crate) first_pod: HashMap<String, Instant>,
     pub(crate) replica_sets: HashMap<String, Watched>,
+    /// Over `replica_sets`. Every event wakes a waiting scenario, which asks for them: with thousands
+    /// of ReplicaSets, to add them up each time would take a processor from the contestant.
+    sums: Counts,
     owners: HashMap<String, Owner>,
     overshoot: usize,
     /// Once somebody asked for it.
@@ -171,14 +174,7 @@ impl State {
 
     /// The sums over all ReplicaSets.
     pub(crate) fn sums(&self) -> Counts {
-        let count = |count: i32| usize::try_from(count).unwrap_or(0);
-        let mut sums = Counts::default();
-        for rs in self.replica_sets.values() {
-            sums.replicas += count(rs.status.replicas);
-            sums.ready += count(rs.status.ready_replicas);
-            sums.n_status_writes += rs.n_status_writes;
-        }
-        sums
+        self.sums
     }
 
     /// What was seen since it was asked for; `None` if it was not.
@@ -234,7 +230,9 @@ impl State {
             journal.on_replica_set(rs);
         }
         if is_gone {
-            self.replica_sets.remove(name);
+            if let Some(known) = self.replica_sets.remove(name) {
+                self.sums.subtract(known.counts());
+            }
             return;
         }
         let Some(known) = self.replica_sets.get_mut(name) else {
@@ -242,14 +240,42 @@ impl State {
                 status: rs.status.clone(),
                 n_status_writes: 0,
             };
+            self.sums.add(first.counts());
             self.replica_sets.insert(name.to_owned(), first);
             return;
         };
         // A change of the spec alone keeps the status as it is.
         if known.status != rs.status {
+            self.sums.subtract(known.counts());
             known.status = rs.status.clone();
             known.n_status_writes += 1;
+            self.sums.add(known.counts());
         }
+    }
+}
+
+impl Watched {
+    fn counts(&self) -> Counts {
+        let count = |count: i32| usize::try_from(count).unwrap_or(0);
+        Counts {
+            replicas: count(self.status.replicas),
+            ready: count(self.status.ready_replicas),
+            n_status_writes: self.n_status_writes,
+        }
+    }
+}
+
+impl Counts {
+    fn add(&mut self, other: Self) {
+        self.replicas += other.replicas;
+        self.ready += other.ready;
+        self.n_status_writes += other.n_status_writes;
+    }
+
+    fn subtract(&mut self, other: Self) {
+        self.replicas -= other.replicas;
+        self.ready -= other.ready;
+        self.n_status_writes -= other.n_status_writes;
     }
 }
 
