@@ -4,15 +4,12 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use replicaset_controller::client::Request;
-
 use super::{PATIENCE, Stage, wait_until_it_works};
 use crate::load::in_parallel;
 use crate::probe::{add_latencies, latencies};
-use crate::report::say;
 use crate::statistics::number;
 use crate::watch::State;
-use crate::workloads::{create, delete_all, pods};
+use crate::workloads::create;
 
 /// Pods that each giant wants.
 const REPLICAS: usize = 2000;
@@ -46,7 +43,7 @@ pub(super) fn all(stage: &mut Stage<'_>) -> Result<(), String> {
             };
             measure(stage, &what, n_giants, every)?;
             process.stop()?;
-            tear_down(stage)?;
+            stage.tear_down()?;
         }
     }
     Ok(())
@@ -88,22 +85,5 @@ fn measure(
     );
     let overshoot = stage.observer.take_overshoot();
     stage.add(&format!("{what}, overshoot"), number(overshoot));
-    Ok(())
-}
-
-/// The controller has ended, and would take as long to delete the pods as it took to create them.
-fn tear_down(stage: &Stage<'_>) -> Result<(), String> {
-    delete_all(stage.cluster, &stage.namespace)?;
-    let deadline = Instant::now() + PATIENCE;
-    while !stage.observer.lock().pods.is_empty() {
-        if Instant::now() > deadline {
-            return Err("the pods of the giants cannot be deleted".to_owned());
-        }
-        let all = Request::delete(pods(&stage.namespace)).query("gracePeriodSeconds", "0");
-        // The API server does of each page as many as it can in a minute.
-        if let Err(problem) = stage.cluster.delete_collection(&all) {
-            say(&format!("  goes on deleting: {problem}"));
-        }
-    }
     Ok(())
 }

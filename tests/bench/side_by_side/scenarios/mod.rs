@@ -8,13 +8,15 @@ mod soak;
 
 use std::time::{Duration, Instant};
 
+use replicaset_controller::client::Request;
+
 use crate::cluster::Cluster;
 use crate::contestant::{Contestant, Process};
 use crate::options::{Options, Scenario};
-use crate::report::{OURS, Report};
+use crate::report::{OURS, Report, say};
 use crate::statistics::number;
 use crate::watch::{Observer, State};
-use crate::workloads::{create, delete_all, scale};
+use crate::workloads::{create, delete_all, pods, scale};
 
 /// No single wait takes longer unless something is broken.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(20);
@@ -119,6 +121,24 @@ impl Stage<'_> {
             self.observer.expect_pods(name, 0);
         }
         self.observer.wait("no pods", PATIENCE, State::is_empty)
+    }
+
+    /// Deletes all ReplicaSets and their pods. The controller has ended, and would take as long to delete
+    /// the pods as it took to create them.
+    fn tear_down(&self) -> Result<(), String> {
+        delete_all(self.cluster, &self.namespace)?;
+        let deadline = Instant::now() + PATIENCE;
+        while !self.observer.lock().pods.is_empty() {
+            if Instant::now() > deadline {
+                return Err("the pods cannot be deleted".to_owned());
+            }
+            let all = Request::delete(pods(&self.namespace)).query("gracePeriodSeconds", "0");
+            // The API server does of each page as many as it can in a minute.
+            if let Err(problem) = self.cluster.delete_collection(&all) {
+                say(&format!("  goes on deleting: {problem}"));
+            }
+        }
+        Ok(())
     }
 
     /// Goes on in a namespace that nobody has used.

@@ -17,10 +17,22 @@ use crate::watch::State;
 use crate::workloads::{create, delete_all, pods, scale};
 
 /// Restarts in a round, since each is one short measurement on a machine that may stall.
-const RESTARTS: usize = 3;
+pub(super) const RESTARTS: usize = 3;
 
 /// Pods that are deleted under a controller's feet.
 const CHURN: usize = 300;
+
+/// What a controller took that was started with work to do.
+pub(super) struct Start {
+    /// Until the first pod, in seconds.
+    pub(super) seconds: f64,
+    /// CPU time until the first pod, in seconds.
+    pub(super) cpu: f64,
+    /// Once it had settled, in MiB.
+    pub(super) resident: f64,
+    /// The most of it until then, in MiB.
+    pub(super) peak: f64,
+}
 
 /// What a controller without pods needs.
 pub(super) fn empty(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
@@ -40,7 +52,7 @@ pub(super) fn many(stage: &mut Stage<'_>, mut process: Process) -> Result<Proces
     }
     up(stage, &process, &names, each, "scale-up of many")?;
     if stage.wants(Scenario::Ready) {
-        ready(stage, &process, total)?;
+        ready(stage, &process, total, "Ready")?;
     }
     if stage.wants(Scenario::Idle) {
         idle(stage, &process)?;
@@ -76,7 +88,8 @@ pub(super) fn one(stage: &mut Stage<'_>, process: &Process) -> Result<(), String
     delete_all(stage.cluster, &stage.namespace)
 }
 
-fn up(
+/// Scales all of these ReplicaSets from 0 to `each`.
+pub(super) fn up(
     stage: &mut Stage<'_>,
     process: &Process,
     names: &[String],
@@ -89,9 +102,8 @@ fn up(
     }
     let (before, server) = (process.usage()?, stage.cluster.cpu()?);
     let began = Instant::now();
-    for name in names {
-        scale(stage.cluster, &stage.namespace, name, each)?;
-    }
+    let (cluster, namespace) = (stage.cluster, &*stage.namespace);
+    in_parallel(names.len(), |n| scale(cluster, namespace, &names[n], each))?;
     let is_up = |state: &State| state.sums().replicas == total;
     let ended = stage.observer.wait("scaled up", PATIENCE, is_up)?;
     let (after, server) = (process.usage()?, stage.cluster.cpu()? - server);
@@ -108,7 +120,13 @@ fn up(
     stage.add_overshoot(what)
 }
 
-fn ready(stage: &mut Stage<'_>, process: &Process, total: usize) -> Result<(), String> {
+/// Makes all pods Ready, of which there are `total`.
+pub(super) fn ready(
+    stage: &mut Stage<'_>,
+    process: &Process,
+    total: usize,
+    what: &str,
+) -> Result<(), String> {
     let names: Vec<String> = {
         let state = stage.observer.lock();
         state.pods.values().map(|pod| pod.name.clone()).collect()
@@ -130,18 +148,21 @@ fn ready(stage: &mut Stage<'_>, process: &Process, total: usize) -> Result<(), S
     let (after, writes) = (process.usage()?, stage.observer.lock().sums());
     let n_writes = writes.n_status_writes - writes_before.n_status_writes;
     let spent = after.cpu - before.cpu;
-    stage.add("Ready, CPU µs a pod", spent * 1e6 / number(total));
+    stage.add(
+        &format!("{what}, CPU µs a pod"),
+        spent * 1e6 / number(total),
+    );
     let server = stage.cluster.cpu()? - server;
     stage.add(
-        "Ready, API server's CPU µs a pod",
+        &format!("{what}, API server's CPU µs a pod"),
         server * 1e6 / number(total),
     );
-    stage.add("Ready, status writes", number(n_writes));
+    stage.add(&format!("{what}, status writes"), number(n_writes));
     stage.add(
-        "Ready, seconds from the last pod to the last status",
+        &format!("{what}, seconds from the last pod to the last status"),
         ended.saturating_duration_since(last).as_secs_f64(),
     );
-    stage.add_overshoot("Ready")
+    stage.add_overshoot(what)
 }
 
 fn idle(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
@@ -157,7 +178,7 @@ fn idle(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     Ok(())
 }
 
-/// Scales one ReplicaSet to `replicas` while no controller runs, and starts one.
+/// Ends the controller, and starts it again with work to do and all pods there.
 fn restart(
     stage: &mut Stage<'_>,
     process: Process,
@@ -166,22 +187,38 @@ fn restart(
 ) -> Result<Process, String> {
     process.stop()?;
     bare_list::measure(stage.cluster, stage.report)?;
+    let (process, start) = start_behind(stage, name, replicas)?;
+    stage.add(RESTART_SECONDS, start.seconds);
+    stage.add("restart, CPU s to the first pod", start.cpu);
+    stage.add(RESTART_MEMORY, start.resident);
+    stage.add(RESTART_PEAK, start.peak);
+    stage.add_overshoot("restart")?;
+    Ok(process)
+}
+
+/// Scales one ReplicaSet up to `replicas` while no controller runs, and starts one.
+pub(super) fn start_behind(
+    stage: &Stage<'_>,
+    name: &str,
+    replicas: usize,
+) -> Result<(Process, Start), String> {
     stage.observer.expect_pods(name, replicas);
     scale(stage.cluster, &stage.namespace, name, replicas)?;
     let process = stage.contestant.start()?;
     let has_acted = |state: &State| state.first_pod.contains_key(name);
     let acted = stage
         .observer
-        .wait("a pod after the restart", PATIENCE, has_acted)?;
-    let usage = process.usage()?;
-    stage.add(RESTART_SECONDS, (acted - process.started).as_secs_f64());
-    stage.add("restart, CPU s to the first pod", usage.cpu);
+        .wait("a pod after the start", PATIENCE, has_acted)?;
+    let cpu = process.usage()?.cpu;
     pause(SETTLE);
     let usage = process.usage()?;
-    stage.add(RESTART_MEMORY, usage.resident);
-    stage.add(RESTART_PEAK, usage.peak);
-    stage.add_overshoot("restart")?;
-    Ok(process)
+    let start = Start {
+        seconds: (acted - process.started).as_secs_f64(),
+        cpu,
+        resident: usage.resident,
+        peak: usage.peak,
+    };
+    Ok((process, start))
 }
 
 /// Pods are deleted by somebody else.
