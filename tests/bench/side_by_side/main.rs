@@ -102,6 +102,7 @@ fn write_json(
         "scenarios": options.scenario_names(),
         "idle_seconds": options.idle_seconds,
         "soak_minutes": options.soak_minutes,
+        "small_replicasets": options.small_replicasets,
         "machine": machine,
         "problem": problem,
     });

@@ -19,7 +19,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,
 
-    /// Which scenarios; all but `soak` and `giants` if absent.
+    /// Which scenarios; all but `soak`, `small` and `giants` if absent.
     #[arg(long, value_delimiter = ',')]
     pub(crate) scenarios: Vec<Scenario>,
 
@@ -30,6 +30,10 @@ pub(crate) struct Options {
     /// How many ReplicaSets of 2,000 the scenario `giants` has, one number after the other.
     #[arg(long, value_delimiter = ',', default_values_t = [5, 50, 500])]
     pub(crate) giants: Vec<usize>,
+
+    /// How many ReplicaSets of one pod the scenario `small` has, each beside nine old revisions.
+    #[arg(long, default_value_t = 2000)]
+    pub(crate) small_replicasets: usize,
 
     /// How long idle CPU is watched, in seconds.
     #[arg(long, default_value_t = 30)]
@@ -71,14 +75,19 @@ pub(crate) enum Scenario {
     Loss,
     /// Churn for an hour: does memory grow?
     Soak,
+    /// Thousands of ReplicaSets of one pod, each beside nine old revisions at zero.
+    Small,
     /// From a new ReplicaSet to its pod beside many large ones, with a rate limit and without.
     Giants,
 }
 
 impl Options {
     pub(crate) fn wants(&self, scenario: Scenario) -> bool {
-        let is_usual = !matches!(scenario, Scenario::Soak | Scenario::Giants);
-        (self.scenarios.is_empty() && is_usual) || self.scenarios.contains(&scenario)
+        let is_long = matches!(
+            scenario,
+            Scenario::Soak | Scenario::Small | Scenario::Giants
+        );
+        (self.scenarios.is_empty() && !is_long) || self.scenarios.contains(&scenario)
     }
 
     /// The names of the scenarios that are wanted, as the command line has them.

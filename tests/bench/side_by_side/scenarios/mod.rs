@@ -4,6 +4,7 @@ mod giants;
 mod latency;
 mod loss;
 mod replicas;
+mod small;
 mod soak;
 
 use std::time::{Duration, Instant};
@@ -106,6 +107,9 @@ pub(crate) fn run_all(
         loss::loss(&mut stage)?;
     }
     process.stop()?;
+    if stage.wants(Scenario::Small) {
+        small::all(&mut stage)?;
+    }
     if stage.wants(Scenario::Giants) && contestant.name == OURS {
         giants::all(&mut stage)?;
     }
