@@ -72,7 +72,7 @@ impl ClientError {
         })
     }
 
-    /// The API server's refusal, if that is what it is.
+    /// The API server's refusal, if that is what it is; [`Status`] says what kind of refusal.
     pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Status(status) => Some(status),
@@ -86,37 +86,6 @@ impl ClientError {
             Self::Transport(error) => Some(error),
             _ => None,
         }
-    }
-
-    /// 404: the object is not there.
-    pub fn is_not_found(&self) -> bool {
-        self.status().is_some_and(Status::is_not_found)
-    }
-
-    /// 409 because an object of that name is there already.
-    pub fn is_already_exists(&self) -> bool {
-        self.status().is_some_and(Status::is_already_exists)
-    }
-
-    /// 409 because the object, or a precondition, has another version or UID.
-    pub fn is_conflict(&self) -> bool {
-        self.status().is_some_and(Status::is_conflict)
-    }
-
-    /// 410: the version asked for is no longer in the server's history.
-    pub fn is_expired(&self) -> bool {
-        self.status().is_some_and(Status::is_expired)
-    }
-
-    /// 429: the server asks to come back later.
-    pub fn is_too_many_requests(&self) -> bool {
-        self.status().is_some_and(Status::is_too_many_requests)
-    }
-
-    /// The version asked for lies in the server's future.
-    pub fn is_too_large_resource_version(&self) -> bool {
-        self.status()
-            .is_some_and(Status::is_too_large_resource_version)
     }
 
     /// Nobody listens at the API server's address.

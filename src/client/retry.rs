@@ -99,7 +99,9 @@ pub(super) fn run<T>(
             Err(failure) => failure,
         };
         let delay = delay(kind, retries, &error, retry_after.as_deref());
-        let tells = error.is_already_exists() || error.is_not_found();
+        let tells = error
+            .status()
+            .is_some_and(|status| status.is_already_exists() || status.is_not_found());
         let error = match open_outcome.take() {
             Some(earlier) if !error.leaves_outcome_open() && !tells => {
                 log::debug!("{request} may have taken effect before it failed with: {error}");

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::model::{EventLine, Sources};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::collection_path;
-use crate::api::{ObjectKey, Pod, ReplicaSet, Uid, WorkloadKind};
+use crate::api::{ObjectKey, Pod, ReplicaSet, Status, Uid, WorkloadKind};
 use crate::client::{Client, ClientError, Request};
 use crate::controller::decide::plan::BURST_REPLICAS;
 use crate::controller::inspect::Facts;
@@ -72,7 +72,7 @@ impl ApiFacts {
         let path = format!("{}/{}", kind.collection_path(Some(namespace)), key.name);
         let body = match client.send(&Request::get(path)) {
             Ok(response) => response.body,
-            Err(error) if error.is_not_found() => {
+            Err(error) if error.status().is_some_and(Status::is_not_found) => {
                 let key = key.clone();
                 return Err(ApiError::NotFound {
                     kind: kind.kind,

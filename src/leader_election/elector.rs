@@ -13,6 +13,7 @@ use super::health::LeaderElectionHealth;
 use super::lock::{LeaseReference, Lock, LockError};
 use super::options::{JITTER_FACTOR, LeaderElectionOptions};
 use super::record::LeaderElectionRecord;
+use crate::api::Status;
 use crate::stdx::boot_clock::BootClock;
 use crate::stdx::clock::Clock;
 use crate::stdx::stop::{Cause, Stop};
@@ -298,7 +299,8 @@ impl Elector {
                 Ok(true) => return log::info!("the lease {lease} is released"),
                 Ok(false) => return log::debug!("the lease {lease} does not name us"),
                 Err(LockError::Client(error))
-                    if error.is_conflict() && self.boot_clock.boot_time() < deadline =>
+                    if error.status().is_some_and(Status::is_conflict)
+                        && self.boot_clock.boot_time() < deadline =>
                 {
                     // Both signals were given before: this is only a pause.
                     Stop::new().wait_timeout(RELEASE_PAUSE);

@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use super::record::LeaderElectionRecord;
+use crate::api::Status;
 use crate::client::ClientError;
 
 /// The object that names the leader. Each call blocks for one request, at most for `limit` or a little
@@ -66,7 +67,7 @@ pub enum LockError {
 impl LockError {
     /// True if the object is not there.
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Client(error) if error.is_not_found())
+        matches!(self, Self::Client(error) if error.status().is_some_and(Status::is_not_found))
     }
 
     /// True if the write surely did not take effect.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::server::{Reply, Server, answer};
 use super::{client, client_of, stopped_while, unlimited};
+use crate::api::Status;
 use crate::client::{ClientConfig, ClientError, ClientOptions, Fence, Request, TransportErrorKind};
 
 const NOT_FOUND: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",
@@ -77,7 +78,7 @@ fn a_refusal_becomes_a_status_and_is_sent_once() {
     let server = always(404, "content-type: application/json\r\n", NOT_FOUND);
     let (client, _) = client_of(&server);
     let error = client.send(&Request::get("/a")).expect_err("it is refused");
-    assert!(error.is_not_found() && !error.is_unsent());
+    assert!(error.status().is_some_and(Status::is_not_found) && !error.is_unsent());
     assert_eq!(error.to_string(), "pods \"a\" not found");
     assert_eq!(server.rest().len(), 1);
 }
@@ -256,14 +257,14 @@ fn retries_are_counted_and_stop_ends_them_with_the_last_word() {
     let server = always(429, "Retry-After: 0\r\n", "");
     let (client, _) = client_of(&server);
     let error = client.send(&Request::get("/a")).expect_err("it is refused");
-    assert!(error.is_too_many_requests());
+    assert!(error.status().is_some_and(Status::is_too_many_requests));
     assert_eq!(server.rest().len(), 11);
 
     let server = always(429, "Retry-After: 30\r\n", "");
     let (client, stop) = client_of(&server);
     let blocked = || drop(server.next());
     let result = stopped_while(&stop, blocked, move || client.send(&Request::get("/a")));
-    assert!(result.is_err_and(|error| error.is_too_many_requests()));
+    assert!(result.is_err_and(|error| error.status().is_some_and(Status::is_too_many_requests)));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::server::{Reply, Server, answer, chunked};
 use super::{client, client_of, stopped_while, unlimited};
+use crate::api::Status;
 use crate::client::{BodyStream, ClientConfig, ClientError, ClientOptions, Request};
 
 fn watch() -> Request {
@@ -138,7 +139,7 @@ fn a_watch_that_is_refused_says_why() {
         .stream_client()
         .open_watch(&watch())
         .expect_err("it is refused");
-    assert!(error.is_expired());
+    assert!(error.status().is_some_and(Status::is_expired));
 }
 
 #[test]

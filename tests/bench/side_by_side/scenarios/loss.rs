@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use replicaset_controller::api::Uid;
+use replicaset_controller::api::{Status, Uid};
 use replicaset_controller::client::Request;
 use serde_json::{Value, json};
 
@@ -174,7 +174,7 @@ impl Rollouts<'_> {
             .body("application/json", options.to_string());
         match self.cluster.client.send(&request) {
             // The roll-out was first.
-            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) if error.status().is_some_and(Status::is_not_found) => Ok(()),
             answer => answer
                 .map(drop)
                 .map_err(|error| format!("{request}: {error}")),
@@ -209,7 +209,7 @@ fn kubelet(
             let request =
                 Request::patch(path).body("application/strategic-merge-patch+json", status.clone());
             match cluster.client.send(&request) {
-                Err(error) if error.is_not_found() => Ok(()),
+                Err(error) if error.status().is_some_and(Status::is_not_found) => Ok(()),
                 answer => answer
                     .map(drop)
                     .map_err(|error| format!("{request}: {error}")),
