@@ -166,6 +166,14 @@ impl Pod {
         let pod: PodJson<'_> = serde_json::from_slice(json)?;
         Ok(pod.into_pod(interner))
     }
+
+    /// Reads one pod from the JSON body of an answer. It shares nothing with other objects.
+    ///
+    /// # Errors
+    /// As [`from_json`](Self::from_json).
+    pub fn from_answer(body: &[u8]) -> Result<Self, serde_json::Error> {
+        Self::from_json(body, &mut Interner::default())
+    }
 }
 
 impl PodPhase {

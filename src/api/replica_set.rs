@@ -138,15 +138,13 @@ impl ReplicaSet {
         message::read(kind, message, interner)
     }
 
-    /// Reads an object of this kind from the body of an answer, which tells its encoding itself.
+    /// Reads one object of this kind from the body of an answer, which tells its encoding itself. It
+    /// shares nothing with other objects.
     ///
     /// # Errors
     /// What is wrong with it, for people.
-    pub fn from_answer(
-        kind: &WorkloadKind,
-        body: &[u8],
-        interner: &mut Interner,
-    ) -> Result<Self, String> {
+    pub fn from_answer(kind: &WorkloadKind, body: &[u8]) -> Result<Self, String> {
+        let interner = &mut Interner::default();
         if !body.starts_with(&protobuf::MAGIC) {
             return Self::of_kind(kind, body, interner).map_err(|error| error.to_string());
         }

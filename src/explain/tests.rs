@@ -8,7 +8,6 @@ use serde_json::json;
 
 use super::model::{Report, Sources};
 use super::report::report;
-use crate::api::interner::Interner;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::decide::plan::BURST_REPLICAS;
@@ -29,7 +28,7 @@ fn facts(replicas: i32, conditions: &serde_json::Value, pods: Vec<Pod>) -> Facts
         },
         "status": {"replicas": 0, "observedGeneration": 1, "conditions": conditions},
     });
-    let rs = ReplicaSet::from_json(object.to_string().as_bytes(), &mut Interner::default());
+    let rs = ReplicaSet::from_answer(&REPLICA_SET, object.to_string().as_bytes());
     let (owned, orphans) = pods
         .into_iter()
         .map(Arc::new)
@@ -63,7 +62,7 @@ fn pod(name: &str, metadata: &serde_json::Value, status: &serde_json::Value) -> 
             object[part][field] = value.clone();
         }
     }
-    let pod = Pod::from_json(object.to_string().as_bytes(), &mut Interner::default());
+    let pod = Pod::from_answer(object.to_string().as_bytes());
     pod.expect("a readable pod")
 }
 

@@ -5,7 +5,6 @@
 
 use prost::Message;
 
-use crate::api::interner::Interner;
 use crate::api::protobuf::meta::{ObjectMeta, OwnerReference};
 use crate::api::protobuf::wire::Fields;
 use crate::api::protobuf::{self, Envelope, Parts, ProtobufError};
@@ -24,7 +23,7 @@ impl Answer {
         let answer = if body.starts_with(&protobuf::MAGIC) {
             Self::from_protobuf(body).map_err(|error| error.to_string())
         } else {
-            let pod = Pod::from_json(body, &mut Interner::default());
+            let pod = Pod::from_answer(body);
             pod.map(Self::from).map_err(|error| error.to_string())
         };
         answer.unwrap_or_else(|error| {

@@ -6,7 +6,6 @@ use serde::Deserialize;
 
 use super::WriteError;
 use super::managers::{self, Manager};
-use crate::api::interner::Interner;
 use crate::api::workload_kind::collection_path;
 use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, ResourceVersion, WorkloadKind};
 use crate::client::{Client, Request, Response};
@@ -100,7 +99,7 @@ impl RealReplicaSetControl {
 
     fn send(&self, request: &Request) -> Result<ReplicaSet, WriteError> {
         let response = self.answer(request)?;
-        let object = ReplicaSet::from_answer(self.kind, &response.body, &mut Interner::default());
+        let object = ReplicaSet::from_answer(self.kind, &response.body);
         object.map_err(|error| {
             WriteError::Unknown(format!("the answer is no {}: {error}", self.kind.kind))
         })

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use replicaset_controller::api::interner::Interner;
 use replicaset_controller::api::workload_kind::REPLICA_SET;
 use replicaset_controller::api::{Pod, ReplicaSet, Status};
 use replicaset_controller::client::{Client, ClientConfig, ClientOptions};
@@ -44,7 +43,7 @@ fn list_pods(cluster: &TestCluster) -> Result<Vec<Pod>, WriteError> {
     let recorder = Arc::new(NoEvents);
     let control = RealPodControl::new(client, recorder, &REPLICA_SET, cluster.stop());
     let rs = cluster.replica_set("a").to_string();
-    let rs = ReplicaSet::from_json(rs.as_bytes(), &mut Interner::default());
+    let rs = ReplicaSet::from_answer(&REPLICA_SET, rs.as_bytes());
     let rs = rs.expect("a readable ReplicaSet");
     control.list_pods(&rs, rs.selector.as_ref().expect("a selector"))
 }

@@ -309,7 +309,7 @@ mod tests {
         include_bytes!("../../../tests/data/replication-controller.pb");
 
     fn read(kind: &WorkloadKind, answer: &[u8]) -> ReplicaSet {
-        ReplicaSet::from_answer(kind, answer, &mut Interner::default()).expect("a readable answer")
+        ReplicaSet::from_answer(kind, answer).expect("a readable answer")
     }
 
     /// All that is read, without what is carried.

@@ -78,9 +78,7 @@ mod tests {
 
     #[test]
     fn a_09_the_pod_is_built_from_the_template() {
-        let rs =
-            ReplicaSet::from_answer(&REPLICA_SET, REPLICA_SET_PROTOBUF, &mut Interner::default())
-                .expect("a ReplicaSet");
+        let rs = ReplicaSet::from_answer(&REPLICA_SET, REPLICA_SET_PROTOBUF).expect("a ReplicaSet");
         let body = create_body(&rs, &REPLICA_SET, "web-x2b4c").expect("a body");
         assert_eq!(body.media_type, MEDIA_TYPE);
         let envelope = Envelope::open(&body.bytes).expect("an envelope");

@@ -33,7 +33,8 @@ pub(crate) fn decode(criterion: &mut Criterion) {
     group.bench_function("ReplicaSet, protobuf", |bencher| {
         bencher.iter(|| {
             let kind = &replicaset_controller::api::workload_kind::REPLICA_SET;
-            ReplicaSet::from_answer(kind, black_box(REPLICA_SET), &mut interner)
+            let envelope = Envelope::open(black_box(REPLICA_SET))?;
+            ReplicaSet::from_protobuf(kind, envelope.raw, &mut interner)
         });
     });
     group.finish();

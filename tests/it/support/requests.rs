@@ -54,17 +54,16 @@ pub(crate) fn json_body(recorded: &Recorded) -> Value {
 }
 
 fn from_protobuf(body: &[u8]) -> Value {
-    let interner = &mut Interner::default();
     let envelope = Envelope::open(body).expect("an object in its envelope");
     let of_kind = |kind: &&WorkloadKind| kind.kind == envelope.kind;
     let workload = [&REPLICA_SET, &REPLICATION_CONTROLLER]
         .into_iter()
         .find(of_kind);
     let (name, status) = if let Some(kind) = workload {
-        let object = ReplicaSet::from_answer(kind, body, interner).expect("a workload");
+        let object = ReplicaSet::from_answer(kind, body).expect("a workload");
         (object.key.name, json!(object.status))
     } else {
-        let pod = Pod::from_protobuf(envelope.raw, interner).expect("a pod");
+        let pod = Pod::from_protobuf(envelope.raw, &mut Interner::default()).expect("a pod");
         (pod.key.name, Value::Null)
     };
     json!({"kind": envelope.kind, "metadata": {"name": name}, "status": status})
