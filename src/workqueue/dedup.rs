@@ -165,11 +165,6 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         let returns = |key: &&K| self.dirty.contains_key(*key);
         self.processing.iter().filter(returns).count()
     }
-
-    /// True if nothing waits and nobody works.
-    pub fn is_idle(&self) -> bool {
-        self.dirty.is_empty() && self.processing.is_empty()
-    }
 }
 
 impl<K: Clone + Eq + Hash> Default for Dedup<K> {
@@ -349,7 +344,7 @@ mod tests {
         }
         assert_eq!(n_sent_low, 1);
         assert!(!dedup.begin(&1, Low), "it was worked on");
-        assert!(dedup.is_idle() && dedup.in_low.is_empty());
+        assert!(dedup.dirty.is_empty() && dedup.processing.is_empty() && dedup.in_low.is_empty());
     }
 
     #[test]

@@ -209,14 +209,6 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         self.delayed.clear();
     }
 
-    /// As [`WorkQueue::shut_down`], and blocks until the workers are done with all keys queued before,
-    /// or until someone calls [`WorkQueue::shut_down`].
-    pub fn shut_down_with_drain(&self) {
-        self.queue.start_drain();
-        self.delayed.clear();
-        self.queue.wait_drained();
-    }
-
     /// True once the queue was told to shut down.
     pub fn is_shutting_down(&self) -> bool {
         self.queue.is_shutting_down()

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, never, select_biased};
@@ -46,8 +46,6 @@ pub struct Queue<K: Eq + Hash> {
     /// Looks at each of [`Lanes`] so far; wraps.
     n_looks: [AtomicU32; 2],
     state: Mutex<State<K>>,
-    /// Told when nothing waits and nobody works any more, or when a drain is called off.
-    drained: Condvar,
     clock: Arc<dyn Clock>,
     /// `None`: nobody looks.
     metrics: Option<WorkQueueMetrics>,
@@ -63,7 +61,6 @@ struct State<K: Eq + Hash> {
     /// before the last accepted key is in it, and workers see its end only after they took that key.
     senders: Option<Arc<Senders<K>>>,
     shutting_down: bool,
-    draining: bool,
     adds_total: u64,
 }
 
@@ -109,10 +106,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 senders: Some(Arc::new(senders)),
                 timing: Timing::default(),
                 shutting_down: false,
-                draining: false,
                 adds_total: 0,
             }),
-            drained: Condvar::new(),
             clock,
             metrics: None,
         }
@@ -228,7 +223,6 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         } else {
             None
         };
-        let is_idle = state.dedup.is_idle();
         drop(state);
         if let (Some(metrics), Some(worked)) = (&self.metrics, worked) {
             metrics.work_duration.observe(worked.as_secs_f64());
@@ -236,9 +230,6 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         if let Some(priority) = returns {
             let senders = senders.expect("the senders are kept while a key is to come back");
             senders.send(key.clone(), priority);
-        }
-        if is_idle {
-            self.drained.notify_all();
         }
     }
 
@@ -253,37 +244,10 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 
     /// Ignores all further adds and wakes every worker. Keys accepted before are still handed out.
-    /// Never blocks, and ends the wait of [`Queue::wait_drained`].
+    /// Never blocks.
     pub fn shut_down(&self) {
-        self.start_shut_down(false);
-        self.drained.notify_all();
-    }
-
-    /// Ignores all further adds, as the first half of a shutdown that ends with
-    /// [`Queue::wait_drained`]. Never blocks.
-    pub fn start_drain(&self) {
-        self.start_shut_down(true);
-    }
-
-    /// Blocks until the workers are done with all keys accepted before [`Queue::start_drain`], or
-    /// until someone calls [`Queue::shut_down`]. There must be workers, or it waits for that.
-    ///
-    /// DIFFERS: upstream waits for the keys being worked on only, although its comment promises what
-    /// is done here (client-go `util/workqueue/queue.go:ShutDownWithDrain`).
-    pub fn wait_drained(&self) {
-        let mut state = self.lock();
-        while state.draining && !state.dedup.is_idle() {
-            state = self
-                .drained
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn start_shut_down(&self, draining: bool) {
         let mut state = self.lock();
         state.shutting_down = true;
-        state.draining = draining;
         // Nothing is accepted any more, so only keys that are to come back still need the senders.
         let senders = if state.dedup.n_returning() == 0 {
             state.senders.take()

@@ -122,45 +122,6 @@ impl<K: Clone + Debug + Eq + Hash + Send> RateLimiter<K> for ItemExponential<K> 
     }
 }
 
-/// The first failures of a key wait shortly, all others long (`TypedItemFastSlowRateLimiter`).
-#[derive(Debug)]
-pub struct ItemFastSlow<K: Clone + Eq + Hash> {
-    fast: Duration,
-    slow: Duration,
-    fast_attempts_max: u32,
-    failures: Failures<K>,
-}
-
-impl<K: Clone + Eq + Hash> ItemFastSlow<K> {
-    /// Waits `delays.0` for the first `fast_attempts_max` failures, then `delays.1`.
-    pub fn new(delays: (Duration, Duration), fast_attempts_max: u32) -> Self {
-        Self {
-            fast: delays.0,
-            slow: delays.1,
-            fast_attempts_max,
-            failures: Failures::new(),
-        }
-    }
-}
-
-impl<K: Clone + Debug + Eq + Hash + Send> RateLimiter<K> for ItemFastSlow<K> {
-    fn when(&self, key: &K) -> Duration {
-        if self.failures.count(key) < self.fast_attempts_max {
-            self.fast
-        } else {
-            self.slow
-        }
-    }
-
-    fn forget(&self, key: &K) {
-        self.failures.forget(key);
-    }
-
-    fn num_requeues(&self, key: &K) -> u32 {
-        self.failures.of(key)
-    }
-}
-
 /// A token bucket over all keys (`TypedBucketRateLimiter`). A token is taken whatever the caller then
 /// does, and may be taken ahead of its time.
 #[derive(Debug)]
@@ -233,34 +194,6 @@ impl<K: Debug> RateLimiter<K> for MaxOf<K> {
     fn num_requeues(&self, key: &K) -> u32 {
         let counts = self.0.iter().map(|limiter| limiter.num_requeues(key));
         counts.max().unwrap_or_default()
-    }
-}
-
-/// Cuts the delays of another limiter (`TypedWithMaxWaitRateLimiter`).
-#[derive(Debug)]
-pub struct WithMaxWait<K> {
-    limiter: Box<dyn RateLimiter<K>>,
-    max: Duration,
-}
-
-impl<K> WithMaxWait<K> {
-    /// The delays of `limiter`, but none longer than `max`.
-    pub fn new(limiter: Box<dyn RateLimiter<K>>, max: Duration) -> Self {
-        Self { limiter, max }
-    }
-}
-
-impl<K: Debug> RateLimiter<K> for WithMaxWait<K> {
-    fn when(&self, key: &K) -> Duration {
-        self.limiter.when(key).min(self.max)
-    }
-
-    fn forget(&self, key: &K) {
-        self.limiter.forget(key);
-    }
-
-    fn num_requeues(&self, key: &K) -> u32 {
-        self.limiter.num_requeues(key)
     }
 }
 

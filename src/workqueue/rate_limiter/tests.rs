@@ -3,10 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{
-    Bucket, ItemExponential, ItemFastSlow, MaxOf, RateLimiter, WithMaxWait,
-    default_controller_rate_limiter,
-};
+use super::{Bucket, ItemExponential, MaxOf, RateLimiter, default_controller_rate_limiter};
 use crate::stdx::clock::FakeClock;
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -56,39 +53,17 @@ fn i_18_exponential_delays_do_not_overflow() {
 }
 
 #[test]
-fn i_19_fast_attempts_come_before_slow_ones() {
-    let limiter = ItemFastSlow::new((5 * MS, 10 * SECOND), 3);
-    check(&limiter, "one", &[5, 5, 5, 10_000, 10_000]);
-    assert_eq!(limiter.num_requeues(&"one"), 5);
-    check(&limiter, "two", &[5, 5]);
-    limiter.forget(&"one");
-    assert_eq!(limiter.num_requeues(&"one"), 0);
-    check(&limiter, "one", &[5]);
-}
-
-#[test]
 fn i_20_the_longest_delay_wins() {
     let limiter = MaxOf::new(vec![
-        Box::new(ItemFastSlow::new((5 * MS, 3 * SECOND), 3)),
+        Box::new(ItemExponential::new(5 * MS, 20 * MS)),
         Box::new(ItemExponential::new(MS, SECOND)),
     ]);
-    check(&limiter, "one", &[5, 5, 5, 3000, 3000]);
-    assert_eq!(limiter.num_requeues(&"one"), 5);
-    check(&limiter, "two", &[5, 5]);
+    check(&limiter, "one", &[5, 10, 20, 20, 20, 32, 64]);
+    assert_eq!(limiter.num_requeues(&"one"), 7);
+    check(&limiter, "two", &[5, 10]);
     assert_eq!(limiter.num_requeues(&"two"), 2);
     limiter.forget(&"one");
     assert_eq!(limiter.num_requeues(&"one"), 0);
-    check(&limiter, "one", &[5]);
-}
-
-#[test]
-fn i_21_delays_are_cut_to_the_maximum() {
-    let fast_slow = ItemFastSlow::new((5 * MS, 1000 * SECOND), 100);
-    let limiter = WithMaxWait::new(Box::new(fast_slow), 500 * SECOND);
-    check(&limiter, "one", &[5; 100]);
-    check(&limiter, "one", &[500_000; 3]);
-    assert_eq!(limiter.num_requeues(&"one"), 103);
-    limiter.forget(&"one");
     check(&limiter, "one", &[5]);
 }
 

@@ -31,34 +31,32 @@ fn is_idle(queue: &WorkQueue<u32>) -> bool {
 
 #[test]
 fn i_01_many_producers_and_workers_drain_the_queue() {
-    for shut_down in [WorkQueue::shut_down, WorkQueue::shut_down_with_drain] {
-        let queue = new_queue();
-        let n_taken = AtomicU32::new(0);
-        thread::scope(|scope| {
-            for _ in 0..N_WORKERS {
-                scope.spawn(|| {
-                    while let Some(key) = queue.get() {
-                        assert!(key < 50, "{key} was added after shutdown");
-                        n_taken.fetch_add(1, Ordering::Relaxed);
-                        queue.done(&key);
-                    }
-                });
-            }
-            let add = |key| {
-                let queue = &queue;
-                move || (0..50).for_each(|_| queue.add(key))
-            };
-            let producers: Vec<_> = (0..50).map(|key| scope.spawn(add(key))).collect();
-            for producer in producers {
-                producer.join().expect("a producer ends");
-            }
-            shut_down(&queue);
-            queue.add(100);
-        });
-        assert!(queue.is_empty());
-        let n_taken = n_taken.into_inner();
-        assert!((50..=2500).contains(&n_taken), "{n_taken}");
-    }
+    let queue = new_queue();
+    let n_taken = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for _ in 0..N_WORKERS {
+            scope.spawn(|| {
+                while let Some(key) = queue.get() {
+                    assert!(key < 50, "{key} was added after shutdown");
+                    n_taken.fetch_add(1, Ordering::Relaxed);
+                    queue.done(&key);
+                }
+            });
+        }
+        let add = |key| {
+            let queue = &queue;
+            move || (0..50).for_each(|_| queue.add(key))
+        };
+        let producers: Vec<_> = (0..50).map(|key| scope.spawn(add(key))).collect();
+        for producer in producers {
+            producer.join().expect("a producer ends");
+        }
+        queue.shut_down();
+        queue.add(100);
+    });
+    assert!(queue.is_empty());
+    let n_taken = n_taken.into_inner();
+    assert!((50..=2500).contains(&n_taken), "{n_taken}");
 }
 
 #[test]
@@ -106,45 +104,6 @@ fn i_06_a_second_worker_waits_until_the_first_is_done() {
     });
     queue.done(&1);
     assert_eq!(queue.try_get(), None);
-}
-
-#[test]
-fn i_07_draining_shutdown_waits_for_the_keys_in_flight() {
-    let queue = new_queue();
-    queue.add(1);
-    queue.add(2);
-    assert_eq!([queue.get(), queue.get()], [Some(1), Some(2)]);
-    queue.add(2);
-    thread::scope(|scope| {
-        let drain = scope.spawn(|| {
-            queue.shut_down_with_drain();
-            queue.stats().queue
-        });
-        yield_until(|| queue.is_shutting_down());
-        queue.done(&1);
-        assert!(!drain.is_finished());
-        queue.done(&2);
-        assert_eq!(queue.get(), Some(2), "it was added again in time");
-        assert!(!drain.is_finished());
-        queue.done(&2);
-        let stats = drain.join().expect("the drain ends");
-        assert_eq!((stats.depth, stats.n_processing), (0, 0));
-    });
-}
-
-#[test]
-fn i_09_plain_shutdown_ends_a_draining_one() {
-    let queue = new_queue();
-    queue.add(1);
-    assert_eq!(queue.get(), Some(1));
-    thread::scope(|scope| {
-        let drain = scope.spawn(|| queue.shut_down_with_drain());
-        yield_until(|| queue.is_shutting_down());
-        assert!(!drain.is_finished());
-        queue.shut_down();
-        drain.join().expect("the drain is called off");
-    });
-    assert_eq!(queue.stats().queue.n_processing, 1);
 }
 
 #[test]
