@@ -52,7 +52,7 @@
 //! |---|---|---|---|
 //! | `main` | [`manager::Manager::wait`] | the stop signal, then the others in stop order | signal; 30 s |
 //! | `ctrl-c` | gives the stop signal | SIGTERM, SIGINT | one that comes a second later ends the process; before the daemon runs, the first one does |
-//! | `signal` | runs what [`stdx::signals::on_reload`] and [`stdx::signals::on_dump`] were given | SIGHUP, SIGUSR1; a credential plugin | the stop signal sends one; 60 s |
+//! | `signal` | runs what [`run::signals::on_reload`] and [`run::signals::on_dump`] were given | SIGHUP, SIGUSR1; a credential plugin | the stop signal sends one; 60 s |
 //! | `watch-rs`, `watch-rc`, `watch-pods` | list and watch, store, handlers | a read from the API server; of pods, 10 ms for several events at once; a pause after failures | data, 5 min of silence, stop shuts the socket; time |
 //! | `sync-0…n`, `rc-sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
 //! | `batch-0…m` | helps the workers with their batches ([`controller::fair_pool`]) | rayon's queue; the next batch of a slow start; a request; the token bucket | job, pool dropped; the last answer of the batch before; answer, 60 s; stop |
@@ -130,7 +130,7 @@
 //! | `telemetry::logging` limit | how much each place in the code has logged | everyone who logs |
 //! | `telemetry::metrics` | which numbers are asked for when somebody looks; asked without it | `main` at the start, `http` |
 //! | `telemetry::metrics` credentials | until when those of the plugin last | who runs the plugin, `http-N` |
-//! | `stdx::signals` | what SIGHUP and SIGUSR1 run | `main`, `signal` |
+//! | `run::signals` | what SIGHUP and SIGUSR1 run | `main`, `signal` |
 //!
 //! # Invariants
 //!

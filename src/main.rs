@@ -8,9 +8,9 @@ use std::process::ExitCode;
 
 use replicaset_controller::cli::{Command, ParseOutcome, Parsed, parse};
 use replicaset_controller::run::RunError;
+use replicaset_controller::run::signals;
 use replicaset_controller::stdx::escape::escaped_lines;
 use replicaset_controller::stdx::report::report;
-use replicaset_controller::stdx::signals;
 use replicaset_controller::stdx::stop::Stop;
 use replicaset_controller::{run, telemetry};
 

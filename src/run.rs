@@ -11,6 +11,7 @@ mod new_file;
 mod output;
 mod rbac;
 mod serving;
+pub mod signals;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -25,7 +26,6 @@ use crate::manager::{Manager, ManagerOptions, StartError};
 use crate::rights::{grants, rbac_command};
 use crate::self_check::SelfCheckOptions;
 use crate::serving::{Serving, ServingError, debug};
-use crate::stdx::signals;
 use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::metrics;
 use crate::telemetry::systemd;

@@ -12,8 +12,8 @@ use crate::cli::ExplainArgs;
 use crate::cli::flags::OutputFormat;
 use crate::client::{Client, ClientConfig, ClientOptions, ConfigSource, DirectSource, Request};
 use crate::explain::{ApiFacts, report};
+use crate::run::signals;
 use crate::stdx::escape::escaped_lines;
-use crate::stdx::signals;
 use crate::stdx::stop::Stop;
 
 /// How long a server may take for each part of an answer; a person waits for it.

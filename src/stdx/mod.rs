@@ -10,6 +10,5 @@ pub mod clock;
 pub mod escape;
 pub mod hash;
 pub mod report;
-pub mod signals;
 pub mod stop;
 pub mod thread;

@@ -2,7 +2,7 @@
 //! which waits; nothing is left of the program afterwards, however it ended.
 //!
 //! Not by `std::process`: a child inherits which signals are blocked, and here SIGHUP and SIGUSR1 are
-//! (`stdx::signals`), which the standard library cannot give back without `unsafe`.
+//! (`run::signals`), which the standard library cannot give back without `unsafe`.
 
 use std::ffi::{CString, NulError};
 use std::fs::File;

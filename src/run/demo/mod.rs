@@ -29,7 +29,7 @@ use super::RunError;
 use super::output::seen_enough;
 use crate::cli::DemoArgs;
 use crate::devserver::{DevServer, DevServerOptions, KubeletOptions};
-use crate::stdx::signals;
+use crate::run::signals;
 use crate::stdx::stop::Stop;
 
 /// Requests of one demo, with much room: they are all counted at the end.

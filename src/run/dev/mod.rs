@@ -21,8 +21,8 @@ use crate::cli::DevArgs;
 use crate::client::ClientConfig;
 use crate::devserver::{DevServer, DevServerOptions, KubeletOptions};
 use crate::manager::Manager;
+use crate::run::signals;
 use crate::stdx::escape::escaped;
-use crate::stdx::signals;
 use crate::stdx::stop::{Cause, Stop};
 
 /// How often it looks whether there is something to tell.

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 
-use super::activity;
-use super::stop::{Cause, Stop};
-use super::thread::{catch_panic, try_spawn};
+use crate::stdx::activity;
+use crate::stdx::stop::{Cause, Stop};
+use crate::stdx::thread::{catch_panic, try_spawn};
 
 /// What the process ends with when an operator does not want to wait.
 const FAILURE: i32 = 1;
