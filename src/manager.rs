@@ -38,6 +38,7 @@ use crate::self_check::SelfCheck;
 use crate::stdx::activity;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::{Thread, join_all};
+use crate::telemetry::health::Health;
 
 /// Part of the stop time after which requests that are still under way are cut.
 const ABORT_SHARE: u32 = 2;
@@ -71,14 +72,16 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Starts all threads. Blocks for no request: an API server that cannot be reached yet is tried
-    /// again until it can. A later thread that the system refuses gives `stop` with a failure.
+    /// Starts all threads and adds their checks to `health`. Blocks for no request: an API server that
+    /// cannot be reached yet is tried again until it can. A later thread that the system refuses gives
+    /// `stop` with a failure.
     ///
     /// # Errors
     /// [`StartError`]
     pub fn start(
         config: &ClientConfig,
         options: &ManagerOptions,
+        health: &Health,
         stop: &Stop,
     ) -> Result<Self, StartError> {
         let events_stop = Stop::new();
@@ -89,6 +92,7 @@ impl Manager {
         let shared = Shared {
             config,
             options,
+            health,
             pods: &pods,
             batches: &batches,
             stop,
@@ -99,11 +103,11 @@ impl Manager {
         let engines: Vec<Engine> = engines
             .map(|kind| Engine::start(kind, &shared))
             .collect::<Result<_, _>>()?;
-        let watches = start_watches(&watch_client, &pods, &engines, options, stop);
+        let watches = start_watches(&watch_client, &pods, &engines, &shared);
         let caches = engines.iter().map(|engine| engine.cache().clone());
         let threads = watches.iter().map(Thread::liveness);
         let threads = threads.chain(batches.liveness()).collect();
-        progress::add_shared(&options.health, caches.collect(), threads, stop);
+        progress::add_shared(health, caches.collect(), threads, stop);
         let self_check = match &options.self_check {
             Some(check) => Some(SelfCheck::start(config, check, stop)?),
             None => None,
@@ -113,7 +117,7 @@ impl Manager {
             leadership.start(config, election, candidates, stop)?;
         }
         if let Some(election) = leadership.health() {
-            progress::add_leader_election(&options.health, election);
+            progress::add_leader_election(health, election);
         }
         Ok(Self {
             engines,

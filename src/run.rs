@@ -14,6 +14,7 @@ mod serving;
 pub mod signals;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::api::WorkloadKind;
@@ -25,8 +26,9 @@ use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions, StartError};
 use crate::rights::{grants, rbac_command};
 use crate::self_check::SelfCheckOptions;
-use crate::serving::{Serving, ServingError, debug};
+use crate::serving::{Pages, Serving, ServingError, debug};
 use crate::stdx::stop::{Cause, Stop};
+use crate::telemetry::health::Health;
 use crate::telemetry::metrics;
 use crate::telemetry::systemd;
 
@@ -176,17 +178,19 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     serving::check_descriptors();
     let pages = serving::serving_options(args, &config)?;
     let zpages = serving::zpages(args);
-    let serving = Serving::start(&pages, &options.pages, &options.health, zpages, stop);
+    let shown = Arc::new(Pages::default());
+    let health = Arc::new(Health::new(metrics::global()));
+    let serving = Serving::start(&pages, &shown, &health, zpages, stop);
     let mut serving = serving.map_err(RunError::Serving)?;
     if let Some(reload) = serving.reloader() {
         signals::on_reload("certificates of the HTTPS port", reload);
     }
-    let result = match Manager::start(&config, &options, stop) {
+    let result = match Manager::start(&config, &options, &health, stop) {
         Ok(manager) => {
             signals::stop_in_order();
-            debug::add_pages(&options.pages);
-            manager.add_pages(&options.pages);
-            let systemd = systemd::start(&options.health, manager.outlook(), stop);
+            debug::add_pages(&shown);
+            manager.add_pages(&shown);
+            let systemd = systemd::start(&health, manager.outlook(), stop);
             let result = finish(manager);
             let deadline = Instant::now() + SYSTEMD_WITHIN;
             let stuck = systemd.map_or(Ok(()), |thread| thread.join_until(deadline));

@@ -20,6 +20,7 @@ use crate::stdx::activity;
 use crate::stdx::clock::{Clock, SystemClock};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Thread;
+use crate::telemetry::health::Health;
 use crate::telemetry::metrics;
 use crate::workqueue::{Lanes, WorkQueue};
 use crate::writes::event_recorder::{ClientEventSink, EventOptions, EventRecorder, event_recorder};
@@ -31,11 +32,12 @@ use crate::writes::{RealPodControl, RealReplicaSetControl};
 const LIST_WARNING_AFTER: Duration = Duration::from_secs(10);
 const LIST_WARNING_PERIOD: Duration = Duration::from_mins(1);
 
-/// What all engines are built from.
+/// What all engines and watches are built from.
 #[derive(Debug)]
 pub(super) struct Shared<'a> {
     pub(super) config: &'a ClientConfig,
     pub(super) options: &'a ManagerOptions,
+    pub(super) health: &'a Health,
     pub(super) pods: &'a Arc<PodStore>,
     pub(super) batches: &'a BatchPool,
     pub(super) stop: &'a Stop,
@@ -133,7 +135,7 @@ impl Engine {
         let workers: Vec<Thread> = (0..n_workers).map(start).collect();
         let threads = workers.iter().chain([&events, &delay]);
         let threads = threads.map(Thread::liveness).collect();
-        progress::add_controller(kind, &queue, threads, options, stop);
+        progress::add_controller(kind, &queue, threads, options, shared.health, stop);
         let shutting_down = Arc::clone(&queue);
         stop.on_stop(move || shutting_down.shut_down());
         Ok(Self {

@@ -1,6 +1,5 @@
 //! How the daemon runs: filled from the flags by [`run`](mod@crate::run), read when the threads start.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::WorkloadKind;
@@ -10,9 +9,6 @@ use crate::controller::decide::plan::BURST_REPLICAS;
 use crate::controller::feature_gates::FeatureGates;
 use crate::leader_election::LeaderElectionOptions;
 use crate::self_check::SelfCheckOptions;
-use crate::serving::Pages;
-use crate::telemetry::health::Health;
-use crate::telemetry::metrics;
 
 /// How the daemon runs.
 #[derive(Clone, Debug)]
@@ -46,10 +42,6 @@ pub struct ManagerOptions {
     pub content_type: ContentType,
     /// Least time between two looks at an object that did not change.
     pub min_resync_period: Duration,
-    /// Where the daemon says how it finds out whether it is well.
-    pub health: Arc<Health>,
-    /// Where it says what it has to show.
-    pub pages: Arc<Pages>,
     /// Read and decide, write nothing.
     pub dry_run: bool,
     /// The rights to ask for at start; `None` asks for none.
@@ -78,8 +70,6 @@ impl Default for ManagerOptions {
             gates: FeatureGates::default(),
             content_type: ContentType::default(),
             min_resync_period: Duration::from_hours(12),
-            health: Arc::new(Health::new(metrics::global())),
-            pages: Arc::default(),
             dry_run: false,
             self_check: None,
             stop_within: Duration::from_secs(30),

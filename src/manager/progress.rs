@@ -64,9 +64,9 @@ pub(super) fn add_controller(
     queue: &Arc<WorkQueue<ObjectKey>>,
     threads: Vec<Liveness>,
     options: &ManagerOptions,
+    health: &Health,
     stop: &Stop,
 ) {
-    let health = &options.health;
     let stopping = stop.clone();
     let probes = [Probe::Healthz, Probe::Livez];
     health.add(kind.component, &probes, move || {
@@ -192,7 +192,8 @@ mod tests {
     use crate::manager::ManagerOptions;
     use crate::stdx::clock::FakeClock;
     use crate::stdx::stop::Stop;
-    use crate::telemetry::health::Probe;
+    use crate::telemetry::health::{Health, Probe};
+    use crate::telemetry::metrics;
     use crate::workqueue::WorkQueue;
 
     /// Large ReplicaSets wait for each other's pods, which at 20 a second can take hours. All
@@ -200,9 +201,11 @@ mod tests {
     #[test]
     fn only_the_wait_of_small_work_is_a_failure() {
         let (options, clock) = (ManagerOptions::default(), Arc::new(FakeClock::default()));
+        let health = Health::new(metrics::global());
         let queue = Arc::new(WorkQueue::new(Arc::clone(&clock) as _));
-        add_controller(&REPLICA_SET, &queue, Vec::new(), &options, &Stop::new());
-        let is_well = || options.health.first_failure(Probe::Healthz).is_none();
+        let stop = Stop::new();
+        add_controller(&REPLICA_SET, &queue, Vec::new(), &options, &health, &stop);
+        let is_well = || health.first_failure(Probe::Healthz).is_none();
         queue.add_large(ObjectKey::new("default", "giant"));
         clock.advance(Duration::from_hours(3));
         assert!(is_well());

@@ -7,8 +7,9 @@ use std::time::Instant;
 use prometheus::Histogram;
 
 use super::contact::Noted;
+use super::engine::{Engine, Shared};
 use super::explained::Explained;
-use super::{Engine, ManagerOptions, numbers, progress};
+use super::{numbers, progress};
 use crate::api::workload_kind::{REPLICATION_CONTROLLER, collection_path};
 use crate::api::{Pod, ReplicaSet, ResourceVersion, WorkloadKind};
 use crate::cache::decode::{Decode, ReplicationController};
@@ -17,7 +18,6 @@ use crate::cache::{CacheEvent, PodStore, Store};
 use crate::client::Client;
 use crate::controller::ReplicaSetController;
 use crate::stdx::clock::SystemClock;
-use crate::stdx::stop::Stop;
 use crate::stdx::thread::Thread;
 
 /// Tells the controller what the watch of ReplicaSets brings.
@@ -87,14 +87,12 @@ pub(super) fn start_watches(
     client: &Client,
     pods: &Arc<PodStore>,
     engines: &[Engine],
-    options: &ManagerOptions,
-    stop: &Stop,
+    shared: &Shared<'_>,
 ) -> Vec<Thread> {
-    let namespace = options.namespace.as_deref();
+    let namespace = shared.options.namespace.as_deref();
     let watch = Watch {
         client,
-        options,
-        stop,
+        shared,
         gathers: false,
     };
     let controller = |engine: &Engine| Arc::clone(engine.controller());
@@ -145,8 +143,7 @@ fn what_is_forbidden(kind: &WorkloadKind) -> String {
 /// What all watches have in common.
 struct Watch<'a> {
     client: &'a Client,
-    options: &'a ManagerOptions,
-    stop: &'a Stop,
+    shared: &'a Shared<'a>,
     gathers: bool,
 }
 
@@ -159,18 +156,24 @@ impl Watch<'_> {
         store: &Arc<Store<T::Object>>,
         handler: impl Handler<T::Object> + 'static,
     ) -> Thread {
+        let Shared {
+            options,
+            health,
+            stop,
+            ..
+        } = *self.shared;
+        let accept = options.content_type.accept();
         let options = ReflectorOptions {
-            min_resync_period: self.options.min_resync_period,
+            min_resync_period: options.min_resync_period,
             gathers: self.gathers,
             ..ReflectorOptions::default()
         };
         let stats = Arc::default();
         let latency = numbers::show_watch(&path, store, &stats);
-        let accept = self.options.content_type.accept();
         let collection = Collection::new(self.client.stream_client(), path, accept);
         let source = Explained::new(collection, meaning);
         let contact = Arc::default();
-        progress::add_watch(&self.options.health, name, &contact, &stats);
+        progress::add_watch(health, name, &contact, &stats);
         let parts = ReflectorParts::<T> {
             store: Arc::clone(store),
             source: Box::new(Noted { source, contact }),
@@ -178,9 +181,9 @@ impl Watch<'_> {
             stats,
             pace: Arc::new(SystemClock),
             random: Box::new(fastrand::f64),
-            stop: self.stop.clone(),
+            stop: stop.clone(),
         };
-        Thread::spawn(name, self.stop, move || {
+        Thread::spawn(name, stop, move || {
             Reflector::new(options, parts).run();
         })
     }

@@ -15,6 +15,8 @@ use crate::manager::{Manager, ManagerOptions};
 use crate::run::RunError;
 use crate::run::facts::World;
 use crate::stdx::stop::{Cause, Stop};
+use crate::telemetry::health::Health;
+use crate::telemetry::metrics;
 
 /// How often the server's objects are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(60);
@@ -250,12 +252,13 @@ impl<'a> Stage<'a> {
     /// Starts a controller. There is none before.
     pub(super) fn start_controller(&mut self) -> Told<()> {
         let stop = Stop::new();
+        let health = Health::new(metrics::global());
         let options = ManagerOptions {
             controllers: vec![&REPLICA_SET, &REPLICATION_CONTROLLER],
             kube_api_qps: 0.0,
             ..ManagerOptions::default()
         };
-        let manager = Manager::start(&self.config, &options, &stop);
+        let manager = Manager::start(&self.config, &options, &health, &stop);
         let manager = manager.map_err(|error| Miss::Missed(format!("no controller: {error}")))?;
         self.controller = Some(Controller { manager, stop });
         Ok(())

@@ -24,6 +24,8 @@ use crate::manager::Manager;
 use crate::run::signals;
 use crate::stdx::escape::escaped;
 use crate::stdx::stop::{Cause, Stop};
+use crate::telemetry::health::Health;
+use crate::telemetry::metrics;
 
 /// How often it looks whether there is something to tell.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -57,7 +59,9 @@ pub fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
     } else {
         let options = manager_options(&args.client, &args.controller);
         let config = ClientConfig::plain(&url);
-        Some(Manager::start(&config, &options, stop)?)
+        // Nobody asks for it here.
+        let health = Health::new(metrics::global());
+        Some(Manager::start(&config, &options, &health, stop)?)
     };
     let cause = tell_changes(&server, before, &[stop, &server_stop]);
     stop.stop(cause.clone());

@@ -8,6 +8,8 @@ use replicaset_controller::devserver::{Action, ApiCall};
 use replicaset_controller::leader_election::LeaderElectionOptions;
 use replicaset_controller::manager::{Manager, ManagerOptions};
 use replicaset_controller::stdx::stop::{Cause, Stop};
+use replicaset_controller::telemetry::health::Health;
+use replicaset_controller::telemetry::metrics;
 use serde_json::json;
 
 use super::rig::{LEASE, TIMES, grant_lease, holder, lease, lease_path};
@@ -238,7 +240,9 @@ fn the_lease_is_kept_while_a_worker_may_still_write() {
         ..ManagerOptions::default()
     };
     let stop = Stop::new();
-    let manager = Manager::start(&config, &options, &stop).expect("a good configuration");
+    let health = Health::new(metrics::global());
+    let manager = Manager::start(&config, &options, &health, &stop);
+    let manager = manager.expect("a good configuration");
     for resource in ["pods", "replicasets"] {
         let watches = || !cluster.recorded("watch", resource).is_empty();
         cluster.eventually("it watches", watches);

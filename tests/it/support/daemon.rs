@@ -13,6 +13,8 @@ use replicaset_controller::http_server::{self, AnswerBody};
 use replicaset_controller::manager::{Engine, Manager, ManagerOptions};
 use replicaset_controller::serving::Pages;
 use replicaset_controller::stdx::stop::{Cause, Stop};
+use replicaset_controller::telemetry::health::Health;
+use replicaset_controller::telemetry::metrics;
 
 use super::waiting::Waiting;
 
@@ -27,7 +29,9 @@ pub(crate) struct Daemon {
 impl Daemon {
     pub(crate) fn start(config: &ClientConfig, options: &ManagerOptions) -> Self {
         let stop = Stop::new();
-        let manager = Manager::start(config, options, &stop).expect("the configuration is good");
+        let health = Health::new(metrics::global());
+        let manager = Manager::start(config, options, &health, &stop);
+        let manager = manager.expect("the configuration is good");
         Self {
             manager: Some(manager),
             stop,
