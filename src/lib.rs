@@ -217,7 +217,7 @@
 //!   those before statuses and resyncs. At most half of the workers do large syncs
 //!   ([`controller::decide::plan::LARGE`]), so that the others never wait for those.
 //! - **ReplicaSets take turns** at the batch threads ([`controller::fair_pool`]) and at the rate limit.
-//! - **Health looks at progress** (`manager::progress`), and `/livez` and `/readyz` exist.
+//! - **Health looks at progress** (`manager::health_checks`), and `/livez` and `/readyz` exist.
 //! - **Paths that everybody may see are answered before anybody is asked who it is**, so that a probe
 //!   with a token works while the API server is away; no front proxy, no HTTP/2 ([`serving`]).
 //! - **Another writer is noticed** ([`controller::other_writers`]): a warning, an event and a metric.

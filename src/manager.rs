@@ -11,11 +11,11 @@ mod contact;
 mod debug;
 mod engine;
 mod explained;
+mod health_checks;
 mod leadership;
 mod numbers;
 mod options;
 mod outlook;
-mod progress;
 mod watches;
 
 use std::sync::Arc;
@@ -107,7 +107,7 @@ impl Manager {
         let caches = engines.iter().map(|engine| engine.cache().clone());
         let threads = watches.iter().map(Thread::liveness);
         let threads = threads.chain(batches.liveness()).collect();
-        progress::add_shared(health, caches.collect(), threads, stop);
+        health_checks::add_shared(health, caches.collect(), threads, stop);
         let self_check = match &options.self_check {
             Some(check) => Some(SelfCheck::start(config, check, stop)?),
             None => None,
@@ -117,7 +117,7 @@ impl Manager {
             leadership.start(config, election, candidates, stop)?;
         }
         if let Some(election) = leadership.health() {
-            progress::add_leader_election(health, election);
+            health_checks::add_leader_election(health, election);
         }
         Ok(Self {
             engines,

@@ -1,5 +1,5 @@
 //! Since when a watch cannot reach the API server: a layer round where its lists and watches come from.
-//! On the watch's own thread; read by the checks of `progress`. How long nothing was heard on what is
+//! On the watch's own thread; read by the `health_checks`. How long nothing was heard on what is
 //! open is in `cache::stats`.
 
 use std::sync::{Arc, Mutex, PoisonError};

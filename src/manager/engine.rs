@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, select};
 use super::batch_pool::BatchPool;
 use super::clients::{client_options, event_client_options};
 use super::leadership::{Candidate, Leadership};
-use super::{ManagerOptions, numbers, progress};
+use super::{ManagerOptions, health_checks, numbers};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig, ClientError};
@@ -135,7 +135,7 @@ impl Engine {
         let workers: Vec<Thread> = (0..n_workers).map(start).collect();
         let threads = workers.iter().chain([&events, &delay]);
         let threads = threads.map(Thread::liveness).collect();
-        progress::add_controller(kind, &queue, threads, options, shared.health, stop);
+        health_checks::add_controller(kind, &queue, threads, options, shared.health, stop);
         let shutting_down = Arc::clone(&queue);
         stop.on_stop(move || shutting_down.shut_down());
         Ok(Self {

@@ -9,7 +9,7 @@ use prometheus::Histogram;
 use super::contact::Noted;
 use super::engine::{Engine, Shared};
 use super::explained::Explained;
-use super::{numbers, progress};
+use super::{health_checks, numbers};
 use crate::api::workload_kind::{REPLICATION_CONTROLLER, collection_path};
 use crate::api::{Pod, ReplicaSet, ResourceVersion, WorkloadKind};
 use crate::cache::decode::{Decode, ReplicationController};
@@ -173,7 +173,7 @@ impl Watch<'_> {
         let collection = Collection::new(self.client.stream_client(), path, accept);
         let source = Explained::new(collection, meaning);
         let contact = Arc::default();
-        progress::add_watch(health, name, &contact, &stats);
+        health_checks::add_watch(health, name, &contact, &stats);
         let parts = ReflectorParts::<T> {
             store: Arc::clone(store),
             source: Box::new(Noted { source, contact }),

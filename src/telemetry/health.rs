@@ -3,7 +3,7 @@
 //!
 //! Whoever owns a part of the daemon adds the checks of that part; a check looks at what is known and
 //! never waits, because it is asked on the thread of a page or of the watchdog. What each check means
-//! and why its threshold is what it is stands where it is added (`manager::progress`).
+//! and why its threshold is what it is stands where it is added (`manager::health_checks`).
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
