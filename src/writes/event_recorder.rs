@@ -5,10 +5,8 @@
 
 pub mod correlator;
 pub mod event;
-pub mod options;
 pub mod queued;
 pub mod sink;
-pub mod stats;
 pub mod worker;
 
 #[cfg(test)]
@@ -17,10 +15,8 @@ mod tests;
 use std::fmt::Debug;
 
 pub use event::Event;
-pub use options::EventOptions;
-pub use queued::{QueuedEventRecorder, event_recorder};
+pub use queued::{EventOptions, EventStats, QueuedEventRecorder, event_recorder};
 pub use sink::{ClientEventSink, EventSink, Recorded, SinkError};
-pub use stats::EventStats;
 pub use worker::EventWorker;
 
 use crate::api::{ObjectKey, ResourceVersion, Uid};

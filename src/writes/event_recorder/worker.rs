@@ -8,9 +8,8 @@ use crossbeam_channel::{Receiver, select_biased};
 
 use super::correlator::{Correlated, Correlator, Occurrence};
 use super::event::Event;
-use super::options::EventOptions;
+use super::queued::{Counters, EventOptions};
 use super::sink::{EventSink, Recorded, SinkError};
-use super::stats::Counters;
 use crate::stdx::activity;
 use crate::stdx::clock::Clock;
 use crate::stdx::report::report;
