@@ -103,6 +103,8 @@
 //!
 //! Std locks, each round one private `State`, held for map operations only: never across I/O, a
 //! channel, a log line or a second lock, nor across a callback but that of `Store::visit`, which counts.
+//! One exception: `client::live_tls` reads files with certificates under its lock, which who opens a
+//! connection would have to wait for anyway.
 //!
 //! | lock | guards | taken by |
 //! |---|---|---|

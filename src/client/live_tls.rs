@@ -36,9 +36,6 @@ const CHECK_INTERVAL: Duration = Duration::from_mins(5);
 /// yet, or after a server's certificate that was not accepted.
 const CHECK_AGAIN: Duration = Duration::from_secs(10);
 
-/// How often settings are put together again when somebody else was quicker.
-const PRESENT_TRIES: usize = 10;
-
 /// How many [`LiveTls`] there are, for the metrics.
 static N_IN_USE: AtomicU32 = AtomicU32::new(0);
 
@@ -75,6 +72,7 @@ pub(super) struct LiveTls {
     clock: Arc<dyn Clock>,
     started: Instant,
     current: ArcSwap<Current>,
+    /// Held also while files are read, so that a slow reader does not bring back what is old.
     state: Mutex<State>,
     /// When files are looked at again, in milliseconds since `started`.
     check_at: AtomicU64,
@@ -83,49 +81,20 @@ pub(super) struct LiveTls {
 }
 
 struct State {
+    made_of: Ingredients,
+    /// What was logged last, so that each problem is told once.
+    problem: Option<String>,
+}
+
+/// What settings are made of.
+#[derive(Clone)]
+struct Ingredients {
     source: TlsSource,
     /// What was read last.
     material: Material,
     trust: Trust,
     /// Which credentials these are; a plugin of others presents nothing any more.
     credentials: u64,
-    /// Counts what was adopted, so that a reader that was slow does not bring back what is old.
-    version: u64,
-    /// What was logged last, so that each problem is told once.
-    problem: Option<String>,
-}
-
-/// A part of the state, to work on without the lock.
-struct Snapshot {
-    source: TlsSource,
-    trust: Trust,
-    material: Material,
-    credentials: u64,
-    version: u64,
-}
-
-impl State {
-    /// What `new` changes.
-    fn changes(&self, new: &Snapshot) -> Changes {
-        let (old, new_material) = (&self.material, &new.material);
-        let candidates = [
-            (old.identity != new_material.identity, CLIENT_CERTIFICATE),
-            (
-                old.certificate_authority != new_material.certificate_authority,
-                CERTIFICATE_AUTHORITY,
-            ),
-            (
-                self.source.insecure != new.source.insecure,
-                "insecure-skip-tls-verify",
-            ),
-            (
-                self.source.server_name != new.source.server_name,
-                "tls-server-name",
-            ),
-        ];
-        let changed = candidates.into_iter().filter(|(changed, _)| *changed);
-        changed.map(|(_, what)| what).collect()
-    }
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -150,9 +119,8 @@ impl LiveTls {
         source: TlsSource,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, String> {
-        let material = Material::read(&source)?;
-        let trust = trust(&source, material.certificate_authority.as_deref())?;
-        let current = settings(server, &source, &trust, &material)?;
+        let made_of = Ingredients::read(source, None, 0)?;
+        let current = settings(server, &made_of, 0)?;
         let started = clock.now();
         let live = Self {
             server: server.clone(),
@@ -160,11 +128,7 @@ impl LiveTls {
             started,
             current: ArcSwap::from_pointee(current),
             state: Mutex::new(State {
-                source,
-                material,
-                trust,
-                credentials: 0,
-                version: 0,
+                made_of,
                 problem: None,
             }),
             check_at: AtomicU64::new(0),
@@ -242,21 +206,16 @@ impl LiveTls {
         identity: Option<&Identity>,
         credentials: u64,
     ) -> Result<bool, String> {
-        // Somebody else may adopt what a file holds at the same time, and then it is tried again.
-        for _ in 0..PRESENT_TRIES {
-            let mut snapshot = self.snapshot();
-            if snapshot.credentials != credentials {
-                return Ok(false);
-            }
-            if snapshot.material.identity.as_ref() == identity {
-                return Ok(true);
-            }
-            snapshot.material.identity = identity.cloned();
-            if self.adopt(snapshot)?.is_some() {
-                return Ok(true);
-            }
+        let state = self.lock();
+        if state.made_of.credentials != credentials {
+            return Ok(false);
         }
-        Err("the TLS settings change all the time".to_owned())
+        if state.made_of.material.identity.as_ref() != identity {
+            let mut new = state.made_of.clone();
+            new.material.identity = identity.cloned();
+            self.adopt(state, new)?;
+        }
+        Ok(true)
     }
 
     /// Reads everything again, from `source` from now on, which belongs to `credentials`. Their plugin's
@@ -293,65 +252,53 @@ impl LiveTls {
         plugin: Option<Identity>,
         credentials: u64,
     ) -> Result<Changes, String> {
-        let mut material = Material::read(source)?;
-        material.identity = material.identity.or(plugin);
-        let trust = trust(source, material.certificate_authority.as_deref())?;
+        let state = self.lock();
+        let new = Ingredients::read(source.clone(), plugin, credentials)?;
         self.check_in(CHECK_INTERVAL);
-        for _ in 0..PRESENT_TRIES {
-            let snapshot = Snapshot {
-                source: source.clone(),
-                trust: trust.clone(),
-                material: material.clone(),
-                credentials,
-                version: self.lock().version,
-            };
-            if let Some(changes) = self.adopt(snapshot)? {
-                return Ok(changes);
-            }
-        }
-        Err("the TLS settings change all the time".to_owned())
+        self.adopt(state, new)
     }
 
     fn refresh_identity(&self) {
-        let mut snapshot = self.snapshot();
-        let Some((certificate, key)) = snapshot.source.identity.clone() else {
+        let state = self.lock();
+        let mut new = state.made_of.clone();
+        let Some((certificate, key)) = &new.source.identity else {
             return;
         };
         if !certificate.is_file() && !key.is_file() {
             return;
         }
-        let refreshed = certificate.read().and_then(|certificate| {
-            let identity = Some((certificate, key.read()?));
-            if snapshot.material.identity == identity {
+        let read = certificate
+            .read()
+            .and_then(|certificate| Ok((certificate, key.read()?)));
+        let refreshed = read.and_then(|identity| {
+            if state.made_of.material.identity.as_ref() == Some(&identity) {
                 return Ok(Changes::new());
             }
-            snapshot.material.identity = identity;
-            Ok(self.adopt(snapshot)?.unwrap_or_default())
+            new.material.identity = Some(identity);
+            self.adopt(state, new)
         });
         self.tell(CLIENT_CERTIFICATE, refreshed);
     }
 
     fn refresh_certificate_authority(&self) {
-        let mut snapshot = self.snapshot();
-        let Some(pem) = snapshot.source.certificate_authority.clone() else {
+        let state = self.lock();
+        let mut new = state.made_of.clone();
+        let pem = new.source.certificate_authority.as_ref();
+        let Some(pem) = pem.filter(|pem| pem.is_file()) else {
             return;
         };
-        if !pem.is_file() {
-            return;
-        }
         let refreshed = pem.read().map_err(|problem| ("read_error", problem));
         let refreshed = refreshed.and_then(|bytes| {
-            if snapshot.material.certificate_authority.as_ref() == Some(&bytes) {
+            if state.made_of.material.certificate_authority.as_ref() == Some(&bytes) {
                 return Ok(Changes::new());
             }
             let reason = why_refused(&bytes);
-            let adopted = trust(&snapshot.source, Some(&bytes)).and_then(|trust| {
-                snapshot.trust = trust;
-                snapshot.material.certificate_authority = Some(bytes);
-                self.adopt(snapshot)
+            let adopted = trust(&new.source, Some(&bytes)).and_then(|trust| {
+                new.trust = trust;
+                new.material.certificate_authority = Some(bytes);
+                self.adopt(state, new)
             });
-            let adopted = adopted.map_err(|problem| (reason, problem))?;
-            Ok(adopted.unwrap_or_default())
+            adopted.map_err(|problem| (reason, problem))
         });
         metrics::global().credentials.ca_reloaded(match &refreshed {
             Ok(changes) => Ok(!changes.is_empty()),
@@ -361,44 +308,21 @@ impl LiveTls {
         self.tell(CERTIFICATE_AUTHORITY, refreshed);
     }
 
-    fn snapshot(&self) -> Snapshot {
-        let state = self.lock();
-        Snapshot {
-            source: state.source.clone(),
-            trust: state.trust.clone(),
-            material: state.material.clone(),
-            credentials: state.credentials,
-            version: state.version,
-        }
-    }
-
-    /// Makes these the settings of new connections; `None` if somebody has made others since the
-    /// snapshot was taken, and then these are given up.
-    fn adopt(&self, new: Snapshot) -> Result<Option<Changes>, String> {
-        let current = settings(&self.server, &new.source, &new.trust, &new.material)?;
-        let mut state = self.lock();
-        if state.version != new.version {
-            return Ok(None);
-        }
-        let changes = state.changes(&new);
+    /// Makes `new` the settings of new connections.
+    fn adopt(&self, mut state: MutexGuard<'_, State>, new: Ingredients) -> Result<Changes, String> {
+        let changes = state.made_of.changes(&new);
         let new_identity = changes.contains(&CLIENT_CERTIFICATE);
-        state.source = new.source;
-        state.trust = new.trust;
-        state.material = new.material;
-        state.credentials = new.credentials;
-        state.version += 1;
-        if changes.is_empty() {
-            return Ok(Some(changes));
+        let generation = self.generation() + u64::from(new_identity);
+        let current = settings(&self.server, &new, generation)?;
+        state.made_of = new;
+        if !changes.is_empty() {
+            self.current.store(Arc::new(current));
         }
-        self.current.store(Arc::new(Current {
-            generation: self.generation() + u64::from(new_identity),
-            ..current
-        }));
         drop(state);
         if new_identity {
             self.cut_streams();
         }
-        Ok(Some(changes))
+        Ok(changes)
     }
 
     fn cut_streams(&self) {

@@ -4,20 +4,57 @@ use std::sync::Arc;
 
 use ureq::http::Uri;
 
-use super::{Current, Material, TlsSource};
+use super::TlsSource;
+use super::{CERTIFICATE_AUTHORITY, CLIENT_CERTIFICATE, Changes, Current, Ingredients, Material};
 use crate::client::pem::Pem;
-use crate::client::tls::{Trust, authorities, client_config, server_name};
+use crate::client::tls::{Identity, Trust, authorities, client_config, server_name};
 
-impl Material {
-    pub(super) fn read(source: &TlsSource) -> Result<Self, String> {
-        let authority = source.certificate_authority.as_ref();
+impl Ingredients {
+    /// Reads the files that `source` names. The identity is `plugin` if it names none.
+    pub(super) fn read(
+        source: TlsSource,
+        plugin: Option<Identity>,
+        credentials: u64,
+    ) -> Result<Self, String> {
         let identity = source.identity.as_ref();
-        Ok(Self {
+        let identity =
+            identity.map(|(certificate, key)| Ok::<_, String>((certificate.read()?, key.read()?)));
+        let authority = source.certificate_authority.as_ref();
+        let material = Material {
             certificate_authority: authority.map(Pem::read).transpose()?,
-            identity: identity
-                .map(|(certificate, key)| Ok::<_, String>((certificate.read()?, key.read()?)))
-                .transpose()?,
+            identity: identity.transpose()?.or(plugin),
+        };
+        Ok(Self {
+            trust: trust(&source, material.certificate_authority.as_deref())?,
+            source,
+            material,
+            credentials,
         })
+    }
+
+    /// What `new` changes.
+    pub(super) fn changes(&self, new: &Self) -> Changes {
+        let (material, source) = (&self.material, &self.source);
+        let candidates = [
+            (
+                material.identity != new.material.identity,
+                CLIENT_CERTIFICATE,
+            ),
+            (
+                material.certificate_authority != new.material.certificate_authority,
+                CERTIFICATE_AUTHORITY,
+            ),
+            (
+                source.insecure != new.source.insecure,
+                "insecure-skip-tls-verify",
+            ),
+            (
+                source.server_name != new.source.server_name,
+                "tls-server-name",
+            ),
+        ];
+        let changed = candidates.into_iter().filter(|(changed, _)| *changed);
+        changed.map(|(_, what)| what).collect()
     }
 }
 
@@ -34,10 +71,15 @@ pub(super) fn trust(
 
 pub(super) fn settings(
     server: &Uri,
-    source: &TlsSource,
-    trust: &Trust,
-    material: &Material,
+    made_of: &Ingredients,
+    generation: u64,
 ) -> Result<Current, String> {
+    let Ingredients {
+        source,
+        trust,
+        material,
+        ..
+    } = made_of;
     let host = server.host().unwrap_or_default();
     let name = source.server_name.as_deref().unwrap_or(host);
     let proxy = source.tls_proxy.then(|| {
@@ -58,6 +100,6 @@ pub(super) fn settings(
         server_name: server_name(name)?,
         server: Arc::new(client_config(trust, material.identity.as_ref())?),
         proxy: proxy.transpose()?,
-        generation: 0,
+        generation,
     })
 }

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
 use std::time::Duration;
 
 use ureq::http::Uri;
@@ -108,6 +109,25 @@ fn a_new_certificate_is_found_when_a_connection_is_opened() {
     files.rotate();
     let (_, _, after) = live.towards(&server()).expect("the files are good");
     assert_eq!((before, after), (0, 1));
+}
+
+#[test]
+fn no_connection_shows_an_old_certificate_while_another_thread_reads_the_new_one() {
+    let files = Files::new();
+    let live = files.live();
+    for round in 1..=20 {
+        files.rotate();
+        let barrier = Barrier::new(8);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    let (_, _, generation) = live.towards(&server()).expect("the files are good");
+                    assert_eq!(generation, round);
+                });
+            }
+        });
+    }
 }
 
 #[test]
