@@ -158,7 +158,7 @@ impl Manager {
         };
         match &cause {
             Cause::Requested(why) => log::info!("stopping: {why}"),
-            Cause::Failed(why) => log::error!("stopping: {why}"),
+            Cause::Failed(why) => log::error!(error:% = why; "stopping"),
         }
         let deadline = Instant::now() + self.stop_within;
         let abort = Instant::now() + self.stop_within / ABORT_SHARE;

@@ -102,7 +102,7 @@ impl SelfCheck {
     fn show_version(&self) {
         match self.version() {
             Ok(version) => metrics::global().build.set_kubernetes_version(&version),
-            Err(error) => log::debug!("the API server does not tell its version: {error}"),
+            Err(error) => log::debug!(error:%; "the API server does not tell its version"),
         }
     }
 
@@ -136,11 +136,11 @@ impl SelfCheck {
                 }
                 Err(ClientError::Stopped) => return,
                 Err(error) if is_final(&error) => {
-                    log::debug!("the API server does not say what we may do: {error}");
+                    log::debug!(error:%; "the API server does not say what we may do");
                     return;
                 }
                 Err(error) => {
-                    log::debug!("rights are checked later: {error}");
+                    log::debug!(error:%; "rights are checked later");
                     if stop.wait_timeout(backoff.step(Instant::now(), fastrand::f64())) {
                         return;
                     }

@@ -355,7 +355,7 @@ impl LiveTls {
             Err(problem) => {
                 self.check_in(CHECK_AGAIN);
                 if is_news {
-                    log::warn!("the {what} that was read before stays in use: {problem}");
+                    log::warn!(error:% = problem; "the {what} that was read before stays in use");
                 }
             }
         }

@@ -104,7 +104,7 @@ pub(super) fn run<T>(
             .is_some_and(|status| status.is_already_exists() || status.is_not_found());
         let error = match open_outcome.take() {
             Some(earlier) if !error.leaves_outcome_open() && !tells => {
-                log::debug!("{request} may have taken effect before it failed with: {error}");
+                log::debug!(error:%; "{request} may have taken effect before it failed with");
                 earlier
             }
             _ => error,
@@ -115,7 +115,7 @@ pub(super) fn run<T>(
         let Some(delay) = delay.filter(|_| !request.is_single) else {
             return Err(error);
         };
-        log::debug!("{request} is sent again in {delay:?}: {error}");
+        log::debug!(error:%; "{request} is sent again in {delay:?}");
         let stopped = {
             let _wait = activity::enter("waits to send again", format_args!("{delay:.1?}"));
             stop.wait_timeout(delay)

@@ -155,7 +155,7 @@ impl BodyStream {
         }
         let kind = kind_of(&error);
         let error = self.http.transport_error(ureq::Error::from(error));
-        log::debug!("{} broke ({kind:?}): {error}", self.what);
+        log::debug!(error:%; "{} broke ({kind:?})", self.what);
         error
     }
 }

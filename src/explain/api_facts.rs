@@ -161,7 +161,7 @@ fn related(
         },
     );
     if let Err(error) = listed {
-        log::warn!("how crowded nodes are is not known: {error}");
+        log::warn!(error:%; "how crowded nodes are is not known");
     }
     let is_related = |pod: &&Arc<Pod>| {
         siblings.iter().any(|sibling| {
@@ -182,10 +182,8 @@ fn events(client: &Client, namespace: &str, uid: &Uid) -> Vec<EventLine> {
         Ok(())
     });
     if let Err(error) = read {
-        log::warn!(
-            "events are not shown: {}",
-            crate::stdx::report::report(&error)
-        );
+        let error = crate::stdx::report::report(&error);
+        log::warn!(error:%; "events are not shown");
     }
     events.sort_by_key(|event| event.last_seen);
     events

@@ -71,7 +71,7 @@ impl Connection {
         if let Err(error) = result
             && !self.shared.stopping.load(Ordering::Relaxed)
         {
-            log::debug!("connection ends: {error}");
+            log::debug!(error:%; "connection ends");
         }
         // The server's book holds this socket too, so dropping ours would not close it.
         self.socket.close();

@@ -157,7 +157,7 @@ impl Shared {
                 }
                 Err(error) if is_shortage(&error) => {
                     if !is_short {
-                        log::warn!("no connection can be accepted for now: {error}");
+                        log::warn!(error:%; "no connection can be accepted for now");
                     }
                     is_short = true;
                     // Without the pause the same error would come again at once, and again.
@@ -165,7 +165,7 @@ impl Shared {
                     stop.wait_timeout(SHORTAGE_PAUSE);
                 }
                 // A client that has gone already: the next one may do.
-                Err(error) => log::warn!("cannot accept a connection: {error}"),
+                Err(error) => log::warn!(error:%; "cannot accept a connection"),
             }
         }
     }
@@ -196,14 +196,14 @@ impl Shared {
             let tls = shared.options.tls.as_ref().map(|source| source());
             match Connection::new(socket, tls, parts) {
                 Ok(connection) => connection.serve(),
-                Err(error) => log::debug!("connection ends: {error}"),
+                Err(error) => log::debug!(error:%; "connection ends"),
             }
             drop(shared.lock().open.remove(&id));
         });
         match thread {
             Ok(thread) => self.lock().threads.push(thread),
             Err(error) => {
-                log::warn!("a connection is closed: cannot start a thread for it: {error}");
+                log::warn!(error:%; "a connection is closed: cannot start a thread for it");
                 drop(self.lock().open.remove(&id));
                 return;
             }
@@ -250,7 +250,7 @@ impl Shared {
         }
         // `accept` has no other way to be woken. If nobody listens any more, nobody needs waking.
         if let Err(error) = TcpStream::connect_timeout(&self.address, WAKE_TIMEOUT) {
-            log::debug!("waking the accepting thread: {error}");
+            log::debug!(error:%; "waking the accepting thread");
         }
     }
 

@@ -212,7 +212,7 @@ impl Elector {
         if let Some(record) = self.election.renewal(&stamp.wall) {
             match self.write(record, &stamp, Lock::update) {
                 Ok(()) => return true,
-                Err(error) => log::debug!("the lease is read before it is written: {error}"),
+                Err(error) => log::debug!(error:%; "the lease is read before it is written"),
             }
         }
         let leads = self.election.may_write_until().is_some();
@@ -308,7 +308,7 @@ impl Elector {
                 Err(error) => break error,
             }
         };
-        log::warn!("cannot release the lease {lease}: {problem}");
+        log::warn!(error:% = problem; "cannot release the lease {lease}");
     }
 
     /// One try; false if the lease is not ours. INVARIANT: what is emptied is the very Lease that

@@ -29,7 +29,7 @@ impl Explained {
             Ok(_) => self.is_told = false,
             Err(ClientError::Status(status)) if status.is_forbidden() => {
                 if !std::mem::replace(&mut self.is_told, true) {
-                    log::error!("{}: {status}", self.meaning);
+                    log::error!(error:% = status; "{}", self.meaning);
                 }
             }
             Err(_) => {}

@@ -178,7 +178,7 @@ fn take(taken: &SigSet, stop: &Stop) {
             Ok(Signal::SIGUSR1) => dump(),
             // The set has no other signal, and waiting for it fails only if it is not valid.
             other => {
-                log::error!("signals are not listened to any more: {other:?}");
+                log::error!(error:? = other; "signals are not listened to any more");
                 return;
             }
         }
@@ -199,7 +199,7 @@ fn reload() {
 
 fn guarded(callback: &dyn Fn()) {
     if let Err(message) = catch_panic(callback) {
-        log::error!("SIGHUP: telling of it panicked: {message}");
+        log::error!(error:% = message; "SIGHUP: telling of it panicked");
     }
 }
 
@@ -220,7 +220,10 @@ fn run_reloads(callbacks: Vec<Reload>) {
         log::info!("SIGHUP: re-read {good}");
     } else {
         let bad = bad.join("; ");
-        log::error!("SIGHUP: not re-read, so the old stays in use: {bad}; re-read {good}");
+        log::error!(
+            error:% = bad, then:% = format_args!("re-read {good}");
+            "SIGHUP: not re-read, so the old stays in use"
+        );
     }
 }
 
@@ -231,7 +234,7 @@ fn dump() {
     }
     for (name, dump) in callbacks {
         if let Err(message) = catch_panic(|| dump()) {
-            log::error!("SIGUSR1: {name} panicked: {message}");
+            log::error!(error:% = message; "SIGUSR1: {name} panicked");
         }
     }
 }

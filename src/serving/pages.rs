@@ -68,7 +68,7 @@ impl Pages {
         };
         let _page = activity::enter("answers", &request.path);
         catch_panic(|| page(request)).unwrap_or_else(|message| {
-            log::error!("the page {} panicked: {message}", request.path);
+            log::error!(error:% = message; "the page {} panicked", request.path);
             Answer::text(500, "This page panicked. Look in the log for details.\n")
         })
     }

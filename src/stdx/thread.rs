@@ -40,7 +40,10 @@ pub fn try_spawn(
     let run = move || {
         activity::register();
         if let Err(message) = catch_panic(body) {
-            log::error!("thread {thread_name} panicked: {message}; the daemon stops");
+            log::error!(
+                error:% = message, then = "the daemon stops";
+                "thread {thread_name} panicked"
+            );
             stop.stop(Cause::Failed(format!(
                 "thread {thread_name} panicked: {message}"
             )));

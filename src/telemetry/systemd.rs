@@ -71,7 +71,7 @@ pub fn start(health: &Arc<Health>, daemon: Daemon, stop: &Stop) -> Option<Thread
 pub fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
-        Err(error) => log::warn!("cannot tell systemd of the reload: {error}"),
+        Err(error) => log::warn!(error:%; "cannot tell systemd of the reload"),
     }
 }
 
@@ -114,10 +114,13 @@ impl<T: FnMut(&[NotifyState<'_>])> Notifier<T> {
         if failing != self.failing {
             match (&failure, watchdog) {
                 (Some((check, why)), Some(within)) => log::error!(
-                    "the check {check} fails: {why}; the watchdog is not fed any more and strikes \
-                     in {within:?} at the latest"
+                    error:% = why,
+                    then:% = format_args!(
+                        "the watchdog is not fed any more and strikes in {within:?} at the latest"
+                    );
+                    "the check {check} fails"
                 ),
-                (Some((check, why)), None) => log::error!("the check {check} fails: {why}"),
+                (Some((check, why)), None) => log::error!(error:% = why; "the check {check} fails"),
                 (None, _) => log::info!("all checks pass again"),
             }
             self.failing = failing;
@@ -135,7 +138,7 @@ impl<T: FnMut(&[NotifyState<'_>])> Notifier<T> {
 /// Sends one datagram, which never waits for long: systemd reads as fast as it can.
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        log::warn!("cannot tell systemd {states:?}: {error}");
+        log::warn!(error:%; "cannot tell systemd {states:?}");
     }
 }
 

@@ -117,7 +117,7 @@ impl ThreadReport {
 pub fn log_threads() {
     match ThreadReport::take() {
         Ok(report) => report.log(),
-        Err(error) => log::warn!("the threads cannot be listed: {error}"),
+        Err(error) => log::warn!(error:%; "the threads cannot be listed"),
     }
 }
 

@@ -27,7 +27,7 @@ impl Answer {
             pod.map(Self::from).map_err(|error| error.to_string())
         };
         answer.unwrap_or_else(|error| {
-            log::warn!("the API server's answer is no readable pod: {error}");
+            log::warn!(error:%; "the API server's answer is no readable pod");
             Self::default()
         })
     }

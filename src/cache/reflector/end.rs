@@ -39,28 +39,28 @@ impl<T: Decode> Reflector<T> {
                         log::debug!("watch of {resource} closed by the server, opens it again");
                     }
                     Reaction::Retry => {
-                        log::info!("watch of {resource} broke, opens it again: {why}");
+                        log::info!(error:% = why; "watch of {resource} broke, opens it again");
                     }
                     // Where nothing changes, a watch may well bring nothing. If it is for another
                     // reason, the list tells.
                     Reaction::EndCycle(_) if is_silent => {
-                        log::debug!("nothing came of the watch of {resource}, {reaction}: {why}");
+                        log::debug!(error:% = why; "nothing came of the watch of {resource}, {reaction}");
                     }
                     reaction => {
-                        log::warn!("watch of {resource} ended unexpectedly, {reaction}: {why}");
+                        log::warn!(error:% = why; "watch of {resource} ended unexpectedly, {reaction}");
                     }
                 }
             }
             End::Failed(failure, why) => match self.machine.on_error(failure, now) {
                 reaction @ (Reaction::Retry | Reaction::FallBack) => {
-                    log::info!("cannot list or watch {resource}, {reaction}: {why}");
+                    log::info!(error:% = why; "cannot list or watch {resource}, {reaction}");
                 }
                 reaction @ Reaction::EndCycle(_) if failure == Failure::Expired => {
-                    log::info!("watch of {resource} fell behind, {reaction}: {why}");
+                    log::info!(error:% = why; "watch of {resource} fell behind, {reaction}");
                 }
                 reaction => {
                     let level = self.outage_log.level(failure, now);
-                    log::log!(level, "cannot list or watch {resource}, {reaction}: {why}");
+                    log::log!(level, error:% = why; "cannot list or watch {resource}, {reaction}");
                 }
             },
         }

@@ -195,7 +195,10 @@ impl ExecPlugin {
                 state.not_before = Some(now + pause);
                 let rest = state.last_resort(command);
                 drop(state);
-                log::error!("credential plugin {command:?}: {problem}; next try in {pause:?}");
+                log::error!(
+                    error:% = problem, then:% = format_args!("next try in {pause:?}");
+                    "credential plugin {command:?}"
+                );
                 return rest;
             }
         };

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use log::{Level, Record};
 use serde_json::{Map, Value, json};
 
-use super::short;
+use super::{Said, short};
 
 /// What a record may be about: the name here, and upstream's in JSON.
 const KINDS: [(&str, &str); 2] = [
@@ -15,16 +15,10 @@ const KINDS: [(&str, &str); 2] = [
     ("replicationcontroller", "replicationController"),
 ];
 
-pub(super) fn line(
-    record: &Record<'_>,
-    message: &str,
-    object: Option<&str>,
-    now: Timestamp,
-    thread: &str,
-) -> String {
-    let (message, error) = match record.level() {
-        Level::Error => split_error(message),
-        _ => (message, None),
+pub(super) fn line(record: &Record<'_>, said: &Said, now: Timestamp, thread: &str) -> String {
+    let message = match &said.then {
+        Some(then) => format!("{}; {then}", said.message),
+        None => said.message.clone(),
     };
     // By hand for the order, which people see.
     let mut fields = vec![
@@ -44,8 +38,8 @@ pub(super) fn line(
     if record.level() == Level::Warn {
         fields.push(("severity", json!("warning")));
     }
-    fields.extend(object.and_then(object_field));
-    fields.extend(error.map(|error| ("err", json!(error))));
+    fields.extend(said.object.as_deref().and_then(object_field));
+    fields.extend(said.error.as_ref().map(|error| ("err", json!(error))));
     let fields = fields
         .iter()
         .map(|(name, value)| format!("\"{name}\":{value}"));
@@ -88,20 +82,22 @@ fn object_field(object: &str) -> Option<(&'static str, Value)> {
     Some((field, Value::Object(fields)))
 }
 
-/// What went wrong, and why, which stands behind the first colon.
-fn split_error(message: &str) -> (&str, Option<&str>) {
-    match message.split_once(": ") {
-        Some((what, why)) => (what, Some(why)),
-        None => (message, None),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Level, Record, Timestamp, line};
+    use super::{Level, Record, Said, Timestamp, line};
 
     #[track_caller]
     fn check(level: Level, message: &str, object: Option<&str>, expected: &str) {
+        let said = Said {
+            message: message.to_owned(),
+            object: object.map(str::to_owned),
+            ..Said::default()
+        };
+        check_said(level, &said, expected);
+    }
+
+    #[track_caller]
+    fn check_said(level: Level, said: &Said, expected: &str) {
         let now = Timestamp::constant(1_767_225_600, 123_456_789);
         let record = Record::builder()
             .level(level)
@@ -111,7 +107,7 @@ mod tests {
             .build();
         let head = r#"{"ts":1767225600123.456,"logger":"controller::manage","caller":"controller/manage.rs:66","#;
         assert_eq!(
-            line(&record, message, object, now, "sync-0"),
+            line(&record, said, now, "sync-0"),
             format!("{head}{expected}}}")
         );
     }
@@ -136,12 +132,20 @@ mod tests {
             None,
             r#""msg":"slow","v":0,"thread":"sync-0","severity":"warning""#,
         );
-        check(
-            Level::Error,
-            "cannot sync: no such: pod",
-            None,
-            r#""msg":"cannot sync","thread":"sync-0","err":"no such: pod""#,
-        );
+        let said = Said {
+            message: "cannot sync".to_owned(),
+            error: Some("no such: pod".to_owned()),
+            ..Said::default()
+        };
+        let expected = r#""msg":"cannot sync","thread":"sync-0","err":"no such: pod""#;
+        check_said(Level::Error, &said, expected);
+        let said = Said {
+            then: Some("next try in 5s".to_owned()),
+            ..said
+        };
+        let expected =
+            r#""msg":"cannot sync; next try in 5s","thread":"sync-0","err":"no such: pod""#;
+        check_said(Level::Error, &said, expected);
     }
 
     #[test]

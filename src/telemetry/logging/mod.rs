@@ -6,9 +6,10 @@
 //! of the cluster was changed, or the daemon's; *debug*: each event; *trace*: each request. Records up
 //! to *info* are bounded by `limit`, place by place, so that a busy cluster fills no disk.
 //!
-//! What a record is about is no part of its message, which may end with what somebody else says,
-//! but the value of its key `object`. What messages from elsewhere could do to a terminal is
-//! escaped.
+//! What else a record says is no part of its message, which may contain what somebody else says, but
+//! the value of a key: `object` is what it is about, `error` is why something failed, `then` is what
+//! follows from that. In text they stand behind the message. What messages from elsewhere could do
+//! to a terminal is escaped.
 
 mod json;
 mod levels;
@@ -101,14 +102,11 @@ impl Log for Logger {
         };
         let thread = std::thread::current();
         let thread = thread.name().unwrap_or("?");
-        let message = message(record, left_out);
-        let object = record.key_values().get(Key::from("object"));
-        let object = object.map(|object| object.to_string());
-        let object = object.as_deref();
+        let said = Said::of(record, left_out);
         let now = Timestamp::now();
         let mut line = match self.format {
-            Format::Text => text::line(record, &message, object, now, thread),
-            Format::Json => json::line(record, &message, object, now, thread),
+            Format::Text => text::line(record, &said, now, thread),
+            Format::Json => json::line(record, &said, now, thread),
         };
         if self.journal {
             line.insert_str(0, journal_prefix(record.level().to_level_filter()));
@@ -124,7 +122,29 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
-/// What the record says, behind how many others were left out.
+/// What a record says.
+#[derive(Debug, Default)]
+struct Said {
+    message: String,
+    error: Option<String>,
+    then: Option<String>,
+    object: Option<String>,
+}
+
+impl Said {
+    fn of(record: &Record<'_>, left_out: u64) -> Self {
+        let value = |key| record.key_values().get(Key::from(key));
+        let text = |key| value(key).map(|value| value.to_string());
+        Self {
+            message: message(record, left_out),
+            error: text("error"),
+            then: text("then"),
+            object: text("object"),
+        }
+    }
+}
+
+/// The record's message, behind how many others were left out.
 fn message(record: &Record<'_>, left_out: u64) -> String {
     match left_out {
         0 => record.args().to_string(),

@@ -105,12 +105,13 @@ impl EventWorker {
                     let why = report(&error);
                     if tries == TRIES_MAX {
                         log::warn!(
-                            "event {} is given up after {tries} tries: {why}",
+                            error:% = why;
+                            "event {} is given up after {tries} tries",
                             event.name
                         );
                         break;
                     }
-                    log::debug!("event {} was not written, try {tries}: {why}", event.name);
+                    log::debug!(error:% = why; "event {} was not written, try {tries}", event.name);
                     let delay = retry_delay(tries, self.options.retry_delay, fastrand::f64());
                     let _wait = activity::enter("waits to send again", &event.name);
                     if self.stop.wait_timeout(delay) {
@@ -139,11 +140,11 @@ impl EventWorker {
             Err(SinkError::Refused(status))
                 if status.is_already_exists() || status.is_namespace_terminating() =>
             {
-                log::debug!("event {} was refused: {status}", event.name);
+                log::debug!(error:% = status; "event {} was refused", event.name);
                 Attempt::GivenUp
             }
             Err(error @ (SinkError::Refused(_) | SinkError::Local(_))) => {
-                log::warn!("event {} was refused: {}", event.name, report(&error));
+                log::warn!(error:% = report(&error); "event {} was refused", event.name);
                 Attempt::GivenUp
             }
             Err(SinkError::Stopped) => Attempt::GivenUp,
