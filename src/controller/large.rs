@@ -42,7 +42,7 @@ impl ReplicaSetController {
                 Err(error) if error.is_stopped() => return Err(error),
                 Err(error) => {
                     let object = self.kind.named(&rs.key);
-                    log::warn!(object:%; "the status does not show a loss yet: {error}");
+                    log::warn!(object:%, error:%; "the status does not show a loss yet");
                 }
             }
         }

@@ -122,8 +122,8 @@ impl ReplicaSetController {
             Ok(managers) => managers,
             Err(error) => {
                 log::debug!(
-                    object:% = self.kind.named(&rs.key);
-                    "who wrote {what} is not known: {error}"
+                    object:% = self.kind.named(&rs.key), error:%;
+                    "who wrote {what} is not known"
                 );
                 return;
             }

@@ -235,8 +235,8 @@ impl ReplicaSetController {
             && self.memories.with(&rs.key, &rs.uid, note)
         {
             log::error!(
-                object:% = self.kind.named(&rs.key);
-                "the selector cannot be used, so this {} is left alone until its spec changes: {error}",
+                object:% = self.kind.named(&rs.key), error:%;
+                "the selector cannot be used, so this {} is left alone until its spec changes",
                 self.kind.kind
             );
         }

@@ -43,7 +43,7 @@ impl ReplicaSetController {
             Err(error) if error.is_stopped() => self.queue.add_rate_limited(key.clone()),
             Err(error) => {
                 let object = self.kind.named(key);
-                log::warn!(object:% = object; "sync failed and is repeated: {error}");
+                log::warn!(object:% = object, error:%; "sync failed and is repeated");
                 self.metrics.sync_ended(end);
                 self.queue.add_rate_limited(key.clone());
             }
