@@ -14,7 +14,7 @@ use crate::stdx::backoff::{Backoff, BackoffParameters};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Thread;
 use crate::telemetry::metrics;
-use crate::telemetry::metrics::build::KubernetesVersion;
+use crate::telemetry::metrics::process::KubernetesVersion;
 
 /// How long one answer may take; an API server that is slower than this is asked again later.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);

@@ -17,9 +17,9 @@ use std::time::{Duration, SystemTime};
 use replicaset_controller::client::Request;
 use replicaset_controller::devserver::{Action, Matcher, Rule};
 use replicaset_controller::telemetry::metrics::Metrics;
-use replicaset_controller::telemetry::metrics::build::KubernetesVersion;
 use replicaset_controller::telemetry::metrics::controller::{Outcome, SyncEnd};
 use replicaset_controller::telemetry::metrics::credentials::ExecPluginCall;
+use replicaset_controller::telemetry::metrics::process::KubernetesVersion;
 use replicaset_controller::telemetry::metrics::render;
 
 use self::exposition::{Exposition, Shape};

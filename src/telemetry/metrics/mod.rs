@@ -6,17 +6,13 @@
 //! `Arc`), so that nothing is looked up or allocated per pod. No series carries a ReplicaSet's name, so
 //! their number does not grow with the cluster.
 
-pub mod build;
 pub mod computed;
 pub mod controller;
 pub mod credentials;
-pub mod events;
-pub mod leader_election;
-pub mod other_writers;
-mod process;
+pub mod daemon;
+pub mod process;
 pub mod registry;
 pub mod rest_client;
-pub mod slis;
 mod text;
 pub mod watch;
 pub mod workqueue;
@@ -25,15 +21,12 @@ use std::sync::LazyLock;
 
 pub use text::CONTENT_TYPE;
 
-use build::BuildMetrics;
 use controller::ControllerFamilies;
 use credentials::CredentialMetrics;
-use events::EventFamilies;
-use leader_election::LeaderElectionMetrics;
-use other_writers::OtherWriterMetrics;
+use daemon::{EventFamilies, HealthcheckMetrics, LeaderElectionMetrics, OtherWriterMetrics};
+use process::BuildMetrics;
 use registry::Registry;
 use rest_client::RestClientFamilies;
-use slis::HealthcheckMetrics;
 use watch::WatchFamilies;
 use workqueue::WorkQueueFamilies;
 
