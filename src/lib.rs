@@ -123,7 +123,7 @@
 //! | `client::live_tls` | what was read of certificates last; which watches to cut | everyone who sends, `signal` |
 //! | `client::credentials`, `client::exec_plugin` | the token, who runs the plugin | everyone who sends, `signal` |
 //! | `controller::take_over` | what a new leader has still to prove | workers, `lease`, watch threads |
-//! | `manager::contact` | when the API server was heard last | `http-N`, `systemd` |
+//! | `manager::watch_source` | when the API server was heard last | `http-N`, `systemd` |
 //! | `leader_election` health, `manager` herald | who leads; the Lease while we do | `lease`, `http`, `main` |
 //! | `stdx::stop` | the cause and the wakers | everyone |
 //! | `http_server` connections | which are open | `http`, `http-N` |

@@ -7,15 +7,14 @@
 
 mod batch_pool;
 mod clients;
-mod contact;
 mod debug;
 mod engine;
-mod explained;
 mod health_checks;
 mod leadership;
 mod numbers;
 mod options;
 mod outlook;
+mod watch_source;
 mod watches;
 
 use std::sync::Arc;

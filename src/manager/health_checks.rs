@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::ManagerOptions;
-use super::contact::Contact;
+use super::watch_source::Contact;
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::Cache;
 use crate::cache::stats::CacheStats;

@@ -6,9 +6,8 @@ use std::time::Instant;
 
 use prometheus::Histogram;
 
-use super::contact::Noted;
 use super::engine::{Engine, Shared};
-use super::explained::Explained;
+use super::watch_source::WatchSource;
 use super::{health_checks, numbers};
 use crate::api::workload_kind::{REPLICATION_CONTROLLER, collection_path};
 use crate::api::{Pod, ReplicaSet, ResourceVersion, WorkloadKind};
@@ -171,12 +170,11 @@ impl Watch<'_> {
         let stats = Arc::default();
         let latency = numbers::show_watch(&path, store, &stats);
         let collection = Collection::new(self.client.stream_client(), path, accept);
-        let source = Explained::new(collection, meaning);
         let contact = Arc::default();
         health_checks::add_watch(health, name, &contact, &stats);
         let parts = ReflectorParts::<T> {
             store: Arc::clone(store),
-            source: Box::new(Noted { source, contact }),
+            source: Box::new(WatchSource::new(collection, contact, meaning)),
             handler: Box::new(Timed { handler, latency }),
             stats,
             pace: Arc::new(SystemClock),
