@@ -29,6 +29,7 @@ STATIC := target/$(MUSL)/release/$(NAME)
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench lint fmt doc check clean
+.PHONY: check-without-devserver
 
 help: ## List these verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -90,11 +91,16 @@ fmt: ## Format the code
 doc: ## Build the documentation with warnings denied
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items
 
+check-without-devserver: ## Lint and test what is left without the feature `devserver`
+	cargo clippy --locked --no-default-features --all-targets -- -D warnings
+	cargo test --locked --no-default-features --lib
+
 check: ## What CI runs: format, lint, docs, tests
 	cargo fmt --check
 	$(MAKE) lint
 	$(MAKE) doc
 	$(MAKE) test
+	$(MAKE) check-without-devserver
 
 clean: ## Remove everything that was built here
 	cargo clean

@@ -34,7 +34,7 @@
 //! | [`rights`] | what the daemon must be allowed to do, as one table and as manifests, pure | – |
 //! | [`self_check`] | asks at start for each of these rights, and for the API server's version | api, client, rights, stdx, telemetry |
 //! | [`manager`] | owns every thread: start order, stop order, deadlines | all above |
-//! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster | api, http_server, stdx |
+//! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster; only with the feature of its name | api, http_server, stdx |
 //! | [`cli`] | flags, environment and configuration file → options, no effects | – |
 //! | [`mod@run`] | the commands `run`, `explain`, `rbac`, `dev` (a cluster in one process) and `demo` (chapters that are checked) | all above |
 //!
@@ -248,6 +248,7 @@ pub mod cache;
 pub mod cli;
 pub mod client;
 pub mod controller;
+#[cfg(feature = "devserver")]
 pub mod devserver;
 pub mod explain;
 pub mod http_server;

@@ -43,9 +43,8 @@ fn start(parsed: Parsed) -> ExitCode {
     run::tell_ignored(&ignored);
     let stop = Stop::new();
     signals::on_dump("threads", telemetry::threads::log_threads);
-    let is_daemon = matches!(command, Command::Run(_) | Command::Dev(_));
     // A daemon that is ended before it runs has done what was asked for, another command has not.
-    let early_code = if is_daemon { 0 } else { FAILURE };
+    let early_code = if command.is_daemon() { 0 } else { FAILURE };
     if let Err(error) = signals::listen(&stop, early_code.into()) {
         tell(&error);
         return ExitCode::from(FAILURE);
@@ -53,8 +52,8 @@ fn start(parsed: Parsed) -> ExitCode {
     let result = match command {
         Command::Run(args) => run::run(&args, &stop),
         Command::Explain(args) => run::explain(&args, &stop),
-        Command::Dev(args) => run::dev(&args, &stop),
-        Command::Demo(args) => run::demo(&args, &stop),
+        #[cfg(feature = "devserver")]
+        Command::StandIn(command) => run::stand_in(&command, &stop),
         Command::Rbac(args) => run::rbac(&args),
         // Their text was shown when the arguments were read.
         Command::Config(_) | Command::Completions { .. } | Command::Man => Ok(()),

@@ -1,17 +1,15 @@
 //! The commands, from their flags to their end. Called by `main` on the main thread.
 
-mod demo;
-mod dev;
 mod election;
 mod explain;
-mod facts;
 mod features;
 mod logs;
-mod new_file;
 mod output;
 mod rbac;
 mod serving;
 pub mod signals;
+#[cfg(feature = "devserver")]
+mod stand_in;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,21 +31,28 @@ use crate::telemetry::metrics;
 use crate::telemetry::systemd;
 
 use self::rbac::rights_options;
-pub use demo::demo;
-pub use dev::dev;
 pub use explain::explain;
 pub use logs::{reread_levels, sources, start_log, tell_ignored};
 pub use output::print;
 pub use rbac::rbac;
+#[cfg(feature = "devserver")]
+pub use stand_in::stand_in;
 
 /// For the thread `systemd` to end, which says one thing more at the stop.
 const SYSTEMD_WITHIN: Duration = Duration::from_secs(5);
+
+/// What follows the complaint that no API server is named.
+const WITHOUT_CLUSTER: &str = if cfg!(feature = "devserver") {
+    "\nwithout a cluster at hand, try: replicaset-controller demo"
+} else {
+    ""
+};
 
 /// Why a command ended badly.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// No API server is named anywhere.
-    #[error("{0}\nwithout a cluster at hand, try: replicaset-controller demo")]
+    #[error("{0}{hint}", hint = WITHOUT_CLUSTER)]
     NoConfig(ConfigError),
     /// The configuration of the API server cannot be used.
     #[error("{0}")]

@@ -107,9 +107,11 @@ mod tests {
         for (command, flag) in [
             ("run", "--dry-run"),
             ("explain", "--output"),
+            #[cfg(feature = "devserver")]
             ("dev", "--nodes"),
             ("config", "--dry-run"),
             ("rbac", "--user"),
+            #[cfg(feature = "devserver")]
             ("demo", "--fast"),
         ] {
             let offers = bash_offers(&["replicaset-controller", command, &flag[..4]]);
@@ -129,12 +131,31 @@ mod tests {
         }
         let page = man();
         assert!(page.contains("leader\\-elect\\-lease\\-duration"), "{page}");
-        for flag in ["pod\\-ready\\-after", "service\\-account", "token\\-file"] {
+        for flag in [
+            #[cfg(feature = "devserver")]
+            "pod\\-ready\\-after",
+            "service\\-account",
+            "token\\-file",
+        ] {
             assert!(
                 page.contains(&format!("\\fB\\-\\-{flag}\\fR")),
                 "no {flag} in\n{page}"
             );
         }
         assert!(!page.contains("replicaset\\-controller\\-dev"), "{page}");
+    }
+
+    #[cfg(not(feature = "devserver"))]
+    #[test]
+    fn what_is_not_built_in_is_not_listed() {
+        let shells = [Shell::Bash, Shell::Zsh, Shell::Fish];
+        let texts = shells.map(completions).into_iter().chain([man()]);
+        for text in texts {
+            for word in ["demo", "insecure-listen", "insecure\\-listen"] {
+                assert!(!text.contains(word), "{word} is in\n{text}");
+            }
+        }
+        let offers = bash_offers(&["replicaset-controller", "de"]);
+        assert_eq!(offers, [""; 0]);
     }
 }

@@ -14,6 +14,6 @@ pub mod parse;
 mod sources;
 pub mod values;
 
-pub use flags::{Cli, Command, DemoArgs, DevArgs, ExplainArgs, RunArgs};
+pub use flags::{Cli, Command, ExplainArgs, RunArgs};
 pub use kcm::Ignored;
 pub use parse::{ParseOutcome, Parsed, Sources, parse};

@@ -199,7 +199,7 @@ impl fmt::Debug for AnswerBody {
 
 impl AnswerBody {
     /// The whole body, a stream read to its end; `None` if it breaks.
-    pub(crate) fn read(self) -> Option<Vec<u8>> {
+    pub fn read(self) -> Option<Vec<u8>> {
         let mut stream = match self {
             Self::Cut => return None,
             Self::Whole(body) => return Some(body),

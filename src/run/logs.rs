@@ -20,13 +20,10 @@ pub fn sources() -> Sources<'static> {
 /// Sets the log up for a command, once.
 pub fn start_log(command: &Command) {
     let (args, unless_raised) = match command {
-        // Its own lines say what changes.
-        Command::Dev(args) => (&args.log, LevelFilter::Warn),
         // What is asked for goes to standard output.
         Command::Explain(args) => (&args.log, LevelFilter::Warn),
-        // The demo tells its story on standard output; the log would only talk over it, and of
-        // failures that are part of the story.
-        Command::Demo(args) => (&args.log, LevelFilter::Error),
+        #[cfg(feature = "devserver")]
+        Command::StandIn(command) => (command.log(), command.log_level()),
         Command::Run(args) | Command::Config(args) => (&args.log, LevelFilter::Info),
         Command::Completions { .. } | Command::Man | Command::Rbac(_) => {
             (&LogArgs::default(), LevelFilter::Info)

@@ -1,10 +1,9 @@
-//! The binary as its operator meets it: flags, exit codes, signals, log, threads.
+//! The binary as its operator meets it on a cluster: signals, log, threads.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
-use std::net::TcpListener;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -18,52 +17,6 @@ use crate::tidy::root;
 
 /// Within this a daemon that waits for nothing but the next event ends.
 const SOON: Duration = Duration::from_secs(5);
-
-/// What the binary prints and ends with, in an environment that names no cluster.
-struct Ended {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-/// Runs the binary to its end.
-fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Ended {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
-        .args(arguments)
-        .env_remove("KUBECONFIG")
-        .env_remove("KUBERNETES_SERVICE_HOST")
-        .env_remove("RUST_LOG")
-        .env("HOME", "/nonexistent")
-        .envs(environment.iter().copied())
-        .stdin(Stdio::null())
-        .output()
-        .expect("the binary runs");
-    let text = |bytes| String::from_utf8(bytes).expect("what it prints is text");
-    Ended {
-        code: status.code(),
-        stdout: text(stdout),
-        stderr: text(stderr),
-    }
-}
-
-impl Ended {
-    /// It ended with this code, and standard error says all of this.
-    #[track_caller]
-    fn check(&self, code: i32, words: &[&str]) {
-        assert_eq!(self.code, Some(code), "{}{}", self.stdout, self.stderr);
-        for word in words {
-            assert!(
-                self.stderr.contains(word),
-                "no {word:?} in\n{}",
-                self.stderr
-            );
-        }
-    }
-}
 
 /// Waits until the process has read both lists.
 #[track_caller]
@@ -103,130 +56,6 @@ fn kubeconfig(
     file.write_all(text.as_bytes())
         .expect("room for a kubeconfig");
     file
-}
-
-#[test]
-fn a_text_that_cannot_be_written_is_a_failure() {
-    let all: [&[&str]; 7] = [
-        &["--version"],
-        &["--help"],
-        &["config"],
-        &["man"],
-        &["completions", "bash"],
-        &["rbac", "--user=a"],
-        &["demo", "--fast"],
-    ];
-    for arguments in all {
-        let full = fs::OpenOptions::new().write(true).open("/dev/full");
-        let ended = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(full.expect("Linux has it"))
-            .stderr(Stdio::piped())
-            .output()
-            .expect("the binary runs");
-        let stderr = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(1), "{arguments:?} {stderr}");
-        assert!(
-            stderr.contains("cannot write to standard output"),
-            "{stderr}"
-        );
-    }
-}
-
-#[test]
-fn help_and_version_are_shown() {
-    for arguments in [vec!["--help"], vec!["run", "--help"]] {
-        let ended = run(&arguments, &[]);
-        assert_eq!(ended.code, Some(0));
-        for flag in ["--kubeconfig", "--kube-api-qps", "--namespace", "-v"] {
-            assert!(ended.stdout.contains(flag), "{}", ended.stdout);
-        }
-        assert_eq!(ended.stderr, "");
-    }
-    let version = run(&["--version"], &[]);
-    let expected = format!("replicaset-controller {}\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!((version.code, version.stdout), (Some(0), expected));
-}
-
-#[test]
-fn all_mistakes_are_told_at_once() {
-    let mistakes = [
-        "--kube-api-qps=fast",
-        "--no-such-flag",
-        "--namespace=UPPER",
-        "--concurrent-replicaset-syncs=0",
-    ];
-    let ended = run(&mistakes, &[]);
-    let words = mistakes.map(|mistake| mistake.split('=').next().unwrap_or_default());
-    ended.check(2, &words);
-    assert_eq!(ended.stdout, "");
-    run(&["no-such-command"], &[]).check(2, &["no-such-command"]);
-}
-
-#[test]
-fn without_a_configuration_all_places_are_named_and_the_demo_is_offered() {
-    let home = tempfile::tempdir().expect("a home");
-    let home = home.path().display().to_string();
-    let ended = run(&[], &[("HOME", &home)]);
-    let file = format!("{home}/.kube/config");
-    let places = [
-        "--kubeconfig",
-        "$KUBECONFIG",
-        &file,
-        "$KUBERNETES_SERVICE_HOST",
-        "replicaset-controller demo",
-    ];
-    ended.check(2, &places);
-}
-
-#[test]
-fn a_refused_thread_at_the_start_is_told_without_a_backtrace() {
-    // No system gives a thread as large a stack as this.
-    let refused = ("RUST_MIN_STACK", "1152921504606846976");
-    let file = kubeconfig("http://127.0.0.1:1", None, None);
-    let path = file.path().display().to_string();
-    let arguments = ["--kubeconfig", &path, "--context=here", "--secure-port=0"];
-    let ended = run(&arguments, &[refused]);
-    ended.check(1, &["replicaset-controller: "]);
-    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
-}
-
-#[test]
-fn a_configuration_that_cannot_be_used_is_named() {
-    run(&["--kubeconfig=/nonexistent/file"], &[]).check(2, &["/nonexistent/file"]);
-    let file = kubeconfig("http://127.0.0.1:1", None, None);
-    let path = file.path().display().to_string();
-    run(&["--kubeconfig", &path], &[]).check(2, &[&path, "other"]);
-    run(&[], &[("KUBECONFIG", &path)]).check(2, &[&path, "other"]);
-    let arguments = ["--kubeconfig", &path, "--context", "elsewhere"];
-    run(&arguments, &[]).check(2, &[&path, "elsewhere"]);
-    run(&["--master", "nowhere at all"], &[]).check(2, &["--master", "nowhere at all"]);
-}
-
-#[test]
-fn a_port_that_is_taken_is_a_failure_and_no_mistake() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = listener.local_addr().expect("an address").port();
-    run(&["dev", &format!("--port={port}")], &[]).check(1, &["dev server"]);
-}
-
-#[test]
-fn data_that_cannot_be_is_wrong_usage() {
-    let data = |paths: &[&str]| {
-        let flags = paths.iter().flat_map(|path| ["--data", path]);
-        let arguments: Vec<&str> = ["dev", "--port=0"].into_iter().chain(flags).collect();
-        run(&arguments, &[])
-    };
-    data(&["/nonexistent/file"]).check(2, &["/nonexistent/file"]);
-    let mut file = tempfile::NamedTempFile::new().expect("a file");
-    let rs = new_replica_set("NOT-A-NAME", 1);
-    write!(file, "{rs}\n{{\"kind\": \"Car\", \"apiVersion\": \"v1\"}}").expect("room for both");
-    let path = file.path().display().to_string();
-    let words = ["/nonexistent", "NOT-A-NAME", "document 2: Car of v1 is not"];
-    data(&[&path, "/nonexistent/file"]).check(2, &words);
-    let saving = run(&["dev", "--port=0", "--save", "--data=a", "--data=b"], &[]);
-    saving.check(2, &["--save"]);
 }
 
 #[test]
@@ -476,85 +305,4 @@ fn every_thread_has_its_name() {
     cluster.eventually_eq("the threads that last", &expected, threads);
     cluster.holds("they stay the same", || threads() == expected);
     check_ends(process, 0);
-}
-
-#[test]
-fn make_passes_arguments_on_to_the_program() {
-    for (arguments, run) in [
-        (&["demo", "ARGS=--fast"][..], "-- demo --fast\n"),
-        (&["dev", "ARGS=--port 9000"], "-- dev --port 9000\n"),
-    ] {
-        // Below `make test` a second make would name the directories that it enters.
-        let output = Command::new("make")
-            .args(["--dry-run", "--no-print-directory"])
-            .args(arguments)
-            .env_remove("MAKEFLAGS")
-            .current_dir(root())
-            .output()
-            .expect("make runs");
-        let recipe = String::from_utf8_lossy(&output.stdout);
-        assert!(recipe.ends_with(run), "{arguments:?}: {recipe}");
-    }
-}
-
-#[test]
-fn make_installs_what_it_uninstalls() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let destination = format!("DESTDIR={}", folder.path().display());
-    let make = |verb: &str| {
-        let output = Command::new("make")
-            .args([verb, &destination, "PREFIX=/usr"])
-            .arg(format!(
-                "BINARY={}",
-                env!("CARGO_BIN_EXE_replicaset-controller")
-            ))
-            .current_dir(root())
-            .output()
-            .expect("make runs");
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "make {verb}: {stderr}");
-    };
-    let at = |path: &str| folder.path().join(path);
-    let read = |path: &str| fs::read_to_string(at(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
-    let installed = [
-        (
-            "usr/lib/systemd/system/replicaset-controller.service",
-            "ExecStart=/usr/bin/replicaset-controller ",
-        ),
-        (
-            "usr/share/man/man8/replicaset-controller.8",
-            ".TH replicaset-controller 8",
-        ),
-        (
-            "usr/share/bash-completion/completions/replicaset-controller",
-            "--kube-api-qps",
-        ),
-        (
-            "usr/share/zsh/site-functions/_replicaset-controller",
-            "#compdef replicaset-controller",
-        ),
-        (
-            "usr/share/fish/vendor_completions.d/replicaset-controller.fish",
-            "complete -c replicaset-controller",
-        ),
-        (
-            "usr/share/doc/replicaset-controller/README.md",
-            "# replicaset-controller",
-        ),
-    ];
-    let config = "etc/replicaset-controller/config.yaml";
-    make("install");
-    for (path, part) in installed {
-        assert!(read(path).contains(part), "no {part:?} in {path}");
-    }
-    assert!(at("usr/bin/replicaset-controller").is_file());
-    fs::write(at(config), "mine").expect("room for it");
-    make("install");
-    assert_eq!(read(config), "mine");
-    make("uninstall");
-    for (path, _) in installed {
-        assert!(!at(path).exists(), "{path} is left");
-    }
-    assert!(!at("usr/bin/replicaset-controller").exists());
-    assert_eq!(read(config), "mine");
 }

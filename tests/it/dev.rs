@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
 use std::path::Path;
 
 use nix::sys::signal::Signal;
@@ -76,4 +78,41 @@ fn a_situation_that_cannot_be_kept_is_a_failure_and_no_mistake() {
         log.contains("cannot write ") && log.contains("not-there"),
         "{log}"
     );
+}
+
+/// `dev` with these flags ends by itself with this code, and standard error says all of this.
+#[track_caller]
+fn check_ends(flags: &[&str], code: i32, words: &[&str]) {
+    let mut process = DaemonProcess::start(&[&["dev"], flags].concat());
+    let status = process.exit_within(PATIENCE);
+    let stderr = process.log();
+    assert_eq!(status.code(), Some(code), "{}{stderr}", process.output());
+    for word in words {
+        assert!(stderr.contains(word), "no {word:?} in\n{stderr}");
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_a_failure_and_no_mistake() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    check_ends(&[&format!("--port={port}")], 1, &["dev server"]);
+}
+
+#[test]
+fn data_that_cannot_be_is_wrong_usage() {
+    let check = |paths: &[&str], words: &[&str]| {
+        let flags = paths.iter().flat_map(|path| ["--data", path]);
+        let flags: Vec<&str> = ["--port=0"].into_iter().chain(flags).collect();
+        check_ends(&flags, 2, words);
+    };
+    check(&["/nonexistent/file"], &["/nonexistent/file"]);
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    let rs = new_replica_set("NOT-A-NAME", 1);
+    write!(file, "{rs}\n{{\"kind\": \"Car\", \"apiVersion\": \"v1\"}}").expect("room for both");
+    let path = file.path().display().to_string();
+    let words = ["/nonexistent", "NOT-A-NAME", "document 2: Car of v1 is not"];
+    check(&[&path, "/nonexistent/file"], &words);
+    let saving = ["--port=0", "--save", "--data=a", "--data=b"];
+    check_ends(&saving, 2, &["--save"]);
 }

@@ -1,5 +1,6 @@
-//! The one integration binary: the daemon as a whole, seen from outside, on the dev server and (with
-//! `make test-control-plane`) on a real API server.
+//! The integration binary: the daemon as a whole, seen from outside, on the dev server and (with
+//! `make test-control-plane`) on a real API server, behind the dev server's faults. Both need the
+//! feature `devserver`; what does not is in `tests/binary`.
 
 /// Clusters, the daemon under test, and the waiting.
 mod support;
@@ -8,9 +9,9 @@ mod support;
 mod adoption;
 /// What the garbage collector takes along, beside the controller.
 mod collection;
-/// Flags, exit codes, signals, log and threads of the binary.
+/// Signals, log and threads of the binary.
 mod command_line;
-/// Sources of flags, and the forms of the log.
+/// Flags of kube-controller-manager, and the forms of the log.
 mod configuration;
 /// Which test shows which case of the conformance checklist.
 mod coverage;
@@ -22,7 +23,7 @@ mod credentials;
 mod deletion_order;
 /// `demo`, as people and as pipes see it.
 mod demo;
-/// `dev`: data that is loaded and kept.
+/// `dev`: data that is loaded and kept, and what it refuses.
 mod dev;
 /// The dev server against the real one, request by request.
 mod differential;
@@ -52,7 +53,7 @@ mod regressions;
 mod replicas;
 /// Group O: ReplicationControllers, and both kinds side by side.
 mod replication;
-/// Rights: what `rbac` prints, and the check of them at start.
+/// Rights: the check of them at start, and that they suffice.
 mod rights;
 /// The daemon's own pages, and what systemd is told.
 mod serving;

@@ -1,5 +1,5 @@
-//! What the daemon may do: the manifests, the self-check at start, and on the real control plane that
-//! nothing more is needed than what `rbac` prints.
+//! What the daemon may do: the self-check at start, and on the real control plane that nothing more is
+//! needed than what `rbac` prints.
 
 use std::env;
 use std::fs;
@@ -18,15 +18,6 @@ use crate::support::{DaemonProcess, Kind, Setup, TestCluster, new_replica_set};
 use crate::tidy::root;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_replicaset-controller");
-
-/// Manifests under `config/` and the flags of the `rbac` that prints them.
-const PRINTED: &[(&str, &[&str])] = &[
-    ("rbac.yaml", &[]),
-    (
-        "rbac-namespace.yaml",
-        &["--namespace=shop", "--secure-port=0"],
-    ),
-];
 
 /// What `rbac` prints.
 #[track_caller]
@@ -104,43 +95,6 @@ fn check_unhindered(process: &DaemonProcess) {
     let log = process.log();
     assert!(!log.contains("rights are missing"), "{log}");
     assert!(!log.to_lowercase().contains("forbidden"), "{log}");
-}
-
-#[test]
-fn the_manifests_are_what_rbac_prints() {
-    for (file, flags) in PRINTED {
-        let path = root().join("config").join(file);
-        let printed = rbac(flags);
-        if env::var_os("UPDATE_EXPECT").is_some() {
-            fs::write(&path, &printed).expect("a writable file");
-        }
-        let found = fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(
-            found, printed,
-            "config/{file} is not what rbac prints; UPDATE_EXPECT=1 writes it"
-        );
-    }
-}
-
-#[test]
-fn the_lease_of_a_migration_is_the_one_that_may_be_renewed() {
-    let configuration = tempfile::NamedTempFile::new().expect("a file");
-    let text = "apiVersion: controllermanager.config.k8s.io/v1\n\
-                kind: LeaderMigrationConfiguration\n\
-                leaderName: shared\n\
-                controllerLeaders:\n\
-                - name: replicaset-controller\n  component: '*'\n";
-    fs::write(&configuration, text).expect("a writable file");
-    let path = configuration.path().display();
-    let printed = rbac(&[
-        "--enable-leader-migration",
-        &format!("--leader-migration-config={path}"),
-    ]);
-    assert!(printed.contains("[shared]"), "{printed}");
-    assert!(
-        printed.contains("--leader-elect-resource-name=shared"),
-        "{printed}"
-    );
 }
 
 #[test]

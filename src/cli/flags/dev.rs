@@ -1,13 +1,49 @@
-//! Flags of the commands that need no cluster.
+//! The commands that need no cluster, and their flags. Built with the feature `devserver` only.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
+use log::LevelFilter;
 
 use super::{ClientArgs, ControllerArgs, LogArgs};
 use crate::cli::duration::parse_duration;
+
+/// The commands that run on the stand-in for a cluster.
+#[derive(Clone, Debug, Subcommand)]
+pub enum StandInCommand {
+    /// Run an in-memory API server with a simulated kubelet and the controller, until stopped.
+    Dev(DevArgs),
+    /// Show the controller at work, chapter by chapter; exit code 0 if all came out as told.
+    Demo(DemoArgs),
+}
+
+impl StandInCommand {
+    /// Its flags of the log.
+    pub fn log(&self) -> &LogArgs {
+        match self {
+            Self::Dev(args) => &args.log,
+            Self::Demo(args) => &args.log,
+        }
+    }
+
+    /// The log's level unless its flags raise it.
+    pub fn log_level(&self) -> LevelFilter {
+        match self {
+            // Its own lines say what changes.
+            Self::Dev(_) => LevelFilter::Warn,
+            // The demo tells its story on standard output; the log would only talk over it, and of
+            // failures that are part of the story.
+            Self::Demo(_) => LevelFilter::Error,
+        }
+    }
+
+    /// True if it runs until it is stopped.
+    pub fn is_daemon(&self) -> bool {
+        matches!(self, Self::Dev(_))
+    }
+}
 
 /// Flags of `dev`.
 #[derive(Args, Clone, Debug)]

@@ -5,6 +5,7 @@
 
 mod api;
 mod controller;
+#[cfg(feature = "devserver")]
 mod dev;
 mod explain;
 mod features;
@@ -20,7 +21,8 @@ use clap::{Args, Parser, Subcommand};
 
 pub use self::api::{ApiArgs, ClientArgs, ContentType};
 pub use self::controller::{ControllerArgs, ControllerItem, ControllerName};
-pub use self::dev::{DemoArgs, DevArgs};
+#[cfg(feature = "devserver")]
+pub use self::dev::{DemoArgs, DevArgs, StandInCommand};
 pub use self::explain::{ExplainArgs, ExplainTarget, OutputFormat};
 pub use self::features::{
     FeatureArgs, GATES, Gate, POD_DELETION_COST, STALE_CONTROLLER_CONSISTENCY, TERMINATING_REPLICAS,
@@ -70,9 +72,11 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Say why a ReplicaSet has the pods that it has, what would be done now, and which pods would go
     /// first and by which rule; from the API server, or from a running daemon.
-    Explain(ExplainArgs),
-    /// Run an in-memory API server with a simulated kubelet and the controller, until stopped.
-    Dev(DevArgs),
+    Explain(Box<ExplainArgs>),
+    /// Commands that need no cluster.
+    #[cfg(feature = "devserver")]
+    #[command(flatten)]
+    StandIn(Box<StandInCommand>),
     /// Print the effective configuration as YAML for --config, with where each value is from.
     Config(Box<RunArgs>),
     /// Print a completion script for a shell.
@@ -82,10 +86,20 @@ pub enum Command {
     },
     /// Print the man page.
     Man,
-    /// Show the controller at work, chapter by chapter; exit code 0 if all came out as told.
-    Demo(DemoArgs),
     /// Print the RBAC manifests that a daemon with these flags needs, for `kubectl apply -f -`.
     Rbac(Box<RbacArgs>),
+}
+
+impl Command {
+    /// True if it runs until it is stopped.
+    pub fn is_daemon(&self) -> bool {
+        match self {
+            Self::Run(_) => true,
+            #[cfg(feature = "devserver")]
+            Self::StandIn(command) => command.is_daemon(),
+            _ => false,
+        }
+    }
 }
 
 /// Flags of `run`.

@@ -393,3 +393,18 @@ fn help_and_version_are_no_mistakes() {
             .contains("--leader-elect")
     );
 }
+
+#[cfg(not(feature = "devserver"))]
+#[test]
+fn a_command_that_is_not_built_in_is_unknown() {
+    for command in ["dev", "demo"] {
+        let expected = of(&["no-such-command"]).usage();
+        let expected = expected.replace("no-such-command", command);
+        assert_eq!(of(&[command]).usage(), expected);
+    }
+    let help = of(&["--help"]).shown();
+    assert!(
+        !help.contains("  demo ") && !help.contains("  dev "),
+        "{help}"
+    );
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{PATIENCE, collection, replica_set, until_complete};
 use crate::devserver::{Action, Matcher, Rule};
-use crate::run::demo::stage::{Stage, Told, check};
+use crate::run::stand_in::demo::stage::{Stage, Told, check};
 
 const SET: &str = "phoenix";
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{PATIENCE, collection, pod_path, pod_spec, replica_set, until_complete};
-use crate::run::demo::stage::{Stage, Told, check};
+use crate::run::stand_in::demo::stage::{Stage, Told, check};
 
 const SET: &str = "front";
 
@@ -75,7 +75,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
         format!("{} pods replace the released one", new.len())
     })?;
     stage.note(format!("{} takes its place", new[0]));
-    let is_left_alone = |world: &crate::run::facts::World| {
+    let is_left_alone = |world: &crate::run::stand_in::world::World| {
         world
             .pod(ORPHAN)
             .is_some_and(|pod| pod.is_ready && !pod.is_deleting && pod.owner.is_empty())

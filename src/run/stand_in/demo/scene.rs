@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use crate::run::facts::World;
+use crate::run::stand_in::world::World;
 
 /// What is shown.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -63,7 +63,7 @@ pub(super) trait Display {
 
 /// The table of all ReplicaSets.
 pub(super) fn rows(world: &World) -> Vec<Row> {
-    let row = |set: &crate::run::facts::SetFacts| {
+    let row = |set: &crate::run::stand_in::world::SetFacts| {
         let pods = world.pods_of(set);
         let event = world.last_event(set);
         Row {

@@ -13,7 +13,7 @@ use crate::client::{Client, ClientConfig, ClientError, ClientOptions, Request};
 use crate::devserver::{Action, DevServer, Matcher, Recorded, Rule, RuleHandle, Tally};
 use crate::manager::{Manager, ManagerOptions};
 use crate::run::RunError;
-use crate::run::facts::World;
+use crate::run::stand_in::world::World;
 use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics;

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{PATIENCE, collection, replica_set, set_path, until_complete};
-use crate::run::demo::stage::{Stage, Told, check};
-use crate::run::facts::World;
+use crate::run::stand_in::demo::stage::{Stage, Told, check};
+use crate::run::stand_in::world::World;
 
 const NAMESPACE: &str = "tight";
 

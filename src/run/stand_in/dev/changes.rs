@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::devserver::Tally;
-use crate::run::facts::SetFacts;
+use crate::run::stand_in::world::SetFacts;
 
 /// Remembers what was said, so that each thing is said once.
 #[derive(Debug, Default)]

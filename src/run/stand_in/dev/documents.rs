@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::run::new_file;
+use crate::run::stand_in::new_file;
 
 /// One object, and where it stands.
 #[derive(Clone, Debug, PartialEq)]

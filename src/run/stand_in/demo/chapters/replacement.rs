@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use super::{PATIENCE, pod_path, until_complete};
-use crate::run::demo::stage::{Miss, Stage, Told, check};
+use crate::run::stand_in::demo::stage::{Miss, Stage, Told, check};
 
 const SET: &str = "web";
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::run::new_file;
+use crate::run::stand_in::new_file;
 
 /// The first line of what is written; nothing else is ever overwritten.
 const MARK: &str = "# Written by replicaset-controller dev; it may be overwritten.";

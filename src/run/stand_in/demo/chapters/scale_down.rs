@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{PATIENCE, collection, pod_path, replica_set, scale, set_path, until_complete};
 use crate::devserver::wishes::FATE;
-use crate::run::demo::stage::{Miss, Stage, Told, check};
-use crate::run::facts::{DELETION_COST, PodFacts};
+use crate::run::stand_in::demo::stage::{Miss, Stage, Told, check};
+use crate::run::stand_in::world::{DELETION_COST, PodFacts};
 
 const SET: &str = "picky";
 

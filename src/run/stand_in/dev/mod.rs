@@ -15,13 +15,12 @@ use serde_json::Value;
 
 use self::changes::Changes;
 use self::documents::Document;
-use super::facts::World;
-use super::{RunError, finish, manager_options};
-use crate::cli::DevArgs;
+use super::world::World;
+use crate::cli::flags::DevArgs;
 use crate::client::ClientConfig;
 use crate::devserver::{DevServer, DevServerOptions, KubeletOptions};
 use crate::manager::Manager;
-use crate::run::signals;
+use crate::run::{RunError, finish, manager_options, signals};
 use crate::stdx::escape::escaped;
 use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::health::Health;
@@ -38,7 +37,7 @@ const TERMINATE_AFTER: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// If the address is taken, if files cannot be used, or what made the daemon fail.
-pub fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
+pub(super) fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
     let save_to = save_to(args)?;
     let (documents, errors) = documents::read(&args.data, args.save);
     // The server must outlive the controller, which has a last event to write.

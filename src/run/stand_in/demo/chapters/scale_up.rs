@@ -9,10 +9,13 @@ use serde_json::Value;
 
 use super::{PATIENCE, collection, scale, until_complete};
 use crate::devserver::{Action, Matcher, Recorded, Rule};
-use crate::run::demo::stage::{Miss, Stage, Told, check};
+use crate::run::stand_in::demo::stage::{Miss, Stage, Told, check};
 
 /// What is applied: the same file that the README names.
-const SAMPLE: &str = include_str!("../../../../config/replicasets.yaml");
+const SAMPLE: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/config/replicasets.yaml"
+));
 
 /// The ReplicaSet of the sample that is scaled on.
 const LARGE: &str = "worker";

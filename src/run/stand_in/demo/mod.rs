@@ -25,11 +25,10 @@ use self::scene::{Display, Outcome};
 use self::screen::{Screen, room_of_stdout};
 use self::stage::{Miss, Pace, Stage};
 use self::table::Style;
-use super::RunError;
-use super::output::seen_enough;
-use crate::cli::DemoArgs;
+use crate::cli::flags::DemoArgs;
 use crate::devserver::{DevServer, DevServerOptions, KubeletOptions};
-use crate::run::signals;
+use crate::run::output::seen_enough;
+use crate::run::{RunError, signals};
 use crate::stdx::stop::Stop;
 
 /// Requests of one demo, with much room: they are all counted at the end.
@@ -52,7 +51,7 @@ const FAST: Pace = Pace {
 ///
 /// # Errors
 /// If a chapter did not come out as told, or if `stop` was given early.
-pub fn demo(args: &DemoArgs, stop: &Stop) -> Result<(), RunError> {
+pub(super) fn demo(args: &DemoArgs, stop: &Stop) -> Result<(), RunError> {
     signals::stop_in_order();
     let pace = if args.fast { FAST } else { STEADY };
     let server_stop = Stop::new();

@@ -1,0 +1,15 @@
+//! The binary by itself, without a cluster: arguments, files, exit codes. What runs on the dev server
+//! is in `tests/it`; these tests need no feature.
+
+/// Arguments, exit codes and the verbs of the Makefile.
+mod command_line;
+/// Sources of flags, and the first lines of the log.
+mod configuration;
+/// What `rbac` prints.
+mod rights;
+
+use std::path::PathBuf;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}

@@ -1,0 +1,69 @@
+//! What `rbac` prints, and the manifests under `config/` that are printed by it.
+
+use std::env;
+use std::fs;
+use std::process::{Command, Output};
+
+use crate::root;
+
+/// Manifests under `config/` and the flags of the `rbac` that prints them.
+const PRINTED: &[(&str, &[&str])] = &[
+    ("rbac.yaml", &[]),
+    (
+        "rbac-namespace.yaml",
+        &["--namespace=shop", "--secure-port=0"],
+    ),
+];
+
+/// What `rbac` prints.
+#[track_caller]
+fn rbac(flags: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
+        .arg("rbac")
+        .args(flags)
+        .output();
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = output.expect("the binary runs");
+    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    String::from_utf8(stdout).expect("YAML is text")
+}
+
+#[test]
+fn the_manifests_are_what_rbac_prints() {
+    for (file, flags) in PRINTED {
+        let path = root().join("config").join(file);
+        let printed = rbac(flags);
+        if env::var_os("UPDATE_EXPECT").is_some() {
+            fs::write(&path, &printed).expect("a writable file");
+        }
+        let found = fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(
+            found, printed,
+            "config/{file} is not what rbac prints; UPDATE_EXPECT=1 writes it"
+        );
+    }
+}
+
+#[test]
+fn the_lease_of_a_migration_is_the_one_that_may_be_renewed() {
+    let configuration = tempfile::NamedTempFile::new().expect("a file");
+    let text = "apiVersion: controllermanager.config.k8s.io/v1\n\
+                kind: LeaderMigrationConfiguration\n\
+                leaderName: shared\n\
+                controllerLeaders:\n\
+                - name: replicaset-controller\n  component: '*'\n";
+    fs::write(&configuration, text).expect("a writable file");
+    let path = configuration.path().display();
+    let printed = rbac(&[
+        "--enable-leader-migration",
+        &format!("--leader-migration-config={path}"),
+    ]);
+    assert!(printed.contains("[shared]"), "{printed}");
+    assert!(
+        printed.contains("--leader-elect-resource-name=shared"),
+        "{printed}"
+    );
+}
