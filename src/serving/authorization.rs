@@ -26,8 +26,10 @@ pub(super) enum Decision {
     Denied(String),
 }
 
-/// The paths that need no rights. Each is a whole path or, ending in `*`, the beginning of paths; a
+/// The paths that anyone may read. Each is a whole path or, ending in `*`, the beginning of paths; a
 /// leading `/` may be left out (apiserver `pkg/authorization/path/path.go`).
+///
+/// DIFFERS: for reading only. Upstream also lets anyone write to them, which a `*` does not say.
 #[derive(Clone, Debug, Default)]
 pub struct AllowedPaths {
     exact: Vec<String>,
@@ -53,11 +55,17 @@ impl AllowedPaths {
         Ok(allowed)
     }
 
-    /// True if everybody may see this path.
-    pub fn allow(&self, path: &str) -> bool {
+    /// True if everybody may send a request of this HTTP method for this path.
+    pub fn allow(&self, method: &str, path: &str) -> bool {
+        let is_read = ["GET", "HEAD"]
+            .iter()
+            .any(|it| method.eq_ignore_ascii_case(it));
         let bare = path.strip_prefix('/').unwrap_or(path);
-        self.exact.iter().any(|exact| exact == bare)
-            || self.prefixes.iter().any(|prefix| bare.starts_with(prefix))
+        let is_listed = || {
+            self.exact.iter().any(|exact| exact == bare)
+                || self.prefixes.iter().any(|prefix| bare.starts_with(prefix))
+        };
+        is_read && is_listed()
     }
 }
 
@@ -87,7 +95,8 @@ impl Authorization {
         verb: &str,
         path: &str,
     ) -> Result<Decision, ReviewError> {
-        if self.allowed_paths.allow(path) || user.groups.iter().any(|it| it == PRIVILEGED_GROUP) {
+        let is_open = self.allowed_paths.allow(verb, path);
+        if is_open || user.groups.iter().any(|it| it == PRIVILEGED_GROUP) {
             return Ok(Decision::Allowed);
         }
         let key = (user.clone(), verb.to_owned(), path.to_owned());
@@ -134,11 +143,14 @@ mod tests {
             ("/", true),
             ("/metrics", false),
         ] {
-            assert_eq!(allowed.allow(path), expected, "{path}");
+            assert_eq!(allowed.allow("GET", path), expected, "{path}");
+            assert_eq!(allowed.allow("head", path), expected, "{path}");
+            assert!(!allowed.allow("PUT", path), "{path}");
         }
         for path in ["/a*b", "/a**"] {
             AllowedPaths::parse(&[path]).expect_err(path);
         }
-        assert!(AllowedPaths::parse(&["*"]).expect("all paths").allow("/a"));
+        let all = AllowedPaths::parse(&["*"]).expect("all paths");
+        assert!(all.allow("GET", "/a"));
     }
 }
