@@ -1,5 +1,9 @@
 //! JSON patch (RFC 6902): a list of operations on a JSON tree, all of which are done or none. Pure.
+//!
+//! The operations are the crate `json_patch`'s. What is here is what the API server's library does
+//! otherwise, and the limits without which a patch could build what nobody can hold or read.
 
+use json_patch::{AddOperation, PatchOperation};
 use serde_json::Value;
 
 /// Most operations of one patch (apiserver
@@ -60,59 +64,51 @@ fn kind_name(value: &Value) -> &'static str {
 }
 
 fn operate(target: &mut Value, operation: &Value, n_copied: &mut usize) -> Option<()> {
-    let text = |name: &str| operation.get(name).and_then(Value::as_str);
-    let path = text("path")?;
-    let value = || operation.get("value").cloned();
-    match text("op")? {
-        "add" => add(target, path, value()?),
-        "remove" => remove(target, path).map(|_| ()),
-        "replace" => {
-            let value = value()?;
-            fits_depth(path, &value)?;
-            if let Some(old) = target.pointer_mut(path) {
-                *old = value;
-            } else {
-                // The API server's library lets a member be replaced that is not there.
-                let (parent, last) = parent(target, path)?;
-                parent.as_object_mut()?.insert(last, value);
+    if operation.get("op")? == "test" {
+        // What is not there is `null` to a test, as the API server's library has it.
+        let expected = operation.get("value").unwrap_or(&Value::Null);
+        let found = target.pointer(operation.get("path")?.as_str()?);
+        return (found.unwrap_or(&Value::Null) == expected).then_some(());
+    }
+    let operation = serde_json::from_value(operation.clone()).ok()?;
+    let operation = guarded(operation, target, n_copied)?;
+    json_patch::patch(target, &[operation]).ok()
+}
+
+/// The operation that is to be done, unless it passes a limit.
+fn guarded(
+    operation: PatchOperation,
+    target: &Value,
+    n_copied: &mut usize,
+) -> Option<PatchOperation> {
+    match &operation {
+        PatchOperation::Add(add) => fits_depth(add.path.as_str(), &add.value)?,
+        PatchOperation::Replace(replace) => {
+            let path = replace.path.as_str();
+            fits_depth(path, &replace.value)?;
+            // The API server's library lets a member be replaced that is not there.
+            let (parent, _) = path.rsplit_once('/').unwrap_or_default();
+            if target.pointer(path).is_none() && target.pointer(parent)?.is_object() {
+                return Some(PatchOperation::Add(AddOperation {
+                    path: replace.path.clone(),
+                    value: replace.value.clone(),
+                }));
             }
-            Some(())
         }
-        "move" => {
-            let from = text("from")?;
-            // A value cannot be moved into itself.
-            if path
-                .strip_prefix(from)
-                .is_some_and(|rest| rest.starts_with('/'))
-            {
-                return None;
-            }
-            let value = remove(target, from)?;
-            add(target, path, value)
+        PatchOperation::Move(moved) => {
+            fits_depth(moved.path.as_str(), target.pointer(moved.from.as_str())?)?;
         }
-        "copy" => {
-            let value = target.pointer(text("from")?)?.clone();
+        PatchOperation::Copy(copy) => {
+            let value = target.pointer(copy.from.as_str())?;
             *n_copied += value.to_string().len();
             if *n_copied > COPY_BYTES_MAX {
                 return None;
             }
-            add(target, path, value)
+            fits_depth(copy.path.as_str(), value)?;
         }
-        "test" => {
-            // What is not there is `null` to a test, as the API server's library has it.
-            let expected = operation.get("value").unwrap_or(&Value::Null);
-            let found = target.pointer(path).unwrap_or(&Value::Null);
-            (found == expected).then_some(())
-        }
-        _ => None,
+        PatchOperation::Remove(_) | PatchOperation::Test(_) => {}
     }
-}
-
-/// Splits `/a/b/c` into what is at `/a/b`, and `c`.
-fn parent<'a>(target: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
-    let (parent, last) = path.rsplit_once('/')?;
-    let last = last.replace("~1", "/").replace("~0", "~");
-    Some((target.pointer_mut(parent)?, last))
+    Some(operation)
 }
 
 /// How many levels a value has: 0 for a plain one.
@@ -128,47 +124,6 @@ pub(super) fn depth_of(value: &Value) -> usize {
 fn fits_depth(path: &str, value: &Value) -> Option<()> {
     let n_above = path.matches('/').count();
     (n_above + depth_of(value) <= DEPTH_MAX).then_some(())
-}
-
-fn add(target: &mut Value, path: &str, value: Value) -> Option<()> {
-    fits_depth(path, &value)?;
-    if path.is_empty() {
-        *target = value;
-        return Some(());
-    }
-    match parent(target, path)? {
-        (Value::Object(map), name) => {
-            map.insert(name, value);
-        }
-        (Value::Array(list), index) if index == "-" => list.push(value),
-        (Value::Array(list), index) => {
-            let index = index_of(&index)?;
-            if index > list.len() {
-                return None;
-            }
-            list.insert(index, value);
-        }
-        _ => return None,
-    }
-    Some(())
-}
-
-fn remove(target: &mut Value, path: &str) -> Option<Value> {
-    match parent(target, path)? {
-        (Value::Object(map), name) => map.remove(&name),
-        (Value::Array(list), index) => {
-            let index = index_of(&index)?;
-            (index < list.len()).then(|| list.remove(index))
-        }
-        _ => None,
-    }
-}
-
-/// Digits without a sign or leading zeros.
-fn index_of(text: &str) -> Option<usize> {
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    let is_plain = is_number && (text == "0" || !text.starts_with('0'));
-    text.parse().ok().filter(|_| is_plain)
 }
 
 #[cfg(test)]
