@@ -5,10 +5,8 @@ use std::io::Read;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use prost::Message;
-
 use super::decode::{Decode, Frame, INITIAL_EVENTS_END, OBJECT_BYTES_MAX, ReadWatch, StreamError};
-use super::protobuf_object::{AnyObject, read_object};
+use super::protobuf_object::{metadata_of, read_object};
 use super::read_buffer::ReadBuffer;
 use crate::api::Status;
 use crate::api::interner::Interner;
@@ -131,7 +129,7 @@ fn open(message: &[u8]) -> Result<(&[u8], &[u8]), ProtobufError> {
 }
 
 fn read_bookmark<T>(message: &[u8]) -> Result<Frame<T>, ProtobufError> {
-    let metadata = AnyObject::decode(message)?.metadata.unwrap_or_default();
+    let metadata = metadata_of(message)?;
     let initial_events_end = metadata.annotations.get(INITIAL_EVENTS_END);
     Ok(Frame::Bookmark {
         resource_version: (*metadata.resource_version).into(),

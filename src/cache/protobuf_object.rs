@@ -5,14 +5,12 @@ use prost::Message;
 use super::decode::{Decode, Decoded, Unread, check_names};
 use super::store::UnreadKey;
 use crate::api::interner::Interner;
-use crate::api::protobuf::{ObjectMeta, ProtobufError};
+use crate::api::protobuf::{ObjectMeta, Parts, ProtobufError};
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 
-/// What every object has.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct AnyObject {
-    #[prost(message, optional, tag = "1")]
-    pub(super) metadata: Option<ObjectMeta>,
+/// The metadata of an object of any kind.
+pub(super) fn metadata_of(message: &[u8]) -> Result<ObjectMeta, ProtobufError> {
+    Ok(ObjectMeta::decode(Parts::of(message)?.metadata)?)
 }
 
 /// Reads an object; of one that cannot be read at least what it is, if that can be read.
@@ -25,8 +23,7 @@ pub(super) fn read_object<T: Decode>(
 }
 
 fn unread(message: &[u8], error: &ProtobufError) -> Unread {
-    let object = AnyObject::decode(message).unwrap_or_default();
-    let metadata = object.metadata.unwrap_or_default();
+    let metadata = metadata_of(message).unwrap_or_default();
     let key = (!metadata.name.is_empty()).then(|| UnreadKey {
         key: ObjectKey::new(metadata.namespace, metadata.name),
         uid: Uid::new(&metadata.uid),

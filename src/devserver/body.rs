@@ -7,10 +7,11 @@ use super::delete::DeleteOptions;
 use super::exchange::ApiRequest;
 use super::json_patch::depth_of;
 use super::objects::text;
-use super::protobuf::{self, PROTOBUF, Unread};
+use super::protobuf::{self, Unread};
 use super::refusal::Refusal;
 use super::resource::Resource;
 use super::shape;
+use crate::api::protobuf::MEDIA_TYPE;
 
 const YAML: &str = "application/yaml";
 
@@ -43,7 +44,7 @@ pub(super) fn any_object(request: &ApiRequest, expected: &str) -> Result<Value, 
             serde_json::from_slice(body).map_err(|error| unrecognized(&error.to_string()))?
         }
         YAML => yaml(body)?,
-        PROTOBUF => protobuf::read(body).map_err(|unread| match unread {
+        MEDIA_TYPE => protobuf::read(body).map_err(|unread| match unread {
             Unread::UnknownKind(kind) => Refusal::unsupported_as_protobuf(&kind),
             Unread::Malformed => {
                 Refusal::bad_request("the body of the request is no protobuf object")

@@ -4,10 +4,10 @@
 use serde_json::{Value, json};
 
 use super::exchange::{ApiRequest, is_true};
-use super::protobuf::PROTOBUF;
 use super::refusal::{FieldError, Refusal};
 use super::resource::Resource;
 use super::strict;
+use crate::api::protobuf::MEDIA_TYPE;
 
 /// Longest name of a field manager
 /// (apimachinery `pkg/apis/meta/v1/validation:FieldManagerMaxLength`).
@@ -83,7 +83,7 @@ impl WriteOptions {
                 "Strict" => FieldValidation::Strict,
                 _ => FieldValidation::Warn,
             },
-            is_protobuf: request.content_type() == PROTOBUF,
+            is_protobuf: request.content_type() == MEDIA_TYPE,
         })
     }
 

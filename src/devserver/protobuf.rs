@@ -8,11 +8,8 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// The media type of such bodies.
-pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-
-/// What comes before the envelope (apimachinery `pkg/runtime/serializer/protobuf:protoEncodingPrefix`).
-const MAGIC: &[u8] = b"k8s\0";
+use crate::api::protobuf::wire::{self, Fields};
+use crate::api::protobuf::{Envelope, MAGIC, ProtobufError};
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -190,18 +187,24 @@ pub(super) enum Unread {
     Malformed,
 }
 
+impl From<ProtobufError> for Unread {
+    fn from(_: ProtobufError) -> Self {
+        Self::Malformed
+    }
+}
+
 /// The object in `body`, with `kind` and `apiVersion`.
 ///
 /// # Errors
 /// See [`Unread`].
 pub(super) fn read(body: &[u8]) -> Result<Value, Unread> {
-    let envelope = body.strip_prefix(MAGIC).ok_or(Unread::Malformed)?;
+    let envelope = body.strip_prefix(&MAGIC).ok_or(Unread::Malformed)?;
     let (mut type_meta, mut raw) = (Map::new(), &[][..]);
-    let mut fields = Fields(envelope);
-    while let Some((number, wire)) = fields.next()? {
-        match (number, wire) {
-            (1, Wire::Bytes(bytes)) => type_meta = message(bytes, TYPE_META)?,
-            (2, Wire::Bytes(bytes)) => raw = bytes,
+    for field in Fields::of(envelope) {
+        let field = field?;
+        match field.tag {
+            Envelope::TYPE_META => type_meta = message(field.bytes, TYPE_META)?,
+            Envelope::RAW => raw = field.bytes,
             _ => {}
         }
     }
@@ -225,15 +228,15 @@ pub(super) fn read(body: &[u8]) -> Result<Value, Unread> {
 /// Members that are empty are left out, since Go writes all that are no pointers.
 fn message(bytes: &[u8], schema: &[Field]) -> Result<Map<String, Value>, Unread> {
     let mut object = Map::new();
-    let mut fields = Fields(bytes);
-    while let Some((number, wire)) = fields.next()? {
-        let field = schema.iter().find(|field| field.number() == number);
-        let Some(field) = field else {
+    for field in Fields::of(bytes) {
+        let field = field?;
+        let known = schema.iter().find(|known| known.number() == field.tag);
+        let Some(known) = known else {
             continue;
         };
-        match *field {
+        match *known {
             One(_, name, kind) => {
-                let value = value_of(wire, kind)?;
+                let value = value_of(&field, kind)?;
                 if value != json!("") && !value.is_null() {
                     object.insert(name.to_owned(), value);
                 }
@@ -241,14 +244,12 @@ fn message(bytes: &[u8], schema: &[Field]) -> Result<Map<String, Value>, Unread>
             Many(_, name, kind) => {
                 let list = object.entry(name).or_insert_with(|| json!([]));
                 if let Some(list) = list.as_array_mut() {
-                    list.push(value_of(wire, kind)?);
+                    list.push(value_of(&field, kind)?);
                 }
             }
             MapOf(_, name, kind) => {
-                let Wire::Bytes(bytes) = wire else {
-                    return Err(Unread::Malformed);
-                };
-                let mut pair = message(bytes, &[One(1, "key", Text), One(2, "value", kind)])?;
+                let pair = [One(1, "key", Text), One(2, "value", kind)];
+                let mut pair = message(field.length_delimited()?, &pair)?;
                 let key = pair.remove("key");
                 let key = key.as_ref().and_then(Value::as_str).unwrap_or_default();
                 let value = pair.remove("value").unwrap_or_else(|| json!(""));
@@ -259,23 +260,22 @@ fn message(bytes: &[u8], schema: &[Field]) -> Result<Map<String, Value>, Unread>
     Ok(object)
 }
 
-fn value_of(wire: Wire<'_>, kind: Kind) -> Result<Value, Unread> {
-    Ok(match (kind, wire) {
-        (Text, Wire::Bytes(bytes)) => {
-            let text = std::str::from_utf8(bytes).ok().ok_or(Unread::Malformed)?;
-            json!(text)
+fn value_of(field: &wire::Field<'_>, kind: Kind) -> Result<Value, Unread> {
+    Ok(match kind {
+        Text => {
+            let text = std::str::from_utf8(field.length_delimited()?);
+            json!(text.ok().ok_or(Unread::Malformed)?)
         }
         // Negative numbers come as their two's complement in 64 bits.
-        (Integer, Wire::Number(number)) => json!(number.cast_signed()),
-        (Boolean, Wire::Number(number)) => json!(number != 0),
-        (Quantity, Wire::Bytes(bytes)) => {
-            let mut quantity = message(bytes, &[One(1, "string", Text)])?;
+        Integer => json!(field.varint()?.cast_signed()),
+        Boolean => json!(field.varint()? != 0),
+        Quantity => {
+            let mut quantity = message(field.length_delimited()?, &[One(1, "string", Text)])?;
             quantity.remove("string").unwrap_or_else(|| json!("0"))
         }
-        (Time, Wire::Bytes(bytes)) => time_of(bytes, "%Y-%m-%dT%H:%M:%SZ")?,
-        (MicroTime, Wire::Bytes(bytes)) => time_of(bytes, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
-        (Message(schema), Wire::Bytes(bytes)) => Value::Object(message(bytes, schema)?),
-        _ => return Err(Unread::Malformed),
+        Time => time_of(field.length_delimited()?, "%Y-%m-%dT%H:%M:%SZ")?,
+        MicroTime => time_of(field.length_delimited()?, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
+        Message(schema) => Value::Object(message(field.length_delimited()?, schema)?),
     })
 }
 
@@ -302,56 +302,6 @@ impl Field {
         match self {
             One(number, ..) | Many(number, ..) | MapOf(number, ..) => *number,
         }
-    }
-}
-
-/// What follows the number of a field.
-enum Wire<'a> {
-    Number(u64),
-    Bytes(&'a [u8]),
-    /// Of a fixed length; no field here is.
-    Fixed,
-}
-
-/// The rest of a message.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn next(&mut self) -> Result<Option<(u32, Wire<'a>)>, Unread> {
-        if self.0.is_empty() {
-            return Ok(None);
-        }
-        let tag = self.varint()?;
-        let number = u32::try_from(tag >> 3).ok().ok_or(Unread::Malformed)?;
-        let wire = match tag & 7 {
-            0 => Wire::Number(self.varint()?),
-            1 => self.take(8).map(|_| Wire::Fixed)?,
-            2 => {
-                let length = usize::try_from(self.varint()?);
-                Wire::Bytes(self.take(length.ok().ok_or(Unread::Malformed)?)?)
-            }
-            5 => self.take(4).map(|_| Wire::Fixed)?,
-            _ => return Err(Unread::Malformed),
-        };
-        Ok(Some((number, wire)))
-    }
-
-    fn varint(&mut self) -> Result<u64, Unread> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.take(1)?[0];
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Ok(number);
-            }
-        }
-        Err(Unread::Malformed)
-    }
-
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Unread> {
-        let (taken, rest) = self.0.split_at_checked(length).ok_or(Unread::Malformed)?;
-        self.0 = rest;
-        Ok(taken)
     }
 }
 
@@ -411,7 +361,7 @@ mod tests {
                 assert_eq!(value.get("metadata"), None, "{end}");
             }
         }
-        let endless = [MAGIC, &[0xff; 40]].concat();
+        let endless = [&MAGIC[..], &[0xff; 40]].concat();
         assert_eq!(read(&endless), Err(Unread::Malformed));
     }
 }

@@ -56,6 +56,32 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Field<'a> {
+    /// Its bytes, if it is a text, a message or bytes.
+    ///
+    /// # Errors
+    /// If it is anything else.
+    pub fn length_delimited(&self) -> Result<&'a [u8], ProtobufError> {
+        self.check_type(WireType::LengthDelimited)?;
+        Ok(self.bytes)
+    }
+
+    /// Its value, if it is a varint.
+    ///
+    /// # Errors
+    /// If it is anything else.
+    pub fn varint(&self) -> Result<u64, ProtobufError> {
+        self.check_type(WireType::Varint)?;
+        Ok(self.number)
+    }
+
+    fn check_type(&self, expected: WireType) -> Result<(), ProtobufError> {
+        let (_, found) = decode_key(&mut &*self.whole)?;
+        if found == expected {
+            return Ok(());
+        }
+        Err(ProtobufError::Wire("a field is of another type"))
+    }
+
     /// Its bytes as text.
     ///
     /// # Errors
@@ -142,6 +168,13 @@ mod tests {
             field(3, 0, b"", b"\x1d\x01\x02\x03\x04"),
             field(4, 0, b"", b"\x22\x00"),
         ];
+        for field in &expected {
+            assert_eq!(field.varint().is_ok(), field.tag == 1);
+            assert_eq!(
+                field.length_delimited().is_ok(),
+                [2, 4].contains(&field.tag)
+            );
+        }
         assert_eq!(fields, Ok(expected));
     }
 

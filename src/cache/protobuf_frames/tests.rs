@@ -4,37 +4,27 @@ use std::io;
 
 use prost::Message;
 
-use super::{INITIAL_EVENTS_END, ProtobufWatch};
+use super::{INITIAL_EVENTS_END, OBJECT, ProtobufWatch, RAW, TYPE};
 use crate::api::Pod;
 use crate::api::interner::Interner;
-use crate::api::protobuf::{Envelope, ObjectMeta};
+use crate::api::protobuf::wire::put_bytes;
+use crate::api::protobuf::{Envelope, ObjectMeta, Parts};
 use crate::cache::decode::{Decoded, Frame, ReadWatch};
-use crate::cache::protobuf_object::AnyObject;
 
-#[derive(Clone, PartialEq, Message)]
-struct EventMessage {
-    #[prost(string, tag = "1")]
-    type_: String,
-    #[prost(message, optional, tag = "2")]
-    object: Option<RawMessage>,
+fn field(tag: u32, bytes: &[u8]) -> Vec<u8> {
+    let mut field = Vec::new();
+    put_bytes(tag, bytes, &mut field);
+    field
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct RawMessage {
-    #[prost(bytes = "vec", tag = "1")]
-    raw: Vec<u8>,
-}
-
-fn message(type_: &str, kind: &str, metadata: ObjectMeta) -> Vec<u8> {
-    let object = AnyObject {
-        metadata: Some(metadata),
-    };
-    let raw = Envelope::seal_raw("v1", kind, &object.encode_to_vec());
-    let event = EventMessage {
-        type_: type_.to_owned(),
-        object: Some(RawMessage { raw }),
-    };
-    let event = event.encode_to_vec();
+fn message(type_: &str, kind: &str, metadata: &ObjectMeta) -> Vec<u8> {
+    let object = field(Parts::METADATA, &metadata.encode_to_vec());
+    let raw = Envelope::seal_raw("v1", kind, &object);
+    let event = [
+        field(TYPE, type_.as_bytes()),
+        field(OBJECT, &field(RAW, &raw)),
+    ]
+    .concat();
     let length = u32::try_from(event.len()).expect("a short message");
     [length.to_be_bytes().to_vec(), event].concat()
 }
@@ -89,15 +79,15 @@ fn every_type_of_message_is_read() {
         ..metadata("")
     };
     let body = [
-        message("ADDED", "Pod", metadata("a")),
-        message("MODIFIED", "Pod", metadata("a")),
-        message("DELETED", "Pod", metadata("a")),
-        message("BOOKMARK", "Pod", metadata("")),
-        message("BOOKMARK", "Pod", end),
-        message("ADDED", "Pod", metadata("")),
-        message("ADDED", "Secret", metadata("s")),
-        message("SHINY", "Pod", metadata("a")),
-        message("ERROR", "Status", ObjectMeta::default()),
+        message("ADDED", "Pod", &metadata("a")),
+        message("MODIFIED", "Pod", &metadata("a")),
+        message("DELETED", "Pod", &metadata("a")),
+        message("BOOKMARK", "Pod", &metadata("")),
+        message("BOOKMARK", "Pod", &end),
+        message("ADDED", "Pod", &metadata("")),
+        message("ADDED", "Secret", &metadata("s")),
+        message("SHINY", "Pod", &metadata("a")),
+        message("ERROR", "Status", &ObjectMeta::default()),
     ];
     let expected = [
         "added n/a@5",
@@ -115,7 +105,7 @@ fn every_type_of_message_is_read() {
 
 #[test]
 fn a_watch_ends_between_messages_or_it_broke() {
-    let whole = message("ADDED", "Pod", metadata("a"));
+    let whole = message("ADDED", "Pod", &metadata("a"));
     assert_eq!(read(whole.clone()), ["added n/a@5"]);
     for n in 1..whole.len() {
         assert_eq!(read(whole[..n].to_vec()), ["unexpected end of file"]);

@@ -9,7 +9,12 @@ use crate::api::Pod;
 use crate::api::interner::Interner;
 use crate::api::protobuf::{Envelope, ListMeta, ObjectMeta};
 use crate::cache::decode::ReadList;
-use crate::cache::protobuf_object::AnyObject;
+
+#[derive(Clone, PartialEq, Message)]
+struct AnyObject {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<ObjectMeta>,
+}
 
 #[derive(Clone, PartialEq, Message)]
 struct ListMessage {
