@@ -31,8 +31,7 @@
 //! | [`explain`] | why a ReplicaSet is as it is: facts (a daemon's, or the API's) → report → text and JSON; decides by the controller's own code | api, client, controller, stdx |
 //! | [`http_server`] | connections, requests, answers: HTTP/1.1 and TLS on the server's side | api, stdx |
 //! | [`serving`] | the daemon's own pages: health, metrics, configuration; who may see them | api, client, http_server, stdx, telemetry |
-//! | [`rights`] | what the daemon must be allowed to do, as one table and as manifests, pure | – |
-//! | [`self_check`] | asks at start for each of these rights, and for the API server's version | api, client, rights, stdx, telemetry |
+//! | [`rights`] | what the daemon must be allowed to do: one table, its manifests, the check at start, which also asks for the API server's version | api, client, stdx, telemetry |
 //! | [`manager`] | owns every thread: start order, stop order, deadlines | all above |
 //! | [`devserver`] | in-memory API server with a simulated kubelet; a stand-in, never a cluster; only with the feature of its name | api, http_server, stdx |
 //! | [`cli`] | flags, environment and configuration file → options, no effects | – |
@@ -97,7 +96,7 @@
 //!
 //! 16 `batch` threads keep a kube-apiserver on two processors busy, but many requests at once cost it less
 //! each than few (tests/bench/README.md); with hundreds at once everybody else would wait behind them.
-//! Most of these numbers stand in `manager::clients`; `serving` and [`self_check`] have their own.
+//! Most of these numbers stand in `manager::clients`; `serving` and [`rights::self_check`] have their own.
 //!
 //! # Locks
 //!
@@ -256,7 +255,6 @@ pub mod leader_election;
 pub mod manager;
 pub mod rights;
 pub mod run;
-pub mod self_check;
 pub mod serving;
 pub mod stdx;
 pub mod telemetry;

@@ -33,7 +33,7 @@ use crate::api::WorkloadKind;
 use crate::cache::PodStore;
 use crate::client::{Client, ClientConfig, ClientError};
 use crate::leader_election::LeaderElectionHealth;
-use crate::self_check::SelfCheck;
+use crate::rights::self_check::SelfCheck;
 use crate::stdx::activity;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::{Thread, join_all};

@@ -8,7 +8,7 @@ use crate::cache::encoding::ContentType;
 use crate::controller::decide::plan::BURST_REPLICAS;
 use crate::controller::feature_gates::FeatureGates;
 use crate::leader_election::LeaderElectionOptions;
-use crate::self_check::SelfCheckOptions;
+use crate::rights::self_check::SelfCheckOptions;
 
 /// How the daemon runs.
 #[derive(Clone, Debug)]

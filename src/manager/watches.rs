@@ -10,12 +10,13 @@ use super::engine::{Engine, Shared};
 use super::watch_source::WatchSource;
 use super::{health_checks, numbers};
 use crate::api::workload_kind::{REPLICATION_CONTROLLER, collection_path};
-use crate::api::{Pod, ReplicaSet, ResourceVersion, WorkloadKind};
+use crate::api::{Pod, ReplicaSet, ResourceVersion};
 use crate::cache::decode::{Decode, ReplicationController};
 use crate::cache::reflector::{Collection, Handler, Reflector, ReflectorOptions, ReflectorParts};
 use crate::cache::{CacheEvent, PodStore, Store};
 use crate::client::Client;
 use crate::controller::ReplicaSetController;
+use crate::rights::{PODS_FORBIDDEN, forbidden_workload};
 use crate::stdx::clock::SystemClock;
 use crate::stdx::thread::Thread;
 
@@ -98,7 +99,7 @@ pub(super) fn start_watches(
     let objects = engines.iter().map(|engine| {
         let name = format!("watch-{}", engine.kind().short_name);
         let path = engine.kind().collection_path(namespace);
-        let meaning = what_is_forbidden(engine.kind());
+        let meaning = forbidden_workload(engine.kind());
         let store = &engine.cache().replica_sets;
         let handler = ReplicaSetHandler(controller(engine));
         if *engine.kind() == REPLICATION_CONTROLLER {
@@ -109,7 +110,6 @@ pub(super) fn start_watches(
     });
     let mut watches: Vec<Thread> = objects.collect();
     let path = collection_path("/api/v1", "pods", namespace);
-    let meaning = "nothing is done until this account may list and watch pods";
     // Pods come by the thousand. The others are few, and what is asked for there is waited for.
     let watch = Watch {
         gathers: true,
@@ -118,25 +118,11 @@ pub(super) fn start_watches(
     watches.push(watch.start::<Pod>(
         "watch-pods",
         path,
-        meaning.to_owned(),
+        PODS_FORBIDDEN.to_owned(),
         pods,
         PodHandler(engines.iter().map(controller).collect()),
     ));
     watches
-}
-
-fn what_is_forbidden(kind: &WorkloadKind) -> String {
-    let WorkloadKind {
-        kind,
-        resource,
-        cluster_role,
-        controller,
-        ..
-    } = kind;
-    format!(
-        "no {kind} is looked after until this account may list and watch {resource}: bind it to the \
-         role {cluster_role}, or leave {controller} out of --controllers"
-    )
 }
 
 /// What all watches have in common.

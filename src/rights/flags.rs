@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{RightsOptions, Workload};
+use super::RightsOptions;
+use crate::api::workload_kind::REPLICA_SET;
 
 /// Name of the lease, and of its namespace where all are controlled, unless flags say otherwise.
 const LEASE: &str = "replicaset-controller";
@@ -20,10 +21,8 @@ pub fn rbac_command(options: &RightsOptions) -> String {
         add("namespace", namespace);
     }
     match options.workloads.as_slice() {
-        [Workload::ReplicaSets] => {}
-        [Workload::ReplicationControllers] => {
-            add("controllers", "replicationcontroller-controller");
-        }
+        [workload] if **workload == REPLICA_SET => {}
+        [workload] => add("controllers", workload.controller),
         _ => add("controllers", "'*'"),
     }
     match &options.lease {
@@ -49,14 +48,15 @@ pub fn rbac_command(options: &RightsOptions) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LeaseName, RightsOptions, Workload};
+    use super::super::{LeaseName, RightsOptions};
     use super::rbac_command;
+    use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 
     #[track_caller]
     fn check(change: impl FnOnce(&mut RightsOptions), expected: &str) {
         let mut options = RightsOptions {
             namespace: None,
-            workloads: vec![Workload::ReplicaSets],
+            workloads: vec![&REPLICA_SET],
             lease: Some(LeaseName {
                 namespace: "kube-system".to_owned(),
                 name: "replicaset-controller".to_owned(),
@@ -74,7 +74,7 @@ mod tests {
         check(|_| {}, "");
         check(
             |options| {
-                options.workloads.push(Workload::ReplicationControllers);
+                options.workloads.push(&REPLICATION_CONTROLLER);
                 options.lease = None;
                 options.delegated_auth = false;
                 options.dry_run = true;
@@ -83,7 +83,7 @@ mod tests {
         );
         check(
             |options| {
-                options.workloads = vec![Workload::ReplicationControllers];
+                options.workloads = vec![&REPLICATION_CONTROLLER];
                 options.namespace = Some("shop".to_owned());
                 options.lease = Some(LeaseName {
                     namespace: "kube-system".to_owned(),

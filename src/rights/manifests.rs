@@ -141,7 +141,7 @@ fn rule(right: &Right) -> String {
     format!(
         "- apiGroups: [{}]\n  resources: [{}]\n{names}  verbs: [{}]\n",
         list(&[right.group]),
-        list(&[right.resource]),
+        list(&[&right.resource]),
         list(right.verbs)
     )
 }
@@ -173,8 +173,10 @@ fn shell_word(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{RightsOptions, Workload, grants, tests::everything};
+    use super::super::table::tests::everything;
+    use super::super::{RightsOptions, grants};
     use super::{Account, manifests, scalar};
+    use crate::api::workload_kind::REPLICA_SET;
     use serde_json::{Value, json};
 
     fn documents(options: &RightsOptions, account: &Account) -> Vec<Value> {
@@ -190,7 +192,7 @@ mod tests {
         let options = RightsOptions {
             namespace: Some("shop".to_owned()),
             delegated_auth: false,
-            workloads: vec![Workload::ReplicaSets],
+            workloads: vec![&REPLICA_SET],
             ..everything()
         };
         let account = Account::of_username("system:serviceaccount:shop:daemon");

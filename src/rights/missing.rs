@@ -1,8 +1,27 @@
-//! The one sentence on what is missing. Pure.
+//! The sentences on what is missing. Pure.
 
 use std::fmt::Write;
 
 use super::{Grant, Right};
+use crate::api::WorkloadKind;
+
+/// What it means that pods may not be listed or watched.
+pub const PODS_FORBIDDEN: &str = "nothing is done until this account may list and watch pods";
+
+/// What it means that the objects of this kind may not be listed or watched.
+pub fn forbidden_workload(workload: &WorkloadKind) -> String {
+    let WorkloadKind {
+        kind,
+        resource,
+        cluster_role,
+        controller,
+        ..
+    } = workload;
+    format!(
+        "no {kind} is looked after until this account may list and watch {resource}: bind it to the \
+         role {cluster_role}, or leave {controller} out of --controllers"
+    )
+}
 
 /// Names each missing right, what it is needed for, and where; `missing` are the verbs that were
 /// refused, grant by grant.
@@ -44,7 +63,7 @@ pub fn missing_rights<'a>(
 }
 
 fn is_same_object(one: &Right, other: &Right) -> bool {
-    (one.group, one.resource, &one.name) == (other.group, other.resource, &other.name)
+    (one.group, &one.resource, &one.name) == (other.group, &other.resource, &other.name)
 }
 
 /// As `kubectl auth can-i` takes it: `replicasets.apps/status`, `leases.coordination.k8s.io/name`.
@@ -73,7 +92,7 @@ fn place(grant: &Grant) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{grants, tests::everything};
+    use super::super::{grants, table::tests::everything};
     use super::missing_rights;
 
     #[test]
@@ -89,7 +108,7 @@ mod tests {
         for grant in [&grants[0], &grants[2]] {
             for right in &grant.rights {
                 for verb in right.verbs {
-                    if is_missing(right.resource, verb) {
+                    if is_missing(&right.resource, verb) {
                         missing.push((grant, right, *verb));
                     }
                 }

@@ -1,10 +1,10 @@
 //! The command `rbac`, and which rights a command line needs. Called by `main` on the main thread.
 
 use super::election::lease_name;
-use super::{RunError, print};
-use crate::cli::flags::{ControllerName, RbacArgs, RunArgs};
+use super::{RunError, kind_of, print};
+use crate::cli::flags::{RbacArgs, RunArgs};
 use crate::rights::manifests::{Account, manifests};
-use crate::rights::{LeaseName, RightsOptions, Workload, grants, rbac_command};
+use crate::rights::{LeaseName, RightsOptions, grants, rbac_command};
 
 /// What the daemon's own account is called, unless a flag says otherwise.
 const ACCOUNT: &str = "replicaset-controller";
@@ -57,18 +57,12 @@ pub(super) fn rights_options(args: &RunArgs) -> Result<RightsOptions, RunError> 
     } else {
         None
     };
-    let workloads = args.controller.enabled().into_iter();
     // Two other accounts ask who may read what, if they are named.
     let asks_itself = args.serving.authentication_kubeconfig.is_none()
         || args.serving.authorization_kubeconfig.is_none();
     Ok(RightsOptions {
         namespace: namespace.map(str::to_owned),
-        workloads: workloads
-            .map(|name| match name {
-                ControllerName::ReplicaSet => Workload::ReplicaSets,
-                ControllerName::ReplicationController => Workload::ReplicationControllers,
-            })
-            .collect(),
+        workloads: args.controller.enabled().into_iter().map(kind_of).collect(),
         lease,
         delegated_auth: args.serving.secure_port != 0 && asks_itself,
         dry_run: args.mode.dry_run,

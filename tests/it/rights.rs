@@ -9,9 +9,10 @@ use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::Signal;
 use replicaset_controller::api::Status;
+use replicaset_controller::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use replicaset_controller::client::Request;
 use replicaset_controller::devserver::{Action, Answer};
-use replicaset_controller::rights::{RightsOptions, Role, Workload, grants};
+use replicaset_controller::rights::{RightsOptions, Role, grants};
 use serde_json::{Value, json};
 
 use crate::support::{DaemonProcess, Kind, Setup, TestCluster, new_replica_set};
@@ -177,7 +178,7 @@ fn the_stock_roles_hold_what_is_used_of_them() {
     let cluster = TestCluster::start();
     let options = RightsOptions {
         namespace: None,
-        workloads: vec![Workload::ReplicaSets, Workload::ReplicationControllers],
+        workloads: vec![&REPLICA_SET, &REPLICATION_CONTROLLER],
         lease: None,
         delegated_auth: true,
         dry_run: false,
@@ -194,7 +195,7 @@ fn the_stock_roles_hold_what_is_used_of_them() {
                 let holds = |rule: &&Value| {
                     [
                         ("apiGroups", right.group),
-                        ("resources", right.resource),
+                        ("resources", &*right.resource),
                         ("verbs", *verb),
                     ]
                     .into_iter()

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::manifests::Account;
+use super::{Grant, Right, missing_rights};
 use crate::api::Status;
 use crate::client::{Client, ClientConfig, ClientError, ClientOptions, Request};
-use crate::rights::manifests::Account;
-use crate::rights::{Grant, Right, missing_rights};
 use crate::stdx::backoff::{Backoff, BackoffParameters};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Thread;
