@@ -125,3 +125,32 @@ fn sanitized(text: &str) -> String {
     let text = text.replace('&', "&amp;");
     text.replace('<', "&lt;").replace('>', "&gt;")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Answer, Handler, Pages, PlainGate, Request};
+
+    #[test]
+    fn plain_http_is_for_reading_only() {
+        let pages = Pages::default();
+        pages.page("/debug/flags/v", |_| Answer::text(200, "4"));
+        let gate = PlainGate(Arc::new(pages));
+        for (method, code) in [
+            ("GET", 200),
+            ("HEAD", 200),
+            ("PUT", 405),
+            ("POST", 405),
+            ("PATCH", 405),
+            ("DELETE", 405),
+        ] {
+            let answer = gate.handle(Request {
+                method: method.to_owned(),
+                path: "/debug/flags/v".to_owned(),
+                ..Request::default()
+            });
+            assert_eq!(answer.code, code, "{method}");
+        }
+    }
+}

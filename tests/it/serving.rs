@@ -75,6 +75,17 @@ impl Front {
     /// What a client with this user section of a kubeconfig gets.
     #[track_caller]
     fn ask(&self, user: &Value, path: &str) -> (u16, String) {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let mut request = Request::get(path).accept("*/*").once();
+        if !query.is_empty() {
+            request = request.query(query, "");
+        }
+        self.send(user, &request)
+    }
+
+    /// The same for any request.
+    #[track_caller]
+    fn send(&self, user: &Value, request: &Request) -> (u16, String) {
         let address = self.serving.secure_address().expect("HTTPS is served");
         let kubeconfig = json!({
             "apiVersion": "v1",
@@ -97,12 +108,7 @@ impl Front {
         let config = config.expect("the kubeconfig is good");
         let client = Client::new(&config, &ClientOptions::default(), &self.stop);
         let client = client.expect("the options are good");
-        let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let mut request = Request::get(path).accept("*/*").once();
-        if !query.is_empty() {
-            request = request.query(query, "");
-        }
-        match client.send(&request) {
+        match client.send(request) {
             Ok(answer) => {
                 let body = String::from_utf8(answer.body).expect("text");
                 (answer.code, body)
@@ -111,7 +117,7 @@ impl Front {
                 let message = status.object().message.clone();
                 (status.code(), message.unwrap_or_default())
             }
-            Err(error) => panic!("{path}: {error}"),
+            Err(error) => panic!("{request:?}: {error}"),
         }
     }
 }
@@ -251,6 +257,15 @@ fn pages_answer_whom_they_concern() {
     assert_eq!(
         front.ask(&nobody, "/livez/stuck"),
         forbidden(anonymous, "/livez/stuck")
+    );
+    // What everybody may read not everybody may write.
+    let write = Request::put("/healthz").body("text/plain", "").once();
+    assert_eq!(
+        front.send(&nobody, &write),
+        (
+            403,
+            "forbidden: User \"system:anonymous\" cannot put path \"/healthz\"".to_owned()
+        )
     );
     assert_eq!(
         front.ask(&token("wrong"), "/metrics"),
