@@ -27,7 +27,8 @@
 //! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx, telemetry |
 //! | [`leader_election`] | which of several daemons writes: the Lease, the election (pure), the fence | api, client, stdx, telemetry |
 //! | [`writes`] | the only code that changes the cluster: pods, status, events | api, client, stdx |
-//! | [`controller`] | handlers, priority, worker, sync, freshness, decide (claim, counts, plan, deletion order, status), memory, slow start, fair pool | api, cache, stdx, telemetry, workqueue, writes |
+//! | [`batches`] | creates and deletes of many pods: slow start, and the threads that send them | stdx |
+//! | [`controller`] | handlers, priority, worker, sync, freshness, decide (claim, counts, plan, deletion order, status), memory | api, batches, cache, stdx, telemetry, workqueue, writes |
 //! | [`explain`] | why a ReplicaSet is as it is: facts (a daemon's, or the API's) → report → text and JSON; decides by the controller's own code | api, client, controller, stdx |
 //! | [`http_server`] | connections, requests, answers: HTTP/1.1 and TLS on the server's side | api, stdx |
 //! | [`serving`] | the daemon's own pages: health, metrics, configuration; who may see them | api, client, http_server, stdx, telemetry |
@@ -54,8 +55,7 @@
 //! | `signal` | runs what [`run::signals::on_reload`] and [`run::signals::on_dump`] were given | SIGHUP, SIGUSR1; a credential plugin | the stop signal sends one; 60 s |
 //! | `watch-rs`, `watch-rc`, `watch-pods` | list and watch, store, handlers | a read from the API server; of pods, 10 ms for several events at once; a pause after failures | data, 5 min of silence, stop shuts the socket; time |
 //! | `sync-0…n`, `rc-sync-0…n` | [`controller::ReplicaSetController::sync_replica_set`] | the queue; a request; a batch | key, shutdown; answer, 60 s |
-//! | `batch-0…m` | helps the workers with their batches ([`controller::fair_pool`]) | rayon's queue; the next batch of a slow start; a request; the token bucket | job, pool dropped; the last answer of the batch before; answer, 60 s; stop |
-//! | `batch-keeper` | ends the additional `batch` threads when no sync has called them, and itself | 10 s | time, stop |
+//! | `batch-0…m` | helps the workers with their batches ([`batches`]) | rayon's queue; the next batch of a slow start; a request; the token bucket | job, pool dropped; the last answer of the batch before; answer, 60 s; stop |
 //! | `delay`, `rc-delay` | puts delayed keys into the queue when due | the next due time, at most 10 s | time, an earlier key, shutdown |
 //! | `self-check` | asks whether each right is there that is needed, then for the API server's version | a second at first; an answer; a pause after failures; 5 min | time, stop; answer, 5 s; time, stop |
 //! | `lease` | acquires, renews and releases the lease ([`leader_election::Elector`]) | a request; pauses between tries | answer, half the renew deadline; stop, and the end of the last write |
@@ -76,10 +76,8 @@
 //! `signal`, `delay`, `events`, `lease`, `http`, `self-check`), `systemd` under systemd, and one
 //! for each connection of a client to the daemon's pages, 100 at most for each port.
 //! ReplicationControllers bring 8 more (5 `rc-sync`, `watch-rc`, `rc-delay`, `rc-events`). A thread
-//! costs some 20 KiB, most of it the allocator's. Where the rate limit leaves work for them (from
-//! 100 requests a second on), 32 more `batch` threads and `batch-keeper` come with a sync that has
-//! 32 pods or more to create or delete, and go 10 to 20 s after the last one
-//! (`manager::batch_pool`).
+//! costs some 20 KiB, most of it the allocator's. A quarter of the `batch` threads serves large
+//! syncs ([`batches::LARGE`]), the rest small ones ([`batches::pool`]).
 //!
 //! Sockets to the API server, each in HTTP/1.1 with one request at a time, opened when first needed and
 //! not used again when it has been idle for 15 s (`client::http`); none is opened for a single request,
@@ -88,14 +86,14 @@
 //! | for | at most | why so many |
 //! |---|---|---|
 //! | each watch | 1 | a watch keeps its connection busy, and is cut without harm to others |
-//! | the requests of a controller | its `sync` and `batch` threads: 5 + 48 | a thread sends one request at a time; with fewer some would wait or shake hands anew. An idle one costs some 10 KiB: buffers are lent for a request (`client::buffers`) |
+//! | the requests of a controller | its `sync` and `batch` threads: 5 + 16 | a thread sends one request at a time; with fewer some would shake hands anew. An idle one costs some 10 KiB: buffers are lent for a request (`client::buffers`) |
 //! | the events of a controller | 1 | one thread sends them, and they must not hold back pods |
 //! | the lease | 1 | nothing may delay a renewal |
 //! | the check of the daemon's rights, and the API server's version | 1 | closed between two looks at the version |
 //! | token reviews, access reviews | one for each of the daemon's own pages that is asked for at once; 4 each are kept | an answer serves for 10 s |
 //!
-//! 16 `batch` threads keep a kube-apiserver on two processors busy, but many requests at once cost it less
-//! each than few (tests/bench/README.md); with hundreds at once everybody else would wait behind them.
+//! The requests that large syncs send at once keep a kube-apiserver on two processors busy; with more,
+//! everybody else waits behind them (tests/bench/README.md).
 //! Most of these numbers stand in `manager::clients`; `serving` and [`rights::self_check`] have their own.
 //!
 //! # Locks
@@ -110,8 +108,7 @@
 //! | `cache::Store` (one `RwLock` each) | objects, indexes, tallies | its watch thread writes, workers read |
 //! | `cache::latch` | who waits for the first lists | watch threads |
 //! | `controller::memory` | what is remembered of each ReplicaSet, who waits for which version | workers, watch threads |
-//! | `controller::fair_pool` | nothing: threads meet at it between two batches | workers, `batch-*` |
-//! | `manager::batch_pool` surge | the additional threads, also while they are started | workers, `batch-keeper` |
+//! | `batches::fair_pool` | nothing: threads meet at it between two batches | workers, `batch-*` |
 //! | `client::agents` | connections of threads that have their own | those threads, who shuts a client down |
 //! | `client::buffers` | buffers that lie ready | everyone who sends |
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
@@ -146,8 +143,8 @@
 //!   not by another one's batch, not by what only waits for a status, and (with more than one
 //!   worker) not by all the workers having many pods to create or delete; but up to 25 ms for the
 //!   ReplicaSets' watch, after pods went (`controller::memory::positions`). One with many waits for
-//!   other large ones only. While some have few pods due, those that have many send few requests at
-//!   once, so that they are not before them in the API server either.
+//!   other large ones only. Large syncs send few requests at once, so that they do not stand before
+//!   small ones in the API server either.
 //! - The cache's tallies count what its buckets of orphans and of pods that somebody here may own hold,
 //!   at every moment that a reader can see.
 //! - Nothing is created or deleted before both first lists are complete.
@@ -216,8 +213,8 @@
 //!   sync has failed.
 //! - **The queue has priorities**, as controller-runtime's: few missing pods go before many, and
 //!   those before statuses and resyncs. At most half of the workers do large syncs
-//!   ([`controller::decide::plan::LARGE`]), so that the others never wait for those.
-//! - **ReplicaSets take turns** at the batch threads ([`controller::fair_pool`]) and at the rate limit.
+//!   ([`batches::LARGE`]), so that the others never wait for those.
+//! - **ReplicaSets take turns** at the batch threads ([`batches::fair_pool`]) and at the rate limit.
 //! - **Health looks at progress** (`manager::health_checks`), and `/livez` and `/readyz` exist.
 //! - **Paths that everybody may see are answered before anybody is asked who it is**, so that a probe
 //!   with a token works while the API server is away; no front proxy, no HTTP/2 ([`serving`]).
@@ -243,6 +240,7 @@
 //! - **The queue's remainder is left at stop**, and events are drained for a bounded time.
 
 pub mod api;
+pub mod batches;
 pub mod cache;
 pub mod cli;
 pub mod client;

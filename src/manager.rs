@@ -5,7 +5,6 @@
 //! the queues and wakes the watches; then workers are joined, events drained, the lease released, and the
 //! rest joined, all within [`ManagerOptions::stop_within`]. What does not end by then is named.
 
-mod batch_pool;
 mod clients;
 mod debug;
 mod engine;
@@ -22,7 +21,6 @@ use std::time::{Duration, Instant};
 
 use rayon::ThreadPoolBuildError;
 
-use self::batch_pool::BatchPool;
 use self::clients::watch_client_options;
 pub use self::engine::Engine;
 use self::engine::Shared;
@@ -30,6 +28,7 @@ use self::leadership::Leadership;
 pub use self::options::ManagerOptions;
 use self::watches::start_watches;
 use crate::api::WorkloadKind;
+use crate::batches::BatchPool;
 use crate::cache::PodStore;
 use crate::client::{Client, ClientConfig, ClientError};
 use crate::leader_election::LeaderElectionHealth;
@@ -87,7 +86,7 @@ impl Manager {
         let pods = Arc::new(PodStore::default());
         let watch_client = Client::new(config, &watch_client_options(options), stop)?;
         let mut leadership = Leadership::new(options.leader_election.as_ref());
-        let batches = BatchPool::start(options, stop)?;
+        let batches = BatchPool::start(options.batch_parallelism, stop)?;
         let shared = Shared {
             config,
             options,

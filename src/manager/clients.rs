@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use super::ManagerOptions;
-use super::batch_pool::n_lasting;
 use crate::client::ClientOptions;
 use crate::leader_election::LeaderElectionOptions;
 
@@ -18,10 +17,9 @@ pub(super) fn watch_client_options(options: &ManagerOptions) -> ClientOptions {
     }
 }
 
-/// As many connections as threads that last send requests at once, so that none pays for a new handshake;
-/// the others have their own.
+/// As many connections as threads send requests at once, so that none pays for a new handshake.
 pub(super) fn client_options(options: &ManagerOptions, n_workers: u16) -> ClientOptions {
-    let senders = n_workers + n_lasting(options);
+    let senders = n_workers + options.batch_parallelism;
     ClientOptions {
         connections: senders.into(),
         ..throttled(options)

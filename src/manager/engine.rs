@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
 
-use super::batch_pool::BatchPool;
 use super::clients::{client_options, event_client_options};
 use super::leadership::{Candidate, Leadership};
 use super::{ManagerOptions, health_checks, numbers};
 use crate::api::{ObjectKey, WorkloadKind};
+use crate::batches::BatchPool;
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig, ClientError};
 use crate::controller::shadow::Shadow;

@@ -25,11 +25,8 @@ pub struct ManagerOptions {
     pub concurrent_replicaset_syncs: u16,
     /// Workers for ReplicationControllers.
     pub concurrent_rc_syncs: u16,
-    /// Pods created or deleted at the same time, shared evenly by all owners that are at it; each
-    /// has one of its own at least, on the thread of its worker. From 32 on, unless the rate limit
-    /// is below 100, 16 of them are for syncs with fewer than 32 pods to create or delete, and the
-    /// rest for larger ones, which use only 4 of them until a second after the last small sync.
-    /// Otherwise each size has half of them; from 32 on, only 16 are started.
+    /// Pods created or deleted at the same time: a quarter of them by large syncs, the rest by small
+    /// ones ([`LARGE`](crate::batches::LARGE)). Each sync has one at least, on the thread of its worker.
     pub batch_parallelism: u16,
     /// Pods that one sync creates or deletes at most.
     pub burst_replicas: usize,
@@ -64,7 +61,7 @@ impl Default for ManagerOptions {
             kube_api_burst: 30,
             concurrent_replicaset_syncs: 5,
             concurrent_rc_syncs: 5,
-            batch_parallelism: 48,
+            batch_parallelism: 16,
             burst_replicas: BURST_REPLICAS,
             status_update_interval: Duration::from_secs(1),
             gates: FeatureGates::default(),

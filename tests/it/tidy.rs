@@ -14,6 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cli", &[]),
     ("telemetry", &["stdx"]),
     ("workqueue", &["stdx", "telemetry"]),
+    ("batches", &["stdx"]),
     ("client", &["api", "stdx", "telemetry"]),
     ("http_server", &["api", "stdx"]),
     (
@@ -27,13 +28,22 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("writes", &["api", "client", "stdx"]),
     (
         "controller",
-        &["api", "cache", "stdx", "telemetry", "workqueue", "writes"],
+        &[
+            "api",
+            "batches",
+            "cache",
+            "stdx",
+            "telemetry",
+            "workqueue",
+            "writes",
+        ],
     ),
     ("explain", &["api", "client", "controller", "stdx"]),
     (
         "manager",
         &[
             "api",
+            "batches",
             "cache",
             "client",
             "controller",

@@ -40,12 +40,8 @@ pub struct ControllerArgs {
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = parse_burst_replicas)]
     pub burst_replicas: usize,
 
-    /// Pods that are created or deleted at the same time, shared evenly by all owners that are at
-    /// it; each has one of its own at least. From 32 on, if --kube-api-qps is 100 or more, or 0, 16
-    /// of them are for syncs with fewer than 32 pods to create or delete; the rest is for larger
-    /// ones, which use only 4 of them until a second after the last small sync. Otherwise each size
-    /// has half of them; from 32 on, only 16 are started.
-    #[arg(long, value_name = "N", default_value_t = 48,
+    /// Pods created or deleted at the same time; syncs with 32 pods or more use at most a quarter.
+    #[arg(long, value_name = "N", default_value_t = 16,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub batch_parallelism: u16,
 

@@ -7,14 +7,11 @@ use std::sync::Arc;
 use super::deletion_order::{DeletionOrder, RankedPod, sort_for_deletion};
 use crate::api::{Pod, Uid};
 
+pub use crate::batches::LARGE;
+
 /// The most pods that one sync creates or deletes
 /// (kubernetes `pkg/controller/replicaset/replica_set.go:BurstReplicas`).
 pub const BURST_REPLICAS: usize = 500;
-
-/// A sync that creates or deletes so many pods is a large one, and others do not wait for it: some
-/// workers and some threads for batches never have any of these. A slow start with fewer pods has
-/// no batch of more than 16.
-pub const LARGE: usize = 32;
 
 /// What one sync does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use replicaset_controller::api::workload_kind::REPLICA_SET;
 use replicaset_controller::api::{
     ControllerRef, Moment, ObjectKey, Pod, PodPhase, ReplicaSet, Selector,
 };
+use replicaset_controller::batches::Serial;
 use replicaset_controller::cache::Cache;
 use replicaset_controller::controller::decide::plan;
 use replicaset_controller::controller::feature_gates::FeatureGates;
-use replicaset_controller::controller::slow_start::Serial;
 use replicaset_controller::controller::{Options, Parts, ReplicaSetController};
 use replicaset_controller::stdx::clock::SystemClock;
 use replicaset_controller::telemetry::metrics::Metrics;

@@ -15,7 +15,7 @@ use std::thread;
 
 use rayon::{Scope, ThreadPool};
 
-use super::slow_start::{BatchRunner, run_single_jobs};
+use super::runner::{BatchRunner, run_single_jobs};
 
 /// The private pool of `batch-*` threads. Its jobs block on HTTP, so it is sized for the concurrency
 /// that the API server should see, not for the processor.
@@ -24,8 +24,6 @@ pub struct FairPool {
     pool: ThreadPool,
     /// Workers that have batches with more than one job.
     n_sharers: AtomicUsize,
-    /// Jobs that all of them together run at once at most, but one each.
-    limit: AtomicUsize,
     turn: Mutex<()>,
     /// A batch begins, is done or was the last one, or more threads are wanted elsewhere.
     turned: Condvar,
@@ -37,17 +35,8 @@ impl FairPool {
         Self {
             pool,
             n_sharers: AtomicUsize::new(0),
-            limit: AtomicUsize::new(usize::MAX),
             turn: Mutex::new(()),
             turned: Condvar::new(),
-        }
-    }
-
-    /// From now on at most so many jobs run at once, or as many as there are threads, and one each in any
-    /// case. Who is one too many goes home after the job in hand.
-    pub fn limit_to(&self, limit: usize) {
-        if self.limit.swap(limit, Ordering::Relaxed) > limit {
-            self.tell();
         }
     }
 
@@ -55,9 +44,7 @@ impl FairPool {
     /// included, as its share of the pool has threads.
     fn n_helpers_max(&self) -> usize {
         let n_sharers = self.n_sharers.load(Ordering::Relaxed).max(1);
-        let n_threads = self.pool.current_num_threads();
-        let n_at_once = n_threads.min(self.limit.load(Ordering::Relaxed));
-        (n_at_once / n_sharers).saturating_sub(1)
+        (self.pool.current_num_threads() / n_sharers).saturating_sub(1)
     }
 
     fn lock(&self) -> MutexGuard<'_, ()> {

@@ -102,27 +102,6 @@ fn batches_share_the_threads_evenly_as_they_come_and_go() {
 }
 
 #[test]
-fn who_is_above_the_limit_goes_and_comes_back_when_it_is_lifted() {
-    let (pool, gate) = (pool(8), Gate::default());
-    thread::scope(|scope| {
-        scope.spawn(|| pool.run(1000, &mut of(&[1000]), &|_| gate.pass()));
-        yield_until(|| gate.n_running() == 8);
-        pool.limit_to(3);
-        gate.allow(8);
-        yield_until(|| gate.ended.load(Ordering::SeqCst) == 8 && gate.n_running() == 3);
-        for n_ended in 9..20 {
-            gate.allow(1);
-            yield_until(|| gate.ended.load(Ordering::SeqCst) == n_ended);
-            assert!(gate.n_running() <= 3);
-        }
-        pool.limit_to(usize::MAX);
-        gate.allow(1);
-        yield_until(|| gate.n_running() == 8);
-        gate.allow(1000);
-    });
-}
-
-#[test]
 fn a_batch_begins_when_the_one_before_it_is_done() {
     let done = AtomicUsize::new(0);
     let mut begun = [0, 2, 7, 27, 30].into_iter();

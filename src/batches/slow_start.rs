@@ -1,55 +1,13 @@
 //! Doing a thing many times, carefully: one first, then two, then four, as long as nothing fails.
 
-use std::fmt::Debug;
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::runner::BatchRunner;
+
 /// Size of the first batch (kubernetes `pkg/controller/controller_utils.go:SlowStartInitialBatchSize`).
 pub const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
-
-/// Runs jobs in batches.
-pub trait BatchRunner: Debug + Send + Sync {
-    /// Runs `job` once for each index from 0 on, in batches of as many as `sizes` says: a batch runs as
-    /// many jobs at a time as it may, and `sizes` is asked for the next when all of them are done. 0 ends
-    /// it; otherwise all batches together have `count` jobs.
-    fn run(&self, count: usize, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync));
-}
-
-/// Does batches of a single job on the calling thread, which is quicker than to call others. Answers how
-/// many there were, and the size of the first one that has more jobs: 0 if none has.
-pub fn run_single_jobs(
-    sizes: &mut dyn FnMut() -> usize,
-    job: &(dyn Fn(usize) + Sync),
-) -> (usize, usize) {
-    let mut done = 0;
-    loop {
-        let size = sizes();
-        if size != 1 {
-            return (done, size);
-        }
-        job(done);
-        done += 1;
-    }
-}
-
-/// One job after the other on the calling thread.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Serial;
-
-impl BatchRunner for Serial {
-    fn run(&self, _count: usize, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync)) {
-        let mut done = 0;
-        loop {
-            let size = sizes();
-            if size == 0 {
-                return;
-            }
-            (done..done + size).for_each(job);
-            done += size;
-        }
-    }
-}
 
 /// Runs `job` for `0..count` in batches of 1, 2, 4, … Each batch is finished; the batch in which a
 /// job fails is the last. Answers the number of successes and the first error that came in
@@ -117,7 +75,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Mutex, PoisonError};
 
-    use super::{BatchRunner, Serial, slow_start_batch};
+    use super::{BatchRunner, slow_start_batch};
+    use crate::batches::runner::Serial;
 
     /// Runs serially and remembers the size of each batch.
     #[derive(Debug, Default)]
