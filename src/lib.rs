@@ -109,7 +109,6 @@
 //! | `cache::latch` | who waits for the first lists | watch threads |
 //! | `controller::memory` | what is remembered of each ReplicaSet, who waits for which version | workers, watch threads |
 //! | `batches::fair_pool` | nothing: threads meet at it between two batches | workers, `batch-*` |
-//! | `client::agents` | connections of threads that have their own | those threads, who shuts a client down |
 //! | `client::buffers` | buffers that lie ready | everyone who sends |
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens, who waits for them | everyone who sends |

@@ -11,7 +11,6 @@ use ureq::unversioned::transport::Connector;
 use ureq::{Agent, Body, Error, Timeout, http};
 
 use super::access::Access;
-use super::agents::Agents;
 use super::buffers::Lenders;
 use super::config::ClientConfig;
 use super::connect::{LazyResolver, Unsent, connector, describe_io};
@@ -75,8 +74,8 @@ impl Timeouts {
 /// the connections.
 #[derive(Clone, Debug)]
 pub(super) struct Http {
-    agents: Agents,
-    /// What an agent keeps to by itself. With others it copies all of its configuration for the request.
+    agent: Agent,
+    /// What the agent keeps to by itself. With others it copies all of its configuration for the request.
     usual: Timeouts,
     server: Uri,
     prefix: Arc<str>,
@@ -104,19 +103,14 @@ impl From<ClientError> for Failure {
 }
 
 impl Http {
-    /// Connections for whole answers, for many threads.
+    /// Connections for whole answers, shared by many threads.
     pub(super) fn pooled(config: &ClientConfig, options: &ClientOptions, stop: &Stop) -> Self {
         let usual = Timeouts::of_answer(options.request_timeout);
-        let lenders = Lenders::default();
-        let make = move |config: &ClientConfig, options: &ClientOptions, idle| {
-            let tls = config.access.tls();
-            let connector = connector(tls, false, options.fence.as_ref(), None, &lenders);
-            agent(config, options, connector, usual, idle, SMALL_BUFFER)
-        };
-        let shared = Agents::shared(make(config, options, options.connections));
-        let (own_config, own_options) = (config.clone(), options.clone());
+        let (tls, fence) = (config.access.tls(), options.fence.as_ref());
+        let connector = connector(tls, false, fence, None, &Lenders::default());
+        let idle = options.connections;
         Self {
-            agents: shared.or_own(move || make(&own_config, &own_options, 1)),
+            agent: agent(config, options, connector, usual, idle, SMALL_BUFFER),
             usual,
             server: config.server.clone(),
             prefix: Arc::clone(&config.prefix),
@@ -136,16 +130,15 @@ impl Http {
     ) -> Self {
         let lenders = Lenders::default();
         let connector = connector(self.access.tls(), true, None, Some(gather), &lenders);
-        let agent = agent(config, options, connector, self.usual, 1, STREAM_BUFFER);
         Self {
-            agents: Agents::shared(agent),
+            agent: agent(config, options, connector, self.usual, 1, STREAM_BUFFER),
             ..self.clone()
         }
     }
 
     /// Cuts all connections, also those in use by other threads, and lets none be made any more.
     pub(super) fn shut_down(&self) {
-        self.agents.shut_down();
+        self.agent.clone().shutdown();
     }
 
     /// Looks at the files with certificates if that is due; for those who wait long on one connection.
@@ -204,16 +197,16 @@ impl Http {
         timeouts: Timeouts,
     ) -> Result<http::Response<Body>, ClientError> {
         let head = self.head(request, headers, body)?;
-        let agent = self.agents.here();
         let answer = if timeouts == self.usual {
-            agent.run(head)
+            self.agent.run(head)
         } else {
-            let configured = agent
+            let configured = self
+                .agent
                 .configure_request(head)
                 .timeout_recv_response(Some(timeouts.head))
                 .timeout_recv_body(timeouts.body)
                 .timeout_per_read(timeouts.read);
-            agent.run(configured.build())
+            self.agent.run(configured.build())
         };
         answer.map_err(|error| self.transport_error(error))
     }

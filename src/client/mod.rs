@@ -6,7 +6,6 @@
 //! as they arrive. [`ClientConfig`] says where the server is, [`ClientOptions`] how to treat it.
 
 mod access;
-mod agents;
 mod buffers;
 mod config;
 mod connect;
@@ -36,7 +35,6 @@ mod tests;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-pub use agents::own_connections;
 pub use config::{ClientConfig, ConfigError, ConfigSource, DirectSource, Environment, LookedAt};
 pub use error::{ClientError, TransportError, TransportErrorKind};
 pub use fence::Fence;

@@ -14,9 +14,8 @@ pub struct ClientOptions {
     pub qps: f32,
     /// Requests that may go at once after a quiet time (`--kube-api-burst`).
     pub burst: u32,
-    /// Idle connections that are kept open: as many as threads send requests at once that have none of
-    /// their own ([`own_connections`](super::own_connections)), else each request above that number pays
-    /// for a new TLS handshake.
+    /// Idle connections that are kept open: as many as threads send requests at once, else each request
+    /// above that number pays for a new TLS handshake.
     pub connections: usize,
     /// How long the server may take to begin its answer, and again to complete it.
     pub request_timeout: Duration,
