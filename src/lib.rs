@@ -86,7 +86,7 @@
 //! | for | at most | why so many |
 //! |---|---|---|
 //! | each watch | 1 | a watch keeps its connection busy, and is cut without harm to others |
-//! | the requests of a controller | its `sync` and `batch` threads: 5 + 16 | a thread sends one request at a time; with fewer some would shake hands anew. An idle one costs some 10 KiB: buffers are lent for a request (`client::buffers`) |
+//! | the requests of a controller | its `sync` and `batch` threads: 5 + 16 | a thread sends one request at a time; with fewer some would shake hands anew. An idle one keeps some 50 KiB of buffers |
 //! | the events of a controller | 1 | one thread sends them, and they must not hold back pods |
 //! | the lease | 1 | nothing may delay a renewal |
 //! | the check of the daemon's rights, and the API server's version | 1 | closed between two looks at the version |
@@ -109,7 +109,6 @@
 //! | `cache::latch` | who waits for the first lists | watch threads |
 //! | `controller::memory` | what is remembered of each ReplicaSet, who waits for which version | workers, watch threads |
 //! | `batches::fair_pool` | nothing: threads meet at it between two batches | workers, `batch-*` |
-//! | `client::buffers` | buffers that lie ready | everyone who sends |
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens, who waits for them | everyone who sends |
 //! | `controller::other_writers`, `controller::shadow` | when the API server was asked last; what is told of a dry run | workers |

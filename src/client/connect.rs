@@ -17,11 +17,10 @@ use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
-    Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, NextTimeout,
+    Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
     ShutdownHandle, SocksConnector, Transport, TransportAdapter, time,
 };
 
-use super::buffers::{Borrower, Lender, Lenders};
 use super::error::{TransportErrorKind, kind_of};
 use super::fence::{Fence, FenceConnector, HeldBack};
 use super::gather::Gather;
@@ -30,25 +29,19 @@ use super::tcp::Tcp;
 
 /// The chain of everything that has a part in opening a connection. With a fence, nothing is sent on
 /// it while that is closed. With `cut_at_change` connections in use are cut when the identity changes;
-/// otherwise they end with the answer that they carry. Their reads rest where `gather` lets them, and
-/// their buffers come from `lenders`.
+/// otherwise they end with the answer that they carry. Their reads rest where `gather` lets them.
 pub(super) fn connector(
     tls: Option<Arc<LiveTls>>,
     cut_at_change: bool,
     fence: Option<&Arc<dyn Fence>>,
     gather: Option<&Gather>,
-    lenders: &Lenders,
 ) -> impl Connector<()> + use<> {
     let cut_by = tls.clone().filter(|_| cut_at_change);
     let tcp = ConnectTcp {
         delivery_limit: fence.map(|fence| fence.delivery_limit()),
         gather: gather.cloned(),
-        lender: lenders.tcp.clone(),
     };
-    let server = tcp.chain(FenceConnector(fence.cloned())).chain(Wrap {
-        tls,
-        lender: lenders.tls.clone(),
-    });
+    let server = tcp.chain(FenceConnector(fence.cloned())).chain(Wrap(tls));
     let chain =
         ().chain(SocksConnector::default())
             .chain(ConnectProxyConnector::default())
@@ -221,7 +214,6 @@ struct ConnectTcp {
     delivery_limit: Option<Duration>,
     /// For watches.
     gather: Option<Gather>,
-    lender: Lender,
 }
 
 impl<In: Transport> Connector<In> for ConnectTcp {
@@ -239,17 +231,13 @@ impl<In: Transport> Connector<In> for ConnectTcp {
             details,
             self.delivery_limit,
             self.gather.as_ref(),
-            &self.lender,
         )?)))
     }
 }
 
 /// Wraps the connection in TLS where the URI says `https`; `None` where it never does.
 #[derive(Debug)]
-struct Wrap {
-    tls: Option<Arc<LiveTls>>,
-    lender: Lender,
-}
+struct Wrap(Option<Arc<LiveTls>>);
 
 impl<In: Transport> Connector<In> for Wrap {
     type Out = Either<In, TlsTransport>;
@@ -266,15 +254,13 @@ impl<In: Transport> Connector<In> for Wrap {
             }
             Some(transport) => transport,
         };
-        let tls = self.tls.as_ref();
+        let tls = self.0.as_ref();
         let tls = tls.ok_or(Error::Tls("TLS is needed but not configured"))?;
         let (config, name, generation) = tls.towards(details.uri).map_err(io::Error::other)?;
         let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
         let config = details.config;
-        // As much as is held before it is sent, and as much again as may then still come at once.
-        let output = SENT_AT_ONCE + config.output_buffer_size();
         let input = config.input_buffer_size().min(RECORD);
-        let buffers = self.lender.borrower(output, input);
+        let buffers = LazyBuffers::new(input, config.output_buffer_size());
         let mut stream = StreamOwned {
             conn: connection,
             sock: TransportAdapter::new(transport.boxed(), Arc::clone(&details.current_time)),
@@ -288,6 +274,7 @@ impl<In: Transport> Connector<In> for Wrap {
         }
         Ok(Some(Either::B(TlsTransport {
             buffers,
+            unsent: Vec::new(),
             send_timeout: details.timeout,
             stream,
             tls: Arc::clone(tls),
@@ -330,8 +317,10 @@ const RECORD: usize = 16 << 10;
 /// What is to be sent is held back until the answer is waited for: head and body of a request so go out
 /// in one TLS record and one packet, which spares both sides a system call and a wake-up.
 struct TlsTransport {
-    buffers: Borrower,
-    /// How long it may take to send what is not sent yet.
+    buffers: LazyBuffers,
+    /// What was handed over to be sent and is held back.
+    unsent: Vec<u8>,
+    /// How long it may take to send that.
     send_timeout: NextTimeout,
     stream: StreamOwned<ClientConnection, TransportAdapter>,
     tls: Arc<LiveTls>,
@@ -342,43 +331,38 @@ struct TlsTransport {
 impl TlsTransport {
     fn send(&mut self) -> Result<(), Error> {
         self.stream.sock.set_timeout(self.send_timeout);
-        let buffers = self.buffers.lent();
-        let sent = io::Write::write_all(&mut self.stream, buffers.held());
-        buffers.release();
+        let sent = io::Write::write_all(&mut self.stream, &self.unsent);
+        self.unsent.clear();
         Ok(sent?)
     }
 }
 
 impl Transport for TlsTransport {
     fn buffers(&mut self) -> &mut dyn Buffers {
-        self.buffers.lent()
+        &mut self.buffers
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
-        let buffers = self.buffers.lent();
-        buffers.hold(amount);
+        self.unsent.extend(&self.buffers.output()[..amount]);
         self.send_timeout = timeout;
-        if buffers.held().len() >= SENT_AT_ONCE {
+        if self.unsent.len() >= SENT_AT_ONCE {
             self.send()?;
         }
         Ok(())
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
-        if !self.buffers.lent().held().is_empty() {
+        if !self.unsent.is_empty() {
             self.send()?;
         }
         self.stream.sock.set_timeout(timeout);
-        let buffers = self.buffers.lent();
-        let amount = io::Read::read(&mut self.stream, buffers.input_append_buf())?;
-        buffers.input_appended(amount);
+        let amount = io::Read::read(&mut self.stream, self.buffers.input_append_buf())?;
+        self.buffers.input_appended(amount);
         Ok(amount > 0)
     }
 
-    /// Asked between two requests, and so where a connection with an old identity ends and the buffers
-    /// go back.
+    /// Asked between two requests, and so where a connection with an old identity ends.
     fn is_open(&mut self) -> bool {
-        self.buffers.give_back();
         self.generation == self.tls.generation() && self.stream.sock.get_mut().is_open()
     }
 

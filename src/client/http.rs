@@ -11,7 +11,6 @@ use ureq::unversioned::transport::Connector;
 use ureq::{Agent, Body, Error, Timeout, http};
 
 use super::access::Access;
-use super::buffers::Lenders;
 use super::config::ClientConfig;
 use super::connect::{LazyResolver, Unsent, connector, describe_io};
 use super::error::{ClientError, TransportError, TransportErrorKind, kind_of};
@@ -107,7 +106,7 @@ impl Http {
     pub(super) fn pooled(config: &ClientConfig, options: &ClientOptions, stop: &Stop) -> Self {
         let usual = Timeouts::of_answer(options.request_timeout);
         let (tls, fence) = (config.access.tls(), options.fence.as_ref());
-        let connector = connector(tls, false, fence, None, &Lenders::default());
+        let connector = connector(tls, false, fence, None);
         let idle = options.connections;
         Self {
             agent: agent(config, options, connector, usual, idle, SMALL_BUFFER),
@@ -128,8 +127,7 @@ impl Http {
         options: &ClientOptions,
         gather: &Gather,
     ) -> Self {
-        let lenders = Lenders::default();
-        let connector = connector(self.access.tls(), true, None, Some(gather), &lenders);
+        let connector = connector(self.access.tls(), true, None, Some(gather));
         Self {
             agent: agent(config, options, connector, self.usual, 1, STREAM_BUFFER),
             ..self.clone()

@@ -6,7 +6,6 @@
 //! as they arrive. [`ClientConfig`] says where the server is, [`ClientOptions`] how to treat it.
 
 mod access;
-mod buffers;
 mod config;
 mod connect;
 mod credentials;

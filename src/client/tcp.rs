@@ -16,10 +16,9 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, sockopt};
 use ureq::Error;
 use ureq::unversioned::transport::{
-    Buffers, ConnectionDetails, NextTimeout, ShutdownHandle, Transport,
+    Buffers, ConnectionDetails, LazyBuffers, NextTimeout, ShutdownHandle, Transport,
 };
 
-use super::buffers::{Borrower, Lender};
 use super::fence::guard_socket;
 use super::gather::{Gather, Gathering};
 
@@ -44,7 +43,7 @@ const KEEP_ALIVE_PROBES: u32 = 3;
 pub(super) struct Tcp {
     /// Shared with the agent, which shuts it down from another thread.
     stream: Arc<TcpStream>,
-    buffers: Borrower,
+    buffers: LazyBuffers,
     heard: Instant,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
@@ -59,7 +58,6 @@ impl Tcp {
         details: &ConnectionDetails,
         delivery_limit: Option<Duration>,
         gather: Option<&Gather>,
-        lender: &Lender,
     ) -> Result<Self, Error> {
         let addrs: &[SocketAddr] = &details.addrs;
         let n_addrs = u32::try_from(addrs.len()).unwrap_or(u32::MAX).max(1);
@@ -71,7 +69,7 @@ impl Tcp {
                 None => TcpStream::connect(addr),
             };
             match connected {
-                Ok(stream) => return Self::new(stream, details, delivery_limit, gather, lender),
+                Ok(stream) => return Self::new(stream, details, delivery_limit, gather),
                 Err(error) => last = error.into(),
             }
         }
@@ -83,7 +81,6 @@ impl Tcp {
         details: &ConnectionDetails,
         delivery_limit: Option<Duration>,
         gather: Option<&Gather>,
-        lender: &Lender,
     ) -> Result<Self, Error> {
         stream.set_nodelay(true)?;
         keep_alive(&stream)?;
@@ -95,7 +92,7 @@ impl Tcp {
         let config = details.config;
         Ok(Self {
             stream,
-            buffers: lender.borrower(config.output_buffer_size(), config.input_buffer_size()),
+            buffers: LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size()),
             heard: Instant::now(),
             read_timeout: None,
             write_timeout: None,
@@ -106,7 +103,7 @@ impl Tcp {
 
 impl Transport for Tcp {
     fn buffers(&mut self) -> &mut dyn Buffers {
-        self.buffers.lent()
+        &mut self.buffers
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
@@ -116,7 +113,7 @@ impl Transport for Tcp {
             self.stream.set_write_timeout(limit)?;
             self.write_timeout = limit;
         }
-        let output = &self.buffers.lent().output()[..amount];
+        let output = &self.buffers.output()[..amount];
         let sent = (&*self.stream).write_all(output);
         sent.map_err(|error| or_timeout(error, timeout))
     }
@@ -131,8 +128,7 @@ impl Transport for Tcp {
         if let Some(gathering) = &self.gathering {
             gathering.before_read();
         }
-        let buffers = self.buffers.lent();
-        let input = buffers.input_append_buf();
+        let input = self.buffers.input_append_buf();
         let room = input.len();
         let amount = loop {
             match (&*self.stream).read(input) {
@@ -141,7 +137,7 @@ impl Transport for Tcp {
                 read => break read.map_err(|error| or_timeout(error, timeout))?,
             }
         };
-        buffers.input_appended(amount);
+        self.buffers.input_appended(amount);
         if amount > 0 {
             self.heard = Instant::now();
         }
@@ -152,9 +148,7 @@ impl Transport for Tcp {
     }
 
     /// True if nothing has come, neither an end nor bytes that nobody asked for, or something just before.
-    /// Asked between two requests, and so where the buffers go back.
     fn is_open(&mut self) -> bool {
-        self.buffers.give_back();
         self.heard.elapsed() < OPEN_FOR || has_nothing_come(&self.stream)
     }
 }
