@@ -72,7 +72,7 @@
 //!
 //! # How many, and why
 //!
-//! Threads: with the defaults 31 that last (5 `sync`, 16 `batch`, 2 watches, `main`, `ctrl-c`,
+//! Threads: with the defaults 47 that last (5 `sync`, 32 `batch`, 2 watches, `main`, `ctrl-c`,
 //! `signal`, `delay`, `events`, `lease`, `http`, `self-check`), `systemd` under systemd, and one
 //! for each connection of a client to the daemon's pages, 100 at most for each port.
 //! ReplicationControllers bring 8 more (5 `rc-sync`, `watch-rc`, `rc-delay`, `rc-events`). A thread
@@ -86,7 +86,7 @@
 //! | for | at most | why so many |
 //! |---|---|---|
 //! | each watch | 1 | a watch keeps its connection busy, and is cut without harm to others |
-//! | the requests of a controller | its `sync` and `batch` threads: 5 + 16 | a thread sends one request at a time; with fewer some would shake hands anew. An idle one keeps some 50 KiB of buffers |
+//! | the requests of a controller | its `sync` and `batch` threads: 5 + 32 | a thread sends one request at a time; with fewer some would shake hands anew. An idle one keeps some 50 KiB of buffers |
 //! | the events of a controller | 1 | one thread sends them, and they must not hold back pods |
 //! | the lease | 1 | nothing may delay a renewal |
 //! | the check of the daemon's rights, and the API server's version | 1 | closed between two looks at the version |

@@ -61,7 +61,7 @@ impl Default for ManagerOptions {
             kube_api_burst: 30,
             concurrent_replicaset_syncs: 5,
             concurrent_rc_syncs: 5,
-            batch_parallelism: 16,
+            batch_parallelism: 32,
             burst_replicas: BURST_REPLICAS,
             status_update_interval: Duration::from_secs(1),
             gates: FeatureGates::default(),

@@ -41,7 +41,7 @@ pub struct ControllerArgs {
     pub burst_replicas: usize,
 
     /// Pods created or deleted at the same time; syncs with 32 pods or more use at most a quarter.
-    #[arg(long, value_name = "N", default_value_t = 16,
+    #[arg(long, value_name = "N", default_value_t = 32,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub batch_parallelism: u16,
 
