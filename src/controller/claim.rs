@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 
 use serde::Serialize;
 
+use super::decide::plan::Plan;
 use super::decide::{Decision, Facts};
 use super::error::SyncError;
 use super::memory::positions::Resource;
@@ -26,29 +27,27 @@ impl ReplicaSetController {
         facts: &Facts<'_>,
         decision: Decision,
     ) -> Result<Decision, SyncError> {
-        let (n_adopt, n_release) = (decision.adopt.len(), decision.release.len());
-        if n_adopt + n_release == 0 {
+        if decision.adopt.is_empty() && decision.release.is_empty() {
             return Ok(decision);
         }
         let rs = facts.rs;
         let can_adopt = OnceCell::new();
+        let (mut n_adopted, mut n_released) = (0_usize, 0_usize);
         let mut errors: Vec<WriteError> = Vec::new();
         let mut gone: HashSet<Uid> = HashSet::default();
         for pod in &decision.adopt {
             match self.adopt_pod(rs, pod, &can_adopt) {
-                Ok(true) => {}
+                Ok(true) => n_adopted += 1,
                 Ok(false) => drop(gone.insert(pod.uid.clone())),
                 Err(error) => errors.push(error),
             }
         }
-        let mut n_released = 0_usize;
         for pod in &decision.release {
             match self.release_pod(rs, pod) {
                 Ok(is_released) => n_released += usize::from(is_released),
                 Err(error) => errors.push(error),
             }
         }
-        let n_adopted = n_adopt.saturating_sub(gone.len() + errors.len());
         if n_adopted + n_released > 0 {
             let object = self.kind.named(&rs.key);
             log::info!(object:% = object; "adopted {n_adopted} pods, released {n_released}");
@@ -56,7 +55,14 @@ impl ReplicaSetController {
         match error::aggregate(errors) {
             Some(error) => Err(error),
             None if gone.is_empty() => Ok(decision),
-            None => Ok(facts.decide_without(&gone)),
+            None => {
+                let decision = facts.decide_without(&gone);
+                if decision.plan != Plan::Nothing && !decision.acts {
+                    // Something else is due now, which this sync has not asked for.
+                    self.enqueue(&rs.key);
+                }
+                Ok(decision)
+            }
         }
     }
 

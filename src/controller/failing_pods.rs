@@ -2,32 +2,46 @@
 //! begin. As upstream, each is replaced at once (kubernetes/kubernetes#72593), so that thousands of them
 //! may pile up; the log says so, once a minute for one ReplicaSet.
 
+use std::time::Duration;
+
 use super::ReplicaSetController;
 use super::memory::Memory;
 use crate::api::{Pod, PodPhase, ReplicaSet};
 
 impl ReplicaSetController {
-    /// Counts a pod of `rs` that has failed, in the record of `rs`, and warns if many have. Of a standby
-    /// nothing is counted: the leader counts this pod, and a sum over all replicas must not have it twice.
-    pub(super) fn note_failure(&self, memory: &mut Memory, rs: &ReplicaSet, old: &Pod, new: &Pod) {
-        if new.phase != PodPhase::Failed || old.phase == PodPhase::Failed {
-            return;
-        }
-        if self.take_over.stands_by() {
-            return;
+    /// Counts a pod of `rs` that has failed, in the record of `rs`; how many have within which time, if
+    /// that calls for a warning. Of a standby nothing is counted: the leader counts this pod, and a sum
+    /// over all replicas must not have it twice.
+    pub(super) fn note_failure(
+        &self,
+        memory: &mut Memory,
+        rs: &ReplicaSet,
+        old: &Pod,
+        new: &Pod,
+    ) -> Option<(usize, Duration)> {
+        let fails = new.phase == PodPhase::Failed && old.phase != PodPhase::Failed;
+        if !fails || self.take_over.stands_by() {
+            return None;
         }
         self.metrics.pods_failed.inc();
-        let now = self.clock.now();
-        if let Some((count, within)) = memory.history.count_failure(rs, now) {
-            log::warn!(
-                object:% = self.kind.named(&rs.key);
-                "{count} pods have failed within {:.0} s, and each is replaced at once: kubectl -n {} \
-                 describe pod {}",
-                within.as_secs_f64().max(1.0),
-                new.key.namespace,
-                new.key.name
-            );
-        }
+        memory.history.count_failure(rs, self.clock.now())
+    }
+
+    /// Warns that so many pods of `rs` have failed within this time, `pod` among them.
+    pub(super) fn warn_of_failures(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        (count, within): (usize, Duration),
+    ) {
+        log::warn!(
+            object:% = self.kind.named(&rs.key);
+            "{count} pods have failed within {:.0} s, and each is replaced at once: kubectl -n {} \
+             describe pod {}",
+            within.as_secs_f64().max(1.0),
+            pod.key.namespace,
+            pod.key.name
+        );
     }
 }
 

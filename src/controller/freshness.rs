@@ -55,7 +55,10 @@ impl ReplicaSetController {
         let Some(rs) = self.cache.replica_set(key) else {
             return Freshness::Current(Plan::Nothing);
         };
-        let cached = || self.cached_versions();
+        let (cached, began) = (|| self.cached_versions(), self.clock.now());
+        // Before any status is written, since that says that the spec was observed.
+        let saw_spec = |memory: &mut Memory| memory.positions.saw_spec(&rs, began);
+        self.memories.with(key, &rs.uid, saw_spec);
         match self.memories.readiness(key, Some(&rs.uid), cached) {
             // A status that has waited for them long enough does not wait for pods that do not come.
             Readiness::TooEarly(left) if self.owes_status(&rs) => {
@@ -69,8 +72,6 @@ impl ReplicaSetController {
             Readiness::Ready => {}
         }
         let (is_proven, cached, now) = (self.take_over_is_proven(), cached(), self.clock.now());
-        let saw_spec = |memory: &mut Memory| memory.positions.saw_spec(&rs, now);
-        self.memories.with(key, &rs.uid, saw_spec);
         let satisfaction = self.look_at_expectations(&rs);
         let due = self.due(&rs);
         let is_due = satisfaction == Satisfaction::Satisfied && due.plan != Plan::Nothing;
@@ -92,11 +93,7 @@ impl ReplicaSetController {
                     let left = positions.left_to_choose(&cached.pods, now);
                     left.map_or(Freshness::Current(due.plan), Freshness::Wait)
                 }
-                Plan::Delete(_) => Freshness::Current(due.plan),
-                Plan::Create(_) => match positions.left_to_replace(&cached.replica_sets, now) {
-                    Some(left) => Freshness::CountOnly(Some(left)),
-                    None => Freshness::Current(due.plan),
-                },
+                Plan::Delete(_) | Plan::Create(_) => Freshness::Current(due.plan),
             }
         })
     }

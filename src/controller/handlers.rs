@@ -146,6 +146,7 @@ impl ReplicaSetController {
             self.enqueue_after(&rs, |memory| memory.own_writes.deletion_seen(&old.uid));
         }
         if let Some(rs) = self.controller_of(new) {
+            let mut failures = None;
             let observe = |memory: &mut Memory| {
                 if is_another {
                     observe_first_sight(memory, new);
@@ -153,13 +154,16 @@ impl ReplicaSetController {
                 if !new.is_active() {
                     // A pod that has finished counts no more than one that is going away.
                     memory.own_writes.deletion_seen(&new.uid);
-                    self.note_failure(memory, &rs, old, new);
+                    failures = self.note_failure(memory, &rs, old, new);
                 }
             };
             if concerns_others {
                 self.enqueue_after(&rs, observe);
             } else {
                 self.enqueue_owner_after(&rs, observe);
+            }
+            if let Some(failures) = failures {
+                self.warn_of_failures(&rs, new, failures);
             }
             let becomes_ready = !old.is_ready && new.is_ready;
             if becomes_ready && rs.min_ready_seconds > 0 && !self.take_over.stands_by() {

@@ -84,7 +84,7 @@ impl ReplicaSetController {
     fn memory_of(&self, rs: &ReplicaSet) -> Memory {
         let (cached, now) = (self.cached_versions(), self.clock.now());
         let queue = self.queue.state_of(&rs.key);
-        self.memories.with(&rs.key, &rs.uid, |memory| {
+        let known = self.memories.get(&rs.key, &rs.uid, |memory| {
             let (writes, positions) = (&memory.own_writes, &memory.positions);
             let is_held_up =
                 self.options.gates.stale_controller_consistency && !positions.are_shown_by(&cached);
@@ -95,9 +95,19 @@ impl ReplicaSetController {
                 waits_for: positions.written().filter(|_| is_held_up).cloned(),
                 last_sync: memory.history.last_sync().cloned(),
                 last_error: memory.history.last_error().cloned(),
-                queue,
-                cached,
+                queue: queue.clone(),
+                cached: cached.clone(),
             }
+        });
+        known.unwrap_or(Memory {
+            expectations: None,
+            unresolved_creations: Vec::new(),
+            unresolved_deletions: Vec::new(),
+            waits_for: None,
+            last_sync: None,
+            last_error: None,
+            queue,
+            cached,
         })
     }
 }

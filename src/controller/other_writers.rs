@@ -95,15 +95,24 @@ impl ReplicaSetController {
             return;
         };
         let now = self.clock.now();
-        let take = |memory: &mut Memory| {
-            let is_told = memory.suspicion.is_told(now);
-            let is_due = memory.suspicion.is_raised() && (is_told || others.may_ask(now));
-            is_due.then(|| (is_told, memory.suspicion.take()))
+        let look = |memory: &mut Memory| {
+            let suspicion = &memory.suspicion;
+            suspicion.is_raised().then(|| suspicion.is_told(now))
         };
-        match self.memories.get(&rs.key, &rs.uid, take).flatten() {
-            None => {}
-            Some((true, suspects)) => count(&suspects),
-            Some((false, suspects)) => self.ask_who(rs, &suspects, now),
+        let Some(is_told) = self.memories.get(&rs.key, &rs.uid, look).flatten() else {
+            return;
+        };
+        if !is_told && !others.may_ask(now) {
+            return;
+        }
+        let take = |memory: &mut Memory| memory.suspicion.take();
+        let Some(suspects) = self.memories.get(&rs.key, &rs.uid, take) else {
+            return;
+        };
+        if is_told {
+            count(&suspects);
+        } else {
+            self.ask_who(rs, &suspects, now);
         }
     }
 

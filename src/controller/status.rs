@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::decide::Decision;
 use super::decide::counts::Counts;
-use super::decide::plan::Plan;
+use super::decide::plan::{LARGE, Plan};
 use super::decide::status::{Failure, calculate_status};
 use super::memory::Memory;
 use super::memory::positions::Resource;
@@ -37,7 +37,12 @@ impl ReplicaSetController {
         });
         let status = calculate_status(rs, &decision.counts, failure.as_ref());
         if let Some(left) = self.hold_back(rs, &status, decision) {
-            self.queue.add_low_after(rs.key.clone(), left);
+            let is_observed = rs.status.observed_generation == rs.generation;
+            if is_observed {
+                self.queue.add_low_after(rs.key.clone(), left);
+            } else {
+                self.queue.add_after(rs.key.clone(), left);
+            }
             return Ok(());
         }
         let updated = self.update_replica_set_status(rs, status)?;
@@ -83,7 +88,6 @@ impl ReplicaSetController {
                         );
                         memory.pace.wrote(n_pods, longest, now);
                         memory.suspicion.wrote_status(version);
-                        memory.names.forget_versions_before(version);
                     });
                     self.note_terminating_support(&status, &updated.status);
                     return Ok(Arc::new(updated));
@@ -135,9 +139,12 @@ impl ReplicaSetController {
         let due_since = now.checked_sub(took).unwrap_or(now);
         let creates = decision.acts && matches!(decision.plan, Plan::Create(_));
         let can_wait = is_observed && counts.can_wait(rs);
+        // Of many the watch may not have shown the last ones for long.
+        let n_missing = rs.replicas.saturating_sub(counts.replicas);
+        let are_few = usize::try_from(n_missing).is_ok_and(|n| n < LARGE);
         self.memories.with(&rs.key, &rs.uid, |memory| {
             let (n_awaited, _) = memory.own_writes.n_expected();
-            let settles = creates || n_awaited > 0;
+            let settles = are_few && (can_wait || !is_observed) && (creates || n_awaited > 0);
             let settle = settles.then(|| memory.pace.settle(due_since, now));
             let pause = memory.pace.left(now).filter(|_| can_wait);
             settle.flatten().max(pause)

@@ -61,6 +61,7 @@ impl ReplicaSetController {
         let facts = self.gather(&rs, selector, may)?;
         // Patches come first, as upstream's: a pod that cannot be adopted does not count.
         let decision = self.claim_pods(&facts, facts.decide())?;
+        let decision = self.look_again_before_creating(&rs, decision);
         let managed = self.manage_replicas(&facts, &decision);
         if managed.as_ref().is_err_and(SyncError::is_stopped) {
             return managed.map(|()| Outcome::Synced);
@@ -69,6 +70,31 @@ impl ReplicaSetController {
         managed?;
         self.schedule_next_look(&rs, &decision, freshness);
         Ok(Outcome::Synced)
+    }
+
+    /// `decision`, without creates if `rs` goes meanwhile, or if pods went that may have gone with it: the
+    /// pods were read after it, and the requests of this sync took time. The status, which tells of the
+    /// loss, does not wait.
+    fn look_again_before_creating(&self, rs: &ReplicaSet, mut decision: Decision) -> Decision {
+        if !decision.acts || !matches!(decision.plan, Plan::Create(_)) {
+            return decision;
+        }
+        // ORDER: the version first, so that the ReplicaSet is as new as it or newer.
+        let version = self.cache.replica_sets_resource_version();
+        let cached = self.cache.replica_set(&rs.key);
+        let goes_on = cached.is_some_and(|it| it.uid == rs.uid && !it.is_terminating());
+        let now = self.clock.now();
+        let left = |memory: &mut Memory| memory.positions.left_to_replace(&version, now);
+        let left = if goes_on {
+            self.memories.get(&rs.key, &rs.uid, left).flatten()
+        } else {
+            Some(Duration::ZERO)
+        };
+        if let Some(left) = left {
+            decision.acts = false;
+            self.queue.add_after(rs.key.clone(), left);
+        }
+        decision
     }
 
     /// All that the decision rests on. The pods themselves are looked at only if some are to be created,

@@ -47,7 +47,13 @@ impl ReplicaSetController {
         if !is_current {
             return Ok(Freshness::CountOnly(None));
         }
-        Ok(match self.freshness(&rs.key, lanes) {
+        let freshness = self.freshness(&rs.key, lanes);
+        let cached = self.cache.replica_set(&rs.key);
+        let is_same =
+            cached.is_some_and(|it| it.uid == rs.uid && it.resource_version == rs.resource_version);
+        Ok(match freshness {
+            // The verdict is about another one than this sync has read.
+            _ if !is_same => Freshness::Wait(Duration::ZERO),
             Freshness::Verify(_) => Freshness::Wait(Duration::ZERO),
             known => known,
         })

@@ -72,7 +72,10 @@ impl ReplicaSetController {
     fn note_sync(&self, key: &ObjectKey, sync: LastSync, error: Option<&SyncError>) {
         let error = error.map(ToString::to_string);
         if let Some(rs) = self.cache.replica_set(key) {
-            let note = |memory: &mut Memory| memory.history.note_sync(sync, error);
+            let note = |memory: &mut Memory| {
+                memory.history.note_sync(sync, error);
+                memory.names.forget_versions_before(&rs.resource_version);
+            };
             self.memories.with(key, &rs.uid, note);
         }
     }

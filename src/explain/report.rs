@@ -13,7 +13,9 @@ use crate::controller::decide::claim::{Claim, claim_of};
 use crate::controller::decide::deletion_order::{
     DeletionOrder, RankedPod, Rule, decide as first_rule,
 };
-use crate::controller::decide::plan::{DeletionContext, Plan, RelatedPods, deletion_ranking, plan};
+use crate::controller::decide::plan::{
+    DeletionContext, Plan, RelatedPods, deletion_ranking, plan, pods_to_delete,
+};
 use crate::controller::decide::{self, Decision, Pods, Rules};
 use crate::controller::inspect::{Facts, Memory};
 
@@ -194,8 +196,16 @@ fn next_step(
         Plan::Create(count) => ("create", count),
         Plan::Delete(count) => ("delete", count),
     };
-    let chosen = decision.map_or(&[][..], |decision| &decision.delete);
-    let pods = context.map(|context| chosen_deletions(chosen, order, context));
+    let pods = decision.zip(context).map(|(decision, context)| {
+        // Of one that is going away none is deleted, but this is whom it would be.
+        let chosen = match wanted {
+            Plan::Delete(count) if rs.is_terminating() => {
+                pods_to_delete(&decision.active, count, context)
+            }
+            _ => decision.delete.clone(),
+        };
+        chosen_deletions(&chosen, order, context)
+    });
     let held_back = match (&rs.selector, wanted) {
         (Err(error), _) => Some(format!("the selector cannot be used: {error}")),
         (Ok(_), Plan::Nothing) => None,

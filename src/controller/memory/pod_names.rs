@@ -103,7 +103,7 @@ impl PodNames {
         }
     }
 
-    /// `rs` was stored under a new version, which begins elsewhere in the cycle.
+    /// The cache shows a new version of the ReplicaSet, which begins elsewhere in the cycle.
     pub fn forget_versions_before(&mut self, version: &ResourceVersion) {
         let is_over = |it: &mut Position| it.version != *version && it.refused.is_empty();
         self.position.take_if(is_over);

@@ -20,10 +20,9 @@ pub(super) struct Waiting {
 impl Waiting {
     /// Notes that `key` waits for these versions.
     pub(super) fn add(&mut self, key: &ObjectKey, versions: &Versions) {
-        if self.keys.insert(key.clone()) {
-            let first = number(&versions.pods);
-            self.order[0].insert((first, key.clone()));
-        }
+        self.keys.insert(key.clone());
+        let first = number(&versions.pods);
+        self.order[0].insert((first, key.clone()));
     }
 
     /// This key waits no longer.

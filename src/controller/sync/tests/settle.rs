@@ -7,7 +7,7 @@ use crate::controller::memory::Memory;
 use crate::controller::memory::positions::SETTLE_MAX;
 use crate::controller::sync::Outcome;
 use crate::controller::testing::{
-    Fixture, deletes, fixture, key, owned_pod, ready_pod, replica_set, seconds_ago,
+    Fixture, deletes, fixture, key, owned_pod, pod, ready_pod, refused, replica_set, seconds_ago,
 };
 use crate::stdx::clock::Clock;
 
@@ -220,4 +220,59 @@ fn pods_that_go_one_after_the_other_are_waited_for_once() {
     });
     fixture.sync_ok("web");
     assert_eq!(fixture.writes.created().len(), 2);
+}
+
+/// The patches of a sync take time.
+#[test]
+fn a_replica_set_that_goes_during_the_adoptions_gets_no_pods() {
+    let rs = replica_set("web", 2);
+    let fixture = fixture(&rs, [pod("orphan")]);
+    fixture.writes.set_live_replica_set(Ok(rs.clone()));
+    let cache = fixture.cache.clone();
+    let mut going = rs.clone();
+    going.resource_version = "9".into();
+    going.deletion = Some(seconds_ago(0));
+    fixture.writes.on_patch(move |_, _| {
+        cache.replica_sets.apply_modified(going.clone());
+        None
+    });
+    fixture.sync_ok("web");
+    fixture.assert_counts(0, 0, 1);
+    assert_eq!(fixture.queued_after(Duration::ZERO), ["default/web"]);
+}
+
+/// One of four was to be deleted; then two of them turn out to have gone.
+#[test]
+fn what_is_due_after_adoptions_that_failed_is_done_by_the_next_sync() {
+    let rs = replica_set("web", 3);
+    let pods = [owned_pod("a", &rs), owned_pod("b", &rs), pod("c"), pod("d")];
+    let fixture = fixture(&rs, pods);
+    fixture.writes.set_live_replica_set(Ok(rs.clone()));
+    let gone = || refused(404, "NotFound", "gone");
+    fixture.writes.on_patch(move |_, _| Some(Err(gone())));
+    fixture.sync_ok("web");
+    fixture.assert_counts(0, 0, 2);
+    assert_eq!(fixture.queued(), ["default/web"]);
+}
+
+/// A status that says that the spec was observed does not end the wait of the choice.
+#[test]
+fn the_choice_waits_though_a_status_was_written_while_the_pods_were_late() {
+    let fixture = Fixture::with_status_interval(Duration::from_secs(1));
+    let mut rs = replica_set("web", 1);
+    fixture.cache_silently(Some(rs.clone()), []);
+    fixture.deliver_bookmarks("9", "9");
+    fixture.sync_ok("web");
+    let names = fixture.writes.created();
+    fixture.writes.take();
+    rs = scaled(&rs, 2, "11");
+    fixture.deliver_replica_set(rs.clone());
+    fixture.clock.advance(SETTLE_MAX);
+    let _ = fixture.sync("web").expect("no error");
+    let statuses = fixture.writes.status_updates();
+    assert_eq!(statuses.last().map(|it| it.observed_generation), Some(2));
+    let now = fixture.clock.now();
+    let left = |memory: &mut Memory| memory.positions.left_to_choose(&"10".into(), now);
+    let left = fixture.controller.memories.get(&rs.key, &rs.uid, left);
+    assert_eq!(left.flatten(), Some(SETTLE_MAX), "{names:?}");
 }
