@@ -95,7 +95,7 @@ impl ReplicaSetController {
                 waits_for: positions.written().filter(|_| is_held_up).cloned(),
                 last_sync: memory.history.last_sync().cloned(),
                 last_error: memory.history.last_error().cloned(),
-                queue: queue.clone(),
+                queue,
                 cached: cached.clone(),
             }
         });
