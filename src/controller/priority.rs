@@ -16,6 +16,7 @@ use super::memory::own_writes::Satisfaction;
 #[cfg(test)]
 use crate::api::Pod;
 use crate::api::{ObjectKey, OwnerKey, ReplicaSet, Selector};
+use crate::cache::PodTally;
 
 /// Where a key goes in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +73,14 @@ impl ReplicaSetController {
     /// are to be adopted or released, waits for no pause: the sync finds it, and holds back what is
     /// none.
     pub(super) fn enqueue_owner_after(&self, rs: &ReplicaSet, observe: impl FnOnce(&mut Memory)) {
+        let owned = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
         let counts = rs.selector.as_ref().ok();
-        let counts = counts.and_then(|selector| self.count_tallies(rs, selector));
+        let counts = counts.and_then(|selector| self.count(rs, selector, &owned));
         let counts = counts.map(|counts| self.comparable(rs, counts));
         let is_loss = counts.is_some_and(|counts| counts.are_a_loss(rs));
         let can_wait =
             counts.is_some_and(|counts| !counts.depend_on_time(rs) && counts.can_wait(rs));
-        let n_due = self.n_planned(rs);
+        let n_due = self.n_planned(rs, &owned);
         let (has_synced, now) = (self.cache.has_synced(), self.clock.now());
         self.enqueue_by(rs, |memory| {
             observe(memory);
@@ -98,7 +100,8 @@ impl ReplicaSetController {
     /// Enqueues the key of `rs` before all that can wait, after `observe` has noted in the record of
     /// `rs` what has happened; but with many pods due only among those that have such too.
     pub(super) fn enqueue_after(&self, rs: &ReplicaSet, observe: impl FnOnce(&mut Memory)) {
-        let n_due = self.n_planned(rs);
+        let owned = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
+        let n_due = self.n_planned(rs, &owned);
         let now = self.clock.now();
         self.enqueue_by(rs, |memory| {
             observe(memory);
@@ -141,20 +144,24 @@ impl ReplicaSetController {
     }
 
     /// How many pods a sync would create or delete that need not wait for others to be seen.
-    fn n_planned(&self, rs: &ReplicaSet) -> usize {
+    fn n_planned(&self, rs: &ReplicaSet, owned: &PodTally) -> usize {
         if rs.is_terminating() {
             return 0;
         }
-        let tally = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
-        plan(tally.n_active(), rs.replicas, self.options.burst_replicas).n_pods()
+        plan(owned.n_active(), rs.replicas, self.options.burst_replicas).n_pods()
     }
 
     /// The numbers that a sync would count, with every Ready pod as an available one; `None` if
     /// some pod is to be adopted or released.
     pub(super) fn count_tallies(&self, rs: &ReplicaSet, selector: &Selector) -> Option<Counts> {
         let owned = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
+        self.count(rs, selector, &owned)
+    }
+
+    /// The same, with the tally of its own pods at hand.
+    fn count(&self, rs: &ReplicaSet, selector: &Selector, owned: &PodTally) -> Option<Counts> {
         let orphans = self.cache.tally_of_orphans_in(&rs.key.namespace);
-        let counts = Counts::of_tallies(rs, selector, &owned, &orphans)?;
+        let counts = Counts::of_tallies(rs, selector, owned, &orphans)?;
         Some(Counts {
             terminating: counts.terminating.filter(|_| self.counts_terminating()),
             ..counts

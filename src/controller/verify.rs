@@ -52,10 +52,9 @@ impl ReplicaSetController {
         let is_same =
             cached.is_some_and(|it| it.uid == rs.uid && it.resource_version == rs.resource_version);
         Ok(match freshness {
-            // The verdict is about another one than this sync has read.
-            _ if !is_same => Freshness::Wait(Duration::ZERO),
-            Freshness::Verify(_) => Freshness::Wait(Duration::ZERO),
-            known => known,
+            known if is_same && !matches!(known, Freshness::Verify(_)) => known,
+            // The verdict is about another one than this sync has read, or there is one doubt more.
+            _ => Freshness::Wait(Duration::ZERO),
         })
     }
 

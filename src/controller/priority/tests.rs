@@ -66,6 +66,12 @@ fn syncs(fixture: &Fixture) -> Vec<Vec<i32>> {
     syncs
 }
 
+/// `rs` as the cache has it.
+fn cached(fixture: &Fixture, rs: &ReplicaSet) -> ReplicaSet {
+    let cached = fixture.cache.replica_sets.get(&rs.key);
+    cached.expect("it is there").as_ref().clone()
+}
+
 fn turn_ready(fixture: &Fixture, rs: &ReplicaSet, n: usize) {
     let name = format!("{}-{n}", rs.key.name);
     fixture.deliver_pod(at(1000 + n, ready_pod(&name, rs)));
@@ -233,13 +239,7 @@ fn a_lost_pod_is_replaced_and_told_at_once() {
 fn a_wanted_scale_down_tells_of_each_loss_before_what_can_wait() {
     let fixture = paced();
     let rs = just_written(&fixture);
-    let mut scaled = fixture
-        .cache
-        .replica_sets
-        .get(&rs.key)
-        .expect("a web")
-        .as_ref()
-        .clone();
+    let mut scaled = cached(&fixture, &rs);
     scaled.replicas = 98;
     scaled.resource_version = "5999".into();
     fixture.deliver_replica_set(scaled.clone());
@@ -304,13 +304,7 @@ fn a_new_generation_is_told_though_a_status_was_just_written() {
     let fixture = paced();
     let rs = just_written(&fixture);
     turn_ready(&fixture, &rs, 50);
-    let mut changed = fixture
-        .cache
-        .replica_sets
-        .get(&rs.key)
-        .expect("a web")
-        .as_ref()
-        .clone();
+    let mut changed = cached(&fixture, &rs);
     changed.generation = 2;
     changed.resource_version = "5999".into();
     fixture.deliver_replica_set(changed);
