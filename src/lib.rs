@@ -111,7 +111,7 @@
 //! | `batches::fair_pool` | nothing: threads meet at it between two batches | workers, `batch-*` |
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens, who waits for them | everyone who sends |
-//! | `controller::other_writers`, `controller::shadow` | when the API server was asked last; what is told of a dry run | workers |
+//! | `controller::observe::other_writers`, `controller::observe::shadow` | when the API server was asked last; what is told of a dry run | workers |
 //! | `stdx::activity` (one per thread, and one for their list) | what the thread works on | the thread itself, whoever looks |
 //! | `client::warnings` | which have been logged | everyone who sends |
 //! | `client::live_tls` | what was read of certificates last; which watches to cut | everyone who sends, `signal` |
@@ -168,7 +168,7 @@
 //!   came and went after the last write.
 //! - **Deletes carry the pod's UID**, so that a pod recreated under the name is never hit.
 //! - **Reading one's own writes wakes instead of polling** ([`controller::memory::positions`]).
-//! - **An expectation that expires leads to a live LIST**, never to a guess (`controller::verify`).
+//! - **An expectation that expires leads to a live LIST**, never to a guess (`controller::act::verify`).
 //! - **The rank of a pod counts what siblings own** (and orphans that match), not every pod of the
 //!   namespace that a selector happens to match.
 //! - **ReplicationControllers read their own writes** as ReplicaSets do; upstream's have no such store.
@@ -216,8 +216,8 @@
 //! - **Health looks at progress** (`manager::health_checks`), and `/livez` and `/readyz` exist.
 //! - **Paths that everybody may see are answered before anybody is asked who it is**, so that a probe
 //!   with a token works while the API server is away; no front proxy, no HTTP/2 ([`serving`]).
-//! - **Another writer is noticed** ([`controller::other_writers`]): a warning, an event and a metric.
-//! - **A dry run** ([`controller::dry_run`]) decides by the same code, on clients that refuse to write.
+//! - **Another writer is noticed** ([`controller::observe::other_writers`]): a warning, an event and a metric.
+//! - **A dry run** ([`controller::observe::dry_run`]) decides by the same code, on clients that refuse to write.
 //! - **`--controllers` is `replicaset-controller` and the lease has a name of its own** unless said
 //!   otherwise ([`cli::flags`]), so that nothing is taken from a kube-controller-manager that was not given.
 //! - **The log is bounded at its default level** ([`telemetry::logging`]): a place in the code may log a

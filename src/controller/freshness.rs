@@ -9,9 +9,9 @@
 use std::time::Duration;
 
 use super::ReplicaSetController;
+use super::act::manage::pod_key;
 use super::decide::due::Due;
 use super::decide::plan::{LARGE, Plan};
-use super::manage::pod_key;
 use super::memory::Memory;
 use super::memory::own_writes::Satisfaction;
 use super::memory::positions::{Readiness, Versions};

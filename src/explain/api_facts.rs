@@ -14,7 +14,7 @@ use crate::api::workload_kind::collection_path;
 use crate::api::{ObjectKey, Pod, ReplicaSet, Status, Uid, WorkloadKind};
 use crate::client::{Client, ClientError, Request};
 use crate::controller::decide::plan::BURST_REPLICAS;
-use crate::controller::inspect::Facts;
+use crate::controller::observe::inspect::Facts;
 
 /// Pods of one page of a list.
 const PAGE: &str = "500";
@@ -132,7 +132,7 @@ impl ApiFacts {
     }
 }
 
-/// As `controller::manage::Siblings`: the pods of this ReplicaSet, and of its siblings together with
+/// As `controller::act::manage::Siblings`: the pods of this ReplicaSet, and of its siblings together with
 /// the orphans that match them.
 fn related(
     client: &Client,

@@ -8,8 +8,8 @@ use super::model::{Finding, Report, Sources};
 use super::pods::{failing, unavailable};
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
 use crate::api::{Moment, Pod};
-use crate::controller::inspect::{Facts, Memory};
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
+use crate::controller::observe::inspect::{Facts, Memory};
 
 /// What stands in the way of the ReplicaSet of `report` with these pods that count, most important
 /// first.

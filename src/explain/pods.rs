@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::model::{Finding, Report, Sources};
 use crate::api::{Pod, PodPhase};
 use crate::controller::decide::availability::is_available;
-use crate::controller::inspect::Facts;
+use crate::controller::observe::inspect::Facts;
 
 /// Pods that have failed longer ago than this are no storm any more.
 const RECENT: Duration = Duration::from_mins(10);

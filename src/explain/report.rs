@@ -17,7 +17,7 @@ use crate::controller::decide::plan::{
     DeletionContext, Plan, RelatedPods, deletion_ranking, plan, pods_to_delete,
 };
 use crate::controller::decide::{self, Decision, Pods, Rules};
-use crate::controller::inspect::{Facts, Memory};
+use crate::controller::observe::inspect::{Facts, Memory};
 
 /// Pods that a list names at most; the counts are of all.
 const NAMED_MAX: usize = 100;

@@ -11,9 +11,9 @@ use super::report::report;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::decide::plan::BURST_REPLICAS;
-use crate::controller::inspect::{Facts, Memory};
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
+use crate::controller::observe::inspect::{Facts, Memory};
 use crate::workqueue::KeyState;
 
 const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);

@@ -14,7 +14,7 @@ use crate::api::{ObjectKey, WorkloadKind};
 use crate::batches::BatchPool;
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig, ClientError};
-use crate::controller::shadow::Shadow;
+use crate::controller::observe::shadow::Shadow;
 use crate::controller::{Options, Parts, ReplicaSetController};
 use crate::stdx::activity;
 use crate::stdx::clock::{Clock, SystemClock};

@@ -152,7 +152,7 @@ fn tests_by_id() -> BTreeMap<(char, u8), BTreeSet<String>> {
     tests
 }
 
-/// `controller::claim` for `src/controller/claim/tests.rs`.
+/// `controller::act::claim` for `src/controller/act/claim/tests.rs`.
 fn module_of(file: &str) -> String {
     let path = file.strip_prefix("src/").or(file.strip_prefix("tests/"));
     let path = path.unwrap_or(file).trim_end_matches(".rs");
@@ -169,8 +169,8 @@ fn names_tell_what_a_test_covers() {
     assert_eq!(ids("c_17_a_23_nothing"), [('A', 23), ('C', 17)]);
     assert_eq!(ids("d_13_to_d_15_a_b"), [('D', 13), ('D', 14), ('D', 15)]);
     assert_eq!(ids("a_daemon_with"), []);
-    let module = module_of("src/controller/claim/tests.rs");
-    assert_eq!(module, "controller::claim");
+    let module = module_of("src/controller/act/claim/tests.rs");
+    assert_eq!(module, "controller::act::claim");
     assert_eq!(module_of("tests/it/adoption.rs"), "it::adoption");
 }
 

@@ -1,5 +1,5 @@
 //! What looks as if somebody else had written a ReplicaSet or a pod of it. Plain data without lock, clock
-//! or I/O; [`other_writers`](crate::controller::other_writers) follows it up.
+//! or I/O; [`other_writers`](crate::controller::observe::other_writers) follows it up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

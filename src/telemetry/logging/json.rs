@@ -101,11 +101,11 @@ mod tests {
         let now = Timestamp::constant(1_767_225_600, 123_456_789);
         let record = Record::builder()
             .level(level)
-            .module_path(Some("replicaset_controller::controller::manage"))
+            .module_path(Some("replicaset_controller::controller::act::manage"))
             .file(Some("src/controller/manage.rs"))
             .line(Some(66))
             .build();
-        let head = r#"{"ts":1767225600123.456,"logger":"controller::manage","caller":"controller/manage.rs:66","#;
+        let head = r#"{"ts":1767225600123.456,"logger":"controller::act::manage","caller":"controller/manage.rs:66","#;
         assert_eq!(
             line(&record, said, now, "sync-0"),
             format!("{head}{expected}}}")

@@ -5,12 +5,12 @@ use std::cell::OnceCell;
 
 use serde::Serialize;
 
-use super::decide::plan::Plan;
-use super::decide::{Decision, Facts};
-use super::error::SyncError;
-use super::memory::positions::Resource;
-use super::{ReplicaSetController, error, outcome_of};
 use crate::api::{ControllingReference, Pod, ReplicaSet, Uid};
+use crate::controller::decide::plan::Plan;
+use crate::controller::decide::{Decision, Facts};
+use crate::controller::error::SyncError;
+use crate::controller::memory::positions::Resource;
+use crate::controller::{ReplicaSetController, error, outcome_of};
 use crate::stdx::hash::HashSet;
 use crate::telemetry::metrics::controller::{ByOutcome, Outcome};
 use crate::writes::{PatchedPod, WriteError};
@@ -22,7 +22,7 @@ impl ReplicaSetController {
     ///
     /// # Errors
     /// All failed patches together; the remaining pods were tried all the same.
-    pub(super) fn claim_pods(
+    pub(in crate::controller) fn claim_pods(
         &self,
         facts: &Facts<'_>,
         decision: Decision,

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::decide::Decision;
-use super::decide::counts::Counts;
-use super::decide::plan::{LARGE, Plan};
-use super::decide::status::{Failure, calculate_status};
-use super::memory::Memory;
-use super::memory::positions::Resource;
-use super::{ReplicaSetController, SyncError};
 use crate::api::conditions::{REPLICA_FAILURE, get_condition, remove_condition, set_condition};
 use crate::api::{ReplicaSet, ReplicaSetStatus};
+use crate::controller::decide::Decision;
+use crate::controller::decide::counts::Counts;
+use crate::controller::decide::plan::{LARGE, Plan};
+use crate::controller::decide::status::{Failure, calculate_status};
+use crate::controller::memory::Memory;
+use crate::controller::memory::positions::Resource;
+use crate::controller::{ReplicaSetController, SyncError};
 use crate::writes::WriteError;
 
 /// Attempts to write a status in one sync
@@ -24,7 +24,7 @@ impl ReplicaSetController {
     ///
     /// # Errors
     /// As there.
-    pub(super) fn bring_status_up_to_date(
+    pub(in crate::controller) fn bring_status_up_to_date(
         &self,
         rs: &Arc<ReplicaSet>,
         decision: &Decision,
@@ -55,7 +55,7 @@ impl ReplicaSetController {
     ///
     /// # Errors
     /// The error of the read, or of the second update.
-    pub(super) fn update_replica_set_status(
+    pub(in crate::controller) fn update_replica_set_status(
         &self,
         rs: &Arc<ReplicaSet>,
         mut status: ReplicaSetStatus,
@@ -152,7 +152,7 @@ impl ReplicaSetController {
     }
 
     /// `counts` as they can be compared with those of `rs.status`.
-    pub(super) fn comparable(&self, rs: &ReplicaSet, counts: Counts) -> Counts {
+    pub(in crate::controller) fn comparable(&self, rs: &ReplicaSet, counts: Counts) -> Counts {
         Counts {
             terminating: self.comparable_terminating(&rs.status, counts.terminating),
             ..counts
@@ -161,7 +161,7 @@ impl ReplicaSetController {
 
     /// Notes the version of `rs` after the status step, so that the next sync does not start from an
     /// older one. Of the many that the cache shows already nothing is kept.
-    pub(super) fn record_replica_set(&self, rs: &ReplicaSet) {
+    pub(in crate::controller) fn record_replica_set(&self, rs: &ReplicaSet) {
         let cached = self.cache.replica_sets_resource_version();
         if cached.is_as_new_as(&rs.resource_version) {
             return;

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::freshness::{Doubt, Freshness};
-use super::memory::Memory;
-use super::memory::own_writes::Satisfaction;
-use super::{ReplicaSetController, SyncError};
 use crate::api::{OwnerKey, Pod, ReplicaSet, Selector, Uid};
+use crate::controller::freshness::{Doubt, Freshness};
+use crate::controller::memory::Memory;
+use crate::controller::memory::own_writes::Satisfaction;
+use crate::controller::{ReplicaSetController, SyncError};
 use crate::workqueue::Lanes;
 
 /// When to look again whether a ReplicaSet that has changed has come through its watch, should no
@@ -21,7 +21,7 @@ impl ReplicaSetController {
     ///
     /// # Errors
     /// If a request fails.
-    pub(super) fn verify(
+    pub(in crate::controller) fn verify(
         &self,
         rs: &ReplicaSet,
         selector: &Selector,

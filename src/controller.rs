@@ -7,26 +7,17 @@
 //! (clock, cache view, writes, batch runner), so that one thread with a clock turned by hand can drive
 //! exactly the code that ships.
 
-pub mod claim;
+mod act;
 pub mod decide;
-pub mod dry_run;
+mod enqueue;
 pub mod error;
-mod failing_pods;
 pub mod feature_gates;
 mod freshness;
 pub mod handlers;
-pub mod inspect;
-mod large;
-pub mod manage;
 pub mod memory;
-pub mod other_writers;
-pub mod priority;
-pub mod shadow;
-pub mod status;
+pub mod observe;
 pub mod sync;
 pub mod take_over;
-pub mod unresolved;
-mod verify;
 mod worker;
 
 #[cfg(test)]
@@ -43,8 +34,8 @@ use std::time::Duration;
 use self::feature_gates::FeatureGates;
 use self::memory::positions::Versions;
 use self::memory::{Memories, Memory};
-use self::other_writers::OtherWriters;
-use self::shadow::Shadow;
+use self::observe::other_writers::OtherWriters;
+use self::observe::shadow::Shadow;
 use self::take_over::TakeOver;
 use crate::api::{ObjectKey, ReplicaSetStatus, Uid, WorkloadKind};
 use crate::batches::BatchRunner;

@@ -6,14 +6,14 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::decide::deletion_order::{RankedPod, compare};
-use super::decide::plan::deletion_ranking;
-use super::decide::status::calculate_status;
-use super::decide::{Decision, Facts, Pods};
-use super::shadow::{Intent, Shadow, WINDOW};
-use super::{Mode, ReplicaSetController};
 use crate::api::conditions::{REPLICA_FAILURE, get_condition, set_condition};
 use crate::api::{ObjectKey, Pod};
+use crate::controller::decide::deletion_order::{RankedPod, compare};
+use crate::controller::decide::plan::deletion_ranking;
+use crate::controller::decide::status::calculate_status;
+use crate::controller::decide::{Decision, Facts, Pods};
+use crate::controller::observe::shadow::{Intent, Shadow, WINDOW};
+use crate::controller::{Mode, ReplicaSetController};
 
 impl ReplicaSetController {
     /// The same controller, which from now on only decides.
@@ -24,7 +24,7 @@ impl ReplicaSetController {
     }
 
     /// Decides for the ReplicaSet `key` and tells the shadow. Sends nothing.
-    pub(super) fn dry_run(&self, key: &ObjectKey, shadow: &Shadow) {
+    pub(in crate::controller) fn dry_run(&self, key: &ObjectKey, shadow: &Shadow) {
         let Some(rs) = self.cache.replica_set(key) else {
             self.memories.forget(key, None);
             return shadow.forget(key);

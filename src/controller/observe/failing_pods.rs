@@ -4,15 +4,15 @@
 
 use std::time::Duration;
 
-use super::ReplicaSetController;
-use super::memory::Memory;
 use crate::api::{Pod, PodPhase, ReplicaSet};
+use crate::controller::ReplicaSetController;
+use crate::controller::memory::Memory;
 
 impl ReplicaSetController {
     /// Counts a pod of `rs` that has failed, in the record of `rs`; how many have within which time, if
     /// that calls for a warning. Of a standby nothing is counted: the leader counts this pod, and a sum
     /// over all replicas must not have it twice.
-    pub(super) fn note_failure(
+    pub(in crate::controller) fn note_failure(
         &self,
         memory: &mut Memory,
         rs: &ReplicaSet,
@@ -28,7 +28,7 @@ impl ReplicaSetController {
     }
 
     /// Warns that so many pods of `rs` have failed within this time, `pod` among them.
-    pub(super) fn warn_of_failures(
+    pub(in crate::controller) fn warn_of_failures(
         &self,
         rs: &ReplicaSet,
         pod: &Pod,

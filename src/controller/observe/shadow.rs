@@ -21,10 +21,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use self::work::{Work, names};
-use super::decide::Decision;
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
 use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, Uid};
+use crate::controller::decide::Decision;
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics;
 

@@ -9,14 +9,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::decide::plan::plan;
-use super::manage::pod_key;
-use super::{ReplicaSetController, SyncError};
 use crate::api::{Pod, ReplicaSet, Selector, Uid};
+use crate::controller::act::manage::pod_key;
+use crate::controller::decide::plan::plan;
+use crate::controller::{ReplicaSetController, SyncError};
 
 impl ReplicaSetController {
     /// The names under which pods of `rs` may be there already.
-    pub(super) fn unknown_creations(&self, rs: &ReplicaSet) -> Vec<Arc<str>> {
+    pub(in crate::controller) fn unknown_creations(&self, rs: &ReplicaSet) -> Vec<Arc<str>> {
         self.own_writes(rs, |writes| {
             writes.unknown_creations().iter().cloned().collect()
         })
@@ -27,7 +27,7 @@ impl ReplicaSetController {
     ///
     /// # Errors
     /// If the LIST fails.
-    pub(super) fn creations_to_repeat(
+    pub(in crate::controller) fn creations_to_repeat(
         &self,
         rs: &ReplicaSet,
         selector: &Selector,
@@ -59,7 +59,7 @@ impl ReplicaSetController {
     ///
     /// # Errors
     /// If the LIST fails.
-    pub(super) fn deletions_to_repeat(
+    pub(in crate::controller) fn deletions_to_repeat(
         &self,
         rs: &ReplicaSet,
         selector: &Selector,

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use super::ReplicaSetController;
-use super::decide::plan::RelatedPods;
-use super::memory::history::{LastError, LastSync};
-use super::memory::own_writes::OpenExpectations;
-use super::memory::positions::Versions;
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Uid, WorkloadKind};
+use crate::controller::ReplicaSetController;
+use crate::controller::decide::plan::RelatedPods;
+use crate::controller::memory::history::{LastError, LastSync};
+use crate::controller::memory::own_writes::OpenExpectations;
+use crate::controller::memory::positions::Versions;
 use crate::workqueue::KeyState;
 
 /// What decides what happens with a ReplicaSet.
@@ -77,7 +77,7 @@ impl ReplicaSetController {
 
     /// The last sync of `rs`, for tests.
     #[cfg(test)]
-    pub(super) fn last_sync(&self, rs: &ReplicaSet) -> Option<LastSync> {
+    pub(in crate::controller) fn last_sync(&self, rs: &ReplicaSet) -> Option<LastSync> {
         self.memory_of(rs).last_sync
     }
 

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 
-use super::memory::Memory;
-use super::memory::suspicion::{Armed, Suspects};
-use super::{Mode, ReplicaSetController};
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
 use crate::api::{Pod, ReplicaSet, ReplicaSetStatus};
+use crate::controller::memory::Memory;
+use crate::controller::memory::suspicion::{Armed, Suspects};
+use crate::controller::{Mode, ReplicaSetController};
 use crate::telemetry::metrics;
 use crate::writes::managers::{MANAGER, Manager};
 
@@ -71,7 +71,7 @@ impl ReplicaSetController {
 
     /// Notes in the record of its ReplicaSet that the watch brought a new pod. To be called before its
     /// creation is struck out.
-    pub(super) fn suspect_pod(&self, memory: &mut Memory, pod: &Pod) {
+    pub(in crate::controller) fn suspect_pod(&self, memory: &mut Memory, pod: &Pod) {
         if let Some(armed) = self.armed()
             && !memory.own_writes.has_creation(&pod.key.name)
         {
@@ -80,7 +80,12 @@ impl ReplicaSetController {
     }
 
     /// Notes in its record that the watch brought a ReplicaSet that has changed.
-    pub(super) fn suspect_status(&self, memory: &mut Memory, old: &ReplicaSet, new: &ReplicaSet) {
+    pub(in crate::controller) fn suspect_status(
+        &self,
+        memory: &mut Memory,
+        old: &ReplicaSet,
+        new: &ReplicaSet,
+    ) {
         if old.uid == new.uid && !is_alike(&old.status, &new.status) {
             let armed = self.armed();
             let version = &new.resource_version;
@@ -90,7 +95,7 @@ impl ReplicaSetController {
     }
 
     /// Follows up what the watch threads suspect of `rs`. Blocks for one read if there is something.
-    pub(super) fn look_for_other_writers(&self, rs: &ReplicaSet) {
+    pub(in crate::controller) fn look_for_other_writers(&self, rs: &ReplicaSet) {
         let Mode::Writes(others) = &self.mode else {
             return;
         };

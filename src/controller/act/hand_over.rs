@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use super::decide::Pods;
-use super::decide::status::calculate_status;
-use super::sync::Outcome;
-use super::{ReplicaSetController, SyncError};
 use crate::api::{ReplicaSet, ReplicaSetStatus, Selector};
+use crate::controller::decide::Pods;
+use crate::controller::decide::status::calculate_status;
+use crate::controller::sync::Outcome;
+use crate::controller::{ReplicaSetController, SyncError};
 
 impl ReplicaSetController {
     /// Leaves `rs` to a worker for large work, and writes a loss before that worker comes to it. The
@@ -16,7 +16,7 @@ impl ReplicaSetController {
     ///
     /// # Errors
     /// That the daemon stops.
-    pub(super) fn hand_over(
+    pub(in crate::controller) fn hand_over(
         &self,
         rs: &Arc<ReplicaSet>,
         selector: &Selector,

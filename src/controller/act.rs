@@ -1,0 +1,13 @@
+//! What a sync does to the cluster once it has decided: it patches owner references ([`claim`]), creates
+//! and deletes pods ([`manage`]), writes the status ([`status`]), and asks the API server where the
+//! caches cannot tell ([`verify`], [`unresolved`]).
+
+pub(super) mod claim;
+mod create;
+mod delete;
+mod hand_over;
+pub(super) mod manage;
+pub(super) mod siblings;
+pub(super) mod status;
+pub(super) mod unresolved;
+pub(super) mod verify;

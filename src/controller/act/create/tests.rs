@@ -1,0 +1,135 @@
+//! Groups B and G, as far as they are about creating pods.
+
+use crate::controller::testing::{creates, fixture, forbidden, lost, owned_pod, replica_set};
+use crate::writes::WriteError;
+
+#[test]
+fn b_14_failed_and_skipped_creates_are_not_expected() {
+    let rs = replica_set("web", 10);
+    let fixture = fixture(&rs, []);
+    fixture
+        .writes
+        .on_create(|call, _| (call >= 5).then(|| Err(forbidden())));
+    fixture.sync("web").expect_err("some are refused");
+    fixture.assert_counts(7, 0, 0);
+    assert_eq!(fixture.open(&rs), Some((5, 0)));
+}
+
+/// "Those already observed" of the checklist: pods that came back before the answers of the batch.
+#[test]
+fn b_14_creates_that_came_back_already_are_not_expected() {
+    let rs = replica_set("web", 3);
+    let fixture = fixture(&rs, []);
+    let cache = fixture.cache.clone();
+    let seen = rs.clone();
+    fixture.writes.on_create(move |_, name| {
+        cache.pods.apply_modified(owned_pod(name, &seen));
+        None
+    });
+    fixture.sync_ok("web");
+    // Delivered to the cache only; now the handlers are told, as after a relist.
+    let names = creates(&fixture);
+    for name in &names[..2] {
+        fixture.see_creation(&rs, name);
+    }
+    assert_eq!(fixture.open(&rs), Some((1, 0)));
+}
+
+/// A restarted daemon begins its names anew, and would find each of its pods by a refusal and a
+/// look.
+#[test]
+fn names_of_pods_that_are_seen_are_not_asked_for() {
+    let mut rs = replica_set("web", 5);
+    let before = fixture(&rs, []);
+    before.sync_ok("web");
+    let names = creates(&before);
+    rs.replicas = 8;
+    let after = fixture(&rs, names.iter().map(|name| owned_pod(name, &rs)));
+    after.sync_ok("web");
+    let created = after.writes.created();
+    assert_eq!(created.len(), 3);
+    assert!(created.iter().all(|name| !names.contains(name)));
+    assert_eq!(after.writes.take().len(), 3 + 1, "creates and a status");
+}
+
+#[test]
+fn g_03_g_04_a_refusal_ends_the_creates_after_its_batch() {
+    for (wanted, accepted, calls) in [(10, 5, 7), (100, 10, 15), (10, 0, 1), (10, 10, 10)] {
+        let rs = replica_set("web", wanted);
+        let fixture = fixture(&rs, []);
+        fixture
+            .writes
+            .on_create(move |call, _| (call >= accepted).then(|| Err(forbidden())));
+        assert_eq!(fixture.sync("web").is_ok(), calls == 10);
+        fixture.assert_counts(calls, 0, 0);
+        assert_eq!(fixture.open(&rs), Some((accepted, 0)));
+    }
+}
+
+#[test]
+fn g_09_a_namespace_that_goes_away_is_no_failure() {
+    let rs = replica_set("web", 3);
+    let fixture = fixture(&rs, []);
+    fixture.writes.on_create(|_, _| {
+        let status = crate::api::Status::new(403, "Forbidden", "being terminated");
+        let status = status.with_cause("NamespaceTerminating", "being terminated");
+        Some(Err(WriteError::Refused(status)))
+    });
+    fixture.sync_ok("web");
+    fixture.assert_counts(3, 0, 0);
+    assert_eq!(fixture.open(&rs), Some((3, 0)));
+    assert_eq!(fixture.writes.status_updates()[0].conditions, []);
+    fixture.writes.take();
+    fixture.sync_ok("web");
+    fixture.assert_counts(0, 0, 0);
+}
+
+#[test]
+fn g_11_a_transient_failure_is_repeated() {
+    let rs = replica_set("web", 2);
+    let fixture = fixture(&rs, []);
+    fixture
+        .writes
+        .on_create(|call, _| (call == 0).then(|| Err(lost())));
+    fixture.process(&rs.key);
+    fixture.assert_counts(1, 0, 0);
+    assert_eq!(
+        fixture.queued_after(std::time::Duration::from_millis(5)),
+        ["default/web"]
+    );
+    fixture.process(&rs.key);
+    fixture.assert_counts(3, 0, 0);
+}
+
+/// The API server has a name in most refusals. Under another name each time they would be as many
+/// events, of which `kubectl describe` shows ten and then no more.
+#[test]
+fn a_refused_creation_is_repeated_under_its_name() {
+    let rs = replica_set("web", 3);
+    let fixture = fixture(&rs, []);
+    fixture.writes.on_create(|_, _| Some(Err(forbidden())));
+    fixture.sync("web").expect_err("refused");
+    let first = creates(&fixture);
+    for _ in 0..3 {
+        fixture.sync("web").expect_err("refused again");
+        assert_eq!(creates(&fixture), first);
+    }
+}
+
+/// A daemon that is killed next and started again asks for the first names of the sequence, so those must
+/// be the ones that are under way.
+#[test]
+fn names_that_were_not_tried_come_next() {
+    let rs = replica_set("web", 7);
+    let twin = fixture(&rs, []);
+    twin.sync_ok("web");
+    let first = creates(&twin);
+    let fixture = fixture(&rs, []);
+    fixture
+        .writes
+        .on_create(|call, _| (call == 0).then(|| Err(forbidden())));
+    fixture.sync("web").expect_err("the first is refused");
+    assert_eq!(creates(&fixture), first[..1]);
+    fixture.sync_ok("web");
+    assert_eq!(creates(&fixture), first);
+}

@@ -1,0 +1,106 @@
+//! Deleting pods.
+
+use crate::api::{Pod, ReplicaSet};
+use crate::batches::run_all;
+use crate::controller::decide::Decision;
+use crate::controller::decide::age_ratio::age_ratios;
+use crate::controller::{ReplicaSetController, SyncError, outcome_of};
+use crate::stdx::activity;
+use crate::telemetry::metrics::controller::Outcome;
+use crate::writes::WriteError;
+
+impl ReplicaSetController {
+    /// Deletes the pods that were chosen, all at once. Blocks until every request was answered.
+    ///
+    /// # Errors
+    /// The first error that came in.
+    pub(super) fn delete_pods(
+        &self,
+        rs: &ReplicaSet,
+        decision: &Decision,
+    ) -> Result<(), SyncError> {
+        let Decision {
+            active,
+            delete: pods,
+            ..
+        } = decision;
+        // ORDER: every pod is expected to go before the first request is sent.
+        let uids = pods.iter().map(|pod| pod.uid.clone());
+        self.expect(rs, [], uids);
+        self.note_first_request(rs);
+        if pods.len() < active.len() {
+            for ratio in age_ratios(active, pods, decision.now) {
+                self.metrics.sorting_deletion_age_ratio.observe(ratio);
+            }
+        }
+        let delete = |index: usize| self.delete_pod_of(rs, &pods[index]);
+        let _batch = activity::enter("waits for a batch of deletes", pods.len());
+        let (deleted, result) = run_all(pods.len(), &*self.batches, &delete);
+        self.log_batch(rs, "deleted", (deleted, pods.len()), &result);
+        result.map_err(SyncError::Delete)
+    }
+
+    /// Deletes one pod; its expectation stays exactly if its going will be seen.
+    fn delete_pod_of(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
+        let _job = activity::enter("deletes a pod of", &rs.key);
+        let deleted = match self.pod_control.delete_pod(rs, pod) {
+            // DIFFERS: upstream stops waiting for a pod that is gone, and would take another one for it
+            // as long as the cache shows it.
+            Err(error) if error.is_not_found() => Ok(Outcome::Moot),
+            Err(error) if error.is_conflict() => self.look_after_conflict(rs, pod, error),
+            answer => answer.map(|()| Outcome::Success),
+        };
+        self.metrics.pods_deleted.count(match &deleted {
+            Ok(outcome) => *outcome,
+            Err(error) => outcome_of(error),
+        });
+        if let Err(error) = deleted {
+            if error.is_unknown() {
+                self.deletion_is_unknown(rs, pod);
+            }
+            self.own_writes(rs, |writes| writes.deletion_failed(&pod.uid));
+            return Err(error);
+        }
+        // The event may have come before the expectation was written down, and may have been the only
+        // one for a long time: a pod can take its time to go.
+        let cached = self.cache.pod(&pod.key);
+        let is_seen = !cached.is_some_and(|cached| cached.uid == pod.uid && cached.is_active());
+        self.own_writes(rs, |writes| {
+            writes.deletion_resolved(&pod.uid);
+            if is_seen {
+                writes.deletion_seen(&pod.uid);
+            }
+        });
+        Ok(())
+    }
+
+    fn deletion_is_unknown(&self, rs: &ReplicaSet, pod: &Pod) {
+        let now = self.clock.now();
+        self.own_writes(rs, |writes| writes.deletion_is_unknown(&pod.uid, now));
+    }
+
+    /// A delete that meets a conflict was for a pod that is another one by now, or an admission webhook
+    /// has refused it with that code. Blocks for one LIST.
+    fn look_after_conflict(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        conflict: WriteError,
+    ) -> Result<Outcome, WriteError> {
+        match self.pod_control.find_pod(rs, &pod.key.name) {
+            Ok(Some(live)) if live.uid == pod.uid && live.is_active() => {
+                self.pod_control.warn_of_failed_delete(rs, &conflict);
+                Err(conflict)
+            }
+            Ok(_) => Ok(Outcome::Moot),
+            Err(error) => {
+                // The pod may be gone: no other one is safe to be taken next.
+                self.deletion_is_unknown(rs, pod);
+                Err(error)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! Groups B and G, as far as they are about deleting pods.
+
+use crate::api::Pod;
+use crate::controller::testing::{
+    deletes, fixture, forbidden, owned_pod, ready_pod, refused, replica_set, seconds_ago,
+};
+
+#[test]
+fn b_16_deletions_are_expected_by_identity_before_they_are_sent() {
+    let rs = replica_set("web", 1);
+    let pods = ["a", "b", "c"].map(|name| owned_pod(name, &rs));
+    let fixture = fixture(&rs, pods.clone());
+    fixture.sync_ok("web");
+    assert_eq!(fixture.open(&rs), Some((0, 2)));
+    let deleted = deletes(&fixture);
+    let first = pods.iter().find(|pod| *pod.key.name == *deleted[0]);
+    let first = first.expect("one of the three").clone();
+    let going = Pod {
+        resource_version: "2".into(),
+        deletion: Some(seconds_ago(0)),
+        ..first
+    };
+    fixture.deliver_pod(going.clone());
+    assert_eq!(fixture.open(&rs), Some((0, 1)));
+    fixture.deliver_pod_deleted(going);
+    assert_eq!(fixture.open(&rs), Some((0, 1)), "counted once");
+}
+
+#[test]
+fn g_13_all_deletes_are_sent_and_the_first_error_is_told() {
+    let rs = replica_set("web", 0);
+    let fixture = fixture(&rs, ["a", "b", "c", "d"].map(|name| owned_pod(name, &rs)));
+    fixture.writes.on_delete(|call, _| {
+        let message = format!("error {call}");
+        (call % 2 == 1).then(|| Err(refused(403, "Forbidden", &message)))
+    });
+    let error = fixture.sync("web").expect_err("two are refused");
+    assert_eq!(error.to_string(), "unable to delete pods: error 1");
+    fixture.assert_counts(0, 4, 0);
+    assert_eq!(fixture.open(&rs), Some((0, 2)));
+}
+
+/// DIFFERS from upstream, which expects the deletion no more and would take another pod next.
+#[test]
+fn a_pod_that_is_gone_already_is_waited_for_as_if_it_had_been_deleted() {
+    for error in [
+        refused(404, "NotFound", "gone"),
+        refused(409, "Conflict", "another UID"),
+    ] {
+        let rs = replica_set("web", 1);
+        let fixture = fixture(&rs, [owned_pod("a", &rs), ready_pod("b", &rs)]);
+        fixture
+            .writes
+            .on_delete(move |_, _| Some(Err(error.clone())));
+        fixture.sync_ok("web");
+        assert_eq!(deletes(&fixture), ["a"]);
+        assert_eq!(fixture.open(&rs), Some((0, 1)));
+        fixture.sync_ok("web");
+        fixture.assert_counts(0, 0, 0);
+        fixture.deliver_pod_deleted(owned_pod("a", &rs));
+        assert_eq!(fixture.open(&rs), Some((0, 0)));
+    }
+}
+
+/// An admission webhook may refuse with any code.
+#[test]
+fn a_conflict_about_a_pod_that_is_there_is_a_refusal() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, [owned_pod("a", &rs), ready_pod("b", &rs)]);
+    fixture
+        .writes
+        .set_live_pods(vec![owned_pod("a", &rs), ready_pod("b", &rs)]);
+    fixture
+        .writes
+        .on_delete(|_, _| Some(Err(refused(409, "Conflict", "not now"))));
+    let error = fixture.sync("web").expect_err("refused");
+    assert_eq!(error.to_string(), "unable to delete pods: not now");
+    assert_eq!(fixture.open(&rs), Some((0, 0)));
+    assert_eq!(
+        fixture.writes.take_warnings(),
+        ["FailedDelete: Error deleting: not now"]
+    );
+    let conditions = fixture.writes.status_updates().remove(0).conditions;
+    assert_eq!(conditions[0].reason.as_deref(), Some("FailedDelete"));
+}
+
+#[test]
+fn a_conflict_that_nobody_can_explain_is_repeated_on_the_same_pod() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, [owned_pod("a", &rs), ready_pod("b", &rs)]);
+    fixture
+        .writes
+        .on_delete(|_, _| Some(Err(refused(409, "Conflict", "not now"))));
+    fixture.writes.on_find_pod(|_, _| Some(Err(forbidden())));
+    fixture.sync("web").expect_err("the look is refused");
+    assert_eq!(deletes(&fixture), ["a"]);
+    assert_eq!(fixture.open(&rs), Some((0, 0)));
+    // Without the delete of before, this one would go first.
+    fixture.deliver_pod(Pod {
+        resource_version: "2".into(),
+        node: None,
+        ..owned_pod("b", &rs)
+    });
+    fixture.writes.on_delete(|_, _| None);
+    fixture.sync_ok("web");
+    assert_eq!(deletes(&fixture), ["a"]);
+}
+
+#[test]
+fn a_deletion_that_the_cache_shows_already_is_not_waited_for() {
+    for is_found in [true, false] {
+        let rs = replica_set("web", 0);
+        let fixture = fixture(&rs, [owned_pod("a", &rs)]);
+        let (cache, going) = (fixture.cache.clone(), owned_pod("a", &rs));
+        fixture.writes.on_delete(move |_, _| {
+            // The event comes between the look at the pods and the answer.
+            if is_found {
+                cache.pods.apply_modified(Pod {
+                    resource_version: "2".into(),
+                    deletion: Some(seconds_ago(0)),
+                    ..going.clone()
+                });
+                return None;
+            }
+            cache.pods.apply_deleted(going.clone());
+            Some(Err(refused(404, "NotFound", "gone")))
+        });
+        fixture.sync_ok("web");
+        assert_eq!(fixture.open(&rs), Some((0, 0)));
+    }
+}

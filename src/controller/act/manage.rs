@@ -1,0 +1,94 @@
+//! Creating and deleting pods
+//! (kubernetes `pkg/controller/replicaset/replica_set.go:manageReplicas`).
+
+use std::sync::Arc;
+
+use log::Level;
+
+use crate::api::{ObjectKey, ReplicaSet, Uid};
+use crate::controller::decide::plan::Plan;
+use crate::controller::decide::{Decision, Facts};
+use crate::controller::memory::Memory;
+use crate::controller::memory::own_writes::OwnWrites;
+use crate::controller::{ReplicaSetController, SyncError};
+use crate::writes::WriteError;
+
+impl ReplicaSetController {
+    /// Creates or deletes pods, if that is decided. Blocks until every request was answered.
+    ///
+    /// # Errors
+    /// The first error that came in.
+    pub(in crate::controller) fn manage_replicas(
+        &self,
+        facts: &Facts<'_>,
+        decision: &Decision,
+    ) -> Result<(), SyncError> {
+        match decision.plan {
+            Plan::Create(count) if decision.acts => self.create_pods(facts, decision, count),
+            Plan::Delete(_) if decision.acts => self.delete_pods(facts.rs, decision),
+            Plan::Create(_) | Plan::Delete(_) | Plan::Nothing => Ok(()),
+        }
+    }
+
+    pub(super) fn log_batch(
+        &self,
+        rs: &ReplicaSet,
+        what: &str,
+        (done, count): (usize, usize),
+        result: &Result<(), WriteError>,
+    ) {
+        let object = self.kind.named(&rs.key);
+        let level = level_of_batch(done, result);
+        log::log!(level, object:% = object; "{what} {done} of {count} pods");
+    }
+
+    pub(super) fn note_first_request(&self, rs: &ReplicaSet) {
+        let now = self.clock.now();
+        let note = |memory: &mut Memory| memory.history.note_request(rs, now);
+        if let Some(after) = self.memories.get(&rs.key, &rs.uid, note).flatten() {
+            self.metrics.first_request.observe(after.as_secs_f64());
+        }
+    }
+
+    /// Expects pods of these names to appear and of these UIDs to go, and nothing else any more.
+    pub(in crate::controller) fn expect(
+        &self,
+        rs: &ReplicaSet,
+        creations: impl IntoIterator<Item = Arc<str>>,
+        deletions: impl IntoIterator<Item = Uid>,
+    ) {
+        let now = self.clock.now();
+        self.memories.with(&rs.key, &rs.uid, |memory| {
+            memory.own_writes.expect(creations, deletions, now);
+        });
+    }
+
+    /// Changes what is remembered of the own writes of `rs`.
+    pub(in crate::controller) fn own_writes<R>(
+        &self,
+        rs: &ReplicaSet,
+        change: impl FnOnce(&mut OwnWrites) -> R,
+    ) -> R {
+        self.memories
+            .with(&rs.key, &rs.uid, |memory| change(&mut memory.own_writes))
+    }
+}
+
+/// Of a batch of which nothing was sent there is nothing to tell.
+fn level_of_batch(done: usize, result: &Result<(), WriteError>) -> Level {
+    match result {
+        Err(WriteError::Stopped) if done == 0 => Level::Debug,
+        _ => Level::Info,
+    }
+}
+
+/// The key of a pod of `rs`.
+pub(in crate::controller) fn pod_key(rs: &ReplicaSet, name: &str) -> ObjectKey {
+    ObjectKey {
+        namespace: Arc::clone(&rs.key.namespace),
+        name: name.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
