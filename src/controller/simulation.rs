@@ -28,6 +28,8 @@ use crate::api::{ObjectKey, PodPhase, ReplicaSet};
 use crate::batches::{BatchRunner, FairPool, Serial};
 use crate::cache::Cache;
 use crate::stdx::clock::{Clock, FakeClock};
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::controller::ControllerMetrics;
 use crate::workqueue::{Lanes, WorkQueue};
 
 const STEPS: usize = 250;
@@ -72,6 +74,7 @@ struct World {
     /// Runs the requests of a batch one by one, or on threads.
     batches: Arc<dyn BatchRunner>,
     trouble: Trouble,
+    metrics: ControllerMetrics,
     state: Mutex<State>,
     this: Weak<World>,
 }
@@ -120,6 +123,9 @@ impl World {
             burst: rng.usize(1..8),
             batches,
             trouble,
+            metrics: Metrics::new()
+                .controller
+                .of("simulation", "apps", "replicasets"),
             state: Mutex::new(State {
                 rng,
                 server,

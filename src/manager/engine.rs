@@ -93,9 +93,11 @@ impl Engine {
         let queue = WorkQueue::new(Arc::clone(&clock));
         let queue = Arc::new(queue.with_metrics(metrics::global().workqueue.of(kind.queue)));
         numbers::show_events(kind.queue, &recorder);
-        let shadow = options
-            .dry_run
-            .then(|| Arc::new(Shadow::new(Arc::clone(&clock))));
+        let controller_metrics = numbers::controller_metrics(kind);
+        let shadow = options.dry_run.then(|| {
+            let metrics = controller_metrics.other_writers.clone();
+            Arc::new(Shadow::new(Arc::clone(&clock), metrics))
+        });
         let pod_recorder = Arc::clone(&recorder) as Arc<_>;
         let controller = ReplicaSetController::new(Parts {
             kind,
@@ -115,7 +117,7 @@ impl Engine {
                 status_update_interval: options.status_update_interval,
                 gates: options.gates,
             },
-            metrics: numbers::controller_metrics(kind),
+            metrics: controller_metrics,
         });
         let controller = Arc::new(match &shadow {
             Some(shadow) => controller.only_deciding(Arc::clone(shadow)),

@@ -23,7 +23,7 @@ pub use text::CONTENT_TYPE;
 
 use controller::ControllerFamilies;
 use credentials::CredentialMetrics;
-use daemon::{EventFamilies, HealthcheckMetrics, LeaderElectionMetrics, OtherWriterMetrics};
+use daemon::{EventFamilies, HealthcheckMetrics, LeaderElectionMetrics};
 use process::BuildMetrics;
 use registry::Registry;
 use rest_client::RestClientFamilies;
@@ -45,8 +45,6 @@ pub struct Metrics {
     pub events: EventFamilies,
     /// The lease.
     pub leader_election: LeaderElectionMetrics,
-    /// Writers other than this daemon.
-    pub other_writers: OtherWriterMetrics,
     /// Requests.
     pub rest_client: RestClientFamilies,
     /// Watches and caches.
@@ -68,7 +66,6 @@ impl Metrics {
             credentials: CredentialMetrics::new(&main),
             events: EventFamilies::new(&main),
             leader_election: LeaderElectionMetrics::new(&main),
-            other_writers: OtherWriterMetrics::new(&main),
             rest_client: RestClientFamilies::new(&main),
             watch: WatchFamilies::new(&main),
             workqueue: WorkQueueFamilies::new(&main),

@@ -19,7 +19,6 @@ use crate::api::{Pod, ReplicaSet, ReplicaSetStatus};
 use crate::controller::memory::Memory;
 use crate::controller::memory::suspicion::{Armed, Suspects};
 use crate::controller::{Mode, ReplicaSetController};
-use crate::telemetry::metrics;
 use crate::writes::managers::{MANAGER, Manager};
 
 /// Between two questions to the API server, over all ReplicaSets.
@@ -115,7 +114,7 @@ impl ReplicaSetController {
             return;
         };
         if is_told {
-            count(&suspects);
+            self.count_writes_of_others(&suspects);
         } else {
             self.ask_who(rs, &suspects, now);
         }
@@ -145,7 +144,7 @@ impl ReplicaSetController {
         let Some(other) = stranger(managers) else {
             return;
         };
-        count(suspects);
+        self.count_writes_of_others(suspects);
         let note_told = |memory: &mut Memory| memory.suspicion.note_told(now);
         self.memories.with(&rs.key, &rs.uid, note_told);
         let message = format!(
@@ -156,11 +155,11 @@ impl ReplicaSetController {
         log::warn!(object:% = object; "another writer is at work: {message}");
         self.pod_control.warn(rs, OTHER_WRITER, message);
     }
-}
 
-fn count(suspects: &Suspects) {
-    for what in suspects.kinds() {
-        metrics::global().other_writers.seen(what);
+    fn count_writes_of_others(&self, suspects: &Suspects) {
+        for what in suspects.kinds() {
+            self.metrics.other_writers.seen(what);
+        }
     }
 }
 

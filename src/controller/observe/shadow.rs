@@ -26,7 +26,7 @@ use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::controller::decide::Decision;
 use crate::stdx::clock::Clock;
-use crate::telemetry::metrics;
+use crate::telemetry::metrics::controller::OtherWriterMetrics;
 
 /// How long another writer may take for what was decided here, before that counts as disagreement.
 pub const WINDOW: Duration = Duration::from_secs(30);
@@ -62,11 +62,12 @@ pub struct Shadow {
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     episodes: HashMap<ObjectKey, Episode>,
     statuses: HashMap<ObjectKey, PendingStatus>,
     counts: BTreeMap<(&'static str, Verdict), u64>,
+    metrics: OtherWriterMetrics,
 }
 
 #[derive(Debug)]
@@ -110,11 +111,17 @@ impl Verdict {
 }
 
 impl Shadow {
-    /// Nothing decided yet.
-    pub fn new(clock: Arc<dyn Clock>) -> Self {
+    /// Nothing decided yet; what comparisons come to is counted in `metrics`.
+    pub fn new(clock: Arc<dyn Clock>, metrics: OtherWriterMetrics) -> Self {
+        let state = State {
+            episodes: HashMap::new(),
+            statuses: HashMap::new(),
+            counts: BTreeMap::new(),
+            metrics,
+        };
         Self {
             clock,
-            state: Mutex::default(),
+            state: Mutex::new(state),
         }
     }
 
@@ -280,9 +287,7 @@ impl State {
 
     fn count(&mut self, what: &'static str, verdict: Verdict) {
         *self.counts.entry((what, verdict)).or_default() += 1;
-        metrics::global()
-            .other_writers
-            .shadow(what, verdict.as_str());
+        self.metrics.shadow(what, verdict.as_str());
     }
 }
 

@@ -10,7 +10,6 @@ use crate::cache::{Cache, CacheEvent};
 use crate::controller::feature_gates::FeatureGates;
 use crate::controller::{Options, Parts, ReplicaSetController};
 use crate::stdx::clock::Clock;
-use crate::telemetry::metrics;
 use crate::workqueue::WorkQueue;
 
 impl World {
@@ -34,9 +33,7 @@ impl World {
                 status_update_interval: Duration::from_millis(250 * u64::from(self.dice(2))),
                 gates: FeatureGates::default(),
             },
-            metrics: metrics::global()
-                .controller
-                .of("simulation", "apps", "replicasets"),
+            metrics: self.metrics.clone(),
         }));
         let daemon = Daemon {
             cache,

@@ -3,7 +3,7 @@
 //!
 //! Ours carry the label `name` with the value that `workqueue_*` has (`replicaset` or
 //! `replicationmanager`), so that they can be joined; upstream's have no such label, and count for all
-//! controllers of the process.
+//! controllers of the process, as do ours about other writers.
 
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
 
@@ -95,6 +95,7 @@ pub struct ControllerFamilies {
     syncs: IntCounterVec,
     first_request: HistogramVec,
     converge: HistogramVec,
+    other_writers: OtherWriterMetrics,
 }
 
 impl ControllerFamilies {
@@ -160,6 +161,7 @@ impl ControllerFamilies {
                 &["name"],
                 &WAITS,
             ),
+            other_writers: OtherWriterMetrics::new(registry),
         }
     }
 
@@ -182,6 +184,7 @@ impl ControllerFamilies {
             syncs: SyncEnd::ALL.map(by_end),
             first_request: self.first_request.with_label_values(&[name]),
             converge: self.converge.with_label_values(&[name]),
+            other_writers: self.other_writers.clone(),
         }
     }
 }
@@ -209,6 +212,8 @@ pub struct ControllerMetrics {
     pub first_request: Histogram,
     /// Seconds from a change until everything is as wanted.
     pub converge: Histogram,
+    /// What is seen of other writers.
+    pub other_writers: OtherWriterMetrics,
     syncs: [IntCounter; SyncEnd::ALL.len()],
 }
 
@@ -232,5 +237,43 @@ impl ByOutcome {
     /// Requests so far.
     pub fn get(&self, outcome: Outcome) -> u64 {
         self.0[outcome as usize].get()
+    }
+}
+
+/// What is seen of other writers: in a dry run beside one, and when there should be none. A series is
+/// there from the first thing that it counts.
+#[derive(Clone, Debug)]
+pub struct OtherWriterMetrics {
+    shadow_decisions: IntCounterVec,
+    other_writer: IntCounterVec,
+}
+
+impl OtherWriterMetrics {
+    fn new(registry: &Registry) -> Self {
+        Self {
+            shadow_decisions: registry.counters(
+                "replicaset_controller_shadow_decisions_total",
+                "Decisions of a dry run by what they are about (create, delete, adopt, release, \
+                 status) and how they compare with what another writer did.",
+                &["decision", "verdict"],
+            ),
+            other_writer: registry.counters(
+                "replicaset_controller_other_writer_total",
+                "Writes by somebody else to what this daemon controls, by what was written (pod, \
+                 status).",
+                &["what"],
+            ),
+        }
+    }
+
+    /// Counts a comparison of a dry run.
+    pub fn shadow(&self, decision: &str, verdict: &str) {
+        let labels = [decision, verdict];
+        self.shadow_decisions.with_label_values(&labels).inc();
+    }
+
+    /// Counts a write by somebody else.
+    pub fn seen(&self, what: &str) {
+        self.other_writer.with_label_values(&[what]).inc();
     }
 }

@@ -10,7 +10,9 @@ use crate::stdx::clock::Clock;
 
 /// A fixture whose controller only decides.
 fn shadowed(mut fixture: Fixture) -> (Fixture, Arc<Shadow>) {
-    let shadow = Arc::new(Shadow::new(Arc::clone(&fixture.clock) as Arc<dyn Clock>));
+    let clock = Arc::clone(&fixture.clock) as Arc<dyn Clock>;
+    let metrics = fixture.metrics.other_writers.clone();
+    let shadow = Arc::new(Shadow::new(clock, metrics));
     fixture.controller = fixture.controller.only_deciding(Arc::clone(&shadow));
     (fixture, shadow)
 }
