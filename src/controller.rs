@@ -4,7 +4,7 @@
 //! [`handlers`] turn cache events into keys and strike out expectations, on the watch threads. Workers
 //! take the keys from the queue one by one; [`sync`] decides and writes. What is decided is pure
 //! ([`decide`]); everything else comes in as a trait
-//! (clock, cache view, writes, batch runner), so that one thread with a clock turned by hand can drive
+//! (clock, cache view, live reads, writes, batch runner), so that one thread with a clock turned by hand can drive
 //! exactly the code that ships.
 
 mod act;
@@ -36,10 +36,10 @@ use self::memory::positions::Versions;
 use self::memory::{Memories, Memory};
 use self::observe::other_writers::OtherWriters;
 use self::observe::shadow::Shadow;
-use self::take_over::TakeOver;
 use crate::api::{ObjectKey, ReplicaSetStatus, Uid, WorkloadKind};
 use crate::batches::BatchRunner;
 use crate::cache::CacheView;
+use crate::live::LiveReader;
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics::controller::{ControllerMetrics, Outcome as WriteOutcome};
 use crate::workqueue::WorkQueue;
@@ -54,6 +54,8 @@ pub struct Parts {
     pub kind: &'static WorkloadKind,
     /// What the watches have delivered.
     pub cache: Arc<dyn CacheView>,
+    /// Asks the API server past the cache.
+    pub live: Arc<dyn LiveReader>,
     /// Writes pods.
     pub pod_control: Arc<dyn PodControl>,
     /// Writes status.
@@ -96,6 +98,7 @@ enum Mode {
 pub struct ReplicaSetController {
     kind: &'static WorkloadKind,
     cache: Arc<dyn CacheView>,
+    live: Arc<dyn LiveReader>,
     pod_control: Arc<dyn PodControl>,
     replica_set_control: Arc<dyn ReplicaSetControl>,
     queue: Arc<WorkQueue<ObjectKey>>,
@@ -104,7 +107,6 @@ pub struct ReplicaSetController {
     options: Options,
     metrics: ControllerMetrics,
     memories: Memories,
-    take_over: TakeOver,
     mode: Mode,
 }
 
@@ -114,6 +116,7 @@ impl ReplicaSetController {
         Self {
             kind: parts.kind,
             cache: parts.cache,
+            live: parts.live,
             pod_control: parts.pod_control,
             replica_set_control: parts.replica_set_control,
             queue: parts.queue,
@@ -125,7 +128,6 @@ impl ReplicaSetController {
             clock: parts.clock,
             metrics: parts.metrics,
             options: parts.options,
-            take_over: TakeOver::default(),
             mode: Mode::Writes(OtherWriters::default()),
         }
     }

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! One direction, no shortcuts: nobody but [`writes`] changes the cluster, nobody but [`cache`]
-//! remembers it, handlers never call the API server, a sync never touches a socket by itself.
+//! remembers it, handlers never call the API server, a sync never touches a socket by itself: what it
+//! must know past the caches it asks through [`live`].
 //!
 //! # Code map
 //!
@@ -27,8 +28,9 @@
 //! | [`workqueue`] | keys, deduplicated, delayed, rate limited; nothing of Kubernetes | stdx, telemetry |
 //! | [`leader_election`] | which of several daemons writes: the Lease, the election (pure), the fence | api, client, stdx, telemetry |
 //! | [`writes`] | the only code that changes the cluster: pods, status, events | api, client, stdx |
+//! | [`live`] | what a sync asks the API server past the caches: a ReplicaSet, pods, how far it has come, who wrote what | api, client, stdx, writes |
 //! | [`batches`] | creates and deletes of many pods: slow start, and the threads that send them | stdx |
-//! | [`controller`] | handlers, priority, worker, sync, freshness, decide (claim, counts, plan, deletion order, status), memory | api, batches, cache, stdx, telemetry, workqueue, writes |
+//! | [`controller`] | handlers, priority, worker, sync, freshness, decide (claim, counts, plan, deletion order, status), memory | api, batches, cache, live, stdx, telemetry, workqueue, writes |
 //! | [`explain`] | why a ReplicaSet is as it is: facts (a daemon's, or the API's) → report → text and JSON; decides by the controller's own code | api, client, controller, stdx |
 //! | [`http_server`] | connections, requests, answers: HTTP/1.1 and TLS on the server's side | api, stdx |
 //! | [`serving`] | the daemon's own pages: health, metrics, configuration; who may see them | api, client, http_server, stdx, telemetry |
@@ -107,7 +109,7 @@
 //! |---|---|---|
 //! | `cache::Store` (one `RwLock` each) | objects, indexes, tallies | its watch thread writes, workers read |
 //! | `cache::latch` | who waits for the first lists | watch threads |
-//! | `controller::memory` | what is remembered of each ReplicaSet, who waits for which version | workers, watch threads |
+//! | `controller::memory` | what is remembered of each ReplicaSet, who waits for which version, what a new leader has still to prove | workers, watch threads, `lease` |
 //! | `batches::fair_pool` | nothing: threads meet at it between two batches | workers, `batch-*` |
 //! | `workqueue::queue`, `workqueue::delaying`, rate limiters | dirty and processing; due times; failures | everyone who adds or gets |
 //! | `client` throttle | tokens, who waits for them | everyone who sends |
@@ -116,7 +118,6 @@
 //! | `client::warnings` | which have been logged | everyone who sends |
 //! | `client::live_tls` | what was read of certificates last; which watches to cut | everyone who sends, `signal` |
 //! | `client::credentials`, `client::exec_plugin` | the token, who runs the plugin | everyone who sends, `signal` |
-//! | `controller::take_over` | what a new leader has still to prove | workers, `lease`, watch threads |
 //! | `manager::watch_source` | when the API server was heard last | `http-N`, `systemd` |
 //! | `leader_election` health, `manager` herald | who leads; the Lease while we do | `lease`, `http`, `main` |
 //! | `stdx::stop` | the cause and the wakers | everyone |
@@ -248,6 +249,7 @@ pub mod devserver;
 pub mod explain;
 pub mod http_server;
 pub mod leader_election;
+pub mod live;
 pub mod manager;
 pub mod rights;
 pub mod run;

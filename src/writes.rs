@@ -6,7 +6,6 @@
 mod answer;
 pub mod error;
 pub mod event_recorder;
-pub mod managers;
 pub mod pod_body;
 pub mod pod_control;
 pub mod real_pod_control;

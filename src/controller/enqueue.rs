@@ -115,7 +115,7 @@ impl ReplicaSetController {
     pub(super) fn enqueue(&self, key: &ObjectKey) {
         match self.cache.replica_set(key) {
             Some(rs) => self.enqueue_after(&rs, |_| {}),
-            None if self.take_over.stands_by() => {}
+            None if self.memories.stands_by() => {}
             None => self.queue.add(key.clone()),
         }
     }
@@ -123,7 +123,7 @@ impl ReplicaSetController {
     /// Takes one turn out of the record of `rs`, and enqueues its key so, unless we stand by: whoever
     /// takes over looks at everything.
     fn enqueue_by(&self, rs: &ReplicaSet, turn: impl FnOnce(&mut Memory) -> Turn) {
-        if self.take_over.stands_by() {
+        if self.memories.stands_by() {
             self.memories.get(&rs.key, &rs.uid, turn);
             return;
         }
@@ -138,7 +138,7 @@ impl ReplicaSetController {
 
     /// Enqueues this key among all that can wait, unless we stand by.
     pub(super) fn enqueue_low(&self, key: &ObjectKey) {
-        if !self.take_over.stands_by() {
+        if !self.memories.stands_by() {
             self.queue.add_low(key.clone());
         }
     }

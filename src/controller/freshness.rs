@@ -4,7 +4,7 @@
 //! those that it deleted must have been seen ([`OwnWrites`](super::memory::own_writes::OwnWrites)).
 //! *Positions*: the caches must have come to certain versions, those of own answers, of a changed spec, of
 //! pods that went ([`Positions`](super::memory::positions::Positions)) and of the take-over
-//! ([`TakeOver`](super::take_over::TakeOver)).
+//! ([`TakeOver`](super::memory::take_over::TakeOver)).
 
 use std::time::Duration;
 

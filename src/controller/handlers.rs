@@ -75,7 +75,7 @@ impl ReplicaSetController {
 
     /// What a standby sees is on its way without it.
     fn note_change(&self, old: Option<&ReplicaSet>, rs: &ReplicaSet) {
-        if self.take_over.stands_by() {
+        if self.memories.stands_by() {
             return;
         }
         let now = self.clock.now();
@@ -166,7 +166,7 @@ impl ReplicaSetController {
                 self.warn_of_failures(&rs, new, failures);
             }
             let becomes_ready = !old.is_ready && new.is_ready;
-            if becomes_ready && rs.min_ready_seconds > 0 && !self.take_over.stands_by() {
+            if becomes_ready && rs.min_ready_seconds > 0 && !self.memories.stands_by() {
                 let seconds = u64::try_from(rs.min_ready_seconds).unwrap_or(0);
                 self.queue
                     .add_low_after(rs.key.clone(), Duration::from_secs(seconds));
@@ -201,7 +201,7 @@ impl ReplicaSetController {
     fn observe_loss(&self, memory: &mut Memory, pod: &Pod) {
         memory.own_writes.deletion_seen(&pod.uid);
         // A standby creates no pods, so it has no create that would wait.
-        if !self.take_over.stands_by() {
+        if !self.memories.stands_by() {
             let now = self.clock.now();
             memory.positions.lost_pod(&pod.resource_version, now);
         }

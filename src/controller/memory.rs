@@ -2,6 +2,9 @@
 //! one store with one lock, which is held for the length of a map operation and never while a request is
 //! sent or a cache is read.
 //!
+//! Beside the records stands what a new leader has still to prove of the caches, for all of them together
+//! ([`take_over`]).
+//!
 //! The parts of a record are plain data, each in a file of its own: what was written and not seen yet
 //! ([`own_writes`]), how new the caches must be ([`positions`]), the names of the next pods
 //! ([`pod_names`]), when the status may be written ([`status_pace`]), what happened ([`history`]), and
@@ -16,6 +19,7 @@ pub mod pod_names;
 pub mod positions;
 pub mod status_pace;
 pub mod suspicion;
+pub mod take_over;
 mod waiting;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,6 +32,7 @@ use self::pod_names::PodNames;
 use self::positions::{Positions, Readiness, Versions};
 use self::status_pace::StatusPace;
 use self::suspicion::Suspicion;
+use self::take_over::TakeOver;
 use self::waiting::Waiting;
 use crate::api::{ObjectKey, Uid};
 use crate::stdx::clock::Clock;
@@ -36,7 +41,7 @@ use crate::stdx::hash::HashMap;
 /// Records that are kept before those that are over are swept.
 const SWEEP_AT_LEAST: usize = 1024;
 
-/// The records of all ReplicaSets. Shared by the workers and the watch threads.
+/// The records of all ReplicaSets. Shared by the workers, the watch threads and `lease`.
 #[derive(Debug)]
 pub struct Memories {
     clock: Arc<dyn Clock>,
@@ -45,6 +50,9 @@ pub struct Memories {
     state: Mutex<State>,
     /// So that an event that can wake nobody takes no lock.
     n_waiting: AtomicUsize,
+    /// So that a sync takes no lock for the take-over once all is proven.
+    is_unproven: AtomicBool,
+    stands_by: AtomicBool,
     /// True if the API server dropped `terminatingReplicas` from the last status that carried it. While a
     /// cluster is upgraded some of its API servers may, and others not.
     pub terminating_is_dropped: AtomicBool,
@@ -55,6 +63,7 @@ struct State {
     records: HashMap<ObjectKey, Memory>,
     /// INVARIANT: each has a record in which something was written.
     waiting: Waiting,
+    take_over: TakeOver,
     /// Twice as many records as the last sweep has left, so that the cost of a sweep is spread over as
     /// many newcomers.
     sweep_at: usize,
@@ -114,6 +123,8 @@ impl Memories {
             waits_for_written,
             state: Mutex::default(),
             n_waiting: AtomicUsize::new(0),
+            is_unproven: AtomicBool::new(false),
+            stands_by: AtomicBool::new(false),
             terminating_is_dropped: AtomicBool::new(false),
         }
     }
@@ -226,6 +237,51 @@ impl Memories {
         shown
     }
 
+    /// True while another may lead: no keys are collected. Takes no lock.
+    pub fn stands_by(&self) -> bool {
+        self.stands_by.load(Ordering::SeqCst)
+    }
+
+    /// Another may lead from now on, or none other any more.
+    pub fn set_stands_by(&self, stands_by: bool) {
+        self.stands_by.store(stands_by, Ordering::SeqCst);
+    }
+
+    /// Nothing that the caches show is proven to be as new as this moment, nor confirmed of any
+    /// ReplicaSet.
+    pub fn need_proof(&self) {
+        let mut state = self.lock();
+        state.take_over.need_proof();
+        state.forget_confirmations();
+        // ORDER: under the lock, so that a proof of before does not undo it.
+        self.is_unproven.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it is still to be found out what the caches must reach.
+    pub fn lacks_target(&self) -> bool {
+        self.lock().take_over.lacks_target()
+    }
+
+    /// Notes what the caches must reach, if nobody has yet.
+    pub fn set_target(&self, target: Versions) {
+        self.lock().take_over.set_target(target);
+    }
+
+    /// Whether all that is read of the caches from now on is as new as the take-over. `cached` reads how
+    /// far the caches have come; it is called at most once and never under the lock.
+    pub fn is_proven(&self, cached: impl FnOnce() -> Versions) -> bool {
+        if !self.is_unproven.load(Ordering::SeqCst) {
+            return true;
+        }
+        let cached = cached();
+        let mut state = self.lock();
+        if state.take_over.prove(&cached) {
+            self.is_unproven.store(false, Ordering::SeqCst);
+            state.forget_confirmations();
+        }
+        state.take_over.is_proven()
+    }
+
     /// How many creations and deletions of all ReplicaSets together are still to be seen.
     pub fn n_expected(&self) -> (usize, usize) {
         let state = self.lock();
@@ -263,6 +319,15 @@ impl Memories {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Of which ReplicaSets the API server has confirmed the caches.
+    fn forget_confirmations(&mut self) {
+        for memory in self.records.values_mut() {
+            memory.positions.is_confirmed = false;
+        }
     }
 }
 

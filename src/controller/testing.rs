@@ -179,6 +179,7 @@ impl Fixture {
         let controller = ReplicaSetController::new(Parts {
             kind,
             cache: Arc::new(cache.clone()),
+            live: Arc::clone(&writes) as Arc<_>,
             pod_control: Arc::clone(&writes) as Arc<_>,
             replica_set_control: Arc::clone(&writes) as Arc<_>,
             queue: Arc::clone(&queue),
@@ -208,6 +209,7 @@ impl Fixture {
         ReplicaSetController::new(Parts {
             kind: &REPLICA_SET,
             cache: Arc::new(self.cache.clone()),
+            live: Arc::clone(&self.writes) as Arc<_>,
             pod_control: Arc::clone(&self.writes) as Arc<_>,
             replica_set_control: Arc::clone(&self.writes) as Arc<_>,
             queue: Arc::clone(&self.queue),

@@ -16,6 +16,7 @@ use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig, ClientError};
 use crate::controller::observe::shadow::Shadow;
 use crate::controller::{Options, Parts, ReplicaSetController};
+use crate::live::RealLiveReader;
 use crate::stdx::activity;
 use crate::stdx::clock::{Clock, SystemClock};
 use crate::stdx::stop::Stop;
@@ -102,6 +103,7 @@ impl Engine {
         let controller = ReplicaSetController::new(Parts {
             kind,
             cache: Arc::new(cache.clone()),
+            live: Arc::new(RealLiveReader::new(client.clone(), kind, stop)),
             pod_control: Arc::new(RealPodControl::new(
                 client.clone(),
                 pod_recorder,

@@ -1,9 +1,10 @@
-//! What can come of a write, told apart by what it means for the cluster.
+//! What can come of a write, told apart by what it means for the cluster. Reads past the caches fail in
+//! the same words (`live`).
 
 use crate::api::Status;
 use crate::client::ClientError;
 
-/// A write that did not succeed.
+/// A write, or a read past the caches, that did not succeed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WriteError {
     /// The API server said no: nothing was changed.

@@ -3,8 +3,7 @@
 use std::fmt::Debug;
 
 use super::WriteError;
-use super::managers::Manager;
-use crate::api::{Pod, ReplicaSet, ResourceVersion, Selector, Uid};
+use crate::api::{Pod, ReplicaSet, ResourceVersion, Uid};
 
 /// Writes pods. Each call blocks for one request (and its retries). Events about the outcome are
 /// recorded here, as upstream does in `pkg/controller/controller_utils.go:RealPodControl`.
@@ -16,34 +15,12 @@ pub trait PodControl: Debug + Send + Sync {
     /// API server or the connection says.
     fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError>;
 
-    /// What is known of the pod `name` in the namespace of `rs`, asked past every cache; `None` if
-    /// there is none.
-    ///
-    /// # Errors
-    /// As the API server or the connection says.
-    fn find_pod(&self, rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError>;
-
-    /// All pods in the namespace of `rs` that `selector` matches, asked past every cache. Blocks for one
-    /// request a page.
-    ///
-    /// # Errors
-    /// As the API server or the connection says.
-    fn list_pods(&self, rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError>;
-
     /// Deletes exactly this pod: one that was recreated under its name is left alone. That answers a
     /// conflict, of which no event is recorded here.
     ///
     /// # Errors
     /// As the API server or the connection says.
     fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError>;
-
-    /// Who wrote the owner references of the pod `name`, asked past every cache; nobody if it is gone.
-    ///
-    /// # Errors
-    /// As the API server or the connection says.
-    fn owner_managers(&self, _rs: &ReplicaSet, _name: &str) -> Result<Vec<Manager>, WriteError> {
-        Ok(Vec::new())
-    }
 
     /// Records a warning about `rs`. Never blocks.
     fn warn(&self, _rs: &ReplicaSet, _reason: &'static str, _message: String) {}

@@ -3,25 +3,17 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
-
 use super::answer::Answer;
-use super::managers::{self, Manager};
 use super::pod_body::{create_body, delete_body};
 use super::pod_control::{CreatedPod, PatchedPod, PodControl};
 use super::{EventRecorder, EventType, ObjectReference, WriteError};
-use crate::api::interner::Interner;
 use crate::api::workload_kind::collection_path;
-use crate::api::{ObjectKey, Pod, ReplicaSet, Selector, WorkloadKind};
+use crate::api::{ObjectKey, Pod, ReplicaSet, WorkloadKind};
 use crate::client::{Client, Request, Response};
 use crate::stdx::stop::Stop;
 
 /// Path of the core API group.
 const CORE: &str = "/api/v1";
-
-/// Pods on one page of a list (client-go `tools/pager/pager.go:defaultPageSize`).
-const PAGE_SIZE: &str = "500";
 
 /// What an answer is wanted in. Only version and controller are read of it. In protobuf that takes no
 /// longer from a whole pod, and the API server has more work with the metadata alone than with the
@@ -72,37 +64,6 @@ impl RealPodControl {
         };
         self.recorder.event(&reference, type_, reason, message);
     }
-
-    /// Lists in pages, each made slim before the next is asked for. Together they show the state as of
-    /// the first; one that has come too late for that is refused, and so is the list.
-    fn list(&self, rs: &ReplicaSet, request: &Request) -> Result<Vec<Pod>, WriteError> {
-        let mut interner = Interner::default();
-        let mut pods = Vec::new();
-        let mut continue_token = String::new();
-        loop {
-            let mut page = request.clone().query("limit", PAGE_SIZE);
-            if !continue_token.is_empty() {
-                page = page.query("continue", &continue_token);
-            }
-            let response = self.send(rs, page)?;
-            let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(unreadable)?;
-            for pod in list.items.unwrap_or_default() {
-                let pod = Pod::from_json(pod.get().as_bytes(), &mut interner);
-                let pod = pod.map_err(unreadable)?;
-                pod.key.check_path().map_err(WriteError::Local)?;
-                pods.push(pod);
-            }
-            let token = list.metadata.continue_token.unwrap_or_default();
-            if token.is_empty() {
-                return Ok(pods);
-            }
-            if token == continue_token {
-                let message = "the API server returned the same continue token twice";
-                return Err(WriteError::Unknown(message.to_owned()));
-            }
-            continue_token = token;
-        }
-    }
 }
 
 impl PodControl for RealPodControl {
@@ -132,19 +93,6 @@ impl PodControl for RealPodControl {
         }
     }
 
-    fn find_pod(&self, rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError> {
-        // The stock role may list pods but not get one.
-        let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
-        let request = Request::get(path).query("fieldSelector", format!("metadata.name={name}"));
-        Ok(self.list(rs, &request)?.pop())
-    }
-
-    fn list_pods(&self, rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError> {
-        let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
-        let request = Request::get(path).query("labelSelector", selector.to_string());
-        self.list(rs, &request)
-    }
-
     fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
         let request = Request::delete(pod_path(&pod.key))
             .body("application/json", delete_body(&pod.uid))
@@ -169,17 +117,6 @@ impl PodControl for RealPodControl {
         }
     }
 
-    fn owner_managers(&self, rs: &ReplicaSet, name: &str) -> Result<Vec<Manager>, WriteError> {
-        let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
-        let request = Request::get(path).query("fieldSelector", format!("metadata.name={name}"));
-        let response = self.send(rs, request)?;
-        let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(unreadable)?;
-        let pod = list.items.unwrap_or_default().pop();
-        pod.map_or(Ok(Vec::new()), |pod| {
-            managers::of_owner_references(pod.get().as_bytes()).map_err(unreadable)
-        })
-    }
-
     fn warn(&self, rs: &ReplicaSet, reason: &'static str, message: String) {
         self.record(rs, EventType::Warning, reason, message);
     }
@@ -199,28 +136,6 @@ impl PodControl for RealPodControl {
             controller: patched.controller,
         })
     }
-}
-
-#[derive(Deserialize)]
-struct ListJson<'a> {
-    #[serde(default)]
-    metadata: ListMetadataJson,
-    #[serde(borrow)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Default, Deserialize)]
-struct ListMetadataJson {
-    #[serde(rename = "continue")]
-    continue_token: Option<String>,
-}
-
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "it stands where an error is mapped"
-)]
-fn unreadable(error: serde_json::Error) -> WriteError {
-    WriteError::Unknown(format!("the answer is no list of pods: {error}"))
 }
 
 fn pod_path(key: &ObjectKey) -> String {

@@ -1,27 +1,18 @@
 //! Lists past every cache: the pods that a sync asks the API server for.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use replicaset_controller::api::workload_kind::REPLICA_SET;
 use replicaset_controller::api::{Pod, ReplicaSet, Status};
 use replicaset_controller::client::{Client, ClientConfig, ClientOptions};
 use replicaset_controller::devserver::{Matcher, Rule};
-use replicaset_controller::writes::{
-    EventRecorder, EventType, ObjectReference, PodControl, RealPodControl, WriteError,
-};
+use replicaset_controller::live::{LiveReader, RealLiveReader};
+use replicaset_controller::writes::WriteError;
 
 use crate::support::{TestCluster, new_pod, new_replica_set, refusal};
 
 /// One more than comes on two pages.
 const PODS: usize = 1001;
-
-#[derive(Debug)]
-struct NoEvents;
-
-impl EventRecorder for NoEvents {
-    fn event(&self, _: &ObjectReference, _: EventType, _: &'static str, _: String) {}
-}
 
 fn cluster_with_pods() -> TestCluster {
     let cluster = TestCluster::start();
@@ -40,12 +31,11 @@ fn list_pods(cluster: &TestCluster) -> Result<Vec<Pod>, WriteError> {
     };
     let config = ClientConfig::plain(&cluster.url());
     let client = Client::new(&config, &options, cluster.stop()).expect("the options are good");
-    let recorder = Arc::new(NoEvents);
-    let control = RealPodControl::new(client, recorder, &REPLICA_SET, cluster.stop());
+    let live = RealLiveReader::new(client, &REPLICA_SET, cluster.stop());
     let rs = cluster.replica_set("a").to_string();
     let rs = ReplicaSet::from_answer(&REPLICA_SET, rs.as_bytes());
     let rs = rs.expect("a readable ReplicaSet");
-    control.list_pods(&rs, rs.selector.as_ref().expect("a selector"))
+    live.list_pods(&rs, rs.selector.as_ref().expect("a selector"))
 }
 
 #[test]

@@ -25,6 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cache", &["api", "client", "stdx"]),
     ("leader_election", &["api", "client", "stdx", "telemetry"]),
     ("rights", &["api", "client", "stdx", "telemetry"]),
+    ("live", &["api", "client", "stdx", "writes"]),
     ("writes", &["api", "client", "stdx"]),
     (
         "controller",
@@ -32,6 +33,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "api",
             "batches",
             "cache",
+            "live",
             "stdx",
             "telemetry",
             "workqueue",
@@ -48,6 +50,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "client",
             "controller",
             "leader_election",
+            "live",
             "rights",
             "serving",
             "stdx",

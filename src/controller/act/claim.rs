@@ -134,7 +134,7 @@ impl ReplicaSetController {
     /// Asks the API server, past the cache, whether `rs` is still there and alive. At most once per
     /// sync and only when a pod is to be adopted, because the cache may be the last to know.
     fn can_adopt(&self, rs: &ReplicaSet) -> Result<(), String> {
-        let fresh = self.replica_set_control.get(&rs.key);
+        let fresh = self.live.get_replica_set(&rs.key);
         let fresh = fresh.map_err(|error| format!("can't recheck DeletionTimestamp: {error}"))?;
         let key = &rs.key;
         if fresh.uid != rs.uid {

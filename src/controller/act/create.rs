@@ -124,7 +124,7 @@ impl ReplicaSetController {
                 Err(error) if error.is_already_exists() => error,
                 Err(error) => return self.creation_failed(rs, &name, error),
             };
-            match self.pod_control.find_pod(rs, &name) {
+            match self.live.find_pod(rs, &name) {
                 Ok(Some(pod)) if pod.is_controlled_by(&rs.uid) && pod.is_active() => {
                     // An earlier create of ours has arrived after all.
                     self.creation_succeeded(rs, &name, &pod.resource_version);

@@ -87,7 +87,7 @@ impl ReplicaSetController {
         pod: &Pod,
         conflict: WriteError,
     ) -> Result<Outcome, WriteError> {
-        match self.pod_control.find_pod(rs, &pod.key.name) {
+        match self.live.find_pod(rs, &pod.key.name) {
             Ok(Some(live)) if live.uid == pod.uid && live.is_active() => {
                 self.pod_control.warn_of_failed_delete(rs, &conflict);
                 Err(conflict)

@@ -99,7 +99,7 @@ impl ReplicaSetController {
                 return Err(error.into());
             }
             tries += 1;
-            let fresh = self.replica_set_control.get(&rs.key)?;
+            let fresh = self.live.get_replica_set(&rs.key)?;
             if fresh.uid != rs.uid {
                 // Upstream would write the old object's counts into the new one.
                 return Err(error.into());

@@ -42,7 +42,7 @@ impl ReplicaSetController {
             !is_seen
         });
         if names.len() > count {
-            let live = self.pod_control.list_pods(rs, selector)?;
+            let live = self.live.list_pods(rs, selector)?;
             let is_ours = |pod: &&Pod| pod.is_active() && pod.is_controlled_by(&rs.uid);
             let live = live.iter().filter(is_ours);
             let live: HashSet<&Arc<str>> = live.map(|pod| &pod.key.name).collect();
@@ -84,7 +84,7 @@ impl ReplicaSetController {
         uids.retain(is_active);
         over.retain(is_active);
         if !over.is_empty() || uids.len() > count {
-            let live = self.pod_control.list_pods(rs, selector)?;
+            let live = self.live.list_pods(rs, selector)?;
             let live = live.iter().filter(|pod| pod.is_active());
             let live: HashSet<&Uid> = live.map(|pod| &pod.uid).collect();
             over.retain(|uid| {

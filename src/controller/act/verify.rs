@@ -84,7 +84,7 @@ impl ReplicaSetController {
     /// # Errors
     /// If the GET fails.
     fn confirm_spec(&self, rs: &ReplicaSet) -> Result<bool, SyncError> {
-        let live = match self.replica_set_control.get(&rs.key) {
+        let live = match self.live.get_replica_set(&rs.key) {
             Ok(live) => Some(live),
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error.into()),
@@ -106,7 +106,7 @@ impl ReplicaSetController {
     fn compare_with_live(&self, rs: &ReplicaSet, selector: &Selector) -> Result<bool, SyncError> {
         let owner = OwnerKey::new(self.kind.kind, &rs.key, &rs.uid);
         let cached_before = self.cache.pods_owned_by(&owner);
-        let live = self.pod_control.list_pods(rs, selector)?;
+        let live = self.live.list_pods(rs, selector)?;
         let cached = self.cache.pods_owned_by(&owner);
         // What the cache had before the LIST and has no more is known to have gone since.
         let known = cached.iter().chain(&cached_before);

@@ -13,7 +13,7 @@
 //! - *Pods that went.* They may have gone because their owner goes: the garbage collector deletes them
 //!   when it has seen that the ReplicaSet waits for them to go, which its watch may bring later than
 //!   theirs. So pods are not created in their place until the ReplicaSets' cache is as new as the loss.
-//! - *The take-over*, for all ReplicaSets together ([`take_over`](crate::controller::take_over)). Here is
+//! - *The take-over*, for all ReplicaSets together ([`take_over`](super::take_over)). Here is
 //!   only noted for which of them the API server has confirmed the caches meanwhile.
 //!
 //! Since a quiet watch does not say how far it has come, the second and the third wait for

@@ -20,7 +20,7 @@ impl ReplicaSetController {
         new: &Pod,
     ) -> Option<(usize, Duration)> {
         let fails = new.phase == PodPhase::Failed && old.phase != PodPhase::Failed;
-        if !fails || self.take_over.stands_by() {
+        if !fails || self.memories.stands_by() {
             return None;
         }
         self.metrics.pods_failed.inc();

@@ -19,7 +19,7 @@ use crate::api::{Pod, ReplicaSet, ReplicaSetStatus};
 use crate::controller::memory::Memory;
 use crate::controller::memory::suspicion::{Armed, Suspects};
 use crate::controller::{Mode, ReplicaSetController};
-use crate::writes::managers::{MANAGER, Manager};
+use crate::live::managers::{MANAGER, Manager};
 
 /// Between two questions to the API server, over all ReplicaSets.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -122,14 +122,8 @@ impl ReplicaSetController {
 
     fn ask_who(&self, rs: &ReplicaSet, suspects: &Suspects, now: Instant) {
         let (what, found) = match &suspects.pod {
-            Some(name) => (
-                format!("pod {name}"),
-                self.pod_control.owner_managers(rs, name),
-            ),
-            None => (
-                "the status".to_owned(),
-                self.replica_set_control.status_managers(&rs.key),
-            ),
+            Some(name) => (format!("pod {name}"), self.live.owner_managers(rs, name)),
+            None => ("the status".to_owned(), self.live.status_managers(&rs.key)),
         };
         let managers = match found {
             Ok(managers) => managers,
@@ -200,8 +194,8 @@ mod tests {
     use jiff::Timestamp;
 
     use super::{CHECK_INTERVAL, OtherWriters, stranger};
+    use crate::live::Manager;
     use crate::stdx::clock::{Clock, FakeClock};
-    use crate::writes::managers::Manager;
 
     fn managers(of: &[(&str, i64)]) -> Vec<Manager> {
         let manager = |(name, second): &(&str, i64)| Manager {

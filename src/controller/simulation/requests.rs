@@ -4,9 +4,10 @@ use std::fmt::{Debug, Display};
 
 use super::server::Late;
 use super::{State, World};
-use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, Selector};
+use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, ResourceVersion, Selector};
 use crate::controller::decide::counts::Counts;
 use crate::controller::testing::refused;
+use crate::live::{LiveReader, Manager};
 use crate::stdx::clock::Clock;
 use crate::writes::{CreatedPod, PatchedPod, PodControl, ReplicaSetControl, WriteError};
 
@@ -91,22 +92,6 @@ impl PodControl for World {
         })
     }
 
-    fn find_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError> {
-        self.take_time();
-        self.request(&format_args!("find {name}"), None, |state| {
-            Ok(state.server.pods.get(name).cloned())
-        })
-    }
-
-    fn list_pods(&self, _rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError> {
-        self.take_time();
-        self.request(&"list pods", None, |state| {
-            let is_selected = |pod: &&Pod| selector.matches(&pod.labels);
-            let pods = state.server.pods.values().filter(is_selected);
-            Ok(pods.cloned().collect())
-        })
-    }
-
     fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
         let now = self.clock.wall();
         let late = Late::Delete(pod.clone(), now);
@@ -144,14 +129,6 @@ impl PodControl for World {
 }
 
 impl ReplicaSetControl for World {
-    fn get(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError> {
-        self.take_time();
-        self.request(&format_args!("get {key}"), None, |state| {
-            let found = state.server.replica_sets.get(&key.name).cloned();
-            found.ok_or_else(|| refused(404, "NotFound", "replicaset not found"))
-        })
-    }
-
     fn update_status(
         &self,
         rs: &ReplicaSet,
@@ -161,5 +138,44 @@ impl ReplicaSetControl for World {
         self.request(&format_args!("status of {}", rs.key), None, |state| {
             state.server.update_status(rs, status)
         })
+    }
+}
+
+impl LiveReader for World {
+    fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError> {
+        self.take_time();
+        self.request(&format_args!("get {key}"), None, |state| {
+            let found = state.server.replica_sets.get(&key.name).cloned();
+            found.ok_or_else(|| refused(404, "NotFound", "replicaset not found"))
+        })
+    }
+
+    fn find_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError> {
+        self.take_time();
+        self.request(&format_args!("find {name}"), None, |state| {
+            Ok(state.server.pods.get(name).cloned())
+        })
+    }
+
+    fn list_pods(&self, _rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError> {
+        self.take_time();
+        self.request(&"list pods", None, |state| {
+            let is_selected = |pod: &&Pod| selector.matches(&pod.labels);
+            let pods = state.server.pods.values().filter(is_selected);
+            Ok(pods.cloned().collect())
+        })
+    }
+
+    /// It does not say; nobody takes over here.
+    fn newest_versions(&self, _namespace: &str) -> Result<[ResourceVersion; 2], WriteError> {
+        Ok(Default::default())
+    }
+
+    fn owner_managers(&self, _rs: &ReplicaSet, _name: &str) -> Result<Vec<Manager>, WriteError> {
+        Ok(Vec::new())
+    }
+
+    fn status_managers(&self, _key: &ObjectKey) -> Result<Vec<Manager>, WriteError> {
+        Ok(Vec::new())
     }
 }

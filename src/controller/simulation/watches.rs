@@ -22,6 +22,7 @@ impl World {
         let controller = Arc::new(ReplicaSetController::new(Parts {
             kind: &REPLICA_SET,
             cache: Arc::new(cache.clone()),
+            live: Arc::clone(&this) as Arc<_>,
             pod_control: Arc::clone(&this) as Arc<_>,
             replica_set_control: this,
             queue: Arc::clone(&queue),

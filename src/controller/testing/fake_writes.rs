@@ -1,13 +1,14 @@
-//! Writes that are recorded instead of sent; what they answer can be set by test.
+//! Writes and live reads that are recorded instead of sent; what they answer can be set by test.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
 use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, ResourceVersion, Selector, Status};
+use crate::live::{LiveReader, Manager};
 use crate::writes::{CreatedPod, PatchedPod, PodControl, ReplicaSetControl, WriteError};
 
-/// One recorded write.
+/// One recorded write or live read.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::controller) enum Write {
     Create(String),
@@ -185,30 +186,6 @@ impl PodControl for FakeWrites {
         answer.unwrap_or_else(|| Ok(CreatedPod::default()))
     }
 
-    fn find_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError> {
-        let write = Write::FindPod(name.to_owned());
-        let answer = self.call(write, name, |state| &mut state.on_find_pod);
-        answer.unwrap_or_else(|| {
-            let state = self.lock();
-            let found = state.live_pods.iter().find(|pod| *pod.key.name == *name);
-            Ok(found.cloned())
-        })
-    }
-
-    fn list_pods(&self, _rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError> {
-        let answer = self.call(Write::ListPods, "", |state| &mut state.on_list_pods);
-        answer.unwrap_or_else(|| {
-            let state = self.lock();
-            let is_selected = |pod: &&Pod| selector.matches(&pod.labels);
-            Ok(state
-                .live_pods
-                .iter()
-                .filter(is_selected)
-                .cloned()
-                .collect())
-        })
-    }
-
     fn delete_pod(&self, _rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
         let write = Write::Delete(pod.key.name.to_string());
         let answer = self.call(write, &pod.key.name, |state| &mut state.on_delete);
@@ -233,20 +210,6 @@ impl PodControl for FakeWrites {
 }
 
 impl ReplicaSetControl for FakeWrites {
-    fn newest_versions(&self, _namespace: &str) -> Result<[ResourceVersion; 2], WriteError> {
-        let mut state = self.lock();
-        state.writes.push(Write::GetVersions);
-        let versions = state.live_versions.clone();
-        versions.unwrap_or_else(|| Ok(Default::default()))
-    }
-
-    fn get(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError> {
-        let mut state = self.lock();
-        state.writes.push(Write::GetReplicaSet(key.to_string()));
-        let live = state.live_replica_set.clone();
-        live.unwrap_or_else(|| Err(refused(404, "NotFound", "not found")))
-    }
-
     fn update_status(
         &self,
         rs: &ReplicaSet,
@@ -257,6 +220,54 @@ impl ReplicaSetControl for FakeWrites {
         let hook = state.on_update_status.as_mut();
         let answer = hook.and_then(|hook| hook(rs, status));
         answer.unwrap_or_else(|| Ok(with_status(rs, status.clone())))
+    }
+}
+
+impl LiveReader for FakeWrites {
+    fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError> {
+        let mut state = self.lock();
+        state.writes.push(Write::GetReplicaSet(key.to_string()));
+        let live = state.live_replica_set.clone();
+        live.unwrap_or_else(|| Err(refused(404, "NotFound", "not found")))
+    }
+
+    fn find_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError> {
+        let write = Write::FindPod(name.to_owned());
+        let answer = self.call(write, name, |state| &mut state.on_find_pod);
+        answer.unwrap_or_else(|| {
+            let state = self.lock();
+            let found = state.live_pods.iter().find(|pod| *pod.key.name == *name);
+            Ok(found.cloned())
+        })
+    }
+
+    fn list_pods(&self, _rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError> {
+        let answer = self.call(Write::ListPods, "", |state| &mut state.on_list_pods);
+        answer.unwrap_or_else(|| {
+            let state = self.lock();
+            let is_selected = |pod: &&Pod| selector.matches(&pod.labels);
+            Ok(state
+                .live_pods
+                .iter()
+                .filter(is_selected)
+                .cloned()
+                .collect())
+        })
+    }
+
+    fn newest_versions(&self, _namespace: &str) -> Result<[ResourceVersion; 2], WriteError> {
+        let mut state = self.lock();
+        state.writes.push(Write::GetVersions);
+        let versions = state.live_versions.clone();
+        versions.unwrap_or_else(|| Ok(Default::default()))
+    }
+
+    fn owner_managers(&self, _rs: &ReplicaSet, _name: &str) -> Result<Vec<Manager>, WriteError> {
+        Ok(Vec::new())
+    }
+
+    fn status_managers(&self, _key: &ObjectKey) -> Result<Vec<Manager>, WriteError> {
+        Ok(Vec::new())
     }
 }
 

@@ -8,13 +8,14 @@ use replicaset_controller::api::ReplicaSetStatus;
 use replicaset_controller::api::interner::Interner;
 use replicaset_controller::api::workload_kind::REPLICA_SET;
 use replicaset_controller::api::{
-    ControllerRef, Moment, ObjectKey, Pod, PodPhase, ReplicaSet, Selector,
+    ControllerRef, Moment, ObjectKey, Pod, PodPhase, ReplicaSet, ResourceVersion, Selector,
 };
 use replicaset_controller::batches::Serial;
 use replicaset_controller::cache::Cache;
 use replicaset_controller::controller::decide::plan;
 use replicaset_controller::controller::feature_gates::FeatureGates;
 use replicaset_controller::controller::{Options, Parts, ReplicaSetController};
+use replicaset_controller::live::{LiveReader, Manager};
 use replicaset_controller::stdx::clock::SystemClock;
 use replicaset_controller::telemetry::metrics::Metrics;
 use replicaset_controller::workqueue::WorkQueue;
@@ -38,14 +39,6 @@ impl PodControl for ReadOnly {
         refused()
     }
 
-    fn find_pod(&self, _: &ReplicaSet, _: &str) -> Result<Option<Pod>, WriteError> {
-        refused()
-    }
-
-    fn list_pods(&self, _: &ReplicaSet, _: &Selector) -> Result<Vec<Pod>, WriteError> {
-        refused()
-    }
-
     fn delete_pod(&self, _: &ReplicaSet, _: &Pod) -> Result<(), WriteError> {
         refused()
     }
@@ -56,15 +49,37 @@ impl PodControl for ReadOnly {
 }
 
 impl ReplicaSetControl for ReadOnly {
-    fn get(&self, _: &ObjectKey) -> Result<ReplicaSet, WriteError> {
-        refused()
-    }
-
     fn update_status(
         &self,
         _: &ReplicaSet,
         _: &ReplicaSetStatus,
     ) -> Result<ReplicaSet, WriteError> {
+        refused()
+    }
+}
+
+impl LiveReader for ReadOnly {
+    fn get_replica_set(&self, _: &ObjectKey) -> Result<ReplicaSet, WriteError> {
+        refused()
+    }
+
+    fn find_pod(&self, _: &ReplicaSet, _: &str) -> Result<Option<Pod>, WriteError> {
+        refused()
+    }
+
+    fn list_pods(&self, _: &ReplicaSet, _: &Selector) -> Result<Vec<Pod>, WriteError> {
+        refused()
+    }
+
+    fn newest_versions(&self, _: &str) -> Result<[ResourceVersion; 2], WriteError> {
+        refused()
+    }
+
+    fn owner_managers(&self, _: &ReplicaSet, _: &str) -> Result<Vec<Manager>, WriteError> {
+        refused()
+    }
+
+    fn status_managers(&self, _: &ObjectKey) -> Result<Vec<Manager>, WriteError> {
         refused()
     }
 }
@@ -145,6 +160,7 @@ pub(crate) fn controller(cache: &Cache) -> ReplicaSetController {
     ReplicaSetController::new(Parts {
         kind: &REPLICA_SET,
         cache: Arc::new(cache.clone()),
+        live: Arc::new(ReadOnly),
         pod_control: Arc::new(ReadOnly),
         replica_set_control: Arc::new(ReadOnly),
         queue: Arc::new(WorkQueue::new(Arc::clone(&clock) as Arc<_>)),

@@ -1,0 +1,170 @@
+//! Reads as the API server answers them. Called by the threads `sync-*` and `batch-*`.
+
+use std::fmt::Display;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::LiveReader;
+use super::managers::{self, Manager};
+use crate::api::interner::Interner;
+use crate::api::workload_kind::collection_path;
+use crate::api::{ObjectKey, Pod, ReplicaSet, ResourceVersion, Selector, WorkloadKind};
+use crate::client::{Client, Request, Response};
+use crate::stdx::stop::Stop;
+use crate::writes::WriteError;
+
+/// Path of the core API group.
+const CORE: &str = "/api/v1";
+
+/// Pods on one page of a list (client-go `tools/pager/pager.go:defaultPageSize`).
+const PAGE_SIZE: &str = "500";
+
+/// Reads through a client.
+#[derive(Clone, Debug)]
+pub struct RealLiveReader {
+    client: Client,
+    kind: &'static WorkloadKind,
+    stop: Stop,
+}
+
+impl RealLiveReader {
+    /// Reads objects of `kind` and their pods through `client`, until `stop` is given: then it sends
+    /// nothing any more.
+    pub fn new(client: Client, kind: &'static WorkloadKind, stop: &Stop) -> Self {
+        let stop = stop.clone();
+        Self { client, kind, stop }
+    }
+
+    fn send(&self, request: &Request) -> Result<Response, WriteError> {
+        if self.stop.is_stopped() {
+            return Err(WriteError::Stopped);
+        }
+        Ok(self.client.send(request)?)
+    }
+
+    /// Lists in pages, each made slim before the next is asked for. Together they show the state as of
+    /// the first; one that has come too late for that is refused, and so is the list.
+    fn list(&self, rs: &ReplicaSet, request: &Request) -> Result<Vec<Pod>, WriteError> {
+        let mut interner = Interner::default();
+        let mut pods = Vec::new();
+        let mut continue_token = String::new();
+        loop {
+            let mut page = request.clone().query("limit", PAGE_SIZE);
+            if !continue_token.is_empty() {
+                page = page.query("continue", &continue_token);
+            }
+            let response = self.send(&page.on_behalf_of(&rs.uid))?;
+            let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(no_pods)?;
+            for pod in list.items.unwrap_or_default() {
+                let pod = Pod::from_json(pod.get().as_bytes(), &mut interner);
+                let pod = pod.map_err(no_pods)?;
+                pod.key.check_path().map_err(WriteError::Local)?;
+                pods.push(pod);
+            }
+            let token = list.metadata.continue_token.unwrap_or_default();
+            if token.is_empty() {
+                return Ok(pods);
+            }
+            if token == continue_token {
+                let message = "the API server returned the same continue token twice";
+                return Err(WriteError::Unknown(message.to_owned()));
+            }
+            continue_token = token;
+        }
+    }
+
+    fn newest_version(&self, collection: String) -> Result<ResourceVersion, WriteError> {
+        // Without a version of its own a list is the server's newest state, not what it remembers.
+        let response = self.send(&Request::get(collection).query("limit", "1"))?;
+        let list: VersionJson =
+            serde_json::from_slice(&response.body).map_err(|error| unreadable("list", error))?;
+        Ok(list.metadata.resource_version.as_str().into())
+    }
+
+    /// Asks for the one ReplicaSet.
+    fn get(&self, key: &ObjectKey) -> Result<Response, WriteError> {
+        let collection = self.kind.collection_path(Some(&key.namespace));
+        self.send(&Request::get(format!("{collection}/{}", key.name)))
+    }
+}
+
+impl LiveReader for RealLiveReader {
+    fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError> {
+        let object = ReplicaSet::from_answer(self.kind, &self.get(key)?.body);
+        object.map_err(|error| unreadable(self.kind.kind, error))
+    }
+
+    fn find_pod(&self, rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError> {
+        Ok(self.list(rs, &pod_request(rs, name))?.pop())
+    }
+
+    fn list_pods(&self, rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError> {
+        let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
+        let request = Request::get(path).query("labelSelector", selector.to_string());
+        self.list(rs, &request)
+    }
+
+    fn newest_versions(&self, namespace: &str) -> Result<[ResourceVersion; 2], WriteError> {
+        let pods = collection_path(CORE, "pods", Some(namespace));
+        Ok([
+            self.newest_version(pods)?,
+            self.newest_version(self.kind.collection_path(Some(namespace)))?,
+        ])
+    }
+
+    fn owner_managers(&self, rs: &ReplicaSet, name: &str) -> Result<Vec<Manager>, WriteError> {
+        let response = self.send(&pod_request(rs, name).on_behalf_of(&rs.uid))?;
+        let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(no_pods)?;
+        let pod = list.items.unwrap_or_default().pop();
+        pod.map_or(Ok(Vec::new()), |pod| {
+            managers::of_owner_references(pod.get().as_bytes()).map_err(no_pods)
+        })
+    }
+
+    fn status_managers(&self, key: &ObjectKey) -> Result<Vec<Manager>, WriteError> {
+        let managers = managers::of_status(&self.get(key)?.body);
+        managers.map_err(|error| unreadable(self.kind.kind, error))
+    }
+}
+
+/// Asks for one pod. The stock role may list pods but not get one.
+fn pod_request(rs: &ReplicaSet, name: &str) -> Request {
+    let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
+    Request::get(path).query("fieldSelector", format!("metadata.name={name}"))
+}
+
+/// One page of pods.
+#[derive(Deserialize)]
+struct ListJson<'a> {
+    #[serde(default)]
+    metadata: ListMetadataJson,
+    #[serde(borrow)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+struct ListMetadataJson {
+    #[serde(rename = "continue")]
+    continue_token: Option<String>,
+}
+
+/// A list of which only the version is read.
+#[derive(Deserialize)]
+struct VersionJson {
+    metadata: VersionMetadataJson,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct VersionMetadataJson {
+    resource_version: String,
+}
+
+fn no_pods(error: serde_json::Error) -> WriteError {
+    unreadable("list of pods", error)
+}
+
+fn unreadable(what: &str, error: impl Display) -> WriteError {
+    WriteError::Unknown(format!("the answer is no {what}: {error}"))
+}
