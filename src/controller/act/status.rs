@@ -8,7 +8,7 @@ use crate::api::{ReplicaSet, ReplicaSetStatus};
 use crate::controller::decide::Decision;
 use crate::controller::decide::counts::Counts;
 use crate::controller::decide::plan::{LARGE, Plan};
-use crate::controller::decide::status::{Failure, calculate_status};
+use crate::controller::decide::status::{Failure, News, calculate_status};
 use crate::controller::memory::Memory;
 use crate::controller::memory::positions::Resource;
 use crate::controller::{ReplicaSetController, SyncError};
@@ -36,12 +36,11 @@ impl ReplicaSetController {
             at: self.clock.wall(),
         });
         let status = calculate_status(rs, &decision.counts, failure.as_ref());
-        if let Some(left) = self.hold_back(rs, &status, decision) {
-            let is_observed = rs.status.observed_generation == rs.generation;
-            if is_observed {
-                self.queue.add_low_after(rs.key.clone(), left);
-            } else {
-                self.queue.add_after(rs.key.clone(), left);
+        let news = News::of(rs, &status, self.comparable(rs, Counts::from(&status)));
+        if let Some(left) = self.hold_back(rs, news, decision) {
+            match news {
+                News::Generation => self.queue.add_after(rs.key.clone(), left),
+                _ => self.queue.add_low_after(rs.key.clone(), left),
             }
             return Ok(());
         }
@@ -109,46 +108,28 @@ impl ReplicaSetController {
         }
     }
 
-    /// How long `status` need not be written. A loss and a condition are written at once. What else is new
-    /// waits for pods that were just created to be seen; then, counts that [can wait](Counts::can_wait)
-    /// wait until the last status is long enough ago.
-    fn hold_back(
-        &self,
-        rs: &ReplicaSet,
-        status: &ReplicaSetStatus,
-        decision: &Decision,
-    ) -> Option<Duration> {
-        let counts = self.comparable(rs, Counts::from(status));
-        let is_observed = rs.status.observed_generation == rs.generation;
-        let is_news = Counts::from(&rs.status) != counts || !is_observed;
-        let is_urgent = rs.status.conditions != status.conditions || counts.are_a_loss(rs);
-        if is_urgent || self.options.status_update_interval.is_zero() {
-            return None;
-        }
-        if !is_news {
-            let settled = |memory: &mut Memory| memory.pace.settled();
-            self.memories.get(&rs.key, &rs.uid, settled);
+    /// How long a status with this `news` need not be written
+    /// ([`StatusPace::hold_back`](crate::controller::memory::status_pace::StatusPace::hold_back)).
+    fn hold_back(&self, rs: &ReplicaSet, news: News, decision: &Decision) -> Option<Duration> {
+        if self.options.status_update_interval.is_zero() {
             return None;
         }
         let now = self.clock.now();
-        let took = self
-            .clock
-            .wall()
-            .duration_since(decision.now)
-            .unsigned_abs();
-        let due_since = now.checked_sub(took).unwrap_or(now);
         let creates = decision.acts && matches!(decision.plan, Plan::Create(_));
-        let can_wait = is_observed && counts.can_wait(rs);
         // Of many the watch may not have shown the last ones for long.
-        let n_missing = rs.replicas.saturating_sub(counts.replicas);
+        let n_missing = rs.replicas.saturating_sub(decision.counts.replicas);
         let are_few = usize::try_from(n_missing).is_ok_and(|n| n < LARGE);
-        self.memories.with(&rs.key, &rs.uid, |memory| {
-            let (n_awaited, _) = memory.own_writes.n_expected();
-            let settles = are_few && (can_wait || !is_observed) && (creates || n_awaited > 0);
-            let settle = settles.then(|| memory.pace.settle(due_since, now));
-            let pause = memory.pace.left(now).filter(|_| can_wait);
-            settle.flatten().max(pause)
-        })
+        let hold_back = |memory: &mut Memory| {
+            let awaits_pods = are_few && (creates || memory.own_writes.n_expected().0 > 0);
+            memory.pace.hold_back(news, awaits_pods, now)
+        };
+        match news {
+            // Nothing is remembered of who has nothing to wait for.
+            News::Nothing | News::Urgent => {
+                self.memories.get(&rs.key, &rs.uid, hold_back).flatten()
+            }
+            News::Generation | News::Progress => self.memories.with(&rs.key, &rs.uid, hold_back),
+        }
     }
 
     /// `counts` as they can be compared with those of `rs.status`.

@@ -47,6 +47,36 @@ pub fn calculate_status(
     }
 }
 
+/// What a status says that the stored one does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Nothing.
+    Nothing,
+    /// A loss, a condition, or a count that has reached what is wanted: somebody may wait for it.
+    Urgent,
+    /// That the spec was observed, and neither a loss nor a condition.
+    Generation,
+    /// Counts that have come nearer to what is wanted, and nothing else.
+    Progress,
+}
+
+impl News {
+    /// What `status` says that `rs.status` does not; `counts` are its numbers as they can be compared.
+    pub fn of(rs: &ReplicaSet, status: &ReplicaSetStatus, counts: Counts) -> Self {
+        if rs.status.conditions != status.conditions || counts.are_a_loss(rs) {
+            Self::Urgent
+        } else if rs.status.observed_generation != status.observed_generation {
+            Self::Generation
+        } else if Counts::from(&rs.status) == counts {
+            Self::Nothing
+        } else if counts.can_wait(rs) {
+            Self::Progress
+        } else {
+            Self::Urgent
+        }
+    }
+}
+
 fn replica_failure(failure: &Failure) -> Condition {
     let reason = match failure.plan {
         Plan::Create(_) => "FailedCreate",

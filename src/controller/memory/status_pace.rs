@@ -12,6 +12,7 @@
 use std::time::{Duration, Instant};
 
 use super::positions::SETTLE_MAX;
+use crate::controller::decide::status::News;
 
 /// The pause that a status earns for each of its pods. So whoever has few pods never notices, and the
 /// writes grow with the time that pods take, not with their number.
@@ -33,16 +34,24 @@ impl StatusPace {
         self.settling = None;
     }
 
-    /// How long a status that has been due since `since` waits for pods that were created, so that one
-    /// status tells of both; `None` if it has waited long enough.
-    pub fn settle(&mut self, since: Instant, now: Instant) -> Option<Duration> {
-        let since = *self.settling.get_or_insert(since);
-        left_until(since + SETTLE_MAX, now)
-    }
-
-    /// Nothing waits for pods that were created.
-    pub fn settled(&mut self) {
-        self.settling = None;
+    /// How long a status with this `news` need not be written; `None` if it is written now. What is no
+    /// loss and no condition waits for pods that were just created and are not seen yet
+    /// (`awaits_pods`), for [`SETTLE_MAX`] in all, however many syncs ask. Then, what is only progress
+    /// waits until the last status is long enough ago.
+    pub fn hold_back(&mut self, news: News, awaits_pods: bool, now: Instant) -> Option<Duration> {
+        match news {
+            News::Urgent => None,
+            News::Nothing => {
+                self.settling = None;
+                None
+            }
+            News::Generation | News::Progress => {
+                let settles = awaits_pods.then(|| *self.settling.get_or_insert(now));
+                let settle = settles.and_then(|since| left_until(since + SETTLE_MAX, now));
+                let pause = self.left(now).filter(|_| news == News::Progress);
+                settle.max(pause)
+            }
+        }
     }
 
     /// True if a status has waited for pods that were created for as long as it may.
@@ -68,7 +77,7 @@ fn left_until(at: Instant, now: Instant) -> Option<Duration> {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::StatusPace;
+    use super::{News, StatusPace};
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -90,14 +99,43 @@ mod tests {
     fn created_pods_are_waited_for_once_and_25_ms_at_most() {
         let now = Instant::now();
         let mut pace = StatusPace::default();
-        assert_eq!(pace.settle(now, now + 5 * MS), Some(20 * MS));
+        let mut generation = |now| pace.hold_back(News::Generation, true, now);
+        assert_eq!(generation(now), Some(25 * MS));
         let later = now + 20 * MS;
-        assert_eq!(pace.settle(later, later), Some(5 * MS), "of the first");
+        assert_eq!(generation(later), Some(5 * MS), "of the first");
+        assert_eq!(generation(now + 25 * MS), None);
         assert!(!pace.is_overdue(now + 24 * MS));
-        assert_eq!(pace.settle(later, now + 25 * MS), None);
         assert!(pace.is_overdue(now + 25 * MS));
         pace.wrote(1, 250 * MS, later);
-        assert_eq!(pace.settle(later, later), Some(25 * MS), "a new one");
+        let left = pace.hold_back(News::Generation, true, later);
+        assert_eq!(left, Some(25 * MS), "a new one");
+    }
+
+    #[test]
+    fn only_progress_and_a_generation_with_pods_to_come_wait() {
+        let now = Instant::now();
+        let check = |news, awaits_pods: bool, expected| {
+            let mut pace = StatusPace::default();
+            pace.wrote(100, 250 * MS, now);
+            let left = pace.hold_back(news, awaits_pods, now);
+            assert_eq!(left, expected, "{news:?}, pods to come: {awaits_pods}");
+        };
+        for awaits_pods in [false, true] {
+            check(News::Nothing, awaits_pods, None);
+            check(News::Urgent, awaits_pods, None);
+            check(News::Progress, awaits_pods, Some(100 * MS));
+        }
+        check(News::Generation, false, None);
+        check(News::Generation, true, Some(25 * MS));
+    }
+
+    #[test]
+    fn who_has_nothing_to_say_waits_for_no_pods() {
+        let now = Instant::now();
+        let mut pace = StatusPace::default();
+        pace.hold_back(News::Generation, true, now);
+        pace.hold_back(News::Nothing, false, now);
+        assert!(!pace.is_overdue(now + 25 * MS));
     }
 
     #[test]
