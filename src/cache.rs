@@ -34,6 +34,9 @@ pub use replica_sets::ReplicaSetStore;
 pub use store::Store;
 pub use view::CacheView;
 
+/// How late a watch may read what has come.
+pub use crate::client::REST_MAX;
+
 use self::pods::PodBucket;
 use self::replica_sets::ReplicaSetBucket;
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Uid};

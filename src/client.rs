@@ -37,7 +37,7 @@ use std::sync::Arc;
 pub use config::{ClientConfig, ConfigError, ConfigSource, DirectSource, Environment, LookedAt};
 pub use error::{ClientError, TransportError, TransportErrorKind};
 pub use fence::Fence;
-pub use gather::Gather;
+pub use gather::{Gather, REST_MAX};
 pub use options::ClientOptions;
 pub use request::{Method, Request, Response};
 pub use stream::{BodyStream, StreamClient};

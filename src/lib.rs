@@ -198,7 +198,7 @@
 //!   taken from its list though it may have the version of before, own writes from before are not
 //!   waited for, and each ReplicaSet is compared with the API server before it is acted on
 //!   ([`controller::take_over`]).
-//! - **An API server whose port nobody listens at is tried every 2.5 to 5 s** by each watch, so
+//! - **An API server whose port nobody listens at is tried every 1.6 to 3.2 s** by each watch, so
 //!   that all use it soon after it is back ([`cache::list_watch`]); upstream waits up to a minute.
 //! - **A list after an expired watch has a back-off of its own**, so that the one after an outage does not
 //!   wait as long as the outage did.

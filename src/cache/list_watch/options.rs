@@ -23,12 +23,12 @@ pub const BACKOFF: BackoffParameters = BackoffParameters {
 };
 
 /// How attempts are spaced out while nobody listens at the API server's address: with its jitter
-/// the longest pause is 5 s. Such an attempt costs nobody anything, and all watches use an API
-/// server that comes back within this time.
+/// the longest pause is 3.2 s, however long that lasts. Such an attempt costs nobody anything, and an API
+/// server that comes back is used by all watches within this time.
 ///
 /// DIFFERS: upstream takes these steps from the one back-off of its reflector, up to a minute.
 pub const REFUSED_BACKOFF: BackoffParameters = BackoffParameters {
-    cap: Duration::from_millis(2500),
+    cap: Duration::from_millis(1600),
     ..BACKOFF
 };
 

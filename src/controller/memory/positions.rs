@@ -27,11 +27,13 @@ use std::time::{Duration, Instant};
 
 use super::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::api::{ReplicaSet, ResourceVersion};
+use crate::cache::REST_MAX;
 
-/// The longest that a choice or a replacement waits: what the pods' watch rests at most (10 ms,
-/// `client::gather`), twice, since a read may bring only a part of what has come, and some time to decode
-/// it.
-pub const SETTLE_MAX: Duration = Duration::from_millis(25);
+/// The longest that a choice or a replacement waits, or a status for pods that were just created: what a
+/// watch rests at most, twice, since a read may bring only a part of what has come, and 5 ms to decode it.
+pub const SETTLE_MAX: Duration = REST_MAX
+    .saturating_mul(2)
+    .saturating_add(Duration::from_millis(5));
 
 /// How far a cache has come, or must have come, for both kinds of objects. Empty: not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
