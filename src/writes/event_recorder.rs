@@ -15,9 +15,9 @@ mod tests;
 use std::fmt::Debug;
 
 pub use event::Event;
-pub use queued::{EventOptions, EventStats, QueuedEventRecorder, event_recorder};
+pub use queued::{EventOptions, EventStats, QueuedEventRecorder};
 pub use sink::{ClientEventSink, EventSink, Recorded, SinkError};
-pub use worker::EventWorker;
+pub use worker::{EventWorker, event_recorder};
 
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 

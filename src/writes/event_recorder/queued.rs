@@ -7,13 +7,10 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 
-use super::correlator::{Correlator, Occurrence};
-use super::sink::EventSink;
-use super::worker::EventWorker;
+use super::correlator::Occurrence;
 use super::{EventRecorder, EventType, ObjectReference};
 use crate::stdx::clock::Clock;
 use crate::stdx::escape::escaped;
-use crate::stdx::stop::Stop;
 
 /// How a recorder behaves.
 #[derive(Clone, Copy, Debug)]
@@ -43,40 +40,13 @@ impl EventOptions {
     }
 }
 
-/// A recorder and the body of its thread. `stop` ends the thread: it should be given after everyone
-/// who records has ended.
-pub fn event_recorder(
-    options: EventOptions,
-    sink: Box<dyn EventSink>,
-    clock: Arc<dyn Clock>,
-    stop: &Stop,
-) -> (Arc<QueuedEventRecorder>, EventWorker) {
-    let (sender, receiver) = crossbeam_channel::bounded(options.queue_max);
-    let counters = Arc::new(Counters::default());
-    let recorder = Arc::new(QueuedEventRecorder {
-        sender,
-        counters: Arc::clone(&counters),
-        clock: Arc::clone(&clock),
-    });
-    let worker = EventWorker {
-        receiver,
-        counters,
-        correlator: Correlator::new(options.component),
-        sink,
-        clock,
-        stop: stop.clone(),
-        options,
-    };
-    (recorder, worker)
-}
-
 /// Hands events to the thread `events`.
 #[derive(Debug)]
 pub struct QueuedEventRecorder {
     /// Bound [`EventOptions::queue_max`]. When it is full, events are dropped and counted.
-    sender: Sender<Occurrence>,
+    pub(super) sender: Sender<Occurrence>,
     pub(super) counters: Arc<Counters>,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
 }
 
 impl QueuedEventRecorder {

@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, select_biased};
 
 use super::correlator::{Correlated, Correlator, Occurrence};
 use super::event::Event;
-use super::queued::{Counters, EventOptions};
+use super::queued::{Counters, EventOptions, QueuedEventRecorder};
 use super::sink::{EventSink, Recorded, SinkError};
 use crate::stdx::activity;
 use crate::stdx::clock::Clock;
@@ -32,6 +32,33 @@ pub struct EventWorker {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) stop: Stop,
     pub(super) options: EventOptions,
+}
+
+/// A recorder and the body of its thread. `stop` ends the thread: it should be given after everyone
+/// who records has ended.
+pub fn event_recorder(
+    options: EventOptions,
+    sink: Box<dyn EventSink>,
+    clock: Arc<dyn Clock>,
+    stop: &Stop,
+) -> (Arc<QueuedEventRecorder>, EventWorker) {
+    let (sender, receiver) = crossbeam_channel::bounded(options.queue_max);
+    let counters = Arc::new(Counters::default());
+    let recorder = Arc::new(QueuedEventRecorder {
+        sender,
+        counters: Arc::clone(&counters),
+        clock: Arc::clone(&clock),
+    });
+    let worker = EventWorker {
+        receiver,
+        counters,
+        correlator: Correlator::new(options.component),
+        sink,
+        clock,
+        stop: stop.clone(),
+        options,
+    };
+    (recorder, worker)
 }
 
 /// What one attempt at an event came to.
