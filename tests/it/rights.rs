@@ -264,6 +264,65 @@ fn every_manifest_is_accepted() {
     }
 }
 
+/// The objects of a file in `config`.
+fn manifests(file: &str) -> Vec<Value> {
+    let text = fs::read_to_string(root().join("config").join(file));
+    serde_saphyr::from_multiple(&text.expect("a manifest")).expect("the manifest is YAML")
+}
+
+#[test]
+fn the_manifests_open_and_give_away_no_more_than_is_needed() {
+    let deployment = manifests("deployment.yaml");
+    let of_kind = |kind: &str| deployment.iter().find(|object| object["kind"] == kind);
+    let pod = &of_kind("Deployment").expect("there is one")["spec"]["template"];
+    assert_eq!(pod["spec"]["enableServiceLinks"], false);
+    let policy = of_kind("NetworkPolicy").expect("there is one");
+    let spec = &policy["spec"];
+    assert_eq!(
+        spec["podSelector"]["matchLabels"],
+        pod["metadata"]["labels"]
+    );
+    assert_eq!(spec["policyTypes"], json!(["Ingress"]));
+    let ports = json!([{"protocol": "TCP", "port": 10257}]);
+    let ingress = spec["ingress"].as_array().expect("a list");
+    assert!(!ingress.is_empty());
+    for rule in ingress {
+        assert_eq!(rule["ports"], ports, "{rule}");
+        let from = rule["from"].as_array();
+        assert!(from.is_some_and(|from| !from.is_empty()), "{rule}");
+    }
+    let served = &pod["spec"]["containers"][0]["ports"];
+    assert_eq!(served[0]["containerPort"], 10257);
+
+    for file in ["static-pod.yaml", "sidecar.yaml"] {
+        let pod = &manifests(file)[0]["spec"];
+        assert_eq!(pod["automountServiceAccountToken"], false, "{file}");
+        assert_eq!(pod["enableServiceLinks"], false, "{file}");
+    }
+}
+
+/// The flags are those with which both listen on loopback (`it_listens_on_loopback_unless_told_otherwise`,
+/// and `--insecure-port` has no other address).
+#[test]
+fn whoever_is_outside_of_the_sidecars_pod_reaches_nothing() {
+    let pod = &manifests("sidecar.yaml")[0]["spec"];
+    let arguments = |list: &str, name: &str| -> Vec<String> {
+        let all = pod[list].as_array().expect("containers").iter();
+        let mut named = all.filter(|container| container["name"] == name);
+        let container = named.next().expect("it is there");
+        serde_json::from_value(container["args"].clone()).expect("a list of words")
+    };
+    assert_ne!(pod["hostNetwork"], true);
+    let server = arguments("containers", "apiserver");
+    assert_eq!(server[0], "dev");
+    let listens = |argument: &String| argument.contains("listen");
+    assert!(!server.iter().any(listens), "{server:?}");
+    let daemon = arguments("initContainers", "replicaset-controller");
+    for argument in ["--secure-port=0", "--master=http://127.0.0.1:8001"] {
+        assert!(daemon.iter().any(|it| it == argument), "{daemon:?}");
+    }
+}
+
 #[test]
 fn a_namespaced_daemon_needs_no_more_than_what_rbac_prints() {
     if !TestCluster::is_real() {

@@ -113,3 +113,20 @@ fn a_watch_ends_between_messages_or_it_broke() {
     let huge = [0xff_u8; 8].to_vec();
     assert_eq!(read(huge), ["an object is longer than 67108864 bytes"]);
 }
+
+#[test]
+fn a_pod_whose_name_leads_elsewhere_in_a_path_is_not_read() {
+    let names = ["a/b", "../../../api/v1/nodes"];
+    let messages = names.map(|name| message("ADDED", "Pod", &metadata(name)));
+    let namespace = ObjectMeta {
+        namespace: "n/pods/b".to_owned(),
+        ..metadata("a")
+    };
+    let body = [
+        &messages.concat()[..],
+        &message("MODIFIED", "Pod", &namespace),
+    ]
+    .concat();
+    let expected = ["added unread @5", "added unread @5", "modified unread @5"];
+    assert_eq!(read(body), expected);
+}

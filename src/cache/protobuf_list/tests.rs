@@ -111,6 +111,13 @@ fn an_item_that_cannot_be_read_spoils_only_itself() {
 }
 
 #[test]
+fn an_item_whose_name_leads_elsewhere_in_a_path_is_not_read() {
+    let told = read(list("PodList", vec![object("a/b"), object("b")]), 1000);
+    assert!(told[0].starts_with("unread "), "{told:?}");
+    assert_eq!(told[1..], ["n/b", "end 77 more"]);
+}
+
+#[test]
 fn what_is_no_list_of_pods_is_refused() {
     let other = list("ConfigMapList", vec![object("a")]);
     let expected = "the answer is a ConfigMapList, which was not asked for";

@@ -1,6 +1,7 @@
 //! The pages of the shipped binary, as its flags make them.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 use nix::sys::signal::Signal;
 use replicaset_controller::client::{Client, ClientConfig, ClientOptions, ConfigSource, Request};
@@ -71,6 +72,53 @@ fn metrics_say_in_which_format_they_are() {
             "text/plain; version=0.0.4; charset=utf-8",
             "{path}"
         );
+    }
+}
+
+/// The first line of the answer to a request with these headers.
+fn answer_to(port: &PlainPort, headers: &str) -> String {
+    let address = port.url().replace("http://", "");
+    let mut client = TcpStream::connect(address).expect("the daemon listens");
+    let request = format!("GET /livez HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
+    client.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).expect("it answers");
+    answer.lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn the_plain_port_refuses_foreign_names_and_web_pages() {
+    let cluster = TestCluster::start();
+    let own = "Host: localhost\r\n";
+    let foreign_name = "Host: evil.example\r\n";
+    let foreign_page = "Host: localhost\r\nOrigin: http://evil.example\r\n";
+    let known_name = "Host: monitor.shop.svc:80\r\n";
+    let page_of_known = "Host: monitor.shop.svc\r\nOrigin: http://monitor.shop.svc\r\n";
+    for (flags, accepted, refused) in [
+        (
+            &[][..],
+            &[own][..],
+            &[foreign_name, foreign_page, known_name, page_of_known][..],
+        ),
+        (
+            &["--accept-hosts=monitor.shop.svc"],
+            &[own, known_name, page_of_known],
+            &[foreign_name, foreign_page],
+        ),
+    ] {
+        let port = PlainPort::free();
+        let argument = port.argument();
+        let _process = cluster.start_process(&[&[argument.as_str()], flags].concat());
+        cluster.eventually("it serves", || port.get("/livez").0 == 200);
+        for (headers, code) in [(accepted, "200"), (refused, "403")] {
+            for headers in headers {
+                let answer = answer_to(&port, headers);
+                assert!(
+                    answer.starts_with(&format!("HTTP/1.1 {code} ")),
+                    "{flags:?} {headers}: {answer}"
+                );
+            }
+        }
     }
 }
 
