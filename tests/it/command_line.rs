@@ -1,8 +1,11 @@
 //! The binary as its operator meets it on a cluster: signals, log, threads.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -188,26 +191,43 @@ fn two_signals_at_once_are_one() {
     check_ends(process, 0);
 }
 
-#[test]
-fn a_signal_ends_a_start_that_hangs() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let fifo = folder.path().join("config");
-    let made = Command::new("mkfifo").arg(&fifo).status();
-    assert!(made.expect("mkfifo is there").success());
-    let mut process = DaemonProcess::start(&["run", "--kubeconfig", &fifo.display().to_string()]);
-    // SIGTERM is the fifteenth of the signals that the process handles.
-    let handles_it = || {
-        let status = fs::read_to_string(format!("/proc/{}/status", process.id()));
-        let status = status.expect("the process is there");
-        let mask = status
-            .lines()
-            .find_map(|line| line.strip_prefix("SigCgt:\t"));
-        u64::from_str_radix(mask.expect("Linux says so"), 16).is_ok_and(|it| it & (1 << 14) != 0)
-    };
-    Waiting::new(&Stop::new()).eventually("it listens for signals", handles_it);
+/// A daemon that is started with `arguments` reads from `fifo` for ever, until it gets a signal.
+#[track_caller]
+fn check_start_hangs_and_ends(fifo: &Path, arguments: &[&str]) {
+    let mut process = DaemonProcess::start(arguments);
+    // Nobody can open it to write as long as nobody reads, and while it is open there is no end of it.
+    let writer = RefCell::new(None);
+    Waiting::new(&Stop::new()).eventually("it reads", || {
+        let mut options = fs::OpenOptions::new();
+        let options = options.write(true).custom_flags(nix::libc::O_NONBLOCK);
+        *writer.borrow_mut() = options.open(fifo).ok();
+        writer.borrow().is_some()
+    });
+    assert_eq!(process.try_wait(), None);
     process.signal(Signal::SIGTERM);
     let status = process.exit_within(SOON);
     assert_eq!(status.code(), Some(0), "{}", process.log());
+}
+
+#[test]
+fn a_signal_ends_a_start_that_hangs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fifo = folder.path().join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.expect("mkfifo is there").success());
+    let path = fifo.display().to_string();
+    check_start_hangs_and_ends(&fifo, &["run", "--kubeconfig", &path]);
+
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "it",
+        "clusters": [{"name": "it", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "it", "user": {"tokenFile": path}}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+    });
+    let file = folder.path().join("config");
+    fs::write(&file, config.to_string()).expect("room for a kubeconfig");
+    let file = file.display().to_string();
+    check_start_hangs_and_ends(&fifo, &["run", "--kubeconfig", &file]);
 }
 
 /// The levels of all lines of a daemon that has made a few pods.

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use replicaset_controller::api::Status;
-use replicaset_controller::client::Request;
+use replicaset_controller::client::{
+    Client, ClientConfig, ClientError, ClientOptions, ConfigSource, Request,
+};
 use replicaset_controller::devserver::{Action, Matcher, Rule};
 use serde_json::json;
 
@@ -436,40 +438,76 @@ fn with_dumps(log: &str) -> String {
     format!("{log}{}", String::from_utf8_lossy(&bytes))
 }
 
+/// Says `token` to the daemon's port, whatever comes of it.
+fn call(cluster: &TestCluster, home: &Home, url: &str, token: &str) {
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "it",
+        "clusters": [{"name": "it", "cluster": {
+            "server": url, "insecure-skip-tls-verify": true,
+        }}],
+        "users": [{"name": "it", "user": {"token": token}}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+    });
+    home.write("caller", &config.to_string());
+    let config = ClientConfig::load(&ConfigSource {
+        kubeconfig: Some(home.path("caller")),
+        ..ConfigSource::default()
+    });
+    let config = config.expect("the kubeconfig is good");
+    let client = Client::new(&config, &ClientOptions::default(), cluster.stop());
+    let client = client.expect("the options are good");
+    match client.send(&Request::get("/metrics").accept("*/*").once()) {
+        Ok(_) | Err(ClientError::Status(_)) => {}
+        Err(error) => panic!("no answer: {error}"),
+    }
+}
+
 #[test]
 fn no_log_level_of_any_library_shows_a_secret() {
     let cluster = TestCluster::start();
     let namespace = format!("--namespace={}", cluster.namespace());
-    for user in [
-        "token: secret-of-the-daemon",
-        "username: secret-of, password: secret-of-the-daemon",
+    let plugin = Home::new();
+    plugin.write("token", "secret-of-the-daemon");
+    for (home, user) in [
+        (Home::new(), "token: secret-of-the-daemon"),
+        (
+            Home::new(),
+            "username: secret-of, password: secret-of-the-daemon",
+        ),
+        {
+            let user = plugin.plugin(3600);
+            (plugin, user)
+        },
     ] {
-        let home = Home::new();
         home.kubeconfig(&cluster.url(), "", user);
-        let port = PlainPort::free();
+        let (plain, secure) = (PlainPort::free(), PlainPort::free());
         let config = home.path("config").display().to_string();
-        let port_argument = port.argument();
+        let (plain_port, secure_port) = (plain.argument(), secure.argument());
         let arguments = [
             "run",
             "--kubeconfig",
             &config,
             &namespace,
-            &port_argument,
+            &plain_port,
+            "--bind-address=127.0.0.1",
+            &secure_port.replace("insecure", "secure"),
             "-vv",
         ];
         let process = DaemonProcess::start_with(
             &arguments,
             &[("RUST_LOG", "trace,replicaset_controller=trace")],
         );
-        cluster.eventually("it is ready", || port.get("/readyz").0 == 200);
-        let request = ureq::get(format!("{}/metrics", port.url()));
-        let request = request.header("authorization", "Bearer secret-of-a-caller");
-        request.call().expect("it answers");
+        cluster.eventually("it is ready", || plain.get("/readyz").0 == 200);
+        call(&cluster, &home, &plain.url(), "secret-of-a-caller");
+        let secure = secure.url().replace("http", "https");
+        call(&cluster, &home, &secure, "secret-of-another-caller");
+        // The API server was asked whose token that is.
+        assert!(!cluster.recorded("create", "tokenreviews").is_empty());
         let is_traced = || process.log().contains(" TRACE [");
         cluster.eventually("an answer is traced", is_traced);
         let log = with_dumps(&process.log());
         let basic = "c2VjcmV0LW9mOnNlY3JldC1vZi10aGUtZGFlbW9u";
-        for secret in ["secret-of-the-daemon", "secret-of-a-caller", basic] {
+        for secret in ["secret-of-the-daemon", "secret-of-a", basic] {
             assert!(!log.contains(secret), "{secret} in\n{log}");
         }
     }

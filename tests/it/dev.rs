@@ -8,7 +8,7 @@ use std::path::Path;
 
 use nix::sys::signal::Signal;
 use replicaset_controller::stdx::stop::Stop;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{DaemonProcess, PATIENCE, Waiting, new_replica_set, text_at};
 
@@ -60,6 +60,27 @@ fn a_situation_is_kept_and_goes_on() {
     let output = run_until(&data, &kubeconfig, all);
     assert!(!output.contains("created"), "{output}");
     assert_eq!(pod_uids(&data), uids);
+}
+
+#[test]
+fn what_others_have_written_moves_no_cursor() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("state.json");
+    let mut rs = new_replica_set("web", 3);
+    let message = "quota\u{1b}[2K\r\n12:00:00  all is well\u{202e}";
+    rs["status"] = json!({"replicas": 0, "conditions": [{
+        "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message,
+    }]});
+    fs::write(&data, rs.to_string()).expect("a manifest");
+    let data = format!("--data={}", data.display());
+    let flags = ["dev", "--port=0", "--no-controller", &data];
+    let process = DaemonProcess::start(&flags);
+    let waiting = Waiting::new(&Stop::new());
+    waiting.eventually("it is told", || process.output().contains("cannot go on"));
+    let output = process.output();
+    let escaped = r"cannot go on: quota\u{1b}[2K\r\n12:00:00  all is well\u{202e}";
+    assert!(output.contains(escaped), "{output}");
+    assert!(!output.contains(['\u{1b}', '\r', '\u{202e}']), "{output:?}");
 }
 
 #[test]

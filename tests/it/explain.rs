@@ -1,5 +1,6 @@
 //! Why a ReplicaSet does not move: the daemon's page, the command `explain`, and the dry run.
 
+use std::fs;
 use std::process::Command;
 
 use replicaset_controller::devserver::Action;
@@ -40,6 +41,32 @@ fn check_command(cluster: &TestCluster, words: &[&str]) {
     assert!(output.status.success(), "{errors}");
     for word in words {
         assert!(text.contains(word), "no {word:?} in\n{text}{errors}");
+    }
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_a_failure() {
+    let cluster = TestCluster::start();
+    let port = PlainPort::free();
+    let _process = cluster.start_process(&[&port.argument()]);
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.stable("a");
+    let object = format!("{}/a", cluster.namespace());
+    let daemon = vec![format!("--server={}", port.url())];
+    for source in [cluster.admin_arguments(), daemon] {
+        for output in ["--output=text", "--output=json"] {
+            let full = fs::OpenOptions::new().write(true).open("/dev/full");
+            let ended = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
+                .args(["explain", &object, output])
+                .args(&source)
+                .stdout(full.expect("Linux has it"))
+                .output()
+                .expect("the binary runs");
+            let stderr = String::from_utf8_lossy(&ended.stderr);
+            assert_eq!(ended.status.code(), Some(1), "{source:?} {stderr}");
+            let why = "cannot write to standard output";
+            assert!(stderr.contains(why), "{source:?} {stderr}");
+        }
     }
 }
 

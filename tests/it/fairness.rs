@@ -1,7 +1,9 @@
 //! ReplicaSets that want much make none wait that wants little, however many they are.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use replicaset_controller::api::workload_kind::REPLICA_SET;
 use replicaset_controller::devserver::{Action, ApiRequest, Matcher, Rule};
 use replicaset_controller::manager::ManagerOptions;
 
@@ -110,6 +112,31 @@ fn unanswered_creates_of_giants_hold_up_nobody_else() {
 fn nor_do_they_where_the_rate_limit_leaves_few_threads() {
     check_unanswered_giants(99.0, 48);
     check_unanswered_giants(0.0, 4);
+}
+
+/// A single worker does large work too: few pods wait for the large sync under way, and for no other.
+#[test]
+fn a_single_worker_takes_small_work_before_large() {
+    let cluster = cluster(ManagerOptions {
+        concurrent_replicaset_syncs: 1,
+        ..Setup::default().options
+    });
+    cluster.synced();
+    let held = cluster.fault("create", "pods", Action::Hold);
+    create_giants(&cluster, 400);
+    let queue = cluster.daemon().engine(&REPLICA_SET).queue();
+    cluster.eventually_eq("all giants but one wait", &(N_GIANTS - 1), || queue.len());
+    cluster.eventually("one is worked on", || held.hits() >= 1);
+    cluster.create_replica_set(&new_replica_set_labelled("small", 1, "small"));
+    cluster.eventually_eq("so does the small one", &N_GIANTS, || queue.len());
+    held.remove();
+    let is_small = |name: &String| name.starts_with("small-");
+    cluster.eventually("the small one has its pod", || {
+        posts(&cluster).iter().any(is_small)
+    });
+    let before = posts(&cluster).into_iter().take_while(|it| !is_small(it));
+    let giants: BTreeSet<String> = before.map(|it| it[.."giant-0".len()].to_owned()).collect();
+    assert_eq!(giants.len(), 1, "{giants:?} went before it");
 }
 
 /// Of the requests of 16 threads that wait for a token already, few go before the one of a ReplicaSet that
