@@ -99,19 +99,19 @@ impl World {
     }
 
     /// So much time is about to pass in which nothing happens.
-    pub(super) fn note_wait(&self, daemon: &Daemon, waits: &mut Waits, time: Duration) {
+    pub(super) fn note_wait(&self, daemon: &Daemon, time: Duration) {
         let mut state = self.lock();
+        let state = &mut *state;
         let waiting: Vec<_> = state.unsettled().collect();
-        waits
-            .0
-            .retain(|key, _| waiting.iter().any(|(of, _)| of == key));
+        let waits = &mut state.waits.0;
+        waits.retain(|key, _| waiting.iter().any(|(of, _)| of == key));
         for (key, what) in waiting {
             let n_failures = daemon.queue.num_requeues(&key);
             let back_off = match n_failures {
                 0 => Duration::ZERO,
                 n => BACK_OFF_BASE.saturating_mul(1 << (n - 1).min(18)),
             };
-            let (since, waited) = waits.0.entry(key).or_default();
+            let (since, waited) = waits.entry(key).or_default();
             if *since != n_failures {
                 (*since, *waited) = (n_failures, Duration::ZERO);
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::oracles::Waits;
 use super::server::{Late, Line};
 use super::{Daemon, World};
 use crate::api::workload_kind::REPLICA_SET;
@@ -43,6 +44,7 @@ impl World {
         };
         let mut state = self.lock();
         state.is_killed = false;
+        state.waits = Waits::default();
         let mut later = Vec::new();
         while let Some(late) = state.server.late.pop() {
             match (state.rng.u32(..3), late) {
