@@ -80,7 +80,7 @@ impl World {
 
 impl PodControl for World {
     fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
-        let late = Late::Create(rs.clone(), name.into());
+        let late = self.lock().server.late_create(rs, name);
         self.request(&format_args!("create {name}"), Some(late), |state| {
             let (active, wanted) = (state.server.n_active(rs), rs.replicas);
             let answer = state.server.add_pod(rs, name, true);

@@ -67,7 +67,7 @@ const DELETE_ARRIVES_WITHIN: SignedDuration = SignedDuration::from_mins(1);
 pub(super) enum Late {
     Create(ReplicaSet, Arc<str>),
     /// Of a daemon that was killed meanwhile. It arrives only as long as the ReplicaSet is as it
-    /// was sent for: so long the next daemon asks for the same names.
+    /// was when the name was drawn: so long the next daemon asks for the same names.
     CreateOfKilled(ReplicaSet, Arc<str>),
     /// With the time at which it was sent.
     Delete(Pod, Timestamp),
@@ -92,6 +92,9 @@ pub(super) struct Server {
     pub(super) pod_log: Vec<Line<Pod>>,
     pub(super) replica_set_log: Vec<Line<ReplicaSet>>,
     pub(super) late: Vec<Late>,
+    /// The ReplicaSets' versions at which names were asked for first: a name that was refused is asked
+    /// for again at later versions, but not by the next daemon (README, "Names and restarts").
+    drawn_at: BTreeMap<Arc<str>, ResourceVersion>,
     /// Pods that a killed daemon and the next one have made for the same one that was wanted.
     pub(super) surplus: Vec<Arc<str>>,
 }
@@ -147,6 +150,15 @@ impl Server {
             .insert(Arc::clone(&rs.key.name), rs.clone());
         self.replica_set_log.push(Line::Put(rs.clone()));
         rs
+    }
+
+    /// `rs` at the version at which this name was drawn for it, as the request that may come late.
+    pub(super) fn late_create(&mut self, rs: &ReplicaSet, name: &str) -> Late {
+        let drawn_at = self.drawn_at.entry(name.into());
+        let resource_version = drawn_at.or_insert_with(|| rs.resource_version.clone());
+        let mut rs = rs.clone();
+        rs.resource_version = resource_version.clone();
+        Late::Create(rs, name.into())
     }
 
     /// Changes a pod, if it is there.
