@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// No rest is longer, and so no event is later for it. Without rests a created pod costs 1.4 times the CPU
-/// and a pod that turns Ready 1.3 times (tests/bench/README.md).
+/// No rest is longer, and so no event is later for it. Without rests a created pod costs 1.3 times the CPU
+/// (tests/bench/README.md).
 pub const REST_MAX: Duration = Duration::from_millis(10);
 
 /// What a rest is to bring, in bytes: some ten usual pods. The faster they come, the shorter it is, so that
