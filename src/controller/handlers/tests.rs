@@ -317,6 +317,23 @@ fn d_19_a_deletion_without_a_known_owner_queues_nobody() {
 }
 
 #[test]
+fn a_pod_adopted_and_deleted_unseen_is_expected_no_longer() {
+    let rs = selecting("web");
+    let fixture = Fixture::new();
+    let orphan = Pod {
+        labels: labels("web"),
+        ..pod("orphan")
+    };
+    fixture.cache_silently(Some(rs.clone()), [orphan.clone()]);
+    fixture.expect(&rs, [], [orphan.uid.clone()]);
+    fixture.deliver_pod_deleted(orphan);
+    assert_eq!(
+        (fixture.queued(), fixture.open(&rs)),
+        (vec!["default/web".into()], Some((0, 0)))
+    );
+}
+
+#[test]
 fn d_20_a_pod_that_turns_ready_is_looked_at_again_when_it_is_available() {
     for (min_ready, was_ready, again) in [(10, false, true), (0, false, false), (10, true, false)] {
         let (fixture, mut rs) = (Fixture::new(), replica_set("web", 1));

@@ -147,6 +147,11 @@ impl OwnWrites {
             .collect()
     }
 
+    /// Whether the pod with this UID is expected to go.
+    pub fn expects_deletion(&self, pod: &Uid) -> bool {
+        self.expected_deletions.contains(pod)
+    }
+
     /// The pod with this UID was seen going away, gone, or otherwise out of the count.
     pub fn deletion_seen(&mut self, pod: &Uid) {
         self.expected_deletions.remove(pod);
