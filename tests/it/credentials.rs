@@ -2,9 +2,9 @@
 
 use std::env;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -20,6 +20,25 @@ use crate::support::{DaemonProcess, Kind, PlainPort, TestCluster, new_replica_se
 /// A folder with a kubeconfig and what it names.
 struct Home(tempfile::TempDir);
 
+/// Writes a file that can be run, by another process: a file that this one has open for writing cannot
+/// be run, and each process that another test starts meanwhile keeps it open for a moment.
+fn write_executable(path: &Path, text: &str) {
+    let mut writer = Command::new("sh")
+        .args(["-c", "cat > \"$0\" && chmod 700 \"$0\""])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("there is a shell");
+    let mut input = writer.stdin.take().expect("it is piped");
+    input.write_all(text.as_bytes()).expect("it reads");
+    drop(input);
+    assert!(
+        writer.wait().expect("it ends").success(),
+        "{}",
+        path.display()
+    );
+}
+
 impl Home {
     fn new() -> Self {
         Self(tempfile::tempdir().expect("there is room"))
@@ -31,9 +50,7 @@ impl Home {
 
     /// Writes a file as a whole, so that nobody sees a part of it.
     fn write(&self, name: &str, text: &str) {
-        fs::write(self.path("new"), text).expect("there is room");
-        let mode = fs::Permissions::from_mode(0o700);
-        fs::set_permissions(self.path("new"), mode).expect("it is ours");
+        write_executable(&self.path("new"), text);
         fs::rename(self.path("new"), self.path(name)).expect("there is room");
     }
 

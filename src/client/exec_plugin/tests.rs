@@ -1,7 +1,6 @@
 //! Plugins that are shell scripts, on a clock that stands still.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::child::{self, ChildError, Program};
 use super::{ExecPlugin, ExecSettings, Interactive, Issued, VERSIONS};
+use crate::client::tests::write_executable;
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::spawn;
@@ -41,10 +41,9 @@ impl Script {
 
     fn rewrite(&self, body: &str) {
         let text = format!("#!/bin/sh\necho x >> $0.runs\nn=$(grep -c x $0.runs)\n{body}\n");
-        // ORDER: replaced as a whole, since a file that is open for writing cannot be run.
+        // ORDER: replaced as a whole, since a run may read it meanwhile.
         let new = self.folder.path().join("new");
-        fs::write(&new, text).expect("there is room");
-        fs::set_permissions(&new, fs::Permissions::from_mode(0o700)).expect("it is ours");
+        write_executable(&new, &text);
         fs::rename(&new, self.path()).expect("there is room");
     }
 

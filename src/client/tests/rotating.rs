@@ -1,13 +1,12 @@
 //! Credentials that change under clients in use: certificates in files, plugins, a reload.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use super::secure::{Authority, base64, kubeconfig};
 use super::server::{Received, Reply, Server, answer, chunked};
-use super::{PATIENCE, client, unlimited};
+use super::{PATIENCE, client, unlimited, write_executable};
 use crate::client::{ClientConfig, ClientError, ConfigSource, Environment, Request};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::spawn;
@@ -26,9 +25,7 @@ impl Home {
 
     /// Writes a file as a whole, so that nobody sees a part of it.
     fn write(&self, name: &str, text: &str) {
-        fs::write(self.path("new"), text).expect("there is room");
-        let mode = fs::Permissions::from_mode(0o700);
-        fs::set_permissions(self.path("new"), mode).expect("it is ours");
+        write_executable(&self.path("new"), text);
         fs::rename(self.path("new"), self.path(name)).expect("there is room");
     }
 
