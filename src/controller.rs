@@ -4,8 +4,8 @@
 //! [`handlers`] turn cache events into keys and strike out expectations, on the watch threads. Workers
 //! take the keys from the queue one by one; [`sync`] decides and writes. What is decided is pure
 //! ([`decide`]); everything else comes in as a trait
-//! (clock, cache view, live reads, writes, batch runner), so that one thread with a clock turned by hand can drive
-//! exactly the code that ships.
+//! (clock, cache view, live reads, writes, batch runner), so that one thread with a clock turned by hand
+//! can drive exactly the code that ships.
 
 mod act;
 pub mod decide;

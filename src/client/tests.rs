@@ -1,5 +1,6 @@
 //! The client against a small server on loopback.
 
+mod executable;
 mod plain;
 mod proxied;
 mod rotating;
@@ -7,37 +8,16 @@ mod secure;
 mod server;
 mod streams;
 
-use std::io::Write as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{Client, ClientConfig, ClientOptions};
 use crate::stdx::stop::{Cause, Stop};
+pub(super) use executable::write_executable;
 pub(super) use secure::Authority;
 use server::Server;
 
 /// Nothing that these tests wait for takes longer, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Writes a file that can be run, by another process: a file that this one has open for writing cannot
-/// be run, and each process that another test starts meanwhile keeps it open for a moment.
-pub(super) fn write_executable(path: &Path, text: &str) {
-    let mut writer = Command::new("sh")
-        .args(["-c", "cat > \"$0\" && chmod 700 \"$0\""])
-        .arg(path)
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("there is a shell");
-    let mut input = writer.stdin.take().expect("it is piped");
-    input.write_all(text.as_bytes()).expect("it reads");
-    drop(input);
-    assert!(
-        writer.wait().expect("it ends").success(),
-        "{}",
-        path.display()
-    );
-}
 
 /// A client of `server` without a limit, and its stop signal.
 fn client_of(server: &Server) -> (Client, Stop) {

@@ -1,10 +1,12 @@
 //! Credentials that change under the running daemon: plugins, certificates, SIGHUP.
 
+#[path = "../../src/client/tests/executable.rs"]
+mod executable;
+
 use std::env;
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -15,29 +17,11 @@ use replicaset_controller::client::{
 use replicaset_controller::devserver::{Action, Matcher, Rule};
 use serde_json::json;
 
+use self::executable::write_executable;
 use crate::support::{DaemonProcess, Kind, PlainPort, TestCluster, new_replica_set, text_at};
 
 /// A folder with a kubeconfig and what it names.
 struct Home(tempfile::TempDir);
-
-/// Writes a file that can be run, by another process: a file that this one has open for writing cannot
-/// be run, and each process that another test starts meanwhile keeps it open for a moment.
-fn write_executable(path: &Path, text: &str) {
-    let mut writer = Command::new("sh")
-        .args(["-c", "cat > \"$0\" && chmod 700 \"$0\""])
-        .arg(path)
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("there is a shell");
-    let mut input = writer.stdin.take().expect("it is piped");
-    input.write_all(text.as_bytes()).expect("it reads");
-    drop(input);
-    assert!(
-        writer.wait().expect("it ends").success(),
-        "{}",
-        path.display()
-    );
-}
 
 impl Home {
     fn new() -> Self {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::manage::pod_key;
-use crate::api::{OwnerKey, Pod, ReplicaSet, ResourceVersion, Selector, Uid};
+use crate::api::{Pod, ReplicaSet, ResourceVersion, Selector, Uid};
 use crate::batches::slow_start_batch;
 use crate::controller::decide::{Decision, Facts};
 use crate::controller::memory::Memory;
@@ -73,8 +73,7 @@ impl ReplicaSetController {
     /// How many pods of `rs` the cache shows that are not among `active`.
     fn count_arrived(&self, rs: &ReplicaSet, selector: &Selector, active: &[Arc<Pod>]) -> usize {
         let known: HashSet<&Uid> = active.iter().map(|pod| &pod.uid).collect();
-        let owner = OwnerKey::new(self.kind.kind, &rs.key, &rs.uid);
-        let pods = self.cache.pods_owned_by(&owner);
+        let pods = self.cache.pods_owned_by(&self.owner_key(rs));
         let has_arrived = |pod: &&Arc<Pod>| {
             pod.is_active() && selector.matches(&pod.labels) && !known.contains(&pod.uid)
         };
