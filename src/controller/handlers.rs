@@ -183,8 +183,9 @@ impl ReplicaSetController {
         if let Some(rs) = self.controller_of(pod) {
             self.enqueue_owner_after(&rs, |memory| self.observe_loss(memory, pod));
         } else if pod.controller.is_none() {
-            // Adopted and deleted since the cache saw it last: a relist tells of its going alone.
-            for rs in self.replica_sets_matching(pod) {
+            // Adopted and deleted since the cache saw it last: a relist tells of its going alone, and its
+            // labels may have matched only before or after that.
+            for rs in self.cache.replica_sets_in(&pod.key.namespace) {
                 let expects = |memory: &mut Memory| memory.own_writes.expects_deletion(&pod.uid);
                 if self.memories.get(&rs.key, &rs.uid, expects) == Some(true) {
                     self.enqueue_owner_after(&rs, |memory| self.observe_loss(memory, pod));
