@@ -336,10 +336,13 @@ fn the_kubernetes_version_shown_is_the_api_servers() {
 
 #[test]
 fn what_the_rooms_know_of_themselves_is_shown_while_they_live() {
-    let cluster = TestCluster::running();
+    let cluster = TestCluster::start();
+    // A process of its own: in this one other tests' daemons show and withdraw the same series.
+    let port = PlainPort::free();
+    let _process = cluster.start_process(&[&port.argument()]);
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.stable("a");
-    let after = Exposition::read(&render());
+    let after = Exposition::read(&port.get("/metrics").1);
     let ours = ("name", "replicaset");
     let shown = |name: &str, labels: &[(&str, &str)]| {
         let is_there = |sample: &exposition::Sample| {
