@@ -3,13 +3,13 @@
 //! Every other room speaks in these types. They hold only what the controller reads; what it merely
 //! carries (a template, the metadata of a ReplicaSet) stays the bytes that came from the API server.
 
+pub mod compact_timestamp;
 pub mod conditions;
 pub mod encoded;
 pub mod interner;
 mod json;
 pub mod label_selector;
 pub mod labels;
-pub mod moment;
 pub mod object_key;
 pub mod owner_reference;
 pub mod pod;
@@ -20,9 +20,9 @@ pub mod status;
 pub mod uid;
 pub mod workload_kind;
 
+pub use compact_timestamp::CompactTimestamp;
 pub use label_selector::Selector;
 pub use labels::Labels;
-pub use moment::Moment;
 pub use object_key::ObjectKey;
 pub use owner_reference::{ControllerRef, ControllingReference, OwnerKey};
 pub use pod::{Pod, PodPhase};

@@ -12,13 +12,13 @@ mod credentials;
 mod error;
 mod exec_plugin;
 mod fence;
-mod gather;
 mod http;
 mod live_tls;
 mod meter;
 mod options;
 mod pem;
 mod proxy;
+mod read_coalescing;
 mod request;
 mod retry;
 mod secret_header;
@@ -37,8 +37,8 @@ use std::sync::Arc;
 pub use config::{ClientConfig, ConfigError, ConfigSource, DirectSource, Environment, LookedAt};
 pub use error::{ClientError, TransportError, TransportErrorKind};
 pub use fence::Fence;
-pub use gather::{Gather, REST_MAX};
 pub use options::ClientOptions;
+pub use read_coalescing::{REST_MAX, ReadCoalescing};
 pub use request::{Method, Request, Response};
 pub use stream::{BodyStream, StreamClient};
 
@@ -125,10 +125,11 @@ impl Client {
     /// cut, so that a blocked read ends at once. Lists wait at this client's throttle. To be called
     /// once per thread: what is cut at the end is remembered until then.
     pub fn stream_client(&self) -> StreamClient {
-        let gather = Gather::default();
+        let coalescing = ReadCoalescing::default();
         StreamClient::new(
-            self.http.streaming(&self.config, &self.options, &gather),
-            gather,
+            self.http
+                .streaming(&self.config, &self.options, &coalescing),
+            coalescing,
             Arc::clone(&self.throttle),
             Arc::clone(&self.options),
             self.stop.clone(),

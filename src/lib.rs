@@ -202,11 +202,11 @@
 //!   that all use it soon after it is back ([`cache::list_watch`]); upstream waits up to a minute.
 //! - **A list after an expired watch has a back-off of its own**, so that the one after an outage does not
 //!   wait as long as the outage did.
-//! - **A status waits that only gets better** ([`controller::memory::status_pace`]): more pods, labelled, Ready or
+//! - **A status waits that only gets better** ([`controller::memory::status_throttle`]): more pods, labelled, Ready or
 //!   available ones, or fewer terminating ones, and no count yet as wanted; up to a millisecond for
 //!   each pod. A loss (also in a scale-down), a count that reaches what is wanted and a condition
 //!   never do; a generation waits for pods that were created for it, 25 ms at most.
-//! - **While many pods change, their watch rests** up to 10 ms between two reads ([`client::Gather`]), so
+//! - **While many pods change, their watch rests** up to 10 ms between two reads ([`client::ReadCoalescing`]), so
 //!   that one wake-up serves several events.
 //! - **A pod in which nothing has changed that a sync reads** enqueues nobody, unless its owner's last
 //!   sync has failed.

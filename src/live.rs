@@ -6,10 +6,10 @@
 //! ([`WriteError`](crate::writes::WriteError)): most of them are asked to find out what became of a
 //! write, and what fails them leaves that as open as it was.
 
+pub mod field_managers;
 pub mod live_reader;
-pub mod managers;
 pub mod real_live_reader;
 
+pub use field_managers::Manager;
 pub use live_reader::LiveReader;
-pub use managers::Manager;
 pub use real_live_reader::RealLiveReader;

@@ -1,18 +1,18 @@
 //! Owns every thread of the daemon: who starts when, who stops when, and by when.
 //!
-//! Start: batches, then for each kind that is controlled an [`Engine`] (events, delay, workers), then
+//! Start: batches, then for each kind that is controlled an [`ControllerInstance`] (events, delay, workers), then
 //! the watches; the workers wait until the stores they read have synced. Stop: the stop signal shuts
 //! the queues and wakes the watches; then workers are joined, events drained, the lease released, and the
 //! rest joined, all within [`ManagerOptions::stop_within`]. What does not end by then is named.
 
 mod clients;
+mod controller_instance;
 mod debug;
-mod engine;
 mod health_checks;
 mod leadership;
-mod numbers;
+mod metrics_export;
 mod options;
-mod outlook;
+mod systemd_status;
 mod watch_source;
 mod watches;
 
@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 use rayon::ThreadPoolBuildError;
 
 use self::clients::watch_client_options;
-pub use self::engine::Engine;
-use self::engine::Shared;
+pub use self::controller_instance::ControllerInstance;
+use self::controller_instance::Shared;
 use self::leadership::Leadership;
 pub use self::options::ManagerOptions;
 use self::watches::start_watches;
@@ -58,7 +58,7 @@ pub enum StartError {
 /// The running daemon.
 #[derive(Debug)]
 pub struct Manager {
-    engines: Vec<Engine>,
+    instances: Vec<ControllerInstance>,
     stop: Stop,
     /// Given when nobody records events any more.
     events_stop: Stop,
@@ -97,12 +97,12 @@ impl Manager {
             events_stop: &events_stop,
             leadership: &leadership,
         };
-        let engines = options.controllers.iter();
-        let engines: Vec<Engine> = engines
-            .map(|kind| Engine::start(kind, &shared))
+        let instances = options.controllers.iter();
+        let instances: Vec<ControllerInstance> = instances
+            .map(|kind| ControllerInstance::start(kind, &shared))
             .collect::<Result<_, _>>()?;
-        let watches = start_watches(&watch_client, &pods, &engines, &shared);
-        let caches = engines.iter().map(|engine| engine.cache().clone());
+        let watches = start_watches(&watch_client, &pods, &instances, &shared);
+        let caches = instances.iter().map(|instance| instance.cache().clone());
         let threads = watches.iter().map(Thread::liveness);
         let threads = threads.chain(batches.liveness()).collect();
         health_checks::add_shared(health, caches.collect(), threads, stop);
@@ -111,14 +111,14 @@ impl Manager {
             None => None,
         };
         if let Some(election) = &options.leader_election {
-            let candidates = engines.iter().map(Engine::candidate).collect();
-            leadership.start(config, election, candidates, stop)?;
+            let instances = instances.iter().map(ControllerInstance::elected).collect();
+            leadership.start(config, election, instances, stop)?;
         }
         if let Some(election) = leadership.health() {
             health_checks::add_leader_election(health, election);
         }
         Ok(Self {
-            engines,
+            instances,
             stop: stop.clone(),
             events_stop,
             watches,
@@ -135,13 +135,15 @@ impl Manager {
     }
 
     /// The controllers that run, one for each kind.
-    pub fn engines(&self) -> &[Engine] {
-        &self.engines
+    pub fn instances(&self) -> &[ControllerInstance] {
+        &self.instances
     }
 
     /// The controller of this kind, if it runs.
-    pub fn engine(&self, kind: &WorkloadKind) -> Option<&Engine> {
-        self.engines.iter().find(|engine| engine.kind() == kind)
+    pub fn instance(&self, kind: &WorkloadKind) -> Option<&ControllerInstance> {
+        self.instances
+            .iter()
+            .find(|instance| instance.kind() == kind)
     }
 
     /// Waits for the stop signal, then until every thread has ended, at most
@@ -160,38 +162,42 @@ impl Manager {
         }
         let deadline = Instant::now() + self.stop_within;
         let abort = Instant::now() + self.stop_within / ABORT_SHARE;
-        for engine in &self.engines {
-            engine.shut_down();
+        for instance in &self.instances {
+            instance.shut_down();
         }
 
-        let mut engines = self.engines.iter();
-        if !engines.all(|it| it.workers_have_ended_by(abort)) {
+        let mut instances = self.instances.iter();
+        if !instances.all(|it| it.workers_have_ended_by(abort)) {
             log::warn!("requests under way are cut, their outcome is not known");
-            for engine in &self.engines {
-                engine.abort_requests();
+            for instance in &self.instances {
+                instance.abort_requests();
             }
         }
         let mut stuck = Vec::new();
-        for engine in &mut self.engines {
-            stuck.extend(join_all(engine.take_workers(), deadline));
+        for instance in &mut self.instances {
+            stuck.extend(join_all(instance.take_workers(), deadline));
         }
-        for engine in &self.engines {
-            if let Some(shadow) = engine.shadow() {
-                log::info!("dry run of {}: {shadow}", engine.kind().resource);
+        for instance in &self.instances {
+            if let Some(shadow) = instance.shadow() {
+                log::info!("dry run of {}: {shadow}", instance.kind().resource);
             }
         }
         let writes_ended = stuck.is_empty();
         self.leadership.record_stopped_leading();
         self.events_stop.stop(cause.clone());
         let abort = abort.max(Instant::now() + EVENTS_WITHIN);
-        if !self.engines.iter().all(|it| it.events_have_ended_by(abort)) {
+        if !self
+            .instances
+            .iter()
+            .all(|it| it.events_have_ended_by(abort))
+        {
             log::warn!("the last events are given up");
-            for engine in &self.engines {
-                engine.abort_events();
+            for instance in &self.instances {
+                instance.abort_events();
             }
         }
-        let delays = self.engines.into_iter().map(|engine| {
-            let (events, delay) = engine.into_threads();
+        let delays = self.instances.into_iter().map(|instance| {
+            let (events, delay) = instance.into_threads();
             stuck.extend(join_all(vec![events], deadline));
             delay
         });

@@ -195,7 +195,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
             signals::stop_in_order();
             debug::add_pages(&shown);
             manager.add_pages(&shown);
-            let systemd = systemd::start(&health, manager.outlook(), stop);
+            let systemd = systemd::start(&health, manager.systemd_status(), stop);
             let result = finish(manager);
             let deadline = Instant::now() + SYSTEMD_WITHIN;
             let stuck = systemd.map_or(Ok(()), |thread| thread.join_until(deadline));

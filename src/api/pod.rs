@@ -34,10 +34,10 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
+use super::compact_timestamp::CompactTimestamp;
 use super::interner::Interner;
 use super::json::{OwnerReferenceJson, controller_of};
 use super::labels::Labels;
-use super::moment::Moment;
 use super::object_key::ObjectKey;
 use super::owner_reference::{ControllerRef, OwnerKey};
 use super::resource_version::ResourceVersion;
@@ -67,11 +67,11 @@ pub struct Pod {
     /// True if the condition `Ready` is `True`.
     pub is_ready: bool,
     /// `lastTransitionTime` of the condition `Ready`, whatever its status.
-    pub ready_transition: Option<Moment>,
+    pub ready_transition: Option<CompactTimestamp>,
     /// `metadata.creationTimestamp`.
-    pub creation: Option<Moment>,
+    pub creation: Option<CompactTimestamp>,
     /// `metadata.deletionTimestamp`: set on a pod that is going away.
-    pub deletion: Option<Moment>,
+    pub deletion: Option<CompactTimestamp>,
     /// The highest restart count of a regular container.
     pub restarts: i32,
     /// The highest restart count of an init container with `restartPolicy: Always`.
@@ -305,9 +305,9 @@ impl PodJson<'_> {
             is_ready: ready.is_some_and(|ready| ready.status.as_deref() == Some("True")),
             ready_transition: ready
                 .and_then(|ready| ready.last_transition_time)
-                .map(Moment::from),
-            creation: metadata.creation_timestamp.map(Moment::from),
-            deletion: metadata.deletion_timestamp.map(Moment::from),
+                .map(CompactTimestamp::from),
+            creation: metadata.creation_timestamp.map(CompactTimestamp::from),
+            deletion: metadata.deletion_timestamp.map(CompactTimestamp::from),
             restarts: max_restarts(status.container_statuses.iter().flatten()),
             sidecar_restarts: max_restarts(sidecars),
             deletion_cost: metadata.annotations.map_or(0, |cost| cost.0),

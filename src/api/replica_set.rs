@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::compact_timestamp::CompactTimestamp;
 use super::conditions::Condition;
 use super::encoded::Encoded;
 use super::interner::Interner;
 use super::json::null_is_default;
 use super::label_selector::{Selector, SelectorError};
 use super::labels::Labels;
-use super::moment::Moment;
 use super::object_key::ObjectKey;
 use super::owner_reference::ControllerRef;
 use super::protobuf::{self, Envelope, ProtobufError};
@@ -37,7 +37,7 @@ pub struct ReplicaSet {
     /// `metadata.generation`: counts the changes of `spec`.
     pub generation: i64,
     /// `metadata.deletionTimestamp`: set on a ReplicaSet that is going away.
-    pub deletion: Option<Moment>,
+    pub deletion: Option<CompactTimestamp>,
     /// Its own controller, such as a Deployment.
     pub controller: Option<Arc<ControllerRef>>,
     /// `spec.replicas`; 1 where absent.

@@ -32,7 +32,7 @@ use super::stats::{CacheStats, count};
 use super::store::{Indexed, Store};
 use crate::api::ResourceVersion;
 use crate::api::interner::Interner;
-use crate::client::Gather;
+use crate::client::ReadCoalescing;
 use crate::stdx::activity;
 use crate::stdx::clock::Clock;
 use crate::stdx::report::report;
@@ -123,7 +123,7 @@ pub struct Reflector<T: Decode> {
     outage_log: OutageLog,
     gathers: bool,
     /// The open watch's, if it is to be used.
-    gather: Option<Gather>,
+    coalescing: Option<ReadCoalescing>,
     resync_period: Duration,
     next_resync: Option<Instant>,
     started: Instant,
@@ -147,7 +147,7 @@ impl<T: Decode> Reflector<T> {
             unread_log: UnreadLog::default(),
             outage_log: OutageLog::default(),
             gathers: options.gathers,
-            gather: None,
+            coalescing: None,
             resync_period,
             next_resync: (!resync_period.is_zero()).then(|| started + resync_period),
             started,
@@ -222,7 +222,7 @@ impl<T: Decode> Reflector<T> {
         };
         self.outage_log.opened(T::RESOURCE, self.pace.now());
         count(&self.stats.watches);
-        self.gather = self.gathers.then(|| body.gather.clone());
+        self.coalescing = self.gathers.then(|| body.coalescing.clone());
         if !query.send_initial_events {
             self.let_it_gather();
         }
@@ -292,8 +292,8 @@ impl<T: Decode> Reflector<T> {
     }
 
     fn let_it_gather(&self) {
-        if let Some(gather) = &self.gather {
-            gather.allow();
+        if let Some(coalescing) = &self.coalescing {
+            coalescing.allow();
         }
     }
 

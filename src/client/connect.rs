@@ -23,23 +23,23 @@ use ureq::unversioned::transport::{
 
 use super::error::{TransportErrorKind, kind_of};
 use super::fence::{Fence, FenceConnector, HeldBack};
-use super::gather::Gather;
 use super::live_tls::LiveTls;
+use super::read_coalescing::ReadCoalescing;
 use super::tcp::Tcp;
 
 /// The chain of everything that has a part in opening a connection. With a fence, nothing is sent on
 /// it while that is closed. With `cut_at_change` connections in use are cut when the identity changes;
-/// otherwise they end with the answer that they carry. Their reads rest where `gather` lets them.
+/// otherwise they end with the answer that they carry. Their reads rest where `coalescing` lets them.
 pub(super) fn connector(
     tls: Option<Arc<LiveTls>>,
     cut_at_change: bool,
     fence: Option<&Arc<dyn Fence>>,
-    gather: Option<&Gather>,
+    coalescing: Option<&ReadCoalescing>,
 ) -> impl Connector<()> + use<> {
     let cut_by = tls.clone().filter(|_| cut_at_change);
     let tcp = ConnectTcp {
         delivery_limit: fence.map(|fence| fence.delivery_limit()),
-        gather: gather.cloned(),
+        coalescing: coalescing.cloned(),
     };
     let server = tcp.chain(FenceConnector(fence.cloned())).chain(Wrap(tls));
     let chain =
@@ -213,7 +213,7 @@ struct ConnectTcp {
     /// For connections behind a fence.
     delivery_limit: Option<Duration>,
     /// For watches.
-    gather: Option<Gather>,
+    coalescing: Option<ReadCoalescing>,
 }
 
 impl<In: Transport> Connector<In> for ConnectTcp {
@@ -230,7 +230,7 @@ impl<In: Transport> Connector<In> for ConnectTcp {
         Ok(Some(Either::B(Tcp::connect(
             details,
             self.delivery_limit,
-            self.gather.as_ref(),
+            self.coalescing.as_ref(),
         )?)))
     }
 }

@@ -15,9 +15,9 @@ use super::config::ClientConfig;
 use super::connect::{LazyResolver, Unsent, connector, describe_io};
 use super::error::{ClientError, TransportError, TransportErrorKind, kind_of};
 use super::fence::HeldBack;
-use super::gather::Gather;
 use super::meter::Meter;
 use super::options::ClientOptions;
+use super::read_coalescing::ReadCoalescing;
 use super::request::Request;
 use super::warnings::Warnings;
 use crate::api::Status;
@@ -120,14 +120,14 @@ impl Http {
         }
     }
 
-    /// Connections for one thread that lists and watches; their reads rest where `gather` lets them.
+    /// Connections for one thread that lists and watches; their reads rest where `coalescing` lets them.
     pub(super) fn streaming(
         &self,
         config: &ClientConfig,
         options: &ClientOptions,
-        gather: &Gather,
+        coalescing: &ReadCoalescing,
     ) -> Self {
-        let connector = connector(self.access.tls(), true, None, Some(gather));
+        let connector = connector(self.access.tls(), true, None, Some(coalescing));
         Self {
             agent: agent(config, options, connector, self.usual, 1, STREAM_BUFFER),
             ..self.clone()

@@ -10,10 +10,10 @@ use ureq::BodyReader;
 use ureq::http::header::CONTENT_TYPE;
 
 use super::error::{ClientError, kind_of};
-use super::gather::Gather;
 use super::http::{Http, Timeouts};
 use super::meter::AnswerMeter;
 use super::options::ClientOptions;
+use super::read_coalescing::ReadCoalescing;
 use super::request::Request;
 use super::retry::{self, Kind};
 use super::throttle::Throttle;
@@ -25,7 +25,7 @@ use crate::stdx::stop::Stop;
 #[derive(Debug)]
 pub struct StreamClient {
     http: Http,
-    gather: Gather,
+    coalescing: ReadCoalescing,
     throttle: Arc<Throttle>,
     options: Arc<ClientOptions>,
     stop: Stop,
@@ -34,7 +34,7 @@ pub struct StreamClient {
 impl StreamClient {
     pub(super) fn new(
         http: Http,
-        gather: Gather,
+        coalescing: ReadCoalescing,
         throttle: Arc<Throttle>,
         options: Arc<ClientOptions>,
         stop: Stop,
@@ -43,7 +43,7 @@ impl StreamClient {
         stop.on_stop(move || at_stop.shut_down());
         Self {
             http,
-            gather,
+            coalescing,
             throttle,
             options,
             stop,
@@ -88,7 +88,7 @@ impl StreamClient {
         kind: Kind,
         timeouts: Timeouts,
     ) -> Result<BodyStream, ClientError> {
-        self.gather.forbid();
+        self.coalescing.forbid();
         let throttle = (kind != Kind::Watch).then_some(&*self.throttle);
         let meter = self.http.meter();
         // As upstream has it, a watch has neither size nor duration.
@@ -115,7 +115,7 @@ impl StreamClient {
                 .limit(u64::MAX)
                 .reader(),
             http: self.http.clone(),
-            gather: self.gather.clone(),
+            coalescing: self.coalescing.clone(),
             stop: self.stop.clone(),
             broken: None,
             measured,
@@ -131,7 +131,7 @@ pub struct BodyStream {
     what: String,
     reader: BodyReader<'static>,
     http: Http,
-    gather: Gather,
+    coalescing: ReadCoalescing,
     stop: Stop,
     /// Once broken always broken: underneath, a read after the first error looks like a clean end.
     broken: Option<ClientError>,
@@ -145,8 +145,8 @@ impl BodyStream {
     }
 
     /// The switch that lets reads rest while much comes; off until then.
-    pub fn gather(&self) -> &Gather {
-        &self.gather
+    pub fn coalescing(&self) -> &ReadCoalescing {
+        &self.coalescing
     }
 
     fn failure(&self, error: io::Error) -> ClientError {

@@ -20,7 +20,7 @@ use ureq::unversioned::transport::{
 };
 
 use super::fence::guard_socket;
-use super::gather::{Gather, Gathering};
+use super::read_coalescing::{ReadCoalescer, ReadCoalescing};
 
 /// Timeouts from here on are rounded up to whole seconds, so that one does for many requests, each of
 /// which would have a few microseconds less.
@@ -48,16 +48,16 @@ pub(super) struct Tcp {
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
     /// For watches.
-    gathering: Option<Gathering>,
+    coalescer: Option<ReadCoalescer>,
 }
 
 impl Tcp {
     /// Connects to the first address that answers. Waits for each an equal part of the time. Bytes that
-    /// are not delivered within `delivery_limit` end the connection. Reads rest where `gather` lets them.
+    /// are not delivered within `delivery_limit` end the connection. Reads rest where `coalescing` lets them.
     pub(super) fn connect(
         details: &ConnectionDetails,
         delivery_limit: Option<Duration>,
-        gather: Option<&Gather>,
+        coalescing: Option<&ReadCoalescing>,
     ) -> Result<Self, Error> {
         let addrs: &[SocketAddr] = &details.addrs;
         let n_addrs = u32::try_from(addrs.len()).unwrap_or(u32::MAX).max(1);
@@ -69,7 +69,7 @@ impl Tcp {
                 None => TcpStream::connect(addr),
             };
             match connected {
-                Ok(stream) => return Self::new(stream, details, delivery_limit, gather),
+                Ok(stream) => return Self::new(stream, details, delivery_limit, coalescing),
                 Err(error) => last = error.into(),
             }
         }
@@ -80,7 +80,7 @@ impl Tcp {
         stream: TcpStream,
         details: &ConnectionDetails,
         delivery_limit: Option<Duration>,
-        gather: Option<&Gather>,
+        coalescing: Option<&ReadCoalescing>,
     ) -> Result<Self, Error> {
         stream.set_nodelay(true)?;
         keep_alive(&stream)?;
@@ -96,7 +96,7 @@ impl Tcp {
             heard: Instant::now(),
             read_timeout: None,
             write_timeout: None,
-            gathering: gather.cloned().map(Gathering::new),
+            coalescer: coalescing.cloned().map(ReadCoalescer::new),
         })
     }
 }
@@ -125,8 +125,8 @@ impl Transport for Tcp {
             self.stream.set_read_timeout(limit)?;
             self.read_timeout = limit;
         }
-        if let Some(gathering) = &self.gathering {
-            gathering.before_read();
+        if let Some(coalescer) = &self.coalescer {
+            coalescer.before_read();
         }
         let input = self.buffers.input_append_buf();
         let room = input.len();
@@ -141,8 +141,8 @@ impl Transport for Tcp {
         if amount > 0 {
             self.heard = Instant::now();
         }
-        if let Some(gathering) = &mut self.gathering {
-            gathering.after_read(amount, room);
+        if let Some(coalescer) = &mut self.coalescer {
+            coalescer.after_read(amount, room);
         }
         Ok(amount > 0)
     }

@@ -85,7 +85,7 @@ impl ReplicaSetController {
         self.enqueue_by(rs, |memory| {
             observe(memory);
             let is_open = memory.own_writes.satisfaction(now) == Satisfaction::Open;
-            match memory.pace.left(now) {
+            match memory.status_throttle.remaining(now) {
                 // The rest of its pods may be still to come. What is due is found once they are here.
                 _ if !has_synced => Turn::Low,
                 // Even if many pods are due, which then are left to others.

@@ -104,7 +104,7 @@ impl ReplicaSetController {
         let now = self.clock.now();
         let owes_status = |memory: &mut Memory| {
             let written = memory.positions.written();
-            memory.pace.is_overdue(now)
+            memory.status_throttle.is_overdue(now)
                 && written.is_none_or(|it| cached.replica_sets.is_as_new_as(&it.replica_sets))
         };
         self.memories.get(&rs.key, &rs.uid, owes_status) == Some(true)

@@ -7,7 +7,7 @@
 //!
 //! The parts of a record are plain data, each in a file of its own: what was written and not seen yet
 //! ([`own_writes`]), how new the caches must be ([`positions`]), the names of the next pods
-//! ([`pod_names`]), when the status may be written ([`status_pace`]), what happened ([`history`]), and
+//! ([`pod_names`]), when the status may be written ([`status_throttle`]), what happened ([`history`]), and
 //! what looks like somebody else's doing ([`suspicion`]).
 //!
 //! A record goes with its ReplicaSet ([`Memories::forget`]), or when nothing in it matters any more
@@ -17,7 +17,7 @@ pub mod history;
 pub mod own_writes;
 pub mod pod_names;
 pub mod positions;
-pub mod status_pace;
+pub mod status_throttle;
 pub mod suspicion;
 pub mod take_over;
 mod waiting;
@@ -30,7 +30,7 @@ use self::history::History;
 use self::own_writes::OwnWrites;
 use self::pod_names::PodNames;
 use self::positions::{Positions, Readiness, Versions};
-use self::status_pace::StatusPace;
+use self::status_throttle::StatusThrottle;
 use self::suspicion::Suspicion;
 use self::take_over::TakeOver;
 use self::waiting::Waiting;
@@ -80,7 +80,7 @@ pub struct Memory {
     /// The names of the next pods.
     pub names: PodNames,
     /// When the status may be written.
-    pub pace: StatusPace,
+    pub status_throttle: StatusThrottle,
     /// What happened.
     pub history: History,
     /// What looks like somebody else's doing.
@@ -94,7 +94,7 @@ impl Memory {
             own_writes: OwnWrites::default(),
             positions: Positions::default(),
             names: PodNames::default(),
-            pace: StatusPace::default(),
+            status_throttle: StatusThrottle::default(),
             history: History::default(),
             suspicion: Suspicion::default(),
         }
@@ -105,7 +105,7 @@ impl Memory {
         self.own_writes.is_empty()
             && self.positions.are_over(now)
             && self.names.is_empty()
-            && self.pace.left(now).is_none()
+            && self.status_throttle.remaining(now).is_none()
             && self.history.is_over(now)
             && self.suspicion.is_over(now)
     }

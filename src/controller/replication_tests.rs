@@ -1,4 +1,4 @@
-//! The engine on the second kind: what it does otherwise for ReplicationControllers, and that it does
+//! The instance on the second kind: what it does otherwise for ReplicationControllers, and that it does
 //! the rest the same (group O).
 
 use super::testing::{

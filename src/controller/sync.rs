@@ -56,7 +56,7 @@ impl ReplicaSetController {
             Freshness::CountOnly(_) => Plan::Nothing,
             not_now => return self.come_back(&rs, selector, not_now),
         };
-        self.look_for_other_writers(&rs);
+        self.follow_suspicion(&rs);
 
         let facts = self.gather(&rs, selector, may)?;
         // Patches come first, as upstream's: a pod that cannot be adopted does not count.

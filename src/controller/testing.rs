@@ -17,7 +17,9 @@ use super::sync::Outcome;
 use super::{Options, Parts, ReplicaSetController, SyncError};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::REPLICA_SET;
-use crate::api::{ControllerRef, Moment, ObjectKey, Pod, PodPhase, ReplicaSet, Uid, WorkloadKind};
+use crate::api::{
+    CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, Uid, WorkloadKind,
+};
 use crate::batches::Serial;
 use crate::cache::Cache;
 use crate::stdx::clock::{Clock, FakeClock};
@@ -108,7 +110,7 @@ pub(super) fn now() -> Timestamp {
 }
 
 /// A time before [`now`]; after it if negative.
-pub(super) fn seconds_ago(seconds: i64) -> Moment {
+pub(super) fn seconds_ago(seconds: i64) -> CompactTimestamp {
     (now() - SignedDuration::from_secs(seconds)).into()
 }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::model::{Finding, Report, Sources};
 use super::pods::{failing, unavailable};
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
-use crate::api::{Moment, Pod};
+use crate::api::{CompactTimestamp, Pod};
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::controller::observe::inspect::{Facts, Memory};
 
@@ -152,7 +152,7 @@ fn remembered(memory: &Memory, report: &Report, add: &mut impl FnMut(String, Opt
 
 /// Pods that are going away for longer than they were given keep their node's and their quota's share.
 fn stuck_pods(report: &Report, facts: &Facts, now: Timestamp, found: &mut Vec<Finding>) {
-    let is_overdue = |due: Moment| due.age(now).as_secs() > 5;
+    let is_overdue = |due: CompactTimestamp| due.age(now).as_secs() > 5;
     let overdue = facts
         .owned
         .iter()

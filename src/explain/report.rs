@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::findings::findings;
 use super::model::{Deletion, MemoryReport, NextStep, NotCounted, Report, Sources};
-use crate::api::{Moment, Pod, PodPhase, Selector, Uid};
+use crate::api::{CompactTimestamp, Pod, PodPhase, Selector, Uid};
 use crate::controller::decide::availability::is_available;
 use crate::controller::decide::claim::{Claim, claim_of};
 use crate::controller::decide::deletion_order::{
@@ -297,7 +297,7 @@ fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, order: DeletionOrder)
 fn because(rule: Rule, a: &RankedPod, b: &RankedPod) -> String {
     let (rank_a, rank_b) = (a.rank, b.rank);
     let (a, b) = (&*a.pod, &*b.pod);
-    let time = |at: Option<Moment>| at.map_or("never".to_owned(), |at| at.to_string());
+    let time = |at: Option<CompactTimestamp>| at.map_or("never".to_owned(), |at| at.to_string());
     let (what, mine, theirs) = match rule {
         Rule::Unassigned => ("it has no node, unlike", String::new(), String::new()),
         Rule::NotReady => ("it is not Ready, unlike", String::new(), String::new()),

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::managers::Manager;
+use super::field_managers::Manager;
 use crate::api::{ObjectKey, Pod, ReplicaSet, ResourceVersion, Selector};
 use crate::writes::WriteError;
 

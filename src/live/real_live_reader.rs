@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::LiveReader;
-use super::managers::{self, Manager};
+use super::field_managers::{self, Manager};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::collection_path;
 use crate::api::{ObjectKey, Pod, ReplicaSet, ResourceVersion, Selector, WorkloadKind};
@@ -118,12 +118,12 @@ impl LiveReader for RealLiveReader {
         let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(no_pods)?;
         let pod = list.items.unwrap_or_default().pop();
         pod.map_or(Ok(Vec::new()), |pod| {
-            managers::of_owner_references(pod.get().as_bytes()).map_err(no_pods)
+            field_managers::of_owner_references(pod.get().as_bytes()).map_err(no_pods)
         })
     }
 
     fn status_managers(&self, key: &ObjectKey) -> Result<Vec<Manager>, WriteError> {
-        let managers = managers::of_status(&self.get(key)?.body);
+        let managers = field_managers::of_status(&self.get(key)?.body);
         managers.map_err(|error| unreadable(self.kind.kind, error))
     }
 }

@@ -16,10 +16,10 @@ use crate::serving::debug::shown;
 impl Manager {
     /// Adds a page for each object that is controlled, which says why it is as it is.
     pub fn add_pages(&self, pages: &Pages) {
-        for engine in &self.engines {
-            let prefix = format!("/debug/{}/", engine.kind().resource);
+        for instance in &self.instances {
+            let prefix = format!("/debug/{}/", instance.kind().resource);
             // Weak, since whoever keeps a controller beyond the stop keeps its threads from ending.
-            let controller = Arc::downgrade(engine.controller());
+            let controller = Arc::downgrade(instance.controller());
             let path = prefix.clone();
             pages.tree(&prefix, move |request| explain(&controller, &path, request));
         }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::ManagerOptions;
-use super::watch_source::Contact;
+use super::watch_source::Reachability;
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::Cache;
 use crate::cache::stats::CacheStats;
@@ -95,12 +95,12 @@ pub(super) fn add_controller(
 pub(super) fn add_watch(
     health: &Health,
     thread: &str,
-    contact: &Arc<Contact>,
+    reachability: &Arc<Reachability>,
     stats: &Arc<CacheStats>,
 ) {
-    let (contact, stats) = (Arc::clone(contact), Arc::clone(stats));
+    let (reachability, stats) = (Arc::clone(reachability), Arc::clone(stats));
     health.add(thread, &[Probe::Healthz, Probe::Readyz], move || {
-        if let Some((outage, why)) = contact.outage()
+        if let Some((outage, why)) = reachability.outage()
             && outage > OUTAGE_MAX
         {
             let seconds = outage.as_secs();

@@ -20,9 +20,9 @@ use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::Thread;
 use crate::writes::event_recorder::{EventRecorder, EventType, ObjectReference};
 
-/// What of an engine takes part in an election.
+/// What of an instance takes part in an election.
 #[derive(Debug)]
-pub(super) struct Candidate {
+pub(super) struct ElectedInstance {
     pub(super) controller: Arc<ReplicaSetController>,
     /// All that write.
     pub(super) clients: [Client; 2],
@@ -46,12 +46,12 @@ pub(super) struct Leadership {
 struct Running {
     lease: Thread,
     health: LeaderElectionHealth,
-    herald: Arc<Herald>,
+    leader_events: Arc<LeaderEvents>,
 }
 
 /// Says on the Lease who leads.
 #[derive(Debug)]
-struct Herald {
+struct LeaderEvents {
     identity: String,
     /// While we lead; behind its own lock.
     lease: Mutex<Option<LeaseReference>>,
@@ -82,21 +82,21 @@ impl Leadership {
         &mut self,
         config: &ClientConfig,
         options: &LeaderElectionOptions,
-        candidates: Vec<Candidate>,
+        instances: Vec<ElectedInstance>,
         stop: &Stop,
     ) -> Result<(), ClientError> {
-        let (Some(fence), Some(first)) = (&self.fence, candidates.first()) else {
+        let (Some(fence), Some(first)) = (&self.fence, instances.first()) else {
             return Ok(());
         };
         let client = Client::new(config, &lease_client_options(options), stop)?;
-        let herald = Arc::new(Herald {
+        let leader_events = Arc::new(LeaderEvents {
             identity: options.identity.clone(),
             lease: Mutex::default(),
             recorder: Arc::clone(&first.recorder),
         });
-        let callbacks = TakeOver {
-            herald: Arc::clone(&herald),
-            candidates,
+        let callbacks = LeaderCallbacks {
+            leader_events: Arc::clone(&leader_events),
+            instances,
             gate: self.gate.take(),
             stop: stop.clone(),
         };
@@ -114,7 +114,7 @@ impl Leadership {
         self.running = Some(Running {
             health: elector.health(),
             lease: Thread::spawn("lease", stop, move || elector.run()),
-            herald,
+            leader_events,
         });
         Ok(())
     }
@@ -147,7 +147,7 @@ impl Leadership {
     /// events are still sent.
     pub(super) fn record_stopped_leading(&self) {
         if let Some(running) = &self.running {
-            running.herald.stopped_leading();
+            running.leader_events.stopped_leading();
         }
     }
 
@@ -164,7 +164,7 @@ impl Leadership {
     }
 }
 
-impl Herald {
+impl LeaderEvents {
     fn started_leading(&self, lease: &LeaseReference) {
         *self.lock() = Some(lease.clone());
         self.say(lease, "became leader");
@@ -198,19 +198,19 @@ impl Herald {
 }
 
 /// What a change of leader means for this daemon. Called on the thread `lease`.
-struct TakeOver {
-    herald: Arc<Herald>,
-    candidates: Vec<Candidate>,
+struct LeaderCallbacks {
+    leader_events: Arc<LeaderEvents>,
+    instances: Vec<ElectedInstance>,
     /// Dropped when the workers may begin.
     gate: Option<Sender<()>>,
     stop: Stop,
 }
 
-impl Callbacks for TakeOver {
+impl Callbacks for LeaderCallbacks {
     fn on_started_leading(&mut self, lease: &LeaseReference) {
-        self.herald.started_leading(lease);
-        for candidate in &self.candidates {
-            candidate.controller.take_over();
+        self.leader_events.started_leading(lease);
+        for elected in &self.instances {
+            elected.controller.take_over();
         }
         // The first worker enqueues everybody.
         self.gate = None;
@@ -218,8 +218,8 @@ impl Callbacks for TakeOver {
 
     fn on_stopped_leading(&mut self, why: &str) {
         // Nothing that is under way may be waited for.
-        for candidate in &self.candidates {
-            for client in &candidate.clients {
+        for elected in &self.instances {
+            for client in &elected.clients {
                 client.abort();
             }
         }

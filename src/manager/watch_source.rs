@@ -13,9 +13,9 @@ use crate::stdx::report::report;
 
 /// When the first request of one watch failed that no success has followed, and the last one's reason.
 #[derive(Debug, Default)]
-pub(super) struct Contact(Mutex<Option<(Instant, String)>>);
+pub(super) struct Reachability(Mutex<Option<(Instant, String)>>);
 
-impl Contact {
+impl Reachability {
     /// How long no list or watch could be opened, and why; `None` if the last one could.
     pub(super) fn outage(&self) -> Option<(Duration, String)> {
         let failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -37,7 +37,7 @@ impl Contact {
 #[derive(Debug)]
 pub(super) struct WatchSource {
     collection: Collection,
-    contact: Arc<Contact>,
+    reachability: Arc<Reachability>,
     /// What does not happen meanwhile, and the way out.
     meaning: String,
     /// Logged once until it is allowed again, since the reflector logs each refusal anyway.
@@ -45,19 +45,23 @@ pub(super) struct WatchSource {
 }
 
 impl WatchSource {
-    /// A source that notes in `contact` whether it answers. `meaning` says what does not happen while the
+    /// A source that notes in `reachability` whether it answers. `meaning` says what does not happen while the
     /// collection is forbidden, and the way out.
-    pub(super) fn new(collection: Collection, contact: Arc<Contact>, meaning: String) -> Self {
+    pub(super) fn new(
+        collection: Collection,
+        reachability: Arc<Reachability>,
+        meaning: String,
+    ) -> Self {
         Self {
             collection,
-            contact,
+            reachability,
             meaning,
             is_told: false,
         }
     }
 
     fn noted(&mut self, opened: Result<Body, ClientError>) -> Result<Body, ClientError> {
-        self.contact.note(&opened);
+        self.reachability.note(&opened);
         match &opened {
             Ok(_) => self.is_told = false,
             Err(ClientError::Status(status)) if status.is_forbidden() => {

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use prometheus::Histogram;
 
-use super::engine::{Engine, Shared};
+use super::controller_instance::{ControllerInstance, Shared};
 use super::watch_source::WatchSource;
-use super::{health_checks, numbers};
+use super::{health_checks, metrics_export};
 use crate::api::workload_kind::{REPLICATION_CONTROLLER, collection_path};
 use crate::api::{Pod, ReplicaSet, ResourceVersion};
 use crate::cache::decode::{Decode, ReplicationController};
@@ -86,7 +86,7 @@ impl<T, H: Handler<T>> Handler<T> for Timed<H> {
 pub(super) fn start_watches(
     client: &Client,
     pods: &Arc<PodStore>,
-    engines: &[Engine],
+    instances: &[ControllerInstance],
     shared: &Shared<'_>,
 ) -> Vec<Thread> {
     let namespace = shared.options.namespace.as_deref();
@@ -95,14 +95,14 @@ pub(super) fn start_watches(
         shared,
         gathers: false,
     };
-    let controller = |engine: &Engine| Arc::clone(engine.controller());
-    let objects = engines.iter().map(|engine| {
-        let name = format!("watch-{}", engine.kind().short_name);
-        let path = engine.kind().collection_path(namespace);
-        let meaning = forbidden_workload(engine.kind());
-        let store = &engine.cache().replica_sets;
-        let handler = ReplicaSetHandler(controller(engine));
-        if *engine.kind() == REPLICATION_CONTROLLER {
+    let controller = |instance: &ControllerInstance| Arc::clone(instance.controller());
+    let objects = instances.iter().map(|instance| {
+        let name = format!("watch-{}", instance.kind().short_name);
+        let path = instance.kind().collection_path(namespace);
+        let meaning = forbidden_workload(instance.kind());
+        let store = &instance.cache().replica_sets;
+        let handler = ReplicaSetHandler(controller(instance));
+        if *instance.kind() == REPLICATION_CONTROLLER {
             watch.start::<ReplicationController>(&name, path, meaning, store, handler)
         } else {
             watch.start::<ReplicaSet>(&name, path, meaning, store, handler)
@@ -120,7 +120,7 @@ pub(super) fn start_watches(
         path,
         PODS_FORBIDDEN.to_owned(),
         pods,
-        PodHandler(engines.iter().map(controller).collect()),
+        PodHandler(instances.iter().map(controller).collect()),
     ));
     watches
 }
@@ -154,13 +154,13 @@ impl Watch<'_> {
             ..ReflectorOptions::default()
         };
         let stats = Arc::default();
-        let latency = numbers::show_watch(&path, store, &stats);
+        let latency = metrics_export::show_watch(&path, store, &stats);
         let collection = Collection::new(self.client.stream_client(), path, accept);
-        let contact = Arc::default();
-        health_checks::add_watch(health, name, &contact, &stats);
+        let reachability = Arc::default();
+        health_checks::add_watch(health, name, &reachability, &stats);
         let parts = ReflectorParts::<T> {
             store: Arc::clone(store),
-            source: Box::new(WatchSource::new(collection, contact, meaning)),
+            source: Box::new(WatchSource::new(collection, reachability, meaning)),
             handler: Box::new(Timed { handler, latency }),
             stats,
             pace: Arc::new(SystemClock),

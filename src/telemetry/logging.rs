@@ -27,7 +27,7 @@ use log::{LevelFilter, Log, Metadata, Record};
 
 use self::levels::Filter;
 pub use self::levels::Levels;
-use self::limit::{Limit, Verdict};
+use self::limit::{Limit, RateDecision};
 
 /// The form of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,8 +97,8 @@ impl Log for Logger {
             return;
         }
         let left_out = match self.limit.ask(record) {
-            Verdict::Write { left_out } => left_out,
-            Verdict::LeaveOut => return,
+            RateDecision::Write { left_out } => left_out,
+            RateDecision::LeaveOut => return,
         };
         let thread = std::thread::current();
         let thread = thread.name().unwrap_or("?");

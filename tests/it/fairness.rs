@@ -124,7 +124,7 @@ fn a_single_worker_takes_small_work_before_large() {
     cluster.synced();
     let held = cluster.fault("create", "pods", Action::Hold);
     create_giants(&cluster, 400);
-    let queue = cluster.daemon().engine(&REPLICA_SET).queue();
+    let queue = cluster.daemon().instance(&REPLICA_SET).queue();
     cluster.eventually_eq("all giants but one wait", &(N_GIANTS - 1), || queue.len());
     cluster.eventually("one is worked on", || held.hits() >= 1);
     cluster.create_replica_set(&new_replica_set_labelled("small", 1, "small"));

@@ -87,13 +87,13 @@ fn b_17_owners_of_one_name_expect_each_their_own() {
     let key = ObjectKey::new(cluster.namespace(), "same");
     let open = |daemon: &Daemon| {
         let of = |kind, owner: &Value| {
-            let controller = daemon.engine(kind).controller();
+            let controller = daemon.instance(kind).controller();
             controller.n_expected_of(&key, &Uid::new(&uid(owner)))
         };
         (of(&REPLICA_SET, &rs), of(&REPLICATION_CONTROLLER, &rc))
     };
     assert_eq!(open(cluster.daemon()), (Some((2, 0)), Some((3, 0))));
-    let foreign = cluster.daemon().engine(&REPLICA_SET).controller();
+    let foreign = cluster.daemon().instance(&REPLICA_SET).controller();
     let foreign = foreign.n_expected_of(&key, &Uid::new(&uid(&rc)));
     assert_eq!(foreign, None);
     hold.remove();

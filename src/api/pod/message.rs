@@ -13,7 +13,7 @@ use crate::api::interner::Interner;
 use crate::api::protobuf::meta::{ObjectMeta, Time, controller_in, labels_in};
 use crate::api::protobuf::wire::{Field, Fields};
 use crate::api::protobuf::{Parts, ProtobufError};
-use crate::api::{Moment, ObjectKey, ResourceVersion, Uid};
+use crate::api::{CompactTimestamp, ObjectKey, ResourceVersion, Uid};
 
 /// Numbers of fields of `spec`, and of its init containers.
 mod spec {
@@ -150,7 +150,7 @@ impl Pod {
     }
 }
 
-fn time(field: Field<'_>) -> Result<Option<Moment>, ProtobufError> {
+fn time(field: Field<'_>) -> Result<Option<CompactTimestamp>, ProtobufError> {
     Ok(Time::decode(field.bytes)?.moment())
 }
 

@@ -10,7 +10,7 @@ use super::ProtobufError;
 use super::wire::Fields;
 use crate::api::interner::Interner;
 use crate::api::owner_reference::ControllerRef;
-use crate::api::{Labels, Moment, Uid};
+use crate::api::{CompactTimestamp, Labels, Uid};
 
 /// `metadata` of an object.
 #[derive(Clone, PartialEq, Message)]
@@ -151,8 +151,8 @@ impl Time {
     }
 
     /// The same in fewer bytes.
-    pub fn moment(self) -> Option<Moment> {
-        self.timestamp().map(Moment::from)
+    pub fn moment(self) -> Option<CompactTimestamp> {
+        self.timestamp().map(CompactTimestamp::from)
     }
 }
 

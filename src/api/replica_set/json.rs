@@ -14,7 +14,7 @@ use crate::api::interner::Interner;
 use crate::api::json::{OwnerReferenceJson, controller_of};
 use crate::api::label_selector::{LabelSelector, Selector};
 use crate::api::workload_kind::{SelectorForm, WorkloadKind};
-use crate::api::{Labels, Moment, ObjectKey, ResourceVersion, Uid};
+use crate::api::{CompactTimestamp, Labels, ObjectKey, ResourceVersion, Uid};
 
 /// What is sent back as it came.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub(super) fn read(
         uid: metadata.uid,
         resource_version: metadata.resource_version,
         generation: metadata.generation.unwrap_or(0),
-        deletion: metadata.deletion_timestamp.map(Moment::from),
+        deletion: metadata.deletion_timestamp.map(CompactTimestamp::from),
         controller: controller_of(metadata.owner_references, interner),
         replicas: spec.replicas.unwrap_or(1),
         min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),

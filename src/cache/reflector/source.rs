@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::cache::list_watch::{ListQuery, WatchQuery};
 use crate::cache::stats::CacheStats;
-use crate::client::{BodyStream, ClientError, Gather, Request, StreamClient};
+use crate::client::{BodyStream, ClientError, ReadCoalescing, Request, StreamClient};
 
 /// Opens lists and watches of one collection.
 pub trait Source: Debug + Send {
@@ -32,7 +32,7 @@ pub struct Body {
     /// the stop signal is given and when nothing has arrived for too long.
     pub reader: Box<dyn Read + Send>,
     /// Lets the body's reads rest while much comes.
-    pub gather: Gather,
+    pub coalescing: ReadCoalescing,
 }
 
 impl Body {
@@ -113,7 +113,7 @@ impl From<BodyStream> for Body {
     fn from(body: BodyStream) -> Self {
         Self {
             content_type: body.content_type().to_owned(),
-            gather: body.gather().clone(),
+            coalescing: body.coalescing().clone(),
             reader: Box::new(body),
         }
     }

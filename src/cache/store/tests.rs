@@ -10,8 +10,8 @@ use serde_json::json;
 use super::{Group, Indexed, Store, UnreadKey};
 use crate::api::interner::Interner;
 use crate::api::{
-    ControllerRef, Labels, Moment, ObjectKey, OwnerKey, Pod, PodPhase, ReplicaSet, ResourceVersion,
-    Uid,
+    CompactTimestamp, ControllerRef, Labels, ObjectKey, OwnerKey, Pod, PodPhase, ReplicaSet,
+    ResourceVersion, Uid,
 };
 use crate::cache::{Cache, CacheEvent, CacheView};
 
@@ -359,7 +359,7 @@ fn random_pod(name: u8, owner: Option<u8>, version: usize) -> Pod {
         deletion: version
             .is_multiple_of(7)
             .then(Timestamp::now)
-            .map(Moment::from),
+            .map(CompactTimestamp::from),
         ..pod
     }
 }

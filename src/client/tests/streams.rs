@@ -91,8 +91,8 @@ fn what_is_opened_comes_without_rests_until_they_are_allowed() {
     let streams = client.stream_client();
     for _ in 0..2 {
         let mut stream = streams.open_watch(&watch()).expect("it opens");
-        assert!(!stream.gather().is_allowed());
-        stream.gather().allow();
+        assert!(!stream.coalescing().is_allowed());
+        stream.coalescing().allow();
         check_ends_well(&mut stream);
     }
 }

@@ -47,7 +47,7 @@ impl ReplicaSetController {
             // DIFFERS: upstream stops waiting for a pod that is gone, and would take another one for it
             // as long as the cache shows it.
             Err(error) if error.is_not_found() => Ok(Outcome::Moot),
-            Err(error) if error.is_conflict() => self.look_after_conflict(rs, pod, error),
+            Err(error) if error.is_conflict() => self.resolve_delete_conflict(rs, pod, error),
             answer => answer.map(|()| Outcome::Success),
         };
         self.metrics.pods_deleted.count(match &deleted {
@@ -81,7 +81,7 @@ impl ReplicaSetController {
 
     /// A delete that meets a conflict was for a pod that is another one by now, or an admission webhook
     /// has refused it with that code. Blocks for one LIST.
-    fn look_after_conflict(
+    fn resolve_delete_conflict(
         &self,
         rs: &ReplicaSet,
         pod: &Pod,

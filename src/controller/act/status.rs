@@ -37,7 +37,7 @@ impl ReplicaSetController {
         });
         let status = calculate_status(rs, &decision.counts, failure.as_ref());
         let news = News::of(rs, &status, self.comparable(rs, Counts::from(&status)));
-        if let Some(left) = self.hold_back(rs, news, decision) {
+        if let Some(left) = self.defer_status(rs, news, decision) {
             match news {
                 News::Generation => self.queue.add_after(rs.key.clone(), left),
                 _ => self.queue.add_low_after(rs.key.clone(), left),
@@ -85,7 +85,7 @@ impl ReplicaSetController {
                             &updated.resource_version,
                             self.options.status_update_interval,
                         );
-                        memory.pace.wrote(n_pods, longest, now);
+                        memory.status_throttle.wrote(n_pods, longest, now);
                         memory.suspicion.wrote_status(version);
                     });
                     self.note_terminating_support(&status, &updated.status);
@@ -109,8 +109,8 @@ impl ReplicaSetController {
     }
 
     /// How long a status with this `news` need not be written
-    /// ([`StatusPace::hold_back`](crate::controller::memory::status_pace::StatusPace::hold_back)).
-    fn hold_back(&self, rs: &ReplicaSet, news: News, decision: &Decision) -> Option<Duration> {
+    /// ([`StatusThrottle::defer_status`](crate::controller::memory::status_throttle::StatusThrottle::defer_status)).
+    fn defer_status(&self, rs: &ReplicaSet, news: News, decision: &Decision) -> Option<Duration> {
         if self.options.status_update_interval.is_zero() {
             return None;
         }
@@ -119,16 +119,16 @@ impl ReplicaSetController {
         // Of many the watch may not have shown the last ones for long.
         let n_missing = rs.replicas.saturating_sub(decision.counts.replicas);
         let are_few = usize::try_from(n_missing).is_ok_and(|n| n < LARGE);
-        let hold_back = |memory: &mut Memory| {
+        let defer_status = |memory: &mut Memory| {
             let awaits_pods = are_few && (creates || memory.own_writes.n_expected().0 > 0);
-            memory.pace.hold_back(news, awaits_pods, now)
+            memory.status_throttle.defer_status(news, awaits_pods, now)
         };
         match news {
             // Nothing is remembered of who has nothing to wait for.
             News::Nothing | News::Urgent => {
-                self.memories.get(&rs.key, &rs.uid, hold_back).flatten()
+                self.memories.get(&rs.key, &rs.uid, defer_status).flatten()
             }
-            News::Generation | News::Progress => self.memories.with(&rs.key, &rs.uid, hold_back),
+            News::Generation | News::Progress => self.memories.with(&rs.key, &rs.uid, defer_status),
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::api::{Moment, Pod, PodPhase};
+use crate::api::{CompactTimestamp, Pod, PodPhase};
 
 /// A pod and how crowded its node is.
 #[derive(Clone, Debug)]
@@ -141,8 +141,8 @@ fn by_ready_time(a: &Pod, b: &Pod, now: Timestamp) -> Ordering {
 /// The younger first, on a logarithmic scale, so that which of several old pods goes is left to
 /// their UIDs and thereby to chance. A time that is not set counts as youngest of all.
 fn by_age(
-    (a, time_a): (&Pod, Option<Moment>),
-    (b, time_b): (&Pod, Option<Moment>),
+    (a, time_a): (&Pod, Option<CompactTimestamp>),
+    (b, time_b): (&Pod, Option<CompactTimestamp>),
     now: Timestamp,
 ) -> Ordering {
     match (time_a, time_b) {
@@ -158,7 +158,7 @@ fn by_age(
 }
 
 /// Binary logarithm of the age in nanoseconds; −1 for what lies in the future.
-fn log_bucket(time: Moment, now: Timestamp) -> i64 {
+fn log_bucket(time: CompactTimestamp, now: Timestamp) -> i64 {
     let age = time.age(now).as_nanos();
     match u128::try_from(age) {
         Ok(age) if age > 0 => i64::from(age.ilog2()),

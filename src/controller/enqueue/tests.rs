@@ -136,7 +136,7 @@ fn just_written(fixture: &Fixture) -> ReplicaSet {
     }
     assert_eq!(statuses(fixture), [50]);
     let now = fixture.clock.now();
-    let left = |memory: &mut Memory| memory.pace.left(now);
+    let left = |memory: &mut Memory| memory.status_throttle.remaining(now);
     let left = fixture.controller.memories.get(&rs.key, &rs.uid, left);
     assert!(left.flatten().is_some());
     rs

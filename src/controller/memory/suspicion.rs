@@ -59,7 +59,7 @@ impl Suspicion {
 
     /// The watch brought a pod that this daemon does not expect.
     pub fn saw_pod(&mut self, pod: &Pod, armed: &Armed, now: Instant) {
-        let is_new = |creation: &crate::api::Moment| creation.timestamp() > armed.wall;
+        let is_new = |creation: &crate::api::CompactTimestamp| creation.timestamp() > armed.wall;
         if armed.is_past_grace(now) && pod.creation.as_ref().is_some_and(is_new) {
             self.suspects.pod = Some(Arc::clone(&pod.key.name));
         }

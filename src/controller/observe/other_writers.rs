@@ -4,7 +4,7 @@
 //! The watch threads raise a *suspicion*, cheaply: a pod of ours that is new and that this daemon does
 //! not expect, or a status that has changed and that it did not write. The next sync of the ReplicaSet
 //! asks the API server once who it was (`metadata.managedFields`), so that a write of our own whose
-//! answer was lost is never taken for a stranger's. For some time after the daemon took over nothing is
+//! answer was lost is never taken for a foreign_manager's. For some time after the daemon took over nothing is
 //! suspected: its predecessor's last writes may still arrive.
 //!
 //! What it cannot tell: another instance of this very program, which writes under the same name.
@@ -19,7 +19,7 @@ use crate::api::{Pod, ReplicaSet, ReplicaSetStatus};
 use crate::controller::memory::Memory;
 use crate::controller::memory::suspicion::{Armed, Suspects};
 use crate::controller::{Mode, ReplicaSetController};
-use crate::live::managers::{MANAGER, Manager};
+use crate::live::field_managers::{MANAGER, Manager};
 
 /// Between two questions to the API server, over all ReplicaSets.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -52,7 +52,7 @@ impl OtherWriters {
 impl ReplicaSetController {
     /// From now on, what others write is told: the caches are complete, and syncs begin. Only the first
     /// call counts.
-    pub fn watch_other_writers(&self) {
+    pub fn start_detection(&self) {
         if let Mode::Writes(others) = &self.mode
             && others.armed.load().is_none()
         {
@@ -94,7 +94,7 @@ impl ReplicaSetController {
     }
 
     /// Follows up what the watch threads suspect of `rs`. Blocks for one read if there is something.
-    pub(in crate::controller) fn look_for_other_writers(&self, rs: &ReplicaSet) {
+    pub(in crate::controller) fn follow_suspicion(&self, rs: &ReplicaSet) {
         let Mode::Writes(others) = &self.mode else {
             return;
         };
@@ -114,13 +114,13 @@ impl ReplicaSetController {
             return;
         };
         if is_told {
-            self.count_writes_of_others(&suspects);
+            self.count_foreign_writes(&suspects);
         } else {
-            self.ask_who(rs, &suspects, now);
+            self.query_managers(rs, &suspects, now);
         }
     }
 
-    fn ask_who(&self, rs: &ReplicaSet, suspects: &Suspects, now: Instant) {
+    fn query_managers(&self, rs: &ReplicaSet, suspects: &Suspects, now: Instant) {
         let (what, found) = match &suspects.pod {
             Some(name) => (format!("pod {name}"), self.live.owner_managers(rs, name)),
             None => ("the status".to_owned(), self.live.status_managers(&rs.key)),
@@ -135,10 +135,10 @@ impl ReplicaSetController {
                 return;
             }
         };
-        let Some(other) = stranger(managers) else {
+        let Some(other) = foreign_manager(managers) else {
             return;
         };
-        self.count_writes_of_others(suspects);
+        self.count_foreign_writes(suspects);
         let note_told = |memory: &mut Memory| memory.suspicion.note_told(now);
         self.memories.with(&rs.key, &rs.uid, note_told);
         let message = format!(
@@ -150,7 +150,7 @@ impl ReplicaSetController {
         self.pod_control.warn(rs, OTHER_WRITER, message);
     }
 
-    fn count_writes_of_others(&self, suspects: &Suspects) {
+    fn count_foreign_writes(&self, suspects: &Suspects) {
         for what in suspects.kinds() {
             self.metrics.other_writers.seen(what);
         }
@@ -158,7 +158,7 @@ impl ReplicaSetController {
 }
 
 /// Who wrote last, unless it was this program.
-fn stranger(managers: Vec<Manager>) -> Option<String> {
+fn foreign_manager(managers: Vec<Manager>) -> Option<String> {
     let latest = managers.iter().map(|manager| manager.time).max()?;
     let mut last = managers
         .into_iter()
@@ -193,7 +193,7 @@ fn is_alike(a: &ReplicaSetStatus, b: &ReplicaSetStatus) -> bool {
 mod tests {
     use jiff::Timestamp;
 
-    use super::{CHECK_INTERVAL, OtherWriters, stranger};
+    use super::{CHECK_INTERVAL, OtherWriters, foreign_manager};
     use crate::live::Manager;
     use crate::stdx::clock::{Clock, FakeClock};
 
@@ -209,12 +209,12 @@ mod tests {
     fn only_the_last_writer_counts_and_never_this_program() {
         let ours = "replicaset-controller";
         let other = "kube-controller-manager";
-        assert_eq!(stranger(managers(&[])), None);
-        assert_eq!(stranger(managers(&[(ours, 2)])), None);
-        assert_eq!(stranger(managers(&[(other, 1), (ours, 2)])), None);
-        assert_eq!(stranger(managers(&[(other, 2), (ours, 2)])), None);
+        assert_eq!(foreign_manager(managers(&[])), None);
+        assert_eq!(foreign_manager(managers(&[(ours, 2)])), None);
+        assert_eq!(foreign_manager(managers(&[(other, 1), (ours, 2)])), None);
+        assert_eq!(foreign_manager(managers(&[(other, 2), (ours, 2)])), None);
         assert_eq!(
-            stranger(managers(&[(ours, 1), (other, 2)])).as_deref(),
+            foreign_manager(managers(&[(ours, 1), (other, 2)])).as_deref(),
             Some(other)
         );
     }

@@ -46,7 +46,7 @@ pub struct Intent {
 
 /// What a comparison came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
+pub enum Comparison {
     /// The other writer did the same.
     Agree,
     /// It did something else, or nothing.
@@ -66,7 +66,7 @@ pub struct Shadow {
 struct State {
     episodes: HashMap<ObjectKey, Episode>,
     statuses: HashMap<ObjectKey, PendingStatus>,
-    counts: BTreeMap<(&'static str, Verdict), u64>,
+    counts: BTreeMap<(&'static str, Comparison), u64>,
     metrics: OtherWriterMetrics,
 }
 
@@ -99,7 +99,7 @@ struct Line {
     text: String,
 }
 
-impl Verdict {
+impl Comparison {
     /// The word in the metric.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -146,13 +146,13 @@ impl Shadow {
     pub fn forget(&self, key: &ObjectKey) {
         let mut state = self.lock();
         if state.episodes.remove(key).is_some_and(|it| !it.is_judged) {
-            state.count("pods", Verdict::NotCompared);
+            state.count("pods", Comparison::NotCompared);
         }
         state.statuses.remove(key);
     }
 
     /// How often what was found of what.
-    pub fn counts(&self) -> BTreeMap<(&'static str, Verdict), u64> {
+    pub fn counts(&self) -> BTreeMap<(&'static str, Comparison), u64> {
         self.lock().counts.clone()
     }
 
@@ -177,9 +177,9 @@ impl fmt::Display for Shadow {
             write!(
                 f,
                 "{what}: {} agree, {} disagree, {} not compared; ",
-                of(what, Verdict::Agree),
-                of(what, Verdict::Disagree),
-                of(what, Verdict::NotCompared)
+                of(what, Comparison::Agree),
+                of(what, Comparison::Disagree),
+                of(what, Comparison::NotCompared)
             )?;
         }
         match n_open {
@@ -255,7 +255,7 @@ impl State {
             if let Some(pending) = self.statuses.remove(&rs.key)
                 && !pending.is_judged
             {
-                self.count("status", Verdict::Agree);
+                self.count("status", Comparison::Agree);
             }
             return;
         };
@@ -274,7 +274,7 @@ impl State {
             return;
         }
         pending.is_judged = true;
-        self.count("status", Verdict::Disagree);
+        self.count("status", Comparison::Disagree);
         let told = |status: &ReplicaSetStatus| serde_json::to_string(status).unwrap_or_default();
         let text = format!(
             "disagreement on the status for {} s: here {}, stored {}",
@@ -282,10 +282,10 @@ impl State {
             told(computed),
             told(&rs.status)
         );
-        lines.push(Line::of(Verdict::Disagree, text));
+        lines.push(Line::of(Comparison::Disagree, text));
     }
 
-    fn count(&mut self, what: &'static str, verdict: Verdict) {
+    fn count(&mut self, what: &'static str, verdict: Comparison) {
         *self.counts.entry((what, verdict)).or_default() += 1;
         self.metrics.shadow(what, verdict.as_str());
     }
@@ -314,11 +314,11 @@ impl Episode {
         intent: &Intent,
         work: Option<&Work>,
         now: Instant,
-    ) -> Option<(Verdict, String)> {
+    ) -> Option<(Comparison, String)> {
         let what = self.work.name();
         if !self.is_of(rs) {
             let text = format!("not compared ({what}): the spec changed meanwhile");
-            return Some((Verdict::NotCompared, text));
+            return Some((Comparison::NotCompared, text));
         }
         if let Some(work) = work.filter(|work| self.work.is_like(work)) {
             if now.saturating_duration_since(self.began) < WINDOW {
@@ -327,22 +327,22 @@ impl Episode {
             return Some(
                 if get_condition(&rs.status.conditions, REPLICA_FAILURE).is_some() {
                     let text = "not compared: the API server refuses the other writer".to_owned();
-                    (Verdict::NotCompared, text)
+                    (Comparison::NotCompared, text)
                 } else {
                     let (secs, told) = (WINDOW.as_secs(), work.told(rs, intent));
                     let text = format!("disagreement: here {told}, the other not within {secs} s");
-                    (Verdict::Disagree, text)
+                    (Comparison::Disagree, text)
                 },
             );
         }
         Some(self.compare(intent))
     }
 
-    fn compare(&self, intent: &Intent) -> (Verdict, String) {
+    fn compare(&self, intent: &Intent) -> (Comparison, String) {
         let what = self.work.name();
         let not_compared = |why: &str| {
             let text = format!("not compared ({what}): {why}");
-            (Verdict::NotCompared, text)
+            (Comparison::NotCompared, text)
         };
         if intent
             .ended
@@ -360,13 +360,13 @@ impl Episode {
             let gone = self.known.keys().filter(|uid| !active.contains(*uid));
             gone.cloned().collect()
         };
-        let agree = |done: String| (Verdict::Agree, format!("agreement: the other {done}"));
+        let agree = |done: String| (Comparison::Agree, format!("agreement: the other {done}"));
         match &self.work {
             Work::Create(_) if !gone.is_empty() => not_compared("pods went meanwhile"),
             Work::Create(count) if *count == n_created => agree(format!("created {n_created}")),
             Work::Create(count) => {
                 let text = format!("disagreement: here create {count}, the other {n_created}");
-                (Verdict::Disagree, text)
+                (Comparison::Disagree, text)
             }
             Work::Delete {
                 surplus, chosen, ..
@@ -378,11 +378,11 @@ impl Episode {
             Work::Delete { chosen, .. } => {
                 let (ours, theirs) = (self.names(chosen), self.names(&gone));
                 let text = format!("disagreement: here delete {ours}, the other {theirs}");
-                (Verdict::Disagree, text)
+                (Comparison::Disagree, text)
             }
             Work::Adopt(pods) if pods.iter().any(|uid| gone.contains(uid)) => {
                 let text = format!("disagreement: here adopt {}, not there", self.names(pods));
-                (Verdict::Disagree, text)
+                (Comparison::Disagree, text)
             }
             Work::Adopt(pods) => agree(format!("adopted {}", self.names(pods))),
             Work::Release(_) => agree("released them".to_owned()),
@@ -407,10 +407,10 @@ impl Line {
         }
     }
 
-    fn of(verdict: Verdict, text: String) -> Self {
+    fn of(verdict: Comparison, text: String) -> Self {
         let level = match verdict {
-            Verdict::Disagree => log::Level::Warn,
-            Verdict::Agree | Verdict::NotCompared => log::Level::Info,
+            Comparison::Disagree => log::Level::Warn,
+            Comparison::Agree | Comparison::NotCompared => log::Level::Info,
         };
         Self { level, text }
     }

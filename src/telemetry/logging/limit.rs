@@ -20,7 +20,7 @@ const PLACES_MAX: usize = 1000;
 
 /// What becomes of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum RateDecision {
     /// It is written, and so many of the same place were not, before it.
     Write { left_out: u64 },
     /// It is counted.
@@ -41,15 +41,15 @@ struct Place {
 }
 
 impl Limit {
-    pub(super) fn ask(&self, record: &Record<'_>) -> Verdict {
+    pub(super) fn ask(&self, record: &Record<'_>) -> RateDecision {
         if matches!(record.level(), Level::Error | Level::Debug | Level::Trace) {
-            return Verdict::Write { left_out: 0 };
+            return RateDecision::Write { left_out: 0 };
         }
         let file = record.file().unwrap_or_default();
         self.ask_at(file, record.line().unwrap_or_default(), Instant::now())
     }
 
-    fn ask_at(&self, file: &str, line: u32, now: Instant) -> Verdict {
+    fn ask_at(&self, file: &str, line: u32, now: Instant) -> RateDecision {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let mut key = (file.to_owned(), line);
         if places.len() >= PLACES_MAX && !places.contains_key(&key) {
@@ -68,35 +68,44 @@ impl Limit {
         }
         if place.left == 0 {
             place.left_out += 1;
-            return Verdict::LeaveOut;
+            return RateDecision::LeaveOut;
         }
         place.left -= 1;
         let left_out = std::mem::take(&mut place.left_out);
-        Verdict::Write { left_out }
+        RateDecision::Write { left_out }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BURST, Duration, Instant, Limit, Verdict};
+    use super::{BURST, Duration, Instant, Limit, RateDecision};
 
     #[test]
     fn a_place_is_bounded_and_tells_what_was_left_out() {
         let limit = Limit::default();
         let now = Instant::now();
         for _ in 0..BURST {
-            assert_eq!(limit.ask_at("a", 1, now), Verdict::Write { left_out: 0 });
+            assert_eq!(
+                limit.ask_at("a", 1, now),
+                RateDecision::Write { left_out: 0 }
+            );
         }
-        assert_eq!(limit.ask_at("a", 1, now), Verdict::LeaveOut);
-        assert_eq!(limit.ask_at("a", 1, now), Verdict::LeaveOut);
-        assert_eq!(limit.ask_at("a", 2, now), Verdict::Write { left_out: 0 });
+        assert_eq!(limit.ask_at("a", 1, now), RateDecision::LeaveOut);
+        assert_eq!(limit.ask_at("a", 1, now), RateDecision::LeaveOut);
+        assert_eq!(
+            limit.ask_at("a", 2, now),
+            RateDecision::Write { left_out: 0 }
+        );
         let later = now + Duration::from_millis(1500);
-        assert_eq!(limit.ask_at("a", 1, later), Verdict::Write { left_out: 2 });
-        assert_eq!(limit.ask_at("a", 1, later), Verdict::LeaveOut);
+        assert_eq!(
+            limit.ask_at("a", 1, later),
+            RateDecision::Write { left_out: 2 }
+        );
+        assert_eq!(limit.ask_at("a", 1, later), RateDecision::LeaveOut);
         let much_later = now + Duration::from_hours(1);
         assert_eq!(
             limit.ask_at("a", 1, much_later),
-            Verdict::Write { left_out: 1 }
+            RateDecision::Write { left_out: 1 }
         );
     }
 }

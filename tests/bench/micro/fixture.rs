@@ -8,7 +8,8 @@ use replicaset_controller::api::ReplicaSetStatus;
 use replicaset_controller::api::interner::Interner;
 use replicaset_controller::api::workload_kind::REPLICA_SET;
 use replicaset_controller::api::{
-    ControllerRef, Moment, ObjectKey, Pod, PodPhase, ReplicaSet, ResourceVersion, Selector,
+    CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, ResourceVersion,
+    Selector,
 };
 use replicaset_controller::batches::Serial;
 use replicaset_controller::cache::Cache;
@@ -130,11 +131,11 @@ pub(crate) fn pods_of(rs: &ReplicaSet, count: usize) -> Vec<Pod> {
         ready_transition: "2026-01-02T03:04:05Z"
             .parse::<Timestamp>()
             .ok()
-            .map(Moment::from),
+            .map(CompactTimestamp::from),
         creation: "2026-01-02T03:04:00Z"
             .parse::<Timestamp>()
             .ok()
-            .map(Moment::from),
+            .map(CompactTimestamp::from),
         restarts: i32::try_from(n % 3).unwrap_or(0),
         ..Pod::default()
     };

@@ -375,7 +375,7 @@ impl TestCluster {
             Kind::ReplicationControllers => &REPLICATION_CONTROLLER,
             _ => &REPLICA_SET,
         };
-        self.daemon().engine(kind).cache()
+        self.daemon().instance(kind).cache()
     }
 
     /// The status updates that the daemon has sent for the test's kind.

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use replicaset_controller::api::WorkloadKind;
 use replicaset_controller::client::ClientConfig;
 use replicaset_controller::http_server::{self, AnswerBody};
-use replicaset_controller::manager::{Engine, Manager, ManagerOptions};
+use replicaset_controller::manager::{ControllerInstance, Manager, ManagerOptions};
 use replicaset_controller::serving::Pages;
 use replicaset_controller::stdx::stop::{Cause, Stop};
 use replicaset_controller::telemetry::health::Health;
@@ -39,9 +39,9 @@ impl Daemon {
     }
 
     /// Its controller of this kind.
-    pub(crate) fn engine(&self, kind: &WorkloadKind) -> &Engine {
+    pub(crate) fn instance(&self, kind: &WorkloadKind) -> &ControllerInstance {
         let manager = self.manager.as_ref().expect("it was not stopped yet");
-        manager.engine(kind).expect("it is controlled")
+        manager.instance(kind).expect("it is controlled")
     }
 
     /// What its page of this path says.

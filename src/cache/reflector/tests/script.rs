@@ -16,7 +16,7 @@ use crate::cache::reflector::{
 use crate::cache::stats::CacheStats;
 use crate::cache::store::Store;
 use crate::cache::{CacheEvent, PodStore};
-use crate::client::{ClientError, Gather, TransportError, TransportErrorKind};
+use crate::client::{ClientError, ReadCoalescing, TransportError, TransportErrorKind};
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::stdx::stop::{Cause, Stop};
 
@@ -386,13 +386,13 @@ impl ScriptedSource {
                 .push(format!("{verb} {}", parameters.join("&")));
             notes.cached_at_requests.push(cached.join(" "));
         });
-        let gather = Gather::default();
+        let coalescing = ReadCoalescing::default();
         let body: Box<dyn Read + Send> = match self.replies.pop_front() {
             Some(Reply::Body(body)) => Box::new(io::Cursor::new(body)),
             Some(Reply::Watch(messages, time)) => Box::new(ScriptedWatch {
                 messages: messages.into(),
                 time,
-                gather: gather.clone(),
+                coalescing: coalescing.clone(),
                 notes: self.notes.clone(),
                 pace: Arc::clone(&self.pace),
                 stop: self.stop.clone(),
@@ -406,7 +406,7 @@ impl ScriptedSource {
         Ok(Body {
             content_type: self.content_type.to_owned(),
             reader: body,
-            gather,
+            coalescing,
         })
     }
 }
@@ -425,7 +425,7 @@ impl Source for ScriptedSource {
 struct ScriptedWatch {
     messages: VecDeque<String>,
     time: Duration,
-    gather: Gather,
+    coalescing: ReadCoalescing,
     notes: Notebook,
     pace: Arc<FakePace>,
     stop: Stop,
@@ -447,7 +447,7 @@ impl Read for ScriptedWatch {
                 }
             }
             Some(message) => {
-                let gathers = self.gather.is_allowed();
+                let gathers = self.coalescing.is_allowed();
                 self.notes
                     .write(|notes| notes.gathered_at_reads.push(gathers));
                 let line = format!("{message}\n");

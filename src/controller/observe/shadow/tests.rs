@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Shadow, Verdict, WINDOW};
+use super::{Comparison, Shadow, WINDOW};
 use crate::api::Pod;
 use crate::controller::testing::{Fixture, owned_pod, pod, replica_set, replica_set_json};
 use crate::controller::testing::{fixture, read_replica_set};
@@ -18,7 +18,7 @@ fn shadowed(mut fixture: Fixture) -> (Fixture, Arc<Shadow>) {
 }
 
 #[track_caller]
-fn check(shadow: &Shadow, what: &'static str, verdict: Verdict) {
+fn check(shadow: &Shadow, what: &'static str, verdict: Comparison) {
     let counts = shadow.counts();
     let of_pods: Vec<_> = counts
         .keys()
@@ -35,7 +35,7 @@ fn nothing_is_written_and_the_same_creations_agree() {
     assert!(shadow.counts().is_empty());
     fixture.deliver_pod(owned_pod("b", &rs));
     fixture.sync_ok("web");
-    check(&shadow, "create", Verdict::Agree);
+    check(&shadow, "create", Comparison::Agree);
     fixture.assert_counts(0, 0, 0);
 }
 
@@ -47,12 +47,12 @@ fn another_number_of_creations_disagrees() {
     fixture.deliver_pod(owned_pod("a", &rs));
     fixture.deliver_pod(owned_pod("b", &rs));
     fixture.sync_ok("web");
-    check(&shadow, "create", Verdict::Disagree);
+    check(&shadow, "create", Comparison::Disagree);
 }
 
 #[test]
 fn the_set_of_deleted_pods_is_compared() {
-    for (victim, verdict) in [("a", Verdict::Agree), ("b", Verdict::Disagree)] {
+    for (victim, verdict) in [("a", Comparison::Agree), ("b", Comparison::Disagree)] {
         let rs = replica_set("web", 1);
         // The one without a node goes first.
         let unassigned = Pod {
@@ -77,7 +77,7 @@ fn pods_that_no_rule_tells_apart_are_as_good_as_each_other() {
         fixture.deliver_pod_deleted((**pod).clone());
     }
     fixture.sync_ok("web");
-    check(&shadow, "delete", Verdict::Agree);
+    check(&shadow, "delete", Comparison::Agree);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_spec_that_changes_meanwhile_is_not_compared() {
     changed["metadata"]["resourceVersion"] = "2".into();
     fixture.deliver_replica_set(read_replica_set(&changed));
     fixture.sync_ok("web");
-    check(&shadow, "create", Verdict::NotCompared);
+    check(&shadow, "create", Comparison::NotCompared);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_writer_that_does_nothing_disagrees_once_after_the_window() {
         fixture.sync_ok("web");
     }
     assert_eq!(
-        shadow.counts().get(&("create", Verdict::Disagree)),
+        shadow.counts().get(&("create", Comparison::Disagree)),
         Some(&1)
     );
 }
@@ -120,6 +120,6 @@ fn an_orphan_that_is_adopted_agrees() {
     };
     fixture.deliver_pod(adopted);
     fixture.sync_ok("web");
-    check(&shadow, "adopt", Verdict::Agree);
+    check(&shadow, "adopt", Comparison::Agree);
     fixture.assert_counts(0, 0, 0);
 }

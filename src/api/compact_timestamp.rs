@@ -9,12 +9,12 @@ use jiff::{SignedDuration, Timestamp};
 ///
 /// With `Option` around it, it takes 8 bytes where a [`Timestamp`] takes 24; each pod has three.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Moment(
+pub struct CompactTimestamp(
     /// Microseconds since 1970.
     NonZeroI64,
 );
 
-impl From<Timestamp> for Moment {
+impl From<Timestamp> for CompactTimestamp {
     /// The very beginning of 1970 is taken for a microsecond later.
     fn from(time: Timestamp) -> Self {
         Self(
@@ -24,7 +24,7 @@ impl From<Timestamp> for Moment {
     }
 }
 
-impl Moment {
+impl CompactTimestamp {
     /// The same time for calculations.
     pub fn timestamp(self) -> Timestamp {
         Timestamp::from_microsecond(self.0.get()).expect("it was made of a timestamp")
@@ -36,13 +36,13 @@ impl Moment {
     }
 }
 
-impl fmt::Display for Moment {
+impl fmt::Display for CompactTimestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.timestamp().fmt(f)
     }
 }
 
-impl fmt::Debug for Moment {
+impl fmt::Debug for CompactTimestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.timestamp().fmt(f)
     }
@@ -52,7 +52,7 @@ impl fmt::Debug for Moment {
 mod tests {
     use jiff::{SignedDuration, Timestamp};
 
-    use super::Moment;
+    use super::CompactTimestamp;
 
     #[test]
     fn a_time_survives_to_the_microsecond() {
@@ -64,7 +64,7 @@ mod tests {
             "9999-12-30T00:00:00Z",
         ] {
             let time: Timestamp = text.parse().expect("a time");
-            let moment = Moment::from(time);
+            let moment = CompactTimestamp::from(time);
             assert_eq!(
                 (moment.timestamp(), moment.to_string()),
                 (time, text.to_owned())
@@ -77,9 +77,11 @@ mod tests {
             );
         }
         assert_eq!(
-            Moment::from(Timestamp::UNIX_EPOCH).timestamp().as_second(),
+            CompactTimestamp::from(Timestamp::UNIX_EPOCH)
+                .timestamp()
+                .as_second(),
             0
         );
-        assert_eq!(size_of::<Option<Moment>>(), 8);
+        assert_eq!(size_of::<Option<CompactTimestamp>>(), 8);
     }
 }

@@ -20,13 +20,13 @@ const PAUSE_PER_POD: Duration = Duration::from_millis(1);
 
 /// When the status of one ReplicaSet may be written next.
 #[derive(Debug, Default)]
-pub struct StatusPace {
+pub struct StatusThrottle {
     next: Option<Instant>,
     /// Since when a status is due that waits for pods that were created.
     settling: Option<Instant>,
 }
 
-impl StatusPace {
+impl StatusThrottle {
     /// The status was written, and has so many pods. It pauses for `longest` at most.
     pub fn wrote(&mut self, n_pods: i32, longest: Duration, now: Instant) {
         let pause = PAUSE_PER_POD.saturating_mul(n_pods.max(0).unsigned_abs());
@@ -38,7 +38,12 @@ impl StatusPace {
     /// loss and no condition waits for pods that were just created and are not seen yet
     /// (`awaits_pods`), for [`SETTLE_MAX`] in all, however many syncs ask. Then, what is only progress
     /// waits until the last status is long enough ago.
-    pub fn hold_back(&mut self, news: News, awaits_pods: bool, now: Instant) -> Option<Duration> {
+    pub fn defer_status(
+        &mut self,
+        news: News,
+        awaits_pods: bool,
+        now: Instant,
+    ) -> Option<Duration> {
         match news {
             News::Urgent => None,
             News::Nothing => {
@@ -48,7 +53,7 @@ impl StatusPace {
             News::Generation | News::Progress => {
                 let settles = awaits_pods.then(|| *self.settling.get_or_insert(now));
                 let settle = settles.and_then(|since| left_until(since + SETTLE_MAX, now));
-                let pause = self.left(now).filter(|_| news == News::Progress);
+                let pause = self.remaining(now).filter(|_| news == News::Progress);
                 settle.max(pause)
             }
         }
@@ -61,7 +66,7 @@ impl StatusPace {
     }
 
     /// How long until counts that only get better may be written; `None` if they may be now.
-    pub fn left(&self, now: Instant) -> Option<Duration> {
+    pub fn remaining(&self, now: Instant) -> Option<Duration> {
         let settled = self.settling.map(|since| since + SETTLE_MAX);
         let at = self.next.max(settled)?;
         left_until(at, now)
@@ -77,7 +82,7 @@ fn left_until(at: Instant, now: Instant) -> Option<Duration> {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{News, StatusPace};
+    use super::{News, StatusThrottle};
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -85,29 +90,33 @@ mod tests {
     fn who_has_more_pods_waits_longer_up_to_a_limit() {
         let now = Instant::now();
         for (n_pods, left) in [(5, 5), (100, 100), (9000, 250)] {
-            let mut pace = StatusPace::default();
-            assert_eq!(pace.left(now), None, "{n_pods} have written nothing");
-            pace.wrote(n_pods, 250 * MS, now);
-            assert_eq!(pace.left(now), Some(left * MS), "{n_pods}");
+            let mut throttle = StatusThrottle::default();
+            assert_eq!(
+                throttle.remaining(now),
+                None,
+                "{n_pods} have written nothing"
+            );
+            throttle.wrote(n_pods, 250 * MS, now);
+            assert_eq!(throttle.remaining(now), Some(left * MS), "{n_pods}");
             let later = now + 100 * MS;
             let left_later = left.checked_sub(100).filter(|left| *left > 0);
-            assert_eq!(pace.left(later), left_later.map(|left| left * MS));
+            assert_eq!(throttle.remaining(later), left_later.map(|left| left * MS));
         }
     }
 
     #[test]
     fn created_pods_are_waited_for_once_and_25_ms_at_most() {
         let now = Instant::now();
-        let mut pace = StatusPace::default();
-        let mut generation = |now| pace.hold_back(News::Generation, true, now);
+        let mut throttle = StatusThrottle::default();
+        let mut generation = |now| throttle.defer_status(News::Generation, true, now);
         assert_eq!(generation(now), Some(25 * MS));
         let later = now + 20 * MS;
         assert_eq!(generation(later), Some(5 * MS), "of the first");
         assert_eq!(generation(now + 25 * MS), None);
-        assert!(!pace.is_overdue(now + 24 * MS));
-        assert!(pace.is_overdue(now + 25 * MS));
-        pace.wrote(1, 250 * MS, later);
-        let left = pace.hold_back(News::Generation, true, later);
+        assert!(!throttle.is_overdue(now + 24 * MS));
+        assert!(throttle.is_overdue(now + 25 * MS));
+        throttle.wrote(1, 250 * MS, later);
+        let left = throttle.defer_status(News::Generation, true, later);
         assert_eq!(left, Some(25 * MS), "a new one");
     }
 
@@ -115,9 +124,9 @@ mod tests {
     fn only_progress_and_a_generation_with_pods_to_come_wait() {
         let now = Instant::now();
         let check = |news, awaits_pods: bool, expected| {
-            let mut pace = StatusPace::default();
-            pace.wrote(100, 250 * MS, now);
-            let left = pace.hold_back(news, awaits_pods, now);
+            let mut throttle = StatusThrottle::default();
+            throttle.wrote(100, 250 * MS, now);
+            let left = throttle.defer_status(news, awaits_pods, now);
             assert_eq!(left, expected, "{news:?}, pods to come: {awaits_pods}");
         };
         for awaits_pods in [false, true] {
@@ -132,17 +141,17 @@ mod tests {
     #[test]
     fn who_has_nothing_to_say_waits_for_no_pods() {
         let now = Instant::now();
-        let mut pace = StatusPace::default();
-        pace.hold_back(News::Generation, true, now);
-        pace.hold_back(News::Nothing, false, now);
-        assert!(!pace.is_overdue(now + 25 * MS));
+        let mut throttle = StatusThrottle::default();
+        throttle.defer_status(News::Generation, true, now);
+        throttle.defer_status(News::Nothing, false, now);
+        assert!(!throttle.is_overdue(now + 25 * MS));
     }
 
     #[test]
     fn without_a_limit_nobody_waits() {
         let now = Instant::now();
-        let mut pace = StatusPace::default();
-        pace.wrote(9000, Duration::ZERO, now);
-        assert_eq!(pace.left(now), None);
+        let mut throttle = StatusThrottle::default();
+        throttle.wrote(9000, Duration::ZERO, now);
+        assert_eq!(throttle.remaining(now), None);
     }
 }

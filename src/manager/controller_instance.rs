@@ -1,5 +1,5 @@
 //! One controller for one kind: its queue, its store, its workers, its recorder of events, and the
-//! threads of all that. What several engines share comes from the [`Manager`](super::Manager), which
+//! threads of all that. What several instances share comes from the [`Manager`](super::Manager), which
 //! also starts the watches that feed them and joins what is started here.
 
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, select};
 
 use super::clients::{client_options, event_client_options};
-use super::leadership::{Candidate, Leadership};
-use super::{ManagerOptions, health_checks, numbers};
+use super::leadership::{ElectedInstance, Leadership};
+use super::{ManagerOptions, health_checks, metrics_export};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::batches::BatchPool;
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
@@ -33,7 +33,7 @@ use crate::writes::{RealPodControl, RealReplicaSetControl};
 const LIST_WARNING_AFTER: Duration = Duration::from_secs(10);
 const LIST_WARNING_PERIOD: Duration = Duration::from_mins(1);
 
-/// What all engines and watches are built from.
+/// What all instances and watches are built from.
 #[derive(Debug)]
 pub(super) struct Shared<'a> {
     pub(super) config: &'a ClientConfig,
@@ -48,7 +48,7 @@ pub(super) struct Shared<'a> {
 
 /// The controller of one kind, and its threads but for the watches.
 #[derive(Debug)]
-pub struct Engine {
+pub struct ControllerInstance {
     kind: &'static WorkloadKind,
     cache: Cache,
     controller: Arc<ReplicaSetController>,
@@ -63,7 +63,7 @@ pub struct Engine {
     shadow: Option<Arc<Shadow>>,
 }
 
-impl Engine {
+impl ControllerInstance {
     /// Starts the threads; the workers wait until the pods and the objects of `kind` are known.
     ///
     /// # Errors
@@ -93,8 +93,8 @@ impl Engine {
         };
         let queue = WorkQueue::new(Arc::clone(&clock));
         let queue = Arc::new(queue.with_metrics(metrics::global().workqueue.of(kind.queue)));
-        numbers::show_events(kind.queue, &recorder);
-        let controller_metrics = numbers::controller_metrics(kind);
+        metrics_export::show_events(kind.queue, &recorder);
+        let controller_metrics = metrics_export::controller_metrics(kind);
         let shadow = options.dry_run.then(|| {
             let metrics = controller_metrics.other_writers.clone();
             Arc::new(Shadow::new(Arc::clone(&clock), metrics))
@@ -125,8 +125,8 @@ impl Engine {
             Some(shadow) => controller.only_deciding(Arc::clone(shadow)),
             None => controller,
         });
-        numbers::show_queue(kind.queue, &queue);
-        numbers::show_expectations(kind.queue, &controller);
+        metrics_export::show_queue(kind.queue, &queue);
+        metrics_export::show_expectations(kind.queue, &controller);
 
         let leads = shared.leadership.leads();
         if shared.leadership.is_contested() {
@@ -193,8 +193,8 @@ impl Engine {
     }
 
     /// Takes part in the election by this.
-    pub(super) fn candidate(&self) -> Candidate {
-        Candidate {
+    pub(super) fn elected(&self) -> ElectedInstance {
+        ElectedInstance {
             controller: Arc::clone(&self.controller),
             clients: [self.client.clone(), self.event_client.clone()],
             recorder: Arc::clone(&self.recorder),
@@ -261,7 +261,7 @@ fn start_worker(
         if number == 0 {
             controller.enqueue_all();
         }
-        controller.watch_other_writers();
+        controller.start_detection();
         while !stopping.is_stopped() && controller.process_next_work_item(lanes) {}
     })
 }

@@ -23,9 +23,9 @@ const WORTHWHILE: Duration = REST_MAX.saturating_mul(8);
 /// Whether reads may rest: a switch for one thread's connections. Off at first, and again whenever a list
 /// or a watch is opened: what has a known end is to come as fast as it can.
 #[derive(Clone, Debug, Default)]
-pub struct Gather(Arc<AtomicBool>);
+pub struct ReadCoalescing(Arc<AtomicBool>);
 
-impl Gather {
+impl ReadCoalescing {
     /// From here on single events follow, and a read may begin up to 10 ms late while many come.
     pub fn allow(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -43,8 +43,8 @@ impl Gather {
 
 /// How fast one connection's bytes come, and whether the last read has left any.
 #[derive(Debug)]
-pub(super) struct Gathering {
-    allowed: Gather,
+pub(super) struct ReadCoalescer {
+    allowed: ReadCoalescing,
     /// Bytes of the last reads and the time that they took to come; both are halved with every read.
     bytes: u64,
     time: Duration,
@@ -52,8 +52,8 @@ pub(super) struct Gathering {
     is_empty: bool,
 }
 
-impl Gathering {
-    pub(super) fn new(allowed: Gather) -> Self {
+impl ReadCoalescer {
+    pub(super) fn new(allowed: ReadCoalescing) -> Self {
         Self {
             allowed,
             bytes: 0,
@@ -108,7 +108,7 @@ fn rest(bytes: u64, time: Duration) -> Duration {
 mod tests {
     use std::time::Duration;
 
-    use super::{Gather, Gathering, REST_MAX, rest};
+    use super::{REST_MAX, ReadCoalescer, ReadCoalescing, rest};
 
     const MS: Duration = Duration::from_millis(1);
     const POD: usize = 4600;
@@ -134,16 +134,16 @@ mod tests {
     /// How long a connection rests that read a pod at each of these times, the first one after a minute
     /// of silence.
     fn rest_after(ms: impl IntoIterator<Item = u32>, allow: bool, room: usize) -> Duration {
-        let allowed = Gather::default();
+        let allowed = ReadCoalescing::default();
         if allow {
             allowed.allow();
         }
-        let mut gathering = Gathering::new(allowed);
-        let first = gathering.last_read + 60_000 * MS;
+        let mut coalescer = ReadCoalescer::new(allowed);
+        let first = coalescer.last_read + 60_000 * MS;
         for at in ms {
-            gathering.note(POD, room, first + at * MS);
+            coalescer.note(POD, room, first + at * MS);
         }
-        gathering.rest()
+        coalescer.rest()
     }
 
     #[test]

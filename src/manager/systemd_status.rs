@@ -19,12 +19,12 @@ struct Part {
 impl Manager {
     /// What the thread `systemd` asks. Ready are the caches once they are complete, on a standby too:
     /// it could take over at once.
-    pub fn outlook(&self) -> Daemon {
+    pub fn systemd_status(&self) -> Daemon {
         let parts = || {
-            let parts = self.engines().iter().map(|engine| Part {
-                kind: engine.kind().kind,
-                cache: engine.cache().clone(),
-                queue: Arc::clone(engine.queue()),
+            let parts = self.instances().iter().map(|instance| Part {
+                kind: instance.kind().kind,
+                cache: instance.cache().clone(),
+                queue: Arc::clone(instance.queue()),
             });
             parts.collect::<Vec<_>>()
         };
