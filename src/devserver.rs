@@ -47,7 +47,6 @@ mod patching;
 mod protobuf;
 mod quota;
 mod recorder;
-mod refusal;
 mod removal;
 mod resource;
 mod reviews;
@@ -55,6 +54,7 @@ mod scale;
 mod selector;
 mod shape;
 mod snapshot;
+mod status_error;
 mod store;
 mod strict;
 mod table;
@@ -80,10 +80,10 @@ use crate::http_server::{Limits, Server, ServerOptions};
 use crate::stdx::stop::{Cause, Stop};
 
 pub use exchange::{
-    Answer, AnswerBody, ApiCall, ApiRequest, ChannelStream, ChunkStream, Handler, Next,
+    ApiCall, ApiRequest, ChannelStream, ChunkStream, Handler, Next, Response, ResponseBody,
 };
 pub use faults::{Action, Ending, Faults, Matcher, Rule, RuleHandle};
-pub use kubelet::{KubeletOptions, wishes};
+pub use kubelet::{KubeletOptions, behaviour};
 pub use recorder::{Recorded, Recorder};
 pub use snapshot::Rejected;
 pub use tally::Tally;

@@ -25,7 +25,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use exchange::{Answer, AnswerBody, ChannelStream, ChunkStream, Handler, Next, Peer, Request};
+pub use exchange::{
+    ChannelStream, ChunkStream, Handler, Next, Peer, Request, Response, ResponseBody,
+};
 pub use server::Server;
 
 /// Gives the TLS configuration for the next connection, so that renewed certificates count from then

@@ -40,7 +40,7 @@ use gate::{Gate, PlainGate};
 use reviews::Reviews;
 
 use crate::client::{Client, ClientConfig, ClientError, ClientOptions};
-use crate::http_server::{Answer, Handler, Limits, Server, ServerOptions};
+use crate::http_server::{Handler, Limits, Response, Server, ServerOptions};
 use crate::stdx::stop::Stop;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics;
@@ -148,7 +148,7 @@ impl Serving {
     ) -> Result<Self, ServingError> {
         health_pages::add(pages, health);
         pages.page("/metrics", |_| {
-            Answer::text(200, &metrics::render()).with_content_type(metrics::CONTENT_TYPE)
+            Response::text(200, &metrics::render()).with_content_type(metrics::CONTENT_TYPE)
         });
         zpages::add(pages, zpages, Timestamp::now());
         if !options.debug {

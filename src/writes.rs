@@ -3,13 +3,13 @@
 //! The controller sees the traits [`PodControl`] and [`ReplicaSetControl`], so that one thread with a
 //! recording stand-in can drive it; the real ones send requests through [`crate::client`].
 
-mod answer;
 pub mod error;
 pub mod event_recorder;
 pub mod pod_body;
 pub mod pod_control;
 pub mod real_pod_control;
 pub mod replica_set_control;
+mod written_pod;
 
 pub use error::WriteError;
 pub use event_recorder::{EventRecorder, EventType, ObjectReference};

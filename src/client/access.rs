@@ -27,12 +27,12 @@ struct Current {
 }
 
 /// What a request has shown.
-pub(super) struct Proof {
+pub(super) struct UsedCredentials {
     shown: Arc<Current>,
     issued: Option<Arc<Issued>>,
 }
 
-impl Proof {
+impl UsedCredentials {
     /// The API server has refused it, with code 401.
     pub(super) fn refuse(&self) {
         let credentials = &self.shown.credentials;
@@ -67,7 +67,11 @@ impl Access {
     ///
     /// # Errors
     /// Why there are no credentials, for people.
-    pub(super) fn authorize(&self, headers: &mut HeaderMap, stop: &Stop) -> Result<Proof, String> {
+    pub(super) fn authorize(
+        &self,
+        headers: &mut HeaderMap,
+        stop: &Stop,
+    ) -> Result<UsedCredentials, String> {
         loop {
             let shown = self.current.load_full();
             let issued = shown.credentials.apply(headers, stop)?;
@@ -81,7 +85,7 @@ impl Access {
                     continue;
                 }
             }
-            return Ok(Proof { shown, issued });
+            return Ok(UsedCredentials { shown, issued });
         }
     }
 

@@ -9,16 +9,16 @@ use super::body;
 use super::create::create;
 use super::delete::{Deleted, delete};
 use super::discovery;
-use super::exchange::{Answer, ApiCall, ApiRequest, Handler};
+use super::exchange::{ApiCall, ApiRequest, Handler, Response};
 use super::list::{check_match, list, parse_version};
 use super::objects::text;
 use super::options::{self, WriteOptions};
 use super::patching::Patch;
-use super::refusal::Refusal;
 use super::resource::Resource;
 use super::reviews;
 use super::scale;
 use super::selector::Scope;
+use super::status_error::StatusError;
 use super::store::{Object, State, Store, key_of};
 use super::table::Form;
 use super::target::Target;
@@ -43,15 +43,15 @@ struct Named<'a> {
 }
 
 impl Handler for ApiServer {
-    fn handle(&self, request: ApiRequest) -> Answer {
-        self.answer(&request).unwrap_or_else(Answer::from)
+    fn handle(&self, request: ApiRequest) -> Response {
+        self.answer(&request).unwrap_or_else(Response::from)
     }
 }
 
 impl ApiServer {
-    fn answer(&self, request: &ApiRequest) -> Result<Answer, Refusal> {
+    fn answer(&self, request: &ApiRequest) -> Result<Response, StatusError> {
         if request.body.len() > BODY_BYTES_MAX {
-            return Err(Refusal::body_too_large());
+            return Err(StatusError::body_too_large());
         }
         let Some(target) = request.target() else {
             return Ok(discovery::answer(request).unwrap_or_else(page_not_found));
@@ -63,7 +63,7 @@ impl ApiServer {
             return Ok(page_not_found());
         }
         let resource = Resource::find(&target.group, &target.version, &target.resource)
-            .ok_or_else(Refusal::no_such_path)?;
+            .ok_or_else(StatusError::no_such_path)?;
         // A watch sends its frames in the form that is asked for; everything else gets it here.
         let form = Form::asked_by(request)?;
         let Some(name) = &target.name else {
@@ -76,7 +76,7 @@ impl ApiServer {
             });
         };
         if resource.is_namespaced() != target.namespace.is_some() {
-            return Err(Refusal::no_such_path());
+            return Err(StatusError::no_such_path());
         }
         let named = Named {
             resource,
@@ -90,7 +90,7 @@ impl ApiServer {
             subresource if resource.subresources().contains(&subresource) => {
                 self.answer_named(&named, request)
             }
-            _ => Err(Refusal::no_such_path()),
+            _ => Err(StatusError::no_such_path()),
         }
     }
 
@@ -108,10 +108,10 @@ impl ApiServer {
         resource: Resource,
         target: &Target,
         request: &ApiRequest,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Response, StatusError> {
         let namespace = target.namespace.as_deref();
         if namespace.is_some() && !resource.is_namespaced() {
-            return Err(Refusal::no_such_path());
+            return Err(StatusError::no_such_path());
         }
         let scope = || {
             // Whatever stands in the query has to be readable before any of it is looked at.
@@ -134,7 +134,7 @@ impl ApiServer {
             "GET" if request.is_watch() => {
                 let store = Arc::clone(&self.store);
                 let watch = Watch::new(store, resource, scope()?, request)?;
-                Ok(Answer::stream(watch))
+                Ok(Response::stream(watch))
             }
             "GET" => list(&self.store, resource, &scope()?, request),
             "POST" if resource.is_namespaced() == namespace.is_some() => {
@@ -149,17 +149,21 @@ impl ApiServer {
             "DELETE" if resource.has_delete_collection() => {
                 self.delete_collection(resource, &scope()?, request)
             }
-            _ => Err(Refusal::method_not_allowed()),
+            _ => Err(StatusError::method_not_allowed()),
         }
     }
 
-    fn answer_named(&self, named: &Named<'_>, request: &ApiRequest) -> Result<Answer, Refusal> {
+    fn answer_named(
+        &self,
+        named: &Named<'_>,
+        request: &ApiRequest,
+    ) -> Result<Response, StatusError> {
         let (resource, key) = (named.resource, named.key.as_str());
         match (request.method.as_str(), named.subresource) {
             ("GET", "" | "status") => {
                 let version = request.query_value("resourceVersion");
                 if parse_version(version).is_none() {
-                    return Err(Refusal::malformed_watch_version(version));
+                    return Err(StatusError::malformed_watch_version(version));
                 }
                 let object = self.store.read(|state| state.current(resource, key))?;
                 Ok(object_answer(200, resource, &object))
@@ -190,13 +194,13 @@ impl ApiServer {
                     "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
                     "code": 201,
                 });
-                Ok(Answer::object(201, &status))
+                Ok(Response::object(201, &status))
             }
-            _ => Err(Refusal::method_not_allowed()),
+            _ => Err(StatusError::method_not_allowed()),
         }
     }
 
-    fn patch(&self, named: &Named<'_>, request: &ApiRequest) -> Result<Answer, Refusal> {
+    fn patch(&self, named: &Named<'_>, request: &ApiRequest) -> Result<Response, StatusError> {
         let patch = Patch::read(request)?;
         let options = WriteOptions::read(request)?;
         let (resource, key) = (named.resource, named.key.as_str());
@@ -230,7 +234,11 @@ impl ApiServer {
         Ok(warning(object_answer(200, resource, &object), &unknown))
     }
 
-    fn answer_scale(&self, named: &Named<'_>, request: &ApiRequest) -> Result<Answer, Refusal> {
+    fn answer_scale(
+        &self,
+        named: &Named<'_>,
+        request: &ApiRequest,
+    ) -> Result<Response, StatusError> {
         let (resource, key) = (named.resource, named.key.as_str());
         let object = match request.method.as_str() {
             "GET" => self.store.read(|state| state.current(resource, key))?,
@@ -252,9 +260,9 @@ impl ApiServer {
                     scale::put(state, resource, key, &scale, &manager)
                 })?
             }
-            _ => return Err(Refusal::method_not_allowed()),
+            _ => return Err(StatusError::method_not_allowed()),
         };
-        Ok(Answer::object(200, &scale::of(resource, &object)))
+        Ok(Response::object(200, &scale::of(resource, &object)))
     }
 
     fn delete(
@@ -262,13 +270,13 @@ impl ApiServer {
         resource: Resource,
         key: &str,
         request: &ApiRequest,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Response, StatusError> {
         let options = body::delete_options(request)?;
         let is_rehearsal = !options.dry_run.is_empty();
         let deleted = self.change(is_rehearsal, |state| delete(state, resource, key, &options))?;
         Ok(match deleted {
             Deleted::Gone(object) if !resource.is_answered_when_gone() => {
-                Answer::object(200, &success_of(resource, &object))
+                Response::object(200, &success_of(resource, &object))
             }
             Deleted::Gone(object) | Deleted::Stays(object) => object_answer(200, resource, &object),
         })
@@ -279,7 +287,7 @@ impl ApiServer {
         resource: Resource,
         scope: &Scope,
         request: &ApiRequest,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Response, StatusError> {
         let options = body::delete_options(request)?;
         let answer = list(&self.store, resource, scope, request)?;
         self.change(!options.dry_run.is_empty(), |state| {
@@ -311,15 +319,15 @@ fn manager_of(options: &WriteOptions, request: &ApiRequest) -> String {
     agent.split('/').next().unwrap_or_default().to_owned()
 }
 
-fn object_answer(code: u16, resource: Resource, object: &Object) -> Answer {
+fn object_answer(code: u16, resource: Resource, object: &Object) -> Response {
     let mut body = Vec::new();
     object.write_full(resource, &mut body);
-    Answer::json(code, body)
+    Response::json(code, body)
 }
 
 /// The answer with a warning of each of these texts
 /// (apiserver `pkg/endpoints/handlers/rest.go:addStrictDecodingWarnings`).
-fn warning(answer: Answer, texts: &[String]) -> Answer {
+fn warning(answer: Response, texts: &[String]) -> Response {
     texts.iter().fold(answer, |answer, text| {
         answer.with_header("warning", &format!("299 - {}", json!(text)))
     })
@@ -342,6 +350,6 @@ fn success_of(resource: Resource, object: &Object) -> Value {
 }
 
 /// What is answered outside all groups of resources, where nobody speaks JSON.
-fn page_not_found() -> Answer {
-    Answer::text(404, "404 page not found\n")
+fn page_not_found() -> Response {
+    Response::text(404, "404 page not found\n")
 }

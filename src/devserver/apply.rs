@@ -14,9 +14,9 @@ use super::create::create_managed;
 use super::managers::{Path, Reader, fields_of, from_tree, remove_all, text_of, to_tree};
 use super::objects::{entries, meta, text};
 use super::patch::strategic_merge;
-use super::refusal::Refusal;
 use super::resource::Resource;
 use super::shape;
+use super::status_error::StatusError;
 use super::store::{Object, State};
 use super::strict;
 use super::update::{self, Part};
@@ -43,7 +43,7 @@ pub(super) fn apply(
     state: &mut State,
     wish: &Wish<'_>,
     mut config: Value,
-) -> Result<Applied, Refusal> {
+) -> Result<Applied, StatusError> {
     let resource = wish.resource;
     check(wish, &config)?;
     body::strip_kind(&mut config);
@@ -78,7 +78,8 @@ pub(super) fn apply(
     if let Some(metadata) = config["metadata"].as_object_mut() {
         metadata.remove("managedFields");
     }
-    strategic_merge(&mut live, &config).map_err(|error| Refusal::internal(format!("{error:?}")))?;
+    strategic_merge(&mut live, &config)
+        .map_err(|error| StatusError::internal(format!("{error:?}")))?;
     if !fields.is_empty() {
         // An apply of the same fields is no news, and keeps its time.
         let unchanged = old.filter(|_| before == fields);
@@ -134,9 +135,9 @@ pub(super) fn managers_after(
     Some(managers)
 }
 
-fn check(wish: &Wish<'_>, config: &Value) -> Result<(), Refusal> {
+fn check(wish: &Wish<'_>, config: &Value) -> Result<(), StatusError> {
     let resource = wish.resource;
-    let bad = |why: String| Refusal::bad_request(why);
+    let bad = |why: String| StatusError::bad_request(why);
     let (kind, api_version) = (text(config, "/kind"), text(config, "/apiVersion"));
     if kind != resource.kind() || api_version != resource.api_version() {
         let version = if api_version.is_empty() {
@@ -153,14 +154,14 @@ fn check(wish: &Wish<'_>, config: &Value) -> Result<(), Refusal> {
     if let Some(unknown) = strict::unknown_fields(resource, config).first() {
         let namespace = text(config, "/metadata/namespace");
         let name = text(config, "/metadata/name");
-        return Err(Refusal::internal(format!(
+        return Err(StatusError::internal(format!(
             "failed to create typed patch object ({namespace}/{name}; {api_version}, Kind={kind}): \
              .{unknown}: field not declared in schema"
         )));
     }
     shape::check(resource, config).map_err(|why| {
         let name = wish.key;
-        Refusal::internal(format!(
+        StatusError::internal(format!(
             "failed to create typed patch object ({name}; {api_version}, Kind={kind}): {why}"
         ))
     })
@@ -192,7 +193,7 @@ fn conflicts(
     conflicts
 }
 
-fn refusal(conflicts: &[(String, Path)]) -> Refusal {
+fn refusal(conflicts: &[(String, Path)]) -> StatusError {
     let causes: Vec<(String, String)> = conflicts
         .iter()
         .map(|(manager, path)| (manager.clone(), text_of(path)))
@@ -219,7 +220,7 @@ fn refusal(conflicts: &[(String, Path)]) -> Refusal {
             lines.join("\n")
         }
     };
-    Refusal::apply_conflict(message, causes)
+    StatusError::apply_conflict(message, causes)
 }
 
 fn is_own(wish: &Wish<'_>, manager: &Value) -> bool {

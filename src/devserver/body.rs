@@ -8,9 +8,9 @@ use super::exchange::ApiRequest;
 use super::json_patch::depth_of;
 use super::objects::text;
 use super::protobuf::{self, Unread};
-use super::refusal::Refusal;
 use super::resource::Resource;
 use super::shape;
+use super::status_error::StatusError;
 use crate::api::protobuf::MEDIA_TYPE;
 
 const YAML: &str = "application/yaml";
@@ -22,19 +22,19 @@ const YAML: &str = "application/yaml";
 const DEPTH_MAX: usize = 100;
 
 /// The object in the body, without `kind` and `apiVersion`.
-pub(super) fn object(resource: Resource, request: &ApiRequest) -> Result<Value, Refusal> {
+pub(super) fn object(resource: Resource, request: &ApiRequest) -> Result<Value, StatusError> {
     let mut object = any_object(request, resource.kind())?;
     check_kind(resource, &object)?;
-    shape::check(resource, &object).map_err(|why| Refusal::not_handled_as(resource, &why))?;
+    shape::check(resource, &object).map_err(|why| StatusError::not_handled_as(resource, &why))?;
     strip_kind(&mut object);
     Ok(object)
 }
 
 /// The object in the body, whatever its kind; messages say that it should have been `expected`.
-pub(super) fn any_object(request: &ApiRequest, expected: &str) -> Result<Value, Refusal> {
+pub(super) fn any_object(request: &ApiRequest, expected: &str) -> Result<Value, StatusError> {
     let body = &request.body;
     let unrecognized = |why: &str| {
-        Refusal::bad_request(format!(
+        StatusError::bad_request(format!(
             "the object provided is unrecognized (must be of type {expected}): couldn't get \
              version/kind; json parse error: {why}"
         ))
@@ -45,12 +45,12 @@ pub(super) fn any_object(request: &ApiRequest, expected: &str) -> Result<Value, 
         }
         YAML => yaml(body)?,
         MEDIA_TYPE => protobuf::read(body).map_err(|unread| match unread {
-            Unread::UnknownKind(kind) => Refusal::unsupported_as_protobuf(&kind),
+            Unread::UnknownKind(kind) => StatusError::unsupported_as_protobuf(&kind),
             Unread::Malformed => {
-                Refusal::bad_request("the body of the request is no protobuf object")
+                StatusError::bad_request("the body of the request is no protobuf object")
             }
         })?,
-        _ => return Err(Refusal::unsupported_object_type()),
+        _ => return Err(StatusError::unsupported_object_type()),
     };
     check_depth(&value)?;
     if value.is_object() {
@@ -60,34 +60,34 @@ pub(super) fn any_object(request: &ApiRequest, expected: &str) -> Result<Value, 
 }
 
 /// Refuses what is nested so deep that a reader of the answer might give up.
-pub(super) fn check_depth(value: &Value) -> Result<(), Refusal> {
+pub(super) fn check_depth(value: &Value) -> Result<(), StatusError> {
     if depth_of(value) <= DEPTH_MAX {
         return Ok(());
     }
     let why = format!("the body of the request is nested more than {DEPTH_MAX} levels deep");
-    Err(Refusal::bad_request(why))
+    Err(StatusError::bad_request(why))
 }
 
 /// YAML, of which JSON is a part.
-pub(super) fn yaml(body: &[u8]) -> Result<Value, Refusal> {
+pub(super) fn yaml(body: &[u8]) -> Result<Value, StatusError> {
     let value = json_or_yaml(body)?;
     check_depth(&value)?;
     Ok(value)
 }
 
-fn json_or_yaml(body: &[u8]) -> Result<Value, Refusal> {
+fn json_or_yaml(body: &[u8]) -> Result<Value, StatusError> {
     // Most clients send JSON, and the YAML of old makes numbers of more texts than JSON does.
     if let Ok(value) = serde_json::from_slice(body) {
         return Ok(value);
     }
-    let unreadable = |why: &str| Refusal::bad_request(format!("error decoding YAML: {why}"));
+    let unreadable = |why: &str| StatusError::bad_request(format!("error decoding YAML: {why}"));
     let text = std::str::from_utf8(body);
     let text = text.map_err(|error| unreadable(&error.to_string()))?;
     serde_saphyr::from_str(text).map_err(|error| unreadable(&error.to_string()))
 }
 
 /// Refuses an object of another kind; one that says nothing is taken for what the path names.
-pub(super) fn check_kind(resource: Resource, object: &Value) -> Result<(), Refusal> {
+pub(super) fn check_kind(resource: Resource, object: &Value) -> Result<(), StatusError> {
     let (kind, api_version) = (text(object, "/kind"), text(object, "/apiVersion"));
     let is_kind = matches!(kind, "") || kind == resource.kind();
     let is_version = matches!(api_version, "") || api_version == resource.api_version();
@@ -100,7 +100,7 @@ pub(super) fn check_kind(resource: Resource, object: &Value) -> Result<(), Refus
         "" => "core",
         group => group.split('.').next().unwrap_or(group),
     };
-    Err(Refusal::bad_request(format!(
+    Err(StatusError::bad_request(format!(
         "{kind} in version \"{version}\" cannot be handled as a {expected}: converting \
          ({version}.{kind}) to ({internal}.{expected}): unknown conversion"
     )))
@@ -115,17 +115,17 @@ pub(super) fn strip_kind(object: &mut Value) {
 }
 
 /// What a DELETE says in its body and query.
-pub(super) fn delete_options(request: &ApiRequest) -> Result<DeleteOptions, Refusal> {
+pub(super) fn delete_options(request: &ApiRequest) -> Result<DeleteOptions, StatusError> {
     let mut options = DeleteOptions::default();
     if !request.body.is_empty() {
         let value = any_object(request, "DeleteOptions")?;
         let (kind, api_version) = (text(&value, "/kind"), text(&value, "/apiVersion"));
         if !matches!(kind, "" | "DeleteOptions") {
             let why = format!("no kind \"{kind}\" is registered for version \"{api_version}\"");
-            return Err(Refusal::bad_request(why));
+            return Err(StatusError::bad_request(why));
         }
         options = serde_json::from_value(value).map_err(|error| {
-            Refusal::bad_request(format!("error decoding the body of the request: {error}"))
+            StatusError::bad_request(format!("error decoding the body of the request: {error}"))
         })?;
         // Who says something in the body is not listened to elsewhere.
         options.check()?;

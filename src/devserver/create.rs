@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::objects::{self, meta, text};
 use super::quota;
-use super::refusal::Refusal;
 use super::resource::Resource;
+use super::status_error::StatusError;
 use super::store::{Object, State, key_of};
 
 /// Creates `object` (without `kind` and `apiVersion`).
@@ -14,7 +14,7 @@ pub(super) fn create(
     resource: Resource,
     namespace: Option<&str>,
     object: Value,
-) -> Result<Object, Refusal> {
+) -> Result<Object, StatusError> {
     create_managed(state, resource, namespace, object, None)
 }
 
@@ -25,10 +25,10 @@ pub(super) fn create_managed(
     namespace: Option<&str>,
     mut object: Value,
     managers: Option<Vec<Value>>,
-) -> Result<Object, Refusal> {
+) -> Result<Object, StatusError> {
     check_namespace(state, resource, namespace, &object)?;
     if !text(&object, "/metadata/resourceVersion").is_empty() {
-        return Err(Refusal::version_at_birth());
+        return Err(StatusError::version_at_birth());
     }
     meta::prepare(resource, namespace, &mut object);
     if let Some(managers) = managers {
@@ -40,7 +40,7 @@ pub(super) fn create_managed(
     let name = text(&object, "/metadata/name").to_owned();
     let errors = objects::validate(resource, &object);
     if !errors.is_empty() {
-        return Err(Refusal::invalid(resource, &name, errors));
+        return Err(StatusError::invalid(resource, &name, errors));
     }
     if resource == Resource::Pods {
         quota::check(state, namespace.unwrap_or_default(), &name)?;
@@ -49,8 +49,8 @@ pub(super) fn create_managed(
     if let Some(found) = state.get(resource, &key) {
         let found = found.value();
         return Err(match found.pointer("/metadata/deletionTimestamp") {
-            Some(_) => Refusal::still_exists(resource, &name),
-            None => Refusal::already_exists(resource, &name),
+            Some(_) => StatusError::still_exists(resource, &name),
+            None => StatusError::already_exists(resource, &name),
         });
     }
     let object = state.put(resource, &key, object);
@@ -70,25 +70,27 @@ fn check_namespace(
     resource: Resource,
     namespace: Option<&str>,
     object: &Value,
-) -> Result<(), Refusal> {
+) -> Result<(), StatusError> {
     let Some(namespace) = namespace else {
         return Ok(());
     };
     let own = text(object, "/metadata/namespace");
     if !own.is_empty() && own != namespace {
-        return Err(Refusal::bad_request(
+        return Err(StatusError::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
     let Some(found) = state.get(Resource::Namespaces, namespace) else {
-        return Err(Refusal::not_found(Resource::Namespaces, namespace));
+        return Err(StatusError::not_found(Resource::Namespaces, namespace));
     };
     if text(&found.value(), "/status/phase") == "Terminating" {
         let name = match text(object, "/metadata/name") {
             "" => text(object, "/metadata/generateName"),
             name => name,
         };
-        return Err(Refusal::namespace_terminating(resource, name, namespace));
+        return Err(StatusError::namespace_terminating(
+            resource, name, namespace,
+        ));
     }
     Ok(())
 }

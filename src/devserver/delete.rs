@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::objects::{entries, map_of, meta, number, pod, text};
 use super::options::check_dry_run;
-use super::refusal::{FieldError, Refusal};
 use super::removal::{is_released, remove};
 use super::resource::Resource;
+use super::status_error::{FieldError, StatusError};
 use super::store::{Consequence, Object, State};
 
 /// Finalizer of an owner whose dependents are to stay.
@@ -36,7 +36,7 @@ pub(super) struct DeleteOptions {
 impl DeleteOptions {
     /// Refuses what no delete may say (apimachinery
     /// `pkg/apis/meta/v1/validation:ValidateDeleteOptions`).
-    pub(super) fn check(&self) -> Result<(), Refusal> {
+    pub(super) fn check(&self) -> Result<(), StatusError> {
         let mut errors = Vec::new();
         if let Some(policy) = &self.propagation_policy {
             let value = json!(policy).to_string();
@@ -55,7 +55,7 @@ impl DeleteOptions {
         if errors.is_empty() {
             return Ok(());
         }
-        Err(Refusal::invalid_options("DeleteOptions", errors))
+        Err(StatusError::invalid_options("DeleteOptions", errors))
     }
 }
 
@@ -82,7 +82,7 @@ pub(super) fn delete(
     resource: Resource,
     key: &str,
     options: &DeleteOptions,
-) -> Result<Deleted, Refusal> {
+) -> Result<Deleted, StatusError> {
     let object = state.current(resource, key)?;
     let mut value = object.value();
     check_preconditions(resource, &object, &value, options)?;
@@ -132,7 +132,7 @@ fn check_preconditions(
     object: &Object,
     value: &Value,
     options: &DeleteOptions,
-) -> Result<(), Refusal> {
+) -> Result<(), StatusError> {
     let preconditions = options.preconditions.clone().unwrap_or_default();
     let uid = text(value, "/metadata/uid");
     let version = object.version.to_string();
@@ -149,7 +149,7 @@ fn check_preconditions(
                     "Precondition failed: {what} in precondition: {wanted}, {what} in object \
                      meta: {found}"
                 );
-                return Err(Refusal::conflict(resource, object.name(), &why));
+                return Err(StatusError::conflict(resource, object.name(), &why));
             }
         }
         return Ok(());
@@ -159,7 +159,7 @@ fn check_preconditions(
             "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The \
              object might have been deleted and then recreated"
         );
-        return Err(Refusal::precondition(resource, object.name(), &why));
+        return Err(StatusError::precondition(resource, object.name(), &why));
     }
     let wanted = preconditions.resource_version;
     if let Some(wanted) = wanted.filter(|wanted| *wanted != version) {
@@ -167,7 +167,7 @@ fn check_preconditions(
             "the ResourceVersion in the precondition ({wanted}) does not match the \
              ResourceVersion in record ({version}). The object might have been modified"
         );
-        return Err(Refusal::precondition(resource, object.name(), &why));
+        return Err(StatusError::precondition(resource, object.name(), &why));
     }
     Ok(())
 }
@@ -260,11 +260,11 @@ fn delete_namespace(
     state: &mut State,
     object: &Object,
     mut value: Value,
-) -> Result<Deleted, Refusal> {
+) -> Result<Deleted, StatusError> {
     let name = object.name();
     if IMMORTAL_NAMESPACES.contains(&name) {
         let why = "this namespace may not be deleted";
-        return Err(Refusal::forbidden(Resource::Namespaces, name, why));
+        return Err(StatusError::forbidden(Resource::Namespaces, name, why));
     }
     if value.pointer("/metadata/deletionTimestamp").is_none() {
         value["metadata"]["deletionTimestamp"] = json!(meta::now());

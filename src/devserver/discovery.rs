@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::exchange::{Answer, ApiRequest};
+use super::exchange::{ApiRequest, Response};
 use super::openapi;
 use super::resource::Resource;
 
@@ -17,10 +17,10 @@ const GROUPS: [&str; 2] = ["apps", "coordination.k8s.io"];
 const AGGREGATED: [&str; 2] = ["v2", "v2beta1"];
 
 /// The answer to a path that names no resource; `None` if there is nothing.
-pub(super) fn answer(request: &ApiRequest) -> Option<Answer> {
+pub(super) fn answer(request: &ApiRequest) -> Option<Response> {
     let path = request.path.trim_end_matches('/');
     if matches!(path, "/healthz" | "/livez" | "/readyz") {
-        return Some(Answer::text(200, "ok"));
+        return Some(Response::text(200, "ok"));
     }
     if let Some(rest) = path.strip_prefix("/openapi/") {
         return openapi::answer(rest, request);
@@ -58,7 +58,7 @@ pub(super) fn answer(request: &ApiRequest) -> Option<Answer> {
             }
         }
     };
-    Some(Answer::object(200, &value))
+    Some(Response::object(200, &value))
 }
 
 /// True if there is such a group of resources, in whichever version.
@@ -198,7 +198,7 @@ fn aggregated_version(accept: &str) -> Option<&'static str> {
 }
 
 /// All groups (or, for `/api`, the core group) with all their resources in one answer.
-fn aggregated(is_groups: bool, version: &str) -> Answer {
+fn aggregated(is_groups: bool, version: &str) -> Response {
     let groups: &[&str] = if is_groups { &GROUPS } else { &[""] };
     let items: Vec<Value> = groups.iter().map(|group| aggregated_group(group)).collect();
     let list = json!({
@@ -207,7 +207,7 @@ fn aggregated(is_groups: bool, version: &str) -> Answer {
         "metadata": {},
         "items": items,
     });
-    let mut answer = Answer::object(200, &list);
+    let mut answer = Response::object(200, &list);
     answer.content_type =
         format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
     answer

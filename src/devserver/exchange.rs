@@ -3,7 +3,7 @@
 use super::target::Target;
 
 pub use crate::http_server::{
-    Answer, AnswerBody, ChannelStream, ChunkStream, Handler, Next, Request as ApiRequest,
+    ChannelStream, ChunkStream, Handler, Next, Request as ApiRequest, Response, ResponseBody,
 };
 
 /// What of the API a request asks for.

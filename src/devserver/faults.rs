@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::exchange::{Answer, AnswerBody, ApiCall, ApiRequest, ChunkStream, Handler, Next};
+use super::exchange::{ApiCall, ApiRequest, ChunkStream, Handler, Next, Response, ResponseBody};
 use super::recorder::{Recorded, Recorder};
 use crate::stdx::stop::Stop;
 
@@ -156,7 +156,7 @@ impl Faults {
         n_changed
     }
 
-    fn answer(&self, recorded: &Arc<Recorded>) -> Answer {
+    fn answer(&self, recorded: &Arc<Recorded>) -> Response {
         let request = &recorded.request;
         let mut after = Vec::new();
         for (id, action) in self.shared.matching(request) {
@@ -165,15 +165,15 @@ impl Faults {
             }
             match action {
                 Action::Answer(make) => return make(request),
-                Action::CutBefore => return Answer::cut(),
+                Action::CutBefore => return Response::cut(),
                 Action::Delay(delay) => {
                     if self.stop.wait_timeout(delay) {
-                        return Answer::cut();
+                        return Response::cut();
                     }
                 }
                 Action::Hold => {
                     if !self.hold(id) {
-                        return Answer::cut();
+                        return Response::cut();
                     }
                 }
                 action => after.push(action),
@@ -182,7 +182,7 @@ impl Faults {
         let mut answer = self.inner.handle(request.clone());
         for action in after {
             answer = match action {
-                Action::CutAfter => Answer::cut(),
+                Action::CutAfter => Response::cut(),
                 Action::AnswerAfter(make) => make(request),
                 Action::Rewrite(rewrite) if !request.is_watch() => rewritten(answer, &*rewrite),
                 Action::CutInside(n_bytes) if !request.is_watch() => cut_inside(answer, n_bytes),
@@ -205,15 +205,15 @@ impl Faults {
         true
     }
 
-    fn wrap(&self, recorded: &Arc<Recorded>, mut answer: Answer) -> Answer {
-        if let AnswerBody::Stream(stream) = answer.body {
+    fn wrap(&self, recorded: &Arc<Recorded>, mut answer: Response) -> Response {
+        if let ResponseBody::Stream(stream) = answer.body {
             let stream: Box<dyn ChunkStream> = if recorded.request.is_watch() {
                 let (shared, recorded) = (Arc::clone(&self.shared), Arc::clone(recorded));
                 Box::new(FaultyStream::new(stream, shared, recorded))
             } else {
                 stream
             };
-            answer.body = AnswerBody::Stream(stream);
+            answer.body = ResponseBody::Stream(stream);
         }
         answer
     }
@@ -226,7 +226,7 @@ impl fmt::Debug for Faults {
 }
 
 impl Handler for Faults {
-    fn handle(&self, request: ApiRequest) -> Answer {
+    fn handle(&self, request: ApiRequest) -> Response {
         let recorded = self.recorder.add(request);
         let answer = self.answer(&recorded);
         recorded.set_code(answer.code);
@@ -324,25 +324,25 @@ impl fmt::Debug for RuleHandle {
 }
 
 /// The answer with its body changed by `rewrite`.
-fn rewritten(mut answer: Answer, rewrite: &dyn Fn(Vec<u8>) -> Vec<u8>) -> Answer {
+fn rewritten(mut answer: Response, rewrite: &dyn Fn(Vec<u8>) -> Vec<u8>) -> Response {
     if let Some(body) = take_body(&mut answer) {
-        answer.body = AnswerBody::Whole(rewrite(body));
+        answer.body = ResponseBody::Whole(rewrite(body));
     }
     answer
 }
 
 /// The answer with the beginning of its body, after which the connection breaks.
-fn cut_inside(mut answer: Answer, n_bytes: usize) -> Answer {
+fn cut_inside(mut answer: Response, n_bytes: usize) -> Response {
     if let Some(mut body) = take_body(&mut answer) {
         body.truncate(n_bytes);
-        answer.body = AnswerBody::Stream(Box::new(Torn(Some(body))));
+        answer.body = ResponseBody::Stream(Box::new(Torn(Some(body))));
     }
     answer
 }
 
-/// Reads the body to its end and leaves [`AnswerBody::Cut`] in its place; `None` if it breaks.
-fn take_body(answer: &mut Answer) -> Option<Vec<u8>> {
-    std::mem::replace(&mut answer.body, AnswerBody::Cut).read()
+/// Reads the body to its end and leaves [`ResponseBody::Cut`] in its place; `None` if it breaks.
+fn take_body(answer: &mut Response) -> Option<Vec<u8>> {
+    std::mem::replace(&mut answer.body, ResponseBody::Cut).read()
 }
 
 /// A body that breaks off.

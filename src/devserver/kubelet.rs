@@ -1,11 +1,11 @@
 //! A simulated scheduler and kubelet: assigns pods to nodes, lets them run and become ready, and
-//! finishes deletions; annotations ask for worse (see [`wishes`]). One thread (`dev-kubelet`) that
+//! finishes deletions; annotations ask for worse (see [`behaviour`]). One thread (`dev-kubelet`) that
 //! follows the pods of the store and does what is due, many pods under one lock.
 
+pub mod behaviour;
 mod nodes;
 mod pod_status;
 mod step;
-pub mod wishes;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

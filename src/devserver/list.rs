@@ -7,11 +7,11 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::json;
 
-use super::exchange::{Answer, ApiRequest, ChunkStream, Next};
+use super::exchange::{ApiRequest, ChunkStream, Next, Response};
 use super::options;
-use super::refusal::{FieldError, Refusal};
 use super::resource::Resource;
 use super::selector::Scope;
+use super::status_error::{FieldError, StatusError};
 use super::store::{Object, State, Store, in_namespace};
 
 /// How long a request waits for a version from the future
@@ -27,17 +27,17 @@ pub(super) fn list(
     resource: Resource,
     scope: &Scope,
     request: &ApiRequest,
-) -> Result<Answer, Refusal> {
+) -> Result<Response, StatusError> {
     let options = Options::read(resource, request)?;
     if let Wanted::NotOlderThan(version) = options.wanted {
         await_version(store, resource, version)?;
     }
     let page = store.read(|state| options.page(state, resource, scope))?;
-    Ok(Answer::stream(ListStream::new(resource, page)))
+    Ok(Response::stream(ListStream::new(resource, page)))
 }
 
 /// Waits, at most for [`FUTURE_VERSION_WAIT`], until the server has come to `version`.
-fn await_version(store: &Store, resource: Resource, version: u64) -> Result<(), Refusal> {
+fn await_version(store: &Store, resource: Resource, version: u64) -> Result<(), StatusError> {
     // Another resource's change moves the version without waking this wait, so it looks again.
     const SLICE: Duration = Duration::from_millis(50);
     let deadline = Instant::now() + FUTURE_VERSION_WAIT;
@@ -45,7 +45,7 @@ fn await_version(store: &Store, resource: Resource, version: u64) -> Result<(), 
     while store.wait(resource, SLICE, reached).is_none() {
         if Instant::now() >= deadline {
             let current = store.read(|state| state.version);
-            return Err(Refusal::too_large_version(version, current));
+            return Err(StatusError::too_large_version(version, current));
         }
     }
     Ok(())
@@ -83,7 +83,7 @@ struct Page {
 }
 
 impl Options {
-    fn read(resource: Resource, request: &ApiRequest) -> Result<Self, Refusal> {
+    fn read(resource: Resource, request: &ApiRequest) -> Result<Self, StatusError> {
         let version = request.query_value("resourceVersion");
         let version_match = request.query_value("resourceVersionMatch");
         let limit = options::number(request, "limit")?.unwrap_or(0);
@@ -92,19 +92,19 @@ impl Options {
         if !request.query_value("sendInitialEvents").is_empty() {
             let why = "sendInitialEvents is forbidden for list";
             let error = FieldError::forbidden("sendInitialEvents", why);
-            return Err(Refusal::invalid_list_options(error));
+            return Err(StatusError::invalid_list_options(error));
         }
         if !token.is_empty() {
             let options = Self::of_token(token, limit)?;
             if !matches!(version, "" | "0") {
-                return Err(Refusal::bad_request(
+                return Err(StatusError::bad_request(
                     "specifying resource version is not allowed when using continue",
                 ));
             }
             return Ok(options);
         }
         check_match(request)?;
-        let malformed = || Refusal::malformed_list_version(version);
+        let malformed = || StatusError::malformed_list_version(version);
         let wanted = match parse_version(version).ok_or_else(malformed)? {
             0 if version.is_empty() => Wanted::Current,
             0 => {
@@ -126,8 +126,9 @@ impl Options {
         })
     }
 
-    fn of_token(token: &str, limit: usize) -> Result<Self, Refusal> {
-        let invalid = || Refusal::bad_request("invalid continue token: continue key is not valid");
+    fn of_token(token: &str, limit: usize) -> Result<Self, StatusError> {
+        let invalid =
+            || StatusError::bad_request("invalid continue token: continue key is not valid");
         let token = BASE64_URL_SAFE_NO_PAD.decode(token.trim_end_matches('='));
         let token = token.ok().ok_or_else(invalid)?;
         let token: Option<serde_json::Value> = serde_json::from_slice(&token).ok();
@@ -142,18 +143,18 @@ impl Options {
         })
     }
 
-    fn page(&self, state: &State, resource: Resource, scope: &Scope) -> Result<Page, Refusal> {
+    fn page(&self, state: &State, resource: Resource, scope: &Scope) -> Result<Page, StatusError> {
         let shelf = state.shelf(resource);
         let earlier;
         let (version, objects) = match self.wanted {
             Wanted::Exact(version) if version > state.version => {
-                return Err(Refusal::too_large_version(version, state.version));
+                return Err(StatusError::too_large_version(version, state.version));
             }
             Wanted::Exact(version) => {
                 let Some(objects) = shelf.objects_at(version) else {
                     return Err(match &self.start {
-                        Some(start) => Refusal::continue_too_old(token_of(-1, start)),
-                        None => Refusal::list_too_old(),
+                        Some(start) => StatusError::continue_too_old(token_of(-1, start)),
+                        None => StatusError::list_too_old(),
                     });
                 };
                 earlier = objects;
@@ -191,7 +192,7 @@ impl Options {
 }
 
 /// Refuses a version match that goes with no version, or that there is not.
-pub(super) fn check_match(request: &ApiRequest) -> Result<(), Refusal> {
+pub(super) fn check_match(request: &ApiRequest) -> Result<(), StatusError> {
     let version = request.query_value("resourceVersion");
     let version_match = request.query_value("resourceVersionMatch");
     if !request.query_value("continue").is_empty() {
@@ -207,11 +208,11 @@ pub(super) fn check_match(request: &ApiRequest) -> Result<(), Refusal> {
             let value = format!("\"{other}\"");
             let supported = "\"Exact\", \"NotOlderThan\", \"\"";
             let error = FieldError::not_supported("resourceVersionMatch", &value, supported);
-            return Err(Refusal::invalid_list_options(error));
+            return Err(StatusError::invalid_list_options(error));
         }
     };
     let error = FieldError::forbidden("resourceVersionMatch", why);
-    Err(Refusal::invalid_list_options(error))
+    Err(StatusError::invalid_list_options(error))
 }
 
 fn token_of(version: i64, start: &str) -> String {

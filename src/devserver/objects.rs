@@ -12,8 +12,8 @@ mod replication_controller;
 
 use serde_json::{Map, Value, json};
 
-use super::refusal::FieldError;
 use super::resource::Resource;
+use super::status_error::FieldError;
 
 /// Sets what the API server sets where a request to create or to change says nothing.
 pub(super) fn set_defaults(resource: Resource, object: &mut Value) {

@@ -7,7 +7,7 @@
 
 use serde_json::{Value, json};
 
-use super::exchange::{Answer, AnswerBody, ApiRequest};
+use super::exchange::{ApiRequest, Response, ResponseBody};
 use super::resource::Resource;
 
 const VERSION: &str = "1.36";
@@ -16,26 +16,26 @@ const VERSION: &str = "1.36";
 const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// The answer to `/openapi/` and `rest`.
-pub(super) fn answer(rest: &str, request: &ApiRequest) -> Option<Answer> {
+pub(super) fn answer(rest: &str, request: &ApiRequest) -> Option<Response> {
     match rest {
         "v2" if request.header("accept").contains("spec.v2") => {
-            let mut answer = Answer::text(200, "");
+            let mut answer = Response::text(200, "");
             PROTOBUF_V2.clone_into(&mut answer.content_type);
-            answer.body = AnswerBody::Whole(empty_document());
+            answer.body = ResponseBody::Whole(empty_document());
             Some(answer)
         }
-        "v2" => Some(Answer::object(
+        "v2" => Some(Response::object(
             200,
             &json!({
                 "swagger": "2.0", "info": {"title": "Kubernetes", "version": VERSION},
                 "paths": {}, "definitions": {},
             }),
         )),
-        "v3" => Some(Answer::object(200, &root())),
+        "v3" => Some(Response::object(200, &root())),
         rest => {
             let group_version = rest.strip_prefix("v3/")?;
             let document = document(group_version)?;
-            Some(Answer::object(200, &document))
+            Some(Response::object(200, &document))
         }
     }
 }

@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use super::exchange::{ApiRequest, is_true};
-use super::refusal::{FieldError, Refusal};
 use super::resource::Resource;
+use super::status_error::{FieldError, StatusError};
 use super::strict;
 use crate::api::protobuf::MEDIA_TYPE;
 
@@ -37,7 +37,7 @@ enum FieldValidation {
 }
 
 impl WriteOptions {
-    pub(super) fn read(request: &ApiRequest) -> Result<Self, Refusal> {
+    pub(super) fn read(request: &ApiRequest) -> Result<Self, StatusError> {
         let kind = match request.method.as_str() {
             "POST" => "CreateOptions",
             "PUT" => "UpdateOptions",
@@ -72,7 +72,7 @@ impl WriteOptions {
             ));
         }
         if !errors.is_empty() {
-            return Err(Refusal::invalid_options(kind, errors));
+            return Err(StatusError::invalid_options(kind, errors));
         }
         Ok(Self {
             dry_run: !dry_run.is_empty(),
@@ -95,8 +95,8 @@ impl WriteOptions {
         resource: Resource,
         old: Option<&Value>,
         new: &Value,
-        refusal: impl FnOnce(&str) -> Refusal,
-    ) -> Result<Vec<String>, Refusal> {
+        refusal: impl FnOnce(&str) -> StatusError,
+    ) -> Result<Vec<String>, StatusError> {
         if self.validation == FieldValidation::Ignore || self.is_protobuf {
             return Ok(Vec::new());
         }
@@ -121,9 +121,9 @@ impl WriteOptions {
         &self,
         resource: Resource,
         object: &Value,
-    ) -> Result<Vec<String>, Refusal> {
+    ) -> Result<Vec<String>, StatusError> {
         self.unknown_fields(resource, None, object, |why| {
-            Refusal::not_handled_as(resource, why)
+            StatusError::not_handled_as(resource, why)
         })
     }
 }
@@ -139,14 +139,14 @@ pub(super) fn all_values<'a>(
 }
 
 /// A number in the query; `None` if it is not given.
-pub(super) fn number(request: &ApiRequest, name: &str) -> Result<Option<i64>, Refusal> {
+pub(super) fn number(request: &ApiRequest, name: &str) -> Result<Option<i64>, StatusError> {
     let text = request.query_value(name);
     if text.is_empty() {
         return Ok(None);
     }
     let malformed = || {
         let why = format!("strconv.ParseInt: parsing {}: invalid syntax", json!(text));
-        Refusal::bad_request(why)
+        StatusError::bad_request(why)
     };
     text.parse().ok().map(Some).ok_or_else(malformed)
 }

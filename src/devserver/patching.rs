@@ -7,9 +7,9 @@ use super::exchange::ApiRequest;
 use super::json_patch::{self, Failure};
 use super::objects::text;
 use super::patch::{self, StrategicError};
-use super::refusal::{FieldError, Refusal};
 use super::resource::Resource;
 use super::shape;
+use super::status_error::{FieldError, StatusError};
 
 /// A patch as it came.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) enum Patch {
 
 impl Patch {
     /// The patch in the body, of the kind that its media type says.
-    pub(super) fn read(request: &ApiRequest) -> Result<Self, Refusal> {
+    pub(super) fn read(request: &ApiRequest) -> Result<Self, StatusError> {
         let body = &request.body;
         match request.content_type() {
             "application/json-patch+json" => {
@@ -41,23 +41,25 @@ impl Patch {
                 if config.is_object() {
                     return Ok(Self::Apply(config));
                 }
-                Err(Refusal::bad_request("error decoding YAML: it is no object"))
+                Err(StatusError::bad_request(
+                    "error decoding YAML: it is no object",
+                ))
             }
-            _ => Err(Refusal::unsupported_patch_type()),
+            _ => Err(StatusError::unsupported_patch_type()),
         }
     }
 
     /// Does the patch on `target`, which is whole, with `kind`.
-    pub(super) fn change(&self, target: &mut Value) -> Result<(), Refusal> {
+    pub(super) fn change(&self, target: &mut Value) -> Result<(), StatusError> {
         match self {
             Self::Json(operations) => {
                 json_patch::apply(target, operations).map_err(|failure| match failure {
-                    Failure::Malformed(kind) => Refusal::bad_request(format!(
+                    Failure::Malformed(kind) => StatusError::bad_request(format!(
                         "error decoding patch: json: cannot unmarshal {kind} into Go value of \
                          type []handlers.jsonPatchOp"
                     )),
-                    Failure::TooMany(n) => Refusal::too_many_operations(n),
-                    Failure::Rejected => Refusal::patch_rejected(),
+                    Failure::TooMany(n) => StatusError::too_many_operations(n),
+                    Failure::Rejected => StatusError::patch_rejected(),
                 })
             }
             Self::Merge(patch) => {
@@ -66,21 +68,25 @@ impl Patch {
             }
             Self::Strategic(patch) => {
                 patch::strategic_merge(target, patch).map_err(|error| match error {
-                    StrategicError::BadPatch(why) => Refusal::internal(why),
+                    StrategicError::BadPatch(why) => StatusError::internal(why),
                     StrategicError::BadValue(why) => unfit(patch, &why),
                 })
             }
-            Self::Apply(_) => Err(Refusal::unsupported_patch_type()),
+            Self::Apply(_) => Err(StatusError::unsupported_patch_type()),
         }
     }
 
     /// `object` (without `kind`) as it is after the patch, in a shape that objects of this kind have.
-    pub(super) fn changed(&self, resource: Resource, mut object: Value) -> Result<Value, Refusal> {
+    pub(super) fn changed(
+        &self,
+        resource: Resource,
+        mut object: Value,
+    ) -> Result<Value, StatusError> {
         object["kind"] = json!(resource.kind());
         object["apiVersion"] = json!(resource.api_version());
         self.change(&mut object)?;
         if !object.is_object() {
-            return Err(Refusal::patch_rejected());
+            return Err(StatusError::patch_rejected());
         }
         let kind = text(&object, "/kind");
         if kind != resource.kind() || text(&object, "/apiVersion") != resource.api_version() {
@@ -95,7 +101,7 @@ impl Patch {
     }
 
     /// 422 for a patch that makes of the object what no such object can be.
-    pub(super) fn unfit(&self, why: &str) -> Refusal {
+    pub(super) fn unfit(&self, why: &str) -> StatusError {
         unfit(self.value(), why)
     }
 
@@ -110,19 +116,19 @@ impl Patch {
 }
 
 /// 422 for a patch that makes of the object what no such object can be.
-fn unfit(patch: &Value, why: &str) -> Refusal {
+fn unfit(patch: &Value, why: &str) -> StatusError {
     let value = json!(patch.to_string()).to_string();
-    Refusal::invalid_patch(FieldError::invalid("patch", &value, why))
+    StatusError::invalid_patch(FieldError::invalid("patch", &value, why))
 }
 
-fn decode(body: &[u8], prefix: &str) -> Result<Value, Refusal> {
+fn decode(body: &[u8], prefix: &str) -> Result<Value, StatusError> {
     let decoded = serde_json::from_slice(body);
-    let value = decoded.map_err(|error| Refusal::bad_request(format!("{prefix}{error}")))?;
+    let value = decoded.map_err(|error| StatusError::bad_request(format!("{prefix}{error}")))?;
     body::check_depth(&value)?;
     Ok(value)
 }
 
-fn map_only(patch: Value, prefix: &str) -> Result<Value, Refusal> {
+fn map_only(patch: Value, prefix: &str) -> Result<Value, StatusError> {
     let kind = match &patch {
         Value::Object(_) => return Ok(patch),
         Value::Null => "null",
@@ -132,7 +138,7 @@ fn map_only(patch: Value, prefix: &str) -> Result<Value, Refusal> {
         Value::Array(_) => "array",
     };
     let go_type = "map[string]interface {}";
-    Err(Refusal::bad_request(format!(
+    Err(StatusError::bad_request(format!(
         "{prefix}json: cannot unmarshal {kind} into Go value of type {go_type}"
     )))
 }

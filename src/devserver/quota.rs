@@ -4,12 +4,12 @@
 use serde_json::{Value, json};
 
 use super::objects::text;
-use super::refusal::Refusal;
 use super::resource::Resource;
+use super::status_error::StatusError;
 use super::store::{Object, State};
 
 /// Refuses one more pod called `name` where a quota of the namespace is used up.
-pub(super) fn check(state: &State, namespace: &str, name: &str) -> Result<(), Refusal> {
+pub(super) fn check(state: &State, namespace: &str, name: &str) -> Result<(), StatusError> {
     let quotas = state.of_namespace(Resource::Quotas, Some(namespace));
     for quota in quotas {
         let value = quota.value();
@@ -22,7 +22,7 @@ pub(super) fn check(state: &State, namespace: &str, name: &str) -> Result<(), Re
                 "exceeded quota: {}, requested: pods=1, used: pods={used}, limited: pods={limit}",
                 quota.name()
             );
-            return Err(Refusal::forbidden(Resource::Pods, name, &why));
+            return Err(StatusError::forbidden(Resource::Pods, name, &why));
         }
     }
     Ok(())

@@ -4,12 +4,15 @@
 use serde_json::{Value, json};
 
 use super::body;
-use super::exchange::{Answer, ApiRequest};
-use super::refusal::Refusal;
+use super::exchange::{ApiRequest, Response};
+use super::status_error::StatusError;
 use super::target::Target;
 
 /// The answer to a review; `None` if `target` names none.
-pub(super) fn answer(target: &Target, request: &ApiRequest) -> Option<Result<Answer, Refusal>> {
+pub(super) fn answer(
+    target: &Target,
+    request: &ApiRequest,
+) -> Option<Result<Response, StatusError>> {
     let (kind, status) = match (target.group.as_str(), target.resource.as_str()) {
         ("authorization.k8s.io", "selfsubjectaccessreviews") => (
             "SelfSubjectAccessReview",
@@ -29,11 +32,11 @@ pub(super) fn answer(target: &Target, request: &ApiRequest) -> Option<Result<Ans
     Some(if request.method == "POST" {
         body::any_object(request, kind).map(|review| reviewed(&review, kind, target, &status))
     } else {
-        Err(Refusal::method_not_allowed())
+        Err(StatusError::method_not_allowed())
     })
 }
 
-fn reviewed(review: &Value, kind: &str, target: &Target, status: &Value) -> Answer {
+fn reviewed(review: &Value, kind: &str, target: &Target, status: &Value) -> Response {
     let mut answer = json!({
         "kind": kind,
         "apiVersion": format!("{}/{}", target.group, target.version),
@@ -43,5 +46,5 @@ fn reviewed(review: &Value, kind: &str, target: &Target, status: &Value) -> Answ
     if let Some(spec) = review.get("spec") {
         answer["spec"] = spec.clone();
     }
-    Answer::object(201, &answer)
+    Response::object(201, &answer)
 }

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::apply;
 use super::objects::{number, text};
-use super::refusal::{FieldError, Refusal};
 use super::resource::Resource;
 use super::selector::selector_text;
+use super::status_error::{FieldError, StatusError};
 use super::store::{Object, State};
 use super::update::{self, Part};
 
@@ -44,12 +44,12 @@ pub(super) fn put(
     key: &str,
     scale: &Value,
     manager: &str,
-) -> Result<Object, Refusal> {
+) -> Result<Object, StatusError> {
     let object = state.current(resource, key)?;
     let uid = text(scale, "/metadata/uid");
     let mut new = object.value();
     if !uid.is_empty() && uid != text(&new, "/metadata/uid") {
-        return Err(Refusal::conflict(
+        return Err(StatusError::conflict(
             resource,
             object.name(),
             "the UID differs",
@@ -59,7 +59,7 @@ pub(super) fn put(
     if replicas < 0 {
         let (value, why) = (replicas.to_string(), "must be greater than or equal to 0");
         let error = FieldError::invalid("spec.replicas", &value, why);
-        return Err(Refusal::invalid_scale(object.name(), error));
+        return Err(StatusError::invalid_scale(object.name(), error));
     }
     new["metadata"]["resourceVersion"] = match text(scale, "/metadata/resourceVersion") {
         "" => json!(object.version.to_string()),

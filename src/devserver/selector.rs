@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::objects::{entries, labels, text};
-use super::refusal::Refusal;
 use super::resource::Resource;
+use super::status_error::StatusError;
 use super::store::Stored;
 use crate::api::Selector;
 use crate::api::label_selector::{LabelSelector, LabelSelectorRequirement};
@@ -33,8 +33,8 @@ impl Scope {
         namespace: Option<&str>,
         label_selector: &str,
         field_selector: &str,
-        check: impl FnOnce() -> Result<(), Refusal>,
-    ) -> Result<Self, Refusal> {
+        check: impl FnOnce() -> Result<(), StatusError>,
+    ) -> Result<Self, StatusError> {
         let labels = parse_labels(label_selector)?;
         let fields = parse_fields(field_selector)?;
         check()?;
@@ -91,7 +91,7 @@ fn field_of<'a>(value: &'a Value, path: &str) -> &'a str {
     found.and_then(Value::as_str).unwrap_or_default()
 }
 
-fn parse_fields(text: &str) -> Result<Vec<FieldTerm>, Refusal> {
+fn parse_fields(text: &str) -> Result<Vec<FieldTerm>, StatusError> {
     let terms = text.split(',').filter(|term| !term.is_empty());
     terms
         .map(|term| {
@@ -105,15 +105,15 @@ fn parse_fields(text: &str) -> Result<Vec<FieldTerm>, Refusal> {
         .collect()
 }
 
-fn unusable(text: &str) -> Refusal {
-    Refusal::bad_request(format!(
+fn unusable(text: &str) -> StatusError {
+    StatusError::bad_request(format!(
         "invalid selector: '{text}'; can't understand '{text}'"
     ))
 }
 
 /// Kinds that have fields of their own say it in other words than those that have not.
-fn unselectable(resource: Resource, path: &str) -> Refusal {
-    Refusal::bad_request(match resource {
+fn unselectable(resource: Resource, path: &str) -> StatusError {
+    StatusError::bad_request(match resource {
         Resource::ReplicaSets | Resource::Leases | Resource::ServiceAccounts | Resource::Quotas => {
             format!(
                 "\"{path}\" is not a known field selector: only \"metadata.name\", \
@@ -166,15 +166,15 @@ fn split_term(term: &str) -> Option<(&str, &str, bool)> {
     Some((name.trim(), value.trim(), true))
 }
 
-fn parse_labels(text: &str) -> Result<Option<Selector>, Refusal> {
-    let unparsable = || Refusal::bad_request(format!("unable to parse requirement: {text}"));
+fn parse_labels(text: &str) -> Result<Option<Selector>, StatusError> {
+    let unparsable = || StatusError::bad_request(format!("unable to parse requirement: {text}"));
     if text.trim().is_empty() {
         return Ok(None);
     }
     let terms = split_outside_parentheses(text);
     if terms.iter().any(|term| term.is_empty()) {
         let why = "found ',', expected: !, identifier, or 'end of string'";
-        return Err(Refusal::bad_request(why));
+        return Err(StatusError::bad_request(why));
     }
     let requirements = terms
         .into_iter()
@@ -187,17 +187,17 @@ fn parse_labels(text: &str) -> Result<Option<Selector>, Refusal> {
     };
     Selector::new(&selector)
         .map(Some)
-        .map_err(|error| Refusal::bad_request(error.to_string()))
+        .map_err(|error| StatusError::bad_request(error.to_string()))
 }
 
 /// Refuses keys and values that no label can have.
-fn check_syntax(requirement: &LabelSelectorRequirement) -> Result<(), Refusal> {
+fn check_syntax(requirement: &LabelSelectorRequirement) -> Result<(), StatusError> {
     let key = &requirement.key;
     let invalid = |field: &str, value: &str, why: &str| {
         let value = Value::from(value);
         let message =
             format!("unable to parse requirement: {field}: Invalid value: {value}: {why}");
-        Err(Refusal::bad_request(message))
+        Err(StatusError::bad_request(message))
     };
     if let Some(why) = labels::key_faults(key).first() {
         return invalid("<nil>", key, why);

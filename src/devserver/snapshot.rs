@@ -15,8 +15,8 @@ use serde_json::{Map, Value, json};
 
 use super::create::create;
 use super::objects::text;
-use super::refusal::Refusal;
 use super::resource::Resource;
+use super::status_error::StatusError;
 use super::store::{State, key_of};
 use super::{DevServer, INITIAL_NAMESPACES};
 
@@ -162,7 +162,7 @@ fn load_one(
     Ok(Some(created.key.to_string()))
 }
 
-fn make_namespace(state: &mut State, name: &str) -> Result<(), Refusal> {
+fn make_namespace(state: &mut State, name: &str) -> Result<(), StatusError> {
     if state.get(Resource::Namespaces, name).is_some() {
         return Ok(());
     }
@@ -202,7 +202,7 @@ fn keep(state: &mut State, resource: Resource, key: &str, document: &Value) {
     }
 }
 
-fn message(refusal: &Refusal) -> String {
+fn message(refusal: &StatusError) -> String {
     let status = serde_json::to_value(refusal).unwrap_or_default();
     text(&status, "/message").to_owned()
 }

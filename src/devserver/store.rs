@@ -12,8 +12,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use serde_json::{Value, json};
 
-use super::refusal::Refusal;
 use super::resource::{N_RESOURCES, Resource};
+use super::status_error::StatusError;
 use crate::api::Labels;
 
 /// One version of one object. Never changed.
@@ -238,10 +238,10 @@ impl State {
     }
 
     /// The object as it is now, or that it is not there.
-    pub(super) fn current(&self, resource: Resource, key: &str) -> Result<Object, Refusal> {
+    pub(super) fn current(&self, resource: Resource, key: &str) -> Result<Object, StatusError> {
         let name = key.rsplit('/').next().unwrap_or(key);
         let object = self.get(resource, key).cloned();
-        object.ok_or_else(|| Refusal::not_found(resource, name))
+        object.ok_or_else(|| StatusError::not_found(resource, name))
     }
 
     /// The objects of one namespace, or of all.

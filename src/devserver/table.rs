@@ -4,10 +4,10 @@
 use serde_json::{Map, Value, json};
 
 use super::columns;
-use super::exchange::{Answer, AnswerBody, ApiRequest};
+use super::exchange::{ApiRequest, Response, ResponseBody};
 use super::objects::text;
-use super::refusal::Refusal;
 use super::resource::Resource;
+use super::status_error::StatusError;
 
 /// In which form objects are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(super) enum Include {
 
 impl Form {
     /// The first form that the request accepts.
-    pub(super) fn asked_by(request: &ApiRequest) -> Result<Self, Refusal> {
+    pub(super) fn asked_by(request: &ApiRequest) -> Result<Self, StatusError> {
         for kind in request.header("accept").split(',') {
             let mut parameters = kind.split(';').map(str::trim);
             if parameters.next() != Some("application/json") {
@@ -51,15 +51,15 @@ impl Form {
     }
 
     /// The answer (an object or a list) in this form.
-    pub(super) fn answer(self, resource: Resource, mut answer: Answer) -> Answer {
+    pub(super) fn answer(self, resource: Resource, mut answer: Response) -> Response {
         if self == Self::Whole || answer.code >= 300 {
             return answer;
         }
-        let Some(body) = std::mem::replace(&mut answer.body, AnswerBody::Cut).read() else {
+        let Some(body) = std::mem::replace(&mut answer.body, ResponseBody::Cut).read() else {
             return answer;
         };
         let Ok(mut value) = serde_json::from_slice::<Value>(&body) else {
-            answer.body = AnswerBody::Whole(body);
+            answer.body = ResponseBody::Whole(body);
             return answer;
         };
         let items = value.get_mut("items").map(Value::take);
@@ -85,7 +85,7 @@ impl Form {
             }
             (_, None) => metadata_of(&value),
         };
-        Answer::object(answer.code, &formed)
+        Response::object(answer.code, &formed)
     }
 
     /// What a frame of a watch carries for `object` (whole, with `kind`). Only the first table says
@@ -112,12 +112,12 @@ impl Form {
     }
 }
 
-fn include(request: &ApiRequest) -> Result<Include, Refusal> {
+fn include(request: &ApiRequest) -> Result<Include, StatusError> {
     match request.query_value("includeObject") {
         "" | "Metadata" => Ok(Include::Metadata),
         "None" => Ok(Include::Nothing),
         "Object" => Ok(Include::Whole),
-        other => Err(Refusal::bad_request(format!(
+        other => Err(StatusError::bad_request(format!(
             "unrecognized includeObject value: \"{other}\""
         ))),
     }

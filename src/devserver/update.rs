@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::objects::{self, meta, text};
 use super::quota;
-use super::refusal::{FieldError, Refusal};
 use super::removal::{is_released, remove};
 use super::resource::Resource;
+use super::status_error::{FieldError, StatusError};
 use super::store::{Object, State, Stored};
 
 /// Which half of an object a request writes; the other stays as it is.
@@ -29,7 +29,7 @@ pub(super) fn put(
     part: Part,
     new: Value,
     managers: Option<Vec<Value>>,
-) -> Result<Object, Refusal> {
+) -> Result<Object, StatusError> {
     check_name(key, &new)?;
     let object = state.current(resource, key)?;
     let (name, uid) = (object.name(), text(&new, "/metadata/uid"));
@@ -41,7 +41,7 @@ pub(super) fn put(
     if resource == Resource::Leases && text(&new, "/metadata/resourceVersion").is_empty() {
         let why = "must be specified for an update";
         let error = FieldError::invalid("metadata.resourceVersion", "0", why);
-        return Err(Refusal::invalid_resource(resource, name, error));
+        return Err(StatusError::invalid_resource(resource, name, error));
     }
     replace_managed(state, resource, &object, part, new, managers)
 }
@@ -51,16 +51,16 @@ pub(super) fn put(
 /// (kubernetes `pkg/registry/core/event/strategy.go:AllowCreateOnUpdate`, and for leases).
 ///
 /// DIFFERS: nothing is created.
-pub(super) fn nothing_to_put(resource: Resource, key: &str, new: &Value) -> Refusal {
+pub(super) fn nothing_to_put(resource: Resource, key: &str, new: &Value) -> StatusError {
     let name = key.rsplit('/').next().unwrap_or(key);
     let uid = text(new, "/metadata/uid");
     if matches!(resource, Resource::Events | Resource::Leases) && !uid.is_empty() {
         return another_uid(resource, key, uid, "");
     }
-    Refusal::not_found(resource, name)
+    StatusError::not_found(resource, name)
 }
 
-fn another_uid(resource: Resource, key: &str, uid: &str, old_uid: &str) -> Refusal {
+fn another_uid(resource: Resource, key: &str, uid: &str, old_uid: &str) -> StatusError {
     let name = key.rsplit('/').next().unwrap_or(key);
     // Where these are kept is older than what they are called.
     let folder = match resource {
@@ -72,21 +72,21 @@ fn another_uid(resource: Resource, key: &str, uid: &str, old_uid: &str) -> Refus
          AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object \
          meta: {old_uid}"
     );
-    Refusal::conflict(resource, name, &why)
+    StatusError::conflict(resource, name, &why)
 }
 
 /// Refuses an object that is not called as the path says, or is elsewhere.
-pub(super) fn check_name(key: &str, new: &Value) -> Result<(), Refusal> {
+pub(super) fn check_name(key: &str, new: &Value) -> Result<(), StatusError> {
     let (namespace, name) = key.rsplit_once('/').unwrap_or(("", key));
     let own = text(new, "/metadata/namespace");
     if !own.is_empty() && own != namespace {
-        return Err(Refusal::bad_request(
+        return Err(StatusError::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
     let named = text(new, "/metadata/name");
     if named.is_empty() {
-        return Err(Refusal::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "the name of the object ({name} based on URL) was undeterminable: name must be \
              provided"
         )));
@@ -94,7 +94,7 @@ pub(super) fn check_name(key: &str, new: &Value) -> Result<(), Refusal> {
     if named == name {
         return Ok(());
     }
-    Err(Refusal::bad_request(format!(
+    Err(StatusError::bad_request(format!(
         "the name of the object ({named}) does not match the name on the URL ({name})"
     )))
 }
@@ -107,7 +107,7 @@ pub(super) fn replace(
     object: &Object,
     part: Part,
     new: Value,
-) -> Result<Object, Refusal> {
+) -> Result<Object, StatusError> {
     replace_managed(state, resource, object, part, new, None)
 }
 
@@ -119,14 +119,14 @@ pub(super) fn replace_managed(
     part: Part,
     mut new: Value,
     managers: Option<Vec<Value>>,
-) -> Result<Object, Refusal> {
+) -> Result<Object, StatusError> {
     let (key, name) = (&object.key, object.name());
     let old = object.value();
     let based_on = text(&new, "/metadata/resourceVersion");
     if !based_on.is_empty() && based_on != object.version.to_string() {
         return Err(match based_on.parse::<u64>() {
-            Ok(_) => Refusal::modified(resource, name),
-            Err(_) => Refusal::malformed_object_version(based_on),
+            Ok(_) => StatusError::modified(resource, name),
+            Err(_) => StatusError::malformed_object_version(based_on),
         });
     }
     let mut errors = Vec::new();
@@ -160,7 +160,7 @@ pub(super) fn replace_managed(
         errors.extend(objects::validate_update(resource, &old, &new));
     }
     if !errors.is_empty() {
-        return Err(Refusal::invalid(resource, name, errors));
+        return Err(StatusError::invalid(resource, name, errors));
     }
     if meta::has_generation(resource) && old.get("spec") != new.get("spec") {
         meta::bump_generation(&mut new);
@@ -183,7 +183,7 @@ pub(super) fn replace_managed(
 }
 
 /// Assigns a pod to a node, as a scheduler does.
-pub(super) fn bind(state: &mut State, key: &str, binding: &Value) -> Result<(), Refusal> {
+pub(super) fn bind(state: &mut State, key: &str, binding: &Value) -> Result<(), StatusError> {
     let object = state.current(Resource::Pods, key)?;
     let mut pod = object.value();
     let node = text(&pod, "/spec/nodeName");
@@ -196,7 +196,7 @@ pub(super) fn bind(state: &mut State, key: &str, binding: &Value) -> Result<(), 
         is_assigned.then(|| format!("pod {name} is already assigned to node \"{node}\""))
     };
     if let Some(why) = why {
-        return Err(Refusal::binding_conflict(name, &why));
+        return Err(StatusError::binding_conflict(name, &why));
     }
     pod["spec"]["nodeName"] = json!(text(binding, "/target/name"));
     set_condition(&mut pod, "PodScheduled", "True");

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::exchange::{ApiRequest, ChunkStream, Next, is_true};
 use super::list::{FUTURE_VERSION_WAIT, parse_version};
 use super::options;
-use super::refusal::{FieldError, Refusal};
 use super::resource::Resource;
 use super::selector::Scope;
+use super::status_error::{FieldError, StatusError};
 use super::store::{Change, Event, Object, State, Store, Stored};
 use super::table::Form;
 
@@ -67,7 +67,7 @@ enum Phase {
         from: Option<u64>,
     },
     Runs,
-    Refused(Refusal),
+    Refused(StatusError),
     Ended,
 }
 
@@ -78,11 +78,11 @@ impl Watch {
         resource: Resource,
         scope: Scope,
         request: &ApiRequest,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, StatusError> {
         let send_initial = request.query_value("sendInitialEvents");
         check_match(send_initial, request.query_value("resourceVersionMatch"))?;
         let text = request.query_value("resourceVersion");
-        let malformed = || Refusal::malformed_watch_version(text);
+        let malformed = || StatusError::malformed_watch_version(text);
         let version = parse_version(text).ok_or_else(malformed)?;
         let version = Some(version).filter(|version| *version > 0);
         let streaming = is_true(send_initial);
@@ -130,7 +130,7 @@ impl Watch {
             self.cursor = version;
             let forgotten = self.store.read(|state| state.shelf(resource).forgotten);
             if version < forgotten {
-                self.phase = Phase::Refused(Refusal::too_old(version, forgotten));
+                self.phase = Phase::Refused(StatusError::too_old(version, forgotten));
             }
             return;
         }
@@ -328,7 +328,7 @@ impl ChunkStream for Watch {
                     self.phase = Phase::Begins { from: None };
                 } else if since.elapsed() >= FUTURE_VERSION_WAIT {
                     let current = self.store.read(|state| state.version);
-                    self.phase = Phase::Refused(Refusal::too_large_version(version, current));
+                    self.phase = Phase::Refused(StatusError::too_large_version(version, current));
                 }
                 Next::Idle
             }
@@ -347,7 +347,7 @@ impl ChunkStream for Watch {
     }
 }
 
-fn check_match(send_initial: &str, version_match: &str) -> Result<(), Refusal> {
+fn check_match(send_initial: &str, version_match: &str) -> Result<(), StatusError> {
     let why = match (send_initial, version_match) {
         ("", "") => return Ok(()),
         ("", _) => {
@@ -357,7 +357,7 @@ fn check_match(send_initial: &str, version_match: &str) -> Result<(), Refusal> {
         _ => "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
     };
     let error = FieldError::forbidden("resourceVersionMatch", why);
-    Err(Refusal::invalid_list_options(error))
+    Err(StatusError::invalid_list_options(error))
 }
 
 fn next_bookmark(deadline: Instant) -> Instant {

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use http::Response;
 use percent_encoding::percent_decode_str;
 use rustls::ServerConfig;
 
 use super::Limits;
-use super::exchange::{Answer, AnswerBody, ChunkStream, Handler, Next, Peer, PeerFacts, Request};
-use super::head::{BodyLength, Head, Refusal};
+use super::exchange::{
+    ChunkStream, Handler, Next, Peer, PeerFacts, Request, Response, ResponseBody,
+};
+use super::head::{BodyLength, Head, StatusLine};
 use super::hosts;
 use super::received::{ReadError, Received};
 use super::socket::Socket;
@@ -91,7 +92,7 @@ impl Connection {
             waits.store(false, Ordering::Relaxed);
             let answer = match self.check_hosts(&request) {
                 Ok(()) => self.shared.handler.handle(request),
-                Err(why) => Answer::status(&Status::new(403, "Forbidden", &why)),
+                Err(why) => Response::status(&Status::new(403, "Forbidden", &why)),
             };
             waits.store(true, Ordering::Relaxed);
             self.limit(self.shared.limits.answer);
@@ -170,7 +171,7 @@ impl Connection {
     }
 
     /// Says no to what cannot be read as a request; the connection is of no use after that.
-    fn refuse(&mut self, why: Refusal) -> io::Error {
+    fn refuse(&mut self, why: StatusLine) -> io::Error {
         let length = why.len();
         let answer = format!(
             "HTTP/1.1 {why}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: \
@@ -182,16 +183,16 @@ impl Connection {
     }
 
     /// False if the connection cannot be used for another request.
-    fn write_answer(&mut self, exchange: Exchange, answer: Answer) -> io::Result<bool> {
-        let mut head = Response::builder()
+    fn write_answer(&mut self, exchange: Exchange, answer: Response) -> io::Result<bool> {
+        let mut head = http::Response::builder()
             .status(answer.code)
             .header("content-type", &answer.content_type);
         for (name, value) in &answer.headers {
             head = head.header(name, value);
         }
         match answer.body {
-            AnswerBody::Cut => Ok(false),
-            AnswerBody::Whole(body) => {
+            ResponseBody::Cut => Ok(false),
+            ResponseBody::Whole(body) => {
                 let mut bytes = head_bytes(head.header("content-length", body.len()), exchange)?;
                 if !exchange.is_head {
                     bytes.extend_from_slice(&body);
@@ -199,7 +200,7 @@ impl Connection {
                 self.socket.write_all(&bytes)?;
                 Ok(true)
             }
-            AnswerBody::Stream(stream) => {
+            ResponseBody::Stream(stream) => {
                 let is_chunked = !exchange.is_http_10;
                 if is_chunked {
                     head = head.header("transfer-encoding", "chunked");

@@ -12,13 +12,13 @@ use serde::Serialize;
 
 use crate::api::Status;
 
-/// How long [`AnswerBody::read`] waits for a piece at a time.
+/// How long [`ResponseBody::read`] waits for a piece at a time.
 const READ_SLICE: Duration = Duration::from_millis(100);
 
 /// Whoever answers requests. Layers wrap one another, such as the faults round the API.
 pub trait Handler: Send + Sync {
     /// Answers one request. It may block; that holds up only the connection that it came by.
-    fn handle(&self, request: Request) -> Answer;
+    fn handle(&self, request: Request) -> Response;
 }
 
 /// One request, read to its end.
@@ -101,7 +101,7 @@ impl Request {
 
 /// The answer to one request.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Response {
     /// The HTTP code.
     pub code: u16,
     /// The body's media type.
@@ -109,11 +109,11 @@ pub struct Answer {
     /// Further headers.
     pub headers: Vec<(String, String)>,
     /// What follows the headers.
-    pub body: AnswerBody,
+    pub body: ResponseBody,
 }
 
-/// The body of an [`Answer`].
-pub enum AnswerBody {
+/// The body of an [`Response`].
+pub enum ResponseBody {
     /// Sent with its length.
     Whole(Vec<u8>),
     /// Sent chunk by chunk as the chunks come, each at once.
@@ -122,14 +122,14 @@ pub enum AnswerBody {
     Cut,
 }
 
-impl Answer {
+impl Response {
     /// An answer with a JSON body that is there already as text.
     pub fn json(code: u16, body: Vec<u8>) -> Self {
         Self {
             code,
             content_type: "application/json".to_owned(),
             headers: vec![("cache-control".to_owned(), "no-cache, private".to_owned())],
-            body: AnswerBody::Whole(body),
+            body: ResponseBody::Whole(body),
         }
     }
 
@@ -145,7 +145,7 @@ impl Answer {
             code,
             content_type: "text/plain; charset=utf-8".to_owned(),
             headers: Vec::new(),
-            body: AnswerBody::Whole(text.as_bytes().to_vec()),
+            body: ResponseBody::Whole(text.as_bytes().to_vec()),
         }
     }
 
@@ -161,14 +161,14 @@ impl Answer {
     /// A JSON answer that comes as a stream.
     pub fn stream(stream: impl ChunkStream + 'static) -> Self {
         let mut answer = Self::json(200, Vec::new());
-        answer.body = AnswerBody::Stream(Box::new(stream));
+        answer.body = ResponseBody::Stream(Box::new(stream));
         answer
     }
 
     /// No answer: the connection is closed.
     pub fn cut() -> Self {
         let mut answer = Self::json(0, Vec::new());
-        answer.body = AnswerBody::Cut;
+        answer.body = ResponseBody::Cut;
         answer
     }
 
@@ -187,7 +187,7 @@ impl Answer {
     }
 }
 
-impl fmt::Debug for AnswerBody {
+impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole(body) => write!(f, "Whole({} bytes)", body.len()),
@@ -197,7 +197,7 @@ impl fmt::Debug for AnswerBody {
     }
 }
 
-impl AnswerBody {
+impl ResponseBody {
     /// The whole body, a stream read to its end; `None` if it breaks.
     pub fn read(self) -> Option<Vec<u8>> {
         let mut stream = match self {

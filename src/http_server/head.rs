@@ -8,10 +8,10 @@ use httparse::{EMPTY_HEADER, Error, Status};
 const HEADERS_MAX: usize = 100;
 
 /// Why a request is refused: the status line of the answer, behind which the connection is closed.
-pub(super) type Refusal = &'static str;
+pub(super) type StatusLine = &'static str;
 
-pub(super) const BAD_REQUEST: Refusal = "400 Bad Request";
-pub(super) const HEAD_TOO_LARGE: Refusal = "431 Request Header Fields Too Large";
+pub(super) const BAD_REQUEST: StatusLine = "400 Bad Request";
+pub(super) const HEAD_TOO_LARGE: StatusLine = "431 Request Header Fields Too Large";
 
 /// What the head of a request says.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Head {
     ///
     /// # Errors
     /// What is to be answered.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, StatusLine> {
         let mut headers = [EMPTY_HEADER; HEADERS_MAX];
         let mut request = httparse::Request::new(&mut headers);
         match request.parse(bytes) {
@@ -91,7 +91,7 @@ fn values<'a>(headers: &'a [(String, String)], name: &'a str) -> impl Iterator<I
     pairs.map(|(_, value)| value.as_str())
 }
 
-fn body_length(headers: &[(String, String)], is_http_10: bool) -> Result<BodyLength, Refusal> {
+fn body_length(headers: &[(String, String)], is_http_10: bool) -> Result<BodyLength, StatusLine> {
     let mut lengths = values(headers, "content-length");
     let mut encodings = values(headers, "transfer-encoding");
     match (lengths.next(), encodings.next()) {
@@ -116,7 +116,7 @@ fn is_digits(text: &str) -> bool {
 
 /// The target without scheme and host, which a client may write as if this were a proxy, and
 /// without a fragment.
-fn path_and_query(target: &str) -> Result<&str, Refusal> {
+fn path_and_query(target: &str) -> Result<&str, StatusLine> {
     if !target.bytes().all(|it| it.is_ascii_graphic()) {
         return Err(BAD_REQUEST);
     }
@@ -139,7 +139,7 @@ fn path_and_query(target: &str) -> Result<&str, Refusal> {
 ///
 /// # Errors
 /// If it is no number in hexadecimal digits alone.
-pub(super) fn chunk_length(line: &[u8]) -> Result<u64, Refusal> {
+pub(super) fn chunk_length(line: &[u8]) -> Result<u64, StatusLine> {
     let digits = line.split(|it| *it == b';').next().unwrap_or_default();
     let text = str::from_utf8(digits).or(Err(BAD_REQUEST))?;
     if text.is_empty() || !text.bytes().all(|it| it.is_ascii_hexdigit()) {

@@ -4,7 +4,7 @@
 
 use std::io::{self, Read};
 
-use super::head::{BAD_REQUEST, BodyLength, HEAD_TOO_LARGE, Refusal, chunk_length};
+use super::head::{BAD_REQUEST, BodyLength, HEAD_TOO_LARGE, StatusLine, chunk_length};
 
 /// Longest head of a request; Go's default is 1 MiB, clients of an API server need far less.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
@@ -26,7 +26,7 @@ const DROPPED_BYTES_MAX: usize = 256 * 1024;
 #[derive(Debug)]
 pub(super) enum ReadError {
     /// The client has broken the grammar and is told so.
-    Refused(Refusal),
+    Refused(StatusLine),
     /// The connection has.
     Io(io::Error),
 }
@@ -37,8 +37,8 @@ impl From<io::Error> for ReadError {
     }
 }
 
-impl From<Refusal> for ReadError {
-    fn from(refusal: Refusal) -> Self {
+impl From<StatusLine> for ReadError {
+    fn from(refusal: StatusLine) -> Self {
         Self::Refused(refusal)
     }
 }
@@ -88,7 +88,7 @@ impl Received {
     }
 
     /// Takes the next head with its empty line; `None` if it has not come to its end yet.
-    pub(super) fn take_head(&mut self) -> Result<Option<Vec<u8>>, Refusal> {
+    pub(super) fn take_head(&mut self) -> Result<Option<Vec<u8>>, StatusLine> {
         // Some clients send an empty line behind a body.
         while self.looked_at == 0 && self.rest().starts_with(b"\r\n") {
             self.consume(2);

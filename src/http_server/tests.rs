@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Answer, Handler, Limits, Request, Server, ServerOptions};
+use super::{Handler, Limits, Request, Response, Server, ServerOptions};
 use crate::stdx::stop::Stop;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -13,9 +13,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Echo;
 
 impl Handler for Echo {
-    fn handle(&self, request: Request) -> Answer {
+    fn handle(&self, request: Request) -> Response {
         let length = request.body.len();
-        Answer::text(
+        Response::text(
             200,
             &format!("{} {} {length}", request.method, request.path),
         )

@@ -9,7 +9,7 @@ use super::Manager;
 use crate::api::ObjectKey;
 use crate::controller::ReplicaSetController;
 use crate::explain::{Sources, report};
-use crate::http_server::{Answer, Request};
+use crate::http_server::{Request, Response};
 use crate::serving::Pages;
 use crate::serving::debug::shown;
 
@@ -26,18 +26,18 @@ impl Manager {
     }
 }
 
-fn explain(controller: &Weak<ReplicaSetController>, prefix: &str, request: &Request) -> Answer {
+fn explain(controller: &Weak<ReplicaSetController>, prefix: &str, request: &Request) -> Response {
     let rest = request.path.strip_prefix(prefix).unwrap_or_default();
     let Some((namespace, name)) = rest.split_once('/').filter(|(_, name)| !name.contains('/'))
     else {
-        return Answer::text(400, &format!("expected {prefix}NAMESPACE/NAME\n"));
+        return Response::text(400, &format!("expected {prefix}NAMESPACE/NAME\n"));
     };
     let Some(controller) = controller.upgrade() else {
-        return Answer::text(503, "the daemon is stopping\n");
+        return Response::text(503, "the daemon is stopping\n");
     };
     let key = ObjectKey::new(namespace, name);
     let Some(facts) = controller.inspect(&key) else {
-        return Answer::text(404, &format!("{key} is not in the cache of this daemon\n"));
+        return Response::text(404, &format!("{key} is not in the cache of this daemon\n"));
     };
     let report = report(&facts, &Sources::default(), Timestamp::now());
     shown(request, &report, || report.to_string())

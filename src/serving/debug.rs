@@ -4,27 +4,27 @@
 use serde::Serialize;
 
 use super::Pages;
-use crate::http_server::{Answer, Request};
+use crate::http_server::{Request, Response};
 use crate::telemetry::threads::ThreadReport;
 
 /// Adds the page of the threads.
 pub fn add_pages(pages: &Pages) {
     pages.page("/debug/threads", |request| match ThreadReport::take() {
         Ok(report) => shown(request, &report, || report.text()),
-        Err(error) => Answer::text(500, &format!("the threads cannot be listed: {error}\n")),
+        Err(error) => Response::text(500, &format!("the threads cannot be listed: {error}\n")),
     });
 }
 
 /// As JSON for whoever asks for it, by `?format=json` or by the header `Accept`; else as text.
-pub fn shown(request: &Request, value: &impl Serialize, text: impl FnOnce() -> String) -> Answer {
+pub fn shown(request: &Request, value: &impl Serialize, text: impl FnOnce() -> String) -> Response {
     let wants_json = match request.query_value("format") {
         "" => request.header("accept").contains("application/json"),
         format => format == "json",
     };
     if wants_json {
-        Answer::object(200, value)
+        Response::object(200, value)
     } else {
-        Answer::text(200, &text())
+        Response::text(200, &text())
     }
 }
 

@@ -8,7 +8,7 @@ use super::authentication::Authentication;
 use super::authorization::{Authorization, Decision};
 use super::pages::Pages;
 use crate::api::Status;
-use crate::http_server::{Answer, Handler, Request};
+use crate::http_server::{Handler, Request, Response};
 use crate::stdx::report::report;
 
 /// The pages for everybody who may see them.
@@ -26,16 +26,16 @@ const WARNING_PERIOD: Duration = Duration::from_mins(1);
 pub(super) struct PlainGate(pub(super) Arc<Pages>);
 
 impl Handler for Gate {
-    fn handle(&self, request: Request) -> Answer {
+    fn handle(&self, request: Request) -> Response {
         sealed(self.answer(&request))
     }
 }
 
 impl Handler for PlainGate {
-    fn handle(&self, request: Request) -> Answer {
+    fn handle(&self, request: Request) -> Response {
         if !matches!(request.method.as_str(), "GET" | "HEAD") {
             let why = "plain HTTP is for reading only; use the secure port\n";
-            return sealed(Answer::text(405, why).with_header("allow", "GET, HEAD"));
+            return sealed(Response::text(405, why).with_header("allow", "GET, HEAD"));
         }
         sealed(self.0.answer(&request))
     }
@@ -59,7 +59,7 @@ impl Gate {
         }
     }
 
-    fn answer(&self, request: &Request) -> Answer {
+    fn answer(&self, request: &Request) -> Response {
         let path = &request.path;
         // DIFFERS: asked before anything else. Upstream reviews a token first, so that a probe that
         // shows one fails while the API server is away.
@@ -77,7 +77,7 @@ impl Gate {
                     "unable to authenticate a request for {path}: {why}"
                 ));
                 let status = Status::new(401, "Unauthorized", "Unauthorized");
-                return Answer::status(&status);
+                return Response::status(&status);
             }
         };
         let verb = request.method.to_ascii_lowercase();
@@ -93,21 +93,21 @@ impl Gate {
                     format!("{why}: {reason}")
                 };
                 let status = Status::new(403, "Forbidden", format!("forbidden: {why}"));
-                Answer::status(&status)
+                Response::status(&status)
             }
             Err(error) => {
                 let why = report(&error);
                 self.warn(&format!("nobody can say whether {path} is allowed: {why}"));
                 let uri = &request.path_and_query;
                 let text = sanitized(&format!("Internal Server Error: {uri:?}: {why}"));
-                Answer::text(500, &format!("{text}\n"))
+                Response::text(500, &format!("{text}\n"))
             }
         }
     }
 }
 
 /// With the headers that every answer has.
-fn sealed(answer: Answer) -> Answer {
+fn sealed(answer: Response) -> Response {
     let mut answer = answer.with_header("x-content-type-options", "nosniff");
     if !answer
         .headers
@@ -130,12 +130,12 @@ fn sanitized(text: &str) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Answer, Handler, Pages, PlainGate, Request};
+    use super::{Handler, Pages, PlainGate, Request, Response};
 
     #[test]
     fn plain_http_is_for_reading_only() {
         let pages = Pages::default();
-        pages.page("/debug/flags/v", |_| Answer::text(200, "4"));
+        pages.page("/debug/flags/v", |_| Response::text(200, "4"));
         let gate = PlainGate(Arc::new(pages));
         for (method, code) in [
             ("GET", 200),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use super::pages::Pages;
-use crate::http_server::{Answer, Request};
+use crate::http_server::{Request, Response};
 use crate::telemetry::health::{Health, Probe};
 use crate::telemetry::metrics;
 
@@ -26,15 +26,15 @@ pub(super) fn add(pages: &Pages, health: &Arc<Health>) {
     pages.page("/metrics/slis", |request| {
         if request.method == "DELETE" {
             metrics::global().healthchecks.reset();
-            return Answer::text(200, "metrics reset\n");
+            return Response::text(200, "metrics reset\n");
         }
-        Answer::text(200, &metrics::render_slis()).with_content_type(metrics::CONTENT_TYPE)
+        Response::text(200, &metrics::render_slis()).with_content_type(metrics::CONTENT_TYPE)
     });
 }
 
 /// All checks in one answer: `ok`, or which ones fail. What they found is left out, since everybody
 /// may ask; it is in the log and on the pages of the single checks.
-fn all(health: &Health, probe: Probe, request: &Request) -> Answer {
+fn all(health: &Health, probe: Probe, request: &Request) -> Response {
     let excluded: Vec<&str> = request.query_values("exclude").collect();
     let checks = health.ask(probe, |name| excluded.contains(&name));
     let (mut text, mut found) = (String::new(), String::new());
@@ -65,20 +65,20 @@ fn all(health: &Health, probe: Probe, request: &Request) -> Answer {
     let page = probe.name();
     if !found.is_empty() {
         log::info!("{page} check failed{found}");
-        return Answer::text(500, &format!("{text}{page} check failed\n"));
+        return Response::text(500, &format!("{text}{page} check failed\n"));
     }
     if request.query.iter().any(|(name, _)| name == "verbose") {
-        return Answer::text(200, &format!("{text}{page} check passed\n"));
+        return Response::text(200, &format!("{text}{page} check passed\n"));
     }
-    Answer::text(200, "ok")
+    Response::text(200, "ok")
 }
 
 /// One check, with what it found.
-fn one(health: &Health, probe: Probe, name: &str) -> Answer {
+fn one(health: &Health, probe: Probe, name: &str) -> Response {
     match health.ask_one(probe, name) {
-        None => Answer::text(404, "404 page not found\n"),
-        Some(Ok(())) => Answer::text(200, "ok"),
-        Some(Err(why)) => Answer::text(500, &format!("internal server error: {why}\n")),
+        None => Response::text(404, "404 page not found\n"),
+        Some(Ok(())) => Response::text(200, "ok"),
+        Some(Err(why)) => Response::text(500, &format!("internal server error: {why}\n")),
     }
 }
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use crate::http_server::{Answer, Request};
+use crate::http_server::{Request, Response};
 use crate::stdx::activity;
 use crate::stdx::thread::catch_panic;
 
-type Page = Arc<dyn Fn(&Request) -> Answer + Send + Sync>;
+type Page = Arc<dyn Fn(&Request) -> Response + Send + Sync>;
 
 /// The pages of the daemon, by path. Shared by `Arc`; pages can be added at any time.
 ///
@@ -30,14 +30,14 @@ struct State {
 
 impl Pages {
     /// Adds the page of one path, such as `/debug/threads`. The last one to take a path has it.
-    pub fn page(&self, path: &str, page: impl Fn(&Request) -> Answer + Send + Sync + 'static) {
+    pub fn page(&self, path: &str, page: impl Fn(&Request) -> Response + Send + Sync + 'static) {
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         state.exact.insert(path.to_owned(), Arc::new(page));
     }
 
     /// Adds the page of all paths that begin with `prefix`, such as `/debug/replicasets/`, unless a
     /// page or a longer prefix has them. What follows the prefix is in [`Request::path`].
-    pub fn tree(&self, prefix: &str, page: impl Fn(&Request) -> Answer + Send + Sync + 'static) {
+    pub fn tree(&self, prefix: &str, page: impl Fn(&Request) -> Response + Send + Sync + 'static) {
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         state.trees.insert(prefix.to_owned(), Arc::new(page));
     }
@@ -62,14 +62,14 @@ impl Pages {
     }
 
     /// The answer of the page that has the request's path, or that there is none.
-    pub fn answer(&self, request: &Request) -> Answer {
+    pub fn answer(&self, request: &Request) -> Response {
         let Some(page) = self.find(&request.path) else {
-            return Answer::text(404, "404 page not found\n");
+            return Response::text(404, "404 page not found\n");
         };
         let _page = activity::enter("answers", &request.path);
         catch_panic(|| page(request)).unwrap_or_else(|message| {
             log::error!(error:% = message; "the page {} panicked", request.path);
-            Answer::text(500, "This page panicked. Look in the log for details.\n")
+            Response::text(500, "This page panicked. Look in the log for details.\n")
         })
     }
 
@@ -105,7 +105,7 @@ impl fmt::Debug for Pages {
 #[cfg(test)]
 mod tests {
     use super::Pages;
-    use crate::http_server::{Answer, Request};
+    use crate::http_server::{Request, Response};
 
     fn body_of(pages: &Pages, path: &str) -> String {
         let request = Request {
@@ -119,10 +119,10 @@ mod tests {
     #[test]
     fn the_page_then_the_longest_prefix_has_the_path() {
         let pages = Pages::default();
-        pages.page("/debug/threads", |_| Answer::text(200, "threads"));
-        pages.tree("/debug/", |_| Answer::text(200, "index"));
+        pages.page("/debug/threads", |_| Response::text(200, "threads"));
+        pages.tree("/debug/", |_| Response::text(200, "index"));
         pages.tree("/debug/replicasets/", |request| {
-            Answer::text(200, &request.path["/debug/replicasets/".len()..])
+            Response::text(200, &request.path["/debug/replicasets/".len()..])
         });
         pages.page("/bad", |_| panic!("on purpose"));
         for (path, expected) in [

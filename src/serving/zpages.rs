@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::pages::Pages;
 use crate::api::Status;
-use crate::http_server::{Answer, Request};
+use crate::http_server::{Request, Response};
 
 /// What the daemon calls itself on these pages.
 const COMPONENT: &str = "replicaset-controller";
@@ -46,7 +46,7 @@ pub struct ZPages {
 /// Adds these pages.
 pub(super) fn add(pages: &Arc<Pages>, shown: ZPages, started: Timestamp) {
     let config = shown.config;
-    pages.page("/configz", move |_| Answer::object(200, &config()));
+    pages.page("/configz", move |_| Response::object(200, &config()));
     let flags = shown.flags;
     pages.page("/flagz", move |request| flagz(&flags, request));
     if let Some(set_verbosity) = shown.set_verbosity {
@@ -56,7 +56,7 @@ pub(super) fn add(pages: &Arc<Pages>, shown: ZPages, started: Timestamp) {
     }
     pages.tree("/debug/pprof/", |_| {
         let hint = "there is no Go runtime to profile here; try perf, eu-stack or /debug/threads\n";
-        Answer::text(404, hint)
+        Response::text(404, hint)
     });
     let (listed, emulation) = (Arc::downgrade(pages), shown.emulation_version);
     pages.page("/statusz", move |request| {
@@ -65,7 +65,7 @@ pub(super) fn add(pages: &Arc<Pages>, shown: ZPages, started: Timestamp) {
     });
 }
 
-fn statusz(paths: &[String], emulation: &str, started: Timestamp, request: &Request) -> Answer {
+fn statusz(paths: &[String], emulation: &str, started: Timestamp, request: &Request) -> Response {
     let up = Timestamp::now().duration_since(started).as_secs().max(0);
     let version = env!("CARGO_PKG_VERSION");
     match Form::asked_by(request, "Statusz") {
@@ -74,7 +74,7 @@ fn statusz(paths: &[String], emulation: &str, started: Timestamp, request: &Requ
             let (hours, minutes, seconds) = (up / 3600, up / 60 % 60, up % 60);
             let started = started.strftime("%a %b %e %H:%M:%S UTC %Y");
             let paths = paths.join(" ");
-            Answer::text(
+            Response::text(
                 200,
                 &format!(
                     "\n{COMPONENT} statusz\n{WARNING}\n\nStarted: {started}\n\
@@ -83,7 +83,7 @@ fn statusz(paths: &[String], emulation: &str, started: Timestamp, request: &Requ
                 ),
             )
         }
-        Ok(Form::Json(form)) => Answer::object(
+        Ok(Form::Json(form)) => Response::object(
             200,
             &json!({
                 "kind": "Statusz",
@@ -100,7 +100,7 @@ fn statusz(paths: &[String], emulation: &str, started: Timestamp, request: &Requ
     }
 }
 
-fn flagz(flags: &BTreeMap<String, String>, request: &Request) -> Answer {
+fn flagz(flags: &BTreeMap<String, String>, request: &Request) -> Response {
     match Form::asked_by(request, "Flagz") {
         Err(refusal) => refusal,
         Ok(Form::Text) => {
@@ -109,9 +109,9 @@ fn flagz(flags: &BTreeMap<String, String>, request: &Request) -> Answer {
                 // Writing to a string cannot fail.
                 writeln!(text, "{name}: {value}").unwrap_or_default();
             }
-            Answer::text(200, &text)
+            Response::text(200, &text)
         }
-        Ok(Form::Json(form)) => Answer::object(
+        Ok(Form::Json(form)) => Response::object(
             200,
             &json!({
                 "kind": "Flagz",
@@ -123,9 +123,9 @@ fn flagz(flags: &BTreeMap<String, String>, request: &Request) -> Answer {
     }
 }
 
-fn verbosity(set: &SetVerbosity, request: &Request) -> Answer {
+fn verbosity(set: &SetVerbosity, request: &Request) -> Response {
     if request.method != "PUT" {
-        return Answer::text(406, "unsupported http method");
+        return Response::text(406, "unsupported http method");
     }
     let text = String::from_utf8_lossy(&request.body).into_owned();
     let parsed = text.parse::<u32>();
@@ -133,11 +133,11 @@ fn verbosity(set: &SetVerbosity, request: &Request) -> Answer {
         .map_err(|_not_a_number| format!("strconv.ParseUint: parsing {text:?}: invalid syntax"));
     let level = parsed.map(|level| u8::try_from(level).unwrap_or(u8::MAX));
     match level.and_then(set) {
-        Ok(()) => Answer::text(
+        Ok(()) => Response::text(
             200,
             &format!("successfully set klog.logging.verbosity to {text}"),
         ),
-        Err(why) => Answer::text(400, &why),
+        Err(why) => Response::text(400, &why),
     }
 }
 
@@ -151,7 +151,7 @@ enum Form {
 impl Form {
     /// The first of the accepted media types that is offered. JSON must name group, version and kind,
     /// since it is a promise, and the text is not.
-    fn asked_by(request: &Request, kind: &str) -> Result<Self, Answer> {
+    fn asked_by(request: &Request, kind: &str) -> Result<Self, Response> {
         let accept = request.header("accept");
         if accept.trim().is_empty() {
             return Ok(Self::Text);
@@ -181,6 +181,10 @@ impl Form {
              application/json;g={GROUP};v={};as={kind}",
             VERSIONS[1]
         );
-        Err(Answer::status(&Status::new(406, "NotAcceptable", offered)))
+        Err(Response::status(&Status::new(
+            406,
+            "NotAcceptable",
+            offered,
+        )))
     }
 }

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use super::answer::Answer;
 use super::pod_body::{create_body, delete_body};
 use super::pod_control::{CreatedPod, PatchedPod, PodControl};
+use super::written_pod::WrittenPod;
 use super::{EventRecorder, EventType, ObjectReference, WriteError};
 use crate::api::workload_kind::collection_path;
 use crate::api::{ObjectKey, Pod, ReplicaSet, WorkloadKind};
@@ -76,7 +76,7 @@ impl PodControl for RealPodControl {
                 let message = format!("Created pod: {name}");
                 self.record(rs, EventType::Normal, "SuccessfulCreate", message);
                 Ok(CreatedPod {
-                    resource_version: Answer::read(&response.body).resource_version,
+                    resource_version: WrittenPod::read(&response.body).resource_version,
                 })
             }
             Err(error) => {
@@ -130,7 +130,7 @@ impl PodControl for RealPodControl {
         let request = Request::patch(pod_path(&pod.key))
             .body("application/strategic-merge-patch+json", patch)
             .accept(ANSWER);
-        let patched = Answer::read(&self.send(rs, request)?.body);
+        let patched = WrittenPod::read(&self.send(rs, request)?.body);
         Ok(PatchedPod {
             resource_version: patched.resource_version,
             controller: patched.controller,

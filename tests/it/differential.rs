@@ -27,7 +27,7 @@ use accepted::ACCEPTED;
 use compare::{Rule, Tally};
 use generate::Generator;
 use scenes::Watched;
-use side::{Answer, Side};
+use side::{ReadResponse, Side};
 use step::{MERGE_PATCH, Step};
 
 /// What is drawn with if nothing else is asked for.
@@ -48,7 +48,7 @@ struct Pair {
 impl Pair {
     /// Sends a request to both and compares the answers.
     fn send(&mut self, step: &Step) {
-        let shown = |answer: Answer| json!({"HTTP": answer.code, "body": answer.body});
+        let shown = |answer: ReadResponse| json!({"HTTP": answer.code, "body": answer.body});
         let (real, dev) = (self.real.send(step), self.dev.send(step));
         self.tally.n_sent += 2;
         if real.code != dev.code {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use replicaset_controller::api::Status;
 use replicaset_controller::devserver::{
-    Action, Answer, ApiCall, ApiRequest, Ending, Faults, Handler, Matcher, Recorded, Rule,
+    Action, ApiCall, ApiRequest, Ending, Faults, Handler, Matcher, Recorded, Response, Rule,
     RuleHandle,
 };
 use serde_json::json;
@@ -208,7 +208,7 @@ fn j_01_j_03_a_server_without_streamed_lists_is_asked_for_pages_and_a_watch() {
 struct SmallPages(Faults);
 
 impl Handler for SmallPages {
-    fn handle(&self, mut request: ApiRequest) -> Answer {
+    fn handle(&self, mut request: ApiRequest) -> Response {
         if request.verb() == "list" && request.resource() == "pods" {
             request.query.retain(|(name, _)| name != "resourceVersion");
             for (name, value) in &mut request.query {
@@ -454,7 +454,7 @@ fn j_17_a_list_that_is_too_new_by_message_is_asked_for_at_any_version() {
 #[test]
 fn j_09_a_watch_that_ends_at_once_is_followed_by_a_pause_and_a_list() {
     let (cluster, version) = settled();
-    let empty = Action::answer(|_| Answer::json(200, Vec::new()));
+    let empty = Action::answer(|_| Response::json(200, Vec::new()));
     let rule = Rule::new(plain_watches_of("pods"), empty);
     cluster.faults().add(rule.times(1));
     sever(&cluster, Ending::Close);
@@ -471,7 +471,7 @@ fn j_09_a_watch_that_ends_at_once_is_followed_by_a_pause_and_a_list() {
 #[test]
 fn j_09_watches_that_always_end_at_once_do_not_spin() {
     let (cluster, rule, _) = settled_in_pages();
-    let empty = Action::answer(|_| Answer::json(200, Vec::new()));
+    let empty = Action::answer(|_| Response::json(200, Vec::new()));
     let empty = cluster
         .faults()
         .add(Rule::new(plain_watches_of("pods"), empty));

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use replicaset_controller::api::Status;
 use replicaset_controller::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use replicaset_controller::client::Request;
-use replicaset_controller::devserver::{Action, Answer};
+use replicaset_controller::devserver::{Action, Response};
 use replicaset_controller::rights::{RightsOptions, Role, grants};
 use serde_json::{Value, json};
 
@@ -112,7 +112,7 @@ fn missing_rights_are_named_in_one_message() {
             let review: Value = serde_json::from_slice(&request.body).expect("a review");
             let asked = &review["spec"]["resourceAttributes"];
             let allowed = asked["resource"] != json!("pods") || asked["verb"] == json!("list");
-            Answer::object(201, &json!({"status": {"allowed": allowed}}))
+            Response::object(201, &json!({"status": {"allowed": allowed}}))
         }),
     );
     let process = cluster.start_process(&["--leader-elect=false", "--secure-port=0"]);

@@ -17,7 +17,7 @@ use rcgen::{CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa,
 use replicaset_controller::client::{
     Client, ClientConfig, ClientError, ClientOptions, ConfigSource, Request,
 };
-use replicaset_controller::devserver::{Action, Answer, ApiRequest, Matcher, Rule};
+use replicaset_controller::devserver::{Action, ApiRequest, Matcher, Response, Rule};
 use replicaset_controller::serving::{
     AllowedPaths, CertificateFiles, Pages, Serving, ServingOptions, ZPages,
 };
@@ -195,7 +195,7 @@ fn users(cluster: &TestCluster) -> Users {
 }
 
 /// Answers reviews as an API server with these two users would.
-fn review(request: &ApiRequest) -> Answer {
+fn review(request: &ApiRequest) -> Response {
     let mut review: Value = serde_json::from_slice(&request.body).expect("a review");
     review["status"] = if request.path == REVIEWS[0] {
         match review["spec"]["token"].as_str() {
@@ -212,7 +212,7 @@ fn review(request: &ApiRequest) -> Answer {
         let wanted = json!({"path": "/metrics", "verb": "get"});
         json!({"allowed": spec["user"] == "monitor" && spec["nonResourceAttributes"] == wanted})
     };
-    Answer::object(201, &review)
+    Response::object(201, &review)
 }
 
 fn token(token: &str) -> Value {

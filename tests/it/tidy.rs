@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use replicaset_controller::devserver::wishes;
+use replicaset_controller::devserver::behaviour;
 
 /// Which rooms a room may use. `lib.rs` shows this table to people.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -266,8 +266,8 @@ fn the_readme_lists_every_flag() {
 #[test]
 fn the_readme_lists_every_annotation_of_the_simulated_nodes() {
     let readme = fs::read_to_string(root().join("README.md")).expect("a README");
-    let names = wishes::ANNOTATIONS.map(|name| name.rsplit('/').next().unwrap_or_default());
-    let words = names.into_iter().chain(wishes::FATES);
+    let names = behaviour::ANNOTATIONS.map(|name| name.rsplit('/').next().unwrap_or_default());
+    let words = names.into_iter().chain(behaviour::FATES);
     let missing = words.filter(|word| !readme.contains(&format!("`{word}`")));
     let missing: Vec<String> = missing.map(str::to_owned).collect();
     assert_none("annotations that the README does not list", &missing);

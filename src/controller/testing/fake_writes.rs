@@ -21,13 +21,13 @@ pub(in crate::controller) enum Write {
     UpdateStatus(ReplicaSetStatus),
 }
 
-type Answer<T> = Option<Result<T, WriteError>>;
+type Scripted<T> = Option<Result<T, WriteError>>;
 
 /// What a call answers. Gets the number of the call, counted from 0 since the hook was set, and the
 /// pod's name; `None` means the ordinary answer.
-type Hook<T> = Option<(usize, Box<dyn FnMut(usize, &str) -> Answer<T> + Send>)>;
+type Hook<T> = Option<(usize, Box<dyn FnMut(usize, &str) -> Scripted<T> + Send>)>;
 
-type UpdateHook = Box<dyn FnMut(&ReplicaSet, &ReplicaSetStatus) -> Answer<ReplicaSet> + Send>;
+type UpdateHook = Box<dyn FnMut(&ReplicaSet, &ReplicaSetStatus) -> Scripted<ReplicaSet> + Send>;
 
 /// Writes that are recorded; what they answer can be set by test. Hooks run without the lock, so they
 /// may do whatever a test does; one that is running is not set for calls made by itself.
@@ -61,7 +61,7 @@ macro_rules! hooks {
         impl FakeWrites {
             $(pub(in crate::controller) fn $name(
                 &self,
-                hook: impl FnMut(usize, &str) -> Answer<$answer> + Send + 'static,
+                hook: impl FnMut(usize, &str) -> Scripted<$answer> + Send + 'static,
             ) {
                 self.lock().$name = Some((0, Box::new(hook)));
             })*
@@ -81,7 +81,7 @@ impl FakeWrites {
     /// What a status update answers; `None` means success.
     pub(in crate::controller) fn on_update_status(
         &self,
-        hook: impl FnMut(&ReplicaSet, &ReplicaSetStatus) -> Answer<ReplicaSet> + Send + 'static,
+        hook: impl FnMut(&ReplicaSet, &ReplicaSetStatus) -> Scripted<ReplicaSet> + Send + 'static,
     ) {
         self.lock().on_update_status = Some(Box::new(hook));
     }
@@ -164,7 +164,7 @@ impl FakeWrites {
         write: Write,
         name: &str,
         field: fn(&mut State) -> &mut Hook<T>,
-    ) -> Answer<T> {
+    ) -> Scripted<T> {
         let mut state = self.lock();
         state.writes.push(write);
         let (call, mut hook) = field(&mut state).take()?;

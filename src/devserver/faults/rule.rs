@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::super::exchange::{Answer, ApiCall, ApiRequest};
+use super::super::exchange::{ApiCall, ApiRequest, Response};
 use crate::api::Status;
 
 type Predicate = dyn Fn(&ApiRequest) -> bool + Send + Sync;
-type MakeAnswer = dyn Fn(&ApiRequest) -> Answer + Send + Sync;
+type MakeAnswer = dyn Fn(&ApiRequest) -> Response + Send + Sync;
 
 /// Which requests are meant.
 #[derive(Clone)]
@@ -94,17 +94,17 @@ pub enum Action {
 impl Action {
     /// Answers with a refusal.
     pub fn refuse(status: Status) -> Self {
-        Self::Answer(Arc::new(move |_| Answer::status(&status)))
+        Self::Answer(Arc::new(move |_| Response::status(&status)))
     }
 
     /// Answers by a function of the request.
-    pub fn answer(make: impl Fn(&ApiRequest) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn answer(make: impl Fn(&ApiRequest) -> Response + Send + Sync + 'static) -> Self {
         Self::Answer(Arc::new(make))
     }
 
     /// Does what is asked for, and then answers with a refusal.
     pub fn refuse_after(status: Status) -> Self {
-        Self::AnswerAfter(Arc::new(move |_| Answer::status(&status)))
+        Self::AnswerAfter(Arc::new(move |_| Response::status(&status)))
     }
 
     /// Changes the object in the answer; an answer that is no JSON stays as it is.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::objects::{entries, meta, number, text};
 use super::super::update::set_condition;
-use super::wishes::Wishes;
+use super::behaviour::Behaviour;
 
 /// The status of a condition: `True`, `False`, `Unknown`, or empty if it is not there.
 pub(super) fn condition<'a>(pod: &'a Value, kind: &str) -> &'a str {
@@ -28,7 +28,7 @@ pub(super) fn sidecar_restarts(pod: &Value) -> Option<i64> {
 }
 
 /// The containers start: the pod is Running.
-pub(super) fn set_started(pod: &mut Value, wishes: &Wishes) {
+pub(super) fn set_started(pod: &mut Value, behaviour: &Behaviour) {
     pod["status"]["phase"] = json!("Running");
     if let Some(status) = pod["status"].as_object_mut() {
         status.remove("reason");
@@ -40,7 +40,7 @@ pub(super) fn set_started(pod: &mut Value, wishes: &Wishes) {
         pod["status"]["podIPs"] = json!([{"ip": ip}]);
         set_condition(pod, "Initialized", "True");
     }
-    set_containers(pod, wishes, false);
+    set_containers(pod, behaviour, false);
 }
 
 /// Sets both conditions that say whether the pod is ready.
@@ -51,25 +51,25 @@ pub(super) fn set_ready(pod: &mut Value, is_ready: bool) {
 }
 
 /// All containers run, restarted as often as is wished for at least.
-pub(super) fn set_containers(pod: &mut Value, wishes: &Wishes, is_ready: bool) {
+pub(super) fn set_containers(pod: &mut Value, behaviour: &Behaviour, is_ready: bool) {
     let running = json!({"running": {"startedAt": meta::now()}});
-    write_containers(pod, wishes, is_ready, 0, &running);
+    write_containers(pod, behaviour, is_ready, 0, &running);
 }
 
 /// The containers have ended once more, and wait for their restart.
-pub(super) fn crash(pod: &mut Value, wishes: &Wishes) {
+pub(super) fn crash(pod: &mut Value, behaviour: &Behaviour) {
     let message = "back-off restarting failed container";
     let waiting = json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
-    write_containers(pod, wishes, false, 1, &waiting);
+    write_containers(pod, behaviour, false, 1, &waiting);
 }
 
 /// The pod has run and is Failed.
-pub(super) fn fail(pod: &mut Value, wishes: &Wishes) {
+pub(super) fn fail(pod: &mut Value, behaviour: &Behaviour) {
     let ended = json!({"terminated": {
         "exitCode": 1, "reason": "Error", "startedAt": text(pod, "/status/startTime"),
         "finishedAt": meta::now(),
     }});
-    write_containers(pod, wishes, false, 0, &ended);
+    write_containers(pod, behaviour, false, 0, &ended);
     pod["status"]["phase"] = json!("Failed");
     set_ready(pod, false);
 }
@@ -99,11 +99,17 @@ pub(super) fn set_unschedulable(pod: &mut Value) {
     }
 }
 
-fn write_containers(pod: &mut Value, wishes: &Wishes, is_ready: bool, more: i64, state: &Value) {
+fn write_containers(
+    pod: &mut Value,
+    behaviour: &Behaviour,
+    is_ready: bool,
+    more: i64,
+    state: &Value,
+) {
     let containers = entries(pod, "/spec/containers").iter();
     let statuses = containers.map(|container| {
         let count = restart_count(pod, "containerStatuses", container);
-        let count = (count + more).max(wishes.restarts);
+        let count = (count + more).max(behaviour.restarts);
         container_status(container, is_ready, count, state)
     });
     let statuses: Vec<Value> = statuses.collect();
@@ -119,7 +125,7 @@ fn write_containers(pod: &mut Value, wishes: &Wishes, is_ready: bool, more: i64,
         container_status(
             container,
             true,
-            count.max(wishes.sidecar_restarts),
+            count.max(behaviour.sidecar_restarts),
             &running,
         )
     });

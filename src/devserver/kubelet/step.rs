@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use super::super::delete::{DeleteOptions, delete};
 use super::super::objects::{meta, text};
-use super::super::refusal::Refusal;
 use super::super::resource::Resource;
+use super::super::status_error::StatusError;
 use super::super::store::State;
 use super::super::update::{self, Part};
 use super::KubeletOptions;
+use super::behaviour::{Behaviour, Fate};
 use super::pod_status;
-use super::wishes::{Fate, Wishes};
 
 /// The pause before the first restart of a container that crashes.
 ///
@@ -41,43 +41,47 @@ pub(super) enum Step {
 /// What is next for `pod`, and how long after now; `None` if it stays as it is until somebody
 /// changes it.
 pub(super) fn next_step(pod: &Value, options: &KubeletOptions) -> Option<(Step, Duration)> {
-    let wishes = Wishes::of(pod);
+    let behaviour = Behaviour::of(pod);
     let is_assigned = !text(pod, "/spec/nodeName").is_empty();
     if pod.pointer("/metadata/deletionTimestamp").is_some() {
         let seconds = pod["metadata"]["deletionGracePeriodSeconds"].as_u64();
         let grace = Duration::from_secs(seconds.unwrap_or(0));
-        let wanted = wishes.terminate_after.unwrap_or(options.terminate_after);
+        let wanted = behaviour.terminate_after.unwrap_or(options.terminate_after);
         return (is_assigned && !grace.is_zero()).then_some((Step::End, wanted.min(grace)));
     }
     let at_once = |step: Step| Some((step, Duration::ZERO));
-    let ready_after = wishes.ready_after.unwrap_or(options.ready_after);
+    let ready_after = behaviour.ready_after.unwrap_or(options.ready_after);
     match text(pod, "/status/phase") {
-        "Pending" if !is_assigned && wishes.fate == Fate::Unscheduled => {
+        "Pending" if !is_assigned && behaviour.fate == Fate::Unscheduled => {
             let is_told = pod_status::condition(pod, "PodScheduled") == "False";
             (!is_told).then_some((Step::FindNoNode, Duration::ZERO))
         }
         "Pending" if !is_assigned => at_once(Step::Assign),
-        "Pending" => match wishes.fate {
+        "Pending" => match behaviour.fate {
             Fate::Rejected => at_once(Step::Reject),
             Fate::Pending | Fate::Unscheduled => None,
             _ => at_once(Step::Run),
         },
-        "Running" => running_step(pod, &wishes, ready_after),
-        "Unknown" if wishes.fate != Fate::Unknown => at_once(Step::Run),
+        "Running" => running_step(pod, &behaviour, ready_after),
+        "Unknown" if behaviour.fate != Fate::Unknown => at_once(Step::Run),
         _ => None,
     }
 }
 
-fn running_step(pod: &Value, wishes: &Wishes, ready_after: Duration) -> Option<(Step, Duration)> {
+fn running_step(
+    pod: &Value,
+    behaviour: &Behaviour,
+    ready_after: Duration,
+) -> Option<(Step, Duration)> {
     let is_ready = pod_status::condition(pod, "Ready") == "True";
     let restarts = pod_status::restarts(pod, "containerStatuses");
     let sidecar_restarts = pod_status::sidecar_restarts(pod);
-    if restarts < wishes.restarts
-        || sidecar_restarts.is_some_and(|count| count < wishes.sidecar_restarts)
+    if restarts < behaviour.restarts
+        || sidecar_restarts.is_some_and(|count| count < behaviour.sidecar_restarts)
     {
         return Some((Step::CountRestarts, Duration::ZERO));
     }
-    match wishes.fate {
+    match behaviour.fate {
         Fate::Failed if is_ready => Some((Step::Fail, Duration::ZERO)),
         Fate::Failed => Some((Step::Fail, ready_after)),
         Fate::Unknown => Some((Step::BeLost, Duration::ZERO)),
@@ -100,7 +104,7 @@ pub(super) fn take(
     key: &str,
     node: &str,
     options: &KubeletOptions,
-) -> Result<(), Refusal> {
+) -> Result<(), StatusError> {
     let Some(object) = state.get(Resource::Pods, key).cloned() else {
         return Ok(());
     };
@@ -108,7 +112,7 @@ pub(super) fn take(
     if next_step(&pod, options).is_none_or(|(next, _)| next != step) {
         return Ok(());
     }
-    let wishes = Wishes::of(&pod);
+    let behaviour = Behaviour::of(&pod);
     match step {
         Step::End => {
             let options = DeleteOptions {
@@ -118,34 +122,34 @@ pub(super) fn take(
             return delete(state, Resource::Pods, key, &options).map(|_| ());
         }
         Step::Assign => {
-            let node = wishes.node.as_deref().unwrap_or(node);
+            let node = behaviour.node.as_deref().unwrap_or(node);
             return update::bind(state, key, &json!({"target": {"name": node}}));
         }
         Step::FindNoNode => pod_status::set_unschedulable(&mut pod),
         Step::Run => {
-            pod_status::set_started(&mut pod, &wishes);
+            pod_status::set_started(&mut pod, &behaviour);
             pod_status::set_ready(&mut pod, false);
         }
         Step::BeReady => {
-            pod_status::set_containers(&mut pod, &wishes, true);
+            pod_status::set_containers(&mut pod, &behaviour, true);
             pod_status::set_ready(&mut pod, true);
         }
         Step::BeUnready => {
-            pod_status::set_containers(&mut pod, &wishes, false);
+            pod_status::set_containers(&mut pod, &behaviour, false);
             pod_status::set_ready(&mut pod, false);
         }
         Step::CountRestarts => {
             let is_ready = pod_status::condition(&pod, "Ready") == "True";
-            pod_status::set_containers(&mut pod, &wishes, is_ready);
+            pod_status::set_containers(&mut pod, &behaviour, is_ready);
         }
         Step::Crash => {
             let is_first = pod_status::condition(&pod, "Ready") == "True";
-            pod_status::crash(&mut pod, &wishes);
+            pod_status::crash(&mut pod, &behaviour);
             if is_first {
                 pod_status::set_ready(&mut pod, false);
             }
         }
-        Step::Fail => pod_status::fail(&mut pod, &wishes),
+        Step::Fail => pod_status::fail(&mut pod, &behaviour),
         Step::Reject => pod_status::reject(&mut pod, &meta::now()),
         Step::BeLost => {
             pod["status"]["phase"] = json!("Unknown");

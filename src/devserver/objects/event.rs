@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::refusal::FieldError;
+use super::super::status_error::FieldError;
 use super::text;
 
 pub(super) fn set_defaults(event: &mut Value) {

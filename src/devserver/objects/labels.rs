@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::refusal::FieldError;
+use super::super::status_error::FieldError;
 use super::entries;
 
 /// Longest name part of a label's key, and longest value.

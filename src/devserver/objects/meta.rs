@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::super::refusal::FieldError;
 use super::super::resource::Resource;
+use super::super::status_error::FieldError;
 use super::{drop_nulls, entries, labels, map_of, text};
 
 /// Longest name; the API server cuts a prefix so that five more characters fit

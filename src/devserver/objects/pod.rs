@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::refusal::FieldError;
+use super::super::status_error::FieldError;
 use super::{drop_nulls, entries, labels, map_of, set_default, text};
 use crate::api::pod::{POD_DELETION_COST, deletion_cost};
 

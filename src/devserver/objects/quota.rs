@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::refusal::FieldError;
+use super::super::status_error::FieldError;
 use super::map_of;
 
 /// Amounts may be given as numbers and are kept as text.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::refusal::FieldError;
+use super::super::status_error::FieldError;
 use super::{drop_nulls, labels, map_of, number, pod, set_default, text};
 use crate::api::label_selector::LabelSelector;
 use crate::api::{Labels, Selector};

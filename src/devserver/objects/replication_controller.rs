@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::refusal::FieldError;
+use super::super::status_error::FieldError;
 use super::{entries, labels, map_of, pod, replica_set, text};
 
 /// Sets the defaults (kubernetes `pkg/apis/core/v1/defaults.go:SetDefaults_ReplicationController`).

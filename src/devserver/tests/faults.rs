@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::rig::{PODS, REPLICA_SETS, Rig, check_refusal, names, pod, version};
 use crate::api::Status;
-use crate::devserver::{Action, Answer, Ending, Matcher, Rule};
+use crate::devserver::{Action, Ending, Matcher, Response, Rule};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -57,7 +57,7 @@ fn refuse_so_many_after_so_many() {
     assert_eq!(rule.hits(), 2);
     let answer = Action::answer(|_| {
         let status = Status::new(429, "TooManyRequests", "later");
-        Answer::status(&status).with_header("retry-after", "1")
+        Response::status(&status).with_header("retry-after", "1")
     });
     let lists = rig
         .server

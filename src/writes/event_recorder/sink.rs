@@ -117,14 +117,14 @@ fn events_path(event: &Event) -> String {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
-    metadata: AnswerMetadata,
+struct StoredEvent {
+    metadata: StoredMetadata,
     first_timestamp: Option<Time>,
     count: Option<u32>,
 }
 
 #[derive(Deserialize)]
-struct AnswerMetadata {
+struct StoredMetadata {
     name: String,
 }
 
@@ -134,7 +134,7 @@ impl Recorded {
     /// # Errors
     /// [`SinkError::NoAnswer`] if the answer is no event.
     pub fn from_answer(event: &Event, body: &[u8]) -> Result<Self, SinkError> {
-        let answer: Answer = serde_json::from_slice(body).map_err(|error| {
+        let answer: StoredEvent = serde_json::from_slice(body).map_err(|error| {
             SinkError::NoAnswer(format!("the answer is not the event: {error}"))
         })?;
         Ok(Self {

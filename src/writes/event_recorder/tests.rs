@@ -23,7 +23,7 @@ enum Verb {
     Patch,
 }
 
-type Answer = Result<Recorded, SinkError>;
+type SinkResult = Result<Recorded, SinkError>;
 
 /// A server that keeps what it was asked and answers as it is told.
 struct ScriptedSink<F> {
@@ -37,8 +37,8 @@ impl<F> fmt::Debug for ScriptedSink<F> {
     }
 }
 
-impl<F: Fn(Verb, &Event) -> Answer + Send> ScriptedSink<F> {
-    fn call(&self, verb: Verb, event: &Event) -> Answer {
+impl<F: Fn(Verb, &Event) -> SinkResult + Send> ScriptedSink<F> {
+    fn call(&self, verb: Verb, event: &Event) -> SinkResult {
         let mut calls = self.calls.lock().expect("no test panics with the lock");
         calls.push((verb, event.clone()));
         drop(calls);
@@ -46,12 +46,12 @@ impl<F: Fn(Verb, &Event) -> Answer + Send> ScriptedSink<F> {
     }
 }
 
-impl<F: Fn(Verb, &Event) -> Answer + Send> EventSink for ScriptedSink<F> {
-    fn create(&self, event: &Event) -> Answer {
+impl<F: Fn(Verb, &Event) -> SinkResult + Send> EventSink for ScriptedSink<F> {
+    fn create(&self, event: &Event) -> SinkResult {
         self.call(Verb::Create, event)
     }
 
-    fn patch(&self, event: &Event) -> Answer {
+    fn patch(&self, event: &Event) -> SinkResult {
         self.call(Verb::Patch, event)
     }
 }
@@ -66,13 +66,13 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new(answer: impl Fn(Verb, &Event) -> Answer + Send + 'static) -> Self {
+    fn new(answer: impl Fn(Verb, &Event) -> SinkResult + Send + 'static) -> Self {
         Self::with(options(), |_| answer)
     }
 
     fn with<F>(options: EventOptions, answer: impl FnOnce(Arc<FakeClock>) -> F) -> Self
     where
-        F: Fn(Verb, &Event) -> Answer + Send + 'static,
+        F: Fn(Verb, &Event) -> SinkResult + Send + 'static,
     {
         let clock = Arc::new(FakeClock::default());
         let stop = Stop::new();
@@ -138,7 +138,7 @@ fn object(name: &str) -> ObjectReference {
     clippy::unnecessary_wraps,
     reason = "it stands where an answer is wanted"
 )]
-fn stored(_: Verb, event: &Event) -> Answer {
+fn stored(_: Verb, event: &Event) -> SinkResult {
     Ok(Recorded {
         name: event.name.clone(),
         first_timestamp: event.first_timestamp,

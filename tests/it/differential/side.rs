@@ -17,7 +17,7 @@ pub(super) const NO_UID: &str = "00000000-0000-4000-8000-000000000000";
 
 /// How an answer came out.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct ReadResponse {
     /// 0 if there was none.
     pub(super) code: u16,
     /// The body, normalised.
@@ -63,7 +63,7 @@ impl Side {
     }
 
     /// Sends a request with its references filled in; learns from the answer and normalises it.
-    pub(super) fn send(&mut self, step: &Step) -> Answer {
+    pub(super) fn send(&mut self, step: &Step) -> ReadResponse {
         let request = self.request(step);
         let (code, mut body) = match self.client.send(&request) {
             Ok(Response { code, body }) => (code, parse(&body)),
@@ -75,7 +75,7 @@ impl Side {
         };
         self.memory.learn(step, &body);
         self.memory.normalise(&mut body, true);
-        Answer { code, body }
+        ReadResponse { code, body }
     }
 
     /// The frames of a watch up to that of the object called `last`, or to that of this type,

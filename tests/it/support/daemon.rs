@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use replicaset_controller::api::WorkloadKind;
 use replicaset_controller::client::ClientConfig;
-use replicaset_controller::http_server::{self, AnswerBody};
+use replicaset_controller::http_server::{self, ResponseBody};
 use replicaset_controller::manager::{ControllerInstance, Manager, ManagerOptions};
 use replicaset_controller::serving::Pages;
 use replicaset_controller::stdx::stop::{Cause, Stop};
@@ -54,7 +54,7 @@ impl Daemon {
             ..http_server::Request::default()
         };
         match pages.answer(&request).body {
-            AnswerBody::Whole(body) => String::from_utf8(body).expect("text"),
+            ResponseBody::Whole(body) => String::from_utf8(body).expect("text"),
             other => panic!("{path} answers {other:?}"),
         }
     }

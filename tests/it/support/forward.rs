@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_channel::Sender;
 use replicaset_controller::client::{
-    BodyStream, Client, ClientConfig, ClientError, ClientOptions, Request, Response,
+    self, BodyStream, Client, ClientConfig, ClientError, ClientOptions, Request,
 };
-use replicaset_controller::devserver::{Answer, ApiCall, ApiRequest, ChannelStream, Handler};
+use replicaset_controller::devserver::{ApiCall, ApiRequest, ChannelStream, Handler, Response};
 use replicaset_controller::stdx::stop::Stop;
 use replicaset_controller::stdx::thread::Thread;
 
@@ -45,7 +45,7 @@ impl Forward {
 
     /// Reads in a thread of its own, which ends with the answer, with the test, or when it has a
     /// piece for a client that is gone.
-    fn stream(&self, stream: BodyStream) -> Answer {
+    fn stream(&self, stream: BodyStream) -> Response {
         let content_type = stream.content_type().to_owned();
         let is_lines = content_type.starts_with("application/json");
         let (sender, pieces) = crossbeam_channel::bounded(PIECES_WAITING);
@@ -63,14 +63,14 @@ impl Forward {
             &self.stop,
             body,
         ));
-        let mut answer = Answer::stream(ChannelStream(pieces));
+        let mut answer = Response::stream(ChannelStream(pieces));
         answer.content_type = content_type;
         answer
     }
 }
 
 impl Handler for Forward {
-    fn handle(&self, request: ApiRequest) -> Answer {
+    fn handle(&self, request: ApiRequest) -> Response {
         let verb = request.verb();
         let outgoing = outgoing(&request);
         let answer = match verb {
@@ -84,14 +84,14 @@ impl Handler for Forward {
             }
             _ => {
                 let answered = self.client.send(&outgoing);
-                answered.map(|Response { code, body }| Answer::json(code, body))
+                answered.map(|client::Response { code, body }| Response::json(code, body))
             }
         };
         answer.unwrap_or_else(|error| match error {
-            ClientError::Status(status) => Answer::status(&status),
+            ClientError::Status(status) => Response::status(&status),
             error => {
                 log::info!("{outgoing} could not be passed on: {error}");
-                Answer::cut()
+                Response::cut()
             }
         })
     }

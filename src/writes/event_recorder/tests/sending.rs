@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    Answer, EventOptions, EventStats, Fixture, ObjectReference, Recorded, SinkError, Verb, object,
-    options, stored,
+    EventOptions, EventStats, Fixture, ObjectReference, Recorded, SinkError, SinkResult, Verb,
+    object, options, stored,
 };
 use crate::api::{ObjectKey, Status};
 use crate::writes::event_recorder::{Event, EventRecorder, EventType};
@@ -19,11 +19,11 @@ fn value(json: serde_json::Result<Vec<u8>>) -> Value {
     serde_json::from_slice(&json).expect("it is JSON")
 }
 
-fn refused(code: u16, reason: &str) -> Answer {
+fn refused(code: u16, reason: &str) -> SinkResult {
     Err(SinkError::Refused(Status::new(code, reason, "no")))
 }
 
-fn no_answer() -> Answer {
+fn no_answer() -> SinkResult {
     Err(SinkError::NoAnswer("connection refused".to_owned()))
 }
 
@@ -114,7 +114,7 @@ fn a_repeat_of_an_expired_event_becomes_a_new_one() {
 
 #[test]
 fn k_09_refusals_are_final_and_silence_is_tried_again() {
-    type Script = fn() -> Answer;
+    type Script = fn() -> SinkResult;
     let cases: [(&str, Script, usize); 6] = [
         (
             "cannot be built",

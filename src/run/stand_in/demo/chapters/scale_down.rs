@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{PATIENCE, collection, pod_path, replica_set, scale, set_path, until_complete};
-use crate::devserver::wishes::FATE;
+use crate::devserver::behaviour::FATE;
 use crate::run::stand_in::demo::stage::{Miss, Stage, Told, check};
 use crate::run::stand_in::world::{DELETION_COST, PodFacts};
 

@@ -12,13 +12,13 @@ use crate::api::{Pod, ResourceVersion, Uid};
 
 /// The metadata of a pod that was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct WrittenPod {
     pub(super) resource_version: ResourceVersion,
     /// UID of the controller, if there is one.
     pub(super) controller: Option<Uid>,
 }
 
-impl Answer {
+impl WrittenPod {
     pub(super) fn read(body: &[u8]) -> Self {
         let answer = if body.starts_with(&protobuf::MAGIC) {
             Self::from_protobuf(body).map_err(|error| error.to_string())
@@ -56,7 +56,7 @@ impl Answer {
     }
 }
 
-impl From<Pod> for Answer {
+impl From<Pod> for WrittenPod {
     fn from(pod: Pod) -> Self {
         Self {
             resource_version: pod.resource_version,
@@ -67,7 +67,7 @@ impl From<Pod> for Answer {
 
 #[cfg(test)]
 mod tests {
-    use super::Answer;
+    use super::WrittenPod;
     use crate::api::protobuf::Envelope;
 
     const JSON: &[u8] = include_bytes!("../../tests/data/pod.json");
@@ -75,15 +75,15 @@ mod tests {
 
     #[test]
     fn both_encodings_say_the_same() {
-        let answer = Answer::read(PROTOBUF);
-        assert_eq!(answer, Answer::read(JSON));
+        let answer = WrittenPod::read(PROTOBUF);
+        assert_eq!(answer, WrittenPod::read(JSON));
         assert!(!answer.resource_version.is_empty() && answer.controller.is_some());
     }
 
     #[test]
     fn what_is_no_pod_leaves_the_version_unknown() {
         for body in [&b"no"[..], &Envelope::seal("v1", "Pod", &[]), b"k8s\0\xff"] {
-            assert_eq!(Answer::read(body), Answer::default());
+            assert_eq!(WrittenPod::read(body), WrittenPod::default());
         }
     }
 }

@@ -70,7 +70,7 @@ pub(super) enum Fate {
 
 /// What one pod's annotations ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wishes {
+pub(super) struct Behaviour {
     pub(super) fate: Fate,
     pub(super) node: Option<String>,
     pub(super) ready_after: Option<Duration>,
@@ -79,7 +79,7 @@ pub(super) struct Wishes {
     pub(super) sidecar_restarts: i64,
 }
 
-impl Wishes {
+impl Behaviour {
     /// Reads the annotations of a pod. What cannot be read counts as not there, and is logged.
     pub(super) fn of(pod: &Value) -> Self {
         let annotations = Annotations(pod);
@@ -137,7 +137,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{FATES, Fate, Wishes, fate};
+    use super::{Behaviour, FATES, Fate, fate};
 
     #[test]
     fn annotations_are_read_and_nonsense_is_ignored() {
@@ -149,15 +149,18 @@ mod tests {
             "dev.replicaset-controller/restarts": "3",
             "dev.replicaset-controller/sidecar-restarts": "-1",
         }}});
-        let expected = Wishes {
+        let expected = Behaviour {
             fate: Fate::Unready,
             node: Some("node-9".to_owned()),
             ready_after: Some(Duration::from_secs(90)),
             restarts: 3,
-            ..Wishes::default()
+            ..Behaviour::default()
         };
-        assert_eq!(Wishes::of(&pod), expected);
-        assert_eq!(Wishes::of(&json!({"metadata": {}})), Wishes::default());
+        assert_eq!(Behaviour::of(&pod), expected);
+        assert_eq!(
+            Behaviour::of(&json!({"metadata": {}})),
+            Behaviour::default()
+        );
     }
 
     #[test]

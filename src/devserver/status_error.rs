@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::exchange::Answer;
+use super::exchange::Response;
 use super::resource::Resource;
 
 /// A request that is not fulfilled.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Refusal(Box<Body>);
+pub(super) struct StatusError(Box<Body>);
 
 /// The `Status` object, its members in the order in which the API server sends them.
 #[derive(Clone, Debug, Serialize)]
@@ -109,7 +109,7 @@ impl FieldError {
     }
 }
 
-impl Refusal {
+impl StatusError {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self(Box::new(Body {
             kind: "Status",
@@ -410,8 +410,8 @@ impl Refusal {
     }
 }
 
-impl From<Refusal> for Answer {
-    fn from(refusal: Refusal) -> Self {
+impl From<StatusError> for Response {
+    fn from(refusal: StatusError) -> Self {
         let answer = Self::object(refusal.0.code, &refusal);
         match refusal
             .0
