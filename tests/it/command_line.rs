@@ -143,7 +143,7 @@ fn a_hangup_and_a_call_for_a_dump_are_answered_and_the_daemon_goes_on() {
     synced(&cluster, &process);
     for (signal, answer) in [
         (Signal::SIGHUP, "SIGHUP: "),
-        (Signal::SIGUSR1, ": waits for the stop signal"),
+        (Signal::SIGUSR1, "thread ctrl-c "),
     ] {
         for n in 1..=2 {
             process.signal(signal);
