@@ -68,6 +68,7 @@ const MUST: &[(char, &[u8])] = &[
 struct Row {
     id: String,
     weight: String,
+    demand: String,
     tests: Vec<String>,
     /// Why there is no test, or what else there is to say.
     note: String,
@@ -80,9 +81,10 @@ fn read_table() -> (String, Vec<Row>) {
     for line in text.lines() {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         match cells.as_slice() {
-            ["", id, weight, tests, note, ""] if parse_id(id).is_some() => rows.push(Row {
+            ["", id, weight, demand, tests, note, ""] if parse_id(id).is_some() => rows.push(Row {
                 id: (*id).to_owned(),
                 weight: (*weight).to_owned(),
+                demand: (*demand).to_owned(),
                 tests: tests
                     .split([',', ' ', '`'])
                     .filter(|name| !name.is_empty())
@@ -187,7 +189,14 @@ fn every_case_has_a_test_or_a_reason() {
         let lines = rows.iter().map(|row| {
             let tests = row.tests.iter().map(|name| format!("`{name}`"));
             let tests = tests.collect::<Vec<_>>().join(", ");
-            format!("| {} | {} | {tests} | {} |\n", row.id, row.weight, row.note)
+            let Row {
+                id,
+                weight,
+                demand,
+                note,
+                ..
+            } = row;
+            format!("| {id} | {weight} | {demand} | {tests} | {note} |\n")
         });
         let text = head + &lines.collect::<String>();
         fs::write(root().join(TABLE), text).expect("the table can be written");
@@ -206,8 +215,14 @@ fn every_case_has_a_test_or_a_reason() {
     let unexplained: Vec<&str> = unexplained.map(|row| row.id.as_str()).collect();
     assert_eq!(unexplained, [""; 0], "neither a test nor a note");
 
+    let unsaid = rows.iter().filter(|row| row.demand.is_empty());
+    let unsaid: Vec<&str> = unsaid.map(|row| row.id.as_str()).collect();
+    assert_eq!(unsaid, [""; 0], "what they demand is not said");
+
     let listed: BTreeSet<(char, u8)> = rows.iter().filter_map(|row| parse_id(&row.id)).collect();
     assert_eq!(listed.len(), rows.len(), "an id stands twice in the table");
+    let unlisted: Vec<_> = tests.keys().filter(|id| !listed.contains(id)).collect();
+    assert_eq!(unlisted, [&('-', 0); 0], "named by tests, not in the table");
     let must = MUST
         .iter()
         .flat_map(|(group, numbers)| numbers.iter().map(|number| (*group, *number)));
