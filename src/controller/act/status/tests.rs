@@ -74,7 +74,7 @@ fn check(rs: &ReplicaSet, pods: &[Pod], expected: [i32; 4]) {
 }
 
 #[test]
-fn f_01_to_f_10_counts() {
+fn f_01_to_f_05_f_07_to_f_10_counts() {
     let (full, partial, patient) = (rs(0, false), rs(0, true), rs(3600, false));
     check(&full, &[ready_since(60)], [1, 1, 1, 1]);
     check(&partial, &[ready_since(60)], [1, 0, 1, 1]);
@@ -216,7 +216,7 @@ fn other() -> Condition {
 }
 
 #[test]
-fn f_15_to_f_19_the_failure_condition() {
+fn f_15_to_f_17_f_19_the_failure_condition() {
     let create = failure("FailedCreate", "E");
     let delete = failure("FailedDelete", "unable to delete pods: E");
     let failed = |plan, message: &str| Some((plan, message.to_owned()));
