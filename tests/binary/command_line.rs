@@ -130,7 +130,7 @@ fn all_mistakes_are_told_at_once() {
 }
 
 #[test]
-fn without_a_configuration_all_places_are_named_and_the_demo_is_offered() {
+fn without_a_kubeconfig_the_error_names_all_places_and_the_demo() {
     let home = tempfile::tempdir().expect("a home");
     let home = home.path().display().to_string();
     let ended = run(&[], &[("HOME", &home)]);

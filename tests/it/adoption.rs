@@ -142,7 +142,7 @@ fn c_10_a_release_names_the_pod_and_the_owner_by_uid() {
 }
 
 #[test]
-fn c_15_an_adoption_names_the_pod_by_uid_and_leaves_other_owners() {
+fn c_15_an_adoption_guards_the_uid_and_keeps_other_owners() {
     let mut cluster = TestCluster::start();
     let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
     let owner = json!({

@@ -137,7 +137,7 @@ fn with_rights_in_one_namespace_it_controls_that_namespace() {
 }
 
 #[test]
-fn a_hangup_and_a_call_for_a_dump_are_answered_and_the_daemon_goes_on() {
+fn sighup_and_sigusr1_are_served_and_the_daemon_runs_on() {
     let cluster = TestCluster::start();
     let mut process = cluster.start_process(&[]);
     synced(&cluster, &process);

@@ -13,7 +13,7 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 }
 
 #[test]
-fn a_pasted_command_line_is_taken_and_what_is_ignored_is_told_once() {
+fn a_pasted_command_line_logs_ignored_flags_once() {
     let cluster = TestCluster::start();
     let process = cluster.start_process(&[
         "--kcm-compat",

@@ -177,7 +177,7 @@ fn a_plugin_gives_the_token_again_after_a_refusal_and_at_sighup() {
 }
 
 #[test]
-fn a_kubeconfig_that_is_broken_at_sighup_leaves_everything_as_it_was() {
+fn a_broken_kubeconfig_at_sighup_changes_nothing() {
     let cluster = TestCluster::start();
     let home = Home::new();
     home.kubeconfig(&cluster.url(), "", "token: some-secret");
@@ -269,7 +269,7 @@ fn issue(directory: &Path, home: &Home) {
 }
 
 #[test]
-fn a_client_certificate_and_its_authority_are_exchanged_under_load_without_a_failed_write() {
+fn certificate_and_ca_are_rotated_under_load() {
     let (Some(url), Some(directory)) = (control_plane("URL"), control_plane("DIR")) else {
         return;
     };
@@ -343,7 +343,7 @@ fn a_client_certificate_and_its_authority_are_exchanged_under_load_without_a_fai
 }
 
 #[test]
-fn a_plugin_renews_a_service_accounts_token_that_expires_or_is_revoked() {
+fn a_plugin_renews_an_expired_or_revoked_token() {
     let Some(url) = control_plane("URL") else {
         return;
     };

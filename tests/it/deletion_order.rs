@@ -223,7 +223,7 @@ fn e_17_e_18_the_least_useful_go() {
 }
 
 #[test]
-fn e_19_e_22_pods_on_crowded_nodes_go_whoever_of_the_family_crowds_them() {
+fn e_19_e_22_pods_on_crowded_nodes_go_first() {
     let mut cases = Cases::new();
     let (lonely, crowded) = (on("n1", ready(MONTH)), on("n2", ready(MONTH)));
     cases.precedes("e-19", &crowded, &lonely, &["n1", "n2", "n2"]);
@@ -265,7 +265,7 @@ fn e_22_finished_and_foreign_pods_do_not_crowd_a_node() {
 }
 
 #[test]
-fn e_24_the_cost_is_a_number_that_may_be_negative_and_is_zero_if_missing() {
+fn e_24_a_cost_may_be_negative_and_defaults_to_zero() {
     let mut cases = Cases::new();
     let pod = on("n1", ready(MONTH));
     cases.precedes("e-24-negative", &pod.clone().cost("-5"), &pod, &[]);

@@ -63,7 +63,7 @@ fn a_situation_is_kept_and_goes_on() {
 }
 
 #[test]
-fn what_others_have_written_moves_no_cursor() {
+fn foreign_text_moves_no_cursor() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("state.json");
     let mut rs = new_replica_set("web", 3);

@@ -40,7 +40,7 @@ fn pods_of_the_other(cluster: &TestCluster) -> usize {
 }
 
 #[test]
-fn b_11_a_replica_set_recreated_under_its_name_gets_its_pods_at_once() {
+fn b_11_a_recreated_replica_set_gets_its_pods_at_once() {
     let cluster = TestCluster::running();
     cluster.create_replica_set(&new_replica_set("a", 3));
     cluster.eventually("the first pod", || !cluster.live().is_empty());
@@ -51,7 +51,7 @@ fn b_11_a_replica_set_recreated_under_its_name_gets_its_pods_at_once() {
 }
 
 #[test]
-fn b_11_what_the_old_one_still_expects_does_not_hold_up_the_new_one() {
+fn b_11_expectations_of_the_old_one_do_not_block_the_new() {
     let cluster = TestCluster::running();
     cluster.synced();
     let hold = cluster.hold_watch("pods");
@@ -65,7 +65,7 @@ fn b_11_what_the_old_one_still_expects_does_not_hold_up_the_new_one() {
 }
 
 #[test]
-fn b_13_h_21_a_pod_watch_that_lags_makes_no_second_pods_and_freezes_the_status() {
+fn b_13_h_21_a_lagging_pod_watch_duplicates_no_pod() {
     let cluster = TestCluster::running();
     cluster.synced();
     let hold = cluster.hold_watch("pods");

@@ -139,7 +139,7 @@ fn check_pods_follow_replicas(kind: Kind) {
 }
 
 #[test]
-fn m_06_m_07_f_28_pods_follow_replicas_and_generations_are_observed() {
+fn m_06_m_07_f_28_pods_and_generation_follow_the_spec() {
     check_pods_follow_replicas(ReplicaSets);
 }
 
@@ -192,7 +192,7 @@ fn m_08_a_07_terminating_and_failed_pods_are_replaced_at_once() {
 }
 
 #[test]
-fn o_11_o_04_f_13_terminating_and_failed_pods_are_replaced_at_once() {
+fn o_11_o_04_f_13_terminating_and_failed_pods_are_replaced() {
     check_terminating_and_failed_pods_are_replaced(ReplicationControllers);
 }
 
@@ -252,12 +252,12 @@ fn check_two_with_one_selector(kind: Kind) {
 }
 
 #[test]
-fn m_13_two_replica_sets_with_one_selector_leave_each_other_alone() {
+fn m_13_two_replica_sets_share_a_selector_without_conflict() {
     check_two_with_one_selector(ReplicaSets);
 }
 
 #[test]
-fn o_12_two_controllers_with_one_selector_leave_each_other_alone() {
+fn o_12_two_controllers_share_a_selector_without_conflict() {
     check_two_with_one_selector(ReplicationControllers);
 }
 
@@ -315,12 +315,12 @@ fn check_adoption_beside_another_owner(kind: Kind) {
 }
 
 #[test]
-fn m_15_an_owner_of_another_kind_does_not_keep_a_pod_from_being_adopted() {
+fn m_15_a_pod_with_a_foreign_plain_owner_is_adopted() {
     check_adoption_beside_another_owner(ReplicaSets);
 }
 
 #[test]
-fn o_13_an_owner_of_another_kind_does_not_keep_a_pod_from_being_adopted() {
+fn o_13_a_pod_with_a_foreign_plain_owner_is_adopted() {
     check_adoption_beside_another_owner(ReplicationControllers);
 }
 
@@ -413,7 +413,7 @@ fn o_17_of_three_orphans_two_are_adopted_and_one_is_deleted() {
 }
 
 #[test]
-fn m_21_a_05_c_02_a_replica_set_that_is_being_deleted_only_watches() {
+fn m_21_a_05_c_02_a_terminating_replica_set_only_watches() {
     let cluster = TestCluster::running();
     let mut rs = new_replica_set("rs", 2);
     rs["metadata"]["finalizers"] = json!([HOLD]);

@@ -170,7 +170,7 @@ fn j_02_j_03_the_start_is_one_watch_that_begins_with_a_list() {
 }
 
 #[test]
-fn j_01_j_03_a_server_without_streamed_lists_is_asked_for_pages_and_a_watch() {
+fn j_01_j_03_without_streamed_lists_pages_are_listed() {
     let mut cluster = TestCluster::start();
     cluster.create_pod(&new_pod("p1"));
     cluster.faults().add(no_streamed_lists());
@@ -260,7 +260,7 @@ fn j_29_a_server_that_is_busy_is_asked_the_same_again() {
 }
 
 #[test]
-fn j_31_j_37_a_watch_that_the_server_closes_goes_on_where_it_was() {
+fn j_31_j_37_a_closed_watch_resumes_at_its_version() {
     let (cluster, version) = settled();
     sever(&cluster, Ending::Close);
     let expected = ["stream from -", &format!("watch from {version}")];
@@ -309,7 +309,7 @@ fn a_bookmark_moves_the_version_from_which_a_watch_goes_on() {
 }
 
 #[test]
-fn j_08_j_22_a_watch_that_fell_behind_is_followed_by_a_list_at_its_version() {
+fn j_08_j_22_an_expired_watch_relists_at_its_version() {
     let (cluster, version) = settled_in_json();
     send_error(&cluster, &expired());
     let expected = ["stream from -", &format!("stream from {version}")];
@@ -324,7 +324,7 @@ fn j_08_j_22_a_watch_that_fell_behind_is_followed_by_a_list_at_its_version() {
 }
 
 #[test]
-fn j_32_a_watch_that_is_refused_as_expired_is_followed_by_a_list_at_its_version() {
+fn j_32_a_refused_watch_relists_at_its_version() {
     let (cluster, version) = settled();
     let rule = Rule::new(plain_watches_of("pods"), Action::refuse(expired()));
     cluster.faults().add(rule.times(1));
@@ -340,7 +340,7 @@ fn j_32_a_watch_that_is_refused_as_expired_is_followed_by_a_list_at_its_version(
 
 /// A real API server forgets only what etcd has compacted, and only when it is restarted too.
 #[test]
-fn j_22_what_was_missed_beyond_the_servers_history_is_found_by_a_list() {
+fn j_22_a_relist_finds_changes_beyond_the_servers_history() {
     let (cluster, version) = settled();
     let Some(server) = cluster.dev_server() else {
         return;
@@ -379,17 +379,17 @@ fn check_streamed_list_at_any_version(refused: Status) {
 }
 
 #[test]
-fn a_streamed_list_that_is_refused_as_expired_is_asked_for_at_any_version() {
+fn an_expired_streamed_list_is_repeated_without_version() {
     check_streamed_list_at_any_version(expired());
 }
 
 #[test]
-fn a_streamed_list_that_is_refused_as_too_new_is_asked_for_at_any_version() {
+fn a_too_new_streamed_list_is_repeated_without_version() {
     check_streamed_list_at_any_version(too_large_by_cause());
 }
 
 #[test]
-fn j_14_j_19_a_list_after_the_first_is_at_least_as_new_and_in_one_piece() {
+fn j_14_j_19_a_relist_is_unpaged_and_at_least_as_new() {
     let (cluster, _rule, version) = settled_in_pages();
     let before = described(&cluster);
     send_error(&cluster, &expired());
@@ -430,29 +430,29 @@ fn too_large_by_cause() -> Status {
 }
 
 #[test]
-fn j_15_a_list_that_is_refused_as_expired_is_asked_for_at_any_version() {
+fn j_15_an_expired_list_is_repeated_without_version() {
     check_list_at_any_version(expired());
 }
 
 #[test]
-fn j_17_a_list_that_is_too_new_by_cause_is_asked_for_at_any_version() {
+fn j_17_too_new_by_cause_type_lists_without_version() {
     check_list_at_any_version(too_large_by_cause());
 }
 
 #[test]
-fn j_17_a_list_that_is_too_new_by_a_causes_message_is_asked_for_at_any_version() {
+fn j_17_too_new_by_cause_message_lists_without_version() {
     let status = Status::new(504, "Timeout", "Timeout: not there yet");
     check_list_at_any_version(status.with_cause("", "Too large resource version"));
 }
 
 #[test]
-fn j_17_a_list_that_is_too_new_by_message_is_asked_for_at_any_version() {
+fn j_17_too_new_by_message_lists_without_version() {
     let message = "Timeout: Too large resource version: 1000, current: 1";
     check_list_at_any_version(Status::new(504, "Timeout", message));
 }
 
 #[test]
-fn j_09_a_watch_that_ends_at_once_is_followed_by_a_pause_and_a_list() {
+fn j_09_a_very_short_watch_backs_off_and_relists() {
     let (cluster, version) = settled();
     let empty = Action::answer(|_| Response::json(200, Vec::new()));
     let rule = Rule::new(plain_watches_of("pods"), empty);
@@ -509,7 +509,7 @@ fn j_12_a_busy_server_costs_a_pause_each_time_and_no_list() {
 }
 
 #[test]
-fn j_10_a_server_that_is_down_for_a_while_is_asked_for_what_was_missed() {
+fn j_10_after_an_outage_the_watch_resumes() {
     let mut cluster = TestCluster::start();
     let mut door = cluster.open_door("127.0.0.1:0", |faults| Arc::new(faults));
     cluster.start_daemon_at(&door.url());

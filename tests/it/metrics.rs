@@ -131,7 +131,7 @@ fn upstreams_series_look_as_upstreams() {
 }
 
 #[test]
-fn what_upstream_does_not_have_is_under_our_own_name() {
+fn series_unknown_upstream_have_our_prefix() {
     let upstream = read_snapshot();
     for (name, shape) in shapes(&all_families()) {
         let is_extra = EXTRA.iter().any(|(extra, _)| *extra == name);
@@ -335,7 +335,7 @@ fn the_kubernetes_version_shown_is_the_api_servers() {
 }
 
 #[test]
-fn what_the_rooms_know_of_themselves_is_shown_while_they_live() {
+fn queues_and_caches_show_their_figures() {
     let cluster = TestCluster::start();
     // A process of its own: in this one other tests' daemons show and withdraw the same series.
     let port = PlainPort::free();

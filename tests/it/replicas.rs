@@ -203,7 +203,7 @@ fn o_01_pods_are_made_from_the_template() {
 }
 
 #[test]
-fn what_this_build_does_not_know_of_a_template_is_passed_on() {
+fn unknown_template_fields_are_kept() {
     // A real API server drops what it does not know before the daemon can see it, so there this
     // shows only that rarely used members survive.
     let cluster = TestCluster::running_with(Setup::default().in_json());

@@ -102,7 +102,7 @@ fn b_17_owners_of_one_name_expect_each_their_own() {
 }
 
 #[test]
-fn o_17_fully_labelled_pods_are_counted_after_the_template_has_changed() {
+fn o_17_a_changed_template_changes_fully_labelled() {
     let cluster = running_cluster();
     cluster.create_replica_set(&new_replica_set("rc", 2));
     cluster.stable("rc");
@@ -262,7 +262,7 @@ fn a_selector_that_changes_releases_what_it_no_longer_means() {
 }
 
 #[test]
-fn an_account_that_may_not_see_controllers_goes_on_with_replica_sets() {
+fn without_rights_on_controllers_replica_sets_still_sync() {
     let mut cluster = TestCluster::start();
     let refusal = Status::new(403, "Forbidden", "not for you");
     let reads = Matcher::verb("list", "replicationcontrollers")
@@ -284,7 +284,7 @@ fn an_account_that_may_not_see_controllers_goes_on_with_replica_sets() {
 }
 
 #[test]
-fn what_is_left_out_of_controllers_is_neither_watched_nor_touched() {
+fn a_kind_that_is_switched_off_is_not_watched() {
     let cluster = TestCluster::start();
     let mut process = cluster.start_process(&["--controllers=replicationcontroller-controller"]);
     let rc = cluster.create(

@@ -135,7 +135,7 @@ fn missing_rights_are_named_in_one_message() {
 }
 
 #[test]
-fn who_may_not_ask_is_not_told() {
+fn an_unauthorized_client_gets_no_report() {
     let cluster = TestCluster::start();
     let refusal = Status::new(403, "Forbidden", "nobody asks here");
     let _rule = cluster.fault(
@@ -304,7 +304,7 @@ fn the_manifests_open_and_give_away_no_more_than_is_needed() {
 /// The flags are those with which both listen on loopback (`it_listens_on_loopback_unless_told_otherwise`,
 /// and `--insecure-port` has no other address).
 #[test]
-fn whoever_is_outside_of_the_sidecars_pod_reaches_nothing() {
+fn the_sidecar_is_unreachable_from_outside_its_pod() {
     let pod = &manifests("sidecar.yaml")[0]["spec"];
     let arguments = |list: &str, name: &str| -> Vec<String> {
         let all = pod[list].as_array().expect("containers").iter();
@@ -337,7 +337,7 @@ fn a_namespaced_daemon_needs_no_more_than_what_rbac_prints() {
 }
 
 #[test]
-fn a_daemon_for_all_namespaces_needs_no_more_than_what_rbac_prints() {
+fn the_printed_rights_are_enough_for_all_namespaces() {
     if !TestCluster::is_real() {
         return;
     }

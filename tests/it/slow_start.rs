@@ -95,7 +95,7 @@ fn g_04_the_batch_with_a_refusal_is_the_last() {
 }
 
 #[test]
-fn g_09_k_03_creates_that_a_terminating_namespace_refuses_count_as_done() {
+fn g_09_k_03_a_terminating_namespace_is_no_failure() {
     let cluster = TestCluster::running();
     let why = Status::new(403, "Forbidden", "the namespace is going away")
         .with_cause("NamespaceTerminating", "namespace it is being terminated");
@@ -174,12 +174,12 @@ fn check_a_quota_is_a_condition(kind: Kind) {
 }
 
 #[test]
-fn g_10_n_03_a_quota_that_is_used_up_is_a_condition_until_less_is_wanted() {
+fn g_10_n_03_an_exhausted_quota_sets_a_condition() {
     check_a_quota_is_a_condition(ReplicaSets);
 }
 
 #[test]
-fn o_20_a_quota_that_is_used_up_is_a_condition_until_less_is_wanted() {
+fn o_20_an_exhausted_quota_sets_a_condition() {
     check_a_quota_is_a_condition(ReplicationControllers);
 }
 

@@ -102,7 +102,7 @@ fn l_18_the_next_pod_comes_within_the_lease_and_a_moment() {
 }
 
 #[test]
-fn l_18_frozen_for_longer_than_the_lease_it_wakes_and_writes_nothing() {
+fn l_18_a_leader_frozen_beyond_its_lease_writes_nothing() {
     let mut pair = Pair::start();
     let churn = Churn::start(&pair.cluster, "a");
     let census = Census::start(pair.cluster.api(), pair.cluster.stop());
@@ -153,7 +153,7 @@ fn stopped_it_hands_over_at_once() {
 
 /// Whoever edits the Lease by hand takes it away from the leader, who ends instead of writing on.
 #[test]
-fn whoever_finds_its_lease_taken_ends() {
+fn a_leader_whose_lease_is_taken_ends() {
     let mut pair = Pair::start();
     let path = super::rig::lease_path(&pair.cluster, super::rig::LEASE);
     let spec = json!({"spec": {"holderIdentity": "somebody else", "leaseDurationSeconds": 3}});

@@ -251,7 +251,7 @@ fn prepare(api: &Api, waiting: &Waiting) {
 }
 
 #[test]
-fn handed_over_handed_back_and_either_killed_no_pod_is_made_twice() {
+fn hand_over_hand_back_and_kills_create_no_pod_twice() {
     let bin = env::var_os("CONTROL_PLANE_BIN").map(PathBuf::from);
     if !bin.is_some_and(|bin| bin.join("kube-controller-manager").exists()) {
         return;

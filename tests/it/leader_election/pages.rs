@@ -84,7 +84,7 @@ impl Watched {
 }
 
 #[test]
-fn l_16_a_leader_and_a_standby_are_both_ready_and_well_and_say_which_they_are() {
+fn l_16_leader_and_standby_are_healthy_and_report_their_role() {
     let cluster = TestCluster::start();
     grant_lease(&cluster, cluster.namespace());
     let mut leader = Watched::start(&cluster);

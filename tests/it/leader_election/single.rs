@@ -107,7 +107,7 @@ fn a_dry_run_takes_part_in_no_election() {
 /// Reads, and is ready: but nothing is written while another holds the lease, and once it does not, all
 /// that has come up meanwhile is done.
 #[test]
-fn l_04_l_05_l_07_a_warm_standby_writes_nothing_until_the_lease_has_run_out() {
+fn l_04_l_05_l_07_a_standby_waits_for_the_lease_to_expire() {
     let cluster = recording();
     let taken = json!({
         "metadata": {"name": LEASE, "labels": {"of": "others"}, "annotations": {"also": "theirs"}},
@@ -147,7 +147,7 @@ fn l_04_l_05_l_07_a_warm_standby_writes_nothing_until_the_lease_has_run_out() {
 
 /// A new leader does not make again what the last one made and it has not seen yet.
 #[test]
-fn what_a_standby_has_not_seen_is_not_made_again() {
+fn a_new_leader_repeats_no_unseen_create() {
     let cluster = recording();
     let path = lease_path(&cluster, LEASE);
     let collection = path.trim_end_matches(LEASE).trim_end_matches('/');
