@@ -3,6 +3,11 @@
 //!
 //! A job is one request. A batch is a number of jobs that may run at the same time; the next batch
 //! of a sync begins when the last job of the one before has ended.
+//!
+//! # Locks
+//!
+//! [`fair_pool`] has one lock that guards no data: a worker and its helpers meet at it between two
+//! batches. Workers and the threads `batch-*` take it.
 
 pub mod fair_pool;
 pub mod pool;

@@ -2,6 +2,12 @@
 //!
 //! [`CacheView`] is all that the controller sees. [`Cache`] answers it from two [`Store`]s, each
 //! written by one watch thread.
+//!
+//! # Locks
+//!
+//! Each [`Store`] has one `RwLock` around its objects, indexes and tallies. Its watch thread
+//! writes, workers read. [`Store::visit`] is the one function that runs a callback under the lock,
+//! so its callbacks only count. `latch` guards the sender that reports the first complete list.
 
 mod collector;
 pub mod decode;

@@ -4,6 +4,19 @@
 //!
 //! A [`Client`] sends requests and takes whole answers; a [`StreamClient`] reads lists and watches
 //! as they arrive. [`ClientConfig`] says where the server is, [`ClientOptions`] how to treat it.
+//!
+//! # Locks
+//!
+//! | lock | guards | taken by |
+//! |---|---|---|
+//! | `throttle` | tokens, and which requests wait for them | every sending thread |
+//! | `credentials` | the bearer token | every sending thread, `signal` |
+//! | `exec_plugin` | its credential; which thread runs it | every sending thread, `signal` |
+//! | `live_tls` | files as read last; which watches to cut | every sending thread, `signal` |
+//! | `warnings` | the `Warning` texts that were logged | every sending thread |
+//!
+//! One exception to the rule against I/O under a lock: `live_tls` reads certificate files under its
+//! lock. A thread that opens a connection has to wait for the files anyway.
 
 mod access;
 mod config;

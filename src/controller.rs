@@ -6,6 +6,14 @@
 //! ([`decide`]); everything else comes in as a trait
 //! (clock, cache view, live reads, writes, batch runner), so that one thread with a clock turned by hand
 //! can drive exactly the code that ships.
+//!
+//! # Locks
+//!
+//! - [`memory`] guards the records of all ReplicaSets, which key waits for which version, and what
+//!   a new leader still has to prove. Workers, watch threads and `lease` take it.
+//! - [`observe::other_writers`] guards when the API server was last asked for a writer. Workers
+//!   take it.
+//! - [`observe::shadow`] guards the decisions of a dry run and their comparison. Workers take it.
 
 mod act;
 pub mod decide;

@@ -10,6 +10,10 @@
 //! the socket, which is shut when the server stops, or earlier at a limit.
 //!
 //! DIFFERS: HTTP/1.1 only, where Go's server speaks HTTP/2 too.
+//!
+//! # Locks
+//!
+//! `server` guards the list of open connections. The accepting and the serving threads take it.
 
 mod connection;
 mod exchange;

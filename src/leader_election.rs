@@ -46,6 +46,11 @@
 //! next renewal. Nothing but a server that checks a token with each write could close these. What
 //! such a late write can do is small: a create repeats a name that the successor would choose too,
 //! a delete names its pod's UID, and a status update the version it was computed from.
+//!
+//! # Locks
+//!
+//! `health` guards whether this process leads, and when the Lease was last renewed. The thread
+//! `lease` writes it; `http-N` and `systemd` read it.
 
 mod election;
 mod elector;

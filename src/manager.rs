@@ -4,6 +4,40 @@
 //! the watches; the workers wait until the stores they read have synced. Stop: the stop signal shuts
 //! the queues and wakes the watches; then workers are joined, events drained, the lease released, and the
 //! rest joined, all within [`ManagerOptions::stop_within`]. What does not end by then is named.
+//!
+//! # How many threads, and why
+//!
+//! With the defaults, 47 threads run as long as the daemon: 5 `sync`, 32 `batch`, 2 watches,
+//! `main`, `ctrl-c`, `signal`, `delay`, `events`, `lease`, `http` and `self-check`. Under systemd,
+//! `systemd` is one more. Each connection to the daemon's pages has a thread, 100 at most for each
+//! port. ReplicationControllers add 8: 5 `rc-sync`, `watch-rc`, `rc-delay`, `rc-events`. A thread
+//! costs some 20 KiB, most of it the allocator's. A quarter of the `batch` threads serves large
+//! syncs ([`LARGE`](crate::batches::LARGE)), the rest small ones.
+//!
+//! # Sockets to the API server
+//!
+//! HTTP/1.1, one request at a time. A client opens a connection when it first needs one, and does
+//! not reuse a connection that was idle for 15 s. No connection is opened for a single request, and
+//! host names are resolved for new connections only.
+//!
+//! | for | at most | reason |
+//! |---|---|---|
+//! | each watch | 1 | a watch keeps it busy; cutting it harms no other request |
+//! | requests of a controller | 5 + 32 | one for each of its `sync` and `batch` threads |
+//! | events of a controller | 1 | one thread sends them, and they must not hold back pods |
+//! | the Lease | 1 | nothing may delay a renewal |
+//! | self-check, API server's version | 1 | closed between two reads of the version |
+//! | token reviews, access reviews | 1 for each review under way | 4 of each kind are kept |
+//!
+//! An idle connection keeps some 50 KiB of buffers. With fewer connections than sending threads,
+//! some requests would wait for a TLS handshake. The limits are set in `clients`, those of the last
+//! two rows in `rights` and `serving`.
+//!
+//! # Locks
+//!
+//! `watch_source` guards since when a watch cannot be opened, and why. Watch threads write it;
+//! `http-N` and `systemd` read it. `leadership` guards the reference to the Lease while this
+//! process leads. `lease` and `main` take it.
 
 mod clients;
 mod controller_instance;

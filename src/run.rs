@@ -1,4 +1,8 @@
 //! The commands, from their flags to their end. Called by `main` on the main thread.
+//!
+//! # Locks
+//!
+//! [`signals`] guards the callbacks for SIGHUP and SIGUSR1. `main` sets them, `signal` runs them.
 
 mod election;
 mod explain;

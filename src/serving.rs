@@ -6,6 +6,11 @@
 //!
 //! The pages are there from the first moment on, also on a standby, and last until everything else has
 //! ended. None of them waits for the API server; only the reviews before them may (`reviews`).
+//!
+//! # Locks
+//!
+//! All are taken by `http-N`. `pages` guards which page answers which path, `certificates` the
+//! files as read last, `ttl_cache` the results of reviews, and `gate` the time of the last warning.
 
 mod authentication;
 mod authorization;

@@ -1,4 +1,15 @@
 //! What the daemon shows of itself: its log, its health, its numbers, and what its threads do.
+//!
+//! # Locks
+//!
+//! - [`health`] guards the list of checks. Threads that add a check, `http-N` and `systemd` take
+//!   it.
+//! - [`logging`] (`limit`) guards how much each place in the code has logged. Every logging thread
+//!   takes it.
+//! - [`metrics::computed`] guards the sources of values that are computed at scrape time. `main`
+//!   adds them. `http-N` copies them, and calls them after it has released the lock.
+//! - [`metrics::credentials`] guards when a plugin's credential expires. The thread that runs the
+//!   plugin writes it, `http-N` reads it.
 
 pub mod health;
 pub mod logging;

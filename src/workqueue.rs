@@ -6,8 +6,10 @@
 //! the `sync-*` threads get, and the thread `delay` runs [`WorkQueue::run_delay`]. Without any thread,
 //! [`WorkQueue::try_get`] and [`WorkQueue::advance`] do the same.
 //!
-//! Two locks, never held together: which keys wait or are worked on ([`queue`]), and which are due
-//! later ([`delaying`]); the rate limiters have one of their own each.
+//! # Locks
+//!
+//! [`queue`] guards the dirty and processing sets, [`delaying`] the due times, and each rate
+//! limiter its failures. Every thread that adds or gets a key takes them, never two at once.
 
 pub mod dedup;
 pub mod delaying;

@@ -93,7 +93,7 @@ pub(super) struct Server {
     pub(super) replica_set_log: Vec<Line<ReplicaSet>>,
     pub(super) late: Vec<Late>,
     /// The ReplicaSets' versions at which names were asked for first: a name that was refused is asked
-    /// for again at later versions, but not by the next daemon (README, "Names and restarts").
+    /// for again at later versions, but not by the next daemon (differences.md, "Pod names").
     drawn_at: BTreeMap<Arc<str>, ResourceVersion>,
     /// Pods that a killed daemon and the next one have made for the same one that was wanted.
     pub(super) surplus: Vec<Arc<str>>,
