@@ -27,6 +27,8 @@ mod demo;
 mod dev;
 /// The dev server against the real one, request by request.
 mod differential;
+/// README and manual: sizes, and links that resolve.
+mod documents;
 /// The event recorder: group K.
 mod events;
 /// Expectations: groups A and B, and writes whose outcome is unknown.

@@ -1,0 +1,117 @@
+//! The documents: README stays short, and every relative link leads to a file and a heading that
+//! exist.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::tidy::root;
+
+/// Longest README, in lines and in bytes: it is read before anything else.
+const README_MAX: (usize, usize) = (150, 12 * 1024);
+
+/// Folders whose Markdown files are checked, from the root.
+const FOLDERS: &[&str] = &[
+    "",
+    "src/manual",
+    "tests",
+    "tests/bench",
+    "tests/control-plane",
+];
+
+fn documents() -> Vec<PathBuf> {
+    let files = FOLDERS.iter().flat_map(|folder| {
+        let entries = fs::read_dir(root().join(folder)).expect("a readable folder");
+        entries.map(|entry| entry.expect("a readable entry").path())
+    });
+    let markdown = files.filter(|path| path.extension().is_some_and(|it| it == "md"));
+    let mut markdown: Vec<PathBuf> = markdown.collect();
+    markdown.sort();
+    markdown
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).expect("a readable document")
+}
+
+/// The lines outside code blocks.
+fn prose(text: &str) -> Vec<&str> {
+    let mut is_code = false;
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+/// The targets of `[text](target)` in a document.
+fn links(text: &str) -> Vec<String> {
+    let parts = prose(text).join("\n");
+    let targets = parts.split("](").skip(1);
+    let targets = targets.filter_map(|rest| rest.split_once(')'));
+    targets.map(|(target, _)| target.to_owned()).collect()
+}
+
+/// The anchors of a document's headings, as GitHub derives them.
+fn anchors(text: &str) -> Vec<String> {
+    let headings = prose(text).into_iter().filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let title = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = title
+            .chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(anchor).collect()
+}
+
+/// What is wrong with the link `target` in the document at `from`.
+fn problem(from: &Path, target: &str) -> Option<String> {
+    let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let path = match file {
+        "" => from.to_owned(),
+        _ => from.parent().expect("a folder").join(file),
+    };
+    if !path.exists() {
+        return Some(format!("{}: no file {target}", from.display()));
+    }
+    let is_document = path.extension().is_some_and(|it| it == "md");
+    if is_document && !anchor.is_empty() && !anchors(&read(&path)).contains(&anchor.to_owned()) {
+        return Some(format!("{}: no heading {target}", from.display()));
+    }
+    None
+}
+
+#[test]
+fn relative_links_resolve() {
+    let mut problems = Vec::new();
+    for document in documents() {
+        for target in links(&read(&document)) {
+            if !target.contains("://") {
+                problems.extend(problem(&document, &target));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn the_readme_is_short() {
+    let readme = read(&root().join("README.md"));
+    let size = (readme.lines().count(), readme.len());
+    assert!(
+        size.0 <= README_MAX.0 && size.1 <= README_MAX.1,
+        "README has {size:?} lines and bytes, at most {README_MAX:?}"
+    );
+}
+
+#[test]
+fn readme_lines_fit_100_columns() {
+    let readme = read(&root().join("README.md"));
+    let is_long = |line: &&str| line.chars().count() > 100 && !line.starts_with('|');
+    let long: Vec<&str> = readme.lines().filter(is_long).collect();
+    assert!(long.is_empty(), "{}", long.join("\n"));
+}
