@@ -139,12 +139,12 @@ fn a_single_worker_takes_small_work_before_large() {
     assert_eq!(giants.len(), 1, "{giants:?} went before it");
 }
 
-/// Of the requests of 25 threads that wait for a token already, few go before the one of a ReplicaSet that
-/// comes. A token every 200 ms, so that a slow machine does not let many go until it has come.
+/// When 25 requests of giants wait for a token, few of them go before the request of a new ReplicaSet.
+/// One token a second, so that few go on a slow machine before the daemon sees that ReplicaSet.
 #[test]
 fn the_rate_limit_is_shared_by_turns() {
     let cluster = cluster(ManagerOptions {
-        kube_api_qps: 5.0,
+        kube_api_qps: 1.0,
         kube_api_burst: 80,
         batch_parallelism: 100,
         ..Setup::default().options
