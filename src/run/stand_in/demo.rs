@@ -107,7 +107,7 @@ fn play(stage: &mut Stage<'_>) -> Result<(), RunError> {
     let n_failed = failed.len();
     let failed = failed.join("\n  ");
     Err(RunError::Demo(format!(
-        "{n_failed} of {} chapters did not come out as told:\n  {failed}",
+        "{n_failed} of {} chapters failed:\n  {failed}",
         CHAPTERS.len()
     )))
 }

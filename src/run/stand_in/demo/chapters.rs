@@ -37,19 +37,19 @@ pub(super) const CHAPTERS: [Chapter; 6] = [
         play: replacement::play,
     },
     Chapter {
-        headline: "An orphan is adopted, a relabelled pod released and replaced",
+        headline: "An orphan is adopted; a relabelled pod is released and replaced",
         play: adoption::play,
     },
     Chapter {
-        headline: "A scale-down picks the pods that are missed least",
+        headline: "A scale-down deletes unready and low-cost pods first",
         play: scale_down::play,
     },
     Chapter {
-        headline: "A quota is in the way, until it is raised",
+        headline: "A quota blocks new pods until it is raised",
         play: quota::play,
     },
     Chapter {
-        headline: "The controller is killed in the middle of a scale-up",
+        headline: "The controller is killed in the middle of a scale-up, then restarted",
         play: crash::play,
     },
 ];

@@ -160,7 +160,9 @@ impl<'a> Stage<'a> {
             }
             if Instant::now() >= deadline {
                 let seconds = within.as_secs();
-                return Err(Miss::Missed(format!("{what}: not within {seconds} s")));
+                return Err(Miss::Missed(format!(
+                    "timed out after {seconds} s waiting for: {what}"
+                )));
             }
             if self.stop.wait_timeout(LOOK_EVERY) {
                 return Err(Miss::Stopped);
@@ -183,7 +185,7 @@ impl<'a> Stage<'a> {
         let deadline = Instant::now() + Duration::from_secs_f64(seconds);
         loop {
             let world = self.look()?;
-            check(holds(&world), || format!("it does not hold that {what}"))?;
+            check(holds(&world), || format!("it is false that {what}"))?;
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(world);
@@ -259,7 +261,8 @@ impl<'a> Stage<'a> {
             ..ManagerOptions::default()
         };
         let manager = Manager::start(&self.config, &options, &health, &stop);
-        let manager = manager.map_err(|error| Miss::Missed(format!("no controller: {error}")))?;
+        let manager = manager
+            .map_err(|error| Miss::Missed(format!("cannot start the controller: {error}")))?;
         self.controller = Some(Controller { manager, stop });
         Ok(())
     }

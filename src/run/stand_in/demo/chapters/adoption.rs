@@ -25,7 +25,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
         "spec": pod_spec(),
     });
     stage.create("/api/v1/namespaces/default/pods", &orphan)?;
-    stage.note(format!("{ORPHAN} belongs to nobody"));
+    stage.note(format!("{ORPHAN} has no owner"));
     stage.until("the orphan is ready", PATIENCE, |_, world| {
         world.pod(ORPHAN).is_some_and(|pod| pod.is_ready)
     })?;
@@ -46,10 +46,10 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
     check(is_adopted, || format!("{ORPHAN} was not adopted"))?;
     let n_created = stage.requests("create", "pods").len() - n_before;
     check(n_created == REPLICAS - 1, || {
-        format!("{n_created} pods were created beside the adopted one")
+        format!("{n_created} pods were created besides the adopted pod")
     })?;
     stage.note(format!(
-        "{SET} has adopted {ORPHAN} and created {n_created} more"
+        "{SET} adopted {ORPHAN} and created {n_created} more pods"
     ));
     stage.pause(1.2)?;
 
@@ -62,7 +62,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
     stage.until("the pod is released", PATIENCE, |_, world| {
         world.pod(ORPHAN).is_some_and(|pod| pod.owner.is_empty())
     })?;
-    stage.note(format!("{ORPHAN} was released, and goes on running"));
+    stage.note(format!("{ORPHAN} was released and keeps running"));
     until_complete(stage, SET)?;
     let world = stage.look()?;
     let pods = world.pods_of_name(SET);
@@ -72,9 +72,9 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
         .map(|pod| pod.name.as_str())
         .collect();
     check(new.len() == 1, || {
-        format!("{} pods replace the released one", new.len())
+        format!("{} pods replace the released pod", new.len())
     })?;
-    stage.note(format!("{} takes its place", new[0]));
+    stage.note(format!("{} replaces it", new[0]));
     let is_left_alone = |world: &crate::run::stand_in::world::World| {
         world
             .pod(ORPHAN)
@@ -88,7 +88,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
     )?;
     stage.pause(1.0)?;
     Ok(format!(
-        "{ORPHAN} was adopted and {n_created} created; released, it was replaced by {}",
+        "{ORPHAN} was adopted and {n_created} pods created; once released, {} replaced it",
         new[0]
     ))
 }

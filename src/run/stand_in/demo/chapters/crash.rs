@@ -33,14 +33,14 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
     shown?;
     let n_first = stage.pods_since(before, "default").added;
     check((N_ANSWERED + 1..REPLICAS).contains(&n_first), || {
-        format!("{n_first} pods were there when the controller was killed")
+        format!("{n_first} pods existed when the controller was killed")
     })?;
     stage.note(format!(
-        "killed: {n_first} of {REPLICAS} pods are there; of {N_UNANSWERED} of them the controller never \
-         heard"
+        "killed: {n_first} of {REPLICAS} pods exist; the answers to {N_UNANSWERED} of the creates \
+         were lost"
     ));
     let n_then = n_first;
-    stage.hold("no pod comes without a controller", 0.3, |world| {
+    stage.hold("no pod is created without a controller", 0.3, |world| {
         world.pods_of_name(SET).len() == n_then
     })?;
     stage.pause(1.2)?;
@@ -57,20 +57,23 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
         tally.is_complete && tally.added == REPLICAS && tally.deleted == 0,
         || {
             let (added, deleted) = (tally.added, tally.deleted);
-            format!("{added} pods were created and {deleted} deleted for {REPLICAS}")
+            format!("{added} pods were created and {deleted} deleted, not {REPLICAS} and 0")
         },
     )?;
     let pods = world.pods_of_name(SET);
     let names: HashSet<&str> = pods.iter().map(|pod| pod.name.as_str()).collect();
-    check(names.len() == REPLICAS, || format!("{} names", names.len()))?;
+    check(names.len() == REPLICAS, || {
+        format!("{} distinct pod names", names.len())
+    })?;
     stage.note(format!(
-        "restarted: {} more were created, {} in all, none twice and none deleted",
+        "restarted: {} more pods were created, {} in total, none twice and none deleted",
         tally.added - n_first,
         tally.added
     ));
     stage.pause(1.2)?;
     Ok(format!(
-        "killed at {n_first} pods, {N_UNANSWERED} answers lost; then exactly {REPLICAS} created, none twice"
+        "killed at {n_first} pods, {N_UNANSWERED} answers lost; restarted: {REPLICAS} pods \
+         in total, none twice"
     ))
 }
 

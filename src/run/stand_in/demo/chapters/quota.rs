@@ -40,7 +40,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
     ));
     let patch = json!({"spec": {"replicas": REPLICAS}});
     stage.patch(&set_path(NAMESPACE, SET), &patch)?;
-    let world = stage.until("the quota is felt", PATIENCE, is_blocked)?;
+    let world = stage.until("the quota refuses pods", PATIENCE, is_blocked)?;
     let set = world.set(SET);
     let message = set.and_then(|set| set.failure.clone()).unwrap_or_default();
     check(message.contains("exceeded quota: small"), || {
@@ -56,7 +56,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
     })?;
     stage.note(format!("condition ReplicaFailure: {message}"));
     stage.note(format!("event FailedCreate: {event}"));
-    stage.hold("the quota is kept", 0.3, |world| {
+    stage.hold("the quota limits the pods", 0.3, |world| {
         world.pods_of_name(SET).len() == LIMIT
     })?;
     stage.pause(0.7)?;
@@ -75,10 +75,14 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
             world.is_complete(SET) && !has_failed
         },
     )?;
-    stage.note("raised, the quota lets the rest in; the condition is gone");
+    let n_more = REPLICAS - LIMIT;
+    stage.note(format!(
+        "quota raised: {n_more} more pods were created and the condition was removed"
+    ));
     stage.pause(0.8)?;
     Ok(format!(
-        "{LIMIT} of {REPLICAS} pods, a condition and an event; all {REPLICAS} after the quota was raised"
+        "{LIMIT} of {REPLICAS} pods, a condition and an event; all {REPLICAS} once the quota was \
+         raised"
     ))
 }
 

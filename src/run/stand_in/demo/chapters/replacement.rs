@@ -31,12 +31,12 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
     let creates = stage.requests("create", "pods");
     let more = &creates[n_before.min(creates.len())..];
     check(more.len() == 1, || {
-        format!("{} pods were created for one", more.len())
+        format!("{} pods were created, not 1", more.len())
     })?;
     let delay = more[0].started.saturating_duration_since(deleted);
     stage.note(format!("{victim} was deleted"));
     stage.note(format!(
-        "{newcomer} was asked for {} ms later",
+        "the controller sent the create of {newcomer} {} ms later",
         delay.as_millis()
     ));
     until_complete(stage, SET)?;
@@ -45,11 +45,11 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
     })?;
     let n_pods = gone.pods_of_name(SET).len();
     check(n_pods == known.len(), || {
-        format!("{SET} has {n_pods} pods now")
+        format!("{SET} has {n_pods} pods, not {}", known.len())
     })?;
     stage.pause(1.0)?;
     Ok(format!(
-        "{victim} was deleted, {newcomer} asked for {} ms later",
+        "{victim} was deleted; the controller sent the create of {newcomer} {} ms later",
         delay.as_millis()
     ))
 }

@@ -69,7 +69,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
     // Those that are missed least come first.
     pods.sort_by_key(|pod| (!pod.node.is_empty(), pod.is_ready, pod.cost));
     let expected = expected_choice(&pods)?;
-    stage.set_notes(describe(&pods, &expected, "will go", "will stay"));
+    stage.set_notes(describe(&pods, &expected, "to delete", "to keep"));
     stage.pause(1.4)?;
 
     scale(stage, SET, REPLICAS.1)?;
@@ -81,10 +81,10 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
     let left = world.pods_of_name(SET);
     let is_left = |name: &str| left.iter().any(|pod| pod.name == name);
     let went: Vec<&PodFacts> = pods.iter().filter(|pod| !is_left(&pod.name)).collect();
-    stage.set_notes(describe(&pods, &expected, "went", "stays"));
+    stage.set_notes(describe(&pods, &expected, "deleted", "kept"));
     for pod in &went {
         check(expected.contains_key(&pod.name), || {
-            format!("{} was deleted, which should have stayed", pod.name)
+            format!("{} was deleted, but should have been kept", pod.name)
         })?;
     }
     check(went.len() == expected.len(), || {
@@ -177,15 +177,15 @@ mod tests {
             pod("e", "n", true, 50),
         ];
         let chosen = expected_choice(&pods).expect("three of them");
-        let lines = describe(&pods, &chosen, "went", "stays");
+        let lines = describe(&pods, &chosen, "deleted", "kept");
         assert_eq!(
             lines,
             [
-                "b            went: no node",
-                "c            went: not ready",
-                "d            went: deletion cost -10",
-                "a            stays: ready, deletion cost 0",
-                "e            stays: deletion cost 50",
+                "b            deleted: no node",
+                "c            deleted: not ready",
+                "d            deleted: deletion cost -10",
+                "a            kept: ready, deletion cost 0",
+                "e            kept: deletion cost 50",
             ]
         );
         assert!(expected_choice(&pods[..2]).is_err());

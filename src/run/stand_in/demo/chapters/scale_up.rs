@@ -27,7 +27,7 @@ const CREATE_TIME: Duration = Duration::from_millis(80);
 
 pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
     let sample: Vec<Value> = serde_saphyr::from_multiple(SAMPLE)
-        .map_err(|error| Miss::Missed(format!("the sample cannot be read: {error}")))?;
+        .map_err(|error| Miss::Missed(format!("cannot read config/replicasets.yaml: {error}")))?;
     let before = stage.version();
     stage.command("kubectl apply -f config/replicasets.yaml");
     stage.look()?;
@@ -79,7 +79,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
     stage.pause(0.8)?;
     let sizes = join(&expected);
     Ok(format!(
-        "{n_pods} pods; the last {n_more} in batches of {sizes}, {seconds:.1} s with creates slowed down"
+        "created {n_pods} pods, the last {n_more} in batches of {sizes} (slowed to {seconds:.1} s)"
     ))
 }
 
