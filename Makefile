@@ -28,7 +28,7 @@ MUSL := $(shell uname -m)-unknown-linux-musl
 STATIC := target/$(MUSL)/release/$(NAME)
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench lint fmt doc check clean
+.PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench picture lint fmt doc check clean
 .PHONY: check-without-devserver
 
 help: ## List these verbs
@@ -81,6 +81,9 @@ test-control-plane: ## Run the integration tests against the real control plane
 
 bench: control-plane ## Compare with kube-controller-manager on one API server (BENCH_ARGS)
 	CONTROL_PLANE_AUDIT_LOG= $(CONTROL_PLANE)/run.sh cargo bench --locked --bench side_by_side -- $(BENCH_ARGS)
+
+picture: ## Record a run of the demo and draw it into src/manual/demo.svg
+	UPDATE_EXPECT=picture cargo test --locked --test binary picture
 
 lint: ## Run clippy with warnings denied
 	cargo clippy --locked --all-targets -- -D warnings

@@ -5,6 +5,9 @@
 mod command_line;
 /// Sources of flags, and the first lines of the log.
 mod configuration;
+/// The picture of `demo` in README.
+#[cfg(feature = "devserver")]
+mod picture;
 /// What `rbac` prints.
 mod rights;
 
