@@ -112,6 +112,11 @@ impl Api {
         }
     }
 
+    /// Sends a request that may fail in any way.
+    pub(crate) fn try_send(&self, request: &Request) -> Result<Response, ClientError> {
+        self.client.send(request)
+    }
+
     /// Creates an object and answers what the API server made of it.
     #[track_caller]
     pub(crate) fn create(&self, kind: Kind, object: &Value) -> Value {

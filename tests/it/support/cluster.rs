@@ -464,8 +464,12 @@ impl TestCluster {
             let options = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
             let request = Request::delete(self.api.collection(kind))
                 .body("application/json", options.to_string());
-            if let Err(status) = self.api.send(&request) {
-                log::warn!("cleaning up: {status}");
+            // A busy API server may close the connection in the middle of a long deletion.
+            for _ in 0..3 {
+                match self.api.try_send(&request) {
+                    Ok(_) => break,
+                    Err(error) => log::warn!("cleaning up: {error}"),
+                }
             }
         }
     }
