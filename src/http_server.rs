@@ -1,19 +1,20 @@
-//! A small HTTP/1.1 server without async: one thread accepts, one thread serves each connection, a
-//! [`Handler`] answers. It knows nothing of Kubernetes but its `Status`. The grammar of heads is
-//! httparse's, TLS is rustls'.
+//! A small HTTP/1.1 server without async. One thread accepts connections, one thread serves each
+//! connection, and a [`Handler`] returns the responses. The server knows nothing of Kubernetes
+//! except `Status`. httparse parses request heads, and rustls does TLS.
 //!
-//! What a client can make the server keep and do has a bound, whoever it is and whatever it sends,
-//! and what two could read differently is refused (RFC 9112).
+//! Every resource that a client can occupy has a bound, whatever the client sends. The server
+//! rejects each message that two parsers could read differently (RFC 9112).
 //!
-//! Used by `devserver` (threads `dev-accept` and `dev-conn-N`, no limits: loopback and tests) and by
-//! `serving` (threads `http` and `http-N`, with [`Limits`]: anybody may come by). Every wait ends with
-//! the socket, which is shut when the server stops, or earlier at a limit.
+//! `devserver` uses it without limits, for loopback and tests (threads `dev-accept` and
+//! `dev-conn-N`). `serving` uses it with [`Limits`], because any client may connect (threads `http`
+//! and `http-N`). Every wait ends with the socket: the server shuts the socket when it stops, or
+//! earlier at a limit.
 //!
 //! DIFFERS: HTTP/1.1 only, where Go's server speaks HTTP/2 too.
 //!
 //! # Locks
 //!
-//! `server` guards the list of open connections. The accepting and the serving threads take it.
+//! `server` guards the table of open connections. The accepting and the connection threads take it.
 
 mod connection;
 mod exchange;
@@ -34,43 +35,43 @@ pub use exchange::{
 };
 pub use server::Server;
 
-/// Gives the TLS configuration for the next connection, so that renewed certificates count from then
-/// on. Called on the connection's own thread, many at a time.
+/// Returns the TLS configuration for the next connection, so renewed certificates apply to new
+/// connections. Connection threads call it concurrently, each for its own connection.
 pub type TlsSource = Arc<dyn Fn() -> Arc<rustls::ServerConfig> + Send + Sync>;
 
-/// How a [`Server`] is set up.
+/// The configuration of a [`Server`].
 #[derive(Clone)]
 pub struct ServerOptions {
-    /// Name of the thread that accepts.
+    /// Name of the thread that accepts connections.
     pub accept_thread: &'static str,
-    /// What the names of the connections' threads begin with; their number follows.
+    /// Prefix of the connection threads' names; the connection's number follows.
     pub connection_thread: &'static str,
-    /// What a client may take.
+    /// Limits per client and for the whole server.
     pub limits: Limits,
-    /// Speaks TLS if given.
+    /// Serves TLS if set.
     pub tls: Option<TlsSource>,
-    /// If given, requests are refused that come from web pages of others, or that call this server
-    /// by a name that is neither loopback's, nor the address that they came in at, nor one of
-    /// these.
+    /// If set, the server rejects requests from foreign web pages. It also rejects a `Host` that is
+    /// neither a loopback name, nor the local address of the connection, nor in this list.
     pub accept_hosts: Option<Vec<String>>,
 }
 
-/// What a client may take of the server. `None` is no limit.
+/// The limits on a client's use of the server. `None` means no limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Open connections. If one more comes, one that waits for its client is closed: the oldest of
-    /// the address that has most. If there is none, or it is younger than a second and of another
-    /// address that has no more than the newcomer's, the new one is closed.
+    /// Maximum open connections. At the maximum, a new connection displaces a connection that waits
+    /// for its client: the oldest of the address with the most connections. The server closes the
+    /// new connection instead if no connection waits, or if the oldest is younger than a second and
+    /// its address, another one, has no more connections than the new client's.
     pub connections: Option<usize>,
-    /// From the first moment of a connection, or the first byte of a later request, to the end of the
-    /// request: TLS handshake, head and body.
+    /// Time for TLS handshake, head and body. It runs from the start of the connection or, for a
+    /// later request, from the request's first byte.
     pub request: Option<Duration>,
-    /// Between two requests.
+    /// Time between two requests.
     pub idle: Option<Duration>,
-    /// For taking a whole answer.
+    /// Time for the client to read a whole response.
     pub answer: Option<Duration>,
-    /// Bytes of a body that are kept. If there is more the handler gets these, and the connection
-    /// is closed after the answer if it is much more.
+    /// Maximum body bytes the server keeps. The handler gets the body cut at this length. If the
+    /// body is much longer, the server closes the connection after the response.
     pub body_bytes: usize,
 }
 

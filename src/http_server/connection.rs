@@ -1,5 +1,5 @@
-//! One client's connection: requests read and answers written, one after the other, on the
-//! connection's own thread.
+//! One client's connection. Its own thread reads requests and writes responses, one after the
+//! other.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -20,10 +20,10 @@ use super::received::{ReadError, Received};
 use super::socket::Socket;
 use crate::api::Status;
 
-/// The end of a body in chunks.
+/// The chunk that ends a chunked body.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// How long a stream may be idle before it is asked whether client and server are still there.
+/// How long a stream may stay idle before the connection checks for client and server.
 const IDLE_CHECK: Duration = Duration::from_millis(200);
 
 pub(super) struct Connection {
@@ -32,23 +32,23 @@ pub(super) struct Connection {
     shared: ConnectionParts,
 }
 
-/// What of a request its answer depends on.
+/// The properties of a request that its response depends on.
 #[derive(Clone, Copy, Debug)]
 struct Exchange {
     is_head: bool,
     is_http_10: bool,
-    /// The connection is of no use after the answer.
+    /// The connection ends after the response.
     closes: bool,
 }
 
-/// What a connection shares with its server.
+/// The parts that a connection shares with its server.
 pub(super) struct ConnectionParts {
     pub(super) handler: Arc<dyn Handler>,
     pub(super) limits: Limits,
     pub(super) accept_hosts: Option<Vec<String>>,
     pub(super) stopping: Arc<AtomicBool>,
-    /// False while the handler is at work: nobody but the client is kept waiting if the connection is
-    /// closed while this is true.
+    /// False while the handler runs. While it is true, the server may displace the connection: no
+    /// handler's work is lost.
     pub(super) waits_for_client: Arc<AtomicBool>,
 }
 
@@ -65,8 +65,8 @@ impl Connection {
         })
     }
 
-    /// Serves until the client closes the connection, it breaks, a limit passes, an answer cuts it, or
-    /// its socket is shut by the server.
+    /// Serves until the client closes the connection, the connection breaks, a limit passes, a
+    /// response cuts it, or the server shuts the socket.
     pub(super) fn serve(mut self) {
         let result = self.serve_requests();
         if let Err(error) = result
@@ -74,7 +74,7 @@ impl Connection {
         {
             log::debug!(error:%; "connection ends");
         }
-        // The server's book holds this socket too, so dropping ours would not close it.
+        // The server's table holds this socket too, so a drop would not close it.
         self.socket.close();
     }
 
@@ -85,18 +85,19 @@ impl Connection {
             address: self.socket.tcp().peer_addr()?,
             certificates: self.socket.client_certificates(),
         })));
-        // The limit of the first request runs since before the handshake.
+        // The first request's limit includes the handshake, so it already runs.
         let mut is_limited = true;
         while let Some((request, exchange)) = self.read_request(&peer, is_limited)? {
             let waits = &self.shared.waits_for_client;
             waits.store(false, Ordering::Relaxed);
-            let answer = match self.check_hosts(&request) {
+            // The handler must not see a request that a foreign web page forged.
+            let response = match self.check_hosts(&request) {
                 Ok(()) => self.shared.handler.handle(request),
-                Err(why) => Response::status(&Status::new(403, "Forbidden", &why)),
+                Err(message) => Response::status(&Status::new(403, "Forbidden", &message)),
             };
             waits.store(true, Ordering::Relaxed);
             self.limit(self.shared.limits.answer);
-            if !self.write_answer(exchange, answer)? || exchange.closes {
+            if !self.write_response(exchange, response)? || exchange.closes {
                 break;
             }
             self.limit(self.shared.limits.idle);
@@ -105,14 +106,14 @@ impl Connection {
         Ok(())
     }
 
-    /// What follows may take this long.
+    /// Limits the next operation to this duration.
     fn limit(&mut self, limit: Option<Duration>) {
         self.socket
             .set_deadline(limit.map(|limit| Instant::now() + limit));
     }
 
-    /// Blocks for the next request; `None` if the client closes first. Sets the time limit of the
-    /// request at its first byte, unless the request `is_limited` already.
+    /// Blocks for the next request. Returns `None` if the client closes the connection first.
+    /// Starts the request's limit at its first byte, unless the request `is_limited` already.
     fn read_request(
         &mut self,
         peer: &Peer,
@@ -122,7 +123,7 @@ impl Connection {
             match self.received.take_head() {
                 Ok(Some(bytes)) => break bytes,
                 Ok(None) => {}
-                Err(refusal) => return Err(self.refuse(refusal)),
+                Err(status) => return Err(self.reject(status)),
             }
             if !self.received.is_empty() && !is_limited {
                 is_limited = true;
@@ -133,12 +134,12 @@ impl Connection {
             }
         };
         if !is_limited {
-            // The head came whole, so the loop has not seen the request begin.
+            // The whole head arrived at once, so the loop did not start the limit.
             self.limit(self.shared.limits.request);
         }
         let head = match Head::parse(&bytes) {
             Ok(head) => head,
-            Err(refusal) => return Err(self.refuse(refusal)),
+            Err(status) => return Err(self.reject(status)),
         };
         drop(bytes);
         if head.expects_continue && head.body != BodyLength::Bytes(0) {
@@ -150,7 +151,7 @@ impl Connection {
             .read_body(&mut self.socket, head.body, kept_max);
         let body = match body {
             Ok(body) => body,
-            Err(ReadError::Refused(refusal)) => return Err(self.refuse(refusal)),
+            Err(ReadError::Refused(status)) => return Err(self.reject(status)),
             Err(ReadError::Io(error)) => return Err(error),
         };
         let exchange = Exchange {
@@ -170,27 +171,29 @@ impl Connection {
         hosts::check(request, local.ip(), names)
     }
 
-    /// Says no to what cannot be read as a request; the connection is of no use after that.
-    fn refuse(&mut self, why: StatusLine) -> io::Error {
-        let length = why.len();
-        let answer = format!(
-            "HTTP/1.1 {why}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: \
-             {length}\r\nConnection: close\r\n\r\n{why}"
+    /// Rejects bytes that are not a valid request; the connection ends after that.
+    fn reject(&mut self, status: StatusLine) -> io::Error {
+        let length = status.len();
+        let response = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: \
+             {length}\r\nConnection: close\r\n\r\n{status}"
         );
-        // A client that does not listen any more is no worse off.
-        self.socket.write_all(answer.as_bytes()).unwrap_or_default();
-        io::Error::other(format!("a request is refused: {why}"))
+        // The client may have stopped reading already, so an error here does not matter.
+        self.socket
+            .write_all(response.as_bytes())
+            .unwrap_or_default();
+        io::Error::other(format!("a request is refused: {status}"))
     }
 
-    /// False if the connection cannot be used for another request.
-    fn write_answer(&mut self, exchange: Exchange, answer: Response) -> io::Result<bool> {
+    /// Returns false if the connection cannot serve another request.
+    fn write_response(&mut self, exchange: Exchange, response: Response) -> io::Result<bool> {
         let mut head = http::Response::builder()
-            .status(answer.code)
-            .header("content-type", &answer.content_type);
-        for (name, value) in &answer.headers {
+            .status(response.code)
+            .header("content-type", &response.content_type);
+        for (name, value) in &response.headers {
             head = head.header(name, value);
         }
-        match answer.body {
+        match response.body {
             ResponseBody::Cut => Ok(false),
             ResponseBody::Whole(body) => {
                 let mut bytes = head_bytes(head.header("content-length", body.len()), exchange)?;
@@ -214,7 +217,7 @@ impl Connection {
         }
     }
 
-    /// Without chunks the end of the connection is the end of the body.
+    /// Without chunks, the end of the connection marks the end of the body.
     fn write_stream(
         &mut self,
         mut stream: Box<dyn ChunkStream>,
@@ -243,7 +246,8 @@ impl Connection {
         }
     }
 
-    /// Looks whether the client has closed its side, without taking anything off the socket.
+    /// True if the client has closed its side. `peek` leaves the next request's bytes in the
+    /// socket.
     fn is_client_gone(&self) -> io::Result<bool> {
         let stream = self.socket.tcp();
         stream.set_nonblocking(true)?;
@@ -256,10 +260,10 @@ impl Connection {
     }
 }
 
-/// The bytes of the answer's head.
+/// The bytes of the response's head.
 ///
 /// # Errors
-/// If a header holds what would break the grammar.
+/// If a header value is not valid in HTTP.
 fn head_bytes(head: http::response::Builder, exchange: Exchange) -> io::Result<Vec<u8>> {
     let head = head.body(()).map_err(io::Error::other)?;
     let status = head.status();

@@ -1,7 +1,7 @@
-//! What passes between the connections and whoever answers: a request read whole, an answer that is
-//! written at once or as a stream of chunks.
+//! The types that pass between connections and handlers: a fully read request, and a response that
+//! the connection writes at once or as a stream of chunks.
 //!
-//! Handlers are called on the threads of the connections, many at a time.
+//! Connection threads call handlers concurrently.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,32 +12,33 @@ use serde::Serialize;
 
 use crate::api::Status;
 
-/// How long [`ResponseBody::read`] waits for a piece at a time.
+/// How long [`ResponseBody::read`] waits for one chunk at a time.
 const READ_SLICE: Duration = Duration::from_millis(100);
 
-/// Whoever answers requests. Layers wrap one another, such as the faults round the API.
+/// Responds to requests. Handlers wrap one another: the fault layer wraps the API.
 pub trait Handler: Send + Sync {
-    /// Answers one request. It may block; that holds up only the connection that it came by.
+    /// Returns the response to one request. The call may block; it holds up only its own
+    /// connection.
     fn handle(&self, request: Request) -> Response;
 }
 
-/// One request, read to its end.
+/// One request, fully read.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// In capital letters, such as `GET`.
+    /// The method in upper case, such as `GET`.
     pub method: String,
     /// The path without the query, percent-decoded.
     pub path: String,
-    /// Path and query as they came, for passing on.
+    /// Path and query exactly as received, for forwarding.
     pub path_and_query: String,
-    /// The query's pairs, decoded, in the order in which they came.
+    /// The query's decoded pairs, in the order received.
     pub query: Vec<(String, String)>,
-    /// All headers, their names in small letters.
+    /// All headers, with lower-case names.
     pub headers: Vec<(String, String)>,
-    /// The body; empty if there was none. A body above [`Limits::body_bytes`](super::Limits) is cut
-    /// there.
+    /// The body, empty if the request has none. The server cuts a body longer than
+    /// [`Limits::body_bytes`](super::Limits) there.
     pub body: Vec<u8>,
-    /// Who sent it, as far as the connection tells.
+    /// The client, as far as the connection identifies it.
     pub peer: Peer,
 }
 
@@ -45,20 +46,21 @@ pub struct Request {
 #[derive(Clone, Default)]
 pub struct Peer(pub(super) Option<Arc<PeerFacts>>);
 
-/// What a connection tells of its client.
+/// The client's properties that the connection knows.
 pub(super) struct PeerFacts {
     pub(super) address: SocketAddr,
     pub(super) certificates: Vec<Vec<u8>>,
 }
 
 impl Peer {
-    /// Its address; `None` for a request that came by no connection.
+    /// The client's address; `None` for a request without a connection.
     pub fn address(&self) -> Option<SocketAddr> {
         self.0.as_ref().map(|facts| facts.address)
     }
 
-    /// The certificates that it has proven to hold the key of, its own first, in DER; none if it has
-    /// shown none. Whether anybody vouches for them is not checked here.
+    /// The client certificates in DER, the client's own first; empty if the client sent none. TLS
+    /// has proven that the client holds the key. The caller checks whether a trusted authority
+    /// signed them.
     pub fn certificates(&self) -> &[Vec<u8>] {
         self.0.as_ref().map_or(&[], |facts| &facts.certificates)
     }
@@ -74,18 +76,18 @@ impl fmt::Debug for Peer {
 }
 
 impl Request {
-    /// The first value of a query parameter, empty if it is not there.
+    /// The first value of a query parameter, or the empty string.
     pub fn query_value(&self, name: &str) -> &str {
         self.query_values(name).next().unwrap_or_default()
     }
 
-    /// Every value of a query parameter, empty ones too.
+    /// Every value of a query parameter, empty values included.
     pub fn query_values<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
         let pairs = self.query.iter().filter(move |(key, _)| key == name);
         pairs.map(|(_, value)| value.as_str())
     }
 
-    /// The first value of a header, empty if it is not there.
+    /// The first value of a header, or the empty string.
     pub fn header(&self, name: &str) -> &str {
         let mut pairs = self.headers.iter();
         let pair = pairs.find(|(key, _)| key == name);
@@ -99,31 +101,31 @@ impl Request {
     }
 }
 
-/// The answer to one request.
+/// The response to one request.
 #[derive(Debug)]
 pub struct Response {
-    /// The HTTP code.
+    /// The HTTP status code.
     pub code: u16,
     /// The body's media type.
     pub content_type: String,
     /// Further headers.
     pub headers: Vec<(String, String)>,
-    /// What follows the headers.
+    /// The body.
     pub body: ResponseBody,
 }
 
-/// The body of an [`Response`].
+/// The body of a [`Response`].
 pub enum ResponseBody {
-    /// Sent with its length.
+    /// Sent with `Content-Length`.
     Whole(Vec<u8>),
-    /// Sent chunk by chunk as the chunks come, each at once.
+    /// Sent chunk by chunk, each chunk as soon as the stream returns it.
     Stream(Box<dyn ChunkStream>),
-    /// Nothing at all is sent: the connection is closed.
+    /// Nothing is sent; the server closes the connection.
     Cut,
 }
 
 impl Response {
-    /// An answer with a JSON body that is there already as text.
+    /// A response whose JSON body is already serialized.
     pub fn json(code: u16, body: Vec<u8>) -> Self {
         Self {
             code,
@@ -133,13 +135,13 @@ impl Response {
         }
     }
 
-    /// An answer with `value` as its JSON body.
+    /// A response with `value` as its JSON body.
     pub fn object(code: u16, value: &impl Serialize) -> Self {
         let body = serde_json::to_vec(value).expect("JSON values have text keys");
         Self::json(code, body)
     }
 
-    /// An answer of plain text.
+    /// A plain text response.
     pub fn text(code: u16, text: &str) -> Self {
         Self {
             code,
@@ -149,37 +151,37 @@ impl Response {
         }
     }
 
-    /// A refusal, with the header `Retry-After` if the status says when to come back.
+    /// An error response. It has the header `Retry-After` if the status names a delay.
     pub fn status(status: &Status) -> Self {
-        let mut answer = Self::object(status.code(), status.object());
+        let mut response = Self::object(status.code(), status.object());
         if let Some(delay) = status.retry_after() {
-            answer = answer.with_header("retry-after", &delay.as_secs().to_string());
+            response = response.with_header("retry-after", &delay.as_secs().to_string());
         }
-        answer
+        response
     }
 
-    /// A JSON answer that comes as a stream.
+    /// A JSON response with a streamed body.
     pub fn stream(stream: impl ChunkStream + 'static) -> Self {
-        let mut answer = Self::json(200, Vec::new());
-        answer.body = ResponseBody::Stream(Box::new(stream));
-        answer
+        let mut response = Self::json(200, Vec::new());
+        response.body = ResponseBody::Stream(Box::new(stream));
+        response
     }
 
-    /// No answer: the connection is closed.
+    /// No response: the server closes the connection.
     pub fn cut() -> Self {
-        let mut answer = Self::json(0, Vec::new());
-        answer.body = ResponseBody::Cut;
-        answer
+        let mut response = Self::json(0, Vec::new());
+        response.body = ResponseBody::Cut;
+        response
     }
 
-    /// The same answer with its body called by this media type.
+    /// The same response with another media type.
     #[must_use]
     pub fn with_content_type(mut self, content_type: &str) -> Self {
         content_type.clone_into(&mut self.content_type);
         self
     }
 
-    /// The same answer with one more header.
+    /// The same response with one more header.
     #[must_use]
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
@@ -198,7 +200,7 @@ impl fmt::Debug for ResponseBody {
 }
 
 impl ResponseBody {
-    /// The whole body, a stream read to its end; `None` if it breaks.
+    /// The whole body. Reads a stream to its end; returns `None` if the stream breaks.
     pub fn read(self) -> Option<Vec<u8>> {
         let mut stream = match self {
             Self::Cut => return None,
@@ -217,30 +219,30 @@ impl ResponseBody {
     }
 }
 
-/// A body that comes piece by piece. The connection pulls, so that a layer can wrap a stream and
-/// hold back, drop or add pieces without a thread of its own.
+/// A body in chunks. The connection pulls the chunks, so a layer can wrap a stream and delay, drop
+/// or add chunks without a thread of its own.
 pub trait ChunkStream: Send {
-    /// The next piece. Blocks until there is one, at most for `timeout`, which then is [`Next::Idle`].
+    /// Returns the next chunk. Blocks at most for `timeout`, then returns [`Next::Idle`].
     fn next(&mut self, timeout: Duration) -> Next;
 }
 
-/// What a [`ChunkStream`] has.
+/// The result of [`ChunkStream::next`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Bytes to send now; not empty.
+    /// Bytes to send; never empty.
     Chunk(Vec<u8>),
-    /// Nothing for now.
+    /// No chunk within the timeout.
     Idle,
-    /// The body ends as it should.
+    /// The body ends normally.
     End,
-    /// The connection breaks in the middle of the body.
+    /// The connection breaks inside the body.
     Cut,
 }
 
-/// A stream of pieces that another thread sends.
+/// A stream of chunks that another thread sends.
 ///
-/// The channel's bound is its maker's choice; a sender that finds it full waits for the connection
-/// to take something, and one that finds it closed knows that the client is gone.
+/// The creator chooses the channel's bound. A sender blocks on a full channel until the connection
+/// takes a chunk. A closed channel means that the client has disconnected.
 #[derive(Debug)]
 pub struct ChannelStream(pub crossbeam_channel::Receiver<Vec<u8>>);
 

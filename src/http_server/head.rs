@@ -1,35 +1,35 @@
-//! The head of a request, read strictly (RFC 9112): what two readers could take for different
-//! requests is refused, since the other reader may be a proxy in front. Pure; the grammar of lines
-//! is httparse's.
+//! The head of a request, parsed strictly (RFC 9112). The parser rejects a head that two parsers
+//! could take for different requests, because the other parser may be a proxy in front. Pure;
+//! httparse does the line grammar.
 
 use httparse::{EMPTY_HEADER, Error, Status};
 
-/// Headers of a request at most.
+/// Maximum headers of a request.
 const HEADERS_MAX: usize = 100;
 
-/// Why a request is refused: the status line of the answer, behind which the connection is closed.
+/// The status line of the error response; the connection closes after it.
 pub(super) type StatusLine = &'static str;
 
 pub(super) const BAD_REQUEST: StatusLine = "400 Bad Request";
 pub(super) const HEAD_TOO_LARGE: StatusLine = "431 Request Header Fields Too Large";
 
-/// What the head of a request says.
+/// A parsed request head.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) method: String,
-    /// Path and query as they came, without scheme and host.
+    /// Path and query as received, without scheme and host.
     pub(super) target: String,
-    /// Names in small letters.
+    /// Names in lower case.
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: BodyLength,
-    /// The client waits for a word before it sends the body.
+    /// The client waits for `100 Continue` before it sends the body.
     pub(super) expects_continue: bool,
     pub(super) is_http_10: bool,
-    /// The client sends no further request by this connection.
+    /// The client sends no further request on this connection.
     pub(super) closes: bool,
 }
 
-/// How the end of a request's body is found.
+/// How the parser finds the end of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyLength {
     Bytes(u64),
@@ -37,10 +37,10 @@ pub(super) enum BodyLength {
 }
 
 impl Head {
-    /// Reads a whole head, with the empty line that ends it.
+    /// Parses a complete head, including the empty line that ends it.
     ///
     /// # Errors
-    /// What is to be answered.
+    /// The status line to respond with.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, StatusLine> {
         let mut headers = [EMPTY_HEADER; HEADERS_MAX];
         let mut request = httparse::Request::new(&mut headers);
@@ -65,12 +65,12 @@ impl Head {
             return Err(BAD_REQUEST);
         }
         let body = body_length(&headers, is_http_10)?;
-        // Nobody gives the body of a HEAD a meaning, and most take it for the next request. Behind a
-        // CONNECT comes no HTTP at all.
+        // The body of a HEAD request has no defined meaning, and many servers take it for the next
+        // request. After a CONNECT, the bytes are not HTTP at all.
         if method == "CONNECT" || (method == "HEAD" && body != BodyLength::Bytes(0)) {
             return Err(BAD_REQUEST);
         }
-        let says = |name: &str, word: &str| {
+        let has_word = |name: &str, word: &str| {
             let mut words = values(&headers, name).flat_map(|value| value.split(','));
             words.any(|it| it.trim().eq_ignore_ascii_case(word))
         };
@@ -78,9 +78,9 @@ impl Head {
             method: method.to_owned(),
             target: path_and_query(target)?.to_owned(),
             body,
-            expects_continue: !is_http_10 && says("expect", "100-continue"),
+            expects_continue: !is_http_10 && has_word("expect", "100-continue"),
             is_http_10,
-            closes: is_http_10 || says("connection", "close"),
+            closes: is_http_10 || has_word("connection", "close"),
             headers,
         })
     }
@@ -94,6 +94,7 @@ fn values<'a>(headers: &'a [(String, String)], name: &'a str) -> impl Iterator<I
 fn body_length(headers: &[(String, String)], is_http_10: bool) -> Result<BodyLength, StatusLine> {
     let mut lengths = values(headers, "content-length");
     let mut encodings = values(headers, "transfer-encoding");
+    // With two lengths, or a length and chunks, parsers disagree on the end of the body.
     match (lengths.next(), encodings.next()) {
         (None, None) => Ok(BodyLength::Bytes(0)),
         (Some(length), None) if lengths.next().is_none() && is_digits(length) => {
@@ -114,8 +115,7 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit())
 }
 
-/// The target without scheme and host, which a client may write as if this were a proxy, and
-/// without a fragment.
+/// The target without scheme and host, which clients send to proxies, and without a fragment.
 fn path_and_query(target: &str) -> Result<&str, StatusLine> {
     if !target.bytes().all(|it| it.is_ascii_graphic()) {
         return Err(BAD_REQUEST);
@@ -135,10 +135,10 @@ fn path_and_query(target: &str) -> Result<&str, StatusLine> {
     })
 }
 
-/// How many bytes a chunk has, from its line without the line's end.
+/// The length of a chunk, from its line without the line ending.
 ///
 /// # Errors
-/// If it is no number in hexadecimal digits alone.
+/// If the part before the extensions is not a plain hexadecimal number.
 pub(super) fn chunk_length(line: &[u8]) -> Result<u64, StatusLine> {
     let digits = line.split(|it| *it == b';').next().unwrap_or_default();
     let text = str::from_utf8(digits).or(Err(BAD_REQUEST))?;
@@ -153,7 +153,7 @@ mod tests {
     use super::{BAD_REQUEST, BodyLength, Head, chunk_length};
 
     #[test]
-    fn what_two_could_read_differently_is_refused() {
+    fn ambiguous_heads_are_rejected() {
         for (why, head) in [
             ("no host", "GET / HTTP/1.1\r\n"),
             ("two hosts", "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n"),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_says_path_headers_and_length() {
+    fn a_head_has_path_headers_and_length() {
         let text = "POST http://a/b?c#d HTTP/1.1\r\nHOST: a\r\nContent-Length: 12\r\n\
                     Connection: x, Close\r\nExpect: 100-Continue\r\n\r\n";
         let head = Head::parse(text.as_bytes()).expect("it is good");

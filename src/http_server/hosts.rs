@@ -1,6 +1,6 @@
-//! By which names a server without authentication lets itself be called. A web page can have a
-//! browser send requests to a server on loopback: under a name of its own that it makes lead there
-//! (DNS rebinding, then `Host` is that name), or from its own address, which `Origin` says.
+//! The host names that a server without authentication accepts. A web page can make a browser send
+//! requests to a server on loopback in two ways. Under DNS rebinding, the page's own name resolves
+//! to loopback and stands in `Host`. Otherwise, the page's address stands in `Origin`.
 //!
 //! DIFFERS: `kubectl proxy --accept-hosts` takes regular expressions; here names are whole.
 
@@ -8,21 +8,21 @@ use std::net::IpAddr;
 
 use super::exchange::Request;
 
-/// Looks at `Host` and `Origin` of a request that came in at `local`. Loopback and `local` may be
-/// named, and `names`.
+/// Checks `Host` and `Origin` of a request that arrived at the address `local`. Accepts loopback
+/// names, `local` and `names`.
 ///
 /// # Errors
-/// What is wrong, and what would allow it.
+/// The reason, and for a name the flag that would allow it.
 pub(super) fn check(request: &Request, local: IpAddr, names: &[String]) -> Result<(), String> {
     let host = request.header("host");
-    // Only HTTP/1.0 can leave it out, and no browser does.
+    // Only HTTP/1.0 allows a missing `Host`, and browsers always send it.
     if !host.is_empty() && !is_accepted(host, local, names) {
         return Err(format!(
             "the Host header {host} is not accepted: add it to --accept-hosts"
         ));
     }
     let origin = request.header("origin");
-    if !origin.is_empty() && !is_own(origin, host) {
+    if !origin.is_empty() && !is_same_origin(origin, host) {
         return Err(format!("requests from web pages of {origin} are refused"));
     }
     Ok(())
@@ -45,13 +45,13 @@ fn is_accepted(host: &str, local: IpAddr, names: &[String]) -> bool {
 
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
-        // An address of IPv6 without brackets would have more colons.
+        // An IPv6 address without brackets has more than one colon.
         Some((name, port)) if port.bytes().all(|it| it.is_ascii_digit()) => name,
         _ => host,
     }
 }
 
-fn is_own(origin: &str, host: &str) -> bool {
+fn is_same_origin(origin: &str, host: &str) -> bool {
     let authority = origin.split_once("://").map(|(_, authority)| authority);
     authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
 }
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn only_its_own_names_and_no_foreign_page_are_let_in() {
+    fn only_own_names_and_own_pages_are_accepted() {
         for host in [
             "localhost:8001",
             "LOCALHOST",

@@ -1,33 +1,34 @@
-//! What has come by a connection and was not used yet, and how the heads, lines and bytes of
-//! requests are taken out of it. Each byte is looked at a bounded number of times, and what is kept
-//! of a client that never comes to an end has a bound.
+//! The received bytes of a connection that no request has used yet, and how the server takes heads,
+//! lines and bodies out of them. The server scans each byte a bounded number of times. A client
+//! that never ends its request occupies a bounded buffer.
 
 use std::io::{self, Read};
 
 use super::head::{BAD_REQUEST, BodyLength, HEAD_TOO_LARGE, StatusLine, chunk_length};
 
-/// Longest head of a request; Go's default is 1 MiB, clients of an API server need far less.
+/// Maximum bytes of a request's head. Go's default is 1 MiB; clients of an API server need far
+/// less.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 
-/// Bytes that are read at once.
+/// Bytes per read from the socket.
 const READ_BYTES: usize = 8 * 1024;
 
-/// Longest line before a chunk of a body, which begins with at most 16 digits.
+/// Maximum bytes of the line before a chunk, which begins with at most 16 digits.
 const CHUNK_LINE_BYTES_MAX: usize = 256;
 
-/// The lines behind the last chunk, together.
+/// Maximum bytes of all trailer lines after the last chunk.
 const TRAILER_BYTES_MAX: usize = 4 * 1024;
 
-/// What is read and dropped of a body that is longer than what is kept
-/// (Go `net/http/server.go:maxPostHandlerReadBytes`).
+/// Body bytes beyond the kept ones that the server reads and drops before it gives up (Go
+/// `net/http/server.go:maxPostHandlerReadBytes`).
 const DROPPED_BYTES_MAX: usize = 256 * 1024;
 
-/// Why no more can be read.
+/// Why the server stops reading.
 #[derive(Debug)]
 pub(super) enum ReadError {
-    /// The client has broken the grammar and is told so.
+    /// The client broke the grammar; the server sends this status line.
     Refused(StatusLine),
-    /// The connection has.
+    /// The connection broke.
     Io(io::Error),
 }
 
@@ -38,36 +39,36 @@ impl From<io::Error> for ReadError {
 }
 
 impl From<StatusLine> for ReadError {
-    fn from(refusal: StatusLine) -> Self {
-        Self::Refused(refusal)
+    fn from(status: StatusLine) -> Self {
+        Self::Refused(status)
     }
 }
 
-/// The bytes that were received, from the first that was not used.
+/// The received bytes and how far requests have used them.
 #[derive(Debug, Default)]
 pub(super) struct Received {
     bytes: Vec<u8>,
-    /// So many of them were used.
+    /// The number of used bytes.
     used: usize,
-    /// So many of the others were looked through for the end of a head.
-    looked_at: usize,
+    /// The number of unused bytes already scanned for the end of a head.
+    scanned: usize,
 }
 
-/// A body as far as it is kept.
+/// A request body and how much of it the server kept.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Body {
     pub(super) kept: Vec<u8>,
     n_dropped: usize,
-    /// What comes next by the connection is the next request.
+    /// True if the next bytes on the connection are the next request.
     pub(super) is_read_to_its_end: bool,
 }
 
 impl Received {
     pub(super) fn is_empty(&self) -> bool {
-        self.rest().is_empty()
+        self.unused().is_empty()
     }
 
-    /// Waits for more bytes, and answers how many came; 0 if the client sends no more.
+    /// Blocks for more bytes and returns their number; 0 if the client sends no more.
     pub(super) fn receive(&mut self, source: &mut impl Read) -> io::Result<usize> {
         self.bytes.drain(..self.used);
         self.used = 0;
@@ -78,8 +79,8 @@ impl Received {
         let room = (self.bytes.capacity() - before).min(READ_BYTES);
         self.bytes.resize(before + room, 0);
         let length = match source.read(&mut self.bytes[before..]) {
-            // A client that has gone without TLS' goodbye has gone all the same; what it had begun to
-            // say is not whole, and not answered.
+            // A client that disconnects without TLS `close_notify` counts as closed. The server
+            // drops its incomplete request without a response.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
             length => length,
         };
@@ -87,18 +88,19 @@ impl Received {
         length
     }
 
-    /// Takes the next head with its empty line; `None` if it has not come to its end yet.
+    /// Takes the next head with its empty line; `None` while the head is incomplete.
     pub(super) fn take_head(&mut self) -> Result<Option<Vec<u8>>, StatusLine> {
-        // Some clients send an empty line behind a body.
-        while self.looked_at == 0 && self.rest().starts_with(b"\r\n") {
+        // Some clients send an empty line after a body.
+        while self.scanned == 0 && self.unused().starts_with(b"\r\n") {
             self.consume(2);
         }
-        let rest = self.rest();
-        for at in self.looked_at..rest.len() {
-            if rest[at] != b'\n' {
+        let unused = self.unused();
+        for at in self.scanned..unused.len() {
+            if unused[at] != b'\n' {
                 continue;
             }
-            let lines = &rest[..=at];
+            let lines = &unused[..=at];
+            // Parsers disagree on whether a bare LF ends a line.
             if !lines.ends_with(b"\r\n") {
                 return Err(BAD_REQUEST);
             }
@@ -108,16 +110,16 @@ impl Received {
                 return Ok(Some(head));
             }
         }
-        // Of an empty line before the head only the half may be there.
-        self.looked_at = if rest == b"\r" { 0 } else { rest.len() };
-        if self.looked_at > HEAD_BYTES_MAX {
+        // The head may follow an empty line of which only the first half has arrived.
+        self.scanned = if unused == b"\r" { 0 } else { unused.len() };
+        if self.scanned > HEAD_BYTES_MAX {
             return Err(HEAD_TOO_LARGE);
         }
         Ok(None)
     }
 
-    /// Reads a body to its end and keeps up to `kept_max` bytes of it. One that is much longer is
-    /// left where it is.
+    /// Reads a body and keeps up to `kept_max` bytes of it. Stops reading a body that is much
+    /// longer than that.
     pub(super) fn read_body(
         &mut self,
         source: &mut impl Read,
@@ -148,7 +150,7 @@ impl Received {
         Ok(body)
     }
 
-    /// Takes `length` bytes into `body`; false if they are too many to be dropped.
+    /// Takes `length` bytes into `body`. Returns false if they are too many to drop.
     fn copy(
         &mut self,
         source: &mut impl Read,
@@ -156,19 +158,19 @@ impl Received {
         body: &mut Body,
         kept_max: usize,
     ) -> io::Result<bool> {
-        let mut left = length;
-        while left > 0 {
+        let mut remaining = length;
+        while remaining > 0 {
             if self.is_empty() {
                 self.receive_more(source)?;
             }
-            let most = usize::try_from(left).unwrap_or(usize::MAX);
-            let piece = &self.rest()[..self.rest().len().min(most)];
+            let most = usize::try_from(remaining).unwrap_or(usize::MAX);
+            let piece = &self.unused()[..self.unused().len().min(most)];
             let n_taken = piece.len();
             let n_kept = n_taken.min(kept_max - body.kept.len());
             body.kept.extend_from_slice(&piece[..n_kept]);
             body.n_dropped += n_taken - n_kept;
             self.consume(n_taken);
-            left -= n_taken as u64;
+            remaining -= n_taken as u64;
             if body.n_dropped > DROPPED_BYTES_MAX {
                 return Ok(false);
             }
@@ -177,27 +179,30 @@ impl Received {
     }
 
     fn skip_trailer(&mut self, source: &mut impl Read) -> Result<(), ReadError> {
-        let mut left = TRAILER_BYTES_MAX;
+        let mut remaining = TRAILER_BYTES_MAX;
         loop {
-            let line = self.line(source, left)?;
+            let line = self.line(source, remaining)?;
             if line.is_empty() {
                 return Ok(());
             }
-            left = left.saturating_sub(line.len());
+            remaining = remaining.saturating_sub(line.len());
         }
     }
 
-    /// Takes a line of at most `bytes_max` bytes, without its end.
+    /// Takes a line of at most `bytes_max` bytes, without its line ending.
     fn line(&mut self, source: &mut impl Read, bytes_max: usize) -> Result<Vec<u8>, ReadError> {
         loop {
-            let rest = self.rest();
-            let rest = &rest[..rest.len().min(bytes_max + 2)];
-            if let Some(at) = rest.iter().position(|it| *it == b'\n') {
-                let line = rest[..at].strip_suffix(b"\r").ok_or(BAD_REQUEST)?.to_vec();
+            let unused = self.unused();
+            let unused = &unused[..unused.len().min(bytes_max + 2)];
+            if let Some(at) = unused.iter().position(|it| *it == b'\n') {
+                let line = unused[..at]
+                    .strip_suffix(b"\r")
+                    .ok_or(BAD_REQUEST)?
+                    .to_vec();
                 self.consume(at + 1);
                 return Ok(line);
             }
-            if rest.len() == bytes_max + 2 {
+            if unused.len() == bytes_max + 2 {
                 return Err(BAD_REQUEST.into());
             }
             self.receive_more(source)?;
@@ -211,15 +216,15 @@ impl Received {
         }
     }
 
-    fn rest(&self) -> &[u8] {
+    fn unused(&self) -> &[u8] {
         &self.bytes[self.used..]
     }
 
     fn consume(&mut self, n_bytes: usize) {
         self.used += n_bytes;
-        self.looked_at = 0;
+        self.scanned = 0;
         if self.is_empty() {
-            // An idle connection keeps no buffer.
+            // An idle connection holds no buffer.
             *self = Self::default();
         }
     }
@@ -252,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_put_together_whatever_the_pieces() {
+    fn chunks_are_joined_however_they_arrive() {
         let text = "3;x=y\r\nabc\r\n5\r\ndefgh\r\n0\r\nTrailer: x\r\n\r\n";
         for n in [1, 2, 7, 1000] {
             let body = read(text, n, BodyLength::Chunked).expect("it is good");
@@ -262,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_that_break_the_grammar_are_refused() {
+    fn chunks_that_break_the_grammar_are_rejected() {
         let long = "1".repeat(1000);
         let trailer = format!("0\r\n{}", "X: y\r\n".repeat(2000));
         for text in [
@@ -284,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_without_end_is_left_where_it_is() {
+    fn an_endless_body_is_not_read_to_its_end() {
         let text = "x".repeat(300 * 1024);
         let body = read(&text, 1000, BodyLength::Bytes(u64::MAX)).expect("it is good so far");
         assert_eq!((body.kept.len(), body.is_read_to_its_end), (6, false));
@@ -297,14 +302,14 @@ mod tests {
     fn a_head_without_end_has_a_bound() {
         let mut received = Received::default();
         let mut endless = std::io::repeat(b'x');
-        let refusal = loop {
+        let status = loop {
             match received.take_head() {
                 Ok(head) => assert_eq!(head, None),
-                Err(refusal) => break refusal,
+                Err(status) => break status,
             }
             received.receive(&mut endless).expect("there is more");
         };
-        assert!(refusal.starts_with("431 "));
+        assert!(status.starts_with("431 "));
         assert!(received.bytes.capacity() <= HEAD_BYTES_MAX + 2 * READ_BYTES);
         let mut bare = Received::default();
         bare.receive(&mut &b"GET / HTTP/1.1\nHost: a\n\n"[..])

@@ -1,5 +1,5 @@
-//! The thread that accepts, and the book of the connections: how many there are, which one has to go
-//! for another, and how all of them end.
+//! The accepting thread and the connection table: it counts connections, picks the connection to
+//! displace for a new one, and ends all of them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -18,15 +18,15 @@ use super::exchange::Handler;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread;
 
-/// How long the server waits for its own accepting thread to take the connection that wakes it.
+/// How long the server waits for its own accepting thread to take the wake-up connection.
 const WAKE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long nothing is accepted when the system has no descriptor or no memory for it.
+/// How long the server accepts nothing when the system lacks descriptors or memory.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a connection has for its handshake before another address that has as many may displace
-/// it.
-const STAYS_AT_LEAST: Duration = Duration::from_secs(1);
+/// How long a connection has for its handshake before an address with as many connections may
+/// displace it.
+const DISPLACEABLE_AFTER: Duration = Duration::from_secs(1);
 
 /// A running server. Dropping it stops it.
 pub struct Server {
@@ -45,27 +45,27 @@ struct Shared {
 #[derive(Default)]
 struct Connections {
     n_accepted: u64,
-    /// By number, so that the first is the oldest.
+    /// Keyed by number, so the first is the oldest.
     open: BTreeMap<u64, Open>,
     threads: Vec<JoinHandle<()>>,
 }
 
 /// An open connection.
 struct Open {
-    /// Its socket, to shut it from outside.
+    /// The socket, so the server can shut it from another thread.
     socket: Arc<TcpStream>,
-    /// Where its client is.
+    /// The client's address.
     client: IpAddr,
     since: Instant,
     waits_for_client: Arc<AtomicBool>,
 }
 
 impl Server {
-    /// Listens at `address` (port 0 takes a free one) and answers by `handler` until
-    /// [`Server::stop`] or the signal `stop`. A panic in a handler gives that signal.
+    /// Listens at `address` (port 0 picks a free port) and serves `handler` until [`Server::stop`]
+    /// or the signal `stop`. A panic in a handler gives that signal.
     ///
     /// # Errors
-    /// If the address cannot be listened at, or the system refuses the accepting thread.
+    /// If the server cannot bind `address`, or cannot start the accepting thread.
     pub fn start(
         address: impl ToSocketAddrs,
         options: ServerOptions,
@@ -97,12 +97,12 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// The address the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.shared.address
     }
 
-    /// Where it listens, as a URL without a path.
+    /// The address as a URL without a path.
     pub fn url(&self) -> String {
         let scheme = if self.shared.options.tls.is_some() {
             "https"
@@ -112,15 +112,16 @@ impl Server {
         format!("{scheme}://{}", self.shared.address)
     }
 
-    /// Ends all connections and waits for their threads. What they wait for are their sockets, which
-    /// are shut, and their handlers, which must end by themselves. Stopping twice does nothing.
+    /// Ends all connections and joins their threads. The threads wait for their sockets, which this
+    /// call shuts, and for their handlers, which must return by themselves. A second call does
+    /// nothing.
     pub fn stop(&mut self) {
-        self.shared.refuse();
+        self.shared.stop_accepting();
         let Some(acceptor) = self.acceptor.take() else {
             return;
         };
-        // ORDER: nobody listens any more when the connections end, so that a client that connects
-        // anew is refused at once.
+        // ORDER: the listener closes before the connections end, so a client that reconnects gets
+        // "connection refused" at once.
         join(acceptor);
         self.shared.shut_sockets();
         let threads = std::mem::take(&mut self.shared.lock().threads);
@@ -160,11 +161,11 @@ impl Shared {
                         log::warn!(error:%; "no connection can be accepted for now");
                     }
                     is_short = true;
-                    // Without the pause the same error would come again at once, and again.
+                    // Without the pause, `accept` would return the same error in a busy loop.
                     self.shut_oldest_waiting();
                     stop.wait_timeout(SHORTAGE_PAUSE);
                 }
-                // A client that has gone already: the next one may do.
+                // The client may have disconnected already; other clients still can connect.
                 Err(error) => log::warn!(error:%; "cannot accept a connection"),
             }
         }
@@ -183,7 +184,7 @@ impl Shared {
             return;
         };
         let shared = Arc::clone(self);
-        // The kernel keeps 15 bytes of the name, so the number starts anew after a million.
+        // The kernel keeps 15 bytes of a thread name, so the number wraps after a million.
         let name = format!("{}{}", self.options.connection_thread, id % 1_000_000);
         let thread = thread::try_spawn(&name, stop, move || {
             let parts = ConnectionParts {
@@ -209,12 +210,12 @@ impl Shared {
             }
         }
         if self.is_stopping() {
-            // The server stopped between accepting and here, so nobody else shuts this socket.
+            // The server stopped after the accept, so only this thread can shut the socket.
             self.shut_sockets();
         }
     }
 
-    /// Enters a connection in the book; its number, or `None` if there is no room for it.
+    /// Adds a connection to the table. Returns its number, or `None` if the table is full.
     fn admit(&self, open: Open) -> Option<u64> {
         let connections_max = self.options.limits.connections.unwrap_or(usize::MAX);
         let mut connections = self.lock();
@@ -229,7 +230,7 @@ impl Shared {
         Some(id)
     }
 
-    /// Gives back the descriptor of a connection that keeps nobody but its client waiting.
+    /// Frees a descriptor by shutting the oldest connection that waits for its client.
     fn shut_oldest_waiting(&self) {
         let mut connections = self.lock();
         let oldest = connections.waiting().next().map(|(id, _)| id);
@@ -239,16 +240,16 @@ impl Shared {
     }
 
     fn shut(&self) {
-        self.refuse();
+        self.stop_accepting();
         self.shut_sockets();
     }
 
-    /// Makes the accepting thread end.
-    fn refuse(&self) {
+    /// Wakes the accepting thread so that it ends.
+    fn stop_accepting(&self) {
         if self.stopping.swap(true, Ordering::SeqCst) {
             return;
         }
-        // `accept` has no other way to be woken. If nobody listens any more, nobody needs waking.
+        // Only a new connection wakes `accept`. A closed listener has no thread to wake.
         if let Err(error) = TcpStream::connect_timeout(&self.address, WAKE_TIMEOUT) {
             log::debug!(error:%; "waking the accepting thread");
         }
@@ -271,31 +272,31 @@ impl Shared {
 }
 
 impl Connections {
-    /// Those that wait for their clients, the oldest first.
+    /// The connections that wait for their clients, oldest first.
     fn waiting(&self) -> impl Iterator<Item = (u64, &Open)> {
         let all = self.open.iter().map(|(id, open)| (*id, open));
         all.filter(|(_, open)| open.waits_for_client.load(Ordering::Relaxed))
     }
 
-    /// Which one goes for `new`: of those that wait for their clients, the oldest of the address
-    /// that has most. That of another address that has no more than the newcomer's stays if it came
-    /// just now: it may be in the middle of its handshake.
+    /// Picks the connection to displace for `new`: of those that wait for their clients, the oldest
+    /// of the address with the most connections. A connection of another address with no more
+    /// connections than `new`'s stays while it is young, because it may be in its handshake.
     fn displaced_for(&self, new: &Open) -> Option<u64> {
-        let mut n_of: HashMap<IpAddr, usize> = HashMap::new();
+        let mut n_by_client: HashMap<IpAddr, usize> = HashMap::new();
         for open in self.open.values() {
-            *n_of.entry(open.client).or_default() += 1;
+            *n_by_client.entry(open.client).or_default() += 1;
         }
-        let n_new = n_of.get(&new.client).copied().unwrap_or(0) + 1;
-        // Of equals `max_by_key` takes the last one, and the oldest is wanted.
+        let n_new = n_by_client.get(&new.client).copied().unwrap_or(0) + 1;
+        // `max_by_key` returns the last of equal items, and the oldest is wanted.
         let newest_first = self.waiting().collect::<Vec<_>>().into_iter().rev();
-        let (id, oldest) = newest_first.max_by_key(|(_, open)| n_of[&open.client])?;
-        let gives_way = oldest.client == new.client || n_of[&oldest.client] > n_new;
-        let is_young = new.since.saturating_duration_since(oldest.since) < STAYS_AT_LEAST;
-        (gives_way || !is_young).then_some(id)
+        let (id, oldest) = newest_first.max_by_key(|(_, open)| n_by_client[&open.client])?;
+        let may_displace = oldest.client == new.client || n_by_client[&oldest.client] > n_new;
+        let is_young = new.since.saturating_duration_since(oldest.since) < DISPLACEABLE_AFTER;
+        (may_displace || !is_young).then_some(id)
     }
 }
 
-/// True if there will be an error at every try until somebody gives something back.
+/// True if every `accept` fails until the system frees descriptors or memory.
 fn is_shortage(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw);
     matches!(
@@ -306,12 +307,12 @@ fn is_shortage(error: &io::Error) -> bool {
 
 impl Open {
     fn shut(&self) {
-        // A connection that is closed already is as shut as it can be.
+        // The connection may be closed already, so an error here does not matter.
         self.socket.shutdown(Shutdown::Both).unwrap_or_default();
     }
 }
 
 fn join(thread: JoinHandle<()>) {
-    // `thread::try_spawn` catches panics, reports them and gives the signal to stop.
+    // `thread::try_spawn` has caught a panic, logged it and given the stop signal.
     thread.join().unwrap_or_default();
 }

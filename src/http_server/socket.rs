@@ -1,5 +1,5 @@
-//! The bytes of one connection, plain or by TLS, with one deadline for whatever is under way. Used by
-//! `connection` on the connection's thread.
+//! The bytes of one connection, plain or TLS, with one deadline for the current operation.
+//! `connection` uses it on the connection's thread.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -8,19 +8,19 @@ use std::time::Instant;
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// One connection's bytes.
+/// The byte stream of one connection.
 pub(super) enum Socket {
     Plain(TimedStream),
     Tls(Box<StreamOwned<ServerConnection, TimedStream>>),
 }
 
-/// A TCP stream whose every read and write ends at the deadline. It stands below TLS, so that a client
-/// that sends its handshake byte by byte does not get a new allowance with each.
+/// A TCP stream whose reads and writes all end at the deadline. It sits below TLS, so a client that
+/// sends its handshake byte by byte gets no extra time per byte.
 pub(super) struct TimedStream {
-    /// Shared with the server's book, which shuts it: one descriptor for both.
+    /// Shared with the server's connection table, which shuts it: one descriptor for both.
     stream: Arc<TcpStream>,
     deadline: Option<Instant>,
-    /// The stream has a time-out from an earlier deadline.
+    /// An earlier deadline set a timeout on the stream.
     is_timed: bool,
 }
 
@@ -39,12 +39,12 @@ impl Socket {
         Ok(Self::Tls(Box::new(StreamOwned::new(session, stream))))
     }
 
-    /// From now on every read and write ends at `deadline`; without one they may take for ever.
+    /// Ends every later read and write at `deadline`. `None` removes the limit.
     pub(super) fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.timed_mut().deadline = deadline;
     }
 
-    /// Completes the TLS handshake; nothing to do for plain connections.
+    /// Completes the TLS handshake; does nothing on a plain connection.
     pub(super) fn handshake(&mut self) -> io::Result<()> {
         if let Self::Tls(tls) = self {
             while tls.conn.is_handshaking() {
@@ -54,7 +54,7 @@ impl Socket {
         Ok(())
     }
 
-    /// The certificates that the client has shown, its own first, in DER.
+    /// The client's certificates in DER, the client's own first.
     pub(super) fn client_certificates(&self) -> Vec<Vec<u8>> {
         let Self::Tls(tls) = self else {
             return Vec::new();
@@ -70,11 +70,11 @@ impl Socket {
         }
     }
 
-    /// Says goodbye, if TLS has a word for it, and closes the connection for both sides.
+    /// Sends the TLS `close_notify`, if any, and shuts the connection in both directions.
     pub(super) fn close(&mut self) {
         if let Self::Tls(tls) = self {
             tls.conn.send_close_notify();
-            // A client that has gone already misses nothing.
+            // The client may have disconnected already, so an error here does not matter.
             tls.flush().unwrap_or_default();
         }
         self.tcp().shutdown(Shutdown::Both).unwrap_or_default();
@@ -118,15 +118,15 @@ impl TimedStream {
         if self.deadline.is_none() && !self.is_timed {
             return Ok(());
         }
-        let left = self
+        let remaining = self
             .deadline
             .map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
+        if remaining.is_some_and(|remaining| remaining.is_zero()) {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        self.is_timed = left.is_some();
-        self.stream.set_read_timeout(left)?;
-        self.stream.set_write_timeout(left)
+        self.is_timed = remaining.is_some();
+        self.stream.set_read_timeout(remaining)?;
+        self.stream.set_write_timeout(remaining)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The server with clients that misbehave. Real sockets on loopback, real time in small pieces.
+//! The server against misbehaving clients. Real sockets on loopback, real time in short waits.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -49,31 +49,31 @@ fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-/// What comes until the server closes the connection.
-fn rest(stream: &mut TcpStream) -> String {
+/// Everything the server sends until it closes the connection.
+fn read_to_end(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
-    // A connection that is reset has ended too.
+    // A reset also ends the connection.
     stream.read_to_end(&mut bytes).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn ask(stream: &mut TcpStream) -> String {
+fn post_and_close(stream: &mut TcpStream) -> String {
     let request =
         b"POST /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 6\r\n\r\nabcdef";
     stream.write_all(request).expect("the server reads");
-    rest(stream)
+    read_to_end(stream)
 }
 
 #[test]
 fn a_body_is_kept_up_to_its_limit() {
     let server = start(limits());
-    let answer = ask(&mut connect(&server));
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    assert!(answer.ends_with("POST /a 4"), "{answer}");
+    let response = post_and_close(&mut connect(&server));
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    assert!(response.ends_with("POST /a 4"), "{response}");
 }
 
 #[test]
-fn a_head_is_answered_without_a_body() {
+fn a_response_to_head_has_no_body() {
     let server = start(limits());
     let mut stream = connect(&server);
     stream
@@ -83,10 +83,10 @@ fn a_head_is_answered_without_a_body() {
               HEAD /c HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
         )
         .expect("the server reads");
-    let answers = rest(&mut stream);
-    let answers: Vec<&str> = answers.split("HTTP/1.1 200 OK\r\n").collect();
-    let [before, of_head, of_get, last] = answers.as_slice() else {
-        panic!("three answers: {answers:?}");
+    let responses = read_to_end(&mut stream);
+    let responses: Vec<&str> = responses.split("HTTP/1.1 200 OK\r\n").collect();
+    let [before, of_head, of_get, last] = responses.as_slice() else {
+        panic!("three responses: {responses:?}");
     };
     assert_eq!(*before, "");
     for head in [of_head, last] {
@@ -97,7 +97,7 @@ fn a_head_is_answered_without_a_body() {
 }
 
 #[test]
-fn a_client_that_is_slow_with_its_request_is_cut_although_it_sends() {
+fn a_slow_request_is_cut_at_its_limit() {
     let server = start(Limits {
         request: Some(Duration::from_millis(200)),
         ..limits()
@@ -107,7 +107,7 @@ fn a_client_that_is_slow_with_its_request_is_cut_although_it_sends() {
     stream
         .set_read_timeout(Some(Duration::from_millis(20)))
         .expect("not zero");
-    // Byte by byte, each well before the limit has passed since the last one.
+    // Each byte arrives long before the limit has passed since the previous byte.
     let ended = loop {
         assert!(began.elapsed() < PATIENCE, "the server still listens");
         let sent = stream.write_all(b"G");
@@ -133,11 +133,11 @@ fn an_idle_connection_is_closed() {
     stream
         .write_all(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
         .expect("the server reads");
-    let answer = rest(&mut stream);
-    assert!(answer.ends_with("GET /a 0"), "{answer}");
+    let response = read_to_end(&mut stream);
+    assert!(response.ends_with("GET /a 0"), "{response}");
 }
 
-/// The second request's head is there as soon as the first one is answered; its body is not.
+/// The second head arrives together with the first request; the second body does not.
 const SECOND_WITHOUT_BODY: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n\
     POST /b HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\n\r\n";
 
@@ -150,19 +150,19 @@ fn a_later_body_may_take_longer_than_the_idle_limit() {
     let mut stream = connect(&server);
     let read_within = |stream: &mut TcpStream, limit| {
         stream.set_read_timeout(Some(limit)).expect("not zero");
-        rest(stream)
+        read_to_end(stream)
     };
     let sent = stream.write_all(SECOND_WITHOUT_BODY);
     sent.expect("the server reads");
-    let answer = read_within(&mut stream, Duration::from_millis(300));
-    assert!(answer.ends_with("GET /a 0"), "{answer}");
+    let response = read_within(&mut stream, Duration::from_millis(300));
+    assert!(response.ends_with("GET /a 0"), "{response}");
     stream.write_all(b"ab").expect("the server reads");
-    let answer = read_within(&mut stream, PATIENCE);
-    assert!(answer.ends_with("POST /b 2"), "{answer}");
+    let response = read_within(&mut stream, PATIENCE);
+    assert!(response.ends_with("POST /b 2"), "{response}");
 }
 
 #[test]
-fn a_later_body_that_never_comes_is_cut_at_the_request_limit() {
+fn a_missing_later_body_is_cut_at_the_request_limit() {
     let server = start(Limits {
         request: Some(Duration::from_millis(500)),
         ..limits()
@@ -171,23 +171,23 @@ fn a_later_body_that_never_comes_is_cut_at_the_request_limit() {
     let began = Instant::now();
     let sent = stream.write_all(SECOND_WITHOUT_BODY);
     sent.expect("the server reads");
-    let answer = rest(&mut stream);
-    assert!(answer.ends_with("GET /a 0"), "{answer}");
+    let response = read_to_end(&mut stream);
+    assert!(response.ends_with("GET /a 0"), "{response}");
     assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
 }
 
 #[test]
-fn one_more_client_displaces_the_oldest_that_says_nothing() {
+fn a_new_client_displaces_the_oldest_silent_one() {
     let server = start(limits());
     let mut silent: Vec<TcpStream> = (0..2).map(|_| connect(&server)).collect();
     for _ in 0..4 {
-        let answer = ask(&mut connect(&server));
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        let response = post_and_close(&mut connect(&server));
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
     }
-    assert_eq!(rest(&mut silent[0]), "");
+    assert_eq!(read_to_end(&mut silent[0]), "");
 }
 
-/// A connection to the server from another address of this machine.
+/// Connects to the server from another loopback address.
 fn connect_from(address: Ipv4Addr, server: &Server) -> TcpStream {
     use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
@@ -199,7 +199,7 @@ fn connect_from(address: Ipv4Addr, server: &Server) -> TcpStream {
 }
 
 #[test]
-fn a_flood_from_one_address_leaves_another_ones_alone() {
+fn a_flood_spares_connections_of_other_addresses() {
     let server = start(Limits {
         connections: Some(8),
         ..limits()
@@ -207,35 +207,36 @@ fn a_flood_from_one_address_leaves_another_ones_alone() {
     let other = Ipv4Addr::new(127, 0, 0, 2);
     let mut early = connect_from(other, &server);
     let flood: Vec<TcpStream> = (0..50).map(|_| connect(&server)).collect();
-    // One that was there before the flood and one that comes in its midst.
+    // The first connection is older than the flood; the second opens during the flood.
     for stream in [&mut early, &mut connect_from(other, &server)] {
-        let answer = ask(stream);
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        let response = post_and_close(stream);
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
     }
     drop(flood);
 }
 
 #[test]
-fn of_many_addresses_none_is_displaced_in_its_first_second() {
+fn no_connection_is_displaced_in_its_first_second() {
     let server = start(limits());
     let address = |last| Ipv4Addr::new(127, 0, 0, last);
     let mut first: Vec<TcpStream> = (2..4)
         .map(|it| connect_from(address(it), &server))
         .collect();
-    assert_eq!(rest(&mut connect_from(address(4), &server)), "");
+    assert_eq!(read_to_end(&mut connect_from(address(4), &server)), "");
     let began = Instant::now();
-    while !ask(&mut connect_from(address(4), &server)).starts_with("HTTP/1.1 200 OK\r\n") {
-        assert!(began.elapsed() < PATIENCE, "nobody is displaced");
+    while !post_and_close(&mut connect_from(address(4), &server)).starts_with("HTTP/1.1 200 OK\r\n")
+    {
+        assert!(began.elapsed() < PATIENCE, "no connection is displaced");
     }
     assert!(began.elapsed() > Duration::from_millis(500));
-    assert_eq!(rest(&mut first[0]), "");
+    assert_eq!(read_to_end(&mut first[0]), "");
 }
 
 #[test]
-fn a_refused_thread_closes_one_connection_and_no_more() {
+fn a_failed_thread_start_closes_only_its_connection() {
     let options = ServerOptions {
         accept_thread: "t-http",
-        // No thread has a name as long as this.
+        // `try_spawn` returns an error for a name this long.
         connection_thread: "t-http-refused-",
         limits: limits(),
         tls: None,
@@ -245,31 +246,31 @@ fn a_refused_thread_closes_one_connection_and_no_more() {
     let mut server =
         Server::start("127.0.0.1:0", options, Arc::new(Echo), &stop).expect("a free port");
     for _ in 0..3 {
-        assert_eq!(rest(&mut connect(&server)), "");
+        assert_eq!(read_to_end(&mut connect(&server)), "");
     }
     server.stop();
     assert_eq!(stop.cause(), None);
 }
 
 #[test]
-fn stopping_ends_connections_that_wait() {
+fn stop_ends_waiting_connections() {
     let mut server = start(limits());
     let mut stream = connect(&server);
     let began = Instant::now();
     server.stop();
-    assert_eq!(rest(&mut stream), "");
+    assert_eq!(read_to_end(&mut stream), "");
     assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
 }
 
-/// What comes of these bytes, sent as a whole: answers up to the one after which the server closes.
-fn say(server: &Server, text: &str) -> String {
+/// Sends `text` and returns all responses until the server closes the connection.
+fn send(server: &Server, text: &str) -> String {
     let mut stream = connect(server);
     stream.write_all(text.as_bytes()).expect("the server reads");
-    rest(&mut stream)
+    read_to_end(&mut stream)
 }
 
 #[test]
-fn no_body_is_taken_for_the_next_request() {
+fn no_body_is_parsed_as_the_next_request() {
     let server = start(limits());
     let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     let n = smuggled.len();
@@ -290,39 +291,45 @@ fn no_body_is_taken_for_the_next_request() {
         "GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n".to_owned(),
         "GET /a HTTP/1.1\nHost: a\n\n".to_owned(),
     ] {
-        let answers = say(&server, &format!("{head}{smuggled}"));
-        assert!(answers.starts_with("HTTP/1.1 400 "), "{head}{answers}");
-        assert_eq!(answers.matches("HTTP/1.1 ").count(), 1, "{head}{answers}");
+        let responses = send(&server, &format!("{head}{smuggled}"));
+        assert!(responses.starts_with("HTTP/1.1 400 "), "{head}{responses}");
+        assert_eq!(
+            responses.matches("HTTP/1.1 ").count(),
+            1,
+            "{head}{responses}"
+        );
     }
     let get = format!("GET /a HTTP/1.1\r\nHost: a\r\nContent-Length: {n}\r\n\r\n{smuggled}");
-    let answers = say(&server, &format!("{get}\r\n{smuggled}"));
-    assert_eq!(answers.matches("HTTP/1.1 200 ").count(), 2, "{answers}");
+    let responses = send(&server, &format!("{get}\r\n{smuggled}"));
+    assert_eq!(responses.matches("HTTP/1.1 200 ").count(), 2, "{responses}");
 }
 
 #[test]
-fn a_body_far_too_long_is_answered_and_the_connection_closed() {
+fn a_far_too_long_body_closes_the_connection() {
     let server = start(limits());
     let mut stream = connect(&server);
     let head = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n";
     stream.write_all(head.as_bytes()).expect("the server reads");
     let piece = vec![b'x'; 64 * 1024];
     let began = Instant::now();
-    // It is not read to its end, so that writing fails sooner or later.
+    // The server stops reading, so a write fails sooner or later.
     while stream.write_all(&piece).is_ok() {
         assert!(began.elapsed() < PATIENCE, "the server reads on");
     }
 }
 
 #[test]
-fn a_client_that_asks_for_it_is_told_to_go_on() {
+fn a_client_that_expects_it_gets_100_continue() {
     let server = start(limits());
     let mut stream = connect(&server);
     let head = "POST /a HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nConnection: close\r\n\
                 Content-Length: 2\r\n\r\n";
     stream.write_all(head.as_bytes()).expect("the server reads");
-    let mut word = [0; 25];
-    stream.read_exact(&mut word).expect("it answers");
-    assert_eq!(&word, b"HTTP/1.1 100 Continue\r\n\r\n");
+    let mut interim = [0; 25];
+    stream
+        .read_exact(&mut interim)
+        .expect("the server responds");
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(b"ab").expect("the server reads");
-    assert!(rest(&mut stream).ends_with("POST /a 2"));
+    assert!(read_to_end(&mut stream).ends_with("POST /a 2"));
 }
