@@ -1,16 +1,18 @@
-//! The daemon's own pages: health, metrics, configuration, what its threads do; and who may see them.
+//! The daemon's own pages: health, metrics, configuration and thread activity, with authentication
+//! and authorization.
 //!
-//! Rooms that have something to show offer a function that adds it to [`Pages`]; `manager` calls
-//! these, so that this room knows nothing of the controller. Threads: `http` accepts, `http-N` serve
-//! one connection each; `plain` and `plain-N` do that for plain HTTP, if it is asked for.
+//! Each room that has a page exports a function that adds the page to [`Pages`]. `manager` calls
+//! these functions, so this room does not depend on the controller. Threads: `http` accepts, and
+//! `http-N` serves one connection each; `plain` and `plain-N` do the same for plain HTTP, if
+//! enabled.
 //!
-//! The pages are there from the first moment on, also on a standby, and last until everything else has
-//! ended. None of them waits for the API server; only the reviews before them may (`reviews`).
+//! The pages are available from startup to the end of shutdown, on a standby too. No page waits for
+//! the API server; only the reviews before a page may (`reviews`).
 //!
 //! # Locks
 //!
-//! All are taken by `http-N`. `pages` guards which page answers which path, `certificates` the
-//! files as read last, `ttl_cache` the results of reviews, and `gate` the time of the last warning.
+//! The threads `http-N` take all of them. `pages` guards the registry of pages, `certificates` the
+//! loaded files, `ttl_cache` the review results, and `gate` the time of the last warning.
 
 mod authentication;
 mod authorization;
@@ -50,17 +52,17 @@ use crate::stdx::stop::Stop;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics;
 
-/// Requests per second for reviews, and how many at once: high, since they hold up people
+/// Requests per second for reviews, and their burst. Both are high, because a review delays a page
 /// (apiserver `pkg/server/options/authorization.go:getClient`).
 const REVIEW_QPS: f32 = 200.0;
 const REVIEW_BURST: u32 = 400;
 
-/// Connections to the API server that are kept for reviews.
+/// Connections to the API server kept for reviews.
 const REVIEW_CONNECTIONS: usize = 4;
 
-/// What clients may take: a few monitors and people at a time; a request is one line and some headers;
-/// monitors come back within a minute (the idle time of Go's server is longer, that of HTTP clients
-/// mostly 90 s, and a closed connection costs them one handshake).
+/// Limits for a few monitors and people at a time. A request is one line and some headers. Monitors
+/// return within a minute. Go's server keeps idle connections longer, most HTTP clients for 90 s; a
+/// closed connection costs a client one handshake.
 const LIMITS: Limits = Limits {
     connections: Some(100),
     request: Some(Duration::from_secs(10)),
@@ -69,81 +71,82 @@ const LIMITS: Limits = Limits {
     body_bytes: 4 * 1024,
 };
 
-/// Where and to whom the pages are served.
+/// Where the pages are served, and for which clients.
 #[derive(Clone, Debug)]
 pub struct ServingOptions {
-    /// Where HTTPS is served.
+    /// The address for HTTPS.
     pub bind_address: IpAddr,
-    /// Its port; 0 serves no HTTPS. `None` takes any free port, for tests.
+    /// The port for HTTPS; 0 disables it. `None` picks any free port, for tests.
     pub secure_port: Option<u16>,
-    /// Port for plain HTTP on 127.0.0.1; 0 serves none.
+    /// The port for plain HTTP on 127.0.0.1; 0 disables it.
     pub insecure_port: u16,
-    /// Names beside those of loopback by which plain HTTP may be asked.
+    /// Host names that plain HTTP accepts besides the loopback names.
     pub accept_hosts: Vec<String>,
-    /// Certificates.
+    /// The certificate files.
     pub certificates: CertificateFiles,
-    /// No TLS below 1.3.
+    /// Rejects TLS below 1.3.
     pub tls13_only: bool,
-    /// The cluster that says whose a token is.
+    /// The cluster for token reviews.
     pub authentication: ClientConfig,
-    /// The cluster that says what a user may.
+    /// The cluster for access reviews.
     pub authorization: ClientConfig,
-    /// Paths that everybody may see.
+    /// Paths that any client may read.
     pub allowed_paths: AllowedPaths,
-    /// Whether there are pages under `/debug/`.
+    /// Serves the pages under `/debug/`.
     pub debug: bool,
 }
 
-/// Why the pages cannot be served.
+/// Why the daemon cannot serve its pages.
 #[derive(Debug, thiserror::Error)]
 pub enum ServingError {
-    /// Somebody else is there.
+    /// Another process listens on the address.
     #[error(
         "{address} is in use already, probably by kube-controller-manager or another \
-         replicaset-controller: choose another port with {flag} (0 serves nothing), or stop the other"
+         replicaset-controller: choose another port with {flag} (0 serves nothing), or stop \
+         the other"
     )]
     InUse {
-        /// Where it was to be.
+        /// The requested address.
         address: SocketAddr,
-        /// What says where.
+        /// The flag that sets it.
         flag: &'static str,
     },
-    /// It cannot be listened there.
+    /// The server cannot listen on the address.
     #[error("cannot listen at {address} ({flag})")]
     Listen {
-        /// Where it was to be.
+        /// The requested address.
         address: SocketAddr,
-        /// What says where.
+        /// The flag that sets it.
         flag: &'static str,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// A certificate or key is of no use.
+    /// A certificate or key is unusable.
     #[error("{0}")]
     Certificates(String),
-    /// The configuration makes no client for reviews.
-    #[error("cannot make a client for token and access reviews")]
+    /// The configuration yields no client for reviews.
+    #[error("cannot create a client for token and access reviews")]
     Client(#[from] ClientError),
 }
 
-/// The running servers. Dropping it stops them.
+/// The running servers. Dropping the value stops them.
 #[derive(Debug)]
 pub struct Serving {
     secure: Option<Server>,
     plain: Option<Server>,
     certificates: Option<Arc<Certificates>>,
-    /// Cut at the end, so that no review holds it up.
+    /// Aborted at the end, so that no review delays the shutdown.
     review_clients: Vec<Client>,
 }
 
 impl Serving {
-    /// Serves `pages`, with those of `health`, the metrics and `zpages` added, until
-    /// [`Serving::stop`]: the signal `stop` does not end it, so that a daemon that hangs while it stops
-    /// can still be looked at, but a server that fails gives that signal. Blocks for nothing but the
-    /// files' reading.
+    /// Serves `pages`, plus the health pages of `health`, the metrics and `zpages`, until
+    /// [`Serving::stop`]. The signal `stop` does not end the servers, so an operator can still
+    /// inspect a daemon that hangs during shutdown. A server that fails gives that signal. Blocks
+    /// only to read files.
     ///
     /// # Errors
-    /// [`ServingError`] that names address or file and what to do.
+    /// [`ServingError`] that names the address or file and the remedy.
     pub fn start(
         options: &ServingOptions,
         pages: &Arc<Pages>,
@@ -165,7 +168,7 @@ impl Serving {
             certificates: None,
             review_clients: Vec::new(),
         };
-        let failed = &failing_into(stop);
+        let failed = &linked_to(stop);
         if options.secure_port != Some(0) {
             serving.start_secure(options, pages, stop, failed)?;
         }
@@ -190,19 +193,19 @@ impl Serving {
         Ok(serving)
     }
 
-    /// Where HTTPS is served.
+    /// The address HTTPS is served on.
     pub fn secure_address(&self) -> Option<SocketAddr> {
         self.secure.as_ref().map(Server::address)
     }
 
-    /// Reads the certificate files again when it is called, as at SIGHUP, and says what came of it; if
-    /// they cannot be used, what was read before stays in use. `None` if no HTTPS is served.
+    /// Returns a function that reads the certificate files again, for SIGHUP, and returns the
+    /// outcome. Unusable files leave the previous certificates in use. `None` without HTTPS.
     pub fn reloader(&self) -> Option<impl Fn() -> Result<String, String> + Send + Sync + 'static> {
         let certificates = Arc::clone(self.certificates.as_ref()?);
         Some(move || certificates.reload())
     }
 
-    /// Ends all connections and cuts reviews. Waits for pages that are being made. Stopping twice does
+    /// Ends all connections and aborts reviews. Waits for pages in progress. A second call does
     /// nothing.
     pub fn stop(&mut self) {
         for client in self.review_clients.drain(..) {
@@ -254,7 +257,7 @@ impl Serving {
         Ok(())
     }
 
-    /// They are sent after `stop` too, which shortens what a request waits for before it is.
+    /// Reviews go on after `stop`. The signal only shortens the client's waits before a request.
     fn reviews(&mut self, config: &ClientConfig, stop: &Stop) -> Result<Reviews, ClientError> {
         let options = ClientOptions {
             qps: REVIEW_QPS,
@@ -292,8 +295,8 @@ fn listen(
     })
 }
 
-/// What a certificate that is made here is for
-/// (apiserver `pkg/server/options/serving.go:MaybeDefaultWithSelfSignedCerts`).
+/// The names in the self-signed certificate (apiserver
+/// `pkg/server/options/serving.go:MaybeDefaultWithSelfSignedCerts`).
 fn names(bind_address: IpAddr) -> Vec<String> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
     if !bind_address.is_unspecified() && !bind_address.is_loopback() {
@@ -302,8 +305,8 @@ fn names(bind_address: IpAddr) -> Vec<String> {
     names
 }
 
-/// A signal that only a failure gives, which then fails `stop` too.
-fn failing_into(stop: &Stop) -> Stop {
+/// A signal that only a server's failure gives, and that passes the failure on to `stop`.
+fn linked_to(stop: &Stop) -> Stop {
     let own = Stop::new();
     let (outer, inner) = (stop.clone(), own.clone());
     own.on_stop(move || {

@@ -1,8 +1,8 @@
-//! Who asks: by the client's certificate, else by the bearer token, else nobody in particular.
-//! On the thread of the connection.
+//! Authenticates a request by the client's certificate or by its bearer token. A request with
+//! neither is anonymous. Runs on the connection's thread.
 //!
-//! DIFFERS: no front proxy (`--requestheader-*`): kube-controller-manager's pages are not reached
-//! through the aggregation layer either, unless somebody builds that by hand.
+//! DIFFERS: no front proxy (`--requestheader-*`). kube-controller-manager's pages are not behind
+//! the aggregation layer either, unless an operator configures it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,17 +15,16 @@ use super::ttl_cache::TtlCache;
 use super::user::User;
 use crate::http_server::Request;
 
-/// How long what the API server said of a token counts
-/// (apiserver `pkg/server/options/authentication.go:CacheTTL`).
+/// How long a token review stays valid (apiserver `pkg/server/options/authentication.go:CacheTTL`).
 const TOKEN_TTL: Duration = Duration::from_secs(10);
 
-/// What is said of a longer token is not kept, so that the cache has a bound in bytes.
+/// The cache skips longer tokens, so that it has a bound in bytes.
 const TOKEN_BYTES_KEPT: usize = 10_000;
 
-/// Gives what client certificates are checked against now; `None` if they count for nothing.
+/// Returns the current verifier of client certificates; `None` if certificates do not count.
 pub(super) type ClientVerifier = Arc<dyn Fn() -> Option<Arc<dyn ClientCertVerifier>> + Send + Sync>;
 
-/// Finds out who asks.
+/// Authenticates requests, with a cache of token reviews.
 pub(super) struct Authentication {
     verifier: ClientVerifier,
     reviews: Reviews,
@@ -41,13 +40,14 @@ impl Authentication {
         }
     }
 
-    /// Who asks, or why what they show is no good. Blocks for the API server if they show a token that
-    /// has not been seen lately.
+    /// Returns the user, or why the credentials are invalid. Blocks for the API server if the cache
+    /// has no review of the token.
     pub(super) fn user(&self, request: &Request) -> Result<User, String> {
         let by_certificate = self.by_certificate(request.peer.certificates());
         if let Ok(Some(user)) = by_certificate {
             return Ok(user);
         }
+        // As in upstream, an invalid certificate does not overrule a valid token.
         match bearer_token(request.header("authorization")) {
             Some(token) => self.by_token(token),
             None => by_certificate.map(|_| User::anonymous()),
@@ -74,8 +74,8 @@ impl Authentication {
         if let Some(finding) = self.tokens.get(&key, Instant::now()) {
             return finding;
         }
-        let asked = self.reviews.token(token);
-        let finding = asked.map_err(|error| format!("a token cannot be reviewed: {error}"))?;
+        let reviewed = self.reviews.token(token);
+        let finding = reviewed.map_err(|error| format!("a token cannot be reviewed: {error}"))?;
         if key.len() <= TOKEN_BYTES_KEPT {
             self.tokens
                 .put(key, finding.clone(), Instant::now(), TOKEN_TTL);
@@ -84,8 +84,8 @@ impl Authentication {
     }
 }
 
-/// The token in a header `Authorization`
-/// (apiserver `pkg/authentication/request/bearertoken/bearertoken.go`).
+/// The token in the header `Authorization` (apiserver
+/// `pkg/authentication/request/bearertoken/bearertoken.go`).
 fn bearer_token(header: &str) -> Option<&str> {
     let mut parts = header.trim().splitn(3, ' ');
     let scheme = parts.next()?;
@@ -98,7 +98,7 @@ mod tests {
     use super::bearer_token;
 
     #[test]
-    fn bearer_tokens() {
+    fn bearer_tokens_are_parsed() {
         for (header, expected) in [
             ("Bearer abc", Some("abc")),
             ("  bearer abc ", Some("abc")),

@@ -1,5 +1,5 @@
-//! Whether they may: some paths are for everybody, some groups may do everything, the rest the API
-//! server decides. On the thread of the connection.
+//! Decides whether a user may see a page: some paths are open to every client, one group may do
+//! everything, and the API server decides the rest. Runs on the connection's thread.
 
 use std::time::{Duration, Instant};
 
@@ -7,29 +7,31 @@ use super::reviews::{ReviewError, Reviews};
 use super::ttl_cache::TtlCache;
 use super::user::User;
 
-/// How long an answer counts, a yes as well as a no
-/// (apiserver `pkg/server/options/authorization.go:AllowCacheTTL`, `DenyCacheTTL`).
+/// How long a decision stays valid, allowed or denied (apiserver
+/// `pkg/server/options/authorization.go:AllowCacheTTL`, `DenyCacheTTL`).
 const ACCESS_TTL: Duration = Duration::from_secs(10);
 
-/// Users and paths that are longer together are not kept
-/// (apiserver `plugin/pkg/authorizer/webhook/webhook.go:maxControlledAttrCacheSize`).
+/// Maximum bytes of a user and path for the cache to keep their decision (apiserver
+/// `plugin/pkg/authorizer/webhook/webhook.go:maxControlledAttrCacheSize`).
 const ATTRIBUTE_BYTES_KEPT: usize = 10_000;
 
-/// Who may do everything (apiserver `pkg/server/options/authorization.go:AlwaysAllowGroups`).
+/// The group that may do everything (apiserver
+/// `pkg/server/options/authorization.go:AlwaysAllowGroups`).
 const PRIVILEGED_GROUP: &str = "system:masters";
 
-/// What a user may do.
+/// Whether a user may send a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     Allowed,
-    /// With the API server's reason, which may be empty.
+    /// With the API server's reason, possibly empty.
     Denied(String),
 }
 
-/// The paths that anyone may read. Each is a whole path or, ending in `*`, the beginning of paths; a
-/// leading `/` may be left out (apiserver `pkg/authorization/path/path.go`).
+/// The paths that any client may read. Each is an exact path or, with a trailing `*`, a prefix. The
+/// leading `/` is optional (apiserver `pkg/authorization/path/path.go`).
 ///
-/// DIFFERS: for reading only. Upstream also lets anyone write to them, which a `*` does not say.
+/// DIFFERS: for reading only. Upstream opens these paths for writes too, which a `*` does not
+/// suggest.
 #[derive(Clone, Debug, Default)]
 pub struct AllowedPaths {
     exact: Vec<String>,
@@ -37,10 +39,10 @@ pub struct AllowedPaths {
 }
 
 impl AllowedPaths {
-    /// Reads the values of `--authorization-always-allow-paths`.
+    /// Parses the values of `--authorization-always-allow-paths`.
     ///
     /// # Errors
-    /// A sentence that names the path whose `*` is not at its end.
+    /// A sentence that names the path with a `*` before its end.
     pub fn parse<T: AsRef<str>>(paths: &[T]) -> Result<Self, String> {
         let mut allowed = Self::default();
         for path in paths {
@@ -55,7 +57,7 @@ impl AllowedPaths {
         Ok(allowed)
     }
 
-    /// True if everybody may send a request of this HTTP method for this path.
+    /// True if any client may send this HTTP method to this path.
     pub fn allow(&self, method: &str, path: &str) -> bool {
         let is_read = ["GET", "HEAD"]
             .iter()
@@ -71,7 +73,7 @@ impl AllowedPaths {
 
 type Attributes = (User, String, String);
 
-/// Decides.
+/// Authorizes requests, with a cache of decisions.
 pub(super) struct Authorization {
     pub(super) allowed_paths: AllowedPaths,
     reviews: Reviews,
@@ -87,14 +89,15 @@ impl Authorization {
         }
     }
 
-    /// Whether `user` may do `verb` (an HTTP method in small letters) with `path`. Blocks for the API
-    /// server unless it has been asked lately.
+    /// Decides whether `user` may do `verb` (an HTTP method in lower case) on `path`. Blocks for
+    /// the API server unless the cache has a decision.
     pub(super) fn decide(
         &self,
         user: &User,
         verb: &str,
         path: &str,
     ) -> Result<Decision, ReviewError> {
+        // These two need no API server, so probes and administrators get in while it is down.
         let is_open = self.allowed_paths.allow(verb, path);
         if is_open || user.groups.iter().any(|it| it == PRIVILEGED_GROUP) {
             return Ok(Decision::Allowed);

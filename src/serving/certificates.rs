@@ -1,9 +1,9 @@
-//! The certificate that we show and the authorities that vouch for clients: from files, read again
-//! when they have changed, or a certificate made here. Asked on the connections' threads.
+//! The serving certificate and the client CAs: loaded from files and reloaded when the files
+//! change, or a self-signed certificate. Connection threads use them.
 //!
-//! DIFFERS: files are looked at when a connection comes, at most every ten seconds, instead of by a
-//! thread of their own; without files the certificate is one that signs itself and holds ten years,
-//! where upstream's ends after one, whether or not the daemon still runs.
+//! DIFFERS: each new connection checks the files, at most every ten seconds, without a thread for
+//! it. Without files, the daemon signs a certificate for ten years, where upstream's expires after
+//! one, even under a running daemon.
 
 use std::fmt;
 use std::fs;
@@ -22,32 +22,31 @@ use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 
 use super::client_certificates::AnyCertificate;
 
-/// Files are read again at most this often. Renewed certificates overlap with old ones by hours, and
-/// an operator who waits for a reload waits for no more than this.
+/// Minimum time between two checks of the files. Renewed certificates overlap with old ones by
+/// hours, and an operator who waits for a reload waits at most this long.
 const CHECK_PERIOD: Duration = Duration::from_secs(10);
 
-/// How long a certificate that is made here holds.
+/// Validity of the self-signed certificate.
 const YEARS: i64 = 10;
 
 const ONLY_TLS13: &[&SupportedProtocolVersion] = &[&version::TLS13];
 const ALL_VERSIONS: &[&SupportedProtocolVersion] = &[&version::TLS13, &version::TLS12];
 
-/// Where the certificates are.
+/// The paths of the certificate files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificate, followed by what signed it, and its key, both in PEM; made here if absent.
+    /// The certificate with its chain, and its key, both in PEM; self-signed if absent.
     pub serving: Option<(PathBuf, PathBuf)>,
-    /// Authorities whose clients are believed, in PEM; without them client certificates count for
-    /// nothing.
+    /// The CAs of trusted clients, in PEM. Without them the daemon ignores client certificates.
     pub client_ca: Option<PathBuf>,
 }
 
-/// The certificates as they are now. Shared by `Arc`.
+/// The current certificates. Shared by `Arc`.
 pub(super) struct Certificates {
     files: CertificateFiles,
     versions: &'static [&'static SupportedProtocolVersion],
-    /// The one that is made here.
-    own: Option<(String, String)>,
+    /// The self-signed certificate and its key.
+    generated: Option<(String, String)>,
     state: Mutex<State>,
 }
 
@@ -57,7 +56,7 @@ struct State {
     built: Built,
 }
 
-/// What the files hold.
+/// The contents of the files.
 #[derive(PartialEq, Eq)]
 struct Contents {
     chain: Vec<u8>,
@@ -65,7 +64,7 @@ struct Contents {
     client_ca: Option<Vec<u8>>,
 }
 
-/// What is made of them.
+/// The TLS configuration built from the files.
 #[derive(Clone)]
 struct Built {
     config: Arc<ServerConfig>,
@@ -73,16 +72,16 @@ struct Built {
 }
 
 impl Certificates {
-    /// Reads the files, or makes a certificate for `names`.
+    /// Reads the files, or signs a certificate for `names`.
     ///
     /// # Errors
-    /// A sentence that names the file and what is wrong with it.
+    /// A sentence that names the file and the problem.
     pub(super) fn load(
         files: CertificateFiles,
         names: Vec<String>,
         is_tls13_only: bool,
     ) -> Result<Self, String> {
-        let own = match &files.serving {
+        let generated = match &files.serving {
             Some(_) => None,
             None => Some(self_signed(names)?),
         };
@@ -91,12 +90,12 @@ impl Certificates {
         } else {
             ALL_VERSIONS
         };
-        let contents = read(&files, own.as_ref())?;
+        let contents = read(&files, generated.as_ref())?;
         let built = build(&files, &contents, versions)?;
         Ok(Self {
             files,
             versions,
-            own,
+            generated,
             state: Mutex::new(State {
                 checked: Instant::now(),
                 contents,
@@ -105,32 +104,33 @@ impl Certificates {
         })
     }
 
-    /// How to speak TLS from now on.
+    /// The TLS configuration for a new connection.
     pub(super) fn config(&self) -> Arc<ServerConfig> {
         self.refresh_if_due();
         Arc::clone(&self.lock().built.config)
     }
 
-    /// What client certificates are checked against; `None` if they count for nothing.
+    /// The verifier of client certificates; `None` if they do not count.
     pub(super) fn verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
         self.lock().built.verifier.clone()
     }
 
-    /// Reads the files again now, and says what came of it. If they cannot be used, what was read before
-    /// stays in use.
+    /// Reads the files again and returns the outcome. Unusable files leave the previous ones in
+    /// use.
     ///
     /// # Errors
-    /// A sentence that names the file and what is wrong with it.
+    /// A sentence that names the file and the problem.
     pub(super) fn reload(&self) -> Result<String, String> {
-        let contents = read(&self.files, self.own.as_ref())?;
+        let contents = read(&self.files, self.generated.as_ref())?;
         if contents == self.lock().contents {
             return Ok("unchanged".to_owned());
         }
+        // Built without the lock, so handshakes go on with the previous configuration.
         let built = build(&self.files, &contents, self.versions)?;
         let mut state = self.lock();
         state.contents = contents;
         state.built = built;
-        Ok("changed, and in use from now on".to_owned())
+        Ok("changed and in use".to_owned())
     }
 
     fn refresh_if_due(&self) {
@@ -140,11 +140,11 @@ impl Certificates {
             return;
         }
         state.checked = now;
-        // Nobody waits for files under the lock.
+        // Other connections do not wait for file reads under the lock.
         drop(state);
         match self.reload() {
             Ok(outcome) => log::debug!("certificates of the HTTPS port: {outcome}"),
-            Err(why) => log::error!("{why}; the certificates read before stay in use"),
+            Err(error) => log::error!("{error}; the previous certificates stay in use"),
         }
     }
 
@@ -161,14 +161,17 @@ impl fmt::Debug for Certificates {
     }
 }
 
-fn read(files: &CertificateFiles, own: Option<&(String, String)>) -> Result<Contents, String> {
-    let (chain, key) = match (&files.serving, own) {
+fn read(
+    files: &CertificateFiles,
+    generated: Option<&(String, String)>,
+) -> Result<Contents, String> {
+    let (chain, key) = match (&files.serving, generated) {
         (Some((chain, key)), _) => (
             read_file("--tls-cert-file", chain)?,
             read_file("--tls-private-key-file", key)?,
         ),
         (None, Some((chain, key))) => (chain.clone().into_bytes(), key.clone().into_bytes()),
-        (None, None) => return Err("there is no certificate to serve with".to_owned()),
+        (None, None) => return Err("there is no serving certificate".to_owned()),
     };
     let client_ca = files.client_ca.as_ref();
     let client_ca = client_ca.map(|path| read_file("--client-ca-file", path));
@@ -190,7 +193,7 @@ fn build(
 ) -> Result<Built, String> {
     let name = |flag: &str, path: Option<&PathBuf>| {
         path.map_or_else(
-            || "the certificate made here".to_owned(),
+            || "the self-signed certificate".to_owned(),
             |path| format!("{flag} {}", path.display()),
         )
     };
@@ -223,7 +226,7 @@ fn build(
         }
         error => format!("{chain_name}, {key_name}: {error}"),
     })?;
-    // A client that offers HTTP/2 too must be told that it is not spoken here.
+    // Clients that offer HTTP/2 too need ALPN to choose HTTP/1.1.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Built {
         config: Arc::new(config),
@@ -253,16 +256,16 @@ fn certificates(name: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
     Ok(all)
 }
 
-/// A certificate for `names` and its key, in PEM.
+/// A self-signed certificate for `names` and its key, in PEM.
 fn self_signed(names: Vec<String>) -> Result<(String, String), String> {
-    let failed = |error: rcgen::Error| format!("cannot make a certificate to serve with: {error}");
+    let failed = |error: rcgen::Error| format!("cannot create a serving certificate: {error}");
     let mut params = CertificateParams::new(names).map_err(failed)?;
     let day = |at: jiff::Zoned| {
         let number = |part: i8| u8::try_from(part).unwrap_or(1);
         date_time_ymd(at.year().into(), number(at.month()), number(at.day()))
     };
     let today = Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
-    // Clocks differ.
+    // The clients' clocks may be behind.
     params.not_before = day(today.saturating_sub(1.day()));
     params.not_after = day(today.saturating_add(YEARS.years()));
     params

@@ -1,6 +1,7 @@
-//! TLS' side of client certificates: any is taken whose key the client holds, so that one that nobody
-//! vouches for is answered with code 401, or counts for nothing beside a good token, instead of
-//! breaking the connection (as Go's `tls.RequestClientCert`). Who vouches is asked in `authentication`.
+//! Client certificates in the TLS handshake, which accepts any certificate whose key the client
+//! holds (as Go's `tls.RequestClientCert`). An untrusted certificate then yields code 401, or is
+//! ignored beside a valid token, instead of a broken connection. `authentication` checks the
+//! issuer.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 #[derive(Debug)]
 pub(super) struct AnyCertificate {
-    /// Tells clients with several certificates which ones are of use.
+    /// Sent to clients, so a client with several certificates can pick a suitable one.
     authorities: Vec<DistinguishedName>,
     algorithms: WebPkiSupportedAlgorithms,
 }

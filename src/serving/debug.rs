@@ -1,5 +1,5 @@
-//! `/debug/threads`: what every thread of the daemon does. And how pages are shown that people and
-//! programs both read.
+//! `/debug/threads`: the activity of every thread. Also renders pages that people and programs both
+//! read.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use super::Pages;
 use crate::http_server::{Request, Response};
 use crate::telemetry::threads::ThreadReport;
 
-/// Adds the page of the threads.
+/// Adds the threads page.
 pub fn add_pages(pages: &Pages) {
     pages.page("/debug/threads", |request| match ThreadReport::take() {
         Ok(report) => shown(request, &report, || report.text()),
@@ -15,7 +15,7 @@ pub fn add_pages(pages: &Pages) {
     });
 }
 
-/// As JSON for whoever asks for it, by `?format=json` or by the header `Accept`; else as text.
+/// Renders JSON on `?format=json` or on an `Accept` header with JSON; text otherwise.
 pub fn shown(request: &Request, value: &impl Serialize, text: impl FnOnce() -> String) -> Response {
     let wants_json = match request.query_value("format") {
         "" => request.header("accept").contains("application/json"),
@@ -41,12 +41,16 @@ mod tests {
             path: "/debug/threads".to_owned(),
             ..Request::default()
         };
-        let answer = pages.answer(&request);
-        assert!(answer.content_type.starts_with("text/plain"));
-        let text = answer.body.read().expect("a whole answer");
+        let response = pages.answer(&request);
+        assert!(response.content_type.starts_with("text/plain"));
+        let text = response.body.read().expect("a whole response");
         assert!(String::from_utf8(text).expect("text").contains("WORKS ON"));
         request.query.push(("format".to_owned(), "json".to_owned()));
-        let json = pages.answer(&request).body.read().expect("a whole answer");
+        let json = pages
+            .answer(&request)
+            .body
+            .read()
+            .expect("a whole response");
         let json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
         assert!(json["threads"][0]["tid"].is_i64());
     }

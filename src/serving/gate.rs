@@ -1,5 +1,5 @@
-//! Every request's way to its page: who asks, whether they may, and the words to say no, which are
-//! kube-controller-manager's (apiserver `pkg/endpoints/filters`). On the threads `http-N`.
+//! Authenticates and authorizes every request before its page. The error texts are
+//! kube-controller-manager's (apiserver `pkg/endpoints/filters`). Runs on the threads `http-N`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::api::Status;
 use crate::http_server::{Handler, Request, Response};
 use crate::stdx::report::report;
 
-/// The pages for everybody who may see them.
+/// The pages behind authentication and authorization.
 pub(super) struct Gate {
     pub(super) authentication: Authentication,
     pub(super) authorization: Authorization,
@@ -19,30 +19,32 @@ pub(super) struct Gate {
     pub(super) last_warning: Mutex<Option<Instant>>,
 }
 
-/// Anybody can make requests that are refused, so that only one in this time is worth a warning.
+/// Any client can cause these warnings, so the gate logs one per period.
 const WARNING_PERIOD: Duration = Duration::from_mins(1);
 
-/// The pages for whoever reaches the loopback interface: to look at, not to change anything.
+/// The pages for clients on the loopback interface, read-only.
 pub(super) struct PlainGate(pub(super) Arc<Pages>);
 
 impl Handler for Gate {
     fn handle(&self, request: Request) -> Response {
-        sealed(self.answer(&request))
+        with_common_headers(self.respond(&request))
     }
 }
 
 impl Handler for PlainGate {
     fn handle(&self, request: Request) -> Response {
         if !matches!(request.method.as_str(), "GET" | "HEAD") {
-            let why = "plain HTTP is for reading only; use the secure port\n";
-            return sealed(Response::text(405, why).with_header("allow", "GET, HEAD"));
+            let text = "plain HTTP is for reading only; use the secure port\n";
+            return with_common_headers(
+                Response::text(405, text).with_header("allow", "GET, HEAD"),
+            );
         }
-        sealed(self.0.answer(&request))
+        with_common_headers(self.0.answer(&request))
     }
 }
 
 impl Gate {
-    /// Warns, or mentions it if there was a warning a moment ago.
+    /// Logs at warn level once per period, and at debug level otherwise.
     fn warn(&self, message: &str) {
         let now = Instant::now();
         let last = self.last_warning.lock();
@@ -59,10 +61,10 @@ impl Gate {
         }
     }
 
-    fn answer(&self, request: &Request) -> Response {
+    fn respond(&self, request: &Request) -> Response {
         let path = &request.path;
-        // DIFFERS: asked before anything else. Upstream reviews a token first, so that a probe that
-        // shows one fails while the API server is away.
+        // DIFFERS: open paths come before authentication. Upstream reviews a token first, so a
+        // probe with a token fails while the API server is down.
         if self
             .authorization
             .allowed_paths
@@ -76,6 +78,7 @@ impl Gate {
                 self.warn(&format!(
                     "unable to authenticate a request for {path}: {why}"
                 ));
+                // As in upstream, only the log has the reason, not the client.
                 let status = Status::new(401, "Unauthorized", "Unauthorized");
                 return Response::status(&status);
             }
@@ -97,7 +100,7 @@ impl Gate {
             }
             Err(error) => {
                 let why = report(&error);
-                self.warn(&format!("nobody can say whether {path} is allowed: {why}"));
+                self.warn(&format!("cannot decide whether {path} is allowed: {why}"));
                 let uri = &request.path_and_query;
                 let text = sanitized(&format!("Internal Server Error: {uri:?}: {why}"));
                 Response::text(500, &format!("{text}\n"))
@@ -106,21 +109,21 @@ impl Gate {
     }
 }
 
-/// With the headers that every answer has.
-fn sealed(answer: Response) -> Response {
-    let mut answer = answer.with_header("x-content-type-options", "nosniff");
-    if !answer
+/// Adds the headers common to all responses.
+fn with_common_headers(response: Response) -> Response {
+    let mut response = response.with_header("x-content-type-options", "nosniff");
+    if !response
         .headers
         .iter()
         .any(|(name, _)| name == "cache-control")
     {
-        answer = answer.with_header("cache-control", "no-cache, private");
+        response = response.with_header("cache-control", "no-cache, private");
     }
-    answer
+    response
 }
 
-/// So that no refusal looks like HTML
-/// (apiserver `pkg/endpoints/handlers/responsewriters/errors.go:sanitizer`).
+/// Escapes the text, so that no error message is HTML (apiserver
+/// `pkg/endpoints/handlers/responsewriters/errors.go:sanitizer`).
 fn sanitized(text: &str) -> String {
     let text = text.replace('&', "&amp;");
     text.replace('<', "&lt;").replace('>', "&gt;")
@@ -145,12 +148,12 @@ mod tests {
             ("PATCH", 405),
             ("DELETE", 405),
         ] {
-            let answer = gate.handle(Request {
+            let response = gate.handle(Request {
                 method: method.to_owned(),
                 path: "/debug/flags/v".to_owned(),
                 ..Request::default()
             });
-            assert_eq!(answer.code, code, "{method}");
+            assert_eq!(response.code, code, "{method}");
         }
     }
 }

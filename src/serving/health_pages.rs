@@ -1,5 +1,5 @@
-//! The pages `/healthz`, `/livez` and `/readyz`, each with its single checks, and `/metrics/slis`
-//! (apiserver `pkg/server/healthz/healthz.go`).
+//! The pages `/healthz`, `/livez` and `/readyz`, each with its individual checks, and
+//! `/metrics/slis` (apiserver `pkg/server/healthz/healthz.go`).
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::telemetry::metrics;
 /// Adds the pages of `health`.
 pub(super) fn add(pages: &Pages, health: &Arc<Health>) {
     for probe in [Probe::Healthz, Probe::Livez, Probe::Readyz] {
-        let asked = Arc::clone(health);
+        let shared = Arc::clone(health);
         pages.page(&format!("/{}", probe.name()), move |request| {
-            all(&asked, probe, request)
+            all(&shared, probe, request)
         });
-        let asked = Arc::clone(health);
+        let shared = Arc::clone(health);
         let prefix = format!("/{}/", probe.name());
         let prefix_length = prefix.len();
         pages.tree(&prefix, move |request| {
-            one(&asked, probe, &request.path[prefix_length..])
+            one(&shared, probe, &request.path[prefix_length..])
         });
     }
     pages.page("/metrics/slis", |request| {
@@ -32,12 +32,12 @@ pub(super) fn add(pages: &Pages, health: &Arc<Health>) {
     });
 }
 
-/// All checks in one answer: `ok`, or which ones fail. What they found is left out, since everybody
-/// may ask; it is in the log and on the pages of the single checks.
+/// All checks in one response: `ok`, or the failed checks. The page withholds the reasons, because
+/// any client may read it; the log and the pages of single checks have them.
 fn all(health: &Health, probe: Probe, request: &Request) -> Response {
     let excluded: Vec<&str> = request.query_values("exclude").collect();
     let checks = health.ask(probe, |name| excluded.contains(&name));
-    let (mut text, mut found) = (String::new(), String::new());
+    let (mut text, mut reasons) = (String::new(), String::new());
     for check in &checks {
         let name = &check.name;
         // Writing to a string cannot fail.
@@ -45,7 +45,7 @@ fn all(health: &Health, probe: Probe, request: &Request) -> Response {
             None => writeln!(text, "[+]{name} excluded: ok"),
             Some(Ok(())) => writeln!(text, "[+]{name} ok"),
             Some(Err(why)) => {
-                write!(found, "; {name}: {why}").unwrap_or_default();
+                write!(reasons, "; {name}: {why}").unwrap_or_default();
                 writeln!(text, "[-]{name} failed: reason withheld")
             }
         }
@@ -63,8 +63,8 @@ fn all(health: &Health, probe: Probe, request: &Request) -> Response {
         writeln!(text, "{warning} {unknown}").unwrap_or_default();
     }
     let page = probe.name();
-    if !found.is_empty() {
-        log::info!("{page} check failed{found}");
+    if !reasons.is_empty() {
+        log::info!("{page} check failed{reasons}");
         return Response::text(500, &format!("{text}{page} check failed\n"));
     }
     if request.query.iter().any(|(name, _)| name == "verbose") {
@@ -73,7 +73,7 @@ fn all(health: &Health, probe: Probe, request: &Request) -> Response {
     Response::text(200, "ok")
 }
 
-/// One check, with what it found.
+/// One check, with its failure's reason.
 fn one(health: &Health, probe: Probe, name: &str) -> Response {
     match health.ask_one(probe, name) {
         None => Response::text(404, "404 page not found\n"),
@@ -96,25 +96,23 @@ mod tests {
     fn check(path: &str, query: &[(&str, &str)], code: u16, expected: &str) {
         let health = Arc::new(Health::new(global()));
         health.add("good", &[Probe::Healthz, Probe::Livez], || Ok(()));
-        health.add("bad", &[Probe::Healthz], || {
-            Err("it stands still".to_owned())
-        });
+        health.add("bad", &[Probe::Healthz], || Err("it is stuck".to_owned()));
         let pages = Pages::default();
         add(&pages, &health);
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        let answer = pages.answer(&Request {
+        let response = pages.answer(&Request {
             method: "GET".to_owned(),
             path: path.to_owned(),
             query: query.iter().map(owned).collect(),
             ..Request::default()
         });
-        assert_eq!(answer.code, code, "{path}");
-        let body = answer.body.read().expect("a whole answer");
+        assert_eq!(response.code, code, "{path}");
+        let body = response.body.read().expect("a whole response");
         assert_eq!(String::from_utf8_lossy(&body), expected, "{path}");
     }
 
     #[test]
-    fn all_and_single_checks_answer_in_upstreams_words() {
+    fn checks_respond_with_upstreams_texts() {
         check("/livez", &[], 200, "ok");
         check(
             "/livez",
@@ -140,7 +138,7 @@ mod tests {
             "/healthz/bad",
             &[],
             500,
-            "internal server error: it stands still\n",
+            "internal server error: it is stuck\n",
         );
         check("/livez/bad", &[], 404, "404 page not found\n");
         check("/healthz/", &[], 404, "404 page not found\n");

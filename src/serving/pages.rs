@@ -1,5 +1,5 @@
-//! Which page answers under which path. Filled at start by whoever has something to show, asked on
-//! the threads of the connections.
+//! The registry of pages by path. Rooms add their pages at startup, and connection threads serve
+//! them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,44 +11,44 @@ use crate::stdx::thread::catch_panic;
 
 type Page = Arc<dyn Fn(&Request) -> Response + Send + Sync>;
 
-/// The pages of the daemon, by path. Shared by `Arc`; pages can be added at any time.
+/// The daemon's pages by path. Shared by `Arc`; rooms can add pages at any time.
 ///
-/// A page takes a request and gives its answer. Who may see it has been decided before; it may block
-/// for a moment, which holds up its own connection only, but never for an API server. One that panics
-/// is answered for with code 500.
+/// A page takes a request and returns its response. The gate has authorized the request before. A
+/// page may block its own connection for a moment, but never for an API server. A page that panics
+/// returns code 500.
 #[derive(Default)]
 pub struct Pages(RwLock<State>);
 
 #[derive(Default)]
 struct State {
     exact: BTreeMap<String, Page>,
-    /// By the prefix that their paths begin with.
+    /// Keyed by path prefix.
     trees: BTreeMap<String, Page>,
-    /// Prefixes of paths that are as if they were not there.
+    /// Prefixes of paths that return 404.
     hidden: Vec<String>,
 }
 
 impl Pages {
-    /// Adds the page of one path, such as `/debug/threads`. The last one to take a path has it.
+    /// Adds the page of one path, such as `/debug/threads`, or replaces it.
     pub fn page(&self, path: &str, page: impl Fn(&Request) -> Response + Send + Sync + 'static) {
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         state.exact.insert(path.to_owned(), Arc::new(page));
     }
 
-    /// Adds the page of all paths that begin with `prefix`, such as `/debug/replicasets/`, unless a
-    /// page or a longer prefix has them. What follows the prefix is in [`Request::path`].
+    /// Adds the page of all paths below `prefix`, such as `/debug/replicasets/`. Exact pages and
+    /// longer prefixes take precedence. [`Request::path`] holds the whole path.
     pub fn tree(&self, prefix: &str, page: impl Fn(&Request) -> Response + Send + Sync + 'static) {
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         state.trees.insert(prefix.to_owned(), Arc::new(page));
     }
 
-    /// From now on all paths that begin with `prefix` are as if they were not there.
+    /// Makes all paths below `prefix` return 404.
     pub fn hide(&self, prefix: &str) {
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         state.hidden.push(prefix.to_owned());
     }
 
-    /// The first parts of all paths, such as `/debug`, in order.
+    /// The first segments of all paths, such as `/debug`, sorted.
     pub fn folders(&self) -> Vec<String> {
         let state = self.lock();
         let all = state.exact.keys().chain(state.trees.keys());
@@ -61,19 +61,20 @@ impl Pages {
         folders
     }
 
-    /// The answer of the page that has the request's path, or that there is none.
+    /// Serves the page at the request's path, or returns 404.
     pub fn answer(&self, request: &Request) -> Response {
         let Some(page) = self.find(&request.path) else {
             return Response::text(404, "404 page not found\n");
         };
         let _page = activity::enter("answers", &request.path);
+        // An uncaught panic on a connection's thread would stop the daemon.
         catch_panic(|| page(request)).unwrap_or_else(|message| {
             log::error!(error:% = message; "the page {} panicked", request.path);
             Response::text(500, "This page panicked. Look in the log for details.\n")
         })
     }
 
-    /// Cloned, so that no page is made under the lock.
+    /// Clones the page, so that no page renders under the lock.
     fn find(&self, path: &str) -> Option<Page> {
         let state = self.lock();
         if state.hidden.iter().any(|prefix| path.starts_with(prefix)) {
@@ -113,11 +114,11 @@ mod tests {
             ..Request::default()
         };
         let body = pages.answer(&request).body.read();
-        String::from_utf8(body.expect("a whole answer")).expect("text")
+        String::from_utf8(body.expect("a whole response")).expect("text")
     }
 
     #[test]
-    fn the_page_then_the_longest_prefix_has_the_path() {
+    fn an_exact_page_precedes_the_longest_prefix() {
         let pages = Pages::default();
         pages.page("/debug/threads", |_| Response::text(200, "threads"));
         pages.tree("/debug/", |_| Response::text(200, "index"));

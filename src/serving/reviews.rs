@@ -1,6 +1,6 @@
-//! The two questions that the API server answers for us: who is this, and may they? On the thread of
-//! the connection, with a bound on the time of each and on how many are asked at once, so that an API
-//! server that hangs never takes all connections away from the pages that need no answer.
+//! Token reviews and access reviews by the API server. They run on the connection's thread, with a
+//! bound on the time of each and on their number. An API server that hangs therefore never occupies
+//! all connections of the pages that need no review.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,48 +16,48 @@ use serde::de::DeserializeOwned;
 use super::user::User;
 use crate::client::{Client, ClientError, Request};
 
-/// For the answer to one review. DIFFERS: upstream allows 10 s, which is as long as a monitor waits for
+/// Timeout of one review. DIFFERS: upstream allows 10 s, which is as long as a monitor waits for
 /// the whole page.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reviews that are asked at the same time; one more is refused. Well below the bound on connections.
+/// Maximum concurrent reviews, well below the limit on connections. Further reviews fail.
 const REVIEWS_MAX: usize = 16;
 
-/// Why there is no answer.
+/// Why a review failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReviewError {
-    /// The API server did not say.
+    /// The request to the API server failed.
     #[error("{0}")]
     Client(#[from] ClientError),
-    /// What it said is no review.
-    #[error("the answer is not understood: {0}")]
-    Answer(#[from] serde_json::Error),
-    /// Too many are waiting for the API server already.
+    /// The API server's response is not a review.
+    #[error("cannot parse the response: {0}")]
+    Parse(#[from] serde_json::Error),
+    /// The maximum number of reviews is in progress.
     #[error("too many reviews are waiting for the API server")]
     TooMany,
 }
 
-/// What the API server says of a token.
+/// The user of a token, or why the token is invalid.
 pub(super) type TokenFinding = Result<User, String>;
 
-/// Asks the API server. Clones share the bound.
+/// Sends reviews to the API server. Clones share the bound.
 #[derive(Clone, Debug)]
 pub(super) struct Reviews {
     client: Client,
-    n_asked: Arc<AtomicUsize>,
+    n_in_flight: Arc<AtomicUsize>,
 }
 
 impl Reviews {
-    /// `client` has a throttle of its own, apart from the pods'.
+    /// `client` must have a throttle of its own, separate from the pod writes'.
     pub(super) fn new(client: Client) -> Self {
         Self {
             client,
-            n_asked: Arc::default(),
+            n_in_flight: Arc::default(),
         }
     }
 
-    /// Whose token this is, or why it is nobody's. Blocks for the answer, at most twice
-    /// [`REVIEW_TIMEOUT`].
+    /// Returns the token's user, or why the token is invalid. Blocks for the API server, at most
+    /// twice [`REVIEW_TIMEOUT`].
     pub(super) fn token(&self, token: &str) -> Result<TokenFinding, ReviewError> {
         let review = TokenReview {
             spec: TokenReviewSpec {
@@ -67,8 +67,8 @@ impl Reviews {
             ..TokenReview::default()
         };
         let path = "/apis/authentication.k8s.io/v1/tokenreviews";
-        let answer: TokenReview = self.ask(path, &review)?;
-        let status = answer.status.unwrap_or_default();
+        let response: TokenReview = self.review(path, &review)?;
+        let status = response.status.unwrap_or_default();
         if status.authenticated != Some(true) {
             let why = status.error.filter(|why| !why.is_empty());
             return Ok(Err(
@@ -85,18 +85,19 @@ impl Reviews {
         Ok(Ok(user.authenticated()))
     }
 
-    /// Whether a user may do this. Blocks for the answer, at most twice [`REVIEW_TIMEOUT`].
+    /// Returns whether the user has access. Blocks for the API server, at most twice
+    /// [`REVIEW_TIMEOUT`].
     pub(super) fn access(
         &self,
         user: &User,
         verb: &str,
         path: &str,
     ) -> Result<SubjectAccessReviewStatus, ReviewError> {
-        let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+        let non_empty = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
-                user: given(&user.name),
-                uid: given(&user.uid),
+                user: non_empty(&user.name),
+                uid: non_empty(&user.uid),
                 groups: Some(user.groups.clone()),
                 extra: Some(user.extra.clone()).filter(|extra| !extra.is_empty()),
                 non_resource_attributes: Some(NonResourceAttributes {
@@ -108,23 +109,24 @@ impl Reviews {
             ..SubjectAccessReview::default()
         };
         let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-        let answer: SubjectAccessReview = self.ask(path, &review)?;
-        Ok(answer.status.unwrap_or_default())
+        let response: SubjectAccessReview = self.review(path, &review)?;
+        Ok(response.status.unwrap_or_default())
     }
 
-    fn ask<T: DeserializeOwned>(
+    fn review<T: DeserializeOwned>(
         &self,
         path: &str,
         review: &impl Serialize,
     ) -> Result<T, ReviewError> {
-        let n_asked = self.n_asked.fetch_add(1, Ordering::Relaxed);
-        let answer = if n_asked < REVIEWS_MAX {
+        // The excess review fails at once: if it waited, it would hold its connection.
+        let n_in_flight = self.n_in_flight.fetch_add(1, Ordering::Relaxed);
+        let response = if n_in_flight < REVIEWS_MAX {
             self.send(path, review)
         } else {
             Err(ReviewError::TooMany)
         };
-        self.n_asked.fetch_sub(1, Ordering::Relaxed);
-        answer
+        self.n_in_flight.fetch_sub(1, Ordering::Relaxed);
+        response
     }
 
     fn send<T: DeserializeOwned>(
@@ -136,12 +138,12 @@ impl Reviews {
             .body("application/json", serde_json::to_vec(review)?)
             .timeout(REVIEW_TIMEOUT)
             .once();
-        let answer = match self.client.send(&request) {
-            // The server may have closed an idle connection in the moment it was taken; a review
-            // changes nothing, so asking again is harmless.
+        let response = match self.client.send(&request) {
+            // The server may have closed the idle connection just before this request. A review
+            // changes nothing, so a second attempt is safe.
             Err(error) if error.is_closed() => self.client.send(&request),
-            answer => answer,
+            response => response,
         };
-        Ok(serde_json::from_slice(&answer?.body)?)
+        Ok(serde_json::from_slice(&response?.body)?)
     }
 }

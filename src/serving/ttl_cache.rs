@@ -1,15 +1,15 @@
-//! Answers that are kept for a while, and not too many of them.
+//! A bounded cache of review results whose entries expire.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Most answers that are kept. People and monitors of one daemon are few; what is above that is
-/// somebody trying things out.
+/// Maximum entries. One daemon has few monitors and users; more entries mean a client that tries
+/// credentials.
 const ENTRIES_MAX: usize = 512;
 
-/// A bounded map whose entries end by themselves. The lock is held for map operations only.
+/// A bounded map whose entries expire. The lock is held for map operations only.
 pub(super) struct TtlCache<K, V>(Mutex<BTreeMap<K, (Instant, V)>>);
 
 impl<K: Ord, V: Clone> TtlCache<K, V> {
@@ -17,25 +17,25 @@ impl<K: Ord, V: Clone> TtlCache<K, V> {
         Self(Mutex::default())
     }
 
-    /// The answer, if there is one that has not ended at `now`.
+    /// The value, unless it has expired at `now`.
     pub(super) fn get(&self, key: &K, now: Instant) -> Option<V> {
         let entries = self.lock();
-        let (ends, value) = entries.get(key)?;
-        (now < *ends).then(|| value.clone())
+        let (expires, value) = entries.get(key)?;
+        (now < *expires).then(|| value.clone())
     }
 
-    /// Keeps an answer for `ttl`. If there is no room, the one that ends first goes.
+    /// Keeps a value for `ttl`. A full cache drops the entry that expires first.
     pub(super) fn put(&self, key: K, value: V, now: Instant, ttl: Duration) {
         if ttl.is_zero() {
             return;
         }
         let mut entries = self.lock();
         if entries.len() >= ENTRIES_MAX {
-            entries.retain(|_, (ends, _)| now < *ends);
+            entries.retain(|_, (expires, _)| now < *expires);
         }
         if entries.len() >= ENTRIES_MAX {
-            let first_to_end = entries.values().map(|(ends, _)| *ends).min();
-            entries.retain(|_, (ends, _)| Some(*ends) != first_to_end);
+            let first_expiry = entries.values().map(|(expires, _)| *expires).min();
+            entries.retain(|_, (expires, _)| Some(*expires) != first_expiry);
         }
         entries.insert(key, (now + ttl, value));
     }
@@ -45,7 +45,7 @@ impl<K: Ord, V: Clone> TtlCache<K, V> {
     }
 }
 
-/// Only how many: keys may be tokens.
+/// Prints only the number of entries, because keys may be tokens.
 impl<K: Ord, V: Clone> fmt::Debug for TtlCache<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TtlCache({} entries)", self.lock().len())
@@ -59,7 +59,7 @@ mod tests {
     use super::{ENTRIES_MAX, TtlCache};
 
     #[test]
-    fn an_answer_ends_and_their_number_is_bounded() {
+    fn entries_expire_and_their_number_is_bounded() {
         let cache = TtlCache::new();
         let start = Instant::now();
         let second = Duration::from_secs(1);

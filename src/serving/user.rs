@@ -1,18 +1,18 @@
-//! Who asks, as the API server knows people. Pure.
+//! The user that a request authenticates as, in the API server's terms. Pure.
 
 use std::collections::BTreeMap;
 
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// The group of everybody who has said who they are
-/// (apiserver `pkg/authentication/user/user.go:AllAuthenticated`).
+/// The group of all authenticated users (apiserver
+/// `pkg/authentication/user/user.go:AllAuthenticated`).
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Where a certificate's subject carries a UID
-/// (apiserver `pkg/authentication/request/x509:uidOID`, feature AllowParsingUserUIDFromCertAuth).
+/// The attribute of a certificate's subject that holds a UID (apiserver
+/// `pkg/authentication/request/x509:uidOID`, feature AllowParsingUserUIDFromCertAuth).
 const UID_OID: &str = "1.3.6.1.4.1.57683.2";
 
-/// A user with the groups that rights are bound to.
+/// A user with its groups, as RBAC knows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct User {
     pub(super) name: String,
@@ -22,7 +22,7 @@ pub(super) struct User {
 }
 
 impl User {
-    /// Whoever shows neither certificate nor token.
+    /// The user of a request without certificate and token.
     pub(super) fn anonymous() -> Self {
         Self {
             name: "system:anonymous".to_owned(),
@@ -31,8 +31,8 @@ impl User {
         }
     }
 
-    /// Whom a certificate names: its common name, with its organizations as groups; `Ok(None)` if it
-    /// names nobody.
+    /// The user that a certificate names: the common name, with the organizations as groups.
+    /// `Ok(None)` if the certificate has no common name.
     ///
     /// DIFFERS: the certificate's digest is not passed on as a credential ID.
     pub(super) fn of_certificate(der: &[u8]) -> Result<Option<Self>, String> {
@@ -63,11 +63,12 @@ impl User {
         Ok(Some(user.authenticated()))
     }
 
-    /// The same user in the group of all who have said who they are
-    /// (apiserver `pkg/authentication/group/authenticated_group_adder.go`).
+    /// The same user in the group of all authenticated users (apiserver
+    /// `pkg/authentication/group/authenticated_group_adder.go`).
     pub(super) fn authenticated(mut self) -> Self {
-        let is_there = |group: &String| group == AUTHENTICATED || group == "system:unauthenticated";
-        if !self.groups.iter().any(is_there) {
+        let is_authentication =
+            |group: &String| group == AUTHENTICATED || group == "system:unauthenticated";
+        if !self.groups.iter().any(is_authentication) {
             self.groups.push(AUTHENTICATED.to_owned());
         }
         self
@@ -86,7 +87,7 @@ mod tests {
         for (part, value) in parts {
             params.distinguished_name.push(part.clone(), *value);
         }
-        let key = KeyPair::generate().expect("there is enough chance");
+        let key = KeyPair::generate().expect("there is enough entropy");
         let certificate = params.self_signed(&key).expect("the parameters are good");
         certificate.der().to_vec()
     }

@@ -1,8 +1,9 @@
-//! The pages `/statusz` and `/flagz` (apiserver `pkg/server/statusz`, `pkg/server/flagz`), `/configz`
-//! (component-base `configz`) and `/debug/flags/v` (apiserver `pkg/server/routes/flags.go`).
+//! The pages `/statusz` and `/flagz` (apiserver `pkg/server/statusz`, `pkg/server/flagz`),
+//! `/configz` (component-base `configz`) and `/debug/flags/v` (apiserver
+//! `pkg/server/routes/flags.go`).
 //!
-//! DIFFERS: the delimiter of the text forms is always `: `, where upstream throws dice so that nobody
-//! parses them; YAML and CBOR are not offered.
+//! DIFFERS: the text forms always use the delimiter `: `. Upstream picks a random one, so that no
+//! program parses the text. YAML and CBOR are not offered.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,41 +16,41 @@ use super::pages::Pages;
 use crate::api::Status;
 use crate::http_server::{Request, Response};
 
-/// What the daemon calls itself on these pages.
+/// The component name on these pages.
 const COMPONENT: &str = "replicaset-controller";
 
-/// What both text forms begin with.
-const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting \
-                       compatibility guarantees and is for debugging purposes only.";
+/// The first line of both text forms.
+const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no \
+                       formatting compatibility guarantees and is for debugging purposes only.";
 
-/// The group of the structured forms, of either page.
+/// The API group of both structured forms.
 const GROUP: &str = "config.k8s.io";
 
 /// Versions of the structured forms; the first is deprecated.
 const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
 
-/// Sets the log's verbosity, as klog's `--v` counts it, or says why not.
+/// Sets the log verbosity on klog's `--v` scale, or returns why it cannot.
 pub type SetVerbosity = Box<dyn Fn(u8) -> Result<(), String> + Send + Sync>;
 
-/// What these pages show.
+/// The content of these pages.
 pub struct ZPages {
-    /// Flags and their values in effect, without the dashes. None of ours is a secret.
+    /// Flags and their effective values, without the dashes. No flag holds a secret.
     pub flags: BTreeMap<String, String>,
-    /// The configuration in effect, by the name of its section; made anew for each request.
+    /// The effective configuration by section, rendered for each request.
     pub config: Box<dyn Fn() -> Value + Send + Sync>,
-    /// The Kubernetes version whose behaviour this is, such as `1.36`.
+    /// The emulated Kubernetes version, such as `1.36`.
     pub emulation_version: String,
-    /// For `/debug/flags/v`; not served if absent.
+    /// Serves `/debug/flags/v`; not served if absent.
     pub set_verbosity: Option<SetVerbosity>,
 }
 
-/// Adds these pages.
-pub(super) fn add(pages: &Arc<Pages>, shown: ZPages, started: Timestamp) {
-    let config = shown.config;
+/// Adds the pages.
+pub(super) fn add(pages: &Arc<Pages>, content: ZPages, started: Timestamp) {
+    let config = content.config;
     pages.page("/configz", move |_| Response::object(200, &config()));
-    let flags = shown.flags;
+    let flags = content.flags;
     pages.page("/flagz", move |request| flagz(&flags, request));
-    if let Some(set_verbosity) = shown.set_verbosity {
+    if let Some(set_verbosity) = content.set_verbosity {
         pages.page("/debug/flags/v", move |request| {
             verbosity(&set_verbosity, request)
         });
@@ -58,7 +59,7 @@ pub(super) fn add(pages: &Arc<Pages>, shown: ZPages, started: Timestamp) {
         let hint = "there is no Go runtime to profile here; try perf, eu-stack or /debug/threads\n";
         Response::text(404, hint)
     });
-    let (listed, emulation) = (Arc::downgrade(pages), shown.emulation_version);
+    let (listed, emulation) = (Arc::downgrade(pages), content.emulation_version);
     pages.page("/statusz", move |request| {
         let paths = listed.upgrade().map(|pages| pages.folders());
         statusz(&paths.unwrap_or_default(), &emulation, started, request)
@@ -66,12 +67,12 @@ pub(super) fn add(pages: &Arc<Pages>, shown: ZPages, started: Timestamp) {
 }
 
 fn statusz(paths: &[String], emulation: &str, started: Timestamp, request: &Request) -> Response {
-    let up = Timestamp::now().duration_since(started).as_secs().max(0);
+    let uptime = Timestamp::now().duration_since(started).as_secs().max(0);
     let version = env!("CARGO_PKG_VERSION");
-    match Form::asked_by(request, "Statusz") {
-        Err(refusal) => refusal,
+    match Form::requested_by(request, "Statusz") {
+        Err(response) => response,
         Ok(Form::Text) => {
-            let (hours, minutes, seconds) = (up / 3600, up / 60 % 60, up % 60);
+            let (hours, minutes, seconds) = (uptime / 3600, uptime / 60 % 60, uptime % 60);
             let started = started.strftime("%a %b %e %H:%M:%S UTC %Y");
             let paths = paths.join(" ");
             Response::text(
@@ -90,7 +91,7 @@ fn statusz(paths: &[String], emulation: &str, started: Timestamp, request: &Requ
                 "apiVersion": format!("{GROUP}/{form}"),
                 "metadata": {"name": COMPONENT},
                 "startTime": started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-                "uptimeSeconds": up,
+                "uptimeSeconds": uptime,
                 "goVersion": "",
                 "binaryVersion": version,
                 "emulationVersion": emulation,
@@ -101,8 +102,8 @@ fn statusz(paths: &[String], emulation: &str, started: Timestamp, request: &Requ
 }
 
 fn flagz(flags: &BTreeMap<String, String>, request: &Request) -> Response {
-    match Form::asked_by(request, "Flagz") {
-        Err(refusal) => refusal,
+    match Form::requested_by(request, "Flagz") {
+        Err(response) => response,
         Ok(Form::Text) => {
             let mut text = format!("\n{COMPONENT} flagz\n{WARNING}\n");
             for (name, value) in flags {
@@ -141,7 +142,7 @@ fn verbosity(set: &SetVerbosity, request: &Request) -> Response {
     }
 }
 
-/// In which form a page is wanted.
+/// The requested form of a page.
 enum Form {
     Text,
     /// With the version of its schema.
@@ -149,9 +150,9 @@ enum Form {
 }
 
 impl Form {
-    /// The first of the accepted media types that is offered. JSON must name group, version and kind,
-    /// since it is a promise, and the text is not.
-    fn asked_by(request: &Request, kind: &str) -> Result<Self, Response> {
+    /// Picks the first accepted media type that the page offers. JSON must name group, version and
+    /// kind, because clients rely on its schema; the text form promises nothing.
+    fn requested_by(request: &Request, kind: &str) -> Result<Self, Response> {
         let accept = request.header("accept");
         if accept.trim().is_empty() {
             return Ok(Self::Text);
