@@ -1,9 +1,9 @@
-//! Why does a ReplicaSet have the pods that it has, and what would happen next? From the facts that a
-//! running daemon remembers, or from the API alone, to a report for people and for programs.
+//! Explains why a ReplicaSet has its pods, and what the next sync would do. The input is a running
+//! daemon's facts or the API alone; the output is a report for people and programs.
 //!
-//! [`report()`] is pure and decides by the code that ships (`controller::plan`, `deletion_order`,
-//! `claim`); [`api_facts`] reads what it needs from an API server. Called by the debug page of the
-//! daemon on the thread that answers it, and by the command `explain`.
+//! [`report()`] is pure and decides with the controller's own code (`controller::plan`,
+//! `deletion_order`, `claim`). [`api_facts`] reads its input from an API server. The daemon's debug
+//! page calls this room on the connection's thread, and so does the command `explain`.
 
 pub mod api_facts;
 pub mod findings;

@@ -1,5 +1,5 @@
-//! The facts from the API alone, for when no daemon can be asked. Reads; writes nothing. Called by the
-//! command `explain` on its main thread; each call blocks for a few requests.
+//! Reads the facts from the API server alone, for use without a daemon. Read-only. The command
+//! `explain` calls it on its main thread; each call blocks for a few requests.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,50 +16,51 @@ use crate::client::{Client, ClientError, Request};
 use crate::controller::decide::plan::BURST_REPLICAS;
 use crate::controller::observe::inspect::Facts;
 
-/// Pods of one page of a list.
+/// Objects per list page.
 const PAGE: &str = "500";
 
-/// Why the facts could not be had.
+/// Why the facts could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The API server refused, or did not answer.
+    /// The request to the API server failed.
     #[error("cannot read {what}")]
     Request {
-        /// What was asked for.
+        /// The requested object or list.
         what: String,
-        /// What came of it.
+        /// The request's error.
         source: ClientError,
     },
-    /// There is no such object.
-    #[error("{kind} {key} is not there")]
+    /// The object does not exist.
+    #[error("{kind} {key} not found")]
     NotFound {
         /// Its kind.
         kind: &'static str,
         /// Its name.
         key: ObjectKey,
     },
-    /// The answer cannot be read.
-    #[error("the answer for {what} cannot be read")]
+    /// The response is invalid.
+    #[error("cannot decode the response for {what}")]
     Decode {
-        /// What was asked for.
+        /// The requested object or list.
         what: String,
-        /// Why not.
+        /// The decoding error.
         source: serde_json::Error,
     },
 }
 
-/// What the API server says about one ReplicaSet.
+/// The API server's facts about one ReplicaSet.
 #[derive(Debug)]
 pub struct ApiFacts {
     /// The objects.
     pub facts: Facts,
-    /// What is around them.
+    /// Events, finalizers and other context.
     pub sources: Sources,
 }
 
 impl ApiFacts {
-    /// Reads the ReplicaSet `key` of `kind`, the pods of its namespace, its siblings, its events and
-    /// its namespace. What only helps to explain (events, namespace, siblings) may be refused.
+    /// Reads the ReplicaSet `key` of `kind`, the pods of its namespace, its siblings, its events
+    /// and its namespace. The API server may refuse events, namespace and siblings, which only add
+    /// detail.
     ///
     /// # Errors
     /// [`ApiError`] if the ReplicaSet or the pods cannot be read.
@@ -88,6 +89,7 @@ impl ApiFacts {
         let rs = ReplicaSet::of_kind(kind, &body, &mut interner);
         let rs = Arc::new(rs.map_err(|source| decode(kind.kind, source))?);
         let (mut finalizers, mut reasons) = (Vec::new(), Vec::new());
+        // The list has no label selector, because owned pods may no longer match.
         let mut pods = Vec::new();
         for_each(
             client,
@@ -132,7 +134,7 @@ impl ApiFacts {
     }
 }
 
-/// As `controller::act::manage::Siblings`: the pods of this ReplicaSet, and of its siblings together with
+/// As `controller::act::manage::Siblings`: the pods of this ReplicaSet and of its siblings, with
 /// the orphans that match them.
 fn related(
     client: &Client,
@@ -161,7 +163,7 @@ fn related(
         },
     );
     if let Err(error) = listed {
-        log::warn!(error:%; "how crowded nodes are is not known");
+        log::warn!(error:%; "cannot count related pods per node");
     }
     let is_related = |pod: &&Arc<Pod>| {
         siblings.iter().any(|sibling| {
@@ -183,7 +185,7 @@ fn events(client: &Client, namespace: &str, uid: &Uid) -> Vec<EventLine> {
     });
     if let Err(error) = read {
         let error = crate::stdx::report::report(&error);
-        log::warn!(error:%; "events are not shown");
+        log::warn!(error:%; "cannot read events");
     }
     events.sort_by_key(|event| event.last_seen);
     events
@@ -247,8 +249,8 @@ fn finalizers_of(json: &RawValue) -> Result<Vec<String>, serde_json::Error> {
     Ok(pod.metadata.finalizers.unwrap_or_default())
 }
 
-/// Why a pod is not further, or has failed: the reason of its status, for which its first container
-/// waits, or for which it has no node.
+/// Why a pod is not running or has failed: its status reason, the waiting reason of its first
+/// waiting container, or the reason why it is not scheduled.
 fn reason_of(json: &RawValue) -> Result<Option<String>, serde_json::Error> {
     #[derive(Deserialize)]
     struct PodJson {
@@ -295,7 +297,7 @@ fn reason_of(json: &RawValue) -> Result<Option<String>, serde_json::Error> {
     Ok(status.reason.or(waiting).or_else(unscheduled))
 }
 
-/// Reads a collection page by page. Blocks for a request each.
+/// Lists a collection page by page. Blocks for each request.
 fn for_each(
     client: &Client,
     path: &str,
@@ -314,7 +316,7 @@ fn for_each(
     }
 }
 
-/// Reads one page; answers where the next one begins, or nothing.
+/// Reads one page and returns the continue token, empty after the last page.
 fn read_page(
     client: &Client,
     request: &Request,

@@ -1,4 +1,4 @@
-//! Why a ReplicaSet is not moving, and the way out: what stands out of a report. Pure.
+//! Derives from a report why a ReplicaSet makes no progress, and the remedy. Pure.
 
 use std::sync::Arc;
 
@@ -11,8 +11,7 @@ use crate::api::{CompactTimestamp, Pod};
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::controller::observe::inspect::{Facts, Memory};
 
-/// What stands in the way of the ReplicaSet of `report` with these pods that count, most important
-/// first.
+/// The problems of the report's ReplicaSet with these active pods, most important first.
 pub fn findings(
     report: &Report,
     active: &[Arc<Pod>],
@@ -26,58 +25,64 @@ pub fn findings(
     if let Err(error) = &rs.selector {
         add(
             format!("the selector cannot be used: {error}"),
-            Some("a selector cannot be changed: create the ReplicaSet anew".to_owned()),
+            Some("spec.selector is immutable: delete and recreate the ReplicaSet".to_owned()),
         );
     }
     if let Some(since) = rs.deletion {
         add(
-            format!("the ReplicaSet is going away since {since}: no pods are made or deleted"),
-            Some("see its finalizers: something has yet to remove them".to_owned()),
+            format!(
+                "the ReplicaSet has been terminating since {since}: no sync creates or deletes pods"
+            ),
+            Some("check its finalizers: their owners have yet to remove them".to_owned()),
         );
     }
     let memory = facts.memory.as_ref();
     let last_error = memory.and_then(|memory| memory.last_error.as_ref());
     let last_error = last_error.map(|error| error.message.to_string());
     let condition = get_condition(&rs.status.conditions, REPLICA_FAILURE);
-    let refusal = last_error
+    let error_message = last_error
         .or_else(|| condition.and_then(|condition| condition.message.clone()))
-        .or_else(|| refusal_of_events(report));
+        .or_else(|| failed_create(report));
     let is_wanting = report.next.action != "nothing";
     let is_namespace = sources.namespace_is_terminating == Some(true)
-        || refusal.as_deref().is_some_and(is_namespace_terminating);
+        || error_message
+            .as_deref()
+            .is_some_and(is_namespace_terminating);
+    // A terminating namespace explains every failed create, so it replaces the error.
     if is_namespace {
         add(
             format!(
-                "the namespace {} is being terminated: nothing can be created in it any more",
+                "the namespace {} is being terminated: the API server accepts no new objects in it",
                 rs.key.namespace
             ),
-            Some("use another namespace, or wait until it is gone and make it anew".to_owned()),
+            Some("use another namespace, or wait for its deletion and recreate it".to_owned()),
         );
-    } else if let Some(message) = refusal
+    } else if let Some(message) = error_message
         && (is_wanting || memory.is_some())
     {
         let way_out = way_out_of(&message, &rs.key.namespace);
         add(format!("the last attempt failed: {message}"), way_out);
     }
     if let Some(memory) = memory {
-        remembered(memory, report, &mut add);
+        memory_findings(memory, report, &mut add);
     }
     if rs.generation != rs.status.observed_generation && memory.is_none() {
         add(
             format!(
-                "generation {} was not looked at yet, the status is of generation {}",
+                "generation {} has not been synced yet, the status is of generation {}",
                 rs.generation, rs.status.observed_generation
             ),
-            Some("is the controller running, and is it the leader?".to_owned()),
+            Some("check that the controller is running and is the leader".to_owned()),
         );
     }
     let storm = failing(facts, sources, now);
+    // The API alone does not show why the controller waits.
     if storm.is_none() && is_wanting && memory.is_none() && found.is_empty() {
         found.push(Finding {
-            what: "there is work to do and nothing in its way that the API shows".to_owned(),
+            what: "a sync has work to do, and the API shows nothing that blocks it".to_owned(),
             way_out: Some(
-                "look again in a moment; if nothing moves, is the controller running? With \
-                 --server its own report tells more"
+                "check again in a moment; if nothing changes, check that the controller is \
+                 running, or get its own report with --server"
                     .to_owned(),
             ),
         });
@@ -88,35 +93,35 @@ pub fn findings(
     found
 }
 
-fn remembered(memory: &Memory, report: &Report, add: &mut impl FnMut(String, Option<String>)) {
+fn memory_findings(memory: &Memory, report: &Report, add: &mut impl FnMut(String, Option<String>)) {
     if let Some(open) = &memory.expectations {
-        let told = report.memory.as_ref();
+        let memory_report = report.memory.as_ref();
         let names = |names: &[String]| match names {
             [] => String::new(),
             [one] => format!(" ({one})"),
             [one, ..] => format!(" ({one}, …)"),
         };
-        let left = EXPECTATIONS_TIMEOUT.saturating_sub(open.age);
+        let remaining = EXPECTATIONS_TIMEOUT.saturating_sub(open.age);
         add(
             format!(
-                "it waits to see its own doings in the watch: {} creations{} and {} deletions{}, \
+                "it waits for its own writes in the watch: {} creations{} and {} deletions{}, \
                  asked for {:.1} s ago",
                 open.creations.len(),
-                names(told.map_or(&[], |told| &told.expected_creations)),
+                names(memory_report.map_or(&[], |it| &it.expected_creations)),
                 open.deletions.len(),
-                names(told.map_or(&[], |told| &told.expected_deletions)),
+                names(memory_report.map_or(&[], |it| &it.expected_deletions)),
                 open.age.as_secs_f64(),
             ),
             Some(format!(
-                "if they do not come, the API server is asked in {:.0} s; is the watch of pods \
-                 behind? See the thread watch-pods in /debug/threads",
-                left.as_secs_f64()
+                "if they do not arrive, the controller asks the API server in {:.0} s; check \
+                 the thread watch-pods in /debug/threads for a watch that lags",
+                remaining.as_secs_f64()
             )),
         );
     }
     if memory.waits_for.is_some() {
         add(
-            "the cache does not show yet what was written last: the event that brings it wakes \
+            "the cache does not have the last write yet: its watch event enqueues \
              the ReplicaSet"
                 .to_owned(),
             None,
@@ -132,7 +137,7 @@ fn remembered(memory: &Memory, report: &Report, add: &mut impl FnMut(String, Opt
                 due.as_secs_f64()
             ),
             Some(
-                "any change of the ReplicaSet or its pods leads to a try at once, such as \
+                "any change of the ReplicaSet or its pods starts a sync at once, such as \
                  kubectl annotate"
                     .to_owned(),
             ),
@@ -150,7 +155,8 @@ fn remembered(memory: &Memory, report: &Report, add: &mut impl FnMut(String, Opt
     }
 }
 
-/// Pods that are going away for longer than they were given keep their node's and their quota's share.
+/// Reports pods that exceed their deletion grace period. They still hold resources of their nodes
+/// and quota.
 fn stuck_pods(report: &Report, facts: &Facts, now: Timestamp, found: &mut Vec<Finding>) {
     let is_overdue = |due: CompactTimestamp| due.age(now).as_secs() > 5;
     let overdue = facts
@@ -165,20 +171,20 @@ fn stuck_pods(report: &Report, facts: &Facts, now: Timestamp, found: &mut Vec<Fi
     let others = if more == 0 {
         String::new()
     } else {
-        format!(", and {more} more like it")
+        format!(", and {more} more pods")
     };
     found.push(Finding {
-        what: format!("pod {first} does not go: {because}{others}; it does not count any more"),
+        what: format!("pod {first} is stuck: {because}{others}; it does not count as a replica"),
         way_out: Some(format!(
-            "whoever set its finalizer has to remove it, or its node has to answer: kubectl -n {} \
+            "its finalizer's owner must remove it, or its node must respond: kubectl -n {} \
              get pod {first} -o jsonpath='{{.metadata.finalizers}} {{.spec.nodeName}}'",
             report.namespace
         )),
     });
 }
 
-/// Of a ReplicaSet that wants more: the newest warning about a create.
-fn refusal_of_events(report: &Report) -> Option<String> {
+/// The newest failed create, from the events.
+fn failed_create(report: &Report) -> Option<String> {
     let events = report.events.as_deref()?;
     let newest = events
         .iter()
@@ -191,7 +197,7 @@ fn is_namespace_terminating(message: &str) -> bool {
     message.contains("because it is being terminated")
 }
 
-/// What to do about a refusal, by what it says.
+/// The remedy for an API error, from its message.
 fn way_out_of(message: &str, namespace: &str) -> Option<String> {
     let way_out = if message.contains("exceeded quota") || message.contains("failed quota") {
         format!(
@@ -206,17 +212,17 @@ fn way_out_of(message: &str, namespace: &str) -> Option<String> {
     } else if message.contains("violates PodSecurity") {
         "make the template meet the namespace's Pod Security level, or change that level".to_owned()
     } else if message.contains("admission webhook") || message.contains("failed calling webhook") {
-        "see the webhook that is named, its log and whether it answers".to_owned()
+        "check the named webhook: its log, and that it responds".to_owned()
     } else if message.contains("no PriorityClass") {
         "create the PriorityClass that the template names, or name another".to_owned()
     } else if message.contains("is invalid") {
-        "mend the template: what is named here is not valid".to_owned()
+        "correct the template: the named field is invalid".to_owned()
     } else if message.contains("cannot create resource") || message.contains("cannot delete") {
         "the daemon lacks rights: bind the ClusterRole system:controller:replicaset-controller to \
          its account"
             .to_owned()
     } else if message.contains("no answer from the API server") {
-        "the API server could not be reached: see its own health, and the daemon's log".to_owned()
+        "the API server did not respond: check its health, and the daemon's log".to_owned()
     } else {
         return None;
     };

@@ -1,4 +1,4 @@
-//! What a report says: plain data, as JSON for programs; `super::text` makes it text for people.
+//! The report's data, serialized as JSON for programs; `super::text` renders it for people.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -6,22 +6,22 @@ use serde::Serialize;
 use crate::api::conditions::Condition;
 use crate::api::{Pod, Uid};
 
-/// What a report is made from, beside the facts.
+/// The report's input besides the facts.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// Recent events about the ReplicaSet, oldest first; `None` if nobody asked for them.
+    /// Recent events about the ReplicaSet, oldest first; `None` if nothing read them.
     pub events: Option<Vec<EventLine>>,
-    /// Finalizers by pod, where they are known.
+    /// Finalizers of the pods for which they are known.
     pub finalizers: Vec<(Uid, Vec<String>)>,
-    /// Why pods are not further, or have failed, where that is known: `Unschedulable`, the reason
-    /// for which a container waits, the reason of the pod's status.
+    /// Why pods are not running or have failed, if known: `Unschedulable`, a container's waiting
+    /// reason, or the reason of the pod's status.
     pub reasons: Vec<(Uid, String)>,
-    /// True if the namespace is going away; `None` if nobody looked.
+    /// True if the namespace is terminating; `None` if unknown.
     pub namespace_is_terminating: Option<bool>,
 }
 
 impl Sources {
-    /// Why this pod is not further, or has failed.
+    /// Why this pod is not running or has failed.
     pub fn reason_of(&self, pod: &Pod) -> Option<&str> {
         let mut reasons = self.reasons.iter();
         let reason = reasons.find(|(uid, _)| *uid == pod.uid);
@@ -29,57 +29,57 @@ impl Sources {
     }
 }
 
-/// One thing that stands in the way.
+/// One problem of the ReplicaSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// What it is.
+    /// The problem.
     pub what: String,
-    /// What can be done about it.
+    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub way_out: Option<String>,
 }
 
-/// Everything that is to be said about one ReplicaSet.
+/// The report about one ReplicaSet.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// `ReplicaSet` or `ReplicationController`.
     pub kind: &'static str,
-    /// Where it is.
+    /// Its namespace.
     pub namespace: String,
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// `daemon` if a running one told what it remembers, `api` if only the API server was asked.
+    /// `daemon` if the facts come from a running daemon, `api` if from the API server alone.
     pub source: &'static str,
     /// `spec.replicas`.
     pub desired: i32,
-    /// Pods whose controller it is.
+    /// Pods that it controls.
     pub owned: usize,
-    /// Pods that count.
+    /// Pods that count as replicas.
     pub active: usize,
-    /// Counted pods that are Ready.
+    /// Active pods that are Ready.
     pub ready: usize,
-    /// Counted pods that are available.
+    /// Active pods that are available.
     pub available: usize,
     /// `metadata.generation`.
     pub generation: i64,
     /// `status.observedGeneration`.
     pub observed_generation: i64,
-    /// Why it is not moving, most important first; empty if it has what it wants.
+    /// Why the ReplicaSet makes no progress, most important first; empty if it is in its desired
+    /// state.
     pub findings: Vec<Finding>,
     /// What the next sync would do.
     pub next: NextStep,
-    /// The pods in the order in which they would be deleted, with the rule that puts each in front of
-    /// the one after it.
+    /// The pods in the order of deletion, each with the rule that ranks it before the next one.
     pub deletion_order: Vec<Deletion>,
-    /// Pods that do not count, and why.
+    /// Pods that do not count as replicas, and why.
     pub not_counted: Vec<NotCounted>,
-    /// How many those are in all.
+    /// The total of those pods.
     pub not_counted_total: usize,
-    /// What the daemon remembers.
+    /// The daemon's in-memory state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryReport>,
     /// `status.conditions`.
@@ -89,96 +89,97 @@ pub struct Report {
     pub events: Option<Vec<EventLine>>,
 }
 
-/// What a sync would do now.
+/// The action of a sync at the time of the report.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NextStep {
     /// `create`, `delete` or `nothing`.
     pub action: &'static str,
-    /// How many pods.
+    /// The number of pods.
     pub count: usize,
-    /// Which, of those to be deleted.
+    /// The pods to delete.
     pub pods: Vec<Deletion>,
-    /// Pods that would be adopted first.
+    /// Pods that the sync would adopt first.
     pub adopts: Vec<String>,
-    /// Pods that would be released first.
+    /// Pods that the sync would release first.
     pub releases: Vec<String>,
-    /// Why it is not done yet.
+    /// Why the sync does not act yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_back: Option<String>,
 }
 
-/// One pod in the order of deletion.
+/// One pod in the deletion order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Deletion {
-    /// The pod.
+    /// The pod's name.
     pub pod: String,
-    /// The rule that decides, as `deletion-cost`; absent for the last one, or if none decides.
+    /// The deciding rule, such as `deletion-cost`; absent for the last pod, or if no rule decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<&'static str>,
-    /// The rule for people, with this pod's value and the next one's.
+    /// The rule in words, with this pod's value and the next pod's.
     pub because: String,
 }
 
-/// One pod that does not count.
+/// One pod that does not count as a replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NotCounted {
-    /// The pod.
+    /// The pod's name.
     pub pod: String,
     /// `terminating`, `finished`, `does-not-match` or `other-owner`.
     pub reason: &'static str,
-    /// The same for people.
+    /// The reason in words.
     pub because: String,
 }
 
-/// What the daemon remembers.
+/// The daemon's in-memory state of the ReplicaSet.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryReport {
-    /// Names of created pods that the watch has not shown yet.
+    /// Names of created pods that the watch has not delivered yet.
     pub expected_creations: Vec<String>,
-    /// Deleted pods that the watch still shows, by name if the cache knows them, else by UID.
+    /// Deleted pods whose deletion the watch has not delivered yet: names if the cache knows them,
+    /// UIDs otherwise.
     pub expected_deletions: Vec<String>,
-    /// How old these expectations are, in seconds.
+    /// The age of these expectations, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expectations_age_seconds: Option<f64>,
-    /// Pods whose creation or deletion had an unknown outcome: these are tried again first.
+    /// Pods whose creation or deletion had an unknown outcome. The next sync retries these first.
     pub unresolved: Vec<String>,
-    /// The version that the pods' cache must reach before the next sync.
+    /// The version that the pod cache must reach before the next sync.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for_pods_version: Option<String>,
-    /// The version that the ReplicaSets' cache must reach before the next sync.
+    /// The version that the ReplicaSet cache must reach before the next sync.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for_replica_sets_version: Option<String>,
-    /// How far the pods' cache has come.
+    /// The version of the pod cache.
     pub cached_pods_version: String,
-    /// How far the ReplicaSets' cache has come.
+    /// The version of the ReplicaSet cache.
     pub cached_replica_sets_version: String,
-    /// When the last remembered sync began.
+    /// When the last recorded sync began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_sync_at: Option<Timestamp>,
-    /// How long it took, in seconds.
+    /// How long that sync took, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_sync_seconds: Option<f64>,
-    /// How it ended: `synced`, `tooEarly`, `failed` or `panicked`.
+    /// The outcome: `synced`, `tooEarly`, `failed` or `panicked`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_sync_end: Option<&'static str>,
-    /// What went wrong last and was not put right since.
+    /// The last error, unless a later sync succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// When.
+    /// When it occurred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error_at: Option<Timestamp>,
     /// Failures since the last success; they decide the back-off.
     pub failures: u32,
-    /// How long until it is looked at again by the passing of time, in seconds.
+    /// Time until the queue adds the key by itself, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_try_seconds: Option<f64>,
-    /// True if its key waits for a worker.
+    /// True if the key waits for a worker.
     pub is_queued: bool,
-    /// True if a worker is busy with it.
+    /// True if a worker syncs the key.
     pub is_syncing: bool,
 }
 
@@ -186,17 +187,17 @@ pub struct MemoryReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventLine {
-    /// When it was last seen.
+    /// When the event last occurred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Timestamp>,
-    /// How often.
+    /// How often it occurred.
     pub count: i64,
     /// `Normal` or `Warning`.
     pub type_: String,
-    /// Such as `FailedCreate`.
+    /// The reason, such as `FailedCreate`.
     pub reason: String,
-    /// What it says.
+    /// The message.
     pub message: String,
-    /// Who says so.
+    /// The reporting component.
     pub component: String,
 }

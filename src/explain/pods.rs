@@ -1,5 +1,5 @@
-//! Why pods are not available, and whether they fail at once: by groups of pods of which the same
-//! is to be said. Pure.
+//! Explains why pods are unavailable, grouped by state, and detects pods that fail as fast as the
+//! controller replaces them. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::api::{Pod, PodPhase};
 use crate::controller::decide::availability::is_available;
 use crate::controller::observe::inspect::Facts;
 
-/// Pods that have failed longer ago than this are no storm any more.
+/// Failures older than this are not part of a failure loop.
 const RECENT: Duration = Duration::from_mins(10);
 
-/// Fewer recent failures than this, or as few as there are replicas, are nothing to tell of.
+/// Minimum recent failures for a finding. There must also be more failures than replicas.
 const FAILED_FROM: usize = 5;
 
-/// What the pods that count are short of, and the way out. `None` if all are available.
+/// The states of the unavailable active pods, and the remedy. `None` if all are available.
 pub(super) fn unavailable(
     active: &[std::sync::Arc<Pod>],
     report: &Report,
@@ -35,11 +35,12 @@ pub(super) fn unavailable(
             .push(pod);
     }
     let mut groups: Vec<(String, Vec<&Pod>)> = groups.into_iter().collect();
+    // The largest group comes first, and its first pod is the example.
     groups.sort_by_key(|(_, pods)| std::cmp::Reverse(pods.len()));
     let example = groups.first()?.1.first()?;
-    let told = groups.iter();
-    let told = told.map(|(state, pods)| format!("{} {state}", pods.len()));
-    let told: Vec<String> = told.collect();
+    let states = groups.iter();
+    let states = states.map(|(state, pods)| format!("{} {state}", pods.len()));
+    let states: Vec<String> = states.collect();
     let of = match report.next.action {
         "nothing" => "it owns as many pods as it wants; ",
         _ => "",
@@ -49,12 +50,12 @@ pub(super) fn unavailable(
         count => format!("{count} of {} are available", active.len()),
     };
     Some(Finding {
-        what: format!("{of}{count}: {}", told.join(", ")),
+        what: format!("{of}{count}: {}", states.join(", ")),
         way_out: Some(describe(example)),
     })
 }
 
-/// How far a pod has come that is not available.
+/// The state of an unavailable pod.
 fn state_of(pod: &Pod, sources: &Sources, min_ready_seconds: i32) -> String {
     let reason = sources.reason_of(pod);
     let in_brackets = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
@@ -68,7 +69,7 @@ fn state_of(pod: &Pod, sources: &Sources, min_ready_seconds: i32) -> String {
     }
 }
 
-/// That pods fail as fast as they are replaced, and the way out. `None` if they do not.
+/// Reports pods that fail as fast as they are replaced, and the remedy. `None` if they do not.
 pub(super) fn failing(facts: &Facts, sources: &Sources, now: Timestamp) -> Option<Finding> {
     let created = |pod: &Pod| pod.creation.map(|creation| creation.age(now));
     let is_recent = |pod: &&Pod| {

@@ -1,4 +1,4 @@
-//! The report itself: pure, from facts to what is to be said.
+//! Builds the report from the facts. Pure.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use crate::controller::decide::plan::{
 use crate::controller::decide::{self, Decision, Pods, Rules};
 use crate::controller::observe::inspect::{Facts, Memory};
 
-/// Pods that a list names at most; the counts are of all.
+/// Maximum pods in a list; the counts cover all pods.
 const NAMED_MAX: usize = 100;
 
-/// The related pods as they were gathered.
+/// The related pods, read in advance.
 #[derive(Debug)]
-struct Gathered<'a>(&'a [Arc<Pod>]);
+struct ReadInAdvance<'a>(&'a [Arc<Pod>]);
 
-impl RelatedPods for Gathered<'_> {
+impl RelatedPods for ReadInAdvance<'_> {
     fn related_pods(&self) -> Vec<Arc<Pod>> {
         self.0.to_vec()
     }
 }
 
-/// Says what there is to say at `now`.
+/// Builds the report as of `now`.
 pub fn report(facts: &Facts, sources: &Sources, now: Timestamp) -> Report {
     let rs = &*facts.replica_set;
-    // With an unusable selector the ReplicaSet is left alone.
+    // The controller does not touch a ReplicaSet with an invalid selector.
     let selector = rs.selector.as_ref().ok();
     let known = selector.map(|selector| known(facts, selector, now));
     let decision = known.as_ref().map(decide::Facts::decide_freely);
@@ -74,7 +74,10 @@ pub fn report(facts: &Facts, sources: &Sources, now: Timestamp) -> Report {
         }),
         not_counted_total: not_counted.len(),
         not_counted,
-        memory: facts.memory.as_ref().map(|memory| told(memory, facts)),
+        memory: facts
+            .memory
+            .as_ref()
+            .map(|memory| memory_report(memory, facts)),
         conditions: rs.status.conditions.clone(),
         events: sources.events.clone(),
     };
@@ -83,7 +86,7 @@ pub fn report(facts: &Facts, sources: &Sources, now: Timestamp) -> Report {
     report
 }
 
-/// What the controller would know of it when it decides.
+/// The facts in the form that the controller's own decision takes.
 fn known<'a>(facts: &'a Facts, selector: &'a Selector, now: Timestamp) -> decide::Facts<'a> {
     let unresolved = facts
         .memory
@@ -96,7 +99,7 @@ fn known<'a>(facts: &'a Facts, selector: &'a Selector, now: Timestamp) -> decide
             owned: facts.owned.clone(),
             orphans: facts.orphans.clone(),
         },
-        related_pods: Box::new(Gathered(&facts.related)),
+        related_pods: Box::new(ReadInAdvance(&facts.related)),
         unresolved: unresolved.unwrap_or_default(),
         may: Plan::Nothing,
         rules: Rules {
@@ -108,7 +111,7 @@ fn known<'a>(facts: &'a Facts, selector: &'a Selector, now: Timestamp) -> decide
     }
 }
 
-/// The pods that do not count though they match, or though they are its own.
+/// The pods that match or are owned, and still do not count as replicas.
 fn not_counted(facts: &Facts, selector: &Selector, sources: &Sources) -> Vec<NotCounted> {
     let rs = &*facts.replica_set;
     let mut found = Vec::new();
@@ -123,7 +126,7 @@ fn not_counted(facts: &Facts, selector: &Selector, sources: &Sources) -> Vec<Not
             }
             Claim::Keep | Claim::Adopt => continue,
             Claim::Release => "its labels do not match the selector, so it is released",
-            Claim::Ignore => "the ReplicaSet is going away and takes nothing any more",
+            Claim::Ignore => "the ReplicaSet is terminating and adopts no pods",
         };
         found.push(NotCounted {
             pod: pod.key.name.to_string(),
@@ -131,15 +134,15 @@ fn not_counted(facts: &Facts, selector: &Selector, sources: &Sources) -> Vec<Not
             because: because.to_owned(),
         });
     }
-    // Pods that match and belong to somebody else are a common mistake; only those of siblings are
-    // known without a list of the whole namespace.
+    // Pods that match but have another owner are a common mistake. Without a list of the namespace,
+    // only those of sibling ReplicaSets are known.
     let mut seen = HashSet::new();
     for pod in &facts.related {
         let Some(owner) = &pod.controller else {
             continue;
         };
-        let is_strange = owner.uid != rs.uid && selector.matches(&pod.labels);
-        if is_strange && seen.insert(&pod.uid) {
+        let has_other_owner = owner.uid != rs.uid && selector.matches(&pod.labels);
+        if has_other_owner && seen.insert(&pod.uid) {
             found.push(NotCounted {
                 pod: pod.key.name.to_string(),
                 reason: "other-owner",
@@ -197,7 +200,7 @@ fn next_step(
         Plan::Delete(count) => ("delete", count),
     };
     let pods = decision.zip(context).map(|(decision, context)| {
-        // Of one that is going away none is deleted, but this is whom it would be.
+        // A terminating ReplicaSet deletes no pods, but the report still names the candidates.
         let chosen = match wanted {
             Plan::Delete(count) if rs.is_terminating() => {
                 pods_to_delete(&decision.active, count, context)
@@ -210,7 +213,7 @@ fn next_step(
         (Err(error), _) => Some(format!("the selector cannot be used: {error}")),
         (Ok(_), Plan::Nothing) => None,
         (Ok(_), _) if rs.is_terminating() => {
-            Some("the ReplicaSet is going away; its pods are the garbage collector's".to_owned())
+            Some("the ReplicaSet is terminating; the garbage collector deletes its pods".to_owned())
         }
         (Ok(_), _) => facts.memory.as_ref().and_then(held_back),
     };
@@ -234,32 +237,32 @@ fn held_back(memory: &Memory) -> Option<String> {
     memory
         .waits_for
         .as_ref()
-        .map(|_| "the cache does not show yet what was written last".to_owned())
+        .map(|_| "the cache does not have the last write yet".to_owned())
 }
 
-/// The chosen pods, each with the rule that puts it before the first one that stays.
+/// The chosen pods, each with the rule that ranks it before the first remaining pod.
 fn chosen_deletions(
     chosen: &[Arc<Pod>],
     order: &[RankedPod],
     context: &DeletionContext<'_>,
 ) -> Vec<Deletion> {
     let uids: HashSet<&Uid> = chosen.iter().map(|pod| &pod.uid).collect();
-    let stays = order.iter().find(|ranked| !uids.contains(&ranked.pod.uid));
+    let first_kept = order.iter().find(|ranked| !uids.contains(&ranked.pod.uid));
     let one = |pod: &Arc<Pod>| {
         if context.unresolved.contains(&pod.uid) {
             return Deletion {
                 pod: pod.key.name.to_string(),
                 rule: Some("unresolved"),
-                because: "its deletion was asked for already, with an unknown outcome".to_owned(),
+                because: "its deletion was requested already, with an unknown outcome".to_owned(),
             };
         }
         let ranked = order.iter().find(|ranked| ranked.pod.uid == pod.uid);
-        match (ranked, stays) {
-            (Some(ranked), Some(stays)) => deletion(ranked, Some(stays), context.order),
+        match (ranked, first_kept) {
+            (Some(ranked), Some(kept)) => deletion(ranked, Some(kept), context.order),
             _ => Deletion {
                 pod: pod.key.name.to_string(),
                 rule: None,
-                because: "all pods go".to_owned(),
+                because: "all pods are deleted".to_owned(),
             },
         }
     };
@@ -289,7 +292,7 @@ fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, order: DeletionOrder)
         rule: rule.map(Rule::name),
         because: match rule {
             Some(rule) => because(rule, ranked, other),
-            None => format!("nothing tells it from {}", other.pod.key.name),
+            None => format!("no rule separates it from {}", other.pod.key.name),
         },
     }
 }
@@ -331,7 +334,7 @@ fn because(rule: Rule, a: &RankedPod, b: &RankedPod) -> String {
     }
 }
 
-fn told(memory: &Memory, facts: &Facts) -> MemoryReport {
+fn memory_report(memory: &Memory, facts: &Facts) -> MemoryReport {
     use crate::controller::memory::history::SyncEnd;
     let name_of = |uid: &Uid| {
         let known = facts.owned.iter().find(|pod| pod.uid == *uid);

@@ -1,4 +1,4 @@
-//! Reports from made-up facts.
+//! Reports from hand-written facts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::workqueue::KeyState;
 
 const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
-/// A ReplicaSet `shop/web` that wants so many, with these conditions.
+/// A ReplicaSet `shop/web` with these replicas and conditions.
 fn facts(replicas: i32, conditions: &serde_json::Value, pods: Vec<Pod>) -> Facts {
     let object = json!({
         "metadata": {"name": "web", "namespace": "shop", "uid": "u-web", "generation": 1},
@@ -45,7 +45,7 @@ fn facts(replicas: i32, conditions: &serde_json::Value, pods: Vec<Pod>) -> Facts
     }
 }
 
-/// A running pod of it, changed by `fields`.
+/// A running pod of the ReplicaSet with the given fields.
 fn pod(name: &str, metadata: &serde_json::Value, status: &serde_json::Value) -> Pod {
     let mut object = json!({
         "metadata": {
@@ -70,7 +70,7 @@ fn running(name: &str) -> Pod {
     pod(name, &json!({}), &json!({}))
 }
 
-/// Ready for an hour.
+/// A pod that has been Ready for an hour.
 fn ready(name: &str) -> Pod {
     let conditions = json!([
         {"type": "Ready", "status": "True", "lastTransitionTime": "2025-12-31T23:00:00Z"},
@@ -103,7 +103,7 @@ fn check(report: &Report, expected: &[&str]) {
 }
 
 #[test]
-fn a_replica_set_that_has_what_it_wants() {
+fn a_replica_set_in_its_desired_state_has_no_findings() {
     let facts = facts(1, &json!([]), vec![ready("web-1")]);
     let report = report(&facts, &Sources::default(), NOW);
     check(
@@ -118,7 +118,7 @@ fn a_replica_set_that_has_what_it_wants() {
 }
 
 #[test]
-fn a_quota_is_named_with_the_way_out() {
+fn an_exceeded_quota_comes_with_its_remedy() {
     let message = "pods \"web-x\" is forbidden: exceeded quota: small, requested: pods=1, used: \
                    pods=2, limited: pods=2";
     let condition = json!([{
@@ -139,7 +139,7 @@ fn a_quota_is_named_with_the_way_out() {
 }
 
 #[test]
-fn open_expectations_hold_it_back_and_are_named() {
+fn open_expectations_hold_back_the_sync() {
     let mut facts = facts(2, &json!([]), vec![running("web-1")]);
     facts.memory = Some(Memory {
         expectations: Some(OpenExpectations {
@@ -162,7 +162,7 @@ fn open_expectations_hold_it_back_and_are_named() {
 }
 
 #[test]
-fn a_back_off_tells_when_it_ends() {
+fn a_back_off_shows_the_next_try() {
     let mut facts = facts(2, &json!([]), vec![]);
     facts.memory = Some(Memory {
         queue: KeyState {
@@ -180,7 +180,7 @@ fn a_back_off_tells_when_it_ends() {
 }
 
 #[test]
-fn a_terminating_namespace_is_told_by_itself_and_by_the_refusal() {
+fn a_terminating_namespace_is_a_finding() {
     let facts = facts(2, &json!([]), vec![]);
     let sources = Sources {
         namespace_is_terminating: Some(true),
@@ -196,7 +196,7 @@ fn a_terminating_namespace_is_told_by_itself_and_by_the_refusal() {
 }
 
 #[test]
-fn pods_that_do_not_count_say_why() {
+fn inactive_pods_have_a_reason() {
     let pods = vec![
         running("web-1"),
         pod("web-done", &json!({}), &json!({"phase": "Succeeded"})),
@@ -226,14 +226,14 @@ fn pods_that_do_not_count_say_why() {
             "web-stray: its labels do not match",
             "web-stuck: it is going away, due at 2025-12-31T23:00:00Z, and kept by the finalizer \
              example.com/hold",
-            "pod web-stuck does not go",
+            "pod web-stuck is stuck",
         ],
     );
     assert_eq!((report.owned, report.active), (4, 2));
 }
 
 #[test]
-fn the_pods_that_go_are_named_with_the_rule_that_decides() {
+fn deletions_name_the_deciding_rule() {
     let ready = json!({"conditions": [
         {"type": "Ready", "status": "True", "lastTransitionTime": "2025-12-31T23:10:00Z"},
     ]});
@@ -264,7 +264,7 @@ fn the_pods_that_go_are_named_with_the_rule_that_decides() {
 }
 
 #[test]
-fn what_others_have_written_moves_no_cursor_and_begins_no_line() {
+fn foreign_text_is_escaped() {
     let message = "refused\n\u{1b}[2J\u{1b}]0;title\u{7}\nIt has what it wants.";
     let conditions = json!([{
         "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message,
@@ -277,7 +277,7 @@ fn what_others_have_written_moves_no_cursor_and_begins_no_line() {
     assert!(!text.contains("\nIt has what it wants."), "{text}");
 }
 
-/// Why pods of these UIDs are not further.
+/// The reasons of the pods with these UIDs.
 fn reasons(reasons: &[(&str, &str)]) -> Sources {
     let reasons = reasons.iter();
     let reasons = reasons.map(|(uid, reason)| ((*uid).into(), (*reason).to_owned()));
@@ -288,7 +288,7 @@ fn reasons(reasons: &[(&str, &str)]) -> Sources {
 }
 
 #[test]
-fn pods_that_are_not_available_say_why_in_groups() {
+fn unavailable_pods_are_grouped_by_reason() {
     let unscheduled = |name: &str| Pod {
         node: None,
         ..pod(name, &json!({}), &json!({"phase": "Pending"}))
@@ -318,7 +318,7 @@ fn pods_that_are_not_available_say_why_in_groups() {
 }
 
 #[test]
-fn ready_pods_that_are_too_young_are_told_of() {
+fn pods_below_min_ready_seconds_are_a_finding() {
     let mut facts = facts(2, &json!([]), vec![ready("web-1"), ready("web-2")]);
     let rs = Arc::make_mut(&mut facts.replica_set);
     rs.min_ready_seconds = 7_200;
@@ -329,7 +329,7 @@ fn ready_pods_that_are_too_young_are_told_of() {
 }
 
 #[test]
-fn pods_that_fail_as_fast_as_they_come_are_told_of() {
+fn pods_that_fail_as_fast_as_replaced_are_a_finding() {
     let failed = |n: u32| {
         let created = format!("2025-12-31T23:59:{:02}Z", 40 + n);
         let metadata = json!({"creationTimestamp": created});
@@ -337,17 +337,20 @@ fn pods_that_fail_as_fast_as_they_come_are_told_of() {
     };
     let storm = facts(2, &json!([]), (0..10).map(failed).collect());
     let sources = reasons(&[("u-web-9", "OutOfpods")]);
-    let told = report(&storm, &sources, NOW);
+    let storm_report = report(&storm, &sources, NOW);
     check(
-        &told,
+        &storm_report,
         &[
             "10 pods Failed that were created within 9 s, reason OutOfpods, on node-1: each is \
              replaced at once",
             "way out: kubectl -n shop describe pod web-9",
         ],
     );
-    assert!(!told.to_string().contains("nothing in its way"), "{told}");
+    assert!(
+        !storm_report.to_string().contains("nothing that blocks it"),
+        "{storm_report}"
+    );
     let few = facts(2, &json!([]), (0..4).map(failed).collect());
-    let told = report(&few, &Sources::default(), NOW).to_string();
-    assert!(!told.contains("Failed that were created"), "{told}");
+    let text = report(&few, &Sources::default(), NOW).to_string();
+    assert!(!text.contains("Failed that were created"), "{text}");
 }

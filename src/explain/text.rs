@@ -1,16 +1,16 @@
-//! A report as text for people.
+//! Renders a report as text.
 
 use std::fmt::{self, Write};
 
 use super::model::{Deletion, MemoryReport, Report};
 use crate::stdx::escape::{escaped, escaped_lines};
 
-/// Lines of one list at most; programs get more.
+/// Maximum lines per list; the JSON form has more.
 const LINES_MAX: usize = 10;
 
 impl fmt::Display for Report {
-    /// What others have written, such as a condition's message, can neither move the cursor of a
-    /// terminal nor begin a line.
+    /// Escapes text from the cluster, such as a condition's message, so that it can neither control
+    /// the terminal nor forge a line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = fmt::from_fn(|f| self.fmt_text(f)).to_string();
         f.write_str(&escaped_lines(&text))
@@ -53,7 +53,7 @@ impl Report {
                 _ => Ok(()),
             };
         }
-        writeln!(f, "\nIn its way:")?;
+        writeln!(f, "\nProblems:")?;
         for finding in &self.findings {
             writeln!(f, "  - {}", escaped(&finding.what))?;
             if let Some(way_out) = &finding.way_out {
@@ -99,6 +99,7 @@ impl Report {
     }
 
     fn fmt_deletion_order(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A report with pending deletions already lists them in order.
         if self.deletion_order.len() < 2 || !self.next.pods.is_empty() {
             return Ok(());
         }
@@ -167,7 +168,7 @@ fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result 
         (Some(at), Some(seconds), Some(end)) => {
             writeln!(f, "  last sync: {at:.3}, {:.1} ms, {end}", seconds * 1e3)?;
         }
-        _ => writeln!(f, "  last sync: none of late")?,
+        _ => writeln!(f, "  last sync: none recently")?,
     }
     if let Some(error) = &memory.last_error {
         let at = memory
@@ -177,14 +178,14 @@ fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result 
     }
     let mut queue = String::new();
     if memory.is_syncing {
-        queue += "a worker is busy with it; ";
+        queue += "a worker syncs it; ";
     }
     if memory.is_queued {
         queue += "it waits for a worker; ";
     }
     write!(queue, "{} failures", memory.failures)?;
     if let Some(due) = memory.next_try_seconds {
-        write!(queue, ", next look by time alone in {due:.1} s")?;
+        write!(queue, ", next timed sync in {due:.1} s")?;
     }
     writeln!(f, "  queue: {queue}")?;
     match memory.expectations_age_seconds {
