@@ -1,29 +1,35 @@
-//! An in-memory API server on loopback, for trying the controller out and for tests. It behaves as
-//! kube-apiserver 1.36 does in everything that this controller can tell; where the two differ, this
-//! one is wrong. Only `main` and the tests use it, and nobody should use it as a cluster.
+//! An in-memory API server on loopback, for demos and tests. It behaves as kube-apiserver 1.36 does
+//! in every way that this controller can observe; any difference is a bug of this server. Only
+//! `main` and the tests use it. It is no cluster for other uses.
 //!
 //! From the wire inwards:
 //!
 //! | layer | file | what it does |
 //! |---|---|---|
-//! | HTTP | `crate::http_server`, `exchange` | connections, requests, answers, streams |
-//! | faults | `faults`, `recorder` | records requests; delays, refuses, cuts, holds back |
-//! | API | `api_server`, `target`, `body`, `protobuf`, `options`, `refusal` | what a request asks for, and the words to say no |
-//! | clients | `discovery`, `openapi`, `table`, `columns` | what kubectl wants to know and to show |
-//! | nodes | `kubelet` | a scheduler and kubelets, simulated |
-//! | verbs | `create`, `update`, `scale`, `delete`, `removal`, `list`, `watch`, `selector` | what the API server does |
+//! | HTTP | `crate::http_server`, `exchange` | connections, requests, responses, streams |
+//! | faults | `faults`, `recorder` | records requests; delays, rejects, cuts, holds back |
+//! | API | `api_server`, `target`, `body`, `protobuf`, `options`, `status_error` | requests |
+//! | clients | `discovery`, `openapi`, `table`, `columns` | what kubectl needs for its output |
+//! | nodes | `kubelet` | a simulated scheduler with kubelets |
+//! | writes | `create`, `update`, `scale`, `delete`, `removal` | the verbs that change objects |
+//! | reads | `list`, `watch`, `selector` | gets, lists and watches |
 //! | patches | `patching`, `patch`, `json_patch`, `apply`, `managers` | the four kinds of patch |
-//! | kinds | `objects`, `shape`, `strict`, `resource`, `quota`, `garbage` | defaults, validation, admission |
+//! | kinds | `objects`, `shape`, `strict`, `resource` | defaults and validation |
+//! | controllers | `quota`, `garbage` | quota admission and garbage collection |
 //! | state | `store`, `tally`, `snapshot` | objects, versions, history |
 //!
-//! HTTP and faults know nothing of the rest, so that a test can put them in front of a real API
-//! server. Threads: `dev-accept`, one `dev-conn-N` per connection, `dev-kubelet`, `dev-gc`. The one
-//! lock of the state is held by no one who does I/O.
+//! HTTP and faults do not depend on the other layers, so a test can put them in front of a real
+//! API server. Threads: `dev-accept`, one `dev-conn-N` per connection, `dev-kubelet`, `dev-gc`.
 //!
-//! DIFFERS: no authentication; pods need no service account; answers are JSON only (requests may be
-//! YAML, and of a few kinds protobuf); managed fields only of objects that have been applied; no
-//! pruning of members that the schema does not know; validation only of what tests and people run
-//! into.
+//! DIFFERS: no authentication; pods need no service account; responses are JSON only (requests may
+//! be YAML, and for a few kinds protobuf); managed fields only on objects that were applied; no
+//! pruning of unknown fields; validation only for mistakes that tests and users commonly make.
+//!
+//! # Locks
+//!
+//! The threads `dev-conn-N`, `dev-kubelet` and `dev-gc` take the lock of `store`, which guards the
+//! objects; none does I/O under it. Connection threads and tests take those of `faults` (rules and
+//! watches) and `recorder` (requests).
 
 mod api_server;
 mod apply;
@@ -89,37 +95,37 @@ pub use snapshot::Rejected;
 pub use tally::Tally;
 pub use target::Target;
 
-/// Longest body that is kept, plus one byte so that the API can tell that there was more
-/// (apiserver `pkg/server/config.go:MaxRequestBodyBytes`, 3 MiB).
+/// Maximum body bytes the server keeps: one more than the API's limit, so that the API can detect a
+/// longer body (apiserver `pkg/server/config.go:MaxRequestBodyBytes`, 3 MiB).
 const BODY_KEPT_BYTES: usize = 3 * 1024 * 1024 + 1;
 
-/// Namespaces that every cluster has.
+/// The namespaces of a new cluster.
 const INITIAL_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// How a [`DevServer`] is set up.
+/// The configuration of a [`DevServer`].
 #[derive(Clone, Debug)]
 pub struct DevServerOptions {
-    /// Where to listen; port 0 takes a free one.
+    /// The address to listen on; port 0 picks a free port.
     pub listen: String,
-    /// How many changes of each resource are remembered for watches.
+    /// Changes per resource kept for watches.
     pub history_length: usize,
-    /// How many requests are remembered.
+    /// Requests kept by the recorder.
     pub recorder_length: usize,
-    /// Whether the small controllers of a control plane are at work: dependents go a moment after
-    /// their owner, contents after their namespace, and each namespace is born with its service
-    /// account `default` (which pods do not need).
+    /// Runs the basic controllers of a control plane: dependents are deleted shortly after their
+    /// owner and contents after their namespace, and each new namespace gets its service account
+    /// `default` (which pods do not need).
     pub garbage_collection: bool,
-    /// Whether it may listen elsewhere than on loopback, where anyone can reach it: there is no
+    /// Allows addresses off loopback, where any client can connect: the server has no
     /// authentication.
     pub insecure_listen: bool,
-    /// Names beside those of loopback and the address listened at by which it may be called.
+    /// Accepted host names besides the loopback names and the listen address.
     pub accept_hosts: Vec<String>,
-    /// The simulated nodes; without any, pods stay as they are.
+    /// The simulated nodes. Without nodes, pods keep the status that clients write.
     pub kubelet: Option<KubeletOptions>,
 }
 
 impl Default for DevServerOptions {
-    /// As a bare control plane for tests: no garbage collector, no nodes.
+    /// A bare control plane for tests: no garbage collector, no nodes.
     fn default() -> Self {
         Self {
             listen: "127.0.0.1:0".to_owned(),
@@ -141,17 +147,17 @@ pub struct DevServer {
     store: Arc<Store>,
     kubelet: Option<JoinHandle<()>>,
     collector: Option<JoinHandle<()>>,
-    /// Ends what belongs to this server alone.
+    /// Ends the threads of this server alone.
     own_stop: Stop,
 }
 
 impl DevServer {
-    /// Starts a server that has nothing but the namespaces of an empty cluster. It runs until
+    /// Starts a server with only the namespaces of an empty cluster. It runs until
     /// [`DevServer::stop`] or the signal `stop`.
     ///
     /// # Errors
-    /// If the address cannot be listened at, or is not on loopback and
-    /// [`DevServerOptions::insecure_listen`] does not allow that, or the system refuses a thread.
+    /// If the server cannot bind the address, if the address is off loopback without
+    /// [`DevServerOptions::insecure_listen`], or if a thread cannot start.
     pub fn start(options: &DevServerOptions, stop: &Stop) -> io::Result<Self> {
         check_listen(options)?;
         let settings = Settings {
@@ -189,24 +195,24 @@ impl DevServer {
         })
     }
 
-    /// Where it listens, as a URL without a path.
+    /// The address as a URL without a path.
     pub fn url(&self) -> String {
         self.server.url()
     }
 
-    /// The layer that records requests and breaks them on demand.
+    /// The layer that records requests and injects faults.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// The API without that layer, for a second [`Server`] that nothing is recorded of and nothing
-    /// breaks: a test's own way in.
+    /// The API without that layer, for a test's own access through a second [`Server`]: nothing is
+    /// recorded and no fault applies.
     pub fn handler(&self) -> Arc<dyn Handler> {
         api_of(&self.store)
     }
 
-    /// Drops the history: running watches that are up to date go on, everything that starts from an
-    /// older version is told that it is expired.
+    /// Drops the history. Watches that are up to date continue. A request from an older version
+    /// gets 410 Expired.
     pub fn forget_history(&self) {
         self.store.forget_history();
     }
@@ -216,8 +222,8 @@ impl DevServer {
         self.store.read(|state| state.version)
     }
 
-    /// An object as it is now, without `kind` and `apiVersion`. `resource` is `pods`, `replicasets`
-    /// and so on; `namespace` is empty for objects outside namespaces.
+    /// The current object, without `kind` and `apiVersion`. `resource` is `pods`, `replicasets` and
+    /// so on; `namespace` is empty for cluster-scoped objects.
     pub fn object(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
         let resource = find(resource)?;
         let key = key_of(Some(namespace).filter(|text| !text.is_empty()), name);
@@ -225,7 +231,7 @@ impl DevServer {
         object.map(|object| object.value())
     }
 
-    /// All objects of a resource in a namespace (in all, if it is empty), in the order of lists.
+    /// All objects of a resource in list order; an empty `namespace` means all namespaces.
     pub fn objects(&self, resource: &str, namespace: &str) -> Vec<Value> {
         let Some(resource) = find(resource) else {
             return Vec::new();
@@ -238,14 +244,14 @@ impl DevServer {
         objects.iter().map(|object| object.value()).collect()
     }
 
-    /// Ends all connections and waits for the server's threads. Stopping twice does nothing.
+    /// Ends all connections and joins the server's threads. A second call does nothing.
     pub fn stop(&mut self) {
         let cause = Cause::Requested("the server is stopped".to_owned());
         self.own_stop.stop(cause);
         self.server.stop();
         let threads = [self.kubelet.take(), self.collector.take()];
         for thread in threads.into_iter().flatten() {
-            // `thread::try_spawn` catches panics, reports them and gives the signal to stop.
+            // `thread::try_spawn` has caught a panic, logged it and given the stop signal.
             thread.join().unwrap_or_default();
         }
     }
@@ -257,12 +263,12 @@ impl Drop for DevServer {
     }
 }
 
-/// Serves `handler` over plain HTTP at `address` (port 0 takes a free one), without any limit and
-/// by any name, until the server is stopped or the signal `stop` is given. A panic in a handler
-/// gives that signal.
+/// Serves `handler` over plain HTTP at `address` (port 0 picks a free port), with no limits and
+/// under any host name, until the server or the signal `stop` stops it. A panic in a handler gives
+/// that signal.
 ///
 /// # Errors
-/// If the address cannot be listened at.
+/// If the server cannot bind the address.
 pub fn serve(
     address: impl ToSocketAddrs,
     handler: Arc<dyn Handler>,
@@ -287,7 +293,7 @@ fn server_options(accept_hosts: Option<Vec<String>>) -> ServerOptions {
     }
 }
 
-/// Refuses an address that others than this machine can reach, unless that is wanted.
+/// Rejects an address off loopback, unless the options allow it.
 fn check_listen(options: &DevServerOptions) -> io::Result<()> {
     let mut addresses = options.listen.to_socket_addrs()?;
     if options.insecure_listen || addresses.all(|address| address.ip().is_loopback()) {
@@ -306,7 +312,7 @@ fn api_of(store: &Arc<Store>) -> Arc<dyn Handler> {
     })
 }
 
-/// A signal that is given when `stop` is, and that gives `stop` if it tells of a failure.
+/// A signal that `stop` gives, and that passes a failure on to `stop`.
 fn own_stop(stop: &Stop) -> Stop {
     let own = Stop::new();
     let (outer, inner) = (stop.clone(), own.clone());

@@ -1,4 +1,4 @@
-//! The API itself: reads what a request asks for, has it done on the store, writes the answer.
+//! The API: parses a request, runs it on the store and builds the response.
 
 use std::sync::Arc;
 
@@ -25,16 +25,16 @@ use super::target::Target;
 use super::update::{self, Part};
 use super::watch::Watch;
 
-/// Longest body (apiserver `pkg/server/config.go:MaxRequestBodyBytes`).
+/// Maximum bytes of a body (apiserver `pkg/server/config.go:MaxRequestBodyBytes`).
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// Answers API requests from a store.
+/// Serves API requests from a store.
 #[derive(Debug)]
 pub(super) struct ApiServer {
     pub(super) store: Arc<Store>,
 }
 
-/// What a request with a name is about.
+/// The object that a request addresses.
 struct Named<'a> {
     resource: Resource,
     namespace: Option<&'a str>,
@@ -44,35 +44,35 @@ struct Named<'a> {
 
 impl Handler for ApiServer {
     fn handle(&self, request: ApiRequest) -> Response {
-        self.answer(&request).unwrap_or_else(Response::from)
+        self.serve(&request).unwrap_or_else(Response::from)
     }
 }
 
 impl ApiServer {
-    fn answer(&self, request: &ApiRequest) -> Result<Response, StatusError> {
+    fn serve(&self, request: &ApiRequest) -> Result<Response, StatusError> {
         if request.body.len() > BODY_BYTES_MAX {
             return Err(StatusError::body_too_large());
         }
         let Some(target) = request.target() else {
-            return Ok(discovery::answer(request).unwrap_or_else(page_not_found));
+            return Ok(discovery::response(request).unwrap_or_else(page_not_found));
         };
-        if let Some(answer) = reviews::answer(&target, request) {
-            return answer;
+        if let Some(response) = reviews::response(&target, request) {
+            return response;
         }
         if !discovery::is_served(&target.group) {
             return Ok(page_not_found());
         }
         let resource = Resource::find(&target.group, &target.version, &target.resource)
             .ok_or_else(StatusError::no_such_path)?;
-        // A watch sends its frames in the form that is asked for; everything else gets it here.
-        let form = Form::asked_by(request)?;
+        // A watch applies the form to each frame; other responses get it here.
+        let form = Form::requested_by(request)?;
         let Some(name) = &target.name else {
-            let answer = self.answer_collection(resource, &target, request)?;
+            let response = self.serve_collection(resource, &target, request)?;
             let is_watch = request.is_watch();
             return Ok(if is_watch {
-                answer
+                response
             } else {
-                form.answer(resource, answer)
+                form.convert(resource, response)
             });
         };
         if resource.is_namespaced() != target.namespace.is_some() {
@@ -85,25 +85,25 @@ impl ApiServer {
             subresource: target.subresource.as_deref().unwrap_or_default(),
         };
         match named.subresource {
-            "scale" if resource.has_scale() => self.answer_scale(&named, request),
-            "" => Ok(form.answer(resource, self.answer_named(&named, request)?)),
+            "scale" if resource.has_scale() => self.serve_scale(&named, request),
+            "" => Ok(form.convert(resource, self.serve_named(&named, request)?)),
             subresource if resource.subresources().contains(&subresource) => {
-                self.answer_named(&named, request)
+                self.serve_named(&named, request)
             }
             _ => Err(StatusError::no_such_path()),
         }
     }
 
-    /// Does a change, or only rehearses it.
+    /// Applies a change, or only tries it for a dry run.
     fn change<T>(&self, dry_run: bool, change: impl FnOnce(&mut State) -> T) -> T {
         if dry_run {
-            self.store.rehearse(change)
+            self.store.dry_run(change)
         } else {
             self.store.write(change)
         }
     }
 
-    fn answer_collection(
+    fn serve_collection(
         &self,
         resource: Resource,
         target: &Target,
@@ -114,7 +114,7 @@ impl ApiServer {
             return Err(StatusError::no_such_path());
         }
         let scope = || {
-            // Whatever stands in the query has to be readable before any of it is looked at.
+            // All query parameters must parse before any takes effect.
             options::number(request, "limit")?;
             options::number(request, "timeoutSeconds")?;
             Scope::new(
@@ -144,7 +144,10 @@ impl ApiServer {
                 let created = self.change(options.dry_run, |state| {
                     create(state, resource, namespace, object)
                 })?;
-                Ok(warning(object_answer(201, resource, &created), &unknown))
+                Ok(with_warnings(
+                    object_response(201, resource, &created),
+                    &unknown,
+                ))
             }
             "DELETE" if resource.has_delete_collection() => {
                 self.delete_collection(resource, &scope()?, request)
@@ -153,7 +156,7 @@ impl ApiServer {
         }
     }
 
-    fn answer_named(
+    fn serve_named(
         &self,
         named: &Named<'_>,
         request: &ApiRequest,
@@ -166,7 +169,7 @@ impl ApiServer {
                     return Err(StatusError::malformed_watch_version(version));
                 }
                 let object = self.store.read(|state| state.current(resource, key))?;
-                Ok(object_answer(200, resource, &object))
+                Ok(object_response(200, resource, &object))
             }
             ("PUT", "" | "status" | "finalize") => {
                 let options = WriteOptions::read(request)?;
@@ -177,12 +180,16 @@ impl ApiServer {
                 let manager = manager_of(&options, request);
                 let object = self.change(options.dry_run, |state| {
                     let old = state.get(resource, key);
-                    let old = old.ok_or_else(|| update::nothing_to_put(resource, key, &object))?;
+                    let old =
+                        old.ok_or_else(|| update::missing_put_target(resource, key, &object))?;
                     let old = old.value();
                     let managers = apply::managers_after(resource, &old, &object, part, &manager);
                     update::put(state, resource, key, part, object, managers)
                 })?;
-                Ok(warning(object_answer(200, resource, &object), &unknown))
+                Ok(with_warnings(
+                    object_response(200, resource, &object),
+                    &unknown,
+                ))
             }
             ("PATCH", "" | "status") => self.patch(named, request),
             ("DELETE", "") => self.delete(resource, key, request),
@@ -206,7 +213,7 @@ impl ApiServer {
         let (resource, key) = (named.resource, named.key.as_str());
         let part = part_of(named.subresource);
         if let Patch::Apply(config) = patch {
-            let wish = apply::Wish {
+            let params = apply::ApplyParams {
                 resource,
                 namespace: named.namespace,
                 key,
@@ -214,27 +221,31 @@ impl ApiServer {
                 manager: &options.field_manager,
                 force: options.force,
             };
-            let applied =
-                self.change(options.dry_run, |state| apply::apply(state, &wish, config))?;
+            let applied = self.change(options.dry_run, |state| {
+                apply::apply(state, &params, config)
+            })?;
             let code = if applied.is_new { 201 } else { 200 };
-            return Ok(object_answer(code, resource, &applied.object));
+            return Ok(object_response(code, resource, &applied.object));
         }
         let manager = manager_of(&options, request);
         let (object, unknown) = self.change(options.dry_run, |state| {
             let object = state.current(resource, key)?;
             let old = object.value();
             let new = patch.changed(resource, old.clone())?;
-            let refusal = |why: &str| patch.unfit(why);
-            let unknown = options.unknown_fields(resource, Some(&old), &new, refusal)?;
+            let error_of = |why: &str| patch.unprocessable(why);
+            let unknown = options.unknown_fields(resource, Some(&old), &new, error_of)?;
             update::check_name(key, &new)?;
             let managers = apply::managers_after(resource, &old, &new, part, &manager);
             let object = update::replace_managed(state, resource, &object, part, new, managers)?;
             Ok((object, unknown))
         })?;
-        Ok(warning(object_answer(200, resource, &object), &unknown))
+        Ok(with_warnings(
+            object_response(200, resource, &object),
+            &unknown,
+        ))
     }
 
-    fn answer_scale(
+    fn serve_scale(
         &self,
         named: &Named<'_>,
         request: &ApiRequest,
@@ -272,13 +283,15 @@ impl ApiServer {
         request: &ApiRequest,
     ) -> Result<Response, StatusError> {
         let options = body::delete_options(request)?;
-        let is_rehearsal = !options.dry_run.is_empty();
-        let deleted = self.change(is_rehearsal, |state| delete(state, resource, key, &options))?;
+        let is_dry_run = !options.dry_run.is_empty();
+        let deleted = self.change(is_dry_run, |state| delete(state, resource, key, &options))?;
         Ok(match deleted {
-            Deleted::Gone(object) if !resource.is_answered_when_gone() => {
+            Deleted::Gone(object) if !resource.delete_returns_object() => {
                 Response::object(200, &success_of(resource, &object))
             }
-            Deleted::Gone(object) | Deleted::Stays(object) => object_answer(200, resource, &object),
+            Deleted::Gone(object) | Deleted::Stays(object) => {
+                object_response(200, resource, &object)
+            }
         })
     }
 
@@ -289,7 +302,7 @@ impl ApiServer {
         request: &ApiRequest,
     ) -> Result<Response, StatusError> {
         let options = body::delete_options(request)?;
-        let answer = list(&self.store, resource, scope, request)?;
+        let response = list(&self.store, resource, scope, request)?;
         self.change(!options.dry_run.is_empty(), |state| {
             let objects = state.of_namespace(resource, scope.namespace.as_deref());
             let objects = objects.filter(|object| scope.matches(object));
@@ -297,7 +310,7 @@ impl ApiServer {
             for key in keys {
                 delete(state, resource, &key, &options)?;
             }
-            Ok(answer)
+            Ok(response)
         })
     }
 }
@@ -310,7 +323,7 @@ fn part_of(subresource: &str) -> Part {
     }
 }
 
-/// Who writes, if the request does not say: the program, as its user agent begins.
+/// The field manager; the default is the program name in the user agent.
 fn manager_of(options: &WriteOptions, request: &ApiRequest) -> String {
     if !options.field_manager.is_empty() {
         return options.field_manager.clone();
@@ -319,21 +332,21 @@ fn manager_of(options: &WriteOptions, request: &ApiRequest) -> String {
     agent.split('/').next().unwrap_or_default().to_owned()
 }
 
-fn object_answer(code: u16, resource: Resource, object: &Object) -> Response {
+fn object_response(code: u16, resource: Resource, object: &Object) -> Response {
     let mut body = Vec::new();
     object.write_full(resource, &mut body);
     Response::json(code, body)
 }
 
-/// The answer with a warning of each of these texts
-/// (apiserver `pkg/endpoints/handlers/rest.go:addStrictDecodingWarnings`).
-fn warning(answer: Response, texts: &[String]) -> Response {
-    texts.iter().fold(answer, |answer, text| {
-        answer.with_header("warning", &format!("299 - {}", json!(text)))
+/// Adds a warning header for each text (apiserver
+/// `pkg/endpoints/handlers/rest.go:addStrictDecodingWarnings`).
+fn with_warnings(response: Response, texts: &[String]) -> Response {
+    texts.iter().fold(response, |response, text| {
+        response.with_header("warning", &format!("299 - {}", json!(text)))
     })
 }
 
-/// What the API server says of an object that is gone, of most kinds.
+/// The `Success` status for a removed object, as most kinds return it.
 fn success_of(resource: Resource, object: &Object) -> Value {
     let mut details = json!({
         "name": object.name(),
@@ -349,7 +362,7 @@ fn success_of(resource: Resource, object: &Object) -> Value {
     })
 }
 
-/// What is answered outside all groups of resources, where nobody speaks JSON.
+/// The response outside all API groups, in plain text.
 fn page_not_found() -> Response {
     Response::text(404, "404 page not found\n")
 }

@@ -1,9 +1,9 @@
-//! Server-side apply: what a manager wants of an object is created or merged into it, and who wants
-//! which fields is kept in `metadata.managedFields`.
+//! Server-side apply: creates or merges a manager's desired fields, and records the owner of each
+//! field in `metadata.managedFields`.
 //!
-//! DIFFERS: managers are kept from the first apply of an object on, not from its creation. Updates
-//! take over the fields that they change from whoever applied them; what they change beside that
-//! belongs to nobody. Lists are merged by the rules of the strategic merge patch.
+//! DIFFERS: the server tracks managers from an object's first apply on, not from its creation. An
+//! update takes over the applied fields that it changes; its other changes have no manager. Lists
+//! merge by the rules of the strategic merge patch.
 
 use std::collections::BTreeSet;
 
@@ -21,48 +21,48 @@ use super::store::{Object, State};
 use super::strict;
 use super::update::{self, Part};
 
-/// What an apply is about.
-pub(super) struct Wish<'a> {
+/// The parameters of an apply.
+pub(super) struct ApplyParams<'a> {
     pub(super) resource: Resource,
     pub(super) namespace: Option<&'a str>,
     pub(super) key: &'a str,
     pub(super) part: Part,
     pub(super) manager: &'a str,
-    /// Fields of other managers are taken over.
+    /// Take over other managers' fields.
     pub(super) force: bool,
 }
 
-/// What became of it.
+/// The result of an apply.
 pub(super) struct Applied {
     pub(super) object: Object,
     pub(super) is_new: bool,
 }
 
-/// Creates the object that `config` describes, or merges it into what is there.
+/// Creates the object that `config` describes, or merges `config` into the existing object.
 pub(super) fn apply(
     state: &mut State,
-    wish: &Wish<'_>,
+    params: &ApplyParams<'_>,
     mut config: Value,
 ) -> Result<Applied, StatusError> {
-    let resource = wish.resource;
-    check(wish, &config)?;
+    let resource = params.resource;
+    check(params, &config)?;
     body::strip_kind(&mut config);
     let fields = fields_of(&config);
-    let Ok(object) = state.current(resource, wish.key) else {
-        let managers = Some(vec![entry(wish, &fields)]);
+    let Ok(object) = state.current(resource, params.key) else {
+        let managers = Some(vec![entry(params, &fields)]);
         return Ok(Applied {
-            object: create_managed(state, resource, wish.namespace, config, managers)?,
+            object: create_managed(state, resource, params.namespace, config, managers)?,
             is_new: true,
         });
     };
     let mut live = object.value();
     let mut managers = entries(&live, "/metadata/managedFields").to_vec();
-    let conflicts = conflicts(wish, &managers, &live, &config, &fields);
-    if !conflicts.is_empty() && !wish.force {
-        return Err(refusal(&conflicts));
+    let conflicts = conflicts(params, &managers, &live, &config, &fields);
+    if !conflicts.is_empty() && !params.force {
+        return Err(conflict_error(&conflicts));
     }
     let taken: BTreeSet<Path> = conflicts.into_iter().map(|(_, path)| path).collect();
-    let own = managers.iter().position(|manager| is_own(wish, manager));
+    let own = managers.iter().position(|manager| is_own(params, manager));
     let old = own.map(|at| managers.remove(at));
     managers.retain_mut(|manager| keep_without(manager, &taken));
     let before = old.as_ref().map(|old| from_tree(&old["fieldsV1"]));
@@ -71,31 +71,32 @@ pub(super) fn apply(
         .iter()
         .flat_map(|other| from_tree(&other["fieldsV1"]))
         .collect();
-    let given_up = before.difference(&fields);
-    let of_nobody = given_up.filter(|path| !others.contains(*path));
-    remove_all(&mut live, of_nobody.map(Vec::as_slice));
-    make_way_for_atomic(&mut live, &config);
+    // A field that this manager drops stays only if another manager owns it.
+    let dropped = before.difference(&fields);
+    let unmanaged = dropped.filter(|path| !others.contains(*path));
+    remove_all(&mut live, unmanaged.map(Vec::as_slice));
+    clear_atomic(&mut live, &config);
     if let Some(metadata) = config["metadata"].as_object_mut() {
         metadata.remove("managedFields");
     }
     strategic_merge(&mut live, &config)
         .map_err(|error| StatusError::internal(format!("{error:?}")))?;
     if !fields.is_empty() {
-        // An apply of the same fields is no news, and keeps its time.
+        // Applying the same fields again keeps the entry's time, so the object stays unchanged.
         let unchanged = old.filter(|_| before == fields);
-        let entry = unchanged.unwrap_or_else(|| entry(wish, &fields));
+        let entry = unchanged.unwrap_or_else(|| entry(params, &fields));
         managers.insert(own.unwrap_or(managers.len()).min(managers.len()), entry);
     }
     let managers = Some(managers);
-    let object = update::replace_managed(state, resource, &object, wish.part, live, managers)?;
+    let object = update::replace_managed(state, resource, &object, params.part, live, managers)?;
     Ok(Applied {
         object,
         is_new: false,
     })
 }
 
-/// The managers that `old` has after `manager` has changed it to `new`: it takes over what it
-/// changes. `None` if they stay as they are, as they do where nothing has been applied.
+/// The managers after `manager` has changed `old` to `new`: it takes over the fields it changes.
+/// `None` if nothing changes, for example on objects that were never applied.
 pub(super) fn managers_after(
     resource: Resource,
     old: &Value,
@@ -135,8 +136,8 @@ pub(super) fn managers_after(
     Some(managers)
 }
 
-fn check(wish: &Wish<'_>, config: &Value) -> Result<(), StatusError> {
-    let resource = wish.resource;
+fn check(params: &ApplyParams<'_>, config: &Value) -> Result<(), StatusError> {
+    let resource = params.resource;
     let bad = |why: String| StatusError::bad_request(why);
     let (kind, api_version) = (text(config, "/kind"), text(config, "/apiVersion"));
     if kind != resource.kind() || api_version != resource.api_version() {
@@ -150,7 +151,7 @@ fn check(wish: &Wish<'_>, config: &Value) -> Result<(), StatusError> {
     if !entries(config, "/metadata/managedFields").is_empty() {
         return Err(bad("metadata.managedFields must be nil".to_owned()));
     }
-    update::check_name(wish.key, config)?;
+    update::check_name(params.key, config)?;
     if let Some(unknown) = strict::unknown_fields(resource, config).first() {
         let namespace = text(config, "/metadata/namespace");
         let name = text(config, "/metadata/name");
@@ -160,16 +161,16 @@ fn check(wish: &Wish<'_>, config: &Value) -> Result<(), StatusError> {
         )));
     }
     shape::check(resource, config).map_err(|why| {
-        let name = wish.key;
+        let name = params.key;
         StatusError::internal(format!(
             "failed to create typed patch object ({name}; {api_version}, Kind={kind}): {why}"
         ))
     })
 }
 
-/// The fields that `config` would change and that another manager has, with that manager.
+/// The fields that `config` would change and another manager owns, with that manager.
 fn conflicts(
-    wish: &Wish<'_>,
+    params: &ApplyParams<'_>,
     managers: &[Value],
     live: &Value,
     config: &Value,
@@ -177,7 +178,7 @@ fn conflicts(
 ) -> Vec<(String, Path)> {
     let mut conflicts = Vec::new();
     let (live, config) = (Reader::new(live), Reader::new(config));
-    for manager in managers.iter().filter(|manager| !is_own(wish, manager)) {
+    for manager in managers.iter().filter(|manager| !is_own(params, manager)) {
         let others = from_tree(&manager["fieldsV1"]);
         for path in others.intersection(fields) {
             if live.value_at(path) != config.value_at(path) {
@@ -193,7 +194,7 @@ fn conflicts(
     conflicts
 }
 
-fn refusal(conflicts: &[(String, Path)]) -> StatusError {
+fn conflict_error(conflicts: &[(String, Path)]) -> StatusError {
     let causes: Vec<(String, String)> = conflicts
         .iter()
         .map(|(manager, path)| (manager.clone(), text_of(path)))
@@ -223,33 +224,33 @@ fn refusal(conflicts: &[(String, Path)]) -> StatusError {
     StatusError::apply_conflict(message, causes)
 }
 
-fn is_own(wish: &Wish<'_>, manager: &Value) -> bool {
-    text(manager, "/manager") == wish.manager
+fn is_own(params: &ApplyParams<'_>, manager: &Value) -> bool {
+    text(manager, "/manager") == params.manager
         && text(manager, "/operation") == "Apply"
-        && text(manager, "/subresource") == subresource(wish)
+        && text(manager, "/subresource") == subresource(params)
 }
 
-fn subresource(wish: &Wish<'_>) -> &'static str {
-    if wish.part == Part::Status {
+fn subresource(params: &ApplyParams<'_>) -> &'static str {
+    if params.part == Part::Status {
         "status"
     } else {
         ""
     }
 }
 
-fn entry(wish: &Wish<'_>, fields: &BTreeSet<Path>) -> Value {
+fn entry(params: &ApplyParams<'_>, fields: &BTreeSet<Path>) -> Value {
     let mut entry = json!({
-        "manager": wish.manager, "operation": "Apply", "time": meta::now(),
-        "apiVersion": wish.resource.api_version(), "fieldsType": "FieldsV1",
+        "manager": params.manager, "operation": "Apply", "time": meta::now(),
+        "apiVersion": params.resource.api_version(), "fieldsType": "FieldsV1",
         "fieldsV1": to_tree(fields),
     });
-    if wish.part == Part::Status {
-        entry["subresource"] = json!(subresource(wish));
+    if params.part == Part::Status {
+        entry["subresource"] = json!(subresource(params));
     }
     entry
 }
 
-/// Takes fields from a manager; false if nothing is left of it.
+/// Removes fields from a manager; returns false if it has none left.
 fn keep_without(manager: &mut Value, taken: &BTreeSet<Path>) -> bool {
     let fields = from_tree(&manager["fieldsV1"]);
     let kept: BTreeSet<Path> = fields.difference(taken).cloned().collect();
@@ -259,8 +260,8 @@ fn keep_without(manager: &mut Value, taken: &BTreeSet<Path>) -> bool {
     !kept.is_empty()
 }
 
-/// A selector is not merged: the new one takes the place of the old one.
-fn make_way_for_atomic(live: &mut Value, config: &Value) {
+/// A selector is atomic: the new one replaces the old one.
+fn clear_atomic(live: &mut Value, config: &Value) {
     if config.pointer("/spec/selector").is_some()
         && let Some(spec) = live["spec"].as_object_mut()
     {

@@ -1,5 +1,5 @@
-//! Reads what requests carry: objects and patches as JSON, YAML or protobuf, and the options of
-//! deletes. What cannot be read is refused as the API server refuses it.
+//! Decodes request bodies: objects and patches as JSON, YAML or protobuf, and delete options. An
+//! invalid body gets the API server's error.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::delete::DeleteOptions;
 use super::exchange::ApiRequest;
 use super::json_patch::depth_of;
 use super::objects::text;
-use super::protobuf::{self, Unread};
+use super::protobuf::{self, DecodeError};
 use super::resource::Resource;
 use super::shape;
 use super::status_error::StatusError;
@@ -15,13 +15,13 @@ use crate::api::protobuf::MEDIA_TYPE;
 
 const YAML: &str = "application/yaml";
 
-/// Deepest nesting of what is kept. JSON is read to 128 levels here, and lists, tables and managed
-/// fields put objects some levels deeper.
+/// Maximum nesting depth of a stored object. This server parses JSON to 128 levels, and lists,
+/// tables and managed fields add some levels around an object.
 ///
-/// DIFFERS: Go reads 10,000 levels.
+/// DIFFERS: Go parses 10,000 levels.
 const DEPTH_MAX: usize = 100;
 
-/// The object in the body, without `kind` and `apiVersion`.
+/// Decodes the object in the body, without `kind` and `apiVersion`.
 pub(super) fn object(resource: Resource, request: &ApiRequest) -> Result<Value, StatusError> {
     let mut object = any_object(request, resource.kind())?;
     check_kind(resource, &object)?;
@@ -30,7 +30,7 @@ pub(super) fn object(resource: Resource, request: &ApiRequest) -> Result<Value, 
     Ok(object)
 }
 
-/// The object in the body, whatever its kind; messages say that it should have been `expected`.
+/// Decodes the object in the body, of any kind; error messages name the kind `expected`.
 pub(super) fn any_object(request: &ApiRequest, expected: &str) -> Result<Value, StatusError> {
     let body = &request.body;
     let unrecognized = |why: &str| {
@@ -44,9 +44,9 @@ pub(super) fn any_object(request: &ApiRequest, expected: &str) -> Result<Value, 
             serde_json::from_slice(body).map_err(|error| unrecognized(&error.to_string()))?
         }
         YAML => yaml(body)?,
-        MEDIA_TYPE => protobuf::read(body).map_err(|unread| match unread {
-            Unread::UnknownKind(kind) => StatusError::unsupported_as_protobuf(&kind),
-            Unread::Malformed => {
+        MEDIA_TYPE => protobuf::read(body).map_err(|error| match error {
+            DecodeError::UnknownKind(kind) => StatusError::unsupported_as_protobuf(&kind),
+            DecodeError::Malformed => {
                 StatusError::bad_request("the body of the request is no protobuf object")
             }
         })?,
@@ -59,7 +59,7 @@ pub(super) fn any_object(request: &ApiRequest, expected: &str) -> Result<Value, 
     Err(unrecognized("the body is no object"))
 }
 
-/// Refuses what is nested so deep that a reader of the answer might give up.
+/// Rejects a value nested so deep that a client might fail to parse it.
 pub(super) fn check_depth(value: &Value) -> Result<(), StatusError> {
     if depth_of(value) <= DEPTH_MAX {
         return Ok(());
@@ -68,7 +68,7 @@ pub(super) fn check_depth(value: &Value) -> Result<(), StatusError> {
     Err(StatusError::bad_request(why))
 }
 
-/// YAML, of which JSON is a part.
+/// Decodes YAML, which includes JSON.
 pub(super) fn yaml(body: &[u8]) -> Result<Value, StatusError> {
     let value = json_or_yaml(body)?;
     check_depth(&value)?;
@@ -76,7 +76,7 @@ pub(super) fn yaml(body: &[u8]) -> Result<Value, StatusError> {
 }
 
 fn json_or_yaml(body: &[u8]) -> Result<Value, StatusError> {
-    // Most clients send JSON, and the YAML of old makes numbers of more texts than JSON does.
+    // Most clients send JSON, and YAML 1.1 parses more strings as numbers than JSON does.
     if let Ok(value) = serde_json::from_slice(body) {
         return Ok(value);
     }
@@ -86,7 +86,7 @@ fn json_or_yaml(body: &[u8]) -> Result<Value, StatusError> {
     serde_saphyr::from_str(text).map_err(|error| unreadable(&error.to_string()))
 }
 
-/// Refuses an object of another kind; one that says nothing is taken for what the path names.
+/// Rejects an object of another kind. An object without a kind counts as the path's kind.
 pub(super) fn check_kind(resource: Resource, object: &Value) -> Result<(), StatusError> {
     let (kind, api_version) = (text(object, "/kind"), text(object, "/apiVersion"));
     let is_kind = matches!(kind, "") || kind == resource.kind();
@@ -106,7 +106,7 @@ pub(super) fn check_kind(resource: Resource, object: &Value) -> Result<(), Statu
     )))
 }
 
-/// Takes off what every object of a resource has in common.
+/// Removes the fields that are the same in all objects of a resource.
 pub(super) fn strip_kind(object: &mut Value) {
     if let Some(map) = object.as_object_mut() {
         map.remove("kind");
@@ -114,7 +114,7 @@ pub(super) fn strip_kind(object: &mut Value) {
     }
 }
 
-/// What a DELETE says in its body and query.
+/// Decodes the delete options in body and query.
 pub(super) fn delete_options(request: &ApiRequest) -> Result<DeleteOptions, StatusError> {
     let mut options = DeleteOptions::default();
     if !request.body.is_empty() {
@@ -127,7 +127,7 @@ pub(super) fn delete_options(request: &ApiRequest) -> Result<DeleteOptions, Stat
         options = serde_json::from_value(value).map_err(|error| {
             StatusError::bad_request(format!("error decoding the body of the request: {error}"))
         })?;
-        // Who says something in the body is not listened to elsewhere.
+        // As in upstream, options in the body override the whole query.
         options.check()?;
         return Ok(options);
     }

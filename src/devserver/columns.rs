@@ -1,5 +1,5 @@
-//! What stands in the columns of a table: those of kube-apiserver 1.36
-//! (kubernetes `pkg/printers/internalversion/printers.go`). Pure, but for the time of day.
+//! The table columns of kube-apiserver 1.36 (kubernetes
+//! `pkg/printers/internalversion/printers.go`). Pure, except for the clock.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -8,12 +8,12 @@ use super::objects::{entries, number, text};
 use super::resource::Resource;
 use super::selector::selector_text;
 
-/// A column by its name.
+/// A column with its name.
 enum Column {
     Always(&'static str),
-    /// Of numbers.
+    /// A number column.
     Count(&'static str),
-    /// For `-o wide` alone.
+    /// A column for `-o wide` only.
     Wide(&'static str),
 }
 
@@ -78,7 +78,7 @@ fn columns(resource: Resource) -> &'static [Column] {
     }
 }
 
-/// The definitions of a table's columns.
+/// The column definitions of a table.
 pub(super) fn definitions(resource: Resource) -> Vec<Value> {
     let columns = columns(resource).iter();
     columns
@@ -97,7 +97,7 @@ pub(super) fn definitions(resource: Resource) -> Vec<Value> {
         .collect()
 }
 
-/// An object's row.
+/// The row of an object.
 pub(super) fn cells(resource: Resource, object: &Value) -> Value {
     let name = text(object, "/metadata/name");
     let age = since(text(object, "/metadata/creationTimestamp"));
@@ -168,7 +168,7 @@ fn restarts(statuses: &[Value]) -> String {
     }
 }
 
-/// The phase, unless a container has something to say.
+/// The phase, unless a container's state is more specific.
 fn pod_state(pod: &Value, statuses: &[Value]) -> String {
     let mut state = match text(pod, "/status/reason") {
         "" => text(pod, "/status/phase").to_owned(),
@@ -286,7 +286,7 @@ fn node_cells(node: &Value, name: &str, age: &str) -> Value {
     ])
 }
 
-/// How long ago `time` was.
+/// The time since `time`.
 fn since(time: &str) -> String {
     let Ok(time) = time.parse::<Timestamp>() else {
         return "<unknown>".to_owned();
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_as_upstream_prints_them() {
+    fn durations_are_printed_as_in_upstream() {
         for (seconds, expected) in [
             (-5, "<invalid>"),
             (-1, "0s"),
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_says_what_its_containers_say() {
+    fn a_pods_status_is_that_of_its_containers() {
         #[track_caller]
         fn check(pod: &Value, expected: &Value) {
             let cells = cells(Resource::Pods, pod);
@@ -378,9 +378,9 @@ mod tests {
             &pod("Running", &crashing),
             &json!(["0/1", "CrashLoopBackOff", "3"]),
         );
-        let mut going = pod("Running", &running);
-        going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        check(&going, &json!(["1/1", "Terminating", "0"]));
+        let mut deleting = pod("Running", &running);
+        deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        check(&deleting, &json!(["1/1", "Terminating", "0"]));
         let mut evicted = pod("Failed", &json!({}));
         evicted["status"]["reason"] = json!("Evicted");
         check(&evicted, &json!(["0/1", "Evicted", "0"]));

@@ -1,4 +1,4 @@
-//! Creating: the checks of the namespace, defaults, validation, quota, and the object is there.
+//! Create: namespace checks, defaults, validation, quota, storage.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ pub(super) fn create(
     create_managed(state, resource, namespace, object, None)
 }
 
-/// As [`create`], and says who manages which fields.
+/// As [`create`], with the entries of `managedFields`.
 pub(super) fn create_managed(
     state: &mut State,
     resource: Resource,
@@ -28,7 +28,7 @@ pub(super) fn create_managed(
 ) -> Result<Object, StatusError> {
     check_namespace(state, resource, namespace, &object)?;
     if !text(&object, "/metadata/resourceVersion").is_empty() {
-        return Err(StatusError::version_at_birth());
+        return Err(StatusError::version_on_create());
     }
     meta::prepare(resource, namespace, &mut object);
     if let Some(managers) = managers {
@@ -38,6 +38,7 @@ pub(super) fn create_managed(
     objects::set_first_status(resource, &mut object);
     prepare_by_kind(state, resource, namespace, &mut object);
     let name = text(&object, "/metadata/name").to_owned();
+    // The order is upstream's: validation, quota admission, then the uniqueness of the name.
     let errors = objects::validate(resource, &object);
     if !errors.is_empty() {
         return Err(StatusError::invalid(resource, &name, errors));

@@ -1,4 +1,4 @@
-//! Deleting: preconditions, grace periods, finalizers, and what goes along.
+//! Delete: preconditions, grace periods, finalizers, propagation.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use super::resource::Resource;
 use super::status_error::{FieldError, StatusError};
 use super::store::{Consequence, Object, State};
 
-/// Finalizer of an owner whose dependents are to stay.
+/// The finalizer of an owner whose dependents stay.
 pub(super) const ORPHAN: &str = "orphan";
 
-/// Finalizer of an owner that goes after its dependents.
+/// The finalizer of an owner that is removed after its dependents.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
 
-/// Of the namespaces these are never deleted
-/// (apiserver `pkg/admission/plugin/namespace/lifecycle:immortalNamespaces`).
+/// The namespaces that nobody can delete (apiserver
+/// `pkg/admission/plugin/namespace/lifecycle:immortalNamespaces`).
 const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// What a DELETE may say.
+/// The options of a DELETE.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct DeleteOptions {
@@ -34,8 +34,7 @@ pub(super) struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// Refuses what no delete may say (apimachinery
-    /// `pkg/apis/meta/v1/validation:ValidateDeleteOptions`).
+    /// Validates the options (apimachinery `pkg/apis/meta/v1/validation:ValidateDeleteOptions`).
     pub(super) fn check(&self) -> Result<(), StatusError> {
         let mut errors = Vec::new();
         if let Some(policy) = &self.propagation_policy {
@@ -59,7 +58,7 @@ impl DeleteOptions {
     }
 }
 
-/// What must hold of the object that is deleted.
+/// Conditions on the object for the delete to proceed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Preconditions {
@@ -67,16 +66,16 @@ pub(super) struct Preconditions {
     resource_version: Option<String>,
 }
 
-/// What became of the object.
+/// The result of a delete.
 #[derive(Debug)]
 pub(super) enum Deleted {
-    /// It is gone; this was its last state.
+    /// The object is removed; this is its last state.
     Gone(Object),
-    /// It stays until its grace period is over or its last finalizer is taken off.
+    /// The object stays until its grace period ends or its last finalizer is removed.
     Stays(Object),
 }
 
-/// Deletes an object, or begins to.
+/// Deletes an object, or begins its deletion.
 pub(super) fn delete(
     state: &mut State,
     resource: Resource,
@@ -90,7 +89,7 @@ pub(super) fn delete(
         Resource::Namespaces => delete_namespace(state, &object, value),
         Resource::Pods => {
             let is_due_earlier = begin_grace_period(&mut value, options);
-            // While a grace period runs, only a shorter one is listened to.
+            // During a grace period, only a shorter one has an effect.
             let runs = number(&value, "/metadata/deletionGracePeriodSeconds") != Some(0);
             if !is_due_earlier && runs {
                 return Ok(Deleted::Stays(object));
@@ -99,11 +98,12 @@ pub(super) fn delete(
             if !is_due_earlier && !is_changed {
                 return Ok(Deleted::Stays(object));
             }
-            let begun = state.put(resource, key, value.clone());
+            // As in upstream, watches see the deletion mark first and the removal second.
+            let deleting = state.put(resource, key, value.clone());
             if is_released(&value) {
                 return Ok(Deleted::Gone(remove(state, resource, key, value)));
             }
-            Ok(Deleted::Stays(begun))
+            Ok(Deleted::Stays(deleting))
         }
         _ => {
             let is_changed = set_policy_finalizer(resource, &mut value, options);
@@ -119,10 +119,10 @@ pub(super) fn delete(
                 value["metadata"]["deletionGracePeriodSeconds"] = json!(0);
                 meta::bump_generation(&mut value);
             }
-            let going = state.put(resource, key, value);
-            let consequence = Consequence::OwnerGoing(resource, key.into());
+            let deleting = state.put(resource, key, value);
+            let consequence = Consequence::OwnerDeleting(resource, key.into());
             state.consequences.push_back(consequence);
-            Ok(Deleted::Stays(going))
+            Ok(Deleted::Stays(deleting))
         }
     }
 }
@@ -137,7 +137,7 @@ fn check_preconditions(
     let uid = text(value, "/metadata/uid");
     let version = object.version.to_string();
     if resource == Resource::Namespaces {
-        // Namespaces check for themselves before the others' check is reached, in words of their own
+        // Namespaces have their own check before the generic one, with different messages
         // (kubernetes `pkg/registry/core/namespace/storage/storage.go:Delete`).
         let named = [
             ("UID", preconditions.uid, uid),
@@ -172,8 +172,8 @@ fn check_preconditions(
     Ok(())
 }
 
-/// Sets when the pod has to be gone; false if that is set already and not made earlier
-/// (apiserver `pkg/registry/rest/delete.go:BeforeDelete`, kubernetes
+/// Sets the pod's deletion time; returns false if it is already set and not later (apiserver
+/// `pkg/registry/rest/delete.go:BeforeDelete`, kubernetes
 /// `pkg/registry/core/pod/strategy.go:CheckGracefulDelete`).
 fn begin_grace_period(pod: &mut Value, options: &DeleteOptions) -> bool {
     let is_deleting = pod.pointer("/metadata/deletionTimestamp").is_some();
@@ -201,13 +201,13 @@ fn begin_grace_period(pod: &mut Value, options: &DeleteOptions) -> bool {
     true
 }
 
-/// Who wants dependents orphaned, or gone first, has that remembered as a finalizer, which the
-/// garbage collector takes off. True if that changes the finalizers
-/// (apiserver `pkg/registry/generic/registry/store.go:deletionFinalizersForGarbageCollection`).
+/// Records the propagation policies Orphan and Foreground as a finalizer, which the garbage
+/// collector removes. Returns true if the finalizers change (apiserver
+/// `pkg/registry/generic/registry/store.go:deletionFinalizersForGarbageCollection`).
 fn set_policy_finalizer(resource: Resource, value: &mut Value, options: &DeleteOptions) -> bool {
     if resource == Resource::Events {
-        // Nothing depends on an event, so that nobody waits for anything
-        // (kubernetes `pkg/registry/core/event/strategy.go:DefaultGarbageCollectionPolicy`).
+        // Nothing depends on an event, so no finalizer is needed (kubernetes
+        // `pkg/registry/core/event/strategy.go:DefaultGarbageCollectionPolicy`).
         return false;
     }
     let old = entries(value, "/metadata/finalizers");
@@ -219,7 +219,8 @@ fn set_policy_finalizer(resource: Resource, value: &mut Value, options: &DeleteO
         (Some(policy), _) => (policy == "Orphan", policy == "Foreground"),
         (None, Some(orphans)) => (orphans, false),
         (None, None) if has(ORPHAN) || has(FOREGROUND) => (has(ORPHAN), has(FOREGROUND)),
-        // As old as the kind, from before there was a garbage collector.
+        // ReplicationControllers orphan by default, because the kind is older than the garbage
+        // collector.
         (None, None) => (resource == Resource::ReplicationControllers, false),
     };
     let ours = [json!(ORPHAN), json!(FOREGROUND)];
@@ -241,8 +242,8 @@ fn set_policy_finalizer(resource: Resource, value: &mut Value, options: &DeleteO
     is_changed
 }
 
-/// The options with which the garbage collector deletes `value`: dependents go too, unless somebody
-/// has asked for something else already.
+/// The options for the garbage collector's delete of `value`: Background, unless an earlier delete
+/// chose another policy.
 pub(super) fn collector_options(value: &Value) -> DeleteOptions {
     let has = |finalizer: &str| entries(value, "/metadata/finalizers").contains(&json!(finalizer));
     let policy = match (has(ORPHAN), has(FOREGROUND)) {
@@ -270,7 +271,7 @@ fn delete_namespace(
         value["metadata"]["deletionTimestamp"] = json!(meta::now());
         value["status"]["phase"] = json!("Terminating");
         let object = state.put(Resource::Namespaces, name, value);
-        let consequence = Consequence::NamespaceGoing(name.into());
+        let consequence = Consequence::NamespaceDeleting(name.into());
         state.consequences.push_back(consequence);
         return Ok(Deleted::Stays(object));
     }

@@ -1,5 +1,5 @@
-//! The paths outside the API proper: health, version, and discovery, plain and aggregated, as
-//! kube-apiserver 1.36 answers it for what is served here.
+//! The paths outside the resources: health, version, and discovery, plain and aggregated, with
+//! kube-apiserver 1.36's responses for the resources served here.
 
 use serde_json::{Value, json};
 
@@ -7,23 +7,23 @@ use super::exchange::{ApiRequest, Response};
 use super::openapi;
 use super::resource::Resource;
 
-/// The Kubernetes release that this server behaves like.
+/// The emulated Kubernetes release.
 const GIT_VERSION: &str = "v1.36.3";
 
-/// The groups beside the core group.
+/// The API groups besides the core group.
 const GROUPS: [&str; 2] = ["apps", "coordination.k8s.io"];
 
-/// The media types of discovery in one answer; clients of before 1.30 know the second only.
+/// Versions of aggregated discovery; clients before 1.30 know only the second.
 const AGGREGATED: [&str; 2] = ["v2", "v2beta1"];
 
-/// The answer to a path that names no resource; `None` if there is nothing.
-pub(super) fn answer(request: &ApiRequest) -> Option<Response> {
+/// The response to a path without a resource; `None` for an unknown path.
+pub(super) fn response(request: &ApiRequest) -> Option<Response> {
     let path = request.path.trim_end_matches('/');
     if matches!(path, "/healthz" | "/livez" | "/readyz") {
         return Some(Response::text(200, "ok"));
     }
     if let Some(rest) = path.strip_prefix("/openapi/") {
-        return openapi::answer(rest, request);
+        return openapi::response(rest, request);
     }
     if matches!(path, "/api" | "/apis")
         && let Some(version) = aggregated_version(request.header("accept"))
@@ -61,7 +61,7 @@ pub(super) fn answer(request: &ApiRequest) -> Option<Response> {
     Some(Response::object(200, &value))
 }
 
-/// True if there is such a group of resources, in whichever version.
+/// True if the server has the group, in any version.
 pub(super) fn is_served(group: &str) -> bool {
     group.is_empty() || GROUPS.contains(&group)
 }
@@ -137,8 +137,8 @@ fn verbs(resource: Resource) -> Vec<&'static str> {
     verbs
 }
 
-/// What a subresource takes and answers, as group, version and kind, and its verbs. The group and
-/// version are empty where they are the resource's.
+/// Group, version and kind of a subresource, and its verbs. Group and version are empty if they are
+/// the resource's own.
 fn subresource_facts(
     resource: Resource,
     subresource: &str,
@@ -183,7 +183,7 @@ fn add_nicknames(resource: Resource, entry: &mut Value) {
     }
 }
 
-/// The newest version of aggregated discovery that the client takes.
+/// The newest version of aggregated discovery that the client accepts.
 fn aggregated_version(accept: &str) -> Option<&'static str> {
     let mut versions = AGGREGATED.into_iter();
     versions.find(|version| {
@@ -197,7 +197,7 @@ fn aggregated_version(accept: &str) -> Option<&'static str> {
     })
 }
 
-/// All groups (or, for `/api`, the core group) with all their resources in one answer.
+/// All groups (or, for `/api`, the core group) with their resources in one response.
 fn aggregated(is_groups: bool, version: &str) -> Response {
     let groups: &[&str] = if is_groups { &GROUPS } else { &[""] };
     let items: Vec<Value> = groups.iter().map(|group| aggregated_group(group)).collect();
@@ -207,10 +207,10 @@ fn aggregated(is_groups: bool, version: &str) -> Response {
         "metadata": {},
         "items": items,
     });
-    let mut answer = Response::object(200, &list);
-    answer.content_type =
+    let mut response = Response::object(200, &list);
+    response.content_type =
         format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
-    answer
+    response
 }
 
 fn aggregated_group(group: &str) -> Value {
@@ -225,7 +225,10 @@ fn aggregated_group(group: &str) -> Value {
 }
 
 fn aggregated_resource(resource: Resource) -> Value {
-    let kind = |[group, version, kind]: [&str; 3]| json!({"group": group, "version": version, "kind": kind});
+    let kind = |names: [&str; 3]| {
+        let [group, version, kind] = names;
+        json!({"group": group, "version": version, "kind": kind})
+    };
     let scope = if resource.is_namespaced() {
         "Namespaced"
     } else {

@@ -1,4 +1,4 @@
-//! Requests and answers as `http_server` has them, and what of the API a request asks for.
+//! The request and response types of `http_server`, and how a request maps to the API.
 
 use super::target::Target;
 
@@ -6,20 +6,20 @@ pub use crate::http_server::{
     ChannelStream, ChunkStream, Handler, Next, Request as ApiRequest, Response, ResponseBody,
 };
 
-/// What of the API a request asks for.
+/// The API view of a request.
 pub trait ApiCall {
-    /// True if this asks for a watch, as the API server reads it: of a collection, that is.
+    /// True if the API server would serve a watch: for collections only.
     fn is_watch(&self) -> bool;
 
-    /// What of the API the path names; `None` for paths outside it, such as `/healthz`.
+    /// The API resource that the path names; `None` for other paths, such as `/healthz`.
     fn target(&self) -> Option<Target>;
 
-    /// The verb as RBAC rules have it: `get`, `list`, `watch`, `create`, `update`, `patch`,
-    /// `delete` or `deletecollection`; `""` for any other method.
+    /// The verb in RBAC terms: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or
+    /// `deletecollection`; `""` for any other method.
     fn verb(&self) -> &'static str;
 
-    /// The resource as RBAC rules have it, such as `pods` or `replicasets/status`; empty for paths
-    /// outside the API.
+    /// The resource in RBAC terms, such as `pods` or `replicasets/status`; empty for paths outside
+    /// the API.
     fn resource(&self) -> String;
 }
 
@@ -55,7 +55,7 @@ impl ApiCall for ApiRequest {
     }
 }
 
-/// True for what the API server takes as true in a query.
+/// True for the query values that the API server parses as true.
 pub(super) fn is_true(text: &str) -> bool {
     matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
 }

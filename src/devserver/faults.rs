@@ -1,7 +1,7 @@
-//! A layer round any [`Handler`] that records what comes by and breaks it as a test asks.
+//! A layer around any [`Handler`] that records requests and injects faults.
 //!
-//! Rules come and go while requests are served. What a rule does to requests is done on the thread
-//! of the connection; what it does to watches is done by the stream that wraps them.
+//! Tests add and remove rules while the server runs. Connection threads apply the rules for
+//! requests; the stream around a watch applies the rules for watches.
 
 mod rule;
 mod stream;
@@ -18,10 +18,10 @@ use crate::stdx::stop::Stop;
 pub use rule::{Action, Matcher, Rule};
 use stream::FaultyStream;
 
-/// How often a request that is held looks whether the daemon stops.
+/// How often a held request checks for the daemon's stop.
 const HOLD_CHECK: Duration = Duration::from_millis(25);
 
-/// The layer. Clones are the same layer.
+/// The fault layer. Clones share it.
 #[derive(Clone)]
 pub struct Faults {
     inner: Arc<dyn Handler>,
@@ -33,7 +33,7 @@ pub struct Faults {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Given when a rule is hit or removed.
+    /// Notified when a rule acts or is removed.
     changed: Condvar,
 }
 
@@ -41,7 +41,7 @@ struct Shared {
 struct State {
     n_added: u64,
     rules: BTreeMap<u64, ActiveRule>,
-    /// Counts changes of `rules`, so that streams notice them cheaply.
+    /// Counts changes of `rules`, so that streams detect them cheaply.
     generation: u64,
     watches: BTreeMap<u64, RunningWatch>,
 }
@@ -54,23 +54,22 @@ struct ActiveRule {
 
 struct RunningWatch {
     request: Arc<Recorded>,
-    /// Frames to send before anything else.
+    /// Frames to send next.
     injected: Vec<Vec<u8>>,
     ending: Option<Ending>,
 }
 
-/// How a watch is ended from outside.
+/// How to end a running watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// As the server ends one whose time is up.
+    /// The watch ends as after its timeout.
     Close,
     /// The connection breaks.
     Cut,
 }
 
 impl Faults {
-    /// A layer round `inner` that breaks nothing yet. Whatever it holds back goes on when `stop` is
-    /// given.
+    /// Creates a layer around `inner` without rules. The signal `stop` ends all held requests.
     pub fn new(inner: Arc<dyn Handler>, recorder: Recorder, stop: &Stop) -> Self {
         Self {
             inner,
@@ -80,13 +79,13 @@ impl Faults {
         }
     }
 
-    /// What came by.
+    /// The record of all requests.
     pub fn recorder(&self) -> &Recorder {
         &self.recorder
     }
 
-    /// Puts a rule into force, after those that are there. It stays until it is removed, also when
-    /// the handle is dropped.
+    /// Adds a rule after the existing ones. It stays until its removal, even if the handle is
+    /// dropped.
     pub fn add(&self, rule: Rule) -> RuleHandle {
         let mut state = self.shared.lock();
         let id = state.n_added;
@@ -105,7 +104,7 @@ impl Faults {
         }
     }
 
-    /// Removes all rules, and so lets go on whatever they hold.
+    /// Removes all rules, which releases all held requests.
     pub fn clear(&self) {
         let mut state = self.shared.lock();
         state.rules.clear();
@@ -114,18 +113,18 @@ impl Faults {
         self.shared.changed.notify_all();
     }
 
-    /// How many watches run that `matcher` means.
+    /// The number of running watches that match.
     pub fn n_watches(&self, matcher: &Matcher) -> usize {
         self.watches(matcher).len()
     }
 
-    /// Ends the running watches that `matcher` means, within a moment; says how many.
+    /// Ends the matching running watches within milliseconds; returns their number.
     pub fn sever_watches(&self, matcher: &Matcher, ending: Ending) -> usize {
         self.change_watches(matcher, |watch| watch.ending = Some(ending))
     }
 
-    /// Sends `frame` (a line that ends with a line feed) into the running watches that `matcher`
-    /// means, ahead of whatever else they have to send; says how many.
+    /// Sends `frame` (a line with its line feed) into the matching running watches, ahead of their
+    /// next frames; returns their number.
     pub fn send_to_watches(&self, matcher: &Matcher, frame: &[u8]) -> usize {
         self.change_watches(matcher, |watch| watch.injected.push(frame.to_vec()))
     }
@@ -137,17 +136,17 @@ impl Faults {
             .iter()
             .map(|(id, watch)| (*id, Arc::clone(&watch.request)))
             .collect();
-        let meant = watches
+        let matching = watches
             .into_iter()
             .filter(|(_, recorded)| matcher.matches(&recorded.request));
-        meant.map(|(id, _)| id).collect()
+        matching.map(|(id, _)| id).collect()
     }
 
     fn change_watches(&self, matcher: &Matcher, change: impl Fn(&mut RunningWatch)) -> usize {
-        let meant = self.watches(matcher);
+        let matching = self.watches(matcher);
         let mut state = self.shared.lock();
         let mut n_changed = 0;
-        for id in meant {
+        for id in matching {
             if let Some(watch) = state.watches.get_mut(&id) {
                 change(watch);
                 n_changed += 1;
@@ -156,7 +155,7 @@ impl Faults {
         n_changed
     }
 
-    fn answer(&self, recorded: &Arc<Recorded>) -> Response {
+    fn respond(&self, recorded: &Arc<Recorded>) -> Response {
         let request = &recorded.request;
         let mut after = Vec::new();
         for (id, action) in self.shared.matching(request) {
@@ -176,23 +175,24 @@ impl Faults {
                         return Response::cut();
                     }
                 }
+                // The other actions change the response or replace it.
                 action => after.push(action),
             }
         }
-        let mut answer = self.inner.handle(request.clone());
+        let mut response = self.inner.handle(request.clone());
         for action in after {
-            answer = match action {
+            response = match action {
                 Action::CutAfter => Response::cut(),
                 Action::AnswerAfter(make) => make(request),
-                Action::Rewrite(rewrite) if !request.is_watch() => rewritten(answer, &*rewrite),
-                Action::CutInside(n_bytes) if !request.is_watch() => cut_inside(answer, n_bytes),
-                _ => answer,
+                Action::Rewrite(rewrite) if !request.is_watch() => rewritten(response, &*rewrite),
+                Action::CutInside(n_bytes) if !request.is_watch() => cut_inside(response, n_bytes),
+                _ => response,
             };
         }
-        answer
+        response
     }
 
-    /// Blocks until the rule is removed; false if the daemon stops before.
+    /// Blocks until the rule is removed; returns false if the daemon stops first.
     fn hold(&self, id: u64) -> bool {
         let mut state = self.shared.lock();
         while state.rules.contains_key(&id) {
@@ -205,17 +205,17 @@ impl Faults {
         true
     }
 
-    fn wrap(&self, recorded: &Arc<Recorded>, mut answer: Response) -> Response {
-        if let ResponseBody::Stream(stream) = answer.body {
+    fn wrap(&self, recorded: &Arc<Recorded>, mut response: Response) -> Response {
+        if let ResponseBody::Stream(stream) = response.body {
             let stream: Box<dyn ChunkStream> = if recorded.request.is_watch() {
                 let (shared, recorded) = (Arc::clone(&self.shared), Arc::clone(recorded));
                 Box::new(FaultyStream::new(stream, shared, recorded))
             } else {
                 stream
             };
-            answer.body = ResponseBody::Stream(stream);
+            response.body = ResponseBody::Stream(stream);
         }
-        answer
+        response
     }
 }
 
@@ -228,9 +228,9 @@ impl fmt::Debug for Faults {
 impl Handler for Faults {
     fn handle(&self, request: ApiRequest) -> Response {
         let recorded = self.recorder.add(request);
-        let answer = self.answer(&recorded);
-        recorded.set_code(answer.code);
-        self.wrap(&recorded, answer)
+        let response = self.respond(&recorded);
+        recorded.set_code(response.code);
+        self.wrap(&recorded, response)
     }
 }
 
@@ -239,7 +239,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rules about this request, in the order in which they were added.
+    /// The rules for this request, in the order added.
     fn matching(&self, request: &ApiRequest) -> Vec<(u64, Action)> {
         let state = self.lock();
         let rules: Vec<(u64, Matcher, Action)> = state
@@ -248,13 +248,13 @@ impl Shared {
             .map(|(id, active)| (*id, active.rule.matcher.clone(), active.rule.action.clone()))
             .collect();
         drop(state);
-        let meant = rules
+        let matching = rules
             .into_iter()
             .filter(|(_, matcher, _)| matcher.matches(request));
-        meant.map(|(id, _, action)| (id, action)).collect()
+        matching.map(|(id, _, action)| (id, action)).collect()
     }
 
-    /// Counts that a rule matched; true if it is to act on this request.
+    /// Counts a match; returns true if the rule must act on this request.
     fn claim(&self, id: u64) -> bool {
         let mut state = self.lock();
         let Some(active) = state.rules.get_mut(&id) else {
@@ -262,19 +262,19 @@ impl Shared {
         };
         active.n_matched += 1;
         let is_due = active.n_matched > active.rule.after;
-        let acts = is_due && active.rule.times.is_none_or(|times| active.n_hits < times);
-        if acts {
+        let must_act = is_due && active.rule.times.is_none_or(|times| active.n_hits < times);
+        if must_act {
             active.n_hits += 1;
         }
         drop(state);
-        if acts {
+        if must_act {
             self.changed.notify_all();
         }
-        acts
+        must_act
     }
 }
 
-/// A rule in force.
+/// A handle to an active rule.
 #[derive(Clone)]
 pub struct RuleHandle {
     id: u64,
@@ -282,29 +282,29 @@ pub struct RuleHandle {
 }
 
 impl RuleHandle {
-    /// How many requests it has acted on; 0 once it is removed.
+    /// The number of requests the rule has acted on; 0 after its removal.
     pub fn hits(&self) -> usize {
         let state = self.shared.lock();
         state.rules.get(&self.id).map_or(0, |active| active.n_hits)
     }
 
-    /// Blocks until the rule has acted on `n_hits` requests, or is removed, or `timeout` has passed;
-    /// true in the first case.
+    /// Blocks until the rule has acted on `n_hits` requests, is removed, or `timeout` has passed;
+    /// returns true in the first case.
     pub fn wait_for_hits(&self, n_hits: usize, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         let mut state = self.shared.lock();
         while let Some(active) = state.rules.get(&self.id) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if active.n_hits >= n_hits || left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if active.n_hits >= n_hits || remaining.is_zero() {
                 return active.n_hits >= n_hits;
             }
-            let waited = self.shared.changed.wait_timeout(state, left);
+            let waited = self.shared.changed.wait_timeout(state, remaining);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         false
     }
 
-    /// Puts the rule out of force, and lets go on whatever it holds. Twice does nothing.
+    /// Removes the rule, which releases its held requests. A second call does nothing.
     pub fn remove(&self) {
         let mut state = self.shared.lock();
         state.rules.remove(&self.id);
@@ -323,26 +323,26 @@ impl fmt::Debug for RuleHandle {
     }
 }
 
-/// The answer with its body changed by `rewrite`.
-fn rewritten(mut answer: Response, rewrite: &dyn Fn(Vec<u8>) -> Vec<u8>) -> Response {
-    if let Some(body) = take_body(&mut answer) {
-        answer.body = ResponseBody::Whole(rewrite(body));
+/// The response with its body changed by `rewrite`.
+fn rewritten(mut response: Response, rewrite: &dyn Fn(Vec<u8>) -> Vec<u8>) -> Response {
+    if let Some(body) = take_body(&mut response) {
+        response.body = ResponseBody::Whole(rewrite(body));
     }
-    answer
+    response
 }
 
-/// The answer with the beginning of its body, after which the connection breaks.
-fn cut_inside(mut answer: Response, n_bytes: usize) -> Response {
-    if let Some(mut body) = take_body(&mut answer) {
+/// The response with a truncated body, after which the connection breaks.
+fn cut_inside(mut response: Response, n_bytes: usize) -> Response {
+    if let Some(mut body) = take_body(&mut response) {
         body.truncate(n_bytes);
-        answer.body = ResponseBody::Stream(Box::new(Torn(Some(body))));
+        response.body = ResponseBody::Stream(Box::new(Torn(Some(body))));
     }
-    answer
+    response
 }
 
-/// Reads the body to its end and leaves [`ResponseBody::Cut`] in its place; `None` if it breaks.
-fn take_body(answer: &mut Response) -> Option<Vec<u8>> {
-    std::mem::replace(&mut answer.body, ResponseBody::Cut).read()
+/// Reads the whole body and leaves [`ResponseBody::Cut`] in its place; `None` if it breaks.
+fn take_body(response: &mut Response) -> Option<Vec<u8>> {
+    std::mem::replace(&mut response.body, ResponseBody::Cut).read()
 }
 
 /// A body that breaks off.

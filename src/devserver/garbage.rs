@@ -1,10 +1,9 @@
-//! What goes when something else has gone: dependents after their owner, contents with their
-//! namespace. Only where [`super::store::Settings::garbage_collection`] is on; a control plane without
-//! the controllers that do this leaves everything as it is, and so does this server then.
+//! Garbage collection: dependents are deleted after their owner, and contents with their namespace.
+//! Runs only with [`super::store::Settings::garbage_collection`]. Without it, the server keeps all
+//! dependents, like a control plane without these controllers.
 //!
-//! It runs on a thread of its own, `dev-gc`, a moment after the request that deletes, as in a
-//! cluster: a watch of the owner has time to bring that it goes before a watch of its dependents
-//! brings that they do.
+//! The thread `dev-gc` runs a moment after the deleting request, as in a cluster. The watch of the
+//! owner can thus deliver the deletion before the watch of the dependents does.
 
 use std::collections::VecDeque;
 use std::io;
@@ -31,13 +30,13 @@ const DEPENDENTS: [Resource; 3] = [
     Resource::Pods,
 ];
 
-/// How long what has happened waits at least to be followed up.
+/// Minimum delay between a change and its garbage collection.
 pub(super) const COLLECTED_AFTER: Duration = Duration::from_millis(20);
 
-/// Starts the thread `dev-gc`, which follows up what happens in `store` until `stop` is given.
+/// Starts the thread `dev-gc`, which processes the consequences in `store` until `stop`.
 ///
 /// # Errors
-/// If the system refuses a thread.
+/// If the thread cannot start.
 pub(super) fn start(store: &Arc<Store>, stop: &Stop) -> io::Result<JoinHandle<()>> {
     let (store, stopping) = (Arc::clone(store), stop.clone());
     thread::try_spawn("dev-gc", stop, move || {
@@ -46,31 +45,31 @@ pub(super) fn start(store: &Arc<Store>, stop: &Stop) -> io::Result<JoinHandle<()
                 recv(store.consequences()) -> _ => {}
                 recv(stopping.receiver()) -> _ => return,
             }
-            // ORDER: taken before the wait, so that what happens meanwhile waits as long.
+            // ORDER: taken before the wait, so that later consequences wait as long.
             let due = store.write(|state| mem::take(&mut state.consequences));
             if stopping.wait_timeout(COLLECTED_AFTER) {
                 return;
             }
-            store.write(|state| follow_up(state, due));
+            store.write(|state| process(state, due));
         }
     })
 }
 
-/// Follows up what is due, and what happens by that.
-fn follow_up(state: &mut State, due: VecDeque<Consequence>) {
+/// Processes the due consequences and those that follow from them.
+fn process(state: &mut State, due: VecDeque<Consequence>) {
     let later = mem::replace(&mut state.consequences, due);
     while let Some(consequence) = state.consequences.pop_front() {
         match consequence {
-            Consequence::Gone(object) => is_gone(state, &object),
-            Consequence::OwnerGoing(resource, key) => owner_is_going(state, resource, &key),
-            Consequence::NamespaceGoing(name) => namespace_is_going(state, &name),
-            Consequence::Owned(resource, key) => is_owned(state, resource, &key),
+            Consequence::Gone(object) => on_removed(state, &object),
+            Consequence::OwnerDeleting(resource, key) => on_owner_deleting(state, resource, &key),
+            Consequence::NamespaceDeleting(name) => on_namespace_deleting(state, &name),
+            Consequence::Owned(resource, key) => on_owned(state, resource, &key),
         }
     }
     state.consequences = later;
 }
 
-fn owner_is_going(state: &mut State, resource: Resource, key: &str) {
+fn on_owner_deleting(state: &mut State, resource: Resource, key: &str) {
     let Some(owner) = state.get(resource, key).map(Arc::clone) else {
         return;
     };
@@ -79,9 +78,9 @@ fn owner_is_going(state: &mut State, resource: Resource, key: &str) {
     let uid = text(&value, "/metadata/uid").to_owned();
     if has(ORPHAN) {
         for (resource, dependent) in dependents(state, &owner, &uid) {
-            disown(state, resource, &dependent, &uid);
+            remove_owner(state, resource, &dependent, &uid);
         }
-        take_off_finalizer(state, resource, key, ORPHAN);
+        remove_finalizer(state, resource, key, ORPHAN);
     } else if has(FOREGROUND) {
         for (resource, dependent) in dependents(state, &owner, &uid) {
             begin_delete(state, resource, &dependent.key);
@@ -90,20 +89,21 @@ fn owner_is_going(state: &mut State, resource: Resource, key: &str) {
     }
 }
 
-fn is_gone(state: &mut State, object: &Object) {
+fn on_removed(state: &mut State, object: &Object) {
     let value = object.value();
     let uid = text(&value, "/metadata/uid");
-    // A pod owns nothing, and looking through all other pods for each that goes would be slow.
+    // Pods own nothing, and a scan of all other pods per deleted pod would be slow.
     let is_pod = value.pointer("/spec/containers").is_some();
     if !is_pod {
         for (resource, dependent) in dependents(state, object, uid) {
             if dependent.owners.len() > 1 {
-                disown(state, resource, &dependent, uid);
+                remove_owner(state, resource, &dependent, uid);
             } else {
                 begin_delete(state, resource, &dependent.key);
             }
         }
     }
+    // An owner in foreground deletion may have waited for this object.
     for owner in entries(&value, "/metadata/ownerReferences") {
         let kind = text(owner, "/kind");
         let mut kinds = DEPENDENTS.into_iter();
@@ -115,54 +115,55 @@ fn is_gone(state: &mut State, object: &Object) {
     finish_namespace(state, object.namespace());
 }
 
-/// Deletes an object none of whose owners is there: a controller has created it while its owner went.
-/// Owners of kinds that are not served here may be anywhere.
-fn is_owned(state: &mut State, resource: Resource, key: &str) {
+/// Deletes an object whose owners are all gone: a controller created it while its owner was being
+/// deleted. Owners of other kinds may exist outside this server.
+fn on_owned(state: &mut State, resource: Resource, key: &str) {
     let Some(object) = state.get(resource, key).map(Arc::clone) else {
         return;
     };
     let value = object.value();
     let owners = entries(&value, "/metadata/ownerReferences").iter();
     let fates: Vec<OwnerFate> = owners
-        .map(|owner| fate_of(state, object.namespace(), owner))
+        .map(|owner| owner_fate(state, object.namespace(), owner))
         .collect();
-    let is_left_alone = !fates.is_empty() && fates.iter().all(|fate| *fate == OwnerFate::Gone);
-    if is_left_alone || fates.contains(&OwnerFate::TakesItAlong) {
+    let are_all_owners_gone =
+        !fates.is_empty() && fates.iter().all(|fate| *fate == OwnerFate::Gone);
+    if are_all_owners_gone || fates.contains(&OwnerFate::DeletesDependents) {
         begin_delete(state, resource, key);
     }
 }
 
-/// What an owner reference comes to.
+/// The state of an owner reference.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OwnerFate {
-    /// The owner is there, or of a kind that this server does not have.
-    MayBeThere,
-    /// It waits for its dependents to go, those that it has got since as well.
-    TakesItAlong,
+    /// The owner exists, or is of a kind that this server does not serve.
+    MayExist,
+    /// The owner waits for its dependents' deletion, including newer dependents.
+    DeletesDependents,
     Gone,
 }
 
-fn fate_of(state: &State, namespace: &str, reference: &Value) -> OwnerFate {
+fn owner_fate(state: &State, namespace: &str, reference: &Value) -> OwnerFate {
     let kind = text(reference, "/kind");
     let mut kinds = DEPENDENTS.into_iter();
     let Some(resource) = kinds.find(|resource| resource.kind() == kind) else {
-        return OwnerFate::MayBeThere;
+        return OwnerFate::MayExist;
     };
     let key = key_of(Some(namespace), text(reference, "/name"));
     let owner = state.get(resource, &key).map(|found| found.value());
     match owner {
         Some(owner) if text(&owner, "/metadata/uid") == text(reference, "/uid") => {
             if entries(&owner, "/metadata/finalizers").contains(&json!(FOREGROUND)) {
-                OwnerFate::TakesItAlong
+                OwnerFate::DeletesDependents
             } else {
-                OwnerFate::MayBeThere
+                OwnerFate::MayExist
             }
         }
         _ => OwnerFate::Gone,
     }
 }
 
-fn namespace_is_going(state: &mut State, namespace: &str) {
+fn on_namespace_deleting(state: &mut State, namespace: &str) {
     for resource in Resource::ALL.into_iter().filter(|r| r.is_namespaced()) {
         let objects = state.of_namespace(resource, Some(namespace));
         let keys: Vec<Box<str>> = objects.map(|object| object.key.clone()).collect();
@@ -173,7 +174,7 @@ fn namespace_is_going(state: &mut State, namespace: &str) {
     finish_namespace(state, namespace);
 }
 
-/// The objects of the owner's namespace that name it among their owners.
+/// The objects in the owner's namespace that reference it.
 fn dependents(state: &State, owner: &Object, uid: &str) -> Vec<(Resource, Object)> {
     let mut found = Vec::new();
     for resource in DEPENDENTS {
@@ -191,13 +192,13 @@ fn begin_delete(state: &mut State, resource: Resource, key: &str) {
         return;
     };
     let options = delete::collector_options(&value);
-    // The only refusals are of objects that may not be deleted.
-    if let Err(refusal) = delete::delete(state, resource, key, &options) {
-        log::debug!("collecting {key}: {refusal:?}");
+    // Only objects that must not be deleted return an error here.
+    if let Err(error) = delete::delete(state, resource, key, &options) {
+        log::debug!("collecting {key}: {error:?}");
     }
 }
 
-fn disown(state: &mut State, resource: Resource, dependent: &Object, uid: &str) {
+fn remove_owner(state: &mut State, resource: Resource, dependent: &Object, uid: &str) {
     let mut value = dependent.value();
     let owners = entries(&value, "/metadata/ownerReferences").iter();
     let kept: Vec<Value> = owners
@@ -208,7 +209,7 @@ fn disown(state: &mut State, resource: Resource, dependent: &Object, uid: &str) 
     change(state, resource, dependent, value);
 }
 
-fn take_off_finalizer(state: &mut State, resource: Resource, key: &str, finalizer: &str) {
+fn remove_finalizer(state: &mut State, resource: Resource, key: &str, finalizer: &str) {
     let Some(object) = state.get(resource, key).map(Arc::clone) else {
         return;
     };
@@ -223,12 +224,12 @@ fn take_off_finalizer(state: &mut State, resource: Resource, key: &str, finalize
 }
 
 fn change(state: &mut State, resource: Resource, object: &Object, value: Value) {
-    if let Err(refusal) = update::replace(state, resource, object, Part::Main, value) {
-        log::debug!("collecting {}: {refusal:?}", object.key);
+    if let Err(error) = update::replace(state, resource, object, Part::Main, value) {
+        log::debug!("collecting {}: {error:?}", object.key);
     }
 }
 
-/// Lets an owner go that waited for its last dependent.
+/// Removes the finalizer of an owner that waited for its last dependent.
 fn finish_foreground(state: &mut State, resource: Resource, key: &str) {
     let Some(owner) = state.get(resource, key).map(Arc::clone) else {
         return;
@@ -237,11 +238,11 @@ fn finish_foreground(state: &mut State, resource: Resource, key: &str) {
     let waits = value.pointer("/metadata/deletionTimestamp").is_some()
         && entries(&value, "/metadata/finalizers").contains(&json!(FOREGROUND));
     if waits && dependents(state, &owner, text(&value, "/metadata/uid")).is_empty() {
-        take_off_finalizer(state, resource, key, FOREGROUND);
+        remove_finalizer(state, resource, key, FOREGROUND);
     }
 }
 
-/// Lets a namespace go that waited for its last object.
+/// Removes a namespace that waited for its last object.
 fn finish_namespace(state: &mut State, namespace: &str) {
     let Some(object) = state.get(Resource::Namespaces, namespace).map(Arc::clone) else {
         return;

@@ -1,34 +1,36 @@
-//! JSON patch (RFC 6902): a list of operations on a JSON tree, all of which are done or none. Pure.
+//! JSON patch (RFC 6902): a list of operations on a JSON tree, applied as a whole or not at all.
+//! Pure.
 //!
-//! The operations are the crate `json_patch`'s. What is here is what the API server's library does
-//! otherwise, and the limits without which a patch could build what nobody can hold or read.
+//! The crate `json_patch` does the operations. This file adds the behaviours in which the API
+//! server's library differs, and limits that keep a patch from building an object too large to
+//! store or parse.
 
 use json_patch::{AddOperation, PatchOperation};
 use serde_json::Value;
 
-/// Most operations of one patch (apiserver
+/// Maximum operations per patch (apiserver
 /// `pkg/endpoints/handlers/patch.go:maxJSONPatchOperations`).
 const OPERATIONS_MAX: usize = 10_000;
 
-/// Most bytes of text that all `copy` operations of a patch may copy together (apiserver
+/// Maximum bytes that all `copy` operations of a patch may copy (apiserver
 /// `pkg/server/config.go:JSONPatchMaxCopyBytes`). Without a limit, each could double the object.
 const COPY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// Deepest nesting that an operation may build; nothing later could read what is deeper.
+/// Maximum nesting depth of a result; the server cannot parse deeper objects.
 const DEPTH_MAX: usize = 100;
 
-/// Why a patch is not done.
+/// Why a patch fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// It is no patch at all.
+    /// The body is not a list of operations.
     Malformed(&'static str),
-    /// It has more operations than are taken.
+    /// The patch has more operations than allowed.
     TooMany(usize),
     /// An operation does not fit the target, or its test failed.
     Rejected,
 }
 
-/// Does all operations of `patch` on `target`, which is unchanged if one fails.
+/// Applies all operations of `patch` to `target`, which stays unchanged if one fails.
 ///
 /// # Errors
 /// See [`Failure`].
@@ -45,13 +47,13 @@ pub(super) fn apply(target: &mut Value, patch: &Value) -> Result<(), Failure> {
     let mut patched = target.clone();
     let mut n_copied = 0;
     for operation in operations {
-        operate(&mut patched, operation, &mut n_copied).ok_or(Failure::Rejected)?;
+        apply_operation(&mut patched, operation, &mut n_copied).ok_or(Failure::Rejected)?;
     }
     *target = patched;
     Ok(())
 }
 
-/// The JSON type of what should have been something else.
+/// The JSON type of an unexpected value.
 fn kind_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -63,20 +65,20 @@ fn kind_name(value: &Value) -> &'static str {
     }
 }
 
-fn operate(target: &mut Value, operation: &Value, n_copied: &mut usize) -> Option<()> {
+fn apply_operation(target: &mut Value, operation: &Value, n_copied: &mut usize) -> Option<()> {
     if operation.get("op")? == "test" {
-        // What is not there is `null` to a test, as the API server's library has it.
+        // The API server's library treats a missing value as `null` in a test.
         let expected = operation.get("value").unwrap_or(&Value::Null);
         let found = target.pointer(operation.get("path")?.as_str()?);
         return (found.unwrap_or(&Value::Null) == expected).then_some(());
     }
     let operation = serde_json::from_value(operation.clone()).ok()?;
-    let operation = guarded(operation, target, n_copied)?;
+    let operation = within_limits(operation, target, n_copied)?;
     json_patch::patch(target, &[operation]).ok()
 }
 
-/// The operation that is to be done, unless it passes a limit.
-fn guarded(
+/// The operation to apply; `None` if it exceeds a limit.
+fn within_limits(
     operation: PatchOperation,
     target: &Value,
     n_copied: &mut usize,
@@ -86,7 +88,7 @@ fn guarded(
         PatchOperation::Replace(replace) => {
             let path = replace.path.as_str();
             fits_depth(path, &replace.value)?;
-            // The API server's library lets a member be replaced that is not there.
+            // The API server's library also replaces members that do not exist.
             let (parent, _) = path.rsplit_once('/').unwrap_or_default();
             if target.pointer(path).is_none() && target.pointer(parent)?.is_object() {
                 return Some(PatchOperation::Add(AddOperation {
@@ -111,7 +113,7 @@ fn guarded(
     Some(operation)
 }
 
-/// How many levels a value has: 0 for a plain one.
+/// The nesting depth of a value; 0 for a scalar.
 pub(super) fn depth_of(value: &Value) -> usize {
     let deepest = match value {
         Value::Object(map) => map.values().map(depth_of).max(),
@@ -136,12 +138,12 @@ mod tests {
     fn check(operations: &Value, expected: Option<Value>) {
         let original = json!({"a": {"b/c": 1, "l": [1, 2, 3]}, "t~": "x"});
         let mut target = original.clone();
-        let done = apply(&mut target, operations);
+        let applied = apply(&mut target, operations);
         match expected {
-            Some(expected) => assert_eq!((done, target), (Ok(()), expected), "{operations}"),
+            Some(expected) => assert_eq!((applied, target), (Ok(()), expected), "{operations}"),
             None => {
                 assert_eq!(
-                    (done, target),
+                    (applied, target),
                     (Err(Failure::Rejected), original),
                     "{operations}"
                 );
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation() {
+    fn every_operation_works() {
         let with = |list: Value| Some(json!({"a": {"b/c": 1, "l": list}, "t~": "x"}));
         let op =
             |op: &str, path: &str, value: i32| json!([{"op": op, "path": path, "value": value}]);
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_changes_nothing() {
+    fn a_failed_operation_changes_nothing() {
         for (op, path) in [
             ("add", "/x/y"),
             ("add", "/a/l/4"),
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_grows_without_bound() {
+    fn size_and_depth_are_bounded() {
         let double = |at: i32| json!({"op": "copy", "from": "", "path": format!("/x{at}")});
         let doubling: Vec<Value> = (0..40).map(double).collect();
         check(&json!(doubling), None);
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_patch() {
+    fn malformed_patches_are_rejected() {
         let mut target = json!({});
         let failed = apply(&mut target, &json!({}));
         assert_eq!(failed, Err(Failure::Malformed("object")));

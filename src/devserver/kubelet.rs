@@ -1,6 +1,6 @@
-//! A simulated scheduler and kubelet: assigns pods to nodes, lets them run and become ready, and
-//! finishes deletions; annotations ask for worse (see [`behaviour`]). One thread (`dev-kubelet`) that
-//! follows the pods of the store and does what is due, many pods under one lock.
+//! A simulated scheduler and kubelet. It binds pods to nodes, runs them until they are ready, and
+//! finishes deletions. Annotations request faults (see [`behaviour`]). The thread `dev-kubelet`
+//! follows the store's pods and takes due steps, many pods under one lock.
 
 pub mod behaviour;
 mod nodes;
@@ -20,20 +20,20 @@ use super::store::{Change, Object, Store};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread;
 
-/// How long it waits for pods before it looks whether the server stops.
+/// How long the thread waits for pods before it checks for a stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
-/// Most steps under one lock, so that requests come in between.
+/// Maximum steps under one lock, so that requests get the lock in between.
 const STEPS_PER_LOCK: usize = 32;
 
-/// How the simulated nodes behave.
+/// The behaviour of the simulated nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct KubeletOptions {
-    /// How many nodes there are, called `node-0` and so on. At least one.
+    /// The number of nodes, named `node-0` and so on. At least one.
     pub n_nodes: usize,
     /// How long a pod runs before it is ready.
     pub ready_after: Duration,
-    /// How long a pod takes to end, if its grace period is not shorter.
+    /// How long a pod takes to terminate, unless its grace period is shorter.
     pub terminate_after: Duration,
 }
 
@@ -50,20 +50,20 @@ impl Default for KubeletOptions {
 struct Kubelet {
     store: Arc<Store>,
     options: KubeletOptions,
-    /// All changes of pods up to this version have been looked at.
+    /// The version up to which the kubelet has seen pod changes.
     cursor: u64,
-    /// How many pods have been given a node.
+    /// The number of pods bound to nodes so far.
     n_assigned: usize,
-    /// What is next for each pod that does not stay as it is.
+    /// The next step of each pod that has one.
     planned: HashMap<Box<str>, (Instant, Step)>,
-    /// The same, earliest first. What is not in `planned` any more is passed over.
+    /// The same, earliest first. Entries that are no longer in `planned` are stale and skipped.
     due: BinaryHeap<Reverse<(Instant, Box<str>)>>,
 }
 
-/// Makes the nodes and starts the thread, which ends with `stop`.
+/// Creates the nodes and starts the thread, which ends with `stop`.
 ///
 /// # Errors
-/// That the system refuses the thread.
+/// If the thread cannot start.
 pub(super) fn start(
     store: &Arc<Store>,
     options: KubeletOptions,
@@ -87,11 +87,11 @@ pub(super) fn start(
     })
 }
 
-/// The pods that have changed, each as it is now; `None` for one that is gone.
+/// The changed pods in their current state; `None` for a deleted pod.
 type Changed = HashMap<Box<str>, Option<Object>>;
 
 impl Kubelet {
-    /// Waits for changes of pods until the next step is due, and plans what they ask for.
+    /// Waits for pod changes until the next step is due, and plans the pods' next steps.
     fn observe(&mut self) {
         let due = self.due.peek().map(|Reverse((due, _))| *due);
         let wait = due.map_or(STOP_CHECK, |due| {
@@ -100,15 +100,16 @@ impl Kubelet {
         });
         let cursor = self.cursor;
         let changed = self.store.wait(Resource::Pods, wait, |state| {
-            let shelf = state.shelf(Resource::Pods);
-            let is_forgotten = shelf.forgotten > cursor;
+            let collection = state.collection(Resource::Pods);
+            // If the history no longer covers the cursor, all pods count as changed.
+            let is_forgotten = collection.forgotten > cursor;
             let changed: Changed = if is_forgotten {
-                let objects = shelf.objects.iter();
+                let objects = collection.objects.iter();
                 objects
                     .map(|(key, object)| (key.clone(), Some(Arc::clone(object))))
                     .collect()
             } else {
-                let events = shelf.events_after(cursor);
+                let events = collection.events_after(cursor);
                 let now = |object: &Object, change| {
                     (change != Change::Deleted).then(|| Arc::clone(object))
                 };
@@ -116,8 +117,8 @@ impl Kubelet {
                     .map(|event| (event.object.key.clone(), now(&event.object, event.change)))
                     .collect()
             };
-            let is_news = is_forgotten || !changed.is_empty();
-            is_news.then_some((state.version, is_forgotten, changed))
+            let has_changes = is_forgotten || !changed.is_empty();
+            has_changes.then_some((state.version, is_forgotten, changed))
         });
         let Some((version, is_forgotten, changed)) = changed else {
             return;
@@ -132,7 +133,7 @@ impl Kubelet {
         }
     }
 
-    /// A pod that changes otherwise keeps the time at which its next step is due.
+    /// An unrelated change keeps the due time of the pod's next step.
     fn plan(&mut self, key: Box<str>, pod: Option<&Object>, now: Instant) {
         let next = pod.and_then(|pod| next_step(&pod.value(), &self.options));
         let Some((step, delay)) = next else {
@@ -148,7 +149,7 @@ impl Kubelet {
         self.due.push(Reverse((due, key)));
     }
 
-    /// Does what is due.
+    /// Takes all due steps.
     fn act(&mut self) {
         loop {
             let due = self.take_due(Instant::now());
@@ -158,15 +159,15 @@ impl Kubelet {
             let options = self.options;
             self.store.write(|state| {
                 for (step, key, node) in due {
-                    if let Err(refusal) = step::take(state, step, &key, &node, &options) {
-                        log::debug!("{step:?} of pod {key}: {refusal:?}");
+                    if let Err(error) = step::take(state, step, &key, &node, &options) {
+                        log::debug!("{step:?} of pod {key}: {error:?}");
                     }
                 }
             });
         }
     }
 
-    /// The next steps that are due, with the node whose turn it is.
+    /// The next due steps, each with the next node in turn.
     fn take_due(&mut self, now: Instant) -> Vec<(Step, Box<str>, String)> {
         let mut steps = Vec::new();
         while steps.len() < STEPS_PER_LOCK {
@@ -181,7 +182,7 @@ impl Kubelet {
                 continue;
             };
             let node = nodes::name(self.n_assigned % self.options.n_nodes.max(1));
-            self.n_assigned += usize::from(*step == Step::Assign);
+            self.n_assigned += usize::from(*step == Step::Bind);
             steps.push((*step, key.clone(), node));
             self.planned.remove(&key);
         }

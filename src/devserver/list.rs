@@ -1,4 +1,4 @@
-//! Lists: which version of the state they show, and their pages.
+//! Lists: the version they show, and their pages.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use super::selector::Scope;
 use super::status_error::{FieldError, StatusError};
 use super::store::{Object, State, Store, in_namespace};
 
-/// How long a request waits for a version from the future
-/// (apiserver `pkg/storage/cacher/watch_cache.go:blockTimeout`).
+/// How long a request waits for a future version (apiserver
+/// `pkg/storage/cacher/watch_cache.go:blockTimeout`).
 pub(super) const FUTURE_VERSION_WAIT: Duration = Duration::from_secs(3);
 
-/// How much of a list is sent at once.
+/// Bytes of a list per chunk.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Answers a list of what is in `scope`.
+/// Responds with the list of the objects in `scope`.
 pub(super) fn list(
     store: &Store,
     resource: Resource,
@@ -36,9 +36,9 @@ pub(super) fn list(
     Ok(Response::stream(ListStream::new(resource, page)))
 }
 
-/// Waits, at most for [`FUTURE_VERSION_WAIT`], until the server has come to `version`.
+/// Blocks until the server reaches `version`, at most for [`FUTURE_VERSION_WAIT`].
 fn await_version(store: &Store, resource: Resource, version: u64) -> Result<(), StatusError> {
-    // Another resource's change moves the version without waking this wait, so it looks again.
+    // A change of another resource moves the version without waking this wait, so the loop polls.
     const SLICE: Duration = Duration::from_millis(50);
     let deadline = Instant::now() + FUTURE_VERSION_WAIT;
     let reached = |state: &State| (state.version >= version).then_some(());
@@ -51,7 +51,7 @@ fn await_version(store: &Store, resource: Resource, version: u64) -> Result<(), 
     Ok(())
 }
 
-/// Reads a resource version of a query; an empty one reads as 0, which asks for any version.
+/// Parses a resource version; an empty one becomes 0, which means any version.
 pub(super) fn parse_version(text: &str) -> Option<u64> {
     if text.is_empty() {
         return Some(0);
@@ -59,7 +59,7 @@ pub(super) fn parse_version(text: &str) -> Option<u64> {
     text.parse().ok()
 }
 
-/// Which state a list shows.
+/// The state that a list shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Current,
@@ -69,9 +69,9 @@ enum Wanted {
 
 struct Options {
     wanted: Wanted,
-    /// 0 for no limit.
+    /// 0 means no limit.
     limit: usize,
-    /// The first key that may come.
+    /// The first key of the page.
     start: Option<String>,
 }
 
@@ -108,14 +108,15 @@ impl Options {
         let wanted = match parse_version(version).ok_or_else(malformed)? {
             0 if version.is_empty() => Wanted::Current,
             0 => {
-                // Answered from memory, which does not page. Events are not kept there.
+                // Upstream serves this from its watch cache, which does not page. The cache has no
+                // events.
                 if resource != Resource::Events {
                     limit = 0;
                 }
                 Wanted::Current
             }
             version if version_match == "Exact" => Wanted::Exact(version),
-            // Before there was a match parameter, a limit made a list exact.
+            // Before `resourceVersionMatch` existed, a limit made the version exact.
             version if version_match.is_empty() && limit > 0 => Wanted::Exact(version),
             version => Wanted::NotOlderThan(version),
         };
@@ -136,7 +137,7 @@ impl Options {
         let version = token["rv"].as_i64().ok_or_else(invalid)?;
         let start = token["start"].as_str().ok_or_else(invalid)?;
         Ok(Self {
-            // A version below zero asks for the rest as it is now.
+            // A negative version asks for the remaining items in the current state.
             wanted: u64::try_from(version).map_or(Wanted::Current, Wanted::Exact),
             limit,
             start: Some(start.trim_start_matches('/').to_owned()),
@@ -144,14 +145,14 @@ impl Options {
     }
 
     fn page(&self, state: &State, resource: Resource, scope: &Scope) -> Result<Page, StatusError> {
-        let shelf = state.shelf(resource);
+        let collection = state.collection(resource);
         let earlier;
         let (version, objects) = match self.wanted {
             Wanted::Exact(version) if version > state.version => {
                 return Err(StatusError::too_large_version(version, state.version));
             }
             Wanted::Exact(version) => {
-                let Some(objects) = shelf.objects_at(version) else {
+                let Some(objects) = collection.objects_at(version) else {
                     return Err(match &self.start {
                         Some(start) => StatusError::continue_too_old(token_of(-1, start)),
                         None => StatusError::list_too_old(),
@@ -160,7 +161,7 @@ impl Options {
                 earlier = objects;
                 (version, &earlier)
             }
-            Wanted::Current | Wanted::NotOlderThan(_) => (state.version, &shelf.objects),
+            Wanted::Current | Wanted::NotOlderThan(_) => (state.version, &collection.objects),
         };
         Ok(self.cut(version, objects, scope))
     }
@@ -175,23 +176,23 @@ impl Options {
             self.limit
         };
         let objects: Vec<Object> = matching.by_ref().take(limit).cloned().collect();
-        let n_left = matching.count();
-        let last = objects.last().filter(|_| n_left > 0);
+        let n_remaining = matching.count();
+        let last = objects.last().filter(|_| n_remaining > 0);
         Page {
             version,
-            // The key that comes directly after the last one on this page.
+            // The smallest key after the last one of this page.
             continue_token: last.map(|last| {
                 let version = i64::try_from(version).unwrap_or(i64::MAX);
                 token_of(version, &format!("/{}\0", last.key))
             }),
-            // With selectors the server cannot know without reading all.
-            n_remaining: last.map(|_| n_left).filter(|_| !scope.has_selectors()),
+            // With selectors, kube-apiserver cannot count without reading all objects.
+            n_remaining: last.map(|_| n_remaining).filter(|_| !scope.has_selectors()),
             objects,
         }
     }
 }
 
-/// Refuses a version match that goes with no version, or that there is not.
+/// Rejects a `resourceVersionMatch` that is unknown or does not fit the version.
 pub(super) fn check_match(request: &ApiRequest) -> Result<(), StatusError> {
     let version = request.query_value("resourceVersion");
     let version_match = request.query_value("resourceVersionMatch");
@@ -220,7 +221,7 @@ fn token_of(version: i64, start: &str) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(token.to_string())
 }
 
-/// A list as it is sent: never whole in memory as text.
+/// A list in transit, never fully in memory as text.
 struct ListStream {
     head: Option<Vec<u8>>,
     objects: std::vec::IntoIter<Object>,

@@ -1,8 +1,8 @@
-//! Sets of fields, as `metadata.managedFields` keeps them of each manager: which fields an object
-//! names, where they are in another object, and how they are written. Pure.
+//! Field sets, as `metadata.managedFields` keeps them per manager: the fields of an object, their
+//! values in another object, and their JSON form. Pure.
 //!
-//! A field is a path of tokens as upstream writes them: `f:NAME` for a member, `k:{"name":"c"}` for an
-//! entry of a list that has a key, `v:"x"` for a value of a set, and `.` for the entry itself.
+//! A field is a path of tokens in upstream's notation: `f:NAME` for a member, `k:{"name":"c"}` for
+//! an entry of a keyed list, `v:"x"` for a value of a set, and `.` for the entry itself.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -14,11 +14,11 @@ use super::patch::{ListMerge, list_merge};
 /// One field.
 pub(super) type Path = Vec<String>;
 
-/// Maps that are taken as one value, whatever is in them.
+/// Maps that count as one value.
 const ATOMIC_MAPS: [&str; 2] = ["selector", "nodeSelector"];
 
-/// What of the metadata belongs to nobody.
-const NOBODYS: [&str; 9] = [
+/// Metadata fields without a manager.
+const UNMANAGED: [&str; 9] = [
     "name",
     "namespace",
     "uid",
@@ -30,7 +30,7 @@ const NOBODYS: [&str; 9] = [
     "selfLink",
 ];
 
-/// The fields that `object` names.
+/// The fields that `object` sets.
 pub(super) fn fields_of(object: &Value) -> BTreeSet<Path> {
     let mut fields = BTreeSet::new();
     for (name, value) in object.as_object().into_iter().flatten() {
@@ -43,7 +43,7 @@ pub(super) fn fields_of(object: &Value) -> BTreeSet<Path> {
             continue;
         }
         for (name, value) in value.as_object().into_iter().flatten() {
-            if !NOBODYS.contains(&name.as_str()) {
+            if !UNMANAGED.contains(&name.as_str()) {
                 let path = [path.as_slice(), &[format!("f:{name}")]].concat();
                 collect(name, value, &path, &mut fields);
             }
@@ -61,6 +61,7 @@ fn collect(name: &str, value: &Value, path: &Path, fields: &mut BTreeSet<Path>) 
             }
         }
         Value::Array(entries) if !entries.is_empty() => match list_merge(name) {
+            // An atomic list is a single field.
             ListMerge::Replace => {
                 fields.insert(path.clone());
             }
@@ -85,7 +86,7 @@ fn collect(name: &str, value: &Value, path: &Path, fields: &mut BTreeSet<Path>) 
     }
 }
 
-/// A set as `fieldsV1` writes it.
+/// Encodes a field set as `fieldsV1`.
 pub(super) fn to_tree(fields: &BTreeSet<Path>) -> Value {
     let mut tree = Value::Object(Map::new());
     for path in fields {
@@ -100,7 +101,7 @@ pub(super) fn to_tree(fields: &BTreeSet<Path>) -> Value {
     tree
 }
 
-/// A set as it was written.
+/// Decodes a field set from `fieldsV1`.
 pub(super) fn from_tree(tree: &Value) -> BTreeSet<Path> {
     fn walk(tree: &Value, path: &Path, fields: &mut BTreeSet<Path>) {
         for (token, rest) in tree.as_object().into_iter().flatten() {
@@ -117,7 +118,7 @@ pub(super) fn from_tree(tree: &Value) -> BTreeSet<Path> {
     fields
 }
 
-/// A field as messages name it: `.spec.containers[name="c"].image`.
+/// A field in the notation of error messages: `.spec.containers[name="c"].image`.
 pub(super) fn text_of(path: &Path) -> String {
     let mut text = String::new();
     for token in path {
@@ -140,18 +141,18 @@ pub(super) fn text_of(path: &Path) -> String {
     text
 }
 
-/// Finds what an object has at many paths, without a look at every entry of a list for each.
+/// Reads the values at many paths of an object, without a scan of each list per path.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     object: &'a Value,
-    /// The places of a list's entries by their tokens, of each list at which one was looked for.
-    places: RefCell<HashMap<(*const Value, Form), Places>>,
+    /// The positions of list entries by token, cached per list on first use.
+    positions: RefCell<HashMap<(*const Value, Form), Positions>>,
 }
 
-/// Where the entries of a list are, by the text of what tells them apart.
-type Places = HashMap<String, usize>;
+/// The positions of list entries, keyed by the text of their identity.
+type Positions = HashMap<String, usize>;
 
-/// What tells the entries of a list apart: the names of a key's members, or the whole value.
+/// The identity of list entries: the names of a key's members, or the whole value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Form {
     Key(Vec<String>),
@@ -162,11 +163,11 @@ impl<'a> Reader<'a> {
     pub(super) fn new(object: &'a Value) -> Self {
         Self {
             object,
-            places: RefCell::default(),
+            positions: RefCell::default(),
         }
     }
 
-    /// What the object has at `path`.
+    /// The object's value at `path`.
     pub(super) fn value_at(&self, path: &[String]) -> Option<&'a Value> {
         let mut value = self.object;
         for token in path {
@@ -181,15 +182,15 @@ impl<'a> Reader<'a> {
 
     fn position(&self, list: &Value, token: &str) -> Option<usize> {
         let (form, text) = read_token(token)?;
-        let mut places = self.places.borrow_mut();
-        let places = places
+        let mut positions = self.positions.borrow_mut();
+        let positions = positions
             .entry((std::ptr::from_ref(list), form.clone()))
-            .or_insert_with(|| places_of(list, &form));
-        places.get(&text).copied()
+            .or_insert_with(|| positions_of(list, &form));
+        positions.get(&text).copied()
     }
 }
 
-/// What `k:` or `v:` names, as [`places_of`] has it.
+/// Parses a `k:` or `v:` token into the form that [`positions_of`] uses.
 fn read_token(token: &str) -> Option<(Form, String)> {
     let (kind, text) = token.split_once(':')?;
     let wanted: Value = serde_json::from_str(text).ok()?;
@@ -200,9 +201,9 @@ fn read_token(token: &str) -> Option<(Form, String)> {
     Some((form, wanted.to_string()))
 }
 
-/// The places of a list's entries, the first of equal ones.
-fn places_of(list: &Value, form: &Form) -> Places {
-    let mut places = Places::new();
+/// The positions of a list's entries; duplicates map to the first.
+fn positions_of(list: &Value, form: &Form) -> Positions {
+    let mut positions = Positions::new();
     for (at, entry) in list.as_array().into_iter().flatten().enumerate() {
         let text = match form {
             Form::Whole => Some(entry.to_string()),
@@ -215,13 +216,13 @@ fn places_of(list: &Value, form: &Form) -> Places {
             }
         };
         if let Some(text) = text {
-            places.entry(text).or_insert(at);
+            positions.entry(text).or_insert(at);
         }
     }
-    places
+    positions
 }
 
-/// Takes away what `object` has at `paths`. A list that becomes empty by that goes too.
+/// Removes the values at `paths` from `object`. Removes a list that becomes empty, too.
 pub(super) fn remove_all<'a>(object: &mut Value, paths: impl Iterator<Item = &'a [String]>) {
     let mut inner: BTreeMap<&str, Vec<&[String]>> = BTreeMap::new();
     let mut whole: BTreeSet<&str> = BTreeSet::new();
@@ -263,15 +264,15 @@ fn remove_from_list(
     whole: &BTreeSet<&str>,
     inner: BTreeMap<&str, Vec<&[String]>>,
 ) {
-    let mut places: HashMap<Form, Places> = HashMap::new();
+    let mut positions: HashMap<Form, Positions> = HashMap::new();
     let mut position = |token: &str| {
         let (form, text) = read_token(token)?;
-        let places = places
+        let positions = positions
             .entry(form.clone())
-            .or_insert_with(|| places_of(list, &form));
-        places.get(&text).copied()
+            .or_insert_with(|| positions_of(list, &form));
+        positions.get(&text).copied()
     };
-    let gone: BTreeSet<usize> = whole.iter().filter_map(|token| position(token)).collect();
+    let removed: BTreeSet<usize> = whole.iter().filter_map(|token| position(token)).collect();
     let inner: Vec<(usize, Vec<&[String]>)> = inner
         .into_iter()
         .filter_map(|(token, rests)| Some((position(token)?, rests)))
@@ -285,7 +286,7 @@ fn remove_from_list(
     let mut at = 0;
     entries.retain(|_| {
         at += 1;
-        !gone.contains(&(at - 1))
+        !removed.contains(&(at - 1))
     });
 }
 
@@ -296,7 +297,7 @@ mod tests {
     use super::{Reader, fields_of, from_tree, remove_all, text_of, to_tree};
 
     #[test]
-    fn fields_are_written_and_read_as_upstream_has_them() {
+    fn fields_have_upstreams_notation() {
         let object = json!({
             "kind": "ReplicaSet", "apiVersion": "apps/v1",
             "metadata": {"name": "web", "labels": {"a": "b"}, "finalizers": ["x/y"]},
@@ -327,9 +328,9 @@ mod tests {
             .find(|text| text.ends_with("image"));
         let expected = ".spec.template.spec.containers[name=\"c\"].image";
         assert_eq!(image.as_deref(), Some(expected));
-        let mut rest = object.clone();
-        remove_all(&mut rest, fields.iter().map(Vec::as_slice));
-        assert_eq!(rest["metadata"], json!({"name": "web", "labels": {}}));
-        assert_eq!(rest["spec"], json!({"template": {"spec": {}}}));
+        let mut remaining = object.clone();
+        remove_all(&mut remaining, fields.iter().map(Vec::as_slice));
+        assert_eq!(remaining["metadata"], json!({"name": "web", "labels": {}}));
+        assert_eq!(remaining["spec"], json!({"template": {"spec": {}}}));
     }
 }

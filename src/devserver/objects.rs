@@ -1,5 +1,4 @@
-//! What the kinds of objects have of their own: defaults and validation. Pure functions on JSON
-//! trees without `kind` and `apiVersion`.
+//! Defaults and validation per kind. Pure functions on JSON trees without `kind` and `apiVersion`.
 
 mod event;
 pub(super) mod labels;
@@ -15,13 +14,13 @@ use serde_json::{Map, Value, json};
 use super::resource::Resource;
 use super::status_error::FieldError;
 
-/// Sets what the API server sets where a request to create or to change says nothing.
+/// Sets the API server's defaults on a created or changed object.
 pub(super) fn set_defaults(resource: Resource, object: &mut Value) {
     match resource {
         Resource::Pods => pod::set_defaults(object),
         Resource::ReplicaSets => {
             replica_set::set_defaults(object);
-            // Here a template is no pointer in the API server's own types, so there always is one.
+            // In Go the template is a struct, not a pointer, so every ReplicaSet has one.
             replica_set::set_template_defaults(&mut object["spec"]["template"]);
         }
         Resource::ReplicationControllers => replication_controller::set_defaults(object),
@@ -32,7 +31,7 @@ pub(super) fn set_defaults(resource: Resource, object: &mut Value) {
     }
 }
 
-/// Sets the status with which every object of a kind begins, whatever the request says.
+/// Sets the initial status of a new object, and discards the request's status.
 pub(super) fn set_first_status(resource: Resource, object: &mut Value) {
     object["status"] = match resource {
         Resource::Pods => json!({"phase": "Pending", "qosClass": pod::qos_class(object)}),
@@ -42,7 +41,7 @@ pub(super) fn set_first_status(resource: Resource, object: &mut Value) {
     };
 }
 
-/// Brings a status that is to be written into the form in which the API server keeps it.
+/// Normalizes a written status as the API server does.
 pub(super) fn prepare_status(resource: Resource, old: &Value, new: &mut Value) {
     match resource {
         Resource::Pods => pod::prepare_status(old, new),
@@ -53,7 +52,7 @@ pub(super) fn prepare_status(resource: Resource, old: &Value, new: &mut Value) {
     }
 }
 
-/// What is wrong with an object that is to be created.
+/// The validation errors of a new object.
 pub(super) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = meta::validate(resource, object);
     match resource {
@@ -76,7 +75,7 @@ pub(super) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with the step from `old` to `new`, apart from their metadata.
+/// The validation errors of a change from `old` to `new`, without those of the metadata.
 pub(super) fn validate_update(resource: Resource, old: &Value, new: &Value) -> Vec<FieldError> {
     match resource {
         Resource::Pods => pod::validate_update(old, new),
@@ -87,7 +86,7 @@ pub(super) fn validate_update(resource: Resource, old: &Value, new: &Value) -> V
     }
 }
 
-/// What is wrong with a status that is to be written.
+/// The validation errors of a written status.
 pub(super) fn validate_status(resource: Resource, new: &Value) -> Vec<FieldError> {
     match resource {
         Resource::ReplicaSets | Resource::ReplicationControllers => {
@@ -97,24 +96,24 @@ pub(super) fn validate_status(resource: Resource, new: &Value) -> Vec<FieldError
     }
 }
 
-/// The text at `pointer`, empty if there is none.
+/// The text at `pointer`, or the empty string.
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     let found = object.pointer(pointer);
     found.and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The number at `pointer`, if there is one.
+/// The number at `pointer`, if any.
 pub(super) fn number(object: &Value, pointer: &str) -> Option<i64> {
     object.pointer(pointer).and_then(Value::as_i64)
 }
 
-/// The entries of the list at `pointer`, none if there is no list.
+/// The entries of the list at `pointer`; empty without a list.
 pub(super) fn entries<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     let found = object.pointer(pointer).and_then(Value::as_array);
     found.map_or(&[], Vec::as_slice)
 }
 
-/// The member `name` as a map; anything else that is there is replaced by an empty one.
+/// The member `name` as a map; replaces any other value with an empty map.
 pub(super) fn map_of<'a>(object: &'a mut Value, name: &str) -> &'a mut Map<String, Value> {
     if !object[name].is_object() {
         object[name] = Value::Object(Map::new());
@@ -124,12 +123,12 @@ pub(super) fn map_of<'a>(object: &'a mut Value, name: &str) -> &'a mut Map<Strin
         .expect("it was just made a map")
 }
 
-/// Sets the member `name` unless it is there.
+/// Sets the member `name` unless it exists.
 pub(super) fn set_default(map: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
     map.entry(name).or_insert_with(|| value.into());
 }
 
-/// Takes away members that are `null`, at every depth: to say `null` is to say nothing.
+/// Removes `null` members at every depth, because `null` means absent.
 pub(super) fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -1,9 +1,9 @@
-//! OpenAPI as far as kubectl asks for it: which operations there are and which parameters they take,
-//! so that `apply` leaves checking to the server, and kinds without their fields.
+//! OpenAPI for kubectl: the operations and their parameters, so that `apply` leaves validation to
+//! the server, and kinds without their fields.
 //!
-//! DIFFERS: the schemas of the API server are 700 KB for `apps/v1` alone. Here a kind is an object
-//! with any members, so `kubectl explain` shows no fields, and a patch says nothing of how lists
-//! merge; kubectl knows that of the kinds served here by itself.
+//! DIFFERS: the API server's schemas take 700 KB for `apps/v1` alone. Here each kind is an object
+//! with any fields, so `kubectl explain` shows none. The schemas also have no list merge rules;
+//! kubectl has those of the kinds served here built in.
 
 use serde_json::{Value, json};
 
@@ -12,17 +12,17 @@ use super::resource::Resource;
 
 const VERSION: &str = "1.36";
 
-/// The media type in which Go clients read `/openapi/v2`.
+/// The media type that Go clients accept for `/openapi/v2`.
 const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// The answer to `/openapi/` and `rest`.
-pub(super) fn answer(rest: &str, request: &ApiRequest) -> Option<Response> {
+/// The response to `/openapi/` followed by `rest`.
+pub(super) fn response(rest: &str, request: &ApiRequest) -> Option<Response> {
     match rest {
         "v2" if request.header("accept").contains("spec.v2") => {
-            let mut answer = Response::text(200, "");
-            PROTOBUF_V2.clone_into(&mut answer.content_type);
-            answer.body = ResponseBody::Whole(empty_document());
-            Some(answer)
+            let mut response = Response::text(200, "");
+            PROTOBUF_V2.clone_into(&mut response.content_type);
+            response.body = ResponseBody::Whole(empty_document());
+            Some(response)
         }
         "v2" => Some(Response::object(
             200,
@@ -40,8 +40,8 @@ pub(super) fn answer(rest: &str, request: &ApiRequest) -> Option<Response> {
     }
 }
 
-/// An `openapi.v2.Document` without definitions, as protobuf: `swagger = 1`, `info = 2` with `title =
-/// 1` and `version = 2`, and an empty `paths = 8`.
+/// An `openapi.v2.Document` without definitions, as protobuf: `swagger = 1`, `info = 2` with
+/// `title = 1` and `version = 2`, and an empty `paths = 8`.
 fn empty_document() -> Vec<u8> {
     let field = |number: u8, bytes: &[u8]| {
         let length = u8::try_from(bytes.len()).expect("these are short");
@@ -58,7 +58,7 @@ fn root() -> Value {
     let mut paths = json!({});
     for resource in Resource::ALL {
         let path = path_of(resource);
-        // Clients keep a document for as long as its hash is the same.
+        // Clients cache a document until its hash changes.
         let url = format!("/openapi/v3/{path}?hash={}", env!("CARGO_PKG_VERSION"));
         paths[path] = json!({"serverRelativeURL": url});
     }

@@ -1,5 +1,5 @@
-//! The options that writing requests carry in their query: dry run, field manager, field validation,
-//! force. Read and checked before anything else is.
+//! The query options of writes: dry run, field manager, field validation, force. The server
+//! validates them before the body.
 
 use serde_json::{Value, json};
 
@@ -9,30 +9,30 @@ use super::status_error::{FieldError, StatusError};
 use super::strict;
 use crate::api::protobuf::MEDIA_TYPE;
 
-/// Longest name of a field manager
-/// (apimachinery `pkg/apis/meta/v1/validation:FieldManagerMaxLength`).
+/// Maximum bytes of a field manager's name (apimachinery
+/// `pkg/apis/meta/v1/validation:FieldManagerMaxLength`).
 const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
-/// What a POST, PUT or PATCH may say besides its body.
+/// The query options of a POST, PUT or PATCH.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WriteOptions {
-    /// Everything is done as asked, and nothing is kept.
+    /// Process the request without storing the result.
     pub(super) dry_run: bool,
     pub(super) field_manager: String,
-    /// An apply takes over what others have applied.
+    /// Let an apply take over other managers' fields.
     pub(super) force: bool,
     validation: FieldValidation,
     is_protobuf: bool,
 }
 
-/// What becomes of members that a kind does not have.
+/// The treatment of unknown fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum FieldValidation {
     Ignore,
-    /// The answer names them.
+    /// The response has a warning for each.
     #[default]
     Warn,
-    /// The request is refused.
+    /// The server rejects the request.
     Strict,
 }
 
@@ -71,6 +71,7 @@ impl WriteOptions {
                 supported,
             ));
         }
+        // As in upstream, one error lists all invalid options.
         if !errors.is_empty() {
             return Err(StatusError::invalid_options(kind, errors));
         }
@@ -87,15 +88,15 @@ impl WriteOptions {
         })
     }
 
-    /// The members of `new` that its kind does not have and `old` has not had: those to warn of. If
-    /// the request is to be refused for them, the refusal is made of a text such as
+    /// Returns the unknown fields of `new` that `old` does not have, for warnings. With strict
+    /// validation, returns an error that `error_of` builds from a text such as
     /// `strict decoding error: unknown field "spec.replica"`.
     pub(super) fn unknown_fields(
         &self,
         resource: Resource,
         old: Option<&Value>,
         new: &Value,
-        refusal: impl FnOnce(&str) -> StatusError,
+        error_of: impl FnOnce(&str) -> StatusError,
     ) -> Result<Vec<String>, StatusError> {
         if self.validation == FieldValidation::Ignore || self.is_protobuf {
             return Ok(Vec::new());
@@ -111,12 +112,12 @@ impl WriteOptions {
         let unknown: Vec<String> = unknown.collect();
         if self.validation == FieldValidation::Strict && !unknown.is_empty() {
             let why = format!("strict decoding error: {}", unknown.join(", "));
-            return Err(refusal(&why));
+            return Err(error_of(&why));
         }
         Ok(unknown)
     }
 
-    /// [`Self::unknown_fields`] of an object that stands in the body as a whole.
+    /// [`Self::unknown_fields`] for an object that is the whole body.
     pub(super) fn unknown_fields_of_body(
         &self,
         resource: Resource,
@@ -128,7 +129,7 @@ impl WriteOptions {
     }
 }
 
-/// Every value of a query parameter that is not empty.
+/// Every non-empty value of a query parameter.
 pub(super) fn all_values<'a>(
     request: &'a ApiRequest,
     name: &'a str,
@@ -138,7 +139,7 @@ pub(super) fn all_values<'a>(
     values.map(|(_, value)| value.as_str())
 }
 
-/// A number in the query; `None` if it is not given.
+/// A number in the query; `None` if absent.
 pub(super) fn number(request: &ApiRequest, name: &str) -> Result<Option<i64>, StatusError> {
     let text = request.query_value(name);
     if text.is_empty() {
@@ -151,7 +152,7 @@ pub(super) fn number(request: &ApiRequest, name: &str) -> Result<Option<i64>, St
     text.parse().ok().map(Some).ok_or_else(malformed)
 }
 
-/// There is one kind of dry run.
+/// The only valid dry run is `All`.
 pub(super) fn check_dry_run(values: &[&str]) -> Option<FieldError> {
     let is_known = values.iter().all(|value| *value == "All");
     let value = json!(values).to_string();

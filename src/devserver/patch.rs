@@ -1,11 +1,11 @@
-//! Patches that look like what they patch: JSON merge patch (RFC 7396) and strategic merge patch,
+//! Patches in the shape of their target: JSON merge patch (RFC 7396) and strategic merge patch,
 //! which merges certain lists by a key of their entries. Pure functions on JSON trees.
 
 use std::collections::{HashMap, VecDeque};
 
 use serde_json::{Map, Value};
 
-/// Merges `patch` into `target`: members are set, those given as `null` are taken away.
+/// Merges `patch` into `target`: sets members, and removes those that are `null`.
 pub(super) fn json_merge(target: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {
         *target = patch.clone();
@@ -28,16 +28,16 @@ pub(super) fn json_merge(target: &mut Value, patch: &Value) {
 /// How a list is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListMerge {
-    /// Entries are maps, told apart by this member.
+    /// Entries are maps, identified by this member.
     ByKey(&'static str),
-    /// Entries are plain values, and each is there once.
+    /// Entries are plain values without duplicates.
     AsSet,
-    /// The new list takes the place of the old one.
+    /// The new list replaces the old one.
     Replace,
 }
 
-/// kubernetes `api/core/v1/types.go` and `api/apps/v1/types.go`, the tags `patchStrategy` and
-/// `patchMergeKey`, as far as the kinds served here have such lists.
+/// kubernetes `api/core/v1/types.go` and `api/apps/v1/types.go`: the tags `patchStrategy` and
+/// `patchMergeKey` of the kinds served here.
 pub(super) fn list_merge(name: &str) -> ListMerge {
     match name {
         "ownerReferences" => ListMerge::ByKey("uid"),
@@ -59,12 +59,12 @@ pub(super) fn list_merge(name: &str) -> ListMerge {
     }
 }
 
-/// Why a strategic merge patch is not done.
+/// Why a strategic merge patch fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StrategicError {
-    /// The patch breaks its own rules, such as a list entry without its key.
+    /// The patch violates its own rules, such as a list entry without its merge key.
     BadPatch(String),
-    /// A value of the patch cannot stand where it is put.
+    /// A value of the patch does not fit its field.
     BadValue(String),
 }
 
@@ -73,7 +73,7 @@ use StrategicError::{BadPatch, BadValue};
 /// Merges a strategic merge patch into `target`.
 ///
 /// # Errors
-/// See [`StrategicError`]. The target is then spoilt.
+/// See [`StrategicError`]. The caller must then discard the target.
 pub(super) fn strategic_merge(target: &mut Value, patch: &Value) -> Result<(), StrategicError> {
     let Some(patch) = patch.as_object() else {
         return Err(BadValue("cannot unmarshal the patch into a map".to_owned()));
@@ -99,7 +99,7 @@ pub(super) fn strategic_merge(target: &mut Value, patch: &Value) -> Result<(), S
     }
     for (name, value) in patch {
         if let Some(list) = name.strip_prefix("$deleteFromPrimitiveList/") {
-            take_values(&mut target[list], value);
+            remove_values(&mut target[list], value);
         } else if !name.starts_with('$') {
             merge_member(target, name, value)?;
         }
@@ -147,17 +147,17 @@ fn merge_member(target: &mut Value, name: &str, value: &Value) -> Result<(), Str
     }
 }
 
-/// The place of the first of equal values, each by its text: lists may be long.
-fn first_places<'a>(values: impl Iterator<Item = &'a Value>) -> HashMap<String, usize> {
-    let mut places = HashMap::new();
+/// The position of the first of equal values, keyed by text, because lists may be long.
+fn first_positions<'a>(values: impl Iterator<Item = &'a Value>) -> HashMap<String, usize> {
+    let mut positions = HashMap::new();
     for (at, value) in values.enumerate() {
-        places.entry(value.to_string()).or_insert(at);
+        positions.entry(value.to_string()).or_insert(at);
     }
-    places
+    positions
 }
 
 fn merge_set(old: &[Value], patch: &[Value]) -> Vec<Value> {
-    let in_patch = first_places(patch.iter());
+    let in_patch = first_positions(patch.iter());
     let firsts = patch.iter().enumerate();
     let patched = firsts.filter(|(at, value)| in_patch[&value.to_string()] == *at);
     let patched = patched.map(|(_, value)| value.clone()).collect();
@@ -165,14 +165,14 @@ fn merge_set(old: &[Value], patch: &[Value]) -> Vec<Value> {
         .iter()
         .filter(|value| !in_patch.contains_key(&value.to_string()));
     let kept = kept.cloned().collect();
-    let in_old = first_places(old.iter());
+    let in_old = first_positions(old.iter());
     in_order(kept, patched, |value| {
         in_old.get(&value.to_string()).copied()
     })
 }
 
-/// Puts what a patch leaves alone and what it brings into one order, which is the API server's: what
-/// the patch brings comes first, except after what already stood before it.
+/// Merges kept and patched entries in the API server's order: patched entries come first, except
+/// after entries that preceded them in the old list.
 fn in_order(
     kept: Vec<Value>,
     patched: Vec<Value>,
@@ -197,15 +197,15 @@ fn in_order(
     }
 }
 
-fn take_values(target: &mut Value, values: &Value) {
+fn remove_values(target: &mut Value, values: &Value) {
     let values = values.as_array().map_or(&[][..], Vec::as_slice);
-    let taken = first_places(values.iter());
+    let removed = first_positions(values.iter());
     if let Some(target) = target.as_array_mut() {
-        target.retain(|value| !taken.contains_key(&value.to_string()));
+        target.retain(|value| !removed.contains_key(&value.to_string()));
     }
 }
 
-/// Merges two lists of maps, for the order see [`in_order`].
+/// Merges two lists of maps in the order of [`in_order`].
 fn merge_by_key(old: Vec<Value>, patch: &[Value], key: &str) -> Result<Vec<Value>, StrategicError> {
     let directive = |entry: &Value| {
         entry
@@ -221,10 +221,10 @@ fn merge_by_key(old: Vec<Value>, patch: &[Value], key: &str) -> Result<Vec<Value
         return Ok(kept.cloned().collect());
     }
     if old.is_empty() && patch.iter().all(|entry| directive(entry).is_none()) {
-        // Nothing to merge with, so that nobody asks for keys.
+        // Without old entries there is nothing to merge, so upstream checks no keys.
         return Ok(patch.to_vec());
     }
-    let original = first_places(old.iter().map(|entry| &entry[key]));
+    let original = first_positions(old.iter().map(|entry| &entry[key]));
     let mut by_key: HashMap<String, VecDeque<usize>> = HashMap::new();
     for (at, entry) in old.iter().enumerate() {
         if let Some(id) = entry.get(key) {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn c_15_an_owner_is_merged_by_its_uid_and_a_new_one_comes_first() {
+    fn c_15_owners_merge_by_uid_and_new_ones_come_first() {
         check(
             json!({"ownerReferences": [{"uid": "1", "name": "x"}]}),
             &json!({"ownerReferences": [{"uid": "1", "controller": true}]}),
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lists() {
+    fn other_lists_merge_by_their_rules() {
         check(
             json!({"conditions": [{"type": "A", "status": "True"}, {"type": "B"}]}),
             &json!({"conditions": [{"type": "B", "status": "False"}]}),
@@ -352,8 +352,8 @@ mod tests {
     }
 
     #[test]
-    fn bad_patches_in_the_words_of_the_api_server() {
-        let refused = |patch: Value, expected: StrategicError| {
+    fn invalid_patches_get_the_api_servers_errors() {
+        let check = |patch: Value, expected: StrategicError| {
             let mut target = json!({"containers": [{"name": "c"}], "map": {}});
             assert_eq!(
                 strategic_merge(&mut target, &patch),
@@ -363,12 +363,12 @@ mod tests {
         };
         let why = "map: map[image:x] does not contain declared merge key: name";
         let patch = json!({"containers": [{"image": "x"}]});
-        refused(patch, StrategicError::BadPatch(why.to_owned()));
+        check(patch, StrategicError::BadPatch(why.to_owned()));
         let why = "unknown patch type: frob in map: map[$patch:frob name:c]";
         let patch = json!({"containers": [{"$patch": "frob", "name": "c"}]});
-        refused(patch, StrategicError::BadPatch(why.to_owned()));
+        check(patch, StrategicError::BadPatch(why.to_owned()));
         let why = "cannot restore slice from string";
         let patch = json!({"containers": "x"});
-        refused(patch, StrategicError::BadValue(why.to_owned()));
+        check(patch, StrategicError::BadValue(why.to_owned()));
     }
 }

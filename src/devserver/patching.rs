@@ -1,4 +1,4 @@
-//! PATCH: which kind of patch a request carries, and what becomes of the object by it.
+//! PATCH: parses the four kinds of patch and applies them to an object.
 
 use serde_json::{Value, json};
 
@@ -11,18 +11,18 @@ use super::resource::Resource;
 use super::shape;
 use super::status_error::{FieldError, StatusError};
 
-/// A patch as it came.
+/// A patch as received.
 #[derive(Debug)]
 pub(super) enum Patch {
     Json(Value),
     Merge(Value),
     Strategic(Value),
-    /// What a manager wants of the object.
+    /// The desired fields of a field manager.
     Apply(Value),
 }
 
 impl Patch {
-    /// The patch in the body, of the kind that its media type says.
+    /// Parses the body by its media type.
     pub(super) fn read(request: &ApiRequest) -> Result<Self, StatusError> {
         let body = &request.body;
         match request.content_type() {
@@ -49,7 +49,7 @@ impl Patch {
         }
     }
 
-    /// Does the patch on `target`, which is whole, with `kind`.
+    /// Applies the patch to `target`, an object with `kind` and `apiVersion`.
     pub(super) fn change(&self, target: &mut Value) -> Result<(), StatusError> {
         match self {
             Self::Json(operations) => {
@@ -69,14 +69,14 @@ impl Patch {
             Self::Strategic(patch) => {
                 patch::strategic_merge(target, patch).map_err(|error| match error {
                     StrategicError::BadPatch(why) => StatusError::internal(why),
-                    StrategicError::BadValue(why) => unfit(patch, &why),
+                    StrategicError::BadValue(why) => unprocessable(patch, &why),
                 })
             }
             Self::Apply(_) => Err(StatusError::unsupported_patch_type()),
         }
     }
 
-    /// `object` (without `kind`) as it is after the patch, in a shape that objects of this kind have.
+    /// The patched `object` (without `kind`), validated against the shape of its kind.
     pub(super) fn changed(
         &self,
         resource: Resource,
@@ -90,19 +90,19 @@ impl Patch {
         }
         let kind = text(&object, "/kind");
         if kind != resource.kind() || text(&object, "/apiVersion") != resource.api_version() {
-            return Err(unfit(
+            return Err(unprocessable(
                 self.value(),
                 &format!("the kind cannot become {kind}"),
             ));
         }
-        shape::check(resource, &object).map_err(|why| unfit(self.value(), &why))?;
+        shape::check(resource, &object).map_err(|why| unprocessable(self.value(), &why))?;
         body::strip_kind(&mut object);
         Ok(object)
     }
 
-    /// 422 for a patch that makes of the object what no such object can be.
-    pub(super) fn unfit(&self, why: &str) -> StatusError {
-        unfit(self.value(), why)
+    /// 422 for a patch that produces an invalid object.
+    pub(super) fn unprocessable(&self, why: &str) -> StatusError {
+        unprocessable(self.value(), why)
     }
 
     fn value(&self) -> &Value {
@@ -115,8 +115,8 @@ impl Patch {
     }
 }
 
-/// 422 for a patch that makes of the object what no such object can be.
-fn unfit(patch: &Value, why: &str) -> StatusError {
+/// 422 for a patch that produces an invalid object.
+fn unprocessable(patch: &Value, why: &str) -> StatusError {
     let value = json!(patch.to_string()).to_string();
     StatusError::invalid_patch(FieldError::invalid("patch", &value, why))
 }

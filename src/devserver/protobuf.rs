@@ -1,8 +1,9 @@
-//! Reads protobuf bodies of the few kinds that kubectl and leader election send as such: Namespaces,
-//! ServiceAccounts, ResourceQuotas, Leases, Events, Scales, Bindings, DeleteOptions. Pure.
+//! Decodes protobuf bodies of the few kinds that kubectl and leader election send as protobuf:
+//! Namespaces, ServiceAccounts, ResourceQuotas, Leases, Events, Scales, Bindings, DeleteOptions.
+//! Pure.
 //!
-//! Answers are always JSON, which every client takes that sends protobuf. A table of fields per
-//! message does what generated code would; the numbers are those of `generated.proto` beside each
+//! Responses are always JSON, which every client that sends protobuf accepts. A table of fields per
+//! message replaces generated code; the field numbers are those of `generated.proto` beside each
 //! API's `types.go`.
 
 use jiff::Timestamp;
@@ -18,17 +19,17 @@ enum Kind {
     Boolean,
     Time,
     MicroTime,
-    /// Written as text in a message of its own.
+    /// A message with a text field.
     Quantity,
     Message(&'static [Field]),
 }
 
-/// Number, name, and what it holds.
+/// Number, name and type.
 #[derive(Clone, Copy)]
 enum Field {
     One(u32, &'static str, Kind),
     Many(u32, &'static str, Kind),
-    /// From text to that kind.
+    /// Keys are texts, values are of this kind.
     Map(u32, &'static str, Kind),
 }
 
@@ -178,27 +179,27 @@ const DELETE_OPTIONS: &[Field] = &[
 
 const TYPE_META: &[Field] = &[One(1, "apiVersion", Text), One(2, "kind", Text)];
 
-/// Why a body is not read.
+/// Why a body cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unread {
-    /// It is of a kind whose fields this server does not know as protobuf.
+pub(super) enum DecodeError {
+    /// This server knows no protobuf fields for the kind.
     UnknownKind(String),
-    /// It is no protobuf, or it ends too early.
+    /// The body is not protobuf, or is truncated.
     Malformed,
 }
 
-impl From<ProtobufError> for Unread {
+impl From<ProtobufError> for DecodeError {
     fn from(_: ProtobufError) -> Self {
         Self::Malformed
     }
 }
 
-/// The object in `body`, with `kind` and `apiVersion`.
+/// Decodes the object in `body`, with `kind` and `apiVersion`.
 ///
 /// # Errors
-/// See [`Unread`].
-pub(super) fn read(body: &[u8]) -> Result<Value, Unread> {
-    let envelope = body.strip_prefix(&MAGIC).ok_or(Unread::Malformed)?;
+/// See [`DecodeError`].
+pub(super) fn read(body: &[u8]) -> Result<Value, DecodeError> {
+    let envelope = body.strip_prefix(&MAGIC).ok_or(DecodeError::Malformed)?;
     let (mut type_meta, mut raw) = (Map::new(), &[][..]);
     for field in Fields::of(envelope) {
         let field = field?;
@@ -218,15 +219,15 @@ pub(super) fn read(body: &[u8]) -> Result<Value, Unread> {
         "Scale" => SCALE,
         "Binding" => BINDING,
         "DeleteOptions" => DELETE_OPTIONS,
-        kind => return Err(Unread::UnknownKind(kind.to_owned())),
+        kind => return Err(DecodeError::UnknownKind(kind.to_owned())),
     };
     let mut object = message(raw, schema)?;
     object.extend(type_meta);
     Ok(Value::Object(object))
 }
 
-/// Members that are empty are left out, since Go writes all that are no pointers.
-fn message(bytes: &[u8], schema: &[Field]) -> Result<Map<String, Value>, Unread> {
+/// Omits empty members, because Go encodes every field that is not a pointer.
+fn message(bytes: &[u8], schema: &[Field]) -> Result<Map<String, Value>, DecodeError> {
     let mut object = Map::new();
     for field in Fields::of(bytes) {
         let field = field?;
@@ -260,13 +261,13 @@ fn message(bytes: &[u8], schema: &[Field]) -> Result<Map<String, Value>, Unread>
     Ok(object)
 }
 
-fn value_of(field: &wire::Field<'_>, kind: Kind) -> Result<Value, Unread> {
+fn value_of(field: &wire::Field<'_>, kind: Kind) -> Result<Value, DecodeError> {
     Ok(match kind {
         Text => {
             let text = std::str::from_utf8(field.length_delimited()?);
-            json!(text.ok().ok_or(Unread::Malformed)?)
+            json!(text.ok().ok_or(DecodeError::Malformed)?)
         }
-        // Negative numbers come as their two's complement in 64 bits.
+        // Protobuf encodes negative numbers as 64-bit two's complement.
         Integer => json!(field.varint()?.cast_signed()),
         Boolean => json!(field.varint()? != 0),
         Quantity => {
@@ -279,8 +280,8 @@ fn value_of(field: &wire::Field<'_>, kind: Kind) -> Result<Value, Unread> {
     })
 }
 
-/// A message without members is no time.
-fn time_of(bytes: &[u8], format: &str) -> Result<Value, Unread> {
+/// An empty message decodes as `null`.
+fn time_of(bytes: &[u8], format: &str) -> Result<Value, DecodeError> {
     if bytes.is_empty() {
         return Ok(Value::Null);
     }
@@ -291,9 +292,9 @@ fn time_of(bytes: &[u8], format: &str) -> Result<Value, Unread> {
     let number = |name: &str| time.get(name).and_then(Value::as_i64).unwrap_or(0);
     let nanos = i32::try_from(number("nanos"))
         .ok()
-        .ok_or(Unread::Malformed)?;
+        .ok_or(DecodeError::Malformed)?;
     let time = Timestamp::new(number("seconds"), nanos);
-    let time = time.ok().ok_or(Unread::Malformed)?;
+    let time = time.ok().ok_or(DecodeError::Malformed)?;
     Ok(json!(time.strftime(format).to_string()))
 }
 
@@ -309,7 +310,7 @@ impl Field {
 mod tests {
     use serde_json::json;
 
-    use super::{MAGIC, Unread, read};
+    use super::{DecodeError, MAGIC, read};
 
     fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
         let length = u8::try_from(bytes.len()).expect("short");
@@ -322,8 +323,8 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_as_kubectl_sends_it() {
-        // Go writes empty texts and the empty time of creation too.
+    fn a_quota_from_kubectl_decodes() {
+        // Go encodes empty texts and the zero creation time, too.
         let metadata = [field(1, b"q"), field(2, b""), field(8, b"")].concat();
         let hard = [field(1, b"pods"), field(2, &field(1, b"3"))].concat();
         let raw = [field(1, &metadata), field(2, &field(1, &hard))].concat();
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn times_numbers_and_owners() {
+    fn times_numbers_and_owners_decode() {
         let micro = [&[8, 60, 16], &[0x80, 0x89, 0x7a][..]].concat();
         let spec = [vec![16, 15], field(3, &micro)].concat();
         let owner = [field(4, b"1"), vec![48, 1]].concat();
@@ -351,17 +352,17 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told() {
+    fn undecodable_bodies_are_errors() {
         let unknown = read(&body("Pod", b""));
-        assert_eq!(unknown, Err(Unread::UnknownKind("Pod".to_owned())));
+        assert_eq!(unknown, Err(DecodeError::UnknownKind("Pod".to_owned())));
         let good = body("Namespace", &field(1, &field(1, b"a-name")));
         for end in 0..good.len() {
-            // Shorter ones may be whole by chance; none may panic.
+            // A truncated body may be valid by chance, but must not panic.
             if let Ok(value) = read(&good[..end]) {
                 assert_eq!(value.get("metadata"), None, "{end}");
             }
         }
         let endless = [&MAGIC[..], &[0xff; 40]].concat();
-        assert_eq!(read(&endless), Err(Unread::Malformed));
+        assert_eq!(read(&endless), Err(DecodeError::Malformed));
     }
 }

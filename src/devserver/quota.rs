@@ -1,5 +1,5 @@
-//! ResourceQuotas that count pods (`hard: {pods: "2"}`). Other resources in a quota are stored and
-//! never counted.
+//! ResourceQuotas on pods (`hard: {pods: "2"}`). The server stores other resources of a quota and
+//! never counts them.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::resource::Resource;
 use super::status_error::StatusError;
 use super::store::{Object, State};
 
-/// Refuses one more pod called `name` where a quota of the namespace is used up.
+/// Rejects a new pod called `name` if a quota of the namespace is used up.
 pub(super) fn check(state: &State, namespace: &str, name: &str) -> Result<(), StatusError> {
     let quotas = state.of_namespace(Resource::Quotas, Some(namespace));
     for quota in quotas {
@@ -28,7 +28,7 @@ pub(super) fn check(state: &State, namespace: &str, name: &str) -> Result<(), St
     Ok(())
 }
 
-/// The status that a quota has now.
+/// The current status of a quota.
 pub(super) fn status(state: &State, namespace: &str, quota: &Value) -> Value {
     let hard = quota.pointer("/spec/hard").cloned();
     let hard = hard.unwrap_or_else(|| json!({}));
@@ -39,7 +39,7 @@ pub(super) fn status(state: &State, namespace: &str, quota: &Value) -> Value {
     json!({"hard": hard, "used": used})
 }
 
-/// Writes the status of the namespace's quotas where it has changed.
+/// Updates the status of the namespace's quotas if it changed.
 pub(super) fn refresh(state: &mut State, namespace: &str) {
     let quotas = state.of_namespace(Resource::Quotas, Some(namespace));
     let quotas: Vec<Object> = quotas.cloned().collect();

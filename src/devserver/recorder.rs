@@ -1,4 +1,4 @@
-//! What requests came: for tests that ask what the controller said and when.
+//! Records requests, so that tests can check what the controller sent and when.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -6,28 +6,28 @@ use std::time::Instant;
 
 use super::exchange::{ApiCall, ApiRequest};
 
-/// Most bytes of bodies that are remembered; the oldest requests go when there are more.
+/// Maximum bytes of recorded bodies; beyond it the recorder drops the oldest requests.
 const BODY_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// One request and what was answered.
+/// One request and its response code.
 #[derive(Debug)]
 pub struct Recorded {
-    /// The request as it came.
+    /// The request as received.
     pub request: ApiRequest,
-    /// When it had come whole.
+    /// When the server had read the whole request.
     pub started: Instant,
-    answer: OnceLock<(u16, Instant)>,
+    response: OnceLock<(u16, Instant)>,
 }
 
 impl Recorded {
-    /// The HTTP code of the answer; 0 if the connection was cut, `None` while there is no answer.
+    /// The HTTP code of the response; 0 if the connection was cut, `None` before the response.
     pub fn code(&self) -> Option<u16> {
-        self.answer.get().map(|(code, _)| *code)
+        self.response.get().map(|(code, _)| *code)
     }
 
-    /// When the answer was there, before it was sent; `None` while there is none.
+    /// When the response was ready to send; `None` before that.
     pub fn answered(&self) -> Option<Instant> {
-        self.answer.get().map(|(_, at)| *at)
+        self.response.get().map(|(_, at)| *at)
     }
 
     /// Verb and resource, such as `create pods` or `update replicasets/status`.
@@ -35,21 +35,23 @@ impl Recorded {
         format!("{} {}", self.request.verb(), self.request.resource())
     }
 
-    /// The body as text, empty if there was none.
+    /// The body as text, empty if the request has none.
     pub fn body(&self) -> String {
         String::from_utf8_lossy(&self.request.body).into_owned()
     }
 
     pub(super) fn set_code(&self, code: u16) {
-        // Set once per request, by the thread that answers it.
-        self.answer.set((code, Instant::now())).unwrap_or_default();
+        // Set once per request, by the thread that serves it.
+        self.response
+            .set((code, Instant::now()))
+            .unwrap_or_default();
     }
 }
 
-/// Remembers the latest requests. Clones share what they remember.
+/// Keeps the latest requests. Clones share the record.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    /// How many are kept; older ones are dropped.
+    /// The number of requests kept; the recorder drops older ones.
     length: usize,
     state: Arc<Mutex<State>>,
 }
@@ -57,12 +59,12 @@ pub struct Recorder {
 #[derive(Debug, Default)]
 struct State {
     requests: VecDeque<Arc<Recorded>>,
-    /// Of all bodies together.
+    /// The bytes of all recorded bodies.
     n_bytes: usize,
 }
 
 impl State {
-    fn forget_oldest(&mut self) {
+    fn drop_oldest(&mut self) {
         if let Some(oldest) = self.requests.pop_front() {
             self.n_bytes -= oldest.request.body.len();
         }
@@ -78,7 +80,7 @@ impl Recorder {
         }
     }
 
-    /// All requests that are remembered, in the order in which they came.
+    /// All recorded requests, in the order received.
     pub fn requests(&self) -> Vec<Arc<Recorded>> {
         self.lock().requests.iter().cloned().collect()
     }
@@ -92,7 +94,7 @@ impl Recorder {
         requests
     }
 
-    /// Forgets all requests so far.
+    /// Drops all recorded requests.
     pub fn clear(&self) {
         *self.lock() = State::default();
     }
@@ -101,17 +103,17 @@ impl Recorder {
         let recorded = Arc::new(Recorded {
             request,
             started: Instant::now(),
-            answer: OnceLock::new(),
+            response: OnceLock::new(),
         });
         if self.length > 0 {
             let mut state = self.lock();
             if state.requests.len() >= self.length {
-                state.forget_oldest();
+                state.drop_oldest();
             }
             state.n_bytes += recorded.request.body.len();
             state.requests.push_back(Arc::clone(&recorded));
             while state.n_bytes > BODY_BYTES_MAX {
-                state.forget_oldest();
+                state.drop_oldest();
             }
         }
         recorded

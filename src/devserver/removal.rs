@@ -1,5 +1,5 @@
-//! The end of an object: whether nothing holds it any more, and taking it away. Called under the lock
-//! of the state, by deletes and by updates that take off a last finalizer.
+//! The end of an object: the check that nothing holds it, and its removal. Deletes call this under
+//! the state lock, and so do updates that remove the last finalizer.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::quota;
 use super::resource::Resource;
 use super::store::{Consequence, Object, State};
 
-/// True for an object that is being deleted and that nothing holds any more.
+/// True for an object under deletion without finalizers and grace period.
 pub(super) fn is_released(value: &Value) -> bool {
     value.pointer("/metadata/deletionTimestamp").is_some()
         && entries(value, "/metadata/finalizers").is_empty()
@@ -18,7 +18,7 @@ pub(super) fn is_released(value: &Value) -> bool {
         && number(value, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
 }
 
-/// Takes an object away; what depends on it follows.
+/// Removes an object and queues the garbage collection of its dependents.
 pub(super) fn remove(state: &mut State, resource: Resource, key: &str, value: Value) -> Object {
     let object = state.remove(resource, key, value);
     if resource == Resource::Pods {

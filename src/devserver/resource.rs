@@ -1,6 +1,6 @@
-//! The table of what is served: each resource's names, and how an object of it looks empty.
+//! The table of served resources: their names and the content of an empty object.
 
-/// A resource that the server keeps.
+/// A served resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Resource {
     Pods,
@@ -14,7 +14,7 @@ pub(super) enum Resource {
     Nodes,
 }
 
-/// How many resources there are.
+/// The number of resources.
 pub(super) const N_RESOURCES: usize = 9;
 
 struct Facts {
@@ -24,7 +24,7 @@ struct Facts {
     short_names: &'static [&'static str],
     namespaced: bool,
     subresources: &'static [&'static str],
-    /// What follows the metadata of an object without content, as bookmarks show it.
+    /// The fields after the metadata of an empty object, for bookmarks.
     empty: &'static str,
 }
 
@@ -132,7 +132,7 @@ impl Resource {
         Self::Nodes,
     ];
 
-    /// The resource with these names, if it is served. All are served in version `v1` only.
+    /// The served resource with these names. All are in version `v1`.
     pub(super) fn find(group: &str, version: &str, plural: &str) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
         all.find(|resource| {
@@ -156,12 +156,12 @@ impl Resource {
         self.facts().kind
     }
 
-    /// Such as `rs`, which people type.
+    /// Short names for kubectl, such as `rs`.
     pub(super) fn short_names(self) -> &'static [&'static str] {
         self.facts().short_names
     }
 
-    /// True for what `kubectl get all` shows.
+    /// True for the resources in `kubectl get all`.
     pub(super) fn is_of_all(self) -> bool {
         matches!(
             self,
@@ -181,22 +181,22 @@ impl Resource {
         self.facts().empty
     }
 
-    /// True if its replicas are counted by a subresource of their own.
+    /// True if the resource has the subresource `scale`.
     pub(super) fn has_scale(self) -> bool {
         self.subresources().contains(&"scale")
     }
 
-    /// True for what a delete answers with its last state; of others it says that it succeeded.
-    pub(super) fn is_answered_when_gone(self) -> bool {
+    /// True if a delete returns the last object; for other kinds it returns a `Success` status.
+    pub(super) fn delete_returns_object(self) -> bool {
         matches!(self, Self::Pods | Self::ServiceAccounts | Self::Quotas)
     }
 
-    /// False where only single objects are deleted.
+    /// True if the resource supports `deletecollection`.
     pub(super) fn has_delete_collection(self) -> bool {
         self != Self::Namespaces
     }
 
-    /// True if the status is written by a request of its own, and by no other.
+    /// True if only the subresource `status` writes the status.
     pub(super) fn has_status(self) -> bool {
         self.subresources().contains(&"status")
     }
@@ -237,7 +237,7 @@ mod tests {
     use super::Resource;
 
     #[test]
-    fn the_table_is_in_the_order_of_the_names() {
+    fn the_table_has_the_order_of_the_enum() {
         for (index, resource) in Resource::ALL.into_iter().enumerate() {
             assert_eq!(resource.index(), index);
             let (group, plural) = (resource.group(), resource.plural());

@@ -1,5 +1,5 @@
-//! What clients ask about themselves: whether they may do something, and who they are. Here everyone
-//! may do everything, and nobody is known. Nothing of it is kept.
+//! Access and user reviews of the client itself. This server allows everything, and every client is
+//! anonymous. The server stores no reviews.
 
 use serde_json::{Value, json};
 
@@ -8,15 +8,15 @@ use super::exchange::{ApiRequest, Response};
 use super::status_error::StatusError;
 use super::target::Target;
 
-/// The answer to a review; `None` if `target` names none.
-pub(super) fn answer(
+/// The response to a review; `None` if `target` is not a review.
+pub(super) fn response(
     target: &Target,
     request: &ApiRequest,
 ) -> Option<Result<Response, StatusError>> {
     let (kind, status) = match (target.group.as_str(), target.resource.as_str()) {
         ("authorization.k8s.io", "selfsubjectaccessreviews") => (
             "SelfSubjectAccessReview",
-            json!({"allowed": true, "reason": "the dev server lets everyone do everything"}),
+            json!({"allowed": true, "reason": "the dev server allows everything"}),
         ),
         ("authentication.k8s.io", "selfsubjectreviews") => (
             "SelfSubjectReview",
@@ -37,14 +37,14 @@ pub(super) fn answer(
 }
 
 fn reviewed(review: &Value, kind: &str, target: &Target, status: &Value) -> Response {
-    let mut answer = json!({
+    let mut object = json!({
         "kind": kind,
         "apiVersion": format!("{}/{}", target.group, target.version),
         "metadata": {"creationTimestamp": null},
         "status": status,
     });
     if let Some(spec) = review.get("spec") {
-        answer["spec"] = spec.clone();
+        object["spec"] = spec.clone();
     }
-    Response::object(201, &answer)
+    Response::object(201, &object)
 }

@@ -1,4 +1,4 @@
-//! The subresource `scale`: the count of an object's replicas as an object of its own.
+//! The subresource `scale`: an object's replicas as an object of their own.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use super::update::{self, Part};
 pub(super) fn of(resource: Resource, object: &Object) -> Value {
     let value = object.value();
     let metadata = &value["metadata"];
-    // The API server leaves out a wanted number of 0.
+    // The API server omits `replicas: 0`.
     let spec = match number(&value, "/spec/replicas").unwrap_or(0) {
         0 => json!({}),
         replicas => json!({"replicas": replicas}),
@@ -37,7 +37,7 @@ pub(super) fn of(resource: Resource, object: &Object) -> Value {
     })
 }
 
-/// Scales to what `scale` says, in the name of `manager`; answers the object.
+/// Applies a `Scale` on behalf of the field manager `manager`; returns the updated object.
 pub(super) fn put(
     state: &mut State,
     resource: Resource,

@@ -1,4 +1,4 @@
-//! Reads `labelSelector` and `fieldSelector` of a query. Pure.
+//! Parses `labelSelector` and `fieldSelector`. Pure.
 
 use serde_json::Value;
 
@@ -9,11 +9,11 @@ use super::store::Stored;
 use crate::api::Selector;
 use crate::api::label_selector::{LabelSelector, LabelSelectorRequirement};
 
-/// Which objects of a resource a list or watch is about.
+/// The objects that a list or watch covers.
 #[derive(Clone, Debug)]
 pub(super) struct Scope {
     pub(super) namespace: Option<String>,
-    /// `None` selects everything.
+    /// `None` selects all objects.
     labels: Option<Selector>,
     fields: Vec<FieldTerm>,
 }
@@ -26,8 +26,8 @@ struct FieldTerm {
 }
 
 impl Scope {
-    /// Reads both selectors. `check` looks at what else the query says, once they are readable and
-    /// before it matters whether there are such fields.
+    /// Parses both selectors. Upstream checks the other query options after the syntax and before
+    /// the field names, so `check` runs in between.
     pub(super) fn new(
         resource: Resource,
         namespace: Option<&str>,
@@ -49,7 +49,7 @@ impl Scope {
         })
     }
 
-    /// True if it says more than which namespace.
+    /// True if the scope has a label or field selector.
     pub(super) fn has_selectors(&self) -> bool {
         self.labels.is_some() || !self.fields.is_empty()
     }
@@ -80,7 +80,7 @@ impl Scope {
 }
 
 fn field_of<'a>(value: &'a Value, path: &str) -> &'a str {
-    // Two names of one field, for the sake of old clients.
+    // Upstream accepts both names of this field for old clients.
     let path = if path == "source" {
         "source.component"
     } else {
@@ -95,7 +95,7 @@ fn parse_fields(text: &str) -> Result<Vec<FieldTerm>, StatusError> {
     let terms = text.split(',').filter(|term| !term.is_empty());
     terms
         .map(|term| {
-            let (path, value, equal) = split_term(term).ok_or_else(|| unusable(text))?;
+            let (path, value, equal) = split_term(term).ok_or_else(|| invalid_selector(text))?;
             Ok(FieldTerm {
                 path: path.to_owned(),
                 value: value.to_owned(),
@@ -105,13 +105,13 @@ fn parse_fields(text: &str) -> Result<Vec<FieldTerm>, StatusError> {
         .collect()
 }
 
-fn unusable(text: &str) -> StatusError {
+fn invalid_selector(text: &str) -> StatusError {
     StatusError::bad_request(format!(
         "invalid selector: '{text}'; can't understand '{text}'"
     ))
 }
 
-/// Kinds that have fields of their own say it in other words than those that have not.
+/// The error text differs between kinds with and without selectable fields of their own.
 fn unselectable(resource: Resource, path: &str) -> StatusError {
     StatusError::bad_request(match resource {
         Resource::ReplicaSets | Resource::Leases | Resource::ServiceAccounts | Resource::Quotas => {
@@ -190,7 +190,7 @@ fn parse_labels(text: &str) -> Result<Option<Selector>, StatusError> {
         .map_err(|error| StatusError::bad_request(error.to_string()))
 }
 
-/// Refuses keys and values that no label can have.
+/// Rejects keys and values that are no valid labels.
 fn check_syntax(requirement: &LabelSelectorRequirement) -> Result<(), StatusError> {
     let key = &requirement.key;
     let invalid = |field: &str, value: &str, why: &str| {
@@ -211,7 +211,7 @@ fn check_syntax(requirement: &LabelSelectorRequirement) -> Result<(), StatusErro
     Ok(())
 }
 
-/// The terms between commas, where commas between parentheses do not count.
+/// Splits at the commas outside parentheses.
 fn split_outside_parentheses(text: &str) -> Vec<&str> {
     let mut depth = 0_u32;
     let terms = text.split(move |c| {
@@ -255,7 +255,7 @@ fn requirement(term: &str) -> Option<LabelSelectorRequirement> {
     }
 }
 
-/// The selector of a ReplicaSet or ReplicationController as a query has it.
+/// The selector of a ReplicaSet or ReplicationController as query text.
 pub(super) fn selector_text(resource: Resource, value: &Value) -> String {
     let labels = match resource {
         Resource::ReplicationControllers => &value["spec"]["selector"],
@@ -281,7 +281,7 @@ pub(super) fn selector_text(resource: Resource, value: &Value) -> String {
         };
         terms.push((key, term));
     }
-    // By key, and what has the same key in the order in which it stands there.
+    // Sorted by key; the sort is stable.
     terms.sort_by_key(|(key, _)| *key);
     let terms: Vec<String> = terms.into_iter().map(|(_, term)| term).collect();
     terms.join(",")
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn label_selectors_of_every_form() {
+    fn every_form_of_label_selector_parses() {
         for labels in [
             "",
             "a=1",
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn field_selectors() {
+    fn field_selectors_match() {
         check("", "metadata.name=p", Some(true));
         check("", "metadata.name!=p", Some(false));
         check("", "metadata.namespace==n,status.phase=Running", Some(true));

@@ -1,17 +1,17 @@
-//! Which members of an object are texts, numbers, lists or maps: what the API server finds out while
-//! it decodes, and refuses before it looks any further. Pure.
+//! The types of an object's fields: text, number, list or map. The API server checks them while it
+//! decodes, before any validation. Pure.
 //!
-//! DIFFERS: only members that the server itself or a controller reads are known here; what is not
-//! in the table may have any shape.
+//! DIFFERS: the table has only the fields that the server itself or a controller reads; other
+//! fields may have any type.
 
 use serde_json::Value;
 
 use super::resource::Resource;
 
-/// Most entries of one list.
+/// Maximum entries of one list.
 const LIST_LENGTH_MAX: usize = 10_000;
 
-/// A type of the API server's, with the name that its messages have for it.
+/// An API type, with its name in error messages.
 struct Struct {
     name: &'static str,
     members: &'static [(&'static str, Shape)],
@@ -208,7 +208,8 @@ static OTHER: Struct = Struct {
     members: &[("metadata", One(&OBJECT_META)), ("spec", One(&OTHER_SPEC))],
 };
 
-/// What is wrong with the shape of `object`, in the words of Go's decoder; `null` fits everywhere.
+/// Checks the field types of `object`; the error has the text of Go's decoder. `null` fits every
+/// type.
 pub(super) fn check(resource: Resource, object: &Value) -> Result<(), String> {
     let kind = match resource {
         Resource::Pods => &POD,
@@ -231,8 +232,8 @@ pub(super) fn check(resource: Resource, object: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// DIFFERS: upstream bounds the bytes of a request only. Here the store's lock is held while lists
-/// are merged, and everybody waits for it.
+/// DIFFERS: upstream bounds only the bytes of a request. Here a list merge holds the store's lock,
+/// and every other request waits for it.
 fn check_lengths(value: &Value) -> Result<(), String> {
     match value {
         Value::Array(entries) if entries.len() > LIST_LENGTH_MAX => {
@@ -247,7 +248,7 @@ fn check_lengths(value: &Value) -> Result<(), String> {
     }
 }
 
-/// An amount, perhaps with a unit.
+/// True for a quantity, with or without a unit.
 fn is_quantity(value: &Value) -> bool {
     let Some(text) = value.as_str() else {
         return value.is_number();
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_shapes_are_named_as_go_names_them() {
+    fn wrong_types_get_the_error_texts_of_go() {
         wrong(
             &json!({"spec": {"replicas": "x"}}),
             "string into Go struct field ReplicaSetSpec.spec.replicas of type int32",

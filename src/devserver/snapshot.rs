@@ -1,13 +1,12 @@
-//! Objects in and out of the server as they are, past the API: what a file says is kept, also what
-//! only a server may say.
+//! Loads and exports objects without the API's checks on server-owned fields.
 //!
-//! Kept is everything that a document has, its UID, times, generation and status included, so that
-//! pods still belong to their ReplicaSets and a saved situation goes on where it was. Not kept is
-//! `metadata.resourceVersion`, which belongs to one server. What a document lacks is filled in as for
-//! an object that is created; a namespace that nobody describes is made.
+//! A loaded object keeps all fields of its document, including UID, times, generation and status.
+//! Pods thus still belong to their ReplicaSets, and a saved state continues where it stopped. Only
+//! `metadata.resourceVersion` is dropped, because it belongs to one server. The server fills
+//! missing fields as for a create, and creates missing namespaces.
 //!
-//! Not written out are events, leases and nodes, which the next server makes anew, and what every
-//! cluster has: its first namespaces and the service accounts called `default`.
+//! The export omits events, leases and nodes, which the next server creates again. It also omits
+//! the objects of every cluster: the initial namespaces and the service accounts called `default`.
 
 use std::collections::HashMap;
 
@@ -20,9 +19,9 @@ use super::status_error::StatusError;
 use super::store::{State, key_of};
 use super::{DevServer, INITIAL_NAMESPACES};
 
-/// What is written out, in the order in which it is read in: owners before dependents, and quotas
-/// after what they would refuse.
-const WRITTEN: [Resource; 6] = [
+/// The exported resources in load order: owners before dependents, and quotas after the objects
+/// that they would reject.
+const EXPORTED: [Resource; 6] = [
     Resource::Namespaces,
     Resource::ServiceAccounts,
     Resource::ReplicationControllers,
@@ -31,24 +30,24 @@ const WRITTEN: [Resource; 6] = [
     Resource::Quotas,
 ];
 
-/// Members of the metadata that are not kept.
+/// Metadata fields to drop.
 const DROPPED: [&str; 2] = ["resourceVersion", "selfLink"];
 
-/// A document that was not taken.
+/// A document that failed to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected {
-    /// Which one, from 0.
+    /// The document's index, from 0.
     pub index: usize,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
 impl DevServer {
-    /// Takes in objects with `kind` and `apiVersion`, in an order that suits them. What is there
-    /// already, such as the namespace `default`, stays as it is.
+    /// Loads objects with `kind` and `apiVersion`, owners before dependents. Existing objects, such
+    /// as the namespace `default`, stay unchanged.
     ///
     /// # Errors
-    /// All documents that cannot be taken; the others are in then.
+    /// All documents that failed to load; the others are loaded.
     pub fn load(&self, documents: &[Value]) -> Result<(), Vec<Rejected>> {
         let mut rejected = Vec::new();
         let mut found: Vec<(Resource, usize)> = Vec::new();
@@ -69,9 +68,9 @@ impl DevServer {
                     Err(why) => rejected.push(Rejected { index, why }),
                 }
             }
-            // Only when all are in, since nothing is let into a namespace that is going.
+            // After all creates, because a terminating namespace accepts no objects.
             for (resource, index, key) in created {
-                keep(state, resource, &key, &documents[index]);
+                restore(state, resource, &key, &documents[index]);
             }
         });
         rejected.sort_by_key(|rejected| rejected.index);
@@ -82,18 +81,18 @@ impl DevServer {
         }
     }
 
-    /// All objects that [`DevServer::load`] would need to bring about the same situation.
+    /// Exports all objects that [`DevServer::load`] needs to restore the state.
     pub fn dump(&self) -> Vec<Value> {
         let mut documents = Vec::new();
-        for resource in WRITTEN {
+        for resource in EXPORTED {
             for mut object in self.objects(resource.plural(), "") {
                 let name = text(&object, "/metadata/name");
-                let is_usual = match resource {
+                let is_initial = match resource {
                     Resource::Namespaces => INITIAL_NAMESPACES.contains(&name),
                     Resource::ServiceAccounts => name == "default",
                     _ => false,
                 };
-                if is_usual {
+                if is_initial {
                     continue;
                 }
                 if let Some(metadata) = object["metadata"].as_object_mut() {
@@ -111,9 +110,9 @@ impl DevServer {
 }
 
 fn rank(resource: Resource) -> usize {
-    let place = WRITTEN.iter().position(|written| *written == resource);
-    // Whatever else there is depends on none of them, but for its namespace.
-    place.unwrap_or(WRITTEN.len())
+    let place = EXPORTED.iter().position(|exported| *exported == resource);
+    // Other resources depend only on their namespace, so they go last.
+    place.unwrap_or(EXPORTED.len())
 }
 
 fn resource_of(document: &Value) -> Result<Resource, String> {
@@ -126,7 +125,7 @@ fn resource_of(document: &Value) -> Result<Resource, String> {
     found.ok_or_else(|| format!("{kind} of {api_version} is not served here"))
 }
 
-/// Creates the object; answers its key, or `None` if it was there before anything was loaded.
+/// Creates the object and returns its key, or `None` if it existed before the load.
 fn load_one(
     state: &mut State,
     resource: Resource,
@@ -147,7 +146,7 @@ fn load_one(
         }
     }
     if let Some(namespace) = namespace {
-        make_namespace(state, namespace).map_err(|refusal| message(&refusal))?;
+        create_namespace(state, namespace).map_err(|error| message(&error))?;
     }
     let mut object = document.clone();
     if let Some(map) = object.as_object_mut() {
@@ -158,11 +157,11 @@ fn load_one(
         metadata.retain(|name, _| !DROPPED.contains(&name.as_str()));
     }
     let created = create(state, resource, namespace, object);
-    let created = created.map_err(|refusal| message(&refusal))?;
+    let created = created.map_err(|error| message(&error))?;
     Ok(Some(created.key.to_string()))
 }
 
-fn make_namespace(state: &mut State, name: &str) -> Result<(), StatusError> {
+fn create_namespace(state: &mut State, name: &str) -> Result<(), StatusError> {
     if state.get(Resource::Namespaces, name).is_some() {
         return Ok(());
     }
@@ -177,8 +176,8 @@ fn namespace_of(document: &Value) -> &str {
     }
 }
 
-/// Puts back what creating has changed of the document's metadata and status.
-fn keep(state: &mut State, resource: Resource, key: &str, document: &Value) {
+/// Restores the document's metadata and status, which the create changed.
+fn restore(state: &mut State, resource: Resource, key: &str, document: &Value) {
     let Some(object) = state.get(resource, key).cloned() else {
         return;
     };
@@ -190,7 +189,7 @@ fn keep(state: &mut State, resource: Resource, key: &str, document: &Value) {
             new["metadata"][name] = value.clone();
         }
     }
-    // What a quota has counted belongs to this server.
+    // The usage of a quota belongs to this server.
     if document["status"].is_object() && resource != Resource::Quotas {
         new["status"] = document["status"].clone();
     }
@@ -202,7 +201,7 @@ fn keep(state: &mut State, resource: Resource, key: &str, document: &Value) {
     }
 }
 
-fn message(refusal: &StatusError) -> String {
-    let status = serde_json::to_value(refusal).unwrap_or_default();
+fn message(error: &StatusError) -> String {
+    let status = serde_json::to_value(error).unwrap_or_default();
     text(&status, "/message").to_owned()
 }

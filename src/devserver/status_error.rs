@@ -1,15 +1,15 @@
-//! What the server says no with: `Status` objects in the words of kube-apiserver 1.36.
+//! The server's errors: `Status` objects with the texts of kube-apiserver 1.36.
 
 use serde::Serialize;
 
 use super::exchange::Response;
 use super::resource::Resource;
 
-/// A request that is not fulfilled.
+/// An error response.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct StatusError(Box<Body>);
 
-/// The `Status` object, its members in the order in which the API server sends them.
+/// The `Status` object, its members in the API server's order.
 #[derive(Clone, Debug, Serialize)]
 struct Body {
     kind: &'static str,
@@ -54,7 +54,7 @@ struct Cause {
     field: String,
 }
 
-/// What is wrong with one field of an object.
+/// The error of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FieldError {
     reason: &'static str,
@@ -63,7 +63,7 @@ pub(super) struct FieldError {
 }
 
 impl FieldError {
-    /// `value` is the offending value as JSON.
+    /// `value` is the invalid value as JSON.
     pub(super) fn invalid(field: &str, value: &str, why: &str) -> Self {
         let message = format!("Invalid value: {value}: {why}");
         Self::new("FieldValueInvalid", field, message)
@@ -95,7 +95,7 @@ impl FieldError {
         Self::new("FieldValueNotSupported", field, message)
     }
 
-    /// The field that it is about.
+    /// The path of the field.
     pub(super) fn field(&self) -> &str {
         &self.field
     }
@@ -138,7 +138,7 @@ impl StatusError {
         self
     }
 
-    /// 404 for a path that names nothing.
+    /// 404 for a path without a resource.
     pub(super) fn no_such_path() -> Self {
         let message = "the server could not find the requested resource";
         Self::new(404, "NotFound", message).about("", "", "")
@@ -154,11 +154,11 @@ impl StatusError {
         Self::new(409, "AlreadyExists", message).about(name, resource.group(), resource.plural())
     }
 
-    /// The name is still taken by an object that is being deleted.
+    /// 409: an object under deletion still has the name.
     pub(super) fn still_exists(resource: Resource, name: &str) -> Self {
-        let mut refusal = Self::already_exists(resource, name);
-        refusal.0.message = format!("object is being deleted: {}", refusal.0.message);
-        refusal
+        let mut status = Self::already_exists(resource, name);
+        status.0.message = format!("object is being deleted: {}", status.0.message);
+        status
     }
 
     pub(super) fn conflict(resource: Resource, name: &str, why: &str) -> Self {
@@ -167,7 +167,7 @@ impl StatusError {
         Self::new(409, "Conflict", message).about(name, resource.group(), resource.plural())
     }
 
-    /// A conflict with the preconditions of a delete, which names the kind and not the resource.
+    /// A failed precondition of a delete, which names the kind instead of the resource.
     pub(super) fn precondition(resource: Resource, name: &str, why: &str) -> Self {
         let kind = resource.qualified_kind();
         let message = format!("Operation cannot be fulfilled on {kind} \"{name}\": {why}");
@@ -207,7 +207,7 @@ impl StatusError {
             .with_errors(errors)
     }
 
-    /// 422 in the words of the generic checks, which name the resource and not the kind.
+    /// 422 from the generic checks, which name the resource instead of the kind.
     pub(super) fn invalid_resource(resource: Resource, name: &str, error: FieldError) -> Self {
         let errors = vec![error];
         let message = invalid_message(&resource.qualified_plural(), name, &errors);
@@ -225,7 +225,7 @@ impl StatusError {
             .with_errors(errors)
     }
 
-    /// A pod that cannot be assigned to a node.
+    /// 409: the pod cannot be bound to a node.
     pub(super) fn binding_conflict(name: &str, why: &str) -> Self {
         let resource = "pods/binding";
         let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
@@ -245,37 +245,37 @@ impl StatusError {
             .with_errors(errors)
     }
 
-    /// 422 for a patch that makes of an object what it cannot be.
+    /// 422 for a patch that produces an invalid object.
     pub(super) fn invalid_patch(error: FieldError) -> Self {
         let errors = vec![error];
         let message = invalid_message("", "", &errors);
         Self::new(422, "Invalid", message).with_errors(errors)
     }
 
-    /// 422 for operations that do not fit the object.
+    /// 422 for JSON patch operations that fail on the object.
     pub(super) fn patch_rejected() -> Self {
         let message = "the server rejected our request due to an error in our request";
         Self::new(422, "Invalid", message).about("", "", "")
     }
 
-    /// 413 for a patch of too many operations.
+    /// 413 for a patch with too many operations.
     pub(super) fn too_many_operations(n_operations: usize) -> Self {
         let message =
             format!("The allowed maximum operations in a JSON patch is 10000, got {n_operations}");
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
-    /// 409 for what other managers have applied; each conflict is a manager and a field.
+    /// 409 for fields that other managers applied; each conflict is a manager and a field.
     pub(super) fn apply_conflict(message: String, conflicts: Vec<(String, String)>) -> Self {
-        let mut refusal = Self::new(409, "Conflict", message);
+        let mut status = Self::new(409, "Conflict", message);
         for (manager, field) in conflicts {
-            refusal = refusal.because(Cause {
+            status = status.because(Cause {
                 reason: "FieldManagerConflict",
                 message: format!("conflict with {manager}"),
                 field,
             });
         }
-        refusal
+        status
     }
 
     fn with_errors(mut self, errors: Vec<FieldError>) -> Self {
@@ -293,7 +293,7 @@ impl StatusError {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 400 for an object that cannot be read as one of its kind.
+    /// 400 for an object that does not decode as its kind.
     pub(super) fn not_handled_as(resource: Resource, why: &str) -> Self {
         let kind = resource.kind();
         Self::bad_request(format!(
@@ -301,7 +301,7 @@ impl StatusError {
         ))
     }
 
-    /// 500, as the API server has it for what it did not think of; without a reason.
+    /// 500 for an unexpected error, as the API server sends it: without a reason.
     pub(super) fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
@@ -316,7 +316,7 @@ impl StatusError {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
-    /// 415 for an object in a form that is not read.
+    /// 415 for an object with an unknown media type.
     pub(super) fn unsupported_object_type() -> Self {
         let message = "the body of the request was in an unknown format - accepted media types \
                        include: application/json, application/yaml, \
@@ -324,7 +324,7 @@ impl StatusError {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// 415 for protobuf of a kind that is read as JSON only.
+    /// 415 for protobuf of a kind that this server decodes only as JSON.
     pub(super) fn unsupported_as_protobuf(kind: &str) -> Self {
         let message = format!(
             "this server does not read {kind} as protobuf - accepted media types include: \
@@ -339,25 +339,25 @@ impl StatusError {
         Self::new(415, "UnsupportedMediaType", message).about("", "", "")
     }
 
-    /// 500 for an object that claims to have a version before it is created.
-    pub(super) fn version_at_birth() -> Self {
+    /// 500 for a create whose object has a resource version.
+    pub(super) fn version_on_create() -> Self {
         let message = "resourceVersion should not be set on objects to be created";
         Self::new(500, "", message)
     }
 
-    /// A list's version that is no number.
+    /// 400 for a list with a malformed resource version.
     pub(super) fn malformed_list_version(text: &str) -> Self {
         let why = malformed_version(text);
         Self::bad_request(format!("invalid resource version: {why}"))
     }
 
-    /// An object's version that is no number: 500, and without a reason.
+    /// 500 for an object with a malformed resource version; without a reason.
     pub(super) fn malformed_object_version(text: &str) -> Self {
         let message = format!("strconv.ParseUint: parsing \"{text}\": invalid syntax");
         Self::new(500, "", message)
     }
 
-    /// The version of a get or watch that is no number: 500, and without a reason.
+    /// 500 for a get or watch with a malformed resource version; without a reason.
     pub(super) fn malformed_watch_version(text: &str) -> Self {
         Self::new(500, "", malformed_version(text))
     }
@@ -374,7 +374,7 @@ impl StatusError {
         Self::new(410, "Expired", message)
     }
 
-    /// 410 for a further page; `token` goes on where the list was, at whatever version is current.
+    /// 410 for a later page. `token` continues at the same key, in the current version.
     pub(super) fn continue_too_old(token: String) -> Self {
         let message = "The provided continue parameter is too old to display a consistent list \
                        result. You can start a new list without the continue parameter, or use \
@@ -382,28 +382,24 @@ impl StatusError {
                        results. Continuing with the provided token results in an inconsistent \
                        list - objects that were created, modified, or deleted between the time \
                        the first chunk was returned and now may show up in the list.";
-        let mut refusal = Self::new(410, "Expired", message);
-        refusal.0.metadata.continue_token = token;
-        refusal
+        let mut status = Self::new(410, "Expired", message);
+        status.0.metadata.continue_token = token;
+        status
     }
 
-    /// 504 for a version that the server has not come to.
+    /// 504 for a version that the server has not reached.
     pub(super) fn too_large_version(wanted: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
-        let mut refusal = Self::new(504, "Timeout", message).because(Cause {
+        let mut status = Self::new(504, "Timeout", message).because(Cause {
             reason: "ResourceVersionTooLarge",
             message: "Too large resource version".to_owned(),
             field: String::new(),
         });
-        refusal
-            .0
-            .details
-            .get_or_insert_default()
-            .retry_after_seconds = Some(1);
-        refusal
+        status.0.details.get_or_insert_default().retry_after_seconds = Some(1);
+        status
     }
 
-    /// The frame that ends a watch with this refusal.
+    /// The watch frame with this error, which ends the watch.
     pub(super) fn frame(&self) -> Vec<u8> {
         let status = serde_json::to_string(self).expect("a status has text keys");
         format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into_bytes()
@@ -411,27 +407,27 @@ impl StatusError {
 }
 
 impl From<StatusError> for Response {
-    fn from(refusal: StatusError) -> Self {
-        let answer = Self::object(refusal.0.code, &refusal);
-        match refusal
+    fn from(status: StatusError) -> Self {
+        let response = Self::object(status.0.code, &status);
+        match status
             .0
             .details
             .and_then(|details| details.retry_after_seconds)
         {
-            Some(seconds) => answer.with_header("retry-after", &seconds.to_string()),
-            None => answer,
+            Some(seconds) => response.with_header("retry-after", &seconds.to_string()),
+            None => response,
         }
     }
 }
 
 fn malformed_version(text: &str) -> String {
     format!(
-        "resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid \
-         syntax"
+        "resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": \
+         invalid syntax"
     )
 }
 
-/// Equal errors are named once in the message, and as often as they were found in the causes.
+/// The message lists equal errors once; the causes list each of them.
 fn invalid_message(kind: &str, name: &str, errors: &[FieldError]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for error in errors {

@@ -1,8 +1,8 @@
-//! The state of the server: every object, the one resource version, and a bounded history of
-//! changes from which watches and lists of earlier versions are served. Pure but for one lock.
+//! The server's state: every object, the resource version, and a bounded history of changes that
+//! serves watches and lists at earlier versions. Pure except for one lock.
 //!
-//! Objects are kept as JSON text without `kind` and `apiVersion`: most of them are only ever sent,
-//! and text is a tenth of the size of a tree of values.
+//! Objects are stored as JSON text without `kind` and `apiVersion`. The server mostly just sends
+//! them, and text takes a tenth of the memory of a value tree.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,25 +16,25 @@ use super::resource::{N_RESOURCES, Resource};
 use super::status_error::StatusError;
 use crate::api::Labels;
 
-/// One version of one object. Never changed.
+/// One immutable version of one object.
 #[derive(Debug)]
 pub(super) struct Stored {
-    /// `namespace/name`, or the name of an object outside namespaces.
+    /// `namespace/name`, or the name alone for a cluster-scoped object.
     pub(super) key: Box<str>,
     pub(super) version: u64,
     pub(super) labels: Labels,
-    /// The UIDs of its owners.
+    /// The UIDs of its owner references.
     pub(super) owners: Box<[Box<str>]>,
-    /// True for a pod that has run to its end.
+    /// True for a pod that is Succeeded or Failed.
     pub(super) is_terminal: bool,
     /// The object without `kind` and `apiVersion`.
     pub(super) json: Box<[u8]>,
 }
 
-/// An object as it was at some version.
+/// An object at some version.
 pub(super) type Object = Arc<Stored>;
 
-/// What a watch calls a change.
+/// The type of a change in watch terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Added,
@@ -47,57 +47,57 @@ pub(super) enum Change {
 pub(super) struct Event {
     pub(super) version: u64,
     pub(super) change: Change,
-    /// The object after the change; of a deleted one its last state.
+    /// The object after the change; the last state of a deleted object.
     pub(super) object: Object,
-    /// The object before the change; `None` if it was added.
+    /// The object before the change; `None` for an added object.
     pub(super) previous: Option<Object>,
 }
 
-/// Everything of one resource.
+/// The objects and history of one resource.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shelf {
-    /// By key, which is the order of lists.
+pub(super) struct Collection {
+    /// Keyed in list order.
     pub(super) objects: BTreeMap<Box<str>, Object>,
     /// The latest changes, oldest first.
     pub(super) events: VecDeque<Event>,
-    /// All changes up to this version may be missing from `events`.
+    /// The history may miss changes up to this version.
     pub(super) forgotten: u64,
 }
 
-/// What differs from server to server.
+/// The options of a server's store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     /// Changes kept per resource.
     pub(super) history_length: usize,
-    /// Whether dependents go when their owner goes, and contents when their namespace goes; and
-    /// whether namespaces are born with their service account `default`.
+    /// Runs the garbage collector for dependents and for namespace contents, and creates the
+    /// service account `default` in new namespaces.
     pub(super) garbage_collection: bool,
 }
 
-/// What has happened that other objects may have to follow.
+/// A change that the garbage collector must process.
 #[derive(Clone, Debug)]
 pub(super) enum Consequence {
-    /// This was the object's last state.
+    /// The object was removed; this is its last state.
     Gone(Object),
-    /// An object with finalizers has been marked as being deleted.
-    OwnerGoing(Resource, Box<str>),
-    /// A namespace has been marked as being deleted.
-    NamespaceGoing(Box<str>),
-    /// The object has got owners, which may be gone already.
+    /// An object with finalizers began its deletion.
+    OwnerDeleting(Resource, Box<str>),
+    /// A namespace began its deletion.
+    NamespaceDeleting(Box<str>),
+    /// The object got new owners, which may be gone already.
     Owned(Resource, Box<str>),
 }
 
-/// All resources and the version that they share.
+/// All resources and their common version.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) version: u64,
     pub(super) settings: Settings,
-    /// A copy that is thrown away: what is stored in it gets no version.
-    is_rehearsal: bool,
-    /// What the garbage collector has still to follow up; nothing where there is none.
+    /// True in a copy for a dry run: writes get no new version.
+    is_dry_run: bool,
+    /// The queue of the garbage collector; stays empty without one.
     pub(super) consequences: VecDeque<Consequence>,
-    shelves: [Shelf; N_RESOURCES],
-    /// Which resources have changed since the lock was taken.
+    collections: [Collection; N_RESOURCES],
+    /// The resources changed since the lock was taken.
     touched: [bool; N_RESOURCES],
 }
 
@@ -105,19 +105,19 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Store {
     state: Mutex<State>,
-    /// Says that there are consequences to be followed up.
+    /// Signals that there are consequences to process.
     is_due: (Sender<()>, Receiver<()>),
-    /// Given when the resource has changed, for watches that wait.
+    /// Notified when the resource has changed, for blocked watches.
     changed: [Condvar; N_RESOURCES],
-    /// How many watches there are.
+    /// The number of open watches.
     n_watches: AtomicUsize,
 }
 
-/// The version that an empty server has; what it creates for itself comes after it.
+/// The version of an empty server; its initial objects get later versions.
 const FIRST_VERSION: u64 = 200;
 
-/// Of the time of all watches together, the part of one look at the state.
-const REST_PER_WATCH: Duration = Duration::from_micros(50);
+/// The pause per open watch after each read of the state.
+const PAUSE_PER_WATCH: Duration = Duration::from_micros(50);
 
 impl Store {
     /// An empty store.
@@ -127,9 +127,9 @@ impl Store {
             state: Mutex::new(State {
                 version: FIRST_VERSION,
                 settings,
-                is_rehearsal: false,
+                is_dry_run: false,
                 consequences: VecDeque::new(),
-                shelves: std::array::from_fn(|_| Shelf::default()),
+                collections: std::array::from_fn(|_| Collection::default()),
                 touched: [false; N_RESOURCES],
             }),
             changed: std::array::from_fn(|_| Condvar::new()),
@@ -137,34 +137,34 @@ impl Store {
         }
     }
 
-    /// Counts one more watch.
+    /// Counts a new watch.
     pub(super) fn add_watch(&self) {
         self.n_watches.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one watch less.
+    /// Counts a closed watch.
     pub(super) fn remove_watch(&self) {
         self.n_watches.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How long a watch leaves the state alone after it has looked at it. The more watches there
-    /// are, the longer, so that they never wake one another more than twenty thousand times a second.
-    pub(super) fn watch_rest(&self) -> Duration {
+    /// How long a watch pauses after a read of the state. The pause grows with the number of
+    /// watches, so that all watches together read at most twenty thousand times a second.
+    pub(super) fn watch_pause(&self) -> Duration {
         let n_watches = self.n_watches.load(Ordering::Relaxed);
-        REST_PER_WATCH.saturating_mul(u32::try_from(n_watches).unwrap_or(u32::MAX))
+        PAUSE_PER_WATCH.saturating_mul(u32::try_from(n_watches).unwrap_or(u32::MAX))
     }
 
-    /// Looks at the state.
-    pub(super) fn read<T>(&self, look: impl FnOnce(&State) -> T) -> T {
-        look(&self.lock())
+    /// Calls `view` with the state.
+    pub(super) fn read<T>(&self, view: impl FnOnce(&State) -> T) -> T {
+        view(&self.lock())
     }
 
-    /// Is sent to when there are consequences to be followed up.
+    /// Receives a signal when there are consequences to process.
     pub(super) fn consequences(&self) -> &Receiver<()> {
         &self.is_due.1
     }
 
-    /// Changes the state and wakes the watches of what has changed.
+    /// Changes the state and wakes the watches of the changed resources.
     pub(super) fn write<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let result = change(&mut state);
@@ -172,10 +172,11 @@ impl Store {
             state.consequences.clear();
         }
         if !state.consequences.is_empty() {
-            // One that is sent already says the same.
+            // A full channel already carries the same signal.
             self.is_due.0.try_send(()).unwrap_or_default();
         }
         let touched = std::mem::take(&mut state.touched);
+        // The woken watches need the lock, so it is released first.
         drop(state);
         for (changed, _) in self
             .changed
@@ -188,37 +189,37 @@ impl Store {
         result
     }
 
-    /// Does a change on a copy, which nobody else sees and nothing is kept of.
-    pub(super) fn rehearse<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    /// Applies a change to a copy of the state and discards the copy, for dry runs.
+    pub(super) fn dry_run<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock().clone();
-        state.is_rehearsal = true;
+        state.is_dry_run = true;
         change(&mut state)
     }
 
-    /// Looks at the state until `look` finds something or `timeout` has passed since it last did
-    /// not. Blocks for changes of `resource` only.
+    /// Calls `view` and, if it finds nothing, waits for one change of `resource` or for `timeout`
+    /// and calls it once more.
     pub(super) fn wait<T>(
         &self,
         resource: Resource,
         timeout: Duration,
-        mut look: impl FnMut(&State) -> Option<T>,
+        mut view: impl FnMut(&State) -> Option<T>,
     ) -> Option<T> {
         let state = self.lock();
-        if let Some(found) = look(&state) {
+        if let Some(found) = view(&state) {
             return Some(found);
         }
         let waited = self.changed[resource.index()].wait_timeout(state, timeout);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        look(&state)
+        view(&state)
     }
 
-    /// Drops the history, so that whoever asks for a version before now is told that it is too old.
+    /// Drops the history, so requests from earlier versions fail as too old.
     pub(super) fn forget_history(&self) {
         self.write(|state| {
             let version = state.version;
-            for shelf in &mut state.shelves {
-                shelf.events.clear();
-                shelf.forgotten = version;
+            for collection in &mut state.collections {
+                collection.events.clear();
+                collection.forgotten = version;
             }
         });
     }
@@ -229,68 +230,68 @@ impl Store {
 }
 
 impl State {
-    pub(super) fn shelf(&self, resource: Resource) -> &Shelf {
-        &self.shelves[resource.index()]
+    pub(super) fn collection(&self, resource: Resource) -> &Collection {
+        &self.collections[resource.index()]
     }
 
     pub(super) fn get(&self, resource: Resource, key: &str) -> Option<&Object> {
-        self.shelf(resource).objects.get(key)
+        self.collection(resource).objects.get(key)
     }
 
-    /// The object as it is now, or that it is not there.
+    /// The current object, or a 404 error.
     pub(super) fn current(&self, resource: Resource, key: &str) -> Result<Object, StatusError> {
         let name = key.rsplit('/').next().unwrap_or(key);
         let object = self.get(resource, key).cloned();
         object.ok_or_else(|| StatusError::not_found(resource, name))
     }
 
-    /// The objects of one namespace, or of all.
+    /// The objects of one namespace, or of all namespaces.
     pub(super) fn of_namespace(
         &self,
         resource: Resource,
         namespace: Option<&str>,
     ) -> impl Iterator<Item = &Object> {
-        in_namespace(&self.shelf(resource).objects, namespace)
+        in_namespace(&self.collection(resource).objects, namespace)
     }
 
-    /// Stores `value` under a new version, as new or in place of what is there.
+    /// Stores `value` under a new version, as a new object or a replacement.
     pub(super) fn put(&mut self, resource: Resource, key: &str, value: Value) -> Object {
         let object = self.next_version(key, value);
-        let shelf = &mut self.shelves[resource.index()];
-        let previous = shelf.objects.insert(key.into(), Arc::clone(&object));
+        let collection = &mut self.collections[resource.index()];
+        let previous = collection.objects.insert(key.into(), Arc::clone(&object));
         let change = match previous {
             Some(_) => Change::Modified,
             None => Change::Added,
         };
-        let is_as_before = previous
+        let has_same_owners = previous
             .as_ref()
             .is_some_and(|previous| previous.owners == object.owners);
-        if !object.owners.is_empty() && !is_as_before {
+        if !object.owners.is_empty() && !has_same_owners {
             let consequence = Consequence::Owned(resource, key.into());
             self.consequences.push_back(consequence);
         }
-        self.remember(resource, change, Arc::clone(&object), previous);
+        self.record(resource, change, Arc::clone(&object), previous);
         object
     }
 
     /// Removes an object; its last state is `value` under a new version.
     pub(super) fn remove(&mut self, resource: Resource, key: &str, value: Value) -> Object {
         let object = self.next_version(key, value);
-        let shelf = &mut self.shelves[resource.index()];
-        let previous = shelf.objects.remove(key);
-        self.remember(resource, Change::Deleted, Arc::clone(&object), previous);
+        let collection = &mut self.collections[resource.index()];
+        let previous = collection.objects.remove(key);
+        self.record(resource, Change::Deleted, Arc::clone(&object), previous);
         object
     }
 
     fn next_version(&mut self, key: &str, mut value: Value) -> Object {
-        if !self.is_rehearsal {
+        if !self.is_dry_run {
             self.version += 1;
             value["metadata"]["resourceVersion"] = json!(self.version.to_string());
         }
         Arc::new(Stored::new(key, self.version, &value))
     }
 
-    fn remember(
+    fn record(
         &mut self,
         resource: Resource,
         change: Change,
@@ -298,23 +299,23 @@ impl State {
         previous: Option<Object>,
     ) {
         let history_length = self.settings.history_length;
-        let shelf = &mut self.shelves[resource.index()];
-        shelf.events.push_back(Event {
+        let collection = &mut self.collections[resource.index()];
+        collection.events.push_back(Event {
             version: self.version,
             change,
             object,
             previous,
         });
-        while shelf.events.len() > history_length {
-            if let Some(event) = shelf.events.pop_front() {
-                shelf.forgotten = event.version;
+        while collection.events.len() > history_length {
+            if let Some(event) = collection.events.pop_front() {
+                collection.forgotten = event.version;
             }
         }
         self.touched[resource.index()] = true;
     }
 }
 
-impl Shelf {
+impl Collection {
     /// The changes after `version`, oldest first.
     pub(super) fn events_after(&self, version: u64) -> impl Iterator<Item = &Event> {
         let first = self
@@ -323,7 +324,7 @@ impl Shelf {
         self.events.range(first..)
     }
 
-    /// All objects as they were at `version`; `None` if the history does not reach back so far.
+    /// All objects as of `version`; `None` if the history does not reach that far.
     pub(super) fn objects_at(&self, version: u64) -> Option<BTreeMap<Box<str>, Object>> {
         if version < self.forgotten {
             return None;
@@ -369,7 +370,7 @@ impl Stored {
         }
     }
 
-    /// The namespace; empty for an object outside namespaces.
+    /// The namespace; empty for a cluster-scoped object.
     pub(super) fn namespace(&self) -> &str {
         self.key
             .split_once('/')
@@ -380,22 +381,22 @@ impl Stored {
         self.key.split_once('/').map_or(&self.key, |(_, name)| name)
     }
 
-    /// The object as a tree, without `kind` and `apiVersion`.
+    /// The object as a value tree, without `kind` and `apiVersion`.
     pub(super) fn value(&self) -> Value {
         serde_json::from_slice(&self.json).expect("the text was written from a value")
     }
 
-    /// Appends the object as it is sent by itself, with `kind` and `apiVersion`.
+    /// Appends the object's JSON text with `kind` and `apiVersion`.
     pub(super) fn write_full(&self, resource: Resource, text: &mut Vec<u8>) {
         let (kind, api_version) = (resource.kind(), resource.api_version());
         let head = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",");
         text.extend_from_slice(head.as_bytes());
-        // An object always has metadata, so there is a member after the opening brace.
+        // An object always has metadata, so a member follows the opening brace.
         text.extend_from_slice(&self.json[1..]);
     }
 }
 
-/// `namespace/name`, or only the name outside namespaces.
+/// `namespace/name`, or the name alone for a cluster-scoped object.
 pub(super) fn key_of(namespace: Option<&str>, name: &str) -> String {
     match namespace {
         Some(namespace) => format!("{namespace}/{name}"),
@@ -403,7 +404,7 @@ pub(super) fn key_of(namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-/// The objects of one namespace, or of all, in the order of their keys.
+/// The objects of one namespace, or of all namespaces, in key order.
 pub(super) fn in_namespace<'a>(
     objects: &'a BTreeMap<Box<str>, Object>,
     namespace: Option<&str>,

@@ -1,8 +1,8 @@
-//! Members that a kind does not have, for `fieldValidation`: an object is read into the type that
-//! Kubernetes has for its kind, written again, and what got lost is named.
+//! Unknown fields, for `fieldValidation`. The check decodes an object into the Kubernetes type of
+//! its kind, encodes it again and reports the lost fields.
 //!
-//! DIFFERS: such members are kept, so that tests can see what a client makes of those that it does
-//! not know. A member that is `null` is not noticed, nor one that stands twice.
+//! DIFFERS: the server stores unknown fields, so that tests can see how a client handles them. The
+//! check misses `null` fields and duplicate fields.
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -15,12 +15,13 @@ use serde_json::Value;
 
 use super::resource::Resource;
 
-/// Members whose values are amounts, which may be numbers in a request and are texts in the types.
+/// Fields with quantities, which are numbers or texts in a request and texts in the Kubernetes
+/// types.
 const AMOUNTS: [&str; 5] = ["requests", "limits", "hard", "capacity", "overhead"];
 
-/// The members of `object` (without `kind` and `apiVersion`) that its kind does not have, each by
-/// its path, such as `spec.template.spec.containers[0].imagee`. None of an object that does not fit
-/// its kind at all: others say so.
+/// The unknown fields of `object` (without `kind` and `apiVersion`), by path, such as
+/// `spec.template.spec.containers[0].imagee`. Returns none for an object that does not decode as
+/// its kind; other checks report that.
 pub(super) fn unknown_fields(resource: Resource, object: &Value) -> Vec<String> {
     let known = match resource {
         Resource::Pods => round_trip::<Pod>(object),
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kind_does_not_have_is_named_by_its_path() {
+    fn unknown_fields_are_reported_by_path() {
         let pod = json!({
             "metadata": {"name": "a", "label": {}, "annotations": {"any": "thing"}, "uid": null},
             "spec": {

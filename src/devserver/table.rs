@@ -1,5 +1,5 @@
-//! The other forms in which clients ask for objects: tables, which `kubectl get` prints, and metadata
-//! alone. Lists, single objects and watches are put into them after everything else is done.
+//! Alternative response forms: tables, which `kubectl get` prints, and metadata only. The server
+//! converts lists, objects and watch frames last, after the request itself.
 
 use serde_json::{Map, Value, json};
 
@@ -9,18 +9,18 @@ use super::objects::text;
 use super::resource::Resource;
 use super::status_error::StatusError;
 
-/// In which form objects are sent.
+/// The form of the objects in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// As they are.
+    /// The objects themselves.
     Whole,
-    /// As rows of a table, each with this much of its object.
+    /// Table rows, each with this part of its object.
     Table(Include),
-    /// Their metadata alone.
+    /// The objects' metadata only.
     Metadata,
 }
 
-/// What of its object a row carries.
+/// The part of the object that a row carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Include {
     Nothing,
@@ -29,8 +29,8 @@ pub(super) enum Include {
 }
 
 impl Form {
-    /// The first form that the request accepts.
-    pub(super) fn asked_by(request: &ApiRequest) -> Result<Self, StatusError> {
+    /// The first form in the `Accept` header that the server supports.
+    pub(super) fn requested_by(request: &ApiRequest) -> Result<Self, StatusError> {
         for kind in request.header("accept").split(',') {
             let mut parameters = kind.split(';').map(str::trim);
             if parameters.next() != Some("application/json") {
@@ -50,20 +50,21 @@ impl Form {
         Ok(Self::Whole)
     }
 
-    /// The answer (an object or a list) in this form.
-    pub(super) fn answer(self, resource: Resource, mut answer: Response) -> Response {
-        if self == Self::Whole || answer.code >= 300 {
-            return answer;
+    /// Converts a response (an object or a list) into this form.
+    pub(super) fn convert(self, resource: Resource, mut response: Response) -> Response {
+        // An error is a `Status` in every form.
+        if self == Self::Whole || response.code >= 300 {
+            return response;
         }
-        let Some(body) = std::mem::replace(&mut answer.body, ResponseBody::Cut).read() else {
-            return answer;
+        let Some(body) = std::mem::replace(&mut response.body, ResponseBody::Cut).read() else {
+            return response;
         };
         let Ok(mut value) = serde_json::from_slice::<Value>(&body) else {
-            answer.body = ResponseBody::Whole(body);
-            return answer;
+            response.body = ResponseBody::Whole(body);
+            return response;
         };
         let items = value.get_mut("items").map(Value::take);
-        let formed = match (self, items) {
+        let converted = match (self, items) {
             (Self::Table(include), Some(items)) => table(
                 resource,
                 include,
@@ -85,11 +86,11 @@ impl Form {
             }
             (_, None) => metadata_of(&value),
         };
-        Response::object(answer.code, &formed)
+        Response::object(response.code, &converted)
     }
 
-    /// What a frame of a watch carries for `object` (whole, with `kind`). Only the first table says
-    /// what its columns are.
+    /// Converts `object` (with `kind`) for a watch frame. Only the first table has column
+    /// definitions.
     pub(super) fn frame_object(self, resource: Resource, object: &Value, is_first: bool) -> Value {
         match self {
             Self::Whole => object.clone(),
@@ -102,7 +103,7 @@ impl Form {
         }
     }
 
-    /// What a bookmark carries.
+    /// Converts a bookmark's object.
     pub(super) fn frame_bookmark(self, resource: Resource, object: Value) -> Value {
         match self {
             Self::Whole => object,
@@ -135,8 +136,8 @@ fn metadata_of(object: &Value) -> Value {
     })
 }
 
-/// What a row says of a pod that has run to its end
-/// (kubernetes `pkg/printers/internalversion/printers.go:podSuccessConditions`).
+/// The row condition of a completed pod (kubernetes
+/// `pkg/printers/internalversion/printers.go:podSuccessConditions`).
 fn end_of(object: &Value) -> Option<Value> {
     let (reason, message) = match text(object, "/status/phase") {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
@@ -164,7 +165,7 @@ fn table(
             let object = match include {
                 Include::Nothing => None,
                 Include::Metadata => Some(metadata_of(object)),
-                Include::Whole => Some(whole(resource, object)),
+                Include::Whole => Some(with_kind(resource, object)),
             };
             row.extend(object.map(|object| ("object".to_owned(), object)));
             Value::Object(row)
@@ -179,8 +180,8 @@ fn table(
     })
 }
 
-/// Items of a list say of which kind they are only where they stand alone.
-fn whole(resource: Resource, object: &Value) -> Value {
+/// List items have no `kind`, but a single object needs it.
+fn with_kind(resource: Resource, object: &Value) -> Value {
     let mut object = object.clone();
     object["kind"] = json!(resource.kind());
     object["apiVersion"] = json!(resource.api_version());

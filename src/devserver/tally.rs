@@ -1,4 +1,4 @@
-//! How much has changed since some version: a count that costs no look at the objects.
+//! Counts changes since a version, without scanning the objects.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use super::DevServer;
 use super::find;
 use super::store::Change;
 
-/// What has happened to the objects of one resource.
+/// The changes to the objects of one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// The version up to which was counted.
+    /// The version up to which the tally counts.
     pub version: u64,
-    /// Objects that were created.
+    /// Objects created.
     pub added: usize,
-    /// Objects that are gone.
+    /// Objects deleted.
     pub deleted: usize,
-    /// False if part of the time is no longer in the history, so that there was more.
+    /// False if the history no longer covers the whole range, so the counts are too low.
     pub is_complete: bool,
 }
 
 impl DevServer {
-    /// Counts what has changed after version `since` in a namespace (in all, if that is empty). Blocks
-    /// until there is a change of the resource, at most for `timeout`.
+    /// Counts the changes after version `since` in a namespace; an empty `namespace` means all.
+    /// Blocks until the resource changes, at most for `timeout`.
     pub fn tally(&self, resource: &str, namespace: &str, since: u64, timeout: Duration) -> Tally {
         let nothing = Tally {
             version: since,
@@ -32,14 +32,14 @@ impl DevServer {
             return nothing;
         };
         let found = self.store.wait(resource, timeout, |state| {
-            let shelf = state.shelf(resource);
+            let collection = state.collection(resource);
             let mut tally = Tally {
                 version: state.version,
-                is_complete: shelf.forgotten <= since,
+                is_complete: collection.forgotten <= since,
                 ..Tally::default()
             };
             let mut has_events = false;
-            for event in shelf.events_after(since) {
+            for event in collection.events_after(since) {
                 has_events = true;
                 if !namespace.is_empty() && event.object.namespace() != namespace {
                     continue;

@@ -1,24 +1,24 @@
-//! Reads from a path what of the API it names. Pure.
+//! Parses an API path into its resource. Pure.
 
-/// What a path under `/api/v1` or `/apis/GROUP/VERSION` names.
+/// The parts of a path under `/api/v1` or `/apis/GROUP/VERSION`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     /// The API group; empty for the core group.
     pub group: String,
     /// The group's version.
     pub version: String,
-    /// The namespace, where the path has one; a path to a namespace itself has none.
+    /// The namespace, if the path has one; the path of a Namespace object itself has none.
     pub namespace: Option<String>,
-    /// The resource in the plural, such as `pods`.
+    /// The resource's plural name, such as `pods`.
     pub resource: String,
     /// The object's name; `None` for the whole collection.
     pub name: Option<String>,
-    /// Such as `status`.
+    /// The subresource, such as `status`.
     pub subresource: Option<String>,
 }
 
 impl Target {
-    /// What `path` names; `None` if it names no resource.
+    /// Parses `path`; `None` if it names no resource.
     pub fn parse(path: &str) -> Option<Self> {
         let mut segments = path.trim_matches('/').split('/');
         let group = match segments.next()? {
@@ -48,7 +48,7 @@ impl Target {
         })
     }
 
-    /// The resource as RBAC rules have it: `replicasets/status`.
+    /// The resource in RBAC terms: `replicasets/status`.
     pub fn rbac_resource(&self) -> String {
         match &self.subresource {
             Some(subresource) => format!("{}/{subresource}", self.resource),
@@ -57,7 +57,8 @@ impl Target {
     }
 }
 
-/// What follows `namespaces/NAME/` is either a resource in it or a subresource of the namespace.
+/// True if the segments after `namespaces/NAME/` name a resource in the namespace, false if a
+/// subresource of the namespace itself.
 fn names_contents(rest: &[&str]) -> bool {
     !rest.is_empty() && !matches!(rest, ["status" | "finalize"])
 }
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_every_shape() {
+    fn paths_of_every_shape_parse() {
         check("/api/v1/pods", Some(("", "", "pods", "")));
         check("/api/v1/namespaces", Some(("", "", "namespaces", "")));
         check("/api/v1/namespaces/a", Some(("", "", "namespaces", "a")));

@@ -1,4 +1,4 @@
-//! The server as a plain client sees it.
+//! Tests through a plain HTTP client.
 
 mod apply;
 mod clients;

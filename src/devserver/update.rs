@@ -1,4 +1,4 @@
-//! Changing what is there: by PUT, by PATCH, and by the subresources `status`, `scale` and `binding`.
+//! Changes to existing objects: PUT, PATCH, and the subresources `status`, `scale` and `binding`.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use super::resource::Resource;
 use super::status_error::{FieldError, StatusError};
 use super::store::{Object, State, Stored};
 
-/// Which half of an object a request writes; the other stays as it is.
+/// The part of an object that a request writes; the other part stays unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Everything but the status.
+    /// Everything except the status.
     Main,
     Status,
-    /// What holds a namespace that is being deleted.
+    /// The finalizers of a terminating namespace.
     Finalizers,
 }
 
-/// Replaces an object by `new`, as PUT does; for `managers` see [`replace_managed`].
+/// Replaces an object with `new`, as PUT does; for `managers` see [`replace_managed`].
 pub(super) fn put(
     state: &mut State,
     resource: Resource,
@@ -46,12 +46,12 @@ pub(super) fn put(
     replace_managed(state, resource, &object, part, new, managers)
 }
 
-/// What a PUT comes to if there is nothing at its path: two kinds are created by it, but not if the
-/// request means a certain one of them
+/// The error of a PUT without an object at its path. Upstream creates Events and Leases by PUT,
+/// unless the request names a UID
 /// (kubernetes `pkg/registry/core/event/strategy.go:AllowCreateOnUpdate`, and for leases).
 ///
-/// DIFFERS: nothing is created.
-pub(super) fn nothing_to_put(resource: Resource, key: &str, new: &Value) -> StatusError {
+/// DIFFERS: the server creates nothing.
+pub(super) fn missing_put_target(resource: Resource, key: &str, new: &Value) -> StatusError {
     let name = key.rsplit('/').next().unwrap_or(key);
     let uid = text(new, "/metadata/uid");
     if matches!(resource, Resource::Events | Resource::Leases) && !uid.is_empty() {
@@ -62,7 +62,7 @@ pub(super) fn nothing_to_put(resource: Resource, key: &str, new: &Value) -> Stat
 
 fn another_uid(resource: Resource, key: &str, uid: &str, old_uid: &str) -> StatusError {
     let name = key.rsplit('/').next().unwrap_or(key);
-    // Where these are kept is older than what they are called.
+    // The storage path of this kind is older than its name.
     let folder = match resource {
         Resource::ReplicationControllers => "controllers",
         resource => resource.plural(),
@@ -75,7 +75,7 @@ fn another_uid(resource: Resource, key: &str, uid: &str, old_uid: &str) -> Statu
     StatusError::conflict(resource, name, &why)
 }
 
-/// Refuses an object that is not called as the path says, or is elsewhere.
+/// Rejects an object whose name or namespace differs from the path.
 pub(super) fn check_name(key: &str, new: &Value) -> Result<(), StatusError> {
     let (namespace, name) = key.rsplit_once('/').unwrap_or(("", key));
     let own = text(new, "/metadata/namespace");
@@ -99,8 +99,8 @@ pub(super) fn check_name(key: &str, new: &Value) -> Result<(), StatusError> {
     )))
 }
 
-/// Stores `new` in place of `object`, if it is valid and based on the same version. What says the
-/// same as what is there changes nothing, not even the version.
+/// Stores `new` in place of `object`, if it is valid and based on the same version. An unchanged
+/// object keeps its version.
 pub(super) fn replace(
     state: &mut State,
     resource: Resource,
@@ -111,7 +111,7 @@ pub(super) fn replace(
     replace_managed(state, resource, object, part, new, None)
 }
 
-/// As [`replace`], and sets who manages which fields; `None` leaves that as it is.
+/// As [`replace`], with new `managedFields`; `None` keeps the current ones.
 pub(super) fn replace_managed(
     state: &mut State,
     resource: Resource,
@@ -169,10 +169,10 @@ pub(super) fn replace_managed(
         return Ok(Arc::clone(object));
     }
     if is_released(&new) {
-        // What is removed is what was stored, so watches see its last finalizer once more.
+        // The DELETED event carries the stored object, so watches see its last finalizer once more.
         remove(state, resource, key, old);
-        let answered = Stored::new(key, object.version, &new);
-        return Ok(Arc::new(answered));
+        let updated = Stored::new(key, object.version, &new);
+        return Ok(Arc::new(updated));
     }
     let object = state.put(resource, key, new);
     let is_of_quota = resource == Resource::Quotas && part == Part::Main;
@@ -182,7 +182,7 @@ pub(super) fn replace_managed(
     Ok(object)
 }
 
-/// Assigns a pod to a node, as a scheduler does.
+/// Binds a pod to a node, as a scheduler does.
 pub(super) fn bind(state: &mut State, key: &str, binding: &Value) -> Result<(), StatusError> {
     let object = state.current(Resource::Pods, key)?;
     let mut pod = object.value();
@@ -204,7 +204,7 @@ pub(super) fn bind(state: &mut State, key: &str, binding: &Value) -> Result<(), 
     Ok(())
 }
 
-/// Sets one condition of a pod to a status that it has since now.
+/// Sets a pod's condition, with the current time as its transition time.
 pub(super) fn set_condition(pod: &mut Value, kind: &str, status: &str) {
     let entry = json!({
         "type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": meta::now(),

@@ -1,5 +1,6 @@
-//! Watches: a cursor in the history of one resource. A slow client costs no memory; one that falls
-//! behind the history is cut off and finds out by its next request, as with the real server.
+//! Watches: a cursor in the history of one resource. A slow client costs no memory. A client that
+//! falls behind the history is disconnected and gets 410 on its next request, as with
+//! kube-apiserver.
 
 use std::sync::Arc;
 use std::thread;
@@ -16,49 +17,49 @@ use super::status_error::{FieldError, StatusError};
 use super::store::{Change, Event, Object, State, Store, Stored};
 use super::table::Form;
 
-/// How often an idle watch says how far it is
-/// (apiserver `pkg/storage/cacher/cacher.go:defaultBookmarkFrequency`).
+/// How often an idle watch sends a bookmark (apiserver
+/// `pkg/storage/cacher/cacher.go:defaultBookmarkFrequency`).
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
 
-/// How long before its end a watch says how far it is
-/// (apiserver `pkg/storage/cacher/cache_watcher.go:nextBookmarkTime`).
+/// How long before its end a watch sends a bookmark (apiserver
+/// `pkg/storage/cacher/cache_watcher.go:nextBookmarkTime`).
 const CLOSING_BOOKMARK: Duration = Duration::from_secs(2);
 
-/// A watch without a timeout of its own ends after this
-/// (apiserver `pkg/server/config.go:MinRequestTimeout`, 1800 s to twice that).
+/// The timeout of a watch without `timeoutSeconds` (apiserver
+/// `pkg/server/config.go:MinRequestTimeout`, 1800 s to twice that).
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
 
-/// No client waits longer, and a time further off than this may not be a time at all.
+/// Maximum timeout: an `Instant` much further ahead may overflow.
 const TIMEOUT_MAX: Duration = Duration::from_hours(24 * 365);
 
-/// Most changes that are put into one chunk.
+/// Maximum changes per chunk.
 const EVENTS_PER_CHUNK: usize = 128;
 
-/// One watch, pulled by its connection.
+/// One watch; its connection pulls the frames.
 pub(super) struct Watch {
     store: Arc<Store>,
     resource: Resource,
     scope: Scope,
     form: Form,
-    /// A frame with an object has been sent.
+    /// True after the first frame with an object.
     has_sent: bool,
-    /// All changes up to this version have been sent, or were not asked for.
+    /// The version up to which all changes have been sent or skipped.
     cursor: u64,
-    /// What is there at the beginning and still has to be sent.
+    /// Initial objects not sent yet.
     initial: std::vec::IntoIter<Object>,
-    /// The bookmark that ends the initial objects is still owed.
-    owes_initial_end: bool,
+    /// True until the bookmark after the initial objects is sent.
+    needs_initial_end: bool,
     bookmarks: bool,
     next_bookmark: Instant,
-    /// Until then it does not look for changes, see [`Store::watch_rest`].
-    rests_until: Instant,
+    /// No reads of the state before this time, see [`Store::watch_pause`].
+    paused_until: Instant,
     deadline: Instant,
     phase: Phase,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// Before the state is looked at, the server must have come to this version.
+    /// The server must reach this version before the watch begins.
     Awaits {
         version: u64,
         since: Instant,
@@ -67,12 +68,12 @@ enum Phase {
         from: Option<u64>,
     },
     Runs,
-    Refused(StatusError),
+    Failed(StatusError),
     Ended,
 }
 
 impl Watch {
-    /// The watch that `request` asks for. Nothing is sent and nothing waited for yet.
+    /// Creates the watch of `request`. Sends nothing and does not block.
     pub(super) fn new(
         store: Arc<Store>,
         resource: Resource,
@@ -104,7 +105,7 @@ impl Watch {
             seconds => Duration::from_secs(seconds),
         };
         let deadline = Instant::now() + timeout.min(TIMEOUT_MAX);
-        let form = Form::asked_by(request)?;
+        let form = Form::requested_by(request)?;
         store.add_watch();
         Ok(Self {
             store,
@@ -114,10 +115,10 @@ impl Watch {
             has_sent: false,
             cursor: 0,
             initial: Vec::new().into_iter(),
-            owes_initial_end: streaming && bookmarks,
+            needs_initial_end: streaming && bookmarks,
             bookmarks,
             next_bookmark: next_bookmark(deadline),
-            rests_until: Instant::now(),
+            paused_until: Instant::now(),
             deadline,
             phase,
         })
@@ -128,9 +129,11 @@ impl Watch {
         let (resource, scope) = (self.resource, &self.scope);
         if let Some(version) = from {
             self.cursor = version;
-            let forgotten = self.store.read(|state| state.shelf(resource).forgotten);
+            let forgotten = self
+                .store
+                .read(|state| state.collection(resource).forgotten);
             if version < forgotten {
-                self.phase = Phase::Refused(StatusError::too_old(version, forgotten));
+                self.phase = Phase::Failed(StatusError::too_old(version, forgotten));
             }
             return;
         }
@@ -150,7 +153,7 @@ impl Watch {
         for object in objects {
             self.write_frame("ADDED", &object, &mut chunk);
         }
-        if self.initial.len() == 0 && std::mem::take(&mut self.owes_initial_end) {
+        if self.initial.len() == 0 && std::mem::take(&mut self.needs_initial_end) {
             self.write_bookmark(self.cursor, true, &mut chunk);
         }
         (!chunk.is_empty()).then_some(chunk)
@@ -164,7 +167,8 @@ impl Watch {
         let (kind, api_version) = (self.resource.kind(), self.resource.api_version());
         let empty = self.resource.empty();
         let mut object = format!(
-            "{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata}{empty}}}"
+            "{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata}\
+             {empty}}}"
         );
         if self.form != Form::Whole {
             let whole: Value = serde_json::from_str(&object).expect("it was just written");
@@ -174,15 +178,15 @@ impl Watch {
         chunk.extend_from_slice(frame.as_bytes());
     }
 
-    /// What has changed since the cursor. Waits for a change, at most for `timeout`.
+    /// The changes since the cursor. Blocks for a change, at most for `timeout`.
     fn changes(&self, timeout: Duration) -> Option<Changes> {
         let (resource, cursor) = (self.resource, self.cursor);
         self.store.wait(resource, timeout, |state: &State| {
-            let shelf = state.shelf(resource);
-            if shelf.forgotten > cursor {
+            let collection = state.collection(resource);
+            if collection.forgotten > cursor {
                 return Some(Changes::Forgotten);
             }
-            let events: Vec<Event> = shelf
+            let events: Vec<Event> = collection
                 .events_after(cursor)
                 .take(EVENTS_PER_CHUNK)
                 .cloned()
@@ -191,14 +195,15 @@ impl Watch {
         })
     }
 
-    /// Lets the cursor follow the version that the other resources move, so that a quiet watch does
-    /// not fall behind its own history when that is forgotten.
+    /// Moves the cursor to the current version, which other resources advance. A quiet watch thus
+    /// does not fall behind its own history.
     fn catch_up(&mut self) {
         let (resource, cursor) = (self.resource, self.cursor);
         let caught_up = self.store.read(|state| {
-            let shelf = state.shelf(resource);
-            let is_all = shelf.forgotten <= cursor && shelf.events_after(cursor).next().is_none();
-            is_all.then_some(state.version)
+            let collection = state.collection(resource);
+            let is_current =
+                collection.forgotten <= cursor && collection.events_after(cursor).next().is_none();
+            is_current.then_some(state.version)
         });
         if let Some(version) = caught_up {
             self.cursor = cursor.max(version);
@@ -214,7 +219,7 @@ impl Watch {
         (!chunk.is_empty()).then_some(chunk)
     }
 
-    /// What a change means to a watch depends on whether the object was and is in its scope.
+    /// The frame type depends on whether the object was and is in the watch's scope.
     fn write_event(&mut self, event: &Event, chunk: &mut Vec<u8>) {
         let previous = event.previous.as_ref();
         let previous = previous.filter(|previous| self.scope.matches(previous));
@@ -227,11 +232,11 @@ impl Watch {
                 self.write_frame("DELETED", &event.object, chunk);
             }
             (Some(previous), false) => {
-                // It is sent as it last was in scope, at the version at which it left.
+                // The frame has the last state in scope, with the version of the change.
                 let mut value = previous.value();
                 value["metadata"]["resourceVersion"] = json!(event.version.to_string());
-                let left = Stored::new(&previous.key, event.version, &value);
-                self.write_frame("DELETED", &left, chunk);
+                let last_in_scope = Stored::new(&previous.key, event.version, &value);
+                self.write_frame("DELETED", &last_in_scope, chunk);
             }
         }
     }
@@ -245,8 +250,8 @@ impl Watch {
             let mut whole = object.value();
             whole["kind"] = json!(self.resource.kind());
             whole["apiVersion"] = json!(self.resource.api_version());
-            let formed = self.form.frame_object(self.resource, &whole, is_first);
-            chunk.extend_from_slice(formed.to_string().as_bytes());
+            let converted = self.form.frame_object(self.resource, &whole, is_first);
+            chunk.extend_from_slice(converted.to_string().as_bytes());
         }
         chunk.extend_from_slice(b"}\n");
     }
@@ -262,10 +267,10 @@ impl Watch {
                 self.phase = Phase::Ended;
                 return Next::End;
             }
-            let rest = self.rests_until.saturating_duration_since(now);
-            if !rest.is_zero() {
-                // Waking too early does no harm, so nobody has to be told apart here.
-                thread::park_timeout(rest.min(until.saturating_duration_since(now)));
+            let pause = self.paused_until.saturating_duration_since(now);
+            if !pause.is_zero() {
+                // An early wake-up is harmless, so the code does not check for it.
+                thread::park_timeout(pause.min(until.saturating_duration_since(now)));
                 if Instant::now() >= until {
                     return Next::Idle;
                 }
@@ -278,7 +283,7 @@ impl Watch {
                     return Next::End;
                 }
                 Some(Changes::Events(events)) => {
-                    self.rests_until = Instant::now() + self.store.watch_rest();
+                    self.paused_until = Instant::now() + self.store.watch_pause();
                     if let Some(chunk) = self.chunk_of(&events) {
                         return Next::Chunk(chunk);
                     }
@@ -288,8 +293,8 @@ impl Watch {
             let now = Instant::now();
             if self.bookmarks && now >= self.next_bookmark && now < self.deadline {
                 self.next_bookmark = next_bookmark(self.deadline);
-                // A watch from the future is silent until the server has come there
-                // (apiserver `pkg/storage/cacher/cache_watcher.go:process`).
+                // A watch from a future version stays silent until the server reaches it (apiserver
+                // `pkg/storage/cacher/cache_watcher.go:process`).
                 if self.store.read(|state| state.version) < self.cursor {
                     continue;
                 }
@@ -321,14 +326,14 @@ impl ChunkStream for Watch {
         match &self.phase {
             Phase::Awaits { version, since } => {
                 let (version, since) = (*version, *since);
-                // Another resource's change moves the version without waking this wait.
+                // A change of another resource moves the version without waking this wait.
                 let slice = timeout.min(Duration::from_millis(50));
                 let reached = |state: &State| (state.version >= version).then_some(());
                 if self.store.wait(self.resource, slice, reached).is_some() {
                     self.phase = Phase::Begins { from: None };
                 } else if since.elapsed() >= FUTURE_VERSION_WAIT {
                     let current = self.store.read(|state| state.version);
-                    self.phase = Phase::Refused(StatusError::too_large_version(version, current));
+                    self.phase = Phase::Failed(StatusError::too_large_version(version, current));
                 }
                 Next::Idle
             }
@@ -336,8 +341,8 @@ impl ChunkStream for Watch {
                 self.begin(*from);
                 Next::Idle
             }
-            Phase::Refused(refusal) => {
-                let frame = refusal.frame();
+            Phase::Failed(error) => {
+                let frame = error.frame();
                 self.phase = Phase::Ended;
                 Next::Chunk(frame)
             }

@@ -1,4 +1,4 @@
-//! What a rule is: which requests it means, what it does to them, and how often.
+//! The rules: the requests they match, the action, and how often they act.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,49 +10,49 @@ use super::super::exchange::{ApiCall, ApiRequest, Response};
 use crate::api::Status;
 
 type Predicate = dyn Fn(&ApiRequest) -> bool + Send + Sync;
-type MakeAnswer = dyn Fn(&ApiRequest) -> Response + Send + Sync;
+type MakeResponse = dyn Fn(&ApiRequest) -> Response + Send + Sync;
 
-/// Which requests are meant.
+/// Selects requests.
 #[derive(Clone)]
 pub struct Matcher(Arc<Predicate>);
 
 impl Matcher {
-    /// The requests for which `predicate` holds. It is called without any lock held.
+    /// Matches the requests for which `predicate` holds. The layer calls it without a lock.
     pub fn new(predicate: impl Fn(&ApiRequest) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(predicate))
     }
 
-    /// All requests.
+    /// Matches all requests.
     pub fn any() -> Self {
         Self::new(|_| true)
     }
 
-    /// Verb and resource as RBAC rules have them, such as `create` and `pods`, or `update` and
+    /// Matches a verb and a resource in RBAC terms, such as `create` and `pods`, or `update` and
     /// `replicasets/status`.
     pub fn verb(verb: &str, resource: &str) -> Self {
         let (verb, resource) = (verb.to_owned(), resource.to_owned());
         Self::new(move |request| request.verb() == verb && request.resource() == resource)
     }
 
-    /// A method, and a part of the path.
+    /// Matches a method and a part of the path.
     pub fn path(method: &str, part: &str) -> Self {
         let (method, part) = (method.to_owned(), part.to_owned());
         Self::new(move |request| request.method == method && request.path.contains(&part))
     }
 
-    /// The same requests, as far as `predicate` holds for them too.
+    /// Matches the same requests if `predicate` holds, too.
     #[must_use]
     pub fn and(self, predicate: impl Fn(&ApiRequest) -> bool + Send + Sync + 'static) -> Self {
         Self::new(move |request| self.matches(request) && predicate(request))
     }
 
-    /// The requests that either means.
+    /// Matches the requests of either matcher.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self::new(move |request| self.matches(request) || other.matches(request))
     }
 
-    /// True if `request` is meant.
+    /// True if the matcher selects `request`.
     pub fn matches(&self, request: &ApiRequest) -> bool {
         (self.0)(request)
     }
@@ -64,50 +64,49 @@ impl fmt::Debug for Matcher {
     }
 }
 
-/// What is done to a request.
+/// The action of a rule on a request.
 #[derive(Clone)]
 pub enum Action {
-    /// It is answered by this, and goes no further.
-    Answer(Arc<MakeAnswer>),
-    /// It goes on after a while.
+    /// Responds with this instead of passing the request on.
+    Answer(Arc<MakeResponse>),
+    /// Delays the request.
     Delay(Duration),
-    /// It goes on when the rule is removed.
+    /// Holds the request until the rule is removed.
     Hold,
-    /// The connection is closed, and nothing is done.
+    /// Closes the connection before the request takes effect.
     CutBefore,
-    /// What it asks for is done; then the connection is closed without an answer.
+    /// Lets the request take effect, then closes the connection without a response.
     CutAfter,
-    /// What it asks for is done; then it is answered by this.
-    AnswerAfter(Arc<MakeAnswer>),
-    /// The connection breaks after so many bytes of the answer's body. Not for watches.
+    /// Lets the request take effect, then responds with this.
+    AnswerAfter(Arc<MakeResponse>),
+    /// Breaks the connection after this many bytes of the response's body. Not for watches.
     CutInside(usize),
-    /// The body of the answer is changed. A stream is read to its end for that. Not for watches.
+    /// Changes the response's body, after reading a stream to its end. Not for watches.
     Rewrite(Arc<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>),
-    /// What a watch has to send is sent that much later, in order. Takes effect on running watches
-    /// and ends with the rule.
+    /// Delays a watch's frames, in order. Applies to running watches, too, and ends with the rule.
     LagWatch(Duration),
-    /// What a watch has to send is kept until the rule is removed, and then sent in order. Takes
-    /// effect on running watches.
+    /// Holds a watch's frames until the rule is removed, then sends them in order. Applies to
+    /// running watches, too.
     HoldWatch,
 }
 
 impl Action {
-    /// Answers with a refusal.
+    /// Responds with an error.
     pub fn refuse(status: Status) -> Self {
         Self::Answer(Arc::new(move |_| Response::status(&status)))
     }
 
-    /// Answers by a function of the request.
+    /// Responds with a function of the request.
     pub fn answer(make: impl Fn(&ApiRequest) -> Response + Send + Sync + 'static) -> Self {
         Self::Answer(Arc::new(make))
     }
 
-    /// Does what is asked for, and then answers with a refusal.
+    /// Lets the request take effect, then responds with an error.
     pub fn refuse_after(status: Status) -> Self {
         Self::AnswerAfter(Arc::new(move |_| Response::status(&status)))
     }
 
-    /// Changes the object in the answer; an answer that is no JSON stays as it is.
+    /// Changes the object in the response; leaves a body that is not JSON unchanged.
     pub fn rewrite_json(change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
         Self::Rewrite(Arc::new(move |body| {
             let Ok(mut value) = serde_json::from_slice(&body) else {
@@ -136,20 +135,20 @@ impl fmt::Debug for Action {
     }
 }
 
-/// What is to go wrong. Of several rules about one request each does its part, in the order in which
-/// they were added, up to the first that answers or cuts.
+/// A fault rule. Several rules for one request all act, in the order added, up to the first that
+/// responds or cuts.
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub(super) matcher: Matcher,
     pub(super) action: Action,
-    /// So many matching requests are left alone first.
+    /// The number of matching requests to skip first.
     pub(super) after: usize,
-    /// So many are acted on then; `None` for all.
+    /// The number of requests to act on; `None` means all.
     pub(super) times: Option<usize>,
 }
 
 impl Rule {
-    /// Does `action` to every request that `matcher` means.
+    /// Applies `action` to every request that matches.
     pub fn new(matcher: Matcher, action: Action) -> Self {
         Self {
             matcher,
@@ -159,14 +158,14 @@ impl Rule {
         }
     }
 
-    /// Acts on so many requests only. Has no meaning for what is done to running watches.
+    /// Limits the number of requests to act on. Has no effect on actions for running watches.
     #[must_use]
     pub fn times(mut self, times: usize) -> Self {
         self.times = Some(times);
         self
     }
 
-    /// Leaves the first so many matching requests alone.
+    /// Skips the first matching requests.
     #[must_use]
     pub fn after(mut self, after: usize) -> Self {
         self.after = after;

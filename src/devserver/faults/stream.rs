@@ -1,4 +1,4 @@
-//! A watch with faults: held back, late, severed, or told more than the server says.
+//! A watch with faults: held, delayed, severed, or with injected frames.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,24 +8,24 @@ use super::super::exchange::{ChunkStream, Next};
 use super::super::recorder::Recorded;
 use super::{Action, Ending, RunningWatch, Shared};
 
-/// How soon a running watch notices what a test asks of it.
-const NOTICE: Duration = Duration::from_millis(20);
+/// How soon a running watch notices a test's commands.
+const POLL_PERIOD: Duration = Duration::from_millis(20);
 
 pub(super) struct FaultyStream {
     inner: Box<dyn ChunkStream>,
     shared: Arc<Shared>,
     request: Arc<Recorded>,
     id: u64,
-    /// The generation of rules that `lag` and `holds` are from.
+    /// The rules' generation that `lag` and `holds` reflect.
     generation: Option<u64>,
     lag: Duration,
     holds: bool,
-    /// What came from `inner` and is not sent yet, with when it came. The last entry may be its end.
+    /// Frames of `inner` not sent yet, with their arrival times. The last entry may be the end.
     waiting: VecDeque<(Instant, Next)>,
 }
 
-/// What was asked of this watch since it last looked.
-struct Asked {
+/// The test's commands for this watch since the last poll.
+struct Commands {
     injected: Vec<Vec<u8>>,
     ending: Option<Ending>,
     generation: u64,
@@ -59,14 +59,14 @@ impl FaultyStream {
         }
     }
 
-    fn asked(&self) -> Asked {
+    fn commands(&self) -> Commands {
         let mut state = self.shared.lock();
         let generation = state.generation;
         let watch = state.watches.get_mut(&self.id);
         let (injected, ending) = watch.map_or((Vec::new(), None), |watch| {
             (std::mem::take(&mut watch.injected), watch.ending)
         });
-        Asked {
+        Commands {
             injected,
             ending,
             generation,
@@ -89,10 +89,10 @@ impl FaultyStream {
         self.lag = lags.max().unwrap_or_default();
     }
 
-    /// What may be sent now.
+    /// The next frame, if it is due.
     fn due(&mut self) -> Option<Next> {
-        let (came, _) = self.waiting.front()?;
-        if self.holds || came.elapsed() < self.lag {
+        let (arrived, _) = self.waiting.front()?;
+        if self.holds || arrived.elapsed() < self.lag {
             return None;
         }
         self.waiting.pop_front().map(|(_, next)| next)
@@ -103,10 +103,10 @@ impl FaultyStream {
         last.is_some_and(|(_, next)| matches!(next, Next::End | Next::Cut))
     }
 
-    /// Takes what the inner stream has, waiting for it a moment.
+    /// Reads from the inner stream, with a short wait.
     fn fetch(&mut self, timeout: Duration) {
         if self.is_ended() {
-            // Only time or a test moves on what is waiting, and there is nothing else to block on.
+            // The inner stream has ended; only time or a test can release the waiting frames.
             std::thread::park_timeout(timeout);
             return;
         }
@@ -121,24 +121,24 @@ impl ChunkStream for FaultyStream {
     fn next(&mut self, timeout: Duration) -> Next {
         let deadline = Instant::now() + timeout;
         loop {
-            let asked = self.asked();
-            if !asked.injected.is_empty() {
-                return Next::Chunk(asked.injected.concat());
+            let commands = self.commands();
+            if !commands.injected.is_empty() {
+                return Next::Chunk(commands.injected.concat());
             }
-            match asked.ending {
+            match commands.ending {
                 Some(Ending::Close) => return Next::End,
                 Some(Ending::Cut) => return Next::Cut,
                 None => {}
             }
-            self.read_rules(asked.generation);
+            self.read_rules(commands.generation);
             if let Some(next) = self.due() {
                 return next;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return Next::Idle;
             }
-            self.fetch(left.min(NOTICE));
+            self.fetch(remaining.min(POLL_PERIOD));
         }
     }
 }

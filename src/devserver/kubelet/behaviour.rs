@@ -1,28 +1,27 @@
-//! What annotations ask of the simulated nodes. They stand on a pod or on the template that it is
-//! made from, and may come and go while the pod runs. The README has them as a table.
+//! The annotations that control the simulated nodes. They stand on a pod or on its template, and
+//! may change while the pod runs. The manual lists them in a table.
 
 use std::time::Duration;
 
 use jiff::SignedDuration;
 use serde_json::Value;
 
-/// What becomes of the pod: one of `Fate`'s words.
+/// The pod's fate: one of [`FATES`].
 pub const FATE: &str = "dev.replicaset-controller/fate";
 
-/// The node that the pod gets.
+/// The node to bind the pod to.
 pub const NODE: &str = "dev.replicaset-controller/node";
 
 /// How long the pod runs before it is Ready, as a duration such as `3s`.
 pub const READY_AFTER: &str = "dev.replicaset-controller/ready-after";
 
-/// How long the pod takes to end, if its grace period is not shorter.
+/// How long the pod takes to terminate, unless its grace period is shorter.
 pub const TERMINATE_AFTER: &str = "dev.replicaset-controller/terminate-after";
 
-/// How often its containers have been restarted, at least.
+/// Minimum restart count of its containers.
 pub const RESTARTS: &str = "dev.replicaset-controller/restarts";
 
-/// How often its sidecars (init containers with `restartPolicy: Always`) have been restarted, at
-/// least.
+/// Minimum restart count of its sidecars (init containers with `restartPolicy: Always`).
 pub const SIDECAR_RESTARTS: &str = "dev.replicaset-controller/sidecar-restarts";
 
 /// All annotations that the simulated nodes read.
@@ -35,7 +34,7 @@ pub const ANNOTATIONS: [&str; 6] = [
     SIDECAR_RESTARTS,
 ];
 
-/// All words that [`FATE`] may have.
+/// All values of [`FATE`].
 pub const FATES: [&str; 7] = [
     "unscheduled",
     "pending",
@@ -46,29 +45,29 @@ pub const FATES: [&str; 7] = [
     "unready",
 ];
 
-/// What becomes of a pod.
+/// The simulated course of a pod's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It runs and becomes ready.
+    /// The pod runs and becomes ready.
     #[default]
-    Good,
-    /// It never gets a node.
+    Healthy,
+    /// The pod never gets a node.
     Unscheduled,
-    /// It gets a node, and its containers never start.
+    /// The pod gets a node, but its containers never start.
     Pending,
-    /// The node refuses it: it is Failed at once.
+    /// The node rejects the pod, which is Failed at once.
     Rejected,
-    /// It runs for a while, and then it is Failed.
+    /// The pod runs for a while and then fails.
     Failed,
-    /// Its node is not heard of any more.
+    /// The pod's node becomes unreachable.
     Unknown,
-    /// Its containers end again and again.
+    /// The pod's containers crash repeatedly.
     CrashLoop,
-    /// It runs and is not ready.
+    /// The pod runs but is not ready.
     Unready,
 }
 
-/// What one pod's annotations ask for.
+/// The settings in one pod's annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Behaviour {
     pub(super) fate: Fate,
@@ -80,7 +79,7 @@ pub(super) struct Behaviour {
 }
 
 impl Behaviour {
-    /// Reads the annotations of a pod. What cannot be read counts as not there, and is logged.
+    /// Parses a pod's annotations. Logs and ignores invalid ones.
     pub(super) fn of(pod: &Value) -> Self {
         let annotations = Annotations(pod);
         let count = |text: &str| text.parse::<u16>().ok().map(i64::from);
@@ -106,7 +105,7 @@ impl Annotations<'_> {
         let value = parse(text);
         if value.is_none() {
             let pod = metadata["name"].as_str().unwrap_or_default();
-            log::warn!("pod {pod}: annotation {name} cannot be {text:?}, it is ignored");
+            log::warn!("pod {pod}: annotation {name} is ignored: invalid value {text:?}");
         }
         value
     }
@@ -114,7 +113,7 @@ impl Annotations<'_> {
 
 fn fate(text: &str) -> Option<Fate> {
     Some(match text {
-        "" => Fate::Good,
+        "" => Fate::Healthy,
         "unscheduled" => Fate::Unscheduled,
         "pending" => Fate::Pending,
         "rejected" => Fate::Rejected,
@@ -140,7 +139,7 @@ mod tests {
     use super::{Behaviour, FATES, Fate, fate};
 
     #[test]
-    fn annotations_are_read_and_nonsense_is_ignored() {
+    fn invalid_annotations_are_ignored() {
         let pod = json!({"metadata": {"name": "p", "annotations": {
             "dev.replicaset-controller/fate": "unready",
             "dev.replicaset-controller/node": "node-9",
@@ -164,9 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn every_fate_that_is_listed_is_known() {
+    fn every_listed_fate_parses() {
         for text in FATES {
-            assert!(fate(text).is_some_and(|fate| fate != Fate::Good), "{text}");
+            assert!(
+                fate(text).is_some_and(|fate| fate != Fate::Healthy),
+                "{text}"
+            );
         }
         assert_eq!(fate("doomed"), None);
     }

@@ -1,4 +1,4 @@
-//! The nodes themselves, as objects: named, Ready, and with room for any number of pods.
+//! The Node objects: named, Ready, and with capacity for any number of pods.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::super::objects::meta;
 use super::super::resource::Resource;
 use super::super::store::State;
 
-/// Pods that a node says it has room for; nobody counts them.
+/// The pod capacity in a node's status; nothing enforces it.
 const CAPACITY_PODS: &str = "10000";
 
 /// The name of a node.
@@ -15,7 +15,7 @@ pub(super) fn name(number: usize) -> String {
     format!("node-{number}")
 }
 
-/// Makes the nodes. One that is there already stays as it is.
+/// Creates the nodes that do not exist yet.
 pub(super) fn create_all(state: &mut State, n_nodes: usize) {
     for number in 0..n_nodes {
         let name = name(number);
@@ -34,7 +34,7 @@ pub(super) fn create_all(state: &mut State, n_nodes: usize) {
                 value["status"] = status(number);
                 state.put(Resource::Nodes, &name, value);
             }
-            Err(refusal) => log::warn!("node {name} is refused: {refusal:?}"),
+            Err(error) => log::warn!("cannot create node {name}: {error:?}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a kubelet writes into the status of a pod. Pure functions on JSON trees.
+//! The pod status that a kubelet writes. Pure functions on JSON trees.
 
 use serde_json::{Value, json};
 
@@ -6,28 +6,28 @@ use super::super::objects::{entries, meta, number, text};
 use super::super::update::set_condition;
 use super::behaviour::Behaviour;
 
-/// The status of a condition: `True`, `False`, `Unknown`, or empty if it is not there.
+/// The status of a condition: `True`, `False`, `Unknown`, or empty without the condition.
 pub(super) fn condition<'a>(pod: &'a Value, kind: &str) -> &'a str {
     let mut conditions = entries(pod, "/status/conditions").iter();
     let found = conditions.find(|condition| text(condition, "/type") == kind);
     found.map_or("", |condition| text(condition, "/status"))
 }
 
-/// The most restarts of a container in `list`, which is a member of the status.
+/// The highest restart count in `list`, which is a member of the status.
 pub(super) fn restarts(pod: &Value, list: &str) -> i64 {
     let statuses = entries(pod, &format!("/status/{list}")).iter();
     let counts = statuses.filter_map(|status| number(status, "/restartCount"));
     counts.max().unwrap_or(0)
 }
 
-/// The most restarts of a sidecar; `None` if the pod has none.
+/// The highest restart count of a sidecar; `None` if the pod has no sidecar.
 pub(super) fn sidecar_restarts(pod: &Value) -> Option<i64> {
     let mut containers = entries(pod, "/spec/initContainers").iter();
     containers.find(|container| is_sidecar(container))?;
     Some(restarts(pod, "initContainerStatuses"))
 }
 
-/// The containers start: the pod is Running.
+/// Starts the containers: the pod is Running.
 pub(super) fn set_started(pod: &mut Value, behaviour: &Behaviour) {
     pod["status"]["phase"] = json!("Running");
     if let Some(status) = pod["status"].as_object_mut() {
@@ -43,27 +43,27 @@ pub(super) fn set_started(pod: &mut Value, behaviour: &Behaviour) {
     set_containers(pod, behaviour, false);
 }
 
-/// Sets both conditions that say whether the pod is ready.
+/// Sets the two readiness conditions.
 pub(super) fn set_ready(pod: &mut Value, is_ready: bool) {
     let status = if is_ready { "True" } else { "False" };
     set_condition(pod, "ContainersReady", status);
     set_condition(pod, "Ready", status);
 }
 
-/// All containers run, restarted as often as is wished for at least.
+/// All containers run, with at least the configured restart counts.
 pub(super) fn set_containers(pod: &mut Value, behaviour: &Behaviour, is_ready: bool) {
     let running = json!({"running": {"startedAt": meta::now()}});
     write_containers(pod, behaviour, is_ready, 0, &running);
 }
 
-/// The containers have ended once more, and wait for their restart.
+/// The containers have crashed once more and wait for their restart.
 pub(super) fn crash(pod: &mut Value, behaviour: &Behaviour) {
     let message = "back-off restarting failed container";
     let waiting = json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
     write_containers(pod, behaviour, false, 1, &waiting);
 }
 
-/// The pod has run and is Failed.
+/// The containers have exited, and the pod is Failed.
 pub(super) fn fail(pod: &mut Value, behaviour: &Behaviour) {
     let ended = json!({"terminated": {
         "exitCode": 1, "reason": "Error", "startedAt": text(pod, "/status/startTime"),
@@ -74,8 +74,8 @@ pub(super) fn fail(pod: &mut Value, behaviour: &Behaviour) {
     set_ready(pod, false);
 }
 
-/// The node has refused the pod, as one does that is full
-/// (kubernetes `pkg/kubelet/lifecycle/predicate.go:InsufficientResourceError`).
+/// The node has rejected the pod, as a full node does (kubernetes
+/// `pkg/kubelet/lifecycle/predicate.go:InsufficientResourceError`).
 pub(super) fn reject(pod: &mut Value, now: &str) {
     let status = &mut pod["status"];
     status["phase"] = json!("Failed");
@@ -87,7 +87,7 @@ pub(super) fn reject(pod: &mut Value, now: &str) {
     status["startTime"] = json!(now);
 }
 
-/// No node is found, and the pod says why.
+/// The scheduler finds no node; the condition has the reason.
 pub(super) fn set_unschedulable(pod: &mut Value) {
     set_condition(pod, "PodScheduled", "False");
     let conditions = pod["status"]["conditions"].as_array_mut();
@@ -154,7 +154,7 @@ fn is_sidecar(container: &Value) -> bool {
     text(container, "/restartPolicy") == "Always"
 }
 
-/// An address that looks like one of a cluster's pod network. Nobody answers there.
+/// An address in the style of a pod network. No host has it.
 fn ip_of(uid: &str) -> String {
     let number = u32::from_str_radix(uid.get(..6).unwrap_or_default(), 16).unwrap_or(1);
     let [_, a, b, c] = number.to_be_bytes();

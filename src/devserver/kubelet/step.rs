@@ -1,4 +1,4 @@
-//! What comes next for a pod, as a pure function of the pod; and doing it.
+//! The next step of a pod, as a pure function of the pod, and its execution.
 
 use std::time::Duration;
 
@@ -14,49 +14,50 @@ use super::KubeletOptions;
 use super::behaviour::{Behaviour, Fate};
 use super::pod_status;
 
-/// The pause before the first restart of a container that crashes.
+/// The back-off before the first restart of a crashed container.
 ///
-/// DIFFERS: a kubelet begins with 10 s; nobody who tries things out wants to wait for that.
+/// DIFFERS: a kubelet starts at 10 s, which is too slow for a demo.
 const CRASH_PAUSE_FIRST: Duration = Duration::from_secs(1);
 
-/// Each pause is twice the one before, up to this.
+/// The back-off doubles per crash up to this maximum.
 const CRASH_PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// What is next for a pod.
+/// A step in a pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    Assign,
-    FindNoNode,
+    Bind,
+    MarkUnschedulable,
     Run,
-    BeReady,
-    BeUnready,
-    CountRestarts,
+    MarkReady,
+    MarkUnready,
+    SetRestarts,
     Crash,
     Fail,
     Reject,
-    BeLost,
-    End,
+    LoseNode,
+    Terminate,
 }
 
-/// What is next for `pod`, and how long after now; `None` if it stays as it is until somebody
-/// changes it.
+/// The next step of `pod` and its delay; `None` if the pod needs a change by a client first.
 pub(super) fn next_step(pod: &Value, options: &KubeletOptions) -> Option<(Step, Duration)> {
     let behaviour = Behaviour::of(pod);
     let is_assigned = !text(pod, "/spec/nodeName").is_empty();
     if pod.pointer("/metadata/deletionTimestamp").is_some() {
         let seconds = pod["metadata"]["deletionGracePeriodSeconds"].as_u64();
         let grace = Duration::from_secs(seconds.unwrap_or(0));
-        let wanted = behaviour.terminate_after.unwrap_or(options.terminate_after);
-        return (is_assigned && !grace.is_zero()).then_some((Step::End, wanted.min(grace)));
+        let terminate_after = behaviour.terminate_after.unwrap_or(options.terminate_after);
+        // Without a grace period only finalizers hold a pod, and no kubelet removes those.
+        return (is_assigned && !grace.is_zero())
+            .then_some((Step::Terminate, terminate_after.min(grace)));
     }
     let at_once = |step: Step| Some((step, Duration::ZERO));
     let ready_after = behaviour.ready_after.unwrap_or(options.ready_after);
     match text(pod, "/status/phase") {
         "Pending" if !is_assigned && behaviour.fate == Fate::Unscheduled => {
-            let is_told = pod_status::condition(pod, "PodScheduled") == "False";
-            (!is_told).then_some((Step::FindNoNode, Duration::ZERO))
+            let is_marked = pod_status::condition(pod, "PodScheduled") == "False";
+            (!is_marked).then_some((Step::MarkUnschedulable, Duration::ZERO))
         }
-        "Pending" if !is_assigned => at_once(Step::Assign),
+        "Pending" if !is_assigned => at_once(Step::Bind),
         "Pending" => match behaviour.fate {
             Fate::Rejected => at_once(Step::Reject),
             Fate::Pending | Fate::Unscheduled => None,
@@ -79,15 +80,15 @@ fn running_step(
     if restarts < behaviour.restarts
         || sidecar_restarts.is_some_and(|count| count < behaviour.sidecar_restarts)
     {
-        return Some((Step::CountRestarts, Duration::ZERO));
+        return Some((Step::SetRestarts, Duration::ZERO));
     }
     match behaviour.fate {
         Fate::Failed if is_ready => Some((Step::Fail, Duration::ZERO)),
         Fate::Failed => Some((Step::Fail, ready_after)),
-        Fate::Unknown => Some((Step::BeLost, Duration::ZERO)),
+        Fate::Unknown => Some((Step::LoseNode, Duration::ZERO)),
         Fate::CrashLoop => Some((Step::Crash, crash_pause(restarts))),
-        Fate::Unready => is_ready.then_some((Step::BeUnready, Duration::ZERO)),
-        _ => (!is_ready).then_some((Step::BeReady, ready_after)),
+        Fate::Unready => is_ready.then_some((Step::MarkUnready, Duration::ZERO)),
+        _ => (!is_ready).then_some((Step::MarkReady, ready_after)),
     }
 }
 
@@ -96,8 +97,8 @@ fn crash_pause(restarts: i64) -> Duration {
     (CRASH_PAUSE_FIRST * (1 << doublings)).min(CRASH_PAUSE_MAX)
 }
 
-/// Does `step`, if it is still what comes next; the pod may have changed or gone meanwhile. `node` is
-/// the one whose turn it is.
+/// Takes `step` if it is still the pod's next step; the pod may have changed or be gone. `node` is
+/// the next node in turn.
 pub(super) fn take(
     state: &mut State,
     step: Step,
@@ -114,31 +115,31 @@ pub(super) fn take(
     }
     let behaviour = Behaviour::of(&pod);
     match step {
-        Step::End => {
+        Step::Terminate => {
             let options = DeleteOptions {
                 grace_period_seconds: Some(0),
                 ..DeleteOptions::default()
             };
             return delete(state, Resource::Pods, key, &options).map(|_| ());
         }
-        Step::Assign => {
+        Step::Bind => {
             let node = behaviour.node.as_deref().unwrap_or(node);
             return update::bind(state, key, &json!({"target": {"name": node}}));
         }
-        Step::FindNoNode => pod_status::set_unschedulable(&mut pod),
+        Step::MarkUnschedulable => pod_status::set_unschedulable(&mut pod),
         Step::Run => {
             pod_status::set_started(&mut pod, &behaviour);
             pod_status::set_ready(&mut pod, false);
         }
-        Step::BeReady => {
+        Step::MarkReady => {
             pod_status::set_containers(&mut pod, &behaviour, true);
             pod_status::set_ready(&mut pod, true);
         }
-        Step::BeUnready => {
+        Step::MarkUnready => {
             pod_status::set_containers(&mut pod, &behaviour, false);
             pod_status::set_ready(&mut pod, false);
         }
-        Step::CountRestarts => {
+        Step::SetRestarts => {
             let is_ready = pod_status::condition(&pod, "Ready") == "True";
             pod_status::set_containers(&mut pod, &behaviour, is_ready);
         }
@@ -151,7 +152,7 @@ pub(super) fn take(
         }
         Step::Fail => pod_status::fail(&mut pod, &behaviour),
         Step::Reject => pod_status::reject(&mut pod, &meta::now()),
-        Step::BeLost => {
+        Step::LoseNode => {
             pod["status"]["phase"] = json!("Unknown");
             pod["status"]["reason"] = json!("NodeLost");
             pod_status::set_ready(&mut pod, false);
@@ -193,29 +194,35 @@ mod tests {
     fn each_fate_has_its_steps() {
         let now = |step| Some((step, Duration::ZERO));
         let later = |step| Some((step, READY_AFTER));
-        check("", "", "Pending", "", now(Step::Assign));
+        check("", "", "Pending", "", now(Step::Bind));
         check("", "n", "Pending", "", now(Step::Run));
-        check("", "n", "Running", "False", later(Step::BeReady));
+        check("", "n", "Running", "False", later(Step::MarkReady));
         check("", "n", "Running", "True", None);
         check("", "n", "Unknown", "False", now(Step::Run));
         check("", "n", "Failed", "False", None);
-        check("unscheduled", "", "Pending", "", now(Step::FindNoNode));
-        check("pending", "", "Pending", "", now(Step::Assign));
+        check(
+            "unscheduled",
+            "",
+            "Pending",
+            "",
+            now(Step::MarkUnschedulable),
+        );
+        check("pending", "", "Pending", "", now(Step::Bind));
         check("pending", "n", "Pending", "", None);
         check("rejected", "n", "Pending", "", now(Step::Reject));
-        check("rejected", "n", "Running", "False", later(Step::BeReady));
+        check("rejected", "n", "Running", "False", later(Step::MarkReady));
         check("failed", "n", "Running", "False", later(Step::Fail));
         check("failed", "n", "Running", "True", now(Step::Fail));
-        check("unknown", "n", "Running", "True", now(Step::BeLost));
+        check("unknown", "n", "Running", "True", now(Step::LoseNode));
         check("unknown", "n", "Unknown", "False", None);
-        check("unready", "n", "Running", "True", now(Step::BeUnready));
+        check("unready", "n", "Running", "True", now(Step::MarkUnready));
         check("unready", "n", "Running", "False", None);
         let second = Some((Step::Crash, Duration::from_secs(1)));
         check("crash-loop", "n", "Running", "True", second);
     }
 
     #[test]
-    fn a_pod_ends_within_its_grace_period() {
+    fn a_pod_terminates_within_its_grace_period() {
         let pod = |seconds: u64, wanted: &str| {
             json!({
                 "metadata": {
@@ -226,14 +233,14 @@ mod tests {
                 "spec": {"nodeName": "n"},
             })
         };
-        let end = |seconds: u64| Some((Step::End, Duration::from_secs(seconds)));
+        let end = |seconds: u64| Some((Step::Terminate, Duration::from_secs(seconds)));
         assert_eq!(next(&pod(30, "20s")), end(20));
         assert_eq!(next(&pod(30, "1m")), end(30));
         assert_eq!(next(&pod(0, "20s")), None);
     }
 
     #[test]
-    fn crashes_come_at_growing_pauses() {
+    fn the_crash_back_off_doubles() {
         let pauses = [0, 1, 4, 5, 1000].map(|restarts| crash_pause(restarts).as_secs());
         assert_eq!(pauses, [1, 2, 16, 30, 30]);
     }

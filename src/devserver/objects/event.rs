@@ -1,4 +1,4 @@
-//! Events of the core group: what is there though the request does not say it.
+//! Events of the core group: defaults and validation.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ pub(super) fn set_defaults(event: &mut Value) {
     }
 }
 
-/// An event is kept in the namespace of its object, or in `default` if that has none.
+/// An event must be in the namespace of its object, or in `default` if the object has none.
 pub(super) fn validate(event: &Value) -> Vec<FieldError> {
     let about = text(event, "/involvedObject/namespace");
     let own = text(event, "/metadata/namespace");

@@ -1,19 +1,19 @@
-//! The syntax of labels, annotations and finalizers, and the words in which the API server says what
-//! is wrong with them (apimachinery `pkg/apis/meta/v1/validation`, `pkg/util/validation`).
+//! The syntax of labels, annotations and finalizers, with the API server's error texts
+//! (apimachinery `pkg/apis/meta/v1/validation`, `pkg/util/validation`).
 
 use serde_json::{Value, json};
 
 use super::super::status_error::FieldError;
 use super::entries;
 
-/// Longest name part of a label's key, and longest value.
+/// Maximum bytes of a label key's name part, and of a label value.
 pub(super) const NAME_BYTES_MAX: usize = 63;
 
-/// Longest name of most objects, and longest prefix of a label's key (apimachinery
+/// Maximum bytes of most objects' names, and of a label key's prefix (apimachinery
 /// `pkg/util/validation:DNS1123SubdomainMaxLength`).
 pub(super) const SUBDOMAIN_BYTES_MAX: usize = 253;
 
-/// All annotations of an object together, keys and values.
+/// Maximum bytes of an object's annotations, keys and values together.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
 pub(super) const LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case \
@@ -34,7 +34,7 @@ const VALUE_RULE: &str = "a valid label must be an empty string or consist of al
      'MyValue',  or 'my_value',  or '12345', regex used for validation is \
      '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
-/// What is wrong with the labels, annotations and finalizers of the metadata called `field`, such as
+/// The errors of the labels, annotations and finalizers in the metadata at `field`, such as
 /// `spec.template.metadata`.
 pub(super) fn validate_metadata(object: &Value, field: &str) -> Vec<FieldError> {
     let pointer = format!("/{}", field.replace('.', "/"));
@@ -92,7 +92,7 @@ fn validate_annotations(annotations: Option<&Value>, field: &str) -> Vec<FieldEr
     errors
 }
 
-/// What is wrong with `prefix/name` or `name`.
+/// The syntax errors of a key `prefix/name` or `name`.
 pub(in super::super) fn key_faults(key: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let (prefix, name) = match key.split_once('/') {
@@ -128,7 +128,7 @@ pub(in super::super) fn key_faults(key: &str) -> Vec<String> {
     faults
 }
 
-/// What is wrong with a label's value.
+/// The syntax errors of a label value.
 pub(in super::super) fn value_faults(value: &str) -> Vec<&'static str> {
     let mut faults = Vec::new();
     if value.len() > NAME_BYTES_MAX {
@@ -140,7 +140,7 @@ pub(in super::super) fn value_faults(value: &str) -> Vec<&'static str> {
     faults
 }
 
-/// True for DNS labels with dots between them.
+/// True for DNS labels joined by dots.
 pub(super) fn is_subdomain(name: &str) -> bool {
     name.len() <= SUBDOMAIN_BYTES_MAX && name.split('.').all(is_label)
 }
@@ -163,7 +163,7 @@ mod tests {
     use super::{is_subdomain, key_faults, value_faults};
 
     #[test]
-    fn names() {
+    fn names_are_checked() {
         assert!(is_subdomain("a.b-c") && is_subdomain("1"));
         for name in ["a_b", "-a", "a..b", "", "A"] {
             assert!(!is_subdomain(name), "{name}");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_values() {
+    fn keys_and_values_are_checked() {
         for key in ["a", "A_b.c-1", "example.com/name", "1", "a.b/c"] {
             assert_eq!(key_faults(key), Vec::<String>::new(), "{key}");
         }

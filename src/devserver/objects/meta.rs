@@ -1,4 +1,4 @@
-//! Metadata: what the server sets at birth, what a request may not change, and names.
+//! Metadata: server-set fields of new objects, immutable fields, and names.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -7,14 +7,14 @@ use super::super::resource::Resource;
 use super::super::status_error::FieldError;
 use super::{drop_nulls, entries, labels, map_of, text};
 
-/// Longest name; the API server cuts a prefix so that five more characters fit
+/// Maximum bytes of a generated name's prefix, which leaves room for five more characters
 /// (apiserver `pkg/storage/names/generate.go:MaxGeneratedNameLength`).
 const GENERATED_NAME_PREFIX_MAX: usize = 58;
 
-/// Characters of generated names (apimachinery `pkg/util/rand:alphanums`).
+/// The characters of generated names (apimachinery `pkg/util/rand:alphanums`).
 const NAME_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Members that only the server sets; a request that says otherwise is not listened to.
+/// Fields that only the server sets; it ignores a request's values.
 const SERVER_OWNED: [&str; 6] = [
     "creationTimestamp",
     "deletionTimestamp",
@@ -24,7 +24,7 @@ const SERVER_OWNED: [&str; 6] = [
     "selfLink",
 ];
 
-/// Kinds whose changes are counted in `metadata.generation`.
+/// True for kinds with `metadata.generation`.
 pub(in super::super) fn has_generation(resource: Resource) -> bool {
     matches!(
         resource,
@@ -32,11 +32,11 @@ pub(in super::super) fn has_generation(resource: Resource) -> bool {
     )
 }
 
-/// Makes the metadata of a new object whole. A name that is given wins over `generateName`.
+/// Completes the metadata of a new object. An explicit name overrides `generateName`.
 pub(in super::super) fn prepare(resource: Resource, namespace: Option<&str>, object: &mut Value) {
     let metadata = map_of(object, "metadata");
     metadata.retain(|_, value| !value.is_null());
-    // Kinds that do not count their changes keep whatever is sent.
+    // Kinds without a generation counter keep the request's value.
     let generation = metadata
         .get("generation")
         .filter(|_| !has_generation(resource));
@@ -62,7 +62,7 @@ pub(in super::super) fn prepare(resource: Resource, namespace: Option<&str>, obj
     drop_empty_maps(metadata);
 }
 
-/// Carries over into `new` what only the server sets; `resourceVersion` is taken off.
+/// Copies the server-owned fields and `resourceVersion` from `old` to `new`.
 pub(in super::super) fn keep_server_owned(old: &Value, new: &mut Value) {
     let old = old["metadata"].as_object().cloned().unwrap_or_default();
     let metadata = map_of(new, "metadata");
@@ -81,7 +81,7 @@ pub(in super::super) fn keep_server_owned(old: &Value, new: &mut Value) {
     drop_empty_maps(metadata);
 }
 
-/// An empty map or list of metadata is as good as none, and is not sent.
+/// Removes empty maps and lists, which the API server does not send.
 fn drop_empty_maps(metadata: &mut Map<String, Value>) {
     metadata.retain(|_, value| match value {
         Value::Object(map) => !map.is_empty(),
@@ -95,21 +95,21 @@ fn drop_empty_maps(metadata: &mut Map<String, Value>) {
     }
 }
 
-/// Counts a change of what the object wants.
+/// Increments the generation after a spec change.
 pub(in super::super) fn bump_generation(object: &mut Value) {
     if let Some(generation) = object["metadata"]["generation"].as_i64() {
         object["metadata"]["generation"] = json!(generation + 1);
     }
 }
 
-/// What is wrong with the metadata of a new object.
+/// The errors of a new object's metadata.
 pub(in super::super) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
     let name = text(object, "/metadata/name");
     let value = json!(name).to_string();
     let invalid = |why: &str| FieldError::invalid("metadata.name", &value, why);
     let mut errors = Vec::new();
     let prefix = text(object, "/metadata/generateName");
-    // What is added to it may follow a dash.
+    // The generated suffix may follow a dash.
     let is_prefix = labels::is_subdomain(&format!("{}a", prefix.trim_end_matches('-')));
     if !prefix.is_empty() && !is_prefix {
         let value = json!(prefix).to_string();
@@ -142,13 +142,14 @@ pub(in super::super) fn validate(resource: Resource, object: &Value) -> Vec<Fiel
     errors
 }
 
-/// What is wrong with the step from `old` to `new`.
+/// The metadata errors of a change from `old` to `new`.
 pub(in super::super) fn validate_update(
     resource: Resource,
     old: &Value,
     new: &Value,
 ) -> Vec<FieldError> {
-    // These two are not looked through once more by their kind, as all others are.
+    // Upstream does not validate the metadata of these two kinds again in the kind's own
+    // validation.
     let is_lenient = matches!(resource, Resource::Events | Resource::Leases);
     let (of_finalizers, mut errors): (Vec<_>, Vec<_>) = labels::validate_metadata(new, "metadata")
         .into_iter()
@@ -181,7 +182,8 @@ pub(in super::super) fn validate_update(
     if !is_lenient {
         errors.extend(of_finalizers);
     }
-    // Metadata are validated once by all updates and once by each kind, and the causes show it.
+    // Upstream validates metadata in the generic update and in the kind's own, so the causes
+    // repeat.
     let again = errors.clone();
     errors.into_iter().chain(again).collect()
 }
@@ -225,7 +227,7 @@ fn validate_owners(object: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// An owner reference with its members in the order in which the API server prints them.
+/// An owner reference with its members in the API server's order.
 fn owner_text(owner: &Value) -> String {
     let names = [
         "apiVersion",
@@ -256,7 +258,7 @@ fn generate_name(prefix: &str) -> String {
     name
 }
 
-/// A random UUID of version 4.
+/// A random version 4 UUID.
 fn new_uid() -> String {
     let bits = fastrand::u128(..);
     let bits = (bits & !(0xf << 76)) | (0x4 << 76);
@@ -266,12 +268,12 @@ fn new_uid() -> String {
     format!("{a}-{b}-{c}-{}-{}", &digits[16..20], &digits[20..])
 }
 
-/// The time of day as API objects have it.
+/// The current time in API format.
 pub(in super::super) fn now() -> String {
     time_text(Timestamp::now())
 }
 
-/// A time as API objects have it: whole seconds.
+/// A time in API format, in whole seconds.
 pub(in super::super) fn time_text(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_given_name_wins_and_server_owned_members_are_replaced() {
+    fn an_explicit_name_wins_and_server_fields_are_replaced() {
         let mut pod = json!({"metadata": {
             "name": "mine", "generateName": "web-", "uid": "x", "generation": 7,
             "creationTimestamp": null, "deletionTimestamp": "2026-01-01T00:00:00Z", "labels": {},

@@ -1,12 +1,12 @@
-//! Nodes: what the API server always sends of them.
+//! Nodes: the fields that the API server always sends.
 
 use serde_json::{Value, json};
 
 use super::{map_of, set_default};
 
-/// Sets the members of a status that are no pointers in the API server's own types.
+/// Sets the status fields that are not pointers in the API server's types.
 ///
-/// DIFFERS: a new node is not tainted `not-ready`, since nobody here would take that off.
+/// DIFFERS: a new node gets no taint `not-ready`, because no controller here would remove it.
 pub(super) fn set_defaults(node: &mut Value) {
     map_of(node, "spec");
     let status = map_of(node, "status");

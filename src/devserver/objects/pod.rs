@@ -1,4 +1,4 @@
-//! Pods and pod templates: the defaults and the checks that tests and people run into.
+//! Pods and pod templates: defaults, and checks for common mistakes.
 
 use serde_json::{Map, Value, json};
 
@@ -6,10 +6,11 @@ use super::super::status_error::FieldError;
 use super::{drop_nulls, entries, labels, map_of, set_default, text};
 use crate::api::pod::{POD_DELETION_COST, deletion_cost};
 
-/// kubernetes `pkg/apis/core/v1/defaults.go`, `api/core/v1/types.go:DefaultTerminationGracePeriodSeconds`.
+/// kubernetes `pkg/apis/core/v1/defaults.go`,
+/// `api/core/v1/types.go:DefaultTerminationGracePeriodSeconds`.
 const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 30;
 
-/// What `restartPolicy` may be, as messages name it.
+/// The valid restart policies, as error messages list them.
 const RESTART_POLICIES: &str = "\"Always\", \"OnFailure\", \"Never\"";
 
 /// Sets the defaults of a pod.
@@ -20,7 +21,7 @@ pub(super) fn set_defaults(pod: &mut Value) {
     set_default(spec, "enableServiceLinks", true);
 }
 
-/// Sets the defaults that a template shares with a pod.
+/// Sets the defaults common to templates and pods.
 pub(super) fn set_spec_defaults(spec: &mut Map<String, Value>) {
     set_default(spec, "restartPolicy", "Always");
     let grace = TERMINATION_GRACE_PERIOD_SECONDS;
@@ -48,8 +49,8 @@ fn set_container_defaults(container: &mut Map<String, Value>) {
     set_default(container, "imagePullPolicy", pull_policy);
 }
 
-/// A status request says nothing about owners; and what of a status is no pointer in the API
-/// server's own types is always sent, though it may be `null`.
+/// Keeps the owner references, which a status request cannot change. Sets the status fields that
+/// are not pointers in the API server's types, some to `null`.
 pub(super) fn prepare_status(old: &Value, pod: &mut Value) {
     let metadata = map_of(pod, "metadata");
     match old["metadata"].get("ownerReferences") {
@@ -76,8 +77,8 @@ pub(super) fn prepare_status(old: &Value, pod: &mut Value) {
     }
 }
 
-/// `BestEffort`, `Burstable` or `Guaranteed`, by what the containers request and may use
-/// (kubernetes `pkg/apis/core/helper/qos/qos.go:ComputePodQOS`).
+/// `BestEffort`, `Burstable` or `Guaranteed`, from the containers' requests and limits (kubernetes
+/// `pkg/apis/core/helper/qos/qos.go:ComputePodQOS`).
 pub(super) fn qos_class(pod: &Value) -> &'static str {
     let lists = ["/spec/containers", "/spec/initContainers"];
     let containers = || lists.into_iter().flat_map(|list| entries(pod, list));
@@ -118,9 +119,8 @@ pub(super) fn validate(pod: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with the annotations, at `pointer`, that have a meaning on pods; messages call
-/// them `field`
-/// (kubernetes `pkg/apis/core/validation/validation.go:ValidatePodSpecificAnnotations`).
+/// The errors of the annotations at `pointer` that have a meaning on pods; messages call the path
+/// `field` (kubernetes `pkg/apis/core/validation/validation.go:ValidatePodSpecificAnnotations`).
 pub(super) fn validate_annotations(object: &Value, pointer: &str, field: &str) -> Vec<FieldError> {
     let annotations = object.pointer(pointer).unwrap_or(&Value::Null);
     let Some(cost) = annotations[POD_DELETION_COST].as_str() else {
@@ -138,14 +138,13 @@ pub(super) fn validate_annotations(object: &Value, pointer: &str, field: &str) -
     )]
 }
 
-/// What is wrong with the annotations of a template, which the API server looks for elsewhere.
+/// The errors of a template's annotations, which the API server reports under another path.
 pub(super) fn validate_template_annotations(object: &Value) -> Vec<FieldError> {
     let pointer = "/spec/template/metadata/annotations";
     validate_annotations(object, pointer, "spec.template.annotations")
 }
 
-/// What is wrong with the containers of a pod, or of the template at `prefix`, such as
-/// `spec.template.`.
+/// The errors of the containers in a pod, or in the template at `prefix`, such as `spec.template.`.
 pub(super) fn validate_containers(object: &Value, prefix: &str) -> Vec<FieldError> {
     let field = format!("{prefix}spec.containers");
     let containers = entries(object, &format!("/{}", field.replace('.', "/")));
@@ -173,7 +172,7 @@ pub(super) fn validate_containers(object: &Value, prefix: &str) -> Vec<FieldErro
     errors
 }
 
-/// A pod's spec is nearly frozen.
+/// Most of a pod's spec is immutable.
 pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let of_annotations =
         || validate_annotations(new, "/metadata/annotations", "metadata.annotations");
@@ -184,7 +183,8 @@ pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
         errors.push(FieldError::forbidden("spec.containers", why));
         return errors;
     }
-    // Once as a new pod's and once as a changed one's, and the causes show it.
+    // Upstream validates these as a new pod's and as a changed pod's, so the causes list them
+    // twice.
     let mut errors = of_annotations();
     errors.extend(of_annotations());
     if changeable_blanked(&old["spec"]) == changeable_blanked(&new["spec"]) {
@@ -198,7 +198,7 @@ pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The spec without what an update may change.
+/// The spec without its mutable fields.
 fn changeable_blanked(spec: &Value) -> Value {
     let mut spec = spec.clone();
     drop_nulls(&mut spec);
@@ -219,7 +219,7 @@ fn changeable_blanked(spec: &Value) -> Value {
     spec
 }
 
-/// True for a pod that has run to its end; it no longer counts against a quota.
+/// True for a Succeeded or Failed pod, which no longer counts against a quota.
 pub(in super::super) fn is_terminal(pod: &Value) -> bool {
     matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
 }

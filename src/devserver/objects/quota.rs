@@ -1,11 +1,11 @@
-//! ResourceQuotas: amounts as text, and amounts that cannot be.
+//! ResourceQuotas: normalizes and validates quantities.
 
 use serde_json::{Value, json};
 
 use super::super::status_error::FieldError;
 use super::map_of;
 
-/// Amounts may be given as numbers and are kept as text.
+/// Converts quantities that are numbers into text.
 pub(super) fn set_defaults(quota: &mut Value) {
     let hard = map_of(quota, "spec").get_mut("hard");
     for amount in hard.and_then(Value::as_object_mut).into_iter().flatten() {
@@ -16,7 +16,7 @@ pub(super) fn set_defaults(quota: &mut Value) {
     }
 }
 
-/// DIFFERS: only counts of objects are looked at, whose amounts have no unit.
+/// DIFFERS: validates only object counts, which have no unit.
 pub(super) fn validate(quota: &Value) -> Vec<FieldError> {
     let hard = quota.pointer("/spec/hard").and_then(Value::as_object);
     let mut errors = Vec::new();

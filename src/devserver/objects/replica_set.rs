@@ -1,4 +1,4 @@
-//! ReplicaSets (and ReplicationControllers): defaults, validation, and the counts of the status.
+//! ReplicaSets (and ReplicationControllers): defaults, validation, and status counts.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use super::{drop_nulls, labels, map_of, number, pod, set_default, text};
 use crate::api::label_selector::LabelSelector;
 use crate::api::{Labels, Selector};
 
-/// The counts of a status that are not sent when they are 0.
+/// Status counts that the API server omits when they are 0.
 const OMITTED_WHEN_ZERO: [&str; 4] = [
     "fullyLabeledReplicas",
     "readyReplicas",
@@ -17,8 +17,8 @@ const OMITTED_WHEN_ZERO: [&str; 4] = [
 
 /// Sets the defaults of a ReplicaSet.
 ///
-/// DIFFERS: the API server drops members that it does not know. They stay here, so that a test can
-/// follow one from a template into a pod.
+/// DIFFERS: the API server drops unknown fields. Here they stay, so that a test can follow a field
+/// from a template into a pod.
 pub(super) fn set_defaults(replica_set: &mut Value) {
     drop_nulls(&mut replica_set["spec"]);
     let spec = map_of(replica_set, "spec");
@@ -37,7 +37,7 @@ pub(super) fn set_template_defaults(template: &mut Value) {
     pod::set_spec_defaults(map_of(template, "spec"));
 }
 
-/// Writes a status as the API server does, without counts that are 0.
+/// Normalizes a status as the API server does, without counts that are 0.
 pub(super) fn prepare_status(replica_set: &mut Value) {
     let status = map_of(replica_set, "status");
     status.retain(|name, value| {
@@ -66,7 +66,7 @@ pub(super) fn validate(replica_set: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with the counts of the spec.
+/// The errors of the counts in the spec.
 pub(super) fn validate_counts(replica_set: &Value) -> Vec<FieldError> {
     let count = |name: &str| number(replica_set, &format!("/spec/{name}")).unwrap_or(0);
     let names = ["replicas", "minReadySeconds"];
@@ -116,7 +116,7 @@ fn validate_selector(replica_set: &Value) -> Vec<FieldError> {
     vec![mismatch()]
 }
 
-/// A selector with its members in the order in which the API server prints them.
+/// A selector with its members in the API server's order.
 fn selector_text(selector: &Value) -> String {
     let members = ["matchLabels", "matchExpressions"].into_iter();
     let members = members.filter_map(|name| {

@@ -1,5 +1,5 @@
-//! ReplicationControllers: what they have otherwise than ReplicaSets. The selector is a plain map, which
-//! like the labels comes from the template if it is not given, and which may change.
+//! ReplicationControllers, where they differ from ReplicaSets. The selector is a plain map and may
+//! change. Selector and labels default to the template's labels.
 
 use serde_json::{Map, Value, json};
 

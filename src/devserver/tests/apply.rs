@@ -1,10 +1,10 @@
-//! JSON patch and server-side apply, and what malformed requests are told.
+//! JSON patch and server-side apply, and the errors of malformed requests.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::rig::{PODS, REPLICA_SETS, Rig, check_refusal, replica_set};
+use super::rig::{PODS, REPLICA_SETS, Rig, check_error, replica_set};
 
 const WEB: &str = "/apis/apps/v1/namespaces/default/replicasets/web";
 
@@ -26,44 +26,44 @@ fn config(spec: &Value) -> Value {
     })
 }
 
-fn whole(replicas: i64) -> Value {
+fn full_config(replicas: i64) -> Value {
     config(&replica_set("web", replicas)["spec"])
 }
 
 #[test]
-fn apply_creates_and_the_same_again_changes_nothing() {
+fn apply_creates_and_is_idempotent() {
     let rig = Rig::new();
-    let (code, made) = rig.apply("fieldManager=m", &whole(2));
+    let (code, created) = rig.apply("fieldManager=m", &full_config(2));
     assert_eq!(code, 201);
-    let entry = &made["metadata"]["managedFields"][0];
+    let entry = &created["metadata"]["managedFields"][0];
     assert_eq!(
         (&entry["manager"], &entry["operation"]),
         (&json!("m"), &json!("Apply"))
     );
     assert_eq!(entry["fieldsV1"]["f:spec"]["f:replicas"], json!({}));
-    assert_eq!(rig.apply("fieldManager=m", &whole(2)), (200, made));
-    let (_, changed) = rig.apply("fieldManager=m", &whole(3));
+    assert_eq!(rig.apply("fieldManager=m", &full_config(2)), (200, created));
+    let (_, changed) = rig.apply("fieldManager=m", &full_config(3));
     assert_eq!(changed["spec"]["replicas"], json!(3));
     assert_eq!(changed["metadata"]["generation"], json!(2));
 }
 
 #[test]
-fn what_a_manager_no_longer_wants_goes_unless_another_wants_it() {
+fn apply_removes_fields_that_no_manager_wants() {
     let rig = Rig::new();
-    let mut first = whole(2);
+    let mut first = full_config(2);
     first["metadata"]["labels"] = json!({"mine": "1", "ours": "1"});
     rig.apply("fieldManager=m", &first);
     let mut second = config(&json!({}));
     second["metadata"]["labels"] = json!({"ours": "1"});
     assert_eq!(rig.apply("fieldManager=n", &second).0, 200);
-    let (_, left) = rig.apply("fieldManager=m", &whole(2));
-    assert_eq!(left["metadata"]["labels"], json!({"ours": "1"}));
+    let (_, remaining) = rig.apply("fieldManager=m", &full_config(2));
+    assert_eq!(remaining["metadata"]["labels"], json!({"ours": "1"}));
 }
 
 #[test]
-fn conflicts_are_told_and_force_takes_over() {
+fn conflicts_are_reported_and_force_takes_over() {
     let rig = Rig::new();
-    rig.apply("fieldManager=m", &whole(2));
+    rig.apply("fieldManager=m", &full_config(2));
     let scale = json!({"spec": {"replicas": 5}});
     let path = format!("{WEB}/scale?fieldManager=kubectl");
     let merge = "application/merge-patch+json";
@@ -71,42 +71,42 @@ fn conflicts_are_told_and_force_takes_over() {
         rig.send_as(merge, "PATCH", &path, &scale.to_string()).0,
         200
     );
-    let answer = rig.apply("fieldManager=m", &whole(2));
+    let response = rig.apply("fieldManager=m", &full_config(2));
     let message = "Apply failed with 1 conflict: conflict with \"kubectl\" using apps/v1: \
                    .spec.replicas";
-    check_refusal(&answer, 409, "Conflict", message);
+    check_error(&response, 409, "Conflict", message);
     let cause = json!({
         "reason": "FieldManagerConflict", "message": "conflict with \"kubectl\" using apps/v1",
         "field": ".spec.replicas",
     });
-    assert_eq!(answer.1["details"]["causes"], json!([cause]));
-    let (code, forced) = rig.apply("fieldManager=m&force=true", &whole(2));
+    assert_eq!(response.1["details"]["causes"], json!([cause]));
+    let (code, forced) = rig.apply("fieldManager=m&force=true", &full_config(2));
     assert_eq!((code, &forced["spec"]["replicas"]), (200, &json!(2)));
     let image = json!({"name": "c", "image": "other"});
     let both = json!({"replicas": 8, "template": {"spec": {"containers": [image]}}});
-    let answer = rig.apply("fieldManager=n", &config(&both));
+    let response = rig.apply("fieldManager=n", &config(&both));
     let message = "Apply failed with 2 conflicts: conflicts with \"m\":\n- .spec.replicas\n- \
                    .spec.template.spec.containers[name=\"c\"].image";
-    check_refusal(&answer, 409, "Conflict", message);
+    check_error(&response, 409, "Conflict", message);
 }
 
 #[test]
-fn applies_that_cannot_be_are_refused() {
+fn invalid_applies_are_rejected() {
     let rig = Rig::new();
-    let answer = rig.apply("", &whole(1));
+    let response = rig.apply("", &full_config(1));
     let message = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is \
                    required for apply patch";
-    check_refusal(&answer, 422, "Invalid", message);
-    let mut wrong = whole(1);
+    check_error(&response, 422, "Invalid", message);
+    let mut wrong = full_config(1);
     wrong["kind"] = json!("Pod");
     let message = "invalid object type: apps/v1, Kind=Pod";
-    check_refusal(
+    check_error(
         &rig.apply("fieldManager=m", &wrong),
         400,
         "BadRequest",
         message,
     );
-    let mut managed = whole(1);
+    let mut managed = full_config(1);
     managed["metadata"]["managedFields"] = json!([{}]);
     assert_eq!(rig.apply("fieldManager=m", &managed).0, 400);
     let yaml = "apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: web}\nspec: {replicas: 1}";
@@ -117,7 +117,7 @@ fn applies_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn json_patches_are_done_whole_or_not_at_all() {
+fn json_patches_are_atomic() {
     let rig = Rig::new();
     rig.create_replica_set("web", 1);
     let send = |patch: &Value| {
@@ -137,8 +137,8 @@ fn json_patches_are_done_whole_or_not_at_all() {
     let (code, web) = send(&good);
     assert_eq!((code, &web["spec"]["replicas"]), (200, &json!(3)));
     let message = "the server rejected our request due to an error in our request";
-    check_refusal(&send(&good), 422, "Invalid", message);
-    check_refusal(
+    check_error(&send(&good), 422, "Invalid", message);
+    check_error(
         &send(&json!([{"op": "remove", "path": ""}])),
         422,
         "Invalid",
@@ -146,22 +146,23 @@ fn json_patches_are_done_whole_or_not_at_all() {
     );
     assert_eq!(send(&json!({})).0, 400);
     let shapeless = json!([{"op": "replace", "path": "/spec/replicas", "value": "x"}]);
-    let (code, answer) = send(&shapeless);
+    let (code, response) = send(&shapeless);
     assert_eq!(
-        (code, &answer["details"]["causes"][0]["field"]),
+        (code, &response["details"]["causes"][0]["field"]),
         (422, &json!("patch"))
     );
     assert_eq!(rig.get(WEB).1, web);
 }
 
 #[test]
-fn malformed_objects_are_refused_by_their_field() {
+fn malformed_objects_are_rejected_by_field() {
     let rig = Rig::new();
     let mut set = replica_set("x", 1);
     set["spec"]["replicas"] = json!("x");
     let message = "ReplicaSet in version \"v1\" cannot be handled as a ReplicaSet: json: cannot \
-                   unmarshal string into Go struct field ReplicaSetSpec.spec.replicas of type int32";
-    check_refusal(
+                   unmarshal string into Go struct field ReplicaSetSpec.spec.replicas of type \
+                   int32";
+    check_error(
         &rig.send("POST", REPLICA_SETS, &set),
         400,
         "BadRequest",
@@ -169,11 +170,11 @@ fn malformed_objects_are_refused_by_their_field() {
     );
     let mut set = replica_set("x", 1);
     set["metadata"]["labels"] = json!({"a b": "c", "d": "e f"});
-    let (code, answer) = rig.send("POST", REPLICA_SETS, &set);
-    let causes = answer["details"]["causes"].as_array().map(Vec::len);
+    let (code, response) = rig.send("POST", REPLICA_SETS, &set);
+    let causes = response["details"]["causes"].as_array().map(Vec::len);
     assert_eq!((code, causes), (422, Some(2)));
     assert_eq!(
-        answer["details"]["causes"][0]["field"],
+        response["details"]["causes"][0]["field"],
         json!("metadata.labels")
     );
     let mut nested = json!({});
@@ -189,9 +190,9 @@ fn malformed_objects_are_refused_by_their_field() {
         "labelSelector=A_%2Fb%3Dc",
         "watch=1&timeoutSeconds=x",
     ] {
-        let answer = rig.get(&format!("{PODS}?{query}"));
+        let response = rig.get(&format!("{PODS}?{query}"));
         assert_eq!(
-            (answer.0, &answer.1["reason"]),
+            (response.0, &response.1["reason"]),
             (400, &json!("BadRequest")),
             "{query}"
         );
@@ -200,19 +201,19 @@ fn malformed_objects_are_refused_by_their_field() {
     assert_eq!(rig.delete(&format!("{REPLICA_SETS}/x"), &policy).0, 422);
 }
 
-/// All clients wait for the store while a patch is merged, so its time may not grow with the square of
-/// its entries: ten times as many would take a hundred times as long.
+/// A patch merge holds the store's lock against all clients, so its time must not be quadratic:
+/// ten times the entries would then take a hundred times as long.
 #[test]
-fn patches_of_thousands_of_entries_hold_nobody_up() {
+fn large_patches_do_not_take_quadratic_time() {
     let few = time_of_patches(600, 1_000);
     let many = time_of_patches(6_000, 10_000);
     assert!(many < few * 40, "{few:?}, ten times as many {many:?}");
 }
 
 #[test]
-fn a_patch_of_more_entries_than_a_list_may_have_is_refused() {
+fn a_patch_beyond_the_list_limit_is_rejected() {
     let rig = Rig::new();
-    assert_eq!(rig.apply("fieldManager=m", &whole(0)).0, 201);
+    assert_eq!(rig.apply("fieldManager=m", &full_config(0)).0, 201);
     let finalizers: Vec<String> = (0..10_000).map(|i| format!("x/{i}")).collect();
     let patch = json!({"metadata": {"finalizers": finalizers}});
     assert_eq!(rig.patch(WEB, &patch).0, 200);
@@ -227,7 +228,7 @@ fn a_patch_of_more_entries_than_a_list_may_have_is_refused() {
     );
 }
 
-/// How long it takes to apply and patch so many containers and finalizers.
+/// The time to apply and patch `n` containers and `n_finalizers` finalizers.
 fn time_of_patches(n: usize, n_finalizers: usize) -> Duration {
     let rig = Rig::new();
     let began = Instant::now();
@@ -236,7 +237,7 @@ fn time_of_patches(n: usize, n_finalizers: usize) -> Duration {
         (0..n).map(container).collect()
     };
     let with = |containers: Value| {
-        let mut object = whole(0);
+        let mut object = full_config(0);
         object["spec"]["template"]["spec"]["containers"] = containers;
         object
     };
@@ -248,8 +249,11 @@ fn time_of_patches(n: usize, n_finalizers: usize) -> Duration {
     assert_eq!(rig.patch(WEB, &json!({"spec": spec})).0, 200);
     let (code, applied) = rig.apply("fieldManager=m&force=true", &with(containers(n / 2, "z")));
     assert_eq!(code, 200);
-    let left = applied.pointer("/spec/template/spec/containers");
-    assert_eq!(left.and_then(Value::as_array).map(Vec::len), Some(n / 2));
+    let remaining = applied.pointer("/spec/template/spec/containers");
+    assert_eq!(
+        remaining.and_then(Value::as_array).map(Vec::len),
+        Some(n / 2)
+    );
     let finalizers: Vec<String> = (0..n_finalizers).map(|i| format!("x/{i}")).collect();
     for _ in 0..2 {
         let patch = json!({"metadata": {"finalizers": finalizers}});

@@ -1,4 +1,4 @@
-//! What kubectl asks for besides the objects themselves.
+//! Discovery, tables and other requests of kubectl.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use crate::devserver::{DevServer, DevServerOptions};
 use crate::stdx::stop::Stop;
 
 #[test]
-fn discovery_in_one_answer_and_in_many() {
+fn discovery_is_served_aggregated_and_per_group() {
     let rig = Rig::new();
     let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                       application/json";
@@ -59,7 +59,7 @@ fn discovery_in_one_answer_and_in_many() {
 }
 
 #[test]
-fn tables_keep_the_pages_and_carry_what_is_asked_for() {
+fn tables_keep_pages_and_honour_include_object() {
     let rig = Rig::new();
     for name in ["a", "b", "c"] {
         rig.create_pod(name);
@@ -86,7 +86,7 @@ fn tables_keep_the_pages_and_carry_what_is_asked_for() {
 }
 
 #[test]
-fn a_watch_prints_tables_and_only_the_first_names_its_columns() {
+fn a_watch_sends_table_columns_only_once() {
     let rig = Rig::new();
     rig.create_replica_set("web", 3);
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
@@ -116,7 +116,7 @@ fn a_watch_prints_tables_and_only_the_first_names_its_columns() {
 }
 
 #[test]
-fn a_dry_run_answers_and_keeps_nothing() {
+fn a_dry_run_stores_nothing() {
     let rig = Rig::new();
     let before = rig.server.version();
     let (code, dry) = rig.send("POST", &format!("{PODS}?dryRun=All"), &pod("p"));
@@ -131,7 +131,7 @@ fn a_dry_run_answers_and_keeps_nothing() {
     let (code, dry) = rig.patch(&format!("{path}?dryRun=All"), &patch);
     assert_eq!((code, &dry["metadata"]["labels"]["x"]), (200, &json!("y")));
     assert_eq!(rig.delete(&path, &json!({"dryRun": ["All"]})).0, 200);
-    // The query counts only where there is no body.
+    // The server reads delete options from the query only without a body.
     let all = format!("{PODS}?dryRun=All");
     assert_eq!(rig.send_as("application/json", "DELETE", &all, "").0, 200);
     assert_eq!(rig.get(&path).1, real);
@@ -149,50 +149,50 @@ fn kubectl_creates_a_namespace_by_protobuf() {
     body.extend_from_slice(b"\x12\x05\x0a\x03\x0a\x01n");
     let body = String::from_utf8(body).expect("it happens to be text");
     let kind = "application/vnd.kubernetes.protobuf";
-    let (code, made) = rig.send_as(kind, "POST", "/api/v1/namespaces", &body);
-    assert_eq!((code, &made["metadata"]["name"]), (201, &json!("n")));
+    let (code, created) = rig.send_as(kind, "POST", "/api/v1/namespaces", &body);
+    assert_eq!((code, &created["metadata"]["name"]), (201, &json!("n")));
     assert_eq!(rig.send_as(kind, "POST", PODS, "k8s\0").0, 415);
     assert_eq!(rig.send_as(kind, "POST", PODS, "nonsense").0, 400);
 }
 
 #[test]
-fn what_is_no_request_gets_its_answer_and_harms_nobody() {
+fn malformed_requests_get_an_error_and_do_no_harm() {
     let rig = Rig::new();
     let address = rig.server.url().replace("http://", "");
-    let say = |text: &str| {
+    let send = |text: &str| {
         let mut socket = TcpStream::connect(&address).expect("a connection");
         socket.write_all(text.as_bytes()).expect("room for it");
-        let mut answer = String::new();
-        // A server that closes with bytes unread may reset the connection after its answer.
-        socket.read_to_string(&mut answer).unwrap_or_default();
-        answer
+        let mut response = String::new();
+        // The close of a socket with unread bytes may reset it after the response.
+        socket.read_to_string(&mut response).unwrap_or_default();
+        response
     };
-    let answer = say("nonsense\r\n\r\n");
-    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    let response = send("nonsense\r\n\r\n");
+    assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
     let endless = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}", "x".repeat(70 * 1024));
-    let answer = say(&endless);
+    let response = send(&endless);
     assert!(
-        answer.is_empty() || answer.starts_with("HTTP/1.1 431 "),
-        "{answer}"
+        response.is_empty() || response.starts_with("HTTP/1.1 431 "),
+        "{response}"
     );
     let create = |headers: &str, body: &str| {
         let n = body.len();
-        say(&format!(
-            "POST /api/v1/namespaces HTTP/1.1\r\n{headers}Connection: close\r\nContent-Length: {n}\r\n\
-             \r\n{body}"
+        send(&format!(
+            "POST /api/v1/namespaces HTTP/1.1\r\n{headers}Connection: close\r\nContent-Length: \
+             {n}\r\n\r\n{body}"
         ))
     };
-    let answer = create("Host: localhost\r\n", "");
-    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
-    // What a web page can have a browser send.
+    let response = create("Host: localhost\r\n", "");
+    assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
+    // Requests that a web page can make a browser send.
     let pwned = r#"{"metadata":{"name":"pwned"}}"#;
     for headers in [
         "Host: localhost\r\nOrigin: http://evil.example\r\n",
         "Host: evil.example\r\n",
         "Host: evil.example\r\nOrigin: http://evil.example\r\n",
     ] {
-        let answer = create(headers, pwned);
-        assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+        let response = create(headers, pwned);
+        assert!(response.starts_with("HTTP/1.1 403 "), "{response}");
     }
     assert_eq!(rig.get("/api/v1/namespaces/pwned").0, 404);
     assert_eq!(rig.get("/healthz").0, 200);
@@ -213,20 +213,20 @@ fn it_listens_on_loopback_unless_told_otherwise() {
 }
 
 #[test]
-fn everyone_may_do_everything_and_is_told_so() {
+fn access_reviews_allow_everything() {
     let rig = Rig::new();
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": {"verb": "create", "resource": "pods"}},
     });
-    let (code, answer) = rig.send("POST", path, &review);
-    assert_eq!((code, &answer["status"]["allowed"]), (201, &json!(true)));
-    assert_eq!(answer["spec"], review["spec"]);
+    let (code, response) = rig.send("POST", path, &review);
+    assert_eq!((code, &response["status"]["allowed"]), (201, &json!(true)));
+    assert_eq!(response["spec"], review["spec"]);
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-    let (_, answer) = rig.send("POST", path, &json!({"kind": "SelfSubjectReview"}));
+    let (_, response) = rig.send("POST", path, &json!({"kind": "SelfSubjectReview"}));
     assert_eq!(
-        answer["status"]["userInfo"]["username"],
+        response["status"]["userInfo"]["username"],
         json!("system:anonymous")
     );
     assert_eq!(rig.get(path).0, 405);

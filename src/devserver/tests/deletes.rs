@@ -1,10 +1,10 @@
-//! Deletes: preconditions, grace periods, finalizers, collections, and what goes along.
+//! Deletes: preconditions, grace periods, finalizers, collections, garbage collection.
 
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::rig::{PODS, REPLICA_SETS, Rig, check_refusal, names, owner, pod, uid};
+use super::rig::{PODS, REPLICA_SETS, Rig, check_error, names, owner, pod, uid};
 use crate::devserver::DevServerOptions;
 use crate::devserver::garbage::COLLECTED_AFTER;
 
@@ -18,14 +18,14 @@ fn a_delete_of_another_uid_or_version_is_a_conflict() {
     let pod = rig.create_pod("p");
     let zero = "00000000-0000-0000-0000-000000000000";
     let path = format!("{PODS}/p");
-    let answer = rig.delete(&path, &preconditions("uid", zero));
+    let response = rig.delete(&path, &preconditions("uid", zero));
     let message = format!(
         "Operation cannot be fulfilled on Pod \"p\": the UID in the precondition ({zero}) does \
          not match the UID in record ({}). The object might have been deleted and then recreated",
         uid(&pod)
     );
-    check_refusal(&answer, 409, "Conflict", &message);
-    assert_eq!(answer.1["details"], json!({"name": "p", "kind": "Pod"}));
+    check_error(&response, 409, "Conflict", &message);
+    assert_eq!(response.1["details"], json!({"name": "p", "kind": "Pod"}));
     assert_eq!(
         rig.delete(&path, &preconditions("resourceVersion", "1")).0,
         409
@@ -35,8 +35,8 @@ fn a_delete_of_another_uid_or_version_is_a_conflict() {
         (code, &gone["metadata"]["deletionGracePeriodSeconds"]),
         (200, &json!(0))
     );
-    let answer = rig.delete(&path, &json!({}));
-    check_refusal(&answer, 404, "NotFound", "pods \"p\" not found");
+    let response = rig.delete(&path, &json!({}));
+    check_error(&response, 404, "NotFound", "pods \"p\" not found");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn m_08_m_21_finalizers_hold_an_object() {
         let mut watch = rig.watch(collection, &format!("resourceVersion={from}"));
         assert_eq!(rig.send("PUT", &path, &held).0, 200);
         assert_eq!(rig.get(&path).0, 404);
-        // What is removed is what was stored.
+        // The DELETED event carries the stored object.
         let last = watch.next().expect("a frame");
         assert_eq!(last["type"], json!("DELETED"));
         let finalizers = &last["object"]["metadata"]["finalizers"];
@@ -86,7 +86,7 @@ fn m_08_m_21_finalizers_hold_an_object() {
 }
 
 #[test]
-fn a_replica_set_goes_at_once_and_leaves_a_status() {
+fn a_replica_set_delete_is_immediate_and_returns_status() {
     let rig = Rig::new();
     let web = rig.create_replica_set("web", 1);
     let (code, status) = rig.delete(&format!("{REPLICA_SETS}/web"), &json!({}));
@@ -126,7 +126,7 @@ fn rig_with_garbage_collection() -> (Rig, String) {
 }
 
 #[test]
-fn dependents_go_with_their_owner() {
+fn dependents_are_deleted_with_their_owner() {
     for policy in ["Background", "Foreground"] {
         let (rig, _) = rig_with_garbage_collection();
         let options = json!({"propagationPolicy": policy});
@@ -136,13 +136,13 @@ fn dependents_go_with_their_owner() {
     }
 }
 
-/// In a cluster the collector learns of it by a watch; until then nobody sees a dependent go.
+/// In a cluster the collector learns of the delete from a watch, so dependents stay until then.
 #[test]
-fn dependents_go_a_moment_after_the_request() {
+fn dependents_are_deleted_shortly_after_their_owner() {
     let (rig, web) = rig_with_garbage_collection();
-    // The collector looks at new pods too. Once it has deleted this one, it has looked at all.
+    // The collector checks new pods in order. Once it has deleted this one, it has checked all.
     let mut lost = pod("lost");
-    lost["metadata"]["ownerReferences"] = json!([owner("nobody", &web)]);
+    lost["metadata"]["ownerReferences"] = json!([owner("missing", &web)]);
     rig.ok("POST", PODS, &lost);
     rig.collected(|rig| rig.get(&format!("{PODS}/lost")).0 == 404);
     let from = rig.server.version();
@@ -155,13 +155,13 @@ fn dependents_go_a_moment_after_the_request() {
 }
 
 #[test]
-fn what_is_created_for_an_owner_that_is_gone_goes_too() {
+fn new_dependents_of_a_deleted_owner_are_deleted() {
     let (rig, web) = rig_with_garbage_collection();
     let mut others = owner("else", "somewhere");
     others["kind"] = json!("Deployment");
     for (name, owner, stays) in [
         ("late", owner("web", "before"), false),
-        ("lost", owner("nobody", &web), false),
+        ("lost", owner("missing", &web), false),
         ("good", owner("web", &web), true),
         ("other", others, true),
     ] {
@@ -170,9 +170,9 @@ fn what_is_created_for_an_owner_that_is_gone_goes_too() {
         rig.ok("POST", PODS, &pod);
         let is_there = |rig: &Rig, name: &str| rig.get(&format!("{PODS}/{name}")).0 == 200;
         if stays {
-            // Who comes later is looked at later.
+            // The collector checks later pods later.
             let mut lost = self::pod("after");
-            lost["metadata"]["ownerReferences"] = json!([self::owner("nobody", &web)]);
+            lost["metadata"]["ownerReferences"] = json!([self::owner("missing", &web)]);
             rig.ok("POST", PODS, &lost);
             rig.collected(|rig| !is_there(rig, "after"));
             assert!(is_there(&rig, name), "{name}");
@@ -183,7 +183,7 @@ fn what_is_created_for_an_owner_that_is_gone_goes_too() {
 }
 
 #[test]
-fn what_is_created_for_an_owner_that_waits_for_its_dependents_goes_too() {
+fn foreground_deletion_covers_later_dependents() {
     let (rig, web) = rig_with_garbage_collection();
     let held = rig.get(&format!("{PODS}/a")).1;
     let mut finalized = held.clone();
@@ -200,7 +200,7 @@ fn what_is_created_for_an_owner_that_waits_for_its_dependents_goes_too() {
 }
 
 #[test]
-fn orphans_stay() {
+fn orphaned_dependents_stay() {
     let (rig, _) = rig_with_garbage_collection();
     let options = json!({"propagationPolicy": "Orphan"});
     rig.delete(&format!("{REPLICA_SETS}/web"), &options);
@@ -224,7 +224,7 @@ fn without_a_collector_dependents_and_finalizers_stay() {
 }
 
 #[test]
-fn a_namespace_goes_with_its_contents() {
+fn a_namespace_is_deleted_with_its_contents() {
     let (rig, _) = rig_with_garbage_collection();
     rig.ok(
         "POST",

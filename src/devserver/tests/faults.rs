@@ -1,10 +1,10 @@
-//! What a test can break, and that everything else goes on.
+//! Fault rules, and that other requests are unaffected.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::rig::{PODS, REPLICA_SETS, Rig, check_refusal, names, pod, version};
+use super::rig::{PODS, REPLICA_SETS, Rig, check_error, names, pod, version};
 use crate::api::Status;
 use crate::devserver::{Action, Ending, Matcher, Response, Rule};
 
@@ -44,7 +44,7 @@ fn requests_are_recorded() {
 }
 
 #[test]
-fn refuse_so_many_after_so_many() {
+fn a_rule_skips_and_counts_requests() {
     let rig = Rig::new();
     let status = Status::new(403, "Forbidden", "no more");
     let rule = Rule::new(creates(), Action::refuse(status));
@@ -55,21 +55,21 @@ fn refuse_so_many_after_so_many() {
         .collect();
     assert_eq!(codes, [201, 403, 403, 201]);
     assert_eq!(rule.hits(), 2);
-    let answer = Action::answer(|_| {
+    let action = Action::answer(|_| {
         let status = Status::new(429, "TooManyRequests", "later");
         Response::status(&status).with_header("retry-after", "1")
     });
     let lists = rig
         .server
         .faults()
-        .add(Rule::new(Matcher::path("GET", "/pods"), answer));
-    check_refusal(&rig.get(PODS), 429, "TooManyRequests", "later");
+        .add(Rule::new(Matcher::path("GET", "/pods"), action));
+    check_error(&rig.get(PODS), 429, "TooManyRequests", "later");
     lists.remove();
     assert_eq!(names(&rig.get(PODS).1), ["a", "d"]);
 }
 
 #[test]
-fn cut_before_and_after_the_commit() {
+fn connections_are_cut_before_and_after_a_write() {
     let rig = Rig::new();
     let agent = ureq::agent();
     let post = |name: &str| {
@@ -93,7 +93,7 @@ fn cut_before_and_after_the_commit() {
 }
 
 #[test]
-fn hold_a_request_and_let_it_go() {
+fn a_held_request_goes_on_when_released() {
     let rig = Rig::new();
     let rule = rig.server.faults().add(Rule::new(creates(), Action::Hold));
     std::thread::scope(|scope| {
@@ -114,7 +114,7 @@ fn hold_a_request_and_let_it_go() {
 }
 
 #[test]
-fn stopping_the_server_ends_what_is_held() {
+fn stop_ends_held_requests() {
     let mut rig = Rig::new();
     let rule = rig.server.faults().add(Rule::new(creates(), Action::Hold));
     let url = rig.server.url() + PODS;
@@ -128,7 +128,7 @@ fn stopping_the_server_ends_what_is_held() {
 }
 
 #[test]
-fn c_18_an_answer_is_rewritten() {
+fn c_18_a_response_is_rewritten() {
     let rig = Rig::new();
     rig.create_replica_set("web", 1);
     let rewrite = Action::rewrite_json(|value| {
@@ -159,18 +159,18 @@ fn a_body_breaks_off() {
     rig.create_pod("b");
     let rule = Rule::new(Matcher::verb("list", "pods"), Action::CutInside(1000));
     rig.server.faults().add(rule.times(1));
-    let answer = ureq::get(rig.server.url() + PODS)
+    let response = ureq::get(rig.server.url() + PODS)
         .call()
-        .expect("an answer's head");
+        .expect("a response's head");
     let mut body = Vec::new();
-    let mut reader = answer.into_body().into_reader();
+    let mut reader = response.into_body().into_reader();
     assert!(std::io::Read::read_to_end(&mut reader, &mut body).is_err());
     assert_eq!(body.len(), 1000);
     assert_eq!(names(&rig.get(PODS).1), ["a", "b"]);
 }
 
 #[test]
-fn h_21_frames_come_late_and_in_order() {
+fn h_21_frames_are_late_and_in_order() {
     let rig = Rig::new();
     let from = rig.server.version();
     let mut watch = rig.watch(PODS, &format!("resourceVersion={from}"));
@@ -185,7 +185,7 @@ fn h_21_frames_come_late_and_in_order() {
     assert_eq!(watch.brief(), format!("ADDED a {}", from + 1));
     assert!(start.elapsed() >= lag);
     assert_eq!(watch.brief(), format!("ADDED b {}", from + 2));
-    // Each frame has the same delay, not one after the other's.
+    // Each frame has its own delay; the delays do not add up.
     assert!(start.elapsed() < lag * 3);
     rule.remove();
     rig.create_pod("c");
@@ -203,7 +203,7 @@ fn frames_are_held_until_they_are_released() {
         .add(Rule::new(watches(), Action::HoldWatch));
     rig.create_pod("a");
     rig.create_pod("b");
-    // What is injected passes what is held.
+    // Injected frames overtake held frames.
     let frame = b"{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"7\"}}}\n";
     assert_eq!(rig.server.faults().send_to_watches(&watches(), frame), 1);
     assert_eq!(watch.brief(), "BOOKMARK - 7");
@@ -230,7 +230,7 @@ fn watches_are_severed() {
 }
 
 #[test]
-fn a_client_that_goes_away_ends_its_watch() {
+fn a_client_disconnect_ends_its_watch() {
     let rig = Rig::new();
     drop(rig.watch(PODS, ""));
     let start = Instant::now();

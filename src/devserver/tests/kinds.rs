@@ -1,8 +1,8 @@
-//! The kinds beside pods and ReplicaSets: what each has of its own.
+//! The kinds besides pods and ReplicaSets, each with its own rules.
 
 use serde_json::{Value, json};
 
-use super::rig::{PODS, Rig, check_refusal, names, pod};
+use super::rig::{PODS, Rig, check_error, names, pod};
 use crate::devserver::DevServerOptions;
 
 const CONTROLLERS: &str = "/api/v1/namespaces/default/replicationcontrollers";
@@ -27,7 +27,7 @@ fn controller(name: &str) -> Value {
 }
 
 #[test]
-fn a_replication_controller_takes_selector_and_labels_from_its_template() {
+fn controller_selector_and_labels_default_to_the_template() {
     let rig = Rig::new();
     let created = rig.ok("POST", CONTROLLERS, &controller("rc"));
     assert_eq!(created["spec"]["selector"], json!({"a": "b"}));
@@ -49,18 +49,18 @@ fn a_replication_controller_takes_selector_and_labels_from_its_template() {
     status["status"] = json!({"replicas": 5, "readyReplicas": 4, "observedGeneration": 2});
     let written = rig.ok("PUT", &format!("{path}/status"), &status);
     assert_eq!(written["status"], status["status"]);
-    // The selector may change, as long as the template follows.
-    let answer = rig.patch(&path, &json!({"spec": {"selector": {"a": "c"}}}));
+    // The selector may change together with the template.
+    let response = rig.patch(&path, &json!({"spec": {"selector": {"a": "c"}}}));
     let message = "ReplicationController \"rc\" is invalid: spec.template.metadata.labels: Invalid \
                    value: {\"a\":\"b\"}: `selector` does not match template `labels`";
-    check_refusal(&answer, 422, "Invalid", message);
+    check_error(&response, 422, "Invalid", message);
     let both =
         json!({"spec": {"selector": {"a": "c"}, "template": {"metadata": {"labels": {"a": "c"}}}}});
     assert_eq!(rig.patch(&path, &both).0, 200);
     let bare = json!({"metadata": {"name": "bare"}, "spec": {}});
     let message = "ReplicationController \"bare\" is invalid: [spec.selector: Required value, \
                    spec.template: Required value]";
-    check_refusal(
+    check_error(
         &rig.send("POST", CONTROLLERS, &bare),
         422,
         "Invalid",
@@ -69,7 +69,7 @@ fn a_replication_controller_takes_selector_and_labels_from_its_template() {
 }
 
 #[test]
-fn a_quota_counts_what_is_there_and_refuses_the_next() {
+fn a_quota_counts_pods_and_rejects_the_next() {
     let rig = Rig::new();
     rig.create_pod("a");
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": 2}}});
@@ -82,7 +82,7 @@ fn a_quota_counts_what_is_there_and_refuses_the_next() {
     rig.create_pod("b");
     let message = "pods \"c\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, \
                    limited: pods=2";
-    check_refusal(
+    check_error(
         &rig.send("POST", PODS, &pod("c")),
         403,
         "Forbidden",
@@ -111,21 +111,21 @@ fn a_quota_counts_what_is_there_and_refuses_the_next() {
 }
 
 #[test]
-fn a_namespace_is_born_with_its_account_and_goes_with_its_contents() {
+fn a_namespace_gets_its_service_account_and_is_emptied() {
     let rig = with_controllers();
-    let made = rig.ok("POST", NAMESPACES, &json!({"metadata": {"name": "n"}}));
-    assert_eq!(made["spec"], json!({"finalizers": ["kubernetes"]}));
+    let created = rig.ok("POST", NAMESPACES, &json!({"metadata": {"name": "n"}}));
+    assert_eq!(created["spec"], json!({"finalizers": ["kubernetes"]}));
     let accounts = "/api/v1/namespaces/n/serviceaccounts";
     assert_eq!(names(&rig.get(accounts).1), ["default"]);
     let mut held = pod("held");
     held["metadata"]["finalizers"] = json!(["example.com/hold"]);
     rig.ok("POST", "/api/v1/namespaces/n/pods", &held);
-    let going = rig.delete("/api/v1/namespaces/n", &json!({})).1;
-    assert_eq!(going["status"]["phase"], json!("Terminating"));
+    let deleting = rig.delete("/api/v1/namespaces/n", &json!({})).1;
+    assert_eq!(deleting["status"]["phase"], json!("Terminating"));
     rig.collected(|rig| rig.get(accounts).1["items"] == json!([]));
-    let answer = rig.send("POST", accounts, &json!({"metadata": {"name": "late"}}));
+    let response = rig.send("POST", accounts, &json!({"metadata": {"name": "late"}}));
     assert_eq!(
-        answer.1["details"]["causes"][0]["reason"],
+        response.1["details"]["causes"][0]["reason"],
         json!("NamespaceTerminating")
     );
     let release = json!({"metadata": {"finalizers": null}});
@@ -145,16 +145,16 @@ fn without_controllers_a_namespace_waits_to_be_finalized() {
     let rig = Rig::new();
     rig.ok("POST", NAMESPACES, &json!({"metadata": {"name": "n"}}));
     rig.delete("/api/v1/namespaces/n", &json!({}));
-    let mut going = rig.get("/api/v1/namespaces/n").1;
-    going["spec"] = json!({});
-    // An update leaves the finalizers alone; only this request takes them off.
+    let mut deleting = rig.get("/api/v1/namespaces/n").1;
+    deleting["spec"] = json!({});
+    // An update cannot change the finalizers; only the subresource `finalize` does.
     assert_eq!(
-        rig.ok("PUT", "/api/v1/namespaces/n", &going)["spec"],
+        rig.ok("PUT", "/api/v1/namespaces/n", &deleting)["spec"],
         json!({"finalizers": ["kubernetes"]})
     );
-    going["metadata"]["resourceVersion"] = json!("");
+    deleting["metadata"]["resourceVersion"] = json!("");
     assert_eq!(
-        rig.ok("PUT", "/api/v1/namespaces/n/finalize", &going)["spec"],
+        rig.ok("PUT", "/api/v1/namespaces/n/finalize", &deleting)["spec"],
         json!({})
     );
     assert_eq!(rig.get("/api/v1/namespaces/n").0, 404);
@@ -166,7 +166,7 @@ fn without_controllers_a_namespace_waits_to_be_finalized() {
 }
 
 #[test]
-fn nodes_stand_outside_namespaces() {
+fn nodes_are_cluster_scoped() {
     let rig = Rig::new();
     let node = rig.ok(
         "POST",

@@ -27,7 +27,7 @@ fn condition(pod: &Value, kind: &str) -> String {
 }
 
 #[test]
-fn a_pod_runs_becomes_ready_and_ends() {
+fn a_pod_runs_becomes_ready_and_terminates() {
     let rig = rig();
     let from = rig.server.version();
     let mut watch = rig.watch(PODS, &format!("resourceVersion={from}"));
@@ -63,7 +63,7 @@ fn a_pod_runs_becomes_ready_and_ends() {
     }
 }
 
-/// A pod called `p` whose annotations have these names (without their prefix) and values.
+/// A pod called `p` with these annotations, given without their prefix.
 fn annotated(annotations: &[(&str, &str)]) -> Value {
     let mut pod = json!({"metadata": {"name": "p"}, "spec": {
         "containers": [{"name": "c", "image": "i"}],
@@ -75,7 +75,7 @@ fn annotated(annotations: &[(&str, &str)]) -> Value {
     pod
 }
 
-/// Creates the pod and waits until it looks as expected.
+/// Creates the pod and waits until it is as expected.
 #[track_caller]
 fn check(annotations: &[(&str, &str)], is_as_expected: impl Fn(&Value) -> bool) {
     let rig = rig();
@@ -91,7 +91,7 @@ fn check(annotations: &[(&str, &str)], is_as_expected: impl Fn(&Value) -> bool) 
 }
 
 #[test]
-fn annotations_make_pods_fare_badly() {
+fn annotations_set_a_pods_fate() {
     let is = |pod: &Value, phase: &str| pod["status"]["phase"] == json!(phase);
     check(&[("fate", "unscheduled")], |pod| {
         is(pod, "Pending") && condition(pod, "PodScheduled") == "False"

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::rig::{PODS, Rig, check_refusal, names, pod, version};
+use super::rig::{PODS, Rig, check_error, names, pod, version};
 
 #[test]
 fn j_18_pages_show_one_consistent_state() {
@@ -17,7 +17,7 @@ fn j_18_pages_show_one_consistent_state() {
     );
     assert_eq!(first["metadata"]["remainingItemCount"], json!(3));
     assert_eq!(first["items"][0].get("kind"), None);
-    // What happens between the pages is not on them.
+    // Changes between two pages are not in the list.
     rig.create_pod("aa");
     rig.delete(&format!("{PODS}/c"), &json!({}));
     rig.create_pod("bb");
@@ -33,7 +33,7 @@ fn j_18_pages_show_one_consistent_state() {
 }
 
 #[test]
-fn a_token_expires_with_the_history_and_offers_another() {
+fn an_expired_token_comes_with_a_new_one() {
     let rig = Rig::new();
     for name in ["a", "b", "c"] {
         rig.create_pod(name);
@@ -52,7 +52,7 @@ fn a_token_expires_with_the_history_and_offers_another() {
 }
 
 #[test]
-fn versions_of_lists() {
+fn lists_honour_resource_version_match() {
     let rig = Rig::new();
     let a = version(&rig.create_pod("a"));
     let b = version(&rig.create_pod("b"));
@@ -69,9 +69,9 @@ fn versions_of_lists() {
     .1;
     assert_eq!((names(&at_least), version(&at_least)), (vec!["a", "b"], b));
     rig.server.forget_history();
-    let answer = list("resourceVersion=5&resourceVersionMatch=Exact".to_owned());
+    let response = list("resourceVersion=5&resourceVersionMatch=Exact".to_owned());
     let message = "The resourceVersion for the provided list is too old.";
-    check_refusal(&answer, 410, "Expired", message);
+    check_error(&response, 410, "Expired", message);
     assert_eq!(list("resourceVersionMatch=Exact".to_owned()).0, 422);
     assert_eq!(list("sendInitialEvents=true".to_owned()).0, 422);
     assert_eq!(list("continue=nonsense".to_owned()).0, 400);
@@ -80,23 +80,23 @@ fn versions_of_lists() {
 #[test]
 fn j_17_a_version_from_the_future_is_too_large() {
     let rig = Rig::new();
-    let answer = rig.get("/api/v1/pods?resourceVersion=9000000000");
+    let response = rig.get("/api/v1/pods?resourceVersion=9000000000");
     let message = format!(
         "Timeout: Too large resource version: 9000000000, current: {}",
         rig.server.version()
     );
-    check_refusal(&answer, 504, "Timeout", &message);
+    check_error(&response, 504, "Timeout", &message);
     let details = json!({
         "causes": [{
             "reason": "ResourceVersionTooLarge", "message": "Too large resource version",
         }],
         "retryAfterSeconds": 1,
     });
-    assert_eq!(answer.1["details"], details);
+    assert_eq!(response.1["details"], details);
 }
 
 #[test]
-fn selectors_and_namespaces() {
+fn selectors_and_namespaces_filter_lists() {
     let rig = Rig::new();
     rig.ok(
         "POST",
@@ -122,7 +122,7 @@ fn selectors_and_namespaces() {
 }
 
 #[test]
-fn ten_thousand_pods() {
+fn four_clients_create_ten_thousand_pods() {
     let rig = Rig::new();
     std::thread::scope(|scope| {
         for worker in 0..4 {

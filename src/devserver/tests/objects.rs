@@ -1,8 +1,8 @@
-//! Creating: names, defaults, admission, and the words of refusals.
+//! Creates: names, defaults, admission, error texts.
 
 use serde_json::{Value, json};
 
-use super::rig::{PODS, REPLICA_SETS, Rig, check_refusal, pod, replica_set, uid, version};
+use super::rig::{PODS, REPLICA_SETS, Rig, check_error, pod, replica_set, uid, version};
 
 #[test]
 fn a_pod_gets_its_name_and_defaults() {
@@ -29,7 +29,7 @@ fn a_pod_gets_its_name_and_defaults() {
 }
 
 #[test]
-fn own_name_wins_and_a_second_create_says_already_exists() {
+fn a_second_create_of_a_name_already_exists() {
     let rig = Rig::new();
     let mut pod = pod("web-abcde");
     pod["metadata"]["generateName"] = json!("web-");
@@ -37,7 +37,7 @@ fn own_name_wins_and_a_second_create_says_already_exists() {
     assert_eq!(created["metadata"]["name"], json!("web-abcde"));
     assert_eq!(created["metadata"]["generateName"], json!("web-"));
     let again = rig.send("POST", PODS, &pod);
-    check_refusal(
+    check_error(
         &again,
         409,
         "AlreadyExists",
@@ -50,7 +50,7 @@ fn own_name_wins_and_a_second_create_says_already_exists() {
 }
 
 #[test]
-fn an_unknown_member_of_a_template_survives() {
+fn an_unknown_field_of_a_template_survives() {
     let rig = Rig::new();
     let mut replica_set = replica_set("web", 2);
     replica_set["spec"]["template"]["spec"]["fromTheFuture"] = json!({"deep": [1, null]});
@@ -65,10 +65,10 @@ fn an_unknown_member_of_a_template_survives() {
 }
 
 #[test]
-fn what_is_not_there_is_not_found_in_the_servers_words() {
+fn missing_objects_and_paths_are_not_found() {
     let rig = Rig::new();
     let found = rig.get(&format!("{REPLICA_SETS}/nope"));
-    check_refusal(
+    check_error(
         &found,
         404,
         "NotFound",
@@ -77,18 +77,18 @@ fn what_is_not_there_is_not_found_in_the_servers_words() {
     let details = json!({"name": "nope", "group": "apps", "kind": "replicasets"});
     assert_eq!(found.1["details"], details);
     let found = rig.send("POST", "/api/v1/namespaces/missing/pods", &pod("p"));
-    check_refusal(&found, 404, "NotFound", "namespaces \"missing\" not found");
+    check_error(&found, 404, "NotFound", "namespaces \"missing\" not found");
     assert_eq!(rig.get("/api/v1/nonsense").0, 404);
     assert_eq!(rig.get("/nonsense").0, 404);
     assert_eq!(rig.get("/healthz"), (200, json!("ok")));
 }
 
 #[test]
-fn invalid_objects_are_refused_field_by_field() {
+fn invalid_objects_are_rejected_field_by_field() {
     let rig = Rig::new();
     let mut bad = pod("bad");
     bad["spec"]["containers"] = json!([{"name": "C!", "image": ""}]);
-    let answer = rig.send("POST", PODS, &bad);
+    let response = rig.send("POST", PODS, &bad);
     let rule = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or \
                 '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or \
                 '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
@@ -96,8 +96,8 @@ fn invalid_objects_are_refused_field_by_field() {
         "Pod \"bad\" is invalid: [spec.containers[0].name: Invalid value: \"C!\": {rule}, \
          spec.containers[0].image: Required value]"
     );
-    check_refusal(&answer, 422, "Invalid", &message);
-    let cause = &answer.1["details"]["causes"][1];
+    check_error(&response, 422, "Invalid", &message);
+    let cause = &response.1["details"]["causes"][1];
     let expected = json!({
         "reason": "FieldValueRequired", "message": "Required value",
         "field": "spec.containers[0].image",
@@ -105,9 +105,9 @@ fn invalid_objects_are_refused_field_by_field() {
     assert_eq!(cause, &expected);
     let mut mismatch = replica_set("web", 1);
     mismatch["spec"]["selector"] = json!({"matchLabels": {"app": "other"}});
-    let (code, answer) = rig.send("POST", REPLICA_SETS, &mismatch);
+    let (code, response) = rig.send("POST", REPLICA_SETS, &mismatch);
     assert_eq!(code, 422);
-    let message = answer["message"].as_str().expect("a message");
+    let message = response["message"].as_str().expect("a message");
     assert!(
         message.contains("`selector` does not match template `labels`"),
         "{message}"
@@ -116,7 +116,7 @@ fn invalid_objects_are_refused_field_by_field() {
 }
 
 #[test]
-fn g_09_nothing_is_created_in_a_namespace_that_terminates() {
+fn g_09_a_terminating_namespace_accepts_no_objects() {
     let rig = Rig::new();
     let namespace = json!({"metadata": {"name": "doomed"}});
     let created = rig.ok("POST", "/api/v1/namespaces", &namespace);
@@ -125,20 +125,20 @@ fn g_09_nothing_is_created_in_a_namespace_that_terminates() {
     assert_eq!(deleted["status"]["phase"], json!("Terminating"));
     let mut pod = pod("");
     pod["metadata"] = json!({"generateName": "x-"});
-    let answer = rig.send("POST", "/api/v1/namespaces/doomed/pods", &pod);
+    let response = rig.send("POST", "/api/v1/namespaces/doomed/pods", &pod);
     let message = "pods \"x-\" is forbidden: unable to create new content in namespace doomed \
                    because it is being terminated";
-    check_refusal(&answer, 403, "Forbidden", message);
+    check_error(&response, 403, "Forbidden", message);
     let causes = json!([{
         "reason": "NamespaceTerminating", "message": "namespace doomed is being terminated",
         "field": "metadata.namespace",
     }]);
-    assert_eq!(answer.1["details"]["causes"], causes);
+    assert_eq!(response.1["details"]["causes"], causes);
     assert_eq!(rig.delete("/api/v1/namespaces/default", &json!({})).0, 403);
 }
 
 #[test]
-fn n_03_a_quota_of_pods_is_held() {
+fn n_03_a_pod_quota_is_enforced() {
     let rig = Rig::new();
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}});
     let path = "/api/v1/namespaces/default/resourcequotas";
@@ -149,10 +149,10 @@ fn n_03_a_quota_of_pods_is_held() {
     );
     rig.create_pod("a");
     let failed = rig.create_pod("b");
-    let answer = rig.send("POST", PODS, &pod("c"));
+    let response = rig.send("POST", PODS, &pod("c"));
     let message = "pods \"c\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, \
                    limited: pods=2";
-    check_refusal(&answer, 403, "Forbidden", message);
+    check_error(&response, 403, "Forbidden", message);
     let status = json!({"metadata": failed["metadata"], "status": {"phase": "Failed"}});
     rig.ok("PUT", &format!("{PODS}/b/status"), &status);
     rig.create_pod("c");
@@ -161,7 +161,7 @@ fn n_03_a_quota_of_pods_is_held() {
 }
 
 #[test]
-fn malformed_and_oversized_bodies() {
+fn malformed_and_oversized_bodies_are_rejected() {
     let rig = Rig::new();
     let json = "application/json";
     assert_eq!(rig.send_as(json, "POST", PODS, "{").0, 400);
@@ -174,7 +174,7 @@ fn malformed_and_oversized_bodies() {
 }
 
 #[test]
-fn events_and_leases_are_kept_as_sent() {
+fn events_and_leases_are_stored_as_sent() {
     let rig = Rig::new();
     let path = "/api/v1/namespaces/default/events";
     let event = json!({
@@ -216,11 +216,14 @@ fn kubectl_gets_tables() {
     let tables = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
     let get = |path: &str| -> Value {
         let url = rig.server.url() + path;
-        let mut answer = ureq::get(url)
+        let mut response = ureq::get(url)
             .header("accept", tables)
             .call()
             .expect("a table");
-        let text = answer.body_mut().read_to_string().expect("a whole answer");
+        let text = response
+            .body_mut()
+            .read_to_string()
+            .expect("a whole response");
         serde_json::from_str(&text).expect("JSON")
     };
     let table = get(REPLICA_SETS);
@@ -234,7 +237,7 @@ fn kubectl_gets_tables() {
 }
 
 #[test]
-fn a_member_that_a_kind_lacks_is_refused_under_strict_validation() {
+fn strict_validation_rejects_unknown_fields() {
     let rig = Rig::new();
     let mut typo = replica_set("web", 2);
     typo["spec"]["replica"] = json!(3);
@@ -244,7 +247,7 @@ fn a_member_that_a_kind_lacks_is_refused_under_strict_validation() {
         &format!("{REPLICA_SETS}?fieldValidation=Strict"),
         &typo,
     );
-    check_refusal(
+    check_error(
         &refused,
         400,
         "BadRequest",
@@ -262,7 +265,7 @@ fn a_member_that_a_kind_lacks_is_refused_under_strict_validation() {
 }
 
 #[test]
-fn a_patch_may_not_add_what_a_kind_lacks_under_strict_validation() {
+fn strict_validation_rejects_patches_with_unknown_fields() {
     let rig = Rig::new();
     let mut old = replica_set("web", 2);
     old["spec"]["before"] = json!(1);
@@ -271,11 +274,11 @@ fn a_patch_may_not_add_what_a_kind_lacks_under_strict_validation() {
     for media_type in ["merge-patch", "strategic-merge-patch"] {
         let media_type = format!("application/{media_type}+json");
         let patch = |patch: &Value| rig.send_as(&media_type, "PATCH", &web, &patch.to_string());
-        let (code, refusal) = patch(&json!({"spec": {"bogus": 1}}));
-        assert_eq!((code, &refusal["reason"]), (422, &json!("Invalid")));
-        let message = refusal["message"].as_str().unwrap_or_default();
-        let told = "strict decoding error: unknown field \"spec.bogus\"";
-        assert!(message.ends_with(told), "{message}");
+        let (code, error) = patch(&json!({"spec": {"bogus": 1}}));
+        assert_eq!((code, &error["reason"]), (422, &json!("Invalid")));
+        let message = error["message"].as_str().unwrap_or_default();
+        let expected = "strict decoding error: unknown field \"spec.bogus\"";
+        assert!(message.ends_with(expected), "{message}");
         let (code, _) = patch(&json!({"spec": {"replicas": 3}}));
         assert_eq!(code, 200, "what was there before is not the patch's");
     }
@@ -285,10 +288,10 @@ fn a_patch_may_not_add_what_a_kind_lacks_under_strict_validation() {
     });
     let path = format!("{REPLICA_SETS}/web?fieldManager=me");
     let media_type = "application/apply-patch+yaml";
-    let (code, refusal) = rig.send_as(media_type, "PATCH", &path, &apply.to_string());
+    let (code, error) = rig.send_as(media_type, "PATCH", &path, &apply.to_string());
     assert_eq!(code, 500);
     assert_eq!(
-        refusal["message"],
+        error["message"],
         json!(
             "failed to create typed patch object (/web; apps/v1, Kind=ReplicaSet): .spec.bogus: \
              field not declared in schema"
@@ -297,7 +300,7 @@ fn a_patch_may_not_add_what_a_kind_lacks_under_strict_validation() {
 }
 
 #[test]
-fn members_that_a_kind_lacks_are_warned_of() {
+fn unknown_fields_cause_warnings() {
     let rig = Rig::new();
     let mut typo = replica_set("web", 2);
     typo["spec"]["replica"] = json!(3);
@@ -316,7 +319,7 @@ fn members_that_a_kind_lacks_are_warned_of() {
 }
 
 #[test]
-fn a_deletion_cost_is_a_number() {
+fn a_deletion_cost_must_be_a_number() {
     let rig = Rig::new();
     let name = "controller.kubernetes.io/pod-deletion-cost";
     let field = format!("metadata.annotations[{name}]");
@@ -325,7 +328,7 @@ fn a_deletion_cost_is_a_number() {
         pod["metadata"]["annotations"] = json!({name: cost});
         let why = format!("Invalid value: {}: must be a 32bit integer", json!(cost));
         let message = format!("Pod \"a\" is invalid: {field}: {why}");
-        check_refusal(&rig.send("POST", PODS, &pod), 422, "Invalid", &message);
+        check_error(&rig.send("POST", PODS, &pod), 422, "Invalid", &message);
     }
     for (index, cost) in ["0", "-0", "-7", "2147483647"].into_iter().enumerate() {
         let mut pod = pod(&format!("fine-{index}"));
@@ -334,12 +337,9 @@ fn a_deletion_cost_is_a_number() {
     }
     let patch = json!({"metadata": {"annotations": {name: "x"}}}).to_string();
     let (path, media_type) = (format!("{PODS}/fine-0"), "application/merge-patch+json");
-    let (code, refusal) = rig.send_as(media_type, "PATCH", &path, &patch);
+    let (code, error) = rig.send_as(media_type, "PATCH", &path, &patch);
     assert_eq!(code, 422);
-    assert_eq!(
-        refusal["details"]["causes"].as_array().map(Vec::len),
-        Some(2)
-    );
+    assert_eq!(error["details"]["causes"].as_array().map(Vec::len), Some(2));
     let mut template = replica_set("web", 1);
     template["spec"]["template"]["metadata"]["annotations"] = json!({name: "x"});
     let refused = rig.send("POST", REPLICA_SETS, &template);
@@ -347,5 +347,5 @@ fn a_deletion_cost_is_a_number() {
         "ReplicaSet.apps \"web\" is invalid: spec.template.annotations[{name}]: Invalid value: \
          \"x\": must be a 32bit integer"
     );
-    check_refusal(&refused, 422, "Invalid", &message);
+    check_error(&refused, 422, "Invalid", &message);
 }

@@ -1,8 +1,8 @@
-//! The patches that the controller sends, and the server's answers to them.
+//! The controller's patches and the server's responses.
 
 use serde_json::{Value, json};
 
-use super::rig::{PODS, REPLICA_SETS, Rig, check_refusal, owner, uid, version};
+use super::rig::{PODS, REPLICA_SETS, Rig, check_error, owner, uid, version};
 
 const WEB: &str = "4d62c3ac-7fe1-4e8f-841a-1fbd928c160c";
 const OTHER: &str = "2af3adf2-cf77-4902-9f9b-f1d787be16c0";
@@ -48,23 +48,23 @@ fn c_21_a_patch_of_another_uid_is_invalid() {
     let rig = Rig::new();
     rig.create_pod("orphan");
     let zero = "00000000-0000-0000-0000-000000000000";
-    let answer = rig.patch(ORPHAN, &adoption("web", WEB, zero));
+    let response = rig.patch(ORPHAN, &adoption("web", WEB, zero));
     let message = format!(
         "Pod \"orphan\" is invalid: metadata.uid: Invalid value: \"{zero}\": field is immutable"
     );
-    check_refusal(&answer, 422, "Invalid", &message);
+    check_error(&response, 422, "Invalid", &message);
     let cause = json!({
         "reason": "FieldValueInvalid", "field": "metadata.uid",
         "message": format!("Invalid value: \"{zero}\": field is immutable"),
     });
-    assert_eq!(answer.1["details"]["causes"], json!([cause, cause]));
+    assert_eq!(response.1["details"]["causes"], json!([cause, cause]));
 }
 
 #[test]
-fn c_22_a_patch_of_a_pod_that_is_gone_is_not_found() {
+fn c_22_a_patch_of_a_deleted_pod_is_not_found() {
     let rig = Rig::new();
-    let answer = rig.patch(ORPHAN, &adoption("web", WEB, OTHER));
-    check_refusal(&answer, 404, "NotFound", "pods \"orphan\" not found");
+    let response = rig.patch(ORPHAN, &adoption("web", WEB, OTHER));
+    check_error(&response, 404, "NotFound", "pods \"orphan\" not found");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn two_controllers_are_invalid() {
     let rig = Rig::new();
     let pod = rig.create_pod("orphan");
     rig.patch(ORPHAN, &adoption("web", WEB, &uid(&pod)));
-    let answer = rig.patch(ORPHAN, &adoption("other", OTHER, &uid(&pod)));
+    let response = rig.patch(ORPHAN, &adoption("other", OTHER, &uid(&pod)));
     let reference = |name: &str, uid: &str| {
         format!(
             "{{\"apiVersion\":\"apps/v1\",\"kind\":\"ReplicaSet\",\"name\":\"{name}\",\
@@ -86,11 +86,11 @@ fn two_controllers_are_invalid() {
         reference("other", OTHER),
         reference("web", WEB)
     );
-    check_refusal(&answer, 422, "Invalid", &message);
+    check_error(&response, 422, "Invalid", &message);
 }
 
 #[test]
-fn m_15_a_second_owner_that_controls_nothing_stays() {
+fn m_15_a_second_non_controller_owner_stays() {
     let rig = Rig::new();
     let mut pod = rig.create_pod("orphan");
     let mut set = owner("set", OTHER);
@@ -104,7 +104,7 @@ fn m_15_a_second_owner_that_controls_nothing_stays() {
 }
 
 #[test]
-fn labels_by_merge_patch_and_unknown_patch_types() {
+fn merge_patches_set_labels_and_unknown_types_fail() {
     let rig = Rig::new();
     rig.create_pod("orphan");
     let labels = json!({"metadata": {"labels": {"app": null, "x": "y"}}}).to_string();

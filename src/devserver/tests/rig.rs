@@ -11,7 +11,7 @@ use crate::stdx::stop::Stop;
 pub(super) struct Rig {
     pub(super) server: DevServer,
     agent: ureq::Agent,
-    /// INVARIANT: never given, or a thread of the server has panicked.
+    /// INVARIANT: given only if a server thread panics.
     stop: Stop,
 }
 
@@ -33,7 +33,7 @@ impl Rig {
         }
     }
 
-    /// Sends a request with a body of this type; an empty body is none.
+    /// Sends a request with a body of this media type; an empty text sends no body.
     pub(super) fn send_as(
         &self,
         content_type: &str,
@@ -46,16 +46,16 @@ impl Rig {
         (code, value)
     }
 
-    /// The warnings in the answer to a JSON object.
+    /// The warnings in the response to a JSON object.
     pub(super) fn warnings(&self, method: &str, path: &str, object: &Value) -> Vec<String> {
         let request = http::Request::builder()
             .method(method)
             .uri(self.server.url() + path)
             .header("content-type", "application/json")
             .body(object.to_string());
-        let answer = self.agent.run(request.expect("a request"));
-        let answer = answer.expect("the server answers");
-        let warnings = answer.headers().get_all("warning").iter();
+        let response = self.agent.run(request.expect("a request"));
+        let response = response.expect("the server responds");
+        let warnings = response.headers().get_all("warning").iter();
         warnings
             .map(|warning| warning.to_str().expect("a text").to_owned())
             .collect()
@@ -76,15 +76,15 @@ impl Rig {
             .expect("a good request");
         let request = self.agent.configure_request(request);
         let request = request.allow_non_standard_methods(true).build();
-        let answer = self.agent.run(request);
-        let mut answer = answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
-        let code = answer.status().as_u16();
-        let text = answer
+        let response = self.agent.run(request);
+        let mut response = response.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+        let code = response.status().as_u16();
+        let text = response
             .body_mut()
             .with_config()
             .limit(1 << 30)
             .read_to_string();
-        (code, text.expect("a whole answer"))
+        (code, text.expect("a whole response"))
     }
 
     pub(super) fn send(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
@@ -95,17 +95,20 @@ impl Rig {
         self.send_as("application/json", "GET", path, "")
     }
 
-    /// What is answered to a client that accepts this.
+    /// The response to a client with this `Accept` header.
     #[track_caller]
     pub(super) fn get_as(&self, accept: &str, path: &str) -> Value {
         let url = self.server.url() + path;
-        let answer = self.agent.get(url).header("accept", accept).call();
-        let mut answer = answer.expect("an answer");
-        let text = answer.body_mut().read_to_string().expect("a whole answer");
+        let response = self.agent.get(url).header("accept", accept).call();
+        let mut response = response.expect("a response");
+        let text = response
+            .body_mut()
+            .read_to_string()
+            .expect("a whole response");
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// What kubectl prints.
+    /// The table that kubectl prints.
     #[track_caller]
     pub(super) fn table(&self, path: &str) -> Value {
         let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
@@ -116,9 +119,9 @@ impl Rig {
 
     #[track_caller]
     pub(super) fn ok(&self, method: &str, path: &str, body: &Value) -> Value {
-        let (code, answer) = self.send(method, path, body);
-        assert!(code < 300, "{method} {path}: {code} {answer}");
-        answer
+        let (code, response) = self.send(method, path, body);
+        assert!(code < 300, "{method} {path}: {code} {response}");
+        response
     }
 
     /// Sends a strategic merge patch.
@@ -131,7 +134,7 @@ impl Rig {
         self.send("DELETE", path, body)
     }
 
-    /// Waits until the garbage collector has nothing to do; half a minute at most.
+    /// Waits until `is_collected` holds, at most half a minute.
     #[track_caller]
     pub(super) fn collected(&self, is_collected: impl Fn(&Self) -> bool) {
         let began = Instant::now();
@@ -146,7 +149,7 @@ impl Rig {
         self.ok("POST", PODS, &pod(name))
     }
 
-    /// A pod on a node, where deleting takes its time.
+    /// A pod on a node, so its deletion has a grace period.
     #[track_caller]
     pub(super) fn create_scheduled_pod(&self, name: &str) -> Value {
         let mut pod = pod(name);
@@ -167,10 +170,10 @@ impl Rig {
     #[track_caller]
     pub(super) fn watch_as(&self, accept: &str, path: &str, query: &str) -> Frames {
         let url = format!("{}{path}?watch=1&{query}", self.server.url());
-        let answer = self.agent.get(url).header("accept", accept).call();
-        let answer = answer.expect("a watch");
-        assert_eq!(answer.status(), 200);
-        let reader = answer
+        let response = self.agent.get(url).header("accept", accept).call();
+        let response = response.expect("a watch");
+        assert_eq!(response.status(), 200);
+        let reader = response
             .into_body()
             .into_with_config()
             .limit(1 << 30)
@@ -192,7 +195,7 @@ impl Drop for Rig {
 pub(super) struct Frames(BufReader<Box<dyn std::io::Read + Send>>);
 
 impl Frames {
-    /// The next frame; `None` when the watch has ended as it should.
+    /// The next frame; `None` after the watch's normal end.
     #[track_caller]
     pub(super) fn next(&mut self) -> Option<Value> {
         self.try_next().expect("a watch that is not cut")
@@ -252,7 +255,7 @@ pub(super) fn owner(name: &str, uid: &str) -> Value {
     })
 }
 
-/// The UID of an object that was answered.
+/// The UID of an object in a response.
 pub(super) fn uid(object: &Value) -> String {
     object["metadata"]["uid"]
         .as_str()
@@ -260,13 +263,13 @@ pub(super) fn uid(object: &Value) -> String {
         .to_owned()
 }
 
-/// The version of an object or list that was answered.
+/// The resource version of an object or list in a response.
 pub(super) fn version(object: &Value) -> u64 {
     let text = object["metadata"]["resourceVersion"].as_str();
     text.and_then(|text| text.parse().ok()).expect("a version")
 }
 
-/// Names of the objects of a list.
+/// The names of a list's objects.
 pub(super) fn names(list: &Value) -> Vec<&str> {
     let items = list["items"].as_array().expect("a list");
     let name = |item: &'static str, value: &Value| value["metadata"][item].is_string();
@@ -277,10 +280,10 @@ pub(super) fn names(list: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// A refusal as code, reason and message.
+/// Checks an error's code, reason and message.
 #[track_caller]
-pub(super) fn check_refusal(answer: &(u16, Value), code: u16, reason: &str, message: &str) {
-    let (found, status) = answer;
+pub(super) fn check_error(response: &(u16, Value), code: u16, reason: &str, message: &str) {
+    let (found, status) = response;
     assert_eq!(
         (*found, &status["reason"], &status["message"]),
         (code, &json!(reason), &json!(message)),

@@ -1,4 +1,4 @@
-//! Situations that are kept and brought back.
+//! Saved and restored states.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn why(rig: &Rig, documents: &[Value]) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn a_situation_comes_back_as_it_was() {
+fn a_dump_restores_the_state() {
     let rig = Rig::new();
     rig.ok(
         "POST",
@@ -47,7 +47,7 @@ fn a_situation_comes_back_as_it_was() {
 }
 
 #[test]
-fn what_a_document_lacks_is_filled_in() {
+fn missing_fields_of_a_document_get_defaults() {
     let rig = Rig::new();
     let mut hand_written = pod("p");
     hand_written["metadata"]["namespace"] = json!("new");
@@ -70,7 +70,7 @@ fn what_a_document_lacks_is_filled_in() {
 }
 
 #[test]
-fn all_bad_documents_are_named() {
+fn all_invalid_documents_are_reported() {
     let rig = Rig::new();
     let mut bad = replica_set("web", -1);
     bad["apiVersion"] = json!("apps/v1");

@@ -6,7 +6,7 @@ use super::rig::{PODS, Rig, pod, version};
 use crate::devserver::DevServerOptions;
 
 #[test]
-fn changes_come_in_order_and_a_bookmark_comes_before_the_end() {
+fn changes_are_in_order_and_a_bookmark_precedes_the_end() {
     let rig = Rig::new();
     let from = rig.server.version();
     let query = format!("allowWatchBookmarks=true&timeoutSeconds=3&resourceVersion={from}");
@@ -19,7 +19,7 @@ fn changes_come_in_order_and_a_bookmark_comes_before_the_end() {
     );
     assert_eq!(watch.brief(), format!("MODIFIED p {}", p + 1));
     rig.delete(&format!("{PODS}/p"), &json!({}));
-    // An unscheduled pod is marked first, then it is gone, each with a version of its own.
+    // The server first marks an unscheduled pod, then removes it, each with its own version.
     assert_eq!(watch.brief(), format!("MODIFIED p {}", p + 2));
     assert_eq!(watch.brief(), format!("DELETED p {}", p + 3));
     let bookmark = watch.next().expect("a bookmark");
@@ -58,7 +58,7 @@ fn j_26_a_streaming_list_ends_with_its_bookmark() {
 }
 
 #[test]
-fn a_watch_from_nowhere_begins_with_what_is_there() {
+fn a_watch_without_version_starts_with_current_objects() {
     let rig = Rig::new();
     let a = version(&rig.create_pod("a"));
     for query in [
@@ -88,7 +88,7 @@ fn j_22_an_old_version_is_expired_inside_the_stream() {
 }
 
 #[test]
-fn a_running_watch_survives_that_history_is_forgotten() {
+fn a_current_watch_survives_dropped_history() {
     let rig = Rig::new();
     let from = rig.server.version();
     let mut watch = rig.watch(PODS, &format!("resourceVersion={from}"));
@@ -116,7 +116,7 @@ fn the_history_is_bounded() {
 }
 
 #[test]
-fn the_queries_of_watches_are_checked() {
+fn watch_queries_are_validated() {
     let rig = Rig::new();
     let (code, status) = rig.get("/api/v1/pods?watch=1&sendInitialEvents=true");
     let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
@@ -146,7 +146,7 @@ fn the_queries_of_watches_are_checked() {
 }
 
 #[test]
-fn a_streaming_list_from_the_future_is_refused_inside_the_stream() {
+fn a_streaming_list_from_the_future_gets_an_error_frame() {
     let rig = Rig::new();
     let mut watch = rig.watch(
         PODS,
@@ -161,7 +161,7 @@ fn a_streaming_list_from_the_future_is_refused_inside_the_stream() {
 }
 
 #[test]
-fn a_watch_from_the_future_is_silent_until_the_server_has_come_there() {
+fn a_watch_from_the_future_is_silent_until_its_version() {
     let rig = Rig::new();
     let from = rig.server.version() + 2;
     let query = |from| format!("allowWatchBookmarks=true&timeoutSeconds=3&resourceVersion={from}");
@@ -189,16 +189,16 @@ fn an_object_enters_and_leaves_the_scope_of_a_selector() {
     };
     let entered = label("other");
     assert_eq!(watch.brief(), format!("ADDED p {entered}"));
-    let left = label("web");
+    let exited = label("web");
     let frame = watch.next().expect("a frame");
     assert_eq!(frame["type"], json!("DELETED"));
     let metadata = &frame["object"]["metadata"];
     assert_eq!(metadata["labels"], json!({"app": "other"}));
-    assert_eq!(metadata["resourceVersion"], json!(left.to_string()));
+    assert_eq!(metadata["resourceVersion"], json!(exited.to_string()));
 }
 
 #[test]
-fn stopping_the_server_ends_its_watches() {
+fn stop_ends_watches() {
     let mut rig = Rig::new();
     let mut watch = rig.watch(PODS, "allowWatchBookmarks=true");
     rig.server.stop();
@@ -206,7 +206,7 @@ fn stopping_the_server_ends_its_watches() {
 }
 
 #[test]
-fn dozens_of_watches_see_everything() {
+fn dozens_of_watches_see_all_changes() {
     let rig = Rig::new();
     let from = rig.server.version();
     let query = format!("resourceVersion={from}");

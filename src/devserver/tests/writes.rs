@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::rig::{PODS, REPLICA_SETS, Rig, check_refusal, uid, version};
+use super::rig::{PODS, REPLICA_SETS, Rig, check_error, uid, version};
 
 #[test]
 fn an_update_on_an_old_version_is_a_conflict() {
@@ -14,10 +14,10 @@ fn an_update_on_an_old_version_is_a_conflict() {
     let updated = rig.ok("PUT", &path, &new);
     assert_eq!(updated["metadata"]["generation"], json!(2));
     old["spec"]["replicas"] = json!(4);
-    let answer = rig.send("PUT", &path, &old);
+    let response = rig.send("PUT", &path, &old);
     let message = "Operation cannot be fulfilled on replicasets.apps \"web\": the object has been \
                    modified; please apply your changes to the latest version and try again";
-    check_refusal(&answer, 409, "Conflict", message);
+    check_error(&response, 409, "Conflict", message);
     // Without a version the update is unconditional.
     old["metadata"]["resourceVersion"] = json!("");
     let updated = rig.ok("PUT", &path, &old);
@@ -27,7 +27,7 @@ fn an_update_on_an_old_version_is_a_conflict() {
 }
 
 #[test]
-fn status_and_spec_are_written_apart() {
+fn status_and_spec_are_written_separately() {
     let rig = Rig::new();
     let mut web = rig.create_replica_set("web", 2);
     web["spec"]["replicas"] = json!(9);
@@ -35,17 +35,17 @@ fn status_and_spec_are_written_apart() {
         "replicas": 4, "fullyLabeledReplicas": 4, "readyReplicas": 0, "observedGeneration": 1,
     });
     let path = format!("{REPLICA_SETS}/web/status");
-    let mut answer = rig.ok("PUT", &path, &web);
+    let mut response = rig.ok("PUT", &path, &web);
     let expected = json!({"replicas": 4, "fullyLabeledReplicas": 4, "observedGeneration": 1});
-    assert_eq!(answer["status"], expected);
-    assert_eq!(answer["spec"]["replicas"], json!(2));
-    assert_eq!(answer["metadata"]["generation"], json!(1));
-    assert!(version(&answer) > version(&web));
-    // The same again changes nothing, not even the version.
-    assert_eq!(rig.ok("PUT", &path, &answer), answer);
+    assert_eq!(response["status"], expected);
+    assert_eq!(response["spec"]["replicas"], json!(2));
+    assert_eq!(response["metadata"]["generation"], json!(1));
+    assert!(version(&response) > version(&web));
+    // An unchanged status keeps even the version.
+    assert_eq!(rig.ok("PUT", &path, &response), response);
     assert_eq!(rig.send("PUT", &path, &web).0, 409);
-    answer["status"]["replicas"] = json!(7);
-    let main = rig.ok("PUT", &format!("{REPLICA_SETS}/web"), &answer);
+    response["status"]["replicas"] = json!(7);
+    let main = rig.ok("PUT", &format!("{REPLICA_SETS}/web"), &response);
     assert_eq!(main["status"]["replicas"], json!(4));
 }
 
@@ -58,12 +58,12 @@ fn f_27_conditions_are_stored_as_sent() {
         {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "m"},
     ]);
     web["status"] = json!({"replicas": 0, "conditions": conditions});
-    let answer = rig.ok("PUT", &format!("{REPLICA_SETS}/web/status"), &web);
-    assert_eq!(answer["status"]["conditions"], conditions);
+    let response = rig.ok("PUT", &format!("{REPLICA_SETS}/web/status"), &web);
+    assert_eq!(response["status"]["conditions"], conditions);
 }
 
 #[test]
-fn a_status_that_cannot_be_is_refused() {
+fn an_invalid_status_is_rejected() {
     let rig = Rig::new();
     let mut web = rig.create_replica_set("web", 2);
     let path = format!("{REPLICA_SETS}/web/status");
@@ -73,13 +73,13 @@ fn a_status_that_cannot_be_is_refused() {
                    cannot be greater than status.replicas, status.readyReplicas: Invalid value: \
                    0: cannot be greater than status.replicas, status.availableReplicas: Invalid \
                    value: 0: cannot be greater than status.replicas]";
-    check_refusal(&rig.send("PUT", &path, &web), 422, "Invalid", message);
+    check_error(&rig.send("PUT", &path, &web), 422, "Invalid", message);
     web["status"] = json!({"replicas": 1, "readyReplicas": 2, "availableReplicas": 3});
     let message = "ReplicaSet.apps \"web\" is invalid: [status.readyReplicas: Invalid value: 2: \
                    cannot be greater than status.replicas, status.availableReplicas: Invalid \
                    value: 3: cannot be greater than status.replicas, status.availableReplicas: \
                    Invalid value: 3: cannot be greater than readyReplicas]";
-    check_refusal(&rig.send("PUT", &path, &web), 422, "Invalid", message);
+    check_error(&rig.send("PUT", &path, &web), 422, "Invalid", message);
 }
 
 #[test]
@@ -89,14 +89,14 @@ fn an_update_of_another_uid_is_a_conflict() {
     let own = uid(&web);
     let zero = "00000000-0000-0000-0000-000000000000";
     web["metadata"]["uid"] = json!(zero);
-    let answer = rig.send("PUT", &format!("{REPLICA_SETS}/web/status"), &web);
+    let response = rig.send("PUT", &format!("{REPLICA_SETS}/web/status"), &web);
     let message = format!(
         "Operation cannot be fulfilled on replicasets.apps \"web\": StorageError: invalid object, \
          Code: 4, Key: /registry/replicasets/default/web, ResourceVersion: 0, \
          AdditionalErrorMsg: Precondition failed: UID in precondition: {zero}, UID in object \
          meta: {own}"
     );
-    check_refusal(&answer, 409, "Conflict", &message);
+    check_error(&response, 409, "Conflict", &message);
 }
 
 #[test]
@@ -105,14 +105,14 @@ fn m_05_a_selector_is_immutable() {
     let mut web = rig.create_replica_set("web", 0);
     web["spec"]["selector"]["matchLabels"] = json!({"app": "x"});
     web["spec"]["template"]["metadata"]["labels"] = json!({"app": "x"});
-    let answer = rig.send("PUT", &format!("{REPLICA_SETS}/web"), &web);
+    let response = rig.send("PUT", &format!("{REPLICA_SETS}/web"), &web);
     let message = "ReplicaSet.apps \"web\" is invalid: spec.selector: Invalid value: \
                    {\"matchLabels\":{\"app\":\"x\"}}: field is immutable";
-    check_refusal(&answer, 422, "Invalid", message);
+    check_error(&response, 422, "Invalid", message);
 }
 
 #[test]
-fn m_07_template_metadata_counts_as_a_change_and_labels_do_not() {
+fn m_07_only_template_metadata_raises_the_generation() {
     let rig = Rig::new();
     let mut web = rig.create_replica_set("web", 2);
     web["spec"]["template"]["metadata"]["annotations"] = json!({"k": "v"});
@@ -125,7 +125,7 @@ fn m_07_template_metadata_counts_as_a_change_and_labels_do_not() {
 }
 
 #[test]
-fn m_18_n_05_scale() {
+fn m_18_n_05_scale_reads_and_writes_replicas() {
     let rig = Rig::new();
     let web = rig.create_replica_set("web", 1);
     let path = format!("{REPLICA_SETS}/web/scale");
@@ -149,7 +149,7 @@ fn m_18_n_05_scale() {
 }
 
 #[test]
-fn a_pod_is_bound_once_and_its_spec_is_frozen() {
+fn a_pod_is_bound_once_and_its_spec_is_immutable() {
     let rig = Rig::new();
     let mut pod = rig.create_pod("p");
     pod["spec"]["nodeName"] = json!("node-b");
