@@ -1,9 +1,11 @@
-//! Owns every thread of the daemon: who starts when, who stops when, and by when.
+//! Owns every thread of the daemon: the start order, the stop order and the stop deadline.
 //!
-//! Start: batches, then for each kind that is controlled an [`ControllerInstance`] (events, delay, workers), then
-//! the watches; the workers wait until the stores they read have synced. Stop: the stop signal shuts
-//! the queues and wakes the watches; then workers are joined, events drained, the lease released, and the
-//! rest joined, all within [`ManagerOptions::stop_within`]. What does not end by then is named.
+//! Start: the batch pool, then one [`ControllerInstance`] per kind (events, delay, workers), then
+//! the watches. The workers wait until the stores they read have synced. Stop: the stop signal
+//! shuts down the queues and wakes the watches. The manager then joins the workers, drains the
+//! events, releases the lease and joins the other threads, all within
+//! [`ManagerOptions::stop_within`]. [`Manager::wait`] returns the names of the threads that miss
+//! this deadline.
 //!
 //! # How many threads, and why
 //!
@@ -72,19 +74,19 @@ use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::{Thread, join_all};
 use crate::telemetry::health::Health;
 
-/// Part of the stop time after which requests that are still under way are cut.
+/// Fraction of the stop time (one half) after which the manager aborts requests in flight.
 const ABORT_SHARE: u32 = 2;
 
-/// What the threads `events` and `rc-events` are left at least, once the workers have ended.
+/// Minimum time for the threads `events` and `rc-events` to drain after the workers have ended.
 const EVENTS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why the daemon cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The configuration does not make a client.
-    #[error("cannot make a client of the API server")]
+    /// The configuration does not yield a client.
+    #[error("cannot create a client of the API server")]
     Client(#[from] ClientError),
-    /// The system refuses one of the first threads.
+    /// The system refuses to start one of the batch threads.
     #[error("cannot start the threads batch-*")]
     Threads(#[from] ThreadPoolBuildError),
 }
@@ -94,7 +96,7 @@ pub enum StartError {
 pub struct Manager {
     instances: Vec<ControllerInstance>,
     stop: Stop,
-    /// Given when nobody records events any more.
+    /// Stopped once the workers, which record the events, have ended.
     events_stop: Stop,
     watches: Vec<Thread>,
     self_check: Option<Thread>,
@@ -104,9 +106,9 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Starts all threads and adds their checks to `health`. Blocks for no request: an API server that
-    /// cannot be reached yet is tried again until it can. A later thread that the system refuses gives
-    /// `stop` with a failure.
+    /// Starts all threads and adds their health checks to `health`. Does not block on requests: the
+    /// threads retry an unreachable API server with back-off. If the system refuses to start a
+    /// later thread, `stop` receives a failure.
     ///
     /// # Errors
     /// [`StartError`]
@@ -163,12 +165,12 @@ impl Manager {
         })
     }
 
-    /// The health check of the election; `None` if there is none.
+    /// The health check of the leader election; `None` without leader election.
     pub fn leader_election_health(&self) -> Option<&LeaderElectionHealth> {
         self.leadership.health()
     }
 
-    /// The controllers that run, one for each kind.
+    /// The running controllers, one per kind.
     pub fn instances(&self) -> &[ControllerInstance] {
         &self.instances
     }
@@ -180,11 +182,11 @@ impl Manager {
             .find(|instance| instance.kind() == kind)
     }
 
-    /// Waits for the stop signal, then until every thread has ended, at most
-    /// [`ManagerOptions::stop_within`]. Answers why the daemon stopped.
+    /// Blocks until the stop signal, then until every thread has ended, for at most
+    /// [`ManagerOptions::stop_within`]. Returns why the daemon stopped.
     ///
     /// # Errors
-    /// The names of the threads that were still running then.
+    /// The names of the threads that still run at the deadline.
     pub fn wait(mut self) -> Result<Cause, String> {
         let cause = {
             let _wait = activity::enter("waits for the stop signal", "");
@@ -196,13 +198,15 @@ impl Manager {
         }
         let deadline = Instant::now() + self.stop_within;
         let abort = Instant::now() + self.stop_within / ABORT_SHARE;
+        // Workers finish their current sync. Requests get half of the stop time, so that an API
+        // server that does not respond leaves time for the events and the lease.
         for instance in &self.instances {
             instance.shut_down();
         }
 
         let mut instances = self.instances.iter();
         if !instances.all(|it| it.workers_have_ended_by(abort)) {
-            log::warn!("requests under way are cut, their outcome is not known");
+            log::warn!("aborting requests in flight; their outcome is unknown");
             for instance in &self.instances {
                 instance.abort_requests();
             }
@@ -218,6 +222,7 @@ impl Manager {
         }
         let writes_ended = stuck.is_empty();
         self.leadership.record_stopped_leading();
+        // The event threads stop after the workers, so that the last syncs can still record events.
         self.events_stop.stop(cause.clone());
         let abort = abort.max(Instant::now() + EVENTS_WITHIN);
         if !self
@@ -225,7 +230,7 @@ impl Manager {
             .iter()
             .all(|it| it.events_have_ended_by(abort))
         {
-            log::warn!("the last events are given up");
+            log::warn!("dropping the remaining events");
             for instance in &self.instances {
                 instance.abort_events();
             }
@@ -236,12 +241,14 @@ impl Manager {
             delay
         });
         let delays: Vec<Thread> = delays.collect();
-        // ORDER: released after the last write has ended, and not at all if one may still be under way.
+        // ORDER: release the lease after the last write has ended. Keep it if a write may still be
+        // in flight: another daemon must wait until the lease expires.
         stuck.extend(self.leadership.end(writes_ended, deadline));
         stuck.extend(join_all(self.watches, deadline));
         stuck.extend(join_all(delays, deadline));
         stuck.extend(join_all(self.self_check.into_iter().collect(), deadline));
-        // ORDER: the pool ends when nobody holds it any more, and the watches were the last who did.
+        // ORDER: the pool ends when its last runner is dropped. The watch threads dropped the last
+        // one.
         stuck.extend(self.batches.join_until(deadline));
         if stuck.is_empty() {
             Ok(cause)

@@ -1,6 +1,6 @@
-//! Which clients there are. Each has a token bucket of its own, as upstream's have: one for all lists
-//! (upstream's `shared-informers`), and for each controller one for its writes and one for its events.
-//! So no controller waits because the other one is busy.
+//! The options of each client. Like upstream, each client has its own token bucket: one client for
+//! all lists and watches (upstream's `shared-informers`), and per controller one for writes and one
+//! for events. So a busy controller never delays another one.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use super::ManagerOptions;
 use crate::client::ClientOptions;
 use crate::leader_election::LeaderElectionOptions;
 
-/// Watches have connections of their own ([`Client::stream_client`](crate::client::Client::stream_client)),
-/// so none is kept for anything else.
+/// Each watch opens its own connection ([`stream_client`](crate::client::Client::stream_client)),
+/// so this client keeps no idle connections.
 pub(super) fn watch_client_options(options: &ManagerOptions) -> ClientOptions {
     ClientOptions {
         connections: 0,
@@ -17,7 +17,7 @@ pub(super) fn watch_client_options(options: &ManagerOptions) -> ClientOptions {
     }
 }
 
-/// As many connections as threads send requests at once, so that none pays for a new handshake.
+/// One connection per thread that sends requests, so that no request pays for a new handshake.
 pub(super) fn client_options(options: &ManagerOptions, n_workers: u16) -> ClientOptions {
     let senders = n_workers + options.batch_parallelism;
     ClientOptions {
@@ -26,8 +26,8 @@ pub(super) fn client_options(options: &ManagerOptions, n_workers: u16) -> Client
     }
 }
 
-/// Events have a bucket and a connection of their own, so that they never hold back pods; and a short
-/// patience, because the one thread that sends them must not wait long for any.
+/// Events have their own bucket and connection, so that they never delay pod writes. The request
+/// timeout is short because a single thread sends all events.
 pub(super) fn event_client_options(options: &ManagerOptions) -> ClientOptions {
     ClientOptions {
         connections: 1,
@@ -36,7 +36,7 @@ pub(super) fn event_client_options(options: &ManagerOptions) -> ClientOptions {
     }
 }
 
-/// The Lease's: one connection, no throttle but the election's own pace, and no fence.
+/// The Lease client: one connection, no throttle (the elector paces itself) and no fence.
 pub(super) fn lease_client_options(options: &LeaderElectionOptions) -> ClientOptions {
     ClientOptions {
         qps: 0.0,

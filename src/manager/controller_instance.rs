@@ -1,6 +1,6 @@
-//! One controller for one kind: its queue, its store, its workers, its recorder of events, and the
-//! threads of all that. What several instances share comes from the [`Manager`](super::Manager), which
-//! also starts the watches that feed them and joins what is started here.
+//! One controller of one kind: its queue, its store, its workers, its event recorder, and their
+//! threads. The [`Manager`](super::Manager) passes in what several instances share, starts the
+//! watches that feed them, and joins the threads.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,13 +27,14 @@ use crate::workqueue::{Lanes, WorkQueue};
 use crate::writes::event_recorder::{ClientEventSink, EventOptions, EventRecorder, event_recorder};
 use crate::writes::{RealPodControl, RealReplicaSetControl};
 
-/// After how long the log says that a first list is still waited for, as upstream's reflector does
-/// of one that is streamed
-/// (client-go `tools/cache/reflector.go:newInitialEventsEndBookmarkTicker`); then once a minute.
+/// The first warning about an incomplete first list comes after this time, as in upstream's
+/// reflector for streamed lists (client-go
+/// `tools/cache/reflector.go:newInitialEventsEndBookmarkTicker`); later warnings come once a
+/// minute.
 const LIST_WARNING_AFTER: Duration = Duration::from_secs(10);
 const LIST_WARNING_PERIOD: Duration = Duration::from_mins(1);
 
-/// What all instances and watches are built from.
+/// The parts that all instances and watches share.
 #[derive(Debug)]
 pub(super) struct Shared<'a> {
     pub(super) config: &'a ClientConfig,
@@ -46,7 +47,7 @@ pub(super) struct Shared<'a> {
     pub(super) leadership: &'a Leadership,
 }
 
-/// The controller of one kind, and its threads but for the watches.
+/// The controller of one kind, with all its threads except the watches.
 #[derive(Debug)]
 pub struct ControllerInstance {
     kind: &'static WorkloadKind,
@@ -59,15 +60,15 @@ pub struct ControllerInstance {
     workers: Vec<Thread>,
     events: Thread,
     delay: Thread,
-    /// What a dry run compares.
+    /// The decisions of a dry run; `None` if this controller writes.
     shadow: Option<Arc<Shadow>>,
 }
 
 impl ControllerInstance {
-    /// Starts the threads; the workers wait until the pods and the objects of `kind` are known.
+    /// Starts the threads. The workers wait until the pods and the objects of `kind` are listed.
     ///
     /// # Errors
-    /// If the configuration does not make a client.
+    /// If the configuration does not yield a client.
     pub(super) fn start(
         kind: &'static WorkloadKind,
         shared: &Shared<'_>,
@@ -93,7 +94,7 @@ impl ControllerInstance {
         };
         let queue = WorkQueue::new(Arc::clone(&clock));
         let queue = Arc::new(queue.with_metrics(metrics::global().workqueue.of(kind.queue)));
-        metrics_export::show_events(kind.queue, &recorder);
+        metrics_export::export_events(kind.queue, &recorder);
         let controller_metrics = metrics_export::controller_metrics(kind);
         let shadow = options.dry_run.then(|| {
             let metrics = controller_metrics.other_writers.clone();
@@ -125,8 +126,8 @@ impl ControllerInstance {
             Some(shadow) => controller.only_deciding(Arc::clone(shadow)),
             None => controller,
         });
-        metrics_export::show_queue(kind.queue, &queue);
-        metrics_export::show_expectations(kind.queue, &controller);
+        metrics_export::export_queue(kind.queue, &queue);
+        metrics_export::export_expectations(kind.queue, &controller);
 
         let leads = shared.leadership.leads();
         if shared.leadership.is_contested() {
@@ -157,42 +158,43 @@ impl ControllerInstance {
         })
     }
 
-    /// What it controls.
+    /// The kind of the controlled objects.
     pub fn kind(&self) -> &'static WorkloadKind {
         self.kind
     }
 
-    /// What the watches have delivered: all pods, and the objects of this kind.
+    /// The cache that the watches fill: all pods, and the objects of this kind.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// What decides. Whoever keeps it beyond the stop keeps the threads `batch-*` from ending.
+    /// The controller. Holding this `Arc` after the stop keeps the threads `batch-*` alive.
     pub fn controller(&self) -> &Arc<ReplicaSetController> {
         &self.controller
     }
 
-    /// The keys to be looked at.
+    /// The queue of keys to sync.
     pub fn queue(&self) -> &Arc<WorkQueue<ObjectKey>> {
         &self.queue
     }
 
-    /// Hands out no more keys.
+    /// Shuts down the queue; the workers get no more keys.
     pub(super) fn shut_down(&self) {
         self.queue.shut_down();
     }
 
-    /// Waits until no sync runs any more, at most until `deadline`; true if none does.
+    /// Blocks until the workers have ended, at most until `deadline`. Returns whether they have.
     pub(super) fn workers_have_ended_by(&self, deadline: Instant) -> bool {
         self.workers.iter().all(|it| it.has_ended_by(deadline))
     }
 
-    /// Waits until all events are sent or given up, at most until `deadline`; true if they are.
+    /// Blocks until all events are sent or dropped, at most until `deadline`. Returns whether they
+    /// are.
     pub(super) fn events_have_ended_by(&self, deadline: Instant) -> bool {
         self.events.has_ended_by(deadline)
     }
 
-    /// Takes part in the election by this.
+    /// The parts of this instance that follow the leader election.
     pub(super) fn elected(&self) -> ElectedInstance {
         ElectedInstance {
             controller: Arc::clone(&self.controller),
@@ -201,27 +203,28 @@ impl ControllerInstance {
         }
     }
 
-    /// Cuts the writes that are under way.
+    /// Aborts the writes in flight.
     pub(super) fn abort_requests(&self) {
         self.client.abort();
     }
 
-    /// Cuts the event that is under way.
+    /// Aborts the event in flight.
     pub(super) fn abort_events(&self) {
         self.event_client.abort();
     }
 
-    /// The threads `sync-*`, to be joined first.
+    /// Takes the threads `sync-*`; the manager joins them first.
     pub(super) fn take_workers(&mut self) -> Vec<Thread> {
         std::mem::take(&mut self.workers)
     }
 
-    /// What a dry run has compared; `None` if this one writes.
+    /// The comparison that a dry run keeps; `None` if this controller writes.
     pub fn shadow(&self) -> Option<&Arc<Shadow>> {
         self.shadow.as_ref()
     }
 
-    /// The threads `events` and `delay`, to be joined in this order; everything else is let go.
+    /// Returns the threads `events` and `delay`, to be joined in this order, and drops everything
+    /// else.
     pub(super) fn into_threads(self) -> (Thread, Thread) {
         (self.events, self.delay)
     }
@@ -242,17 +245,17 @@ fn start_worker(
     let resource = kind.resource;
     Thread::spawn(&name, stop, move || {
         let wait = activity::enter("waits for the first lists and the lease", "");
-        // Before both lists are complete, everything would look as if pods were missing.
+        // Until both lists are complete, the cache lacks pods, and a sync would create them again.
         for (listed, resource) in [
             (cache.pods.synced(), "pods"),
             (cache.replica_sets.synced(), resource),
         ] {
-            let told = (number == 0).then_some(resource);
-            if wait_for_list(listed, told, &stopping).is_none() {
+            let warn_about = (number == 0).then_some(resource);
+            if wait_for_list(listed, warn_about, &stopping).is_none() {
                 return;
             }
         }
-        // And before we lead, nothing may be written.
+        // A standby must not write. It keeps its caches warm and waits here for the lease.
         select! {
             recv(leads) -> _ => {}
             recv(stopping.receiver()) -> _ => return,
@@ -266,8 +269,8 @@ fn start_worker(
     })
 }
 
-/// The first half of the workers leave large work to the others, so that ReplicaSets with few pods
-/// due never wait for those with many. A single worker does everything.
+/// The first half of the workers leave large work to the others, so that ReplicaSets with few
+/// missing or surplus pods never wait for those with many. A single worker serves all lanes.
 fn lanes_of(number: u16, n_workers: u16) -> Lanes {
     let n_large = (n_workers / 2).max(1);
     if number < n_workers - n_large {
@@ -277,9 +280,9 @@ fn lanes_of(number: u16, n_workers: u16) -> Lanes {
     }
 }
 
-/// Waits until a first list is complete; `None` if the daemon stops before. Meanwhile the log says that it
-/// does not come, if it is to be `told`.
-fn wait_for_list(listed: &Receiver<()>, told: Option<&str>, stop: &Stop) -> Option<()> {
+/// Blocks until the first list is complete; returns `None` if the daemon stops first. If
+/// `warn_about` names the resource, logs a warning while the list is incomplete.
+fn wait_for_list(listed: &Receiver<()>, warn_about: Option<&str>, stop: &Stop) -> Option<()> {
     let began = Instant::now();
     let mut warn_in = LIST_WARNING_AFTER;
     loop {
@@ -288,10 +291,10 @@ fn wait_for_list(listed: &Receiver<()>, told: Option<&str>, stop: &Stop) -> Opti
             recv(stop.receiver()) -> _ => return None,
             default(warn_in) => {
                 warn_in = LIST_WARNING_PERIOD;
-                if let Some(resource) = told {
+                if let Some(resource) = warn_about {
                     let seconds = began.elapsed().as_secs();
                     log::warn!(
-                        "the first list of {resource} is not complete after {seconds} s; nothing is synced before"
+                        "the first list of {resource} is incomplete after {seconds} s; syncs wait"
                     );
                 }
             }

@@ -1,5 +1,5 @@
-//! What the manager's controllers show of themselves: `/debug/replicasets/NAMESPACE/NAME` and its twin
-//! for ReplicationControllers. Asked on the threads of the HTTP server.
+//! The debug pages of the controllers: `/debug/replicasets/NAMESPACE/NAME` and the same for
+//! ReplicationControllers. The threads of the HTTP server call this code.
 
 use std::sync::{Arc, Weak};
 
@@ -14,11 +14,11 @@ use crate::serving::Pages;
 use crate::serving::debug::shown;
 
 impl Manager {
-    /// Adds a page for each object that is controlled, which says why it is as it is.
+    /// Adds one page per controlled object that explains its state.
     pub fn add_pages(&self, pages: &Pages) {
         for instance in &self.instances {
             let prefix = format!("/debug/{}/", instance.kind().resource);
-            // Weak, since whoever keeps a controller beyond the stop keeps its threads from ending.
+            // Weak, since a strong reference held after the stop keeps the threads `batch-*` alive.
             let controller = Arc::downgrade(instance.controller());
             let path = prefix.clone();
             pages.tree(&prefix, move |request| explain(&controller, &path, request));
@@ -27,8 +27,10 @@ impl Manager {
 }
 
 fn explain(controller: &Weak<ReplicaSetController>, prefix: &str, request: &Request) -> Response {
-    let rest = request.path.strip_prefix(prefix).unwrap_or_default();
-    let Some((namespace, name)) = rest.split_once('/').filter(|(_, name)| !name.contains('/'))
+    let object = request.path.strip_prefix(prefix).unwrap_or_default();
+    let Some((namespace, name)) = object
+        .split_once('/')
+        .filter(|(_, name)| !name.contains('/'))
     else {
         return Response::text(400, &format!("expected {prefix}NAMESPACE/NAME\n"));
     };

@@ -1,21 +1,21 @@
-//! Health by progress: which checks there are, and why each has the threshold that it has. Called while
-//! the manager starts; the checks are asked on the threads `http-*` and `systemd`, and what they look at
-//! is gone when the daemon has stopped, which no check calls a failure.
+//! Health by progress: the checks and the reason for each threshold. The manager adds the checks at
+//! startup; the threads `http-*` and `systemd` run them. The checks hold weak references. A check
+//! whose subject is gone, because the daemon has stopped, passes.
 //!
 //! | check | `/healthz` | `/readyz` | `/livez` |
 //! |---|---|---|---|
 //! | `<controller>`: its threads run | ✓ | | ✓ |
-//! | `<controller>-workers`: no sync takes too long | ✓ | | only much later |
-//! | `<controller>-queue`: no key waits too long but those with large work | ✓ | | |
-//! | `watch-*`: the API server is heard | ✓ | ✓ | |
-//! | `informer-sync`: everything has been listed | after a while | ✓ | |
-//! | `threads`: what all controllers share runs | ✓ | | ✓ |
-//! | `leaderElection`: who leads renews; only with an election | ✓ | | |
+//! | `<controller>-workers`: no sync takes too long | ✓ | | at a higher limit |
+//! | `<controller>-queue`: no key waits too long, except keys with large work | ✓ | | |
+//! | `watch-*`: the watch receives data from the API server | ✓ | ✓ | |
+//! | `informer-sync`: all first lists are complete | after 10 min | ✓ | |
+//! | `threads`: the threads shared by all controllers run | ✓ | | ✓ |
+//! | `leaderElection`: the leader renews; only with leader election | ✓ | | |
 //!
-//! A standby that is warm is ready and well: its workers have no key, and its queue collects none.
+//! A warm standby is ready and healthy: its workers hold no key, and its queue stays empty.
 //!
-//! An API server that is away never makes `/livez` fail: a restart would not bring it back, but lose
-//! the caches.
+//! An unreachable API server never fails `/livez`: a restart would not fix the outage, and the
+//! daemon would lose its caches.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,31 +31,31 @@ use crate::stdx::thread::Liveness;
 use crate::telemetry::health::{Finding, Health, Probe};
 use crate::workqueue::WorkQueue;
 
-/// A watch brings bookmarks about once a minute, and one that is silent for five minutes is replaced
-/// (`client::ClientOptions::watch_silence_timeout`). One that is silent a minute longer has not been
-/// replaced either.
+/// A watch receives bookmarks about once a minute, and the reflector replaces a watch that is
+/// silent for five minutes (`client::ClientOptions::watch_silence_timeout`). One more minute of
+/// silence means that the reflector did not replace it.
 const SILENCE_MAX: Duration = Duration::from_mins(6);
 
-/// API servers are replaced one by one, and a load balancer or the next try finds another within
-/// seconds; back-off goes up to 30 s. What takes longer is an outage.
+/// API servers restart one by one, and a load balancer or the next retry reaches another one within
+/// seconds; back-off grows to 30 s. A longer failure is an outage.
 const OUTAGE_MAX: Duration = Duration::from_mins(1);
 
-/// Before that, `/healthz` does not mind that lists are incomplete, since many use it as a liveness
-/// probe: a streamed list may take ten minutes (`client::ClientOptions::list_timeout`).
+/// Before this, `/healthz` tolerates incomplete lists, since it often serves as a liveness probe: a
+/// streamed list may take ten minutes (`client::ClientOptions::list_timeout`).
 const START_MAX: Duration = Duration::from_mins(10);
 
-/// The oldest key: keys wait while many others are worked on, which is what the back-off and the
-/// throttle are for, and what the throttle takes is added. But a ReplicaSet that nobody looks at
-/// for five minutes is what users notice. Keys with large work do not count: they wait for each
-/// other's pods, which can take hours, and that syncs end is what the workers' check looks at.
+/// Limit for the age of the oldest key. Keys wait while workers sync other keys; back-off and
+/// throttle add to that, so the check adds the throttle's time. Users notice a ReplicaSet that no
+/// worker syncs for five minutes. Keys with large work are exempt: they wait for each other's pods,
+/// which can take hours, and the workers' check covers syncs that hang.
 const WAIT_MAX: Duration = Duration::from_mins(5);
 
-/// A sync is a few requests of at most a minute each, and as many creates or deletes as the throttle
-/// lets through.
+/// A sync is a few requests of at most a minute each, plus as many creates or deletes as the
+/// throttle admits.
 const SYNC_MAX: Duration = Duration::from_mins(5);
 
-/// After that a sync does not wait for an API server any more: one request with all its repetitions ends
-/// within 22 minutes (ten of them after a minute each, and a minute for each answer).
+/// After this time a sync cannot be waiting for the API server: one request with all its retries
+/// ends within 22 minutes (ten retries after a minute each, and a minute for each response).
 const STUCK_AFTER: Duration = Duration::from_mins(30);
 
 /// Adds the checks of one controller.
@@ -91,7 +91,7 @@ pub(super) fn add_controller(
     });
 }
 
-/// Adds the check of one watch, under the name of its thread.
+/// Adds the health check of one watch, named after its thread.
 pub(super) fn add_watch(
     health: &Health,
     thread: &str,
@@ -104,13 +104,13 @@ pub(super) fn add_watch(
             && outage > OUTAGE_MAX
         {
             let seconds = outage.as_secs();
-            return Err(format!("no list or watch for {seconds} s already: {why}"));
+            return Err(format!("no list or watch for {seconds} s: {why}"));
         }
-        within("nothing was heard", stats.silence(), SILENCE_MAX)
+        within("no data from the watch", stats.silence(), SILENCE_MAX)
     });
 }
 
-/// Adds the checks of what all controllers share. `caches` are those that must be complete.
+/// Adds the checks of the parts that all controllers share. `caches` are the caches that must sync.
 pub(super) fn add_shared(health: &Health, caches: Vec<Cache>, threads: Vec<Liveness>, stop: &Stop) {
     let stopping = stop.clone();
     let probes = [Probe::Healthz, Probe::Livez];
@@ -127,8 +127,8 @@ pub(super) fn add_shared(health: &Health, caches: Vec<Cache>, threads: Vec<Liven
     });
 }
 
-/// Adds the check of the election, under upstream's name
-/// (kubernetes `cmd/kube-controller-manager/app/controllermanager.go:Run`).
+/// Adds the leader election's check, under upstream's name (kubernetes
+/// `cmd/kube-controller-manager/app/controllermanager.go:Run`).
 pub(super) fn add_leader_election(health: &Health, election: &LeaderElectionHealth) {
     let election = election.clone();
     health.add("leaderElection", &[Probe::Healthz], move || {
@@ -162,13 +162,11 @@ fn within(what: &str, time: Duration, limit: Duration) -> Finding {
         return Ok(());
     }
     let (seconds, limit) = (time.as_secs(), limit.as_secs());
-    Err(format!(
-        "{what} for {seconds} s already, more than {limit} s"
-    ))
+    Err(format!("{what} for {seconds} s, limit {limit} s"))
 }
 
-/// How long the throttle may hold up one sync, while all workers are at their largest batches: twice
-/// that, since adoptions and status updates come on top.
+/// How long the throttle may delay one sync while all workers send their largest batches. The
+/// factor of two covers adoptions and status updates.
 fn throttled_time(kind: &WorkloadKind, options: &ManagerOptions) -> Duration {
     let qps = options.kube_api_qps;
     if qps <= 0.0 {
@@ -196,29 +194,29 @@ mod tests {
     use crate::telemetry::metrics;
     use crate::workqueue::WorkQueue;
 
-    /// Large ReplicaSets wait for each other's pods, which at 20 a second can take hours. All
-    /// others have a worker soon.
+    /// Large ReplicaSets wait for each other's pods, which at 20 a second can take hours. Any other
+    /// key gets a worker soon.
     #[test]
-    fn only_the_wait_of_small_work_is_a_failure() {
+    fn only_keys_with_small_work_fail_the_queue_check() {
         let (options, clock) = (ManagerOptions::default(), Arc::new(FakeClock::default()));
         let health = Health::new(metrics::global());
         let queue = Arc::new(WorkQueue::new(Arc::clone(&clock) as _));
         let stop = Stop::new();
         add_controller(&REPLICA_SET, &queue, Vec::new(), &options, &health, &stop);
-        let is_well = || health.first_failure(Probe::Healthz).is_none();
+        let is_healthy = || health.first_failure(Probe::Healthz).is_none();
         queue.add_large(ObjectKey::new("default", "giant"));
         clock.advance(Duration::from_hours(3));
-        assert!(is_well());
+        assert!(is_healthy());
         queue.add_low(ObjectKey::new("default", "small"));
-        // Five minutes, and what the rate limit takes.
+        // Five minutes plus the throttle's time.
         clock.advance(Duration::from_secs(550));
-        assert!(is_well());
+        assert!(is_healthy());
         clock.advance(Duration::from_secs(1));
-        assert!(!is_well());
+        assert!(!is_healthy());
     }
 
     #[test]
-    fn the_throttle_is_allowed_for() {
+    fn limits_include_the_time_of_the_throttle() {
         let options = ManagerOptions::default();
         // 5 workers, 500 pods each, 20 a second.
         assert_eq!(

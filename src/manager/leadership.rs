@@ -1,5 +1,5 @@
-//! What holds the workers back while another daemon leads, and what happens when that changes: the
-//! thread `lease`, the fence of the clients that write, and the gate that the workers wait at.
+//! Leadership of this daemon: the thread `lease`, the fence of the writing clients, and the gate
+//! that holds the workers back while another daemon leads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -20,24 +20,24 @@ use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::Thread;
 use crate::writes::event_recorder::{EventRecorder, EventType, ObjectReference};
 
-/// What of an instance takes part in an election.
+/// The parts of an instance that follow the leader election.
 #[derive(Debug)]
 pub(super) struct ElectedInstance {
     pub(super) controller: Arc<ReplicaSetController>,
-    /// All that write.
+    /// The clients that write.
     pub(super) clients: [Client; 2],
     pub(super) recorder: Arc<dyn EventRecorder>,
 }
 
-/// Whether this daemon leads, and the thread that sees to it. Without an election it always does.
+/// Whether this daemon leads, and the thread `lease`. Without leader election it always leads.
 #[derive(Debug)]
 pub(super) struct Leadership {
     fence: Option<Arc<LeaseFence>>,
-    /// Disconnected when the workers may begin.
+    /// Disconnects when the workers may start.
     leads: Receiver<()>,
-    /// Taken by the thread `lease`, or dropped at once if nobody contests.
+    /// Taken by the thread `lease`, or dropped at once without leader election.
     gate: Option<Sender<()>>,
-    /// Given when the last write has ended.
+    /// Stopped once the last write has ended.
     done: Stop,
     running: Option<Running>,
 }
@@ -49,17 +49,17 @@ struct Running {
     leader_events: Arc<LeaderEvents>,
 }
 
-/// Says on the Lease who leads.
+/// Records on the Lease that this daemon became leader or stopped leading.
 #[derive(Debug)]
 struct LeaderEvents {
     identity: String,
-    /// While we lead; behind its own lock.
+    /// Set while this daemon leads. Has its own lock.
     lease: Mutex<Option<LeaseReference>>,
     recorder: Arc<dyn EventRecorder>,
 }
 
 impl Leadership {
-    /// Leads at once without `options`, and else not before [`start`](Self::start).
+    /// Leads at once without `options`, otherwise not before [`start`](Self::start).
     pub(super) fn new(options: Option<&LeaderElectionOptions>) -> Self {
         let (gate, leads) = crossbeam_channel::bounded(0);
         let fence = |options: &LeaderElectionOptions| {
@@ -77,7 +77,7 @@ impl Leadership {
     /// Starts the thread `lease`.
     ///
     /// # Errors
-    /// If the configuration does not make a client.
+    /// If the configuration does not yield a client.
     pub(super) fn start(
         &mut self,
         config: &ClientConfig,
@@ -119,7 +119,7 @@ impl Leadership {
         Ok(())
     }
 
-    /// `options` with the fence, if there is one.
+    /// Adds the fence to `options`, if there is one.
     pub(super) fn fenced(&self, options: ClientOptions) -> ClientOptions {
         let fence = self.fence.as_ref();
         ClientOptions {
@@ -128,12 +128,12 @@ impl Leadership {
         }
     }
 
-    /// True if others may lead.
+    /// True with leader election: another daemon may lead.
     pub(super) fn is_contested(&self) -> bool {
         self.fence.is_some()
     }
 
-    /// Disconnected when the workers may begin.
+    /// Disconnects when the workers may start.
     pub(super) fn leads(&self) -> &Receiver<()> {
         &self.leads
     }
@@ -143,16 +143,16 @@ impl Leadership {
         self.running.as_ref().map(|running| &running.health)
     }
 
-    /// Says on the Lease that we stop, if we led. To be called when the last write has ended, while
-    /// events are still sent.
+    /// Records on the Lease that this daemon stops leading, if it led. Call once the last write has
+    /// ended, while the event threads still run.
     pub(super) fn record_stopped_leading(&self) {
         if let Some(running) = &self.running {
             running.leader_events.stopped_leading();
         }
     }
 
-    /// Ends the thread `lease`, which releases the lease if `writes_ended`. Waits until `deadline` at
-    /// most, and names the thread if it has not ended then.
+    /// Ends the thread `lease`, which releases the lease if `writes_ended`. Blocks until `deadline`
+    /// at most; returns the name of the thread if it still runs then.
     pub(super) fn end(self, writes_ended: bool, deadline: Instant) -> Option<String> {
         let why = "the last write has ended".to_owned();
         self.done.stop(if writes_ended {
@@ -167,18 +167,18 @@ impl Leadership {
 impl LeaderEvents {
     fn started_leading(&self, lease: &LeaseReference) {
         *self.lock() = Some(lease.clone());
-        self.say(lease, "became leader");
+        self.record_event(lease, "became leader");
     }
 
     fn stopped_leading(&self) {
         let lease = self.lock().take();
         if let Some(lease) = lease {
-            self.say(&lease, "stopped leading");
+            self.record_event(&lease, "stopped leading");
         }
     }
 
     /// As upstream does (client-go `tools/leaderelection/resourcelock/leaselock.go:RecordEvent`).
-    fn say(&self, lease: &LeaseReference, what: &str) {
+    fn record_event(&self, lease: &LeaseReference, what: &str) {
         let object = ObjectReference {
             api_version: "coordination.k8s.io/v1",
             kind: "Lease",
@@ -197,11 +197,11 @@ impl LeaderEvents {
     }
 }
 
-/// What a change of leader means for this daemon. Called on the thread `lease`.
+/// Applies a change of leader to this daemon. Called on the thread `lease`.
 struct LeaderCallbacks {
     leader_events: Arc<LeaderEvents>,
     instances: Vec<ElectedInstance>,
-    /// Dropped when the workers may begin.
+    /// Dropped when the workers may start.
     gate: Option<Sender<()>>,
     stop: Stop,
 }
@@ -212,12 +212,12 @@ impl Callbacks for LeaderCallbacks {
         for elected in &self.instances {
             elected.controller.take_over();
         }
-        // The first worker enqueues everybody.
+        // The first worker enqueues every ReplicaSet.
         self.gate = None;
     }
 
     fn on_stopped_leading(&mut self, why: &str) {
-        // Nothing that is under way may be waited for.
+        // Another daemon may lead any moment, so do not wait for requests in flight.
         for elected in &self.instances {
             for client in &elected.clients {
                 client.abort();

@@ -1,5 +1,6 @@
-//! What the rooms know of themselves, shown as metrics. Called while the manager starts; what is shown
-//! here is asked for on the thread that serves the metrics, and goes when the thing itself goes.
+//! Exports the counters of queues, caches and recorders as metrics. The manager registers them at
+//! startup; the thread that serves `/metrics` computes the values. A series disappears when its
+//! source is dropped.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -20,17 +21,17 @@ use crate::telemetry::metrics::{global, whole};
 use crate::workqueue::WorkQueue;
 use crate::writes::event_recorder::{EventStats, QueuedEventRecorder};
 
-/// Of a resource version, as much as a float holds exactly
-/// (client-go `tools/cache/informer_metrics.go`).
+/// Keeps as many digits of a resource version as a float holds exactly (client-go
+/// `tools/cache/informer_metrics.go`).
 const VERSION_DIGITS: u64 = 1_000_000_000_000_000;
 
-/// One of the numbers that a recorder counts.
+/// Selects one counter of an event recorder.
 type EventCount = fn(EventStats) -> u64;
 
-/// One of the numbers that a watch counts.
+/// Selects one counter of a watch.
 type WatchCount = fn(&CacheStats) -> &AtomicU64;
 
-/// What the controller of `kind` observes into.
+/// The metrics that the controller of `kind` updates.
 pub(super) fn controller_metrics(kind: &WorkloadKind) -> ControllerMetrics {
     let group = kind
         .api_version
@@ -39,27 +40,27 @@ pub(super) fn controller_metrics(kind: &WorkloadKind) -> ControllerMetrics {
     global().controller.of(kind.queue, group, kind.resource)
 }
 
-/// Shows how full the queue `name` is.
-pub(super) fn show_queue<K>(name: &str, queue: &Arc<WorkQueue<K>>)
+/// Exports depth, adds, retries and work in progress of the queue `name`.
+pub(super) fn export_queue<K>(name: &str, queue: &Arc<WorkQueue<K>>)
 where
     K: Clone + Debug + Eq + Hash + Send + Sync + 'static,
 {
     let families = &global().workqueue;
     let labels = &[name];
-    show(&families.depth, labels, queue, |queue| {
+    export(&families.depth, labels, queue, |queue| {
         let stats = queue.stats().queue;
         count(stats.depth + stats.n_returning)
     });
-    show(&families.adds, labels, queue, |queue| {
+    export(&families.adds, labels, queue, |queue| {
         whole(queue.stats().queue.adds_total)
     });
-    show(&families.retries, labels, queue, |queue| {
+    export(&families.retries, labels, queue, |queue| {
         whole(queue.stats().retries_total)
     });
-    show(&families.unfinished_work, labels, queue, |queue| {
+    export(&families.unfinished_work, labels, queue, |queue| {
         queue.in_progress().total.as_secs_f64()
     });
-    show(
+    export(
         &families.longest_running_processor,
         labels,
         queue,
@@ -67,8 +68,8 @@ where
     );
 }
 
-/// Shows what became of the events of the controller `name`.
-pub(super) fn show_events(name: &str, recorder: &Arc<QueuedEventRecorder>) {
+/// Exports the outcomes of the events that the controller `name` records.
+pub(super) fn export_events(name: &str, recorder: &Arc<QueuedEventRecorder>) {
     let outcomes: [(&str, EventCount); 4] = [
         ("sent", |stats| stats.written_total),
         ("filtered", |stats| stats.filtered_total),
@@ -76,7 +77,7 @@ pub(super) fn show_events(name: &str, recorder: &Arc<QueuedEventRecorder>) {
         ("dropped", |stats| stats.dropped_total),
     ];
     for (outcome, of) in outcomes {
-        show(
+        export(
             &global().events.events,
             &[name, outcome],
             recorder,
@@ -85,20 +86,20 @@ pub(super) fn show_events(name: &str, recorder: &Arc<QueuedEventRecorder>) {
     }
 }
 
-/// Shows what the controller `name` waits for.
-pub(super) fn show_expectations(name: &str, controller: &Arc<ReplicaSetController>) {
+/// Exports the open expectations of the controller `name`.
+pub(super) fn export_expectations(name: &str, controller: &Arc<ReplicaSetController>) {
     let family = &global().controller.open_expectations;
-    show(family, &[name, "creation"], controller, |controller| {
+    export(family, &[name, "creation"], controller, |controller| {
         count(controller.n_expected().0)
     });
-    show(family, &[name, "deletion"], controller, |controller| {
+    export(family, &[name, "deletion"], controller, |controller| {
         count(controller.n_expected().1)
     });
 }
 
-/// Shows how the watch of the collection at `path` is doing, and what it has brought. Answers where to
-/// observe the seconds that the controller takes for one change.
-pub(super) fn show_watch<T: Indexed>(
+/// Exports the counters of the watch at `path` and of its store. Returns the histogram of the
+/// seconds that the controller takes per event.
+pub(super) fn export_watch<T: Indexed>(
     path: &str,
     store: &Arc<Store<T>>,
     stats: &Arc<CacheStats>,
@@ -113,16 +114,16 @@ pub(super) fn show_watch<T: Indexed>(
         (&families.decode_failures, |stats| &stats.unread_objects),
     ];
     for (family, of) in counters {
-        show(family, labels, stats, move |stats| {
+        export(family, labels, stats, move |stats| {
             whole(of(stats).load(Ordering::Relaxed))
         });
     }
-    show(&families.silence, labels, stats, |stats| {
+    export(&families.silence, labels, stats, |stats| {
         stats.silence().as_secs_f64()
     });
-    show(&families.objects, labels, store, |store| count(store.len()));
+    export(&families.objects, labels, store, |store| count(store.len()));
     let informer = &[INFORMER, group, version, resource];
-    show(&families.store_resource_version, informer, store, |store| {
+    export(&families.store_resource_version, informer, store, |store| {
         let version = store.resource_version().to_string();
         let version = version.parse::<u64>().unwrap_or(0);
         whole(version % VERSION_DIGITS)
@@ -130,7 +131,7 @@ pub(super) fn show_watch<T: Indexed>(
     families.processing_latency(group, version, resource)
 }
 
-/// What a collection's path says: `/apis/apps/v1/namespaces/default/replicasets` is of group `apps`.
+/// Splits a collection's path: `/apis/apps/v1/namespaces/default/replicasets` has group `apps`.
 fn group_version_resource(path: &str) -> (&str, &str, &str) {
     let resource = path.rsplit('/').next().unwrap_or_default();
     let mut parts = path.trim_start_matches('/').split('/');
@@ -141,15 +142,15 @@ fn group_version_resource(path: &str) -> (&str, &str, &str) {
     (group, parts.next().unwrap_or_default(), resource)
 }
 
-/// Shows a number of `thing` for as long as that lives.
-fn show<T: Send + Sync + 'static>(
+/// Exports a value of `source` until `source` is dropped.
+fn export<T: Send + Sync + 'static>(
     family: &Computed,
     labels: &[&str],
-    thing: &Arc<T>,
-    number: impl Fn(&T) -> f64 + Send + Sync + 'static,
+    source: &Arc<T>,
+    value: impl Fn(&T) -> f64 + Send + Sync + 'static,
 ) {
-    let thing: Weak<T> = Arc::downgrade(thing);
-    family.show(labels, move || Some(number(&*thing.upgrade()?)));
+    let source: Weak<T> = Arc::downgrade(source);
+    family.show(labels, move || Some(value(&*source.upgrade()?)));
 }
 
 fn count(count: usize) -> f64 {

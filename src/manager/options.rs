@@ -1,4 +1,5 @@
-//! How the daemon runs: filled from the flags by [`run`](mod@crate::run), read when the threads start.
+//! The daemon's configuration. [`run`](mod@crate::run) fills it from the flags; the manager reads
+//! it when it starts the threads.
 
 use std::time::Duration;
 
@@ -10,49 +11,50 @@ use crate::controller::feature_gates::FeatureGates;
 use crate::leader_election::LeaderElectionOptions;
 use crate::rights::self_check::SelfCheckOptions;
 
-/// How the daemon runs.
+/// The daemon's configuration.
 #[derive(Clone, Debug)]
 pub struct ManagerOptions {
-    /// The one namespace to control; `None` for all.
+    /// The only namespace to control; `None` for all.
     pub namespace: Option<String>,
-    /// The kinds to control, each by a controller of its own.
+    /// The kinds to control, one controller per kind.
     pub controllers: Vec<&'static WorkloadKind>,
-    /// Requests per second of each controller, events counted apart; no limit if not above zero.
+    /// Requests per second of each controller, with a separate bucket for events; no limit if not
+    /// above zero.
     pub kube_api_qps: f32,
-    /// Requests that may go at once after a quiet time.
+    /// Burst size of the token bucket.
     pub kube_api_burst: u32,
     /// Workers for ReplicaSets.
     pub concurrent_replicaset_syncs: u16,
     /// Workers for ReplicationControllers.
     pub concurrent_rc_syncs: u16,
-    /// Pods created or deleted at the same time: a quarter of them by large syncs, the rest by small
-    /// ones ([`LARGE`](crate::batches::LARGE)). Each sync has one at least, on the thread of its worker.
+    /// Concurrent pod creates and deletes: a quarter for large syncs, the rest for small ones
+    /// ([`LARGE`](crate::batches::LARGE)). In addition each sync sends one at a time on its
+    /// worker's thread.
     pub batch_parallelism: u16,
-    /// Pods that one sync creates or deletes at most.
+    /// Maximum pods created or deleted per sync.
     pub burst_replicas: usize,
-    /// The longest that a status waits after the last one if all it says is that counts get better;
-    /// zero for upstream's rhythm.
+    /// Maximum delay after the previous status write for a status that only raises counts; zero for
+    /// upstream's timing.
     pub status_update_interval: Duration,
-    /// What of the controllers' work can be switched off.
+    /// The controller's feature gates.
     pub gates: FeatureGates,
-    /// How pods are asked for.
+    /// The content type for pods.
     pub content_type: ContentType,
-    /// Least time between two looks at an object that did not change.
+    /// Minimum time between two syncs of an unchanged object.
     pub min_resync_period: Duration,
-    /// Read and decide, write nothing.
+    /// Reads and decides, but writes nothing.
     pub dry_run: bool,
-    /// The rights to ask for at start; `None` asks for none.
+    /// The permissions to check at startup; `None` skips the check.
     pub self_check: Option<SelfCheckOptions>,
     /// Time from the stop signal until the last thread must have ended.
     pub stop_within: Duration,
-    /// How the one that writes is found among several daemons; `None` if this one always writes.
+    /// Leader election among several daemons; `None` if this daemon always writes.
     pub leader_election: Option<LeaderElectionOptions>,
 }
 
 impl Default for ManagerOptions {
-    /// kube-controller-manager's numbers
-    /// (kubernetes `pkg/controller/apis/config/v1alpha1/defaults.go`), 30 s to stop, and ReplicaSets
-    /// only.
+    /// The defaults of kube-controller-manager (kubernetes
+    /// `pkg/controller/apis/config/v1alpha1/defaults.go`), 30 s to stop, and ReplicaSets only.
     fn default() -> Self {
         Self {
             namespace: None,
@@ -76,7 +78,7 @@ impl Default for ManagerOptions {
 }
 
 impl ManagerOptions {
-    /// Workers for this kind.
+    /// Number of workers for this kind.
     pub(super) fn concurrent_syncs(&self, kind: &WorkloadKind) -> u16 {
         if *kind == REPLICA_SET {
             self.concurrent_replicaset_syncs

@@ -1,4 +1,4 @@
-//! What the daemon says of itself in one line, and when it calls itself ready: for systemd.
+//! The status line and the readiness that the daemon reports to systemd.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::leader_election::LeaderElectionHealth;
 use crate::telemetry::systemd::Daemon;
 use crate::workqueue::WorkQueue;
 
-/// One controller, as far as the line goes.
+/// The part of one controller in the status line.
 struct Part {
     kind: &'static str,
     cache: Cache,
@@ -17,8 +17,8 @@ struct Part {
 }
 
 impl Manager {
-    /// What the thread `systemd` asks. Ready are the caches once they are complete, on a standby too:
-    /// it could take over at once.
+    /// The callbacks for the thread `systemd`. The daemon is ready once its caches have synced.
+    /// That includes a standby, since it could take over at once.
     pub fn systemd_status(&self) -> Daemon {
         let parts = || {
             let parts = self.instances().iter().map(|instance| Part {
@@ -28,16 +28,16 @@ impl Manager {
             });
             parts.collect::<Vec<_>>()
         };
-        let (asked, shown) = (parts(), parts());
+        let (for_ready, for_status) = (parts(), parts());
         let election = self.leader_election_health().cloned();
         Daemon {
-            is_ready: Box::new(move || asked.iter().all(|part| part.cache.has_synced())),
-            status: Box::new(move || line(role(election.as_ref()), &shown)),
+            is_ready: Box::new(move || for_ready.iter().all(|part| part.cache.has_synced())),
+            status: Box::new(move || line(role(election.as_ref()), &for_status)),
         }
     }
 }
 
-/// What it is among its like; `running` if there is no election.
+/// This daemon's role: leading, standby, or running without leader election.
 fn role(election: Option<&LeaderElectionHealth>) -> &'static str {
     match election {
         None => "running",

@@ -1,7 +1,6 @@
-//! Where a watch's lists and watches come from, with what the daemon says of that: since when none can be
-//! opened, and, for people, what it means when the API server does not let the daemon see the collection.
-//! Used on the watch's own thread; the `health_checks` read since when. How long nothing was heard on what
-//! is open is in `cache::stats`.
+//! Opens the lists and watches of one collection, records since when that fails, and logs a hint
+//! when the API server forbids the collection. Runs on the watch's own thread; `health_checks`
+//! reads the outage. `cache::stats` records the silence of an open watch.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,19 +10,20 @@ use crate::cache::reflector::{Body, Collection, Source};
 use crate::client::ClientError;
 use crate::stdx::report::report;
 
-/// When the first request of one watch failed that no success has followed, and the last one's reason.
+/// Start of the current outage of one watch and the reason of the last failure; `None` while the
+/// last request succeeded.
 #[derive(Debug, Default)]
 pub(super) struct Reachability(Mutex<Option<(Instant, String)>>);
 
 impl Reachability {
-    /// How long no list or watch could be opened, and why; `None` if the last one could.
+    /// Duration and reason of the current outage; `None` if the last list or watch opened.
     pub(super) fn outage(&self) -> Option<(Duration, String)> {
         let failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (since, why) = failing.as_ref()?;
         Some((since.elapsed(), why.clone()))
     }
 
-    fn note(&self, opened: &Result<Body, ClientError>) {
+    fn record(&self, opened: &Result<Body, ClientError>) {
         let mut failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *failing = match (opened, failing.take()) {
             (Ok(_), _) => None,
@@ -33,20 +33,20 @@ impl Reachability {
     }
 }
 
-/// Lists and watches of one collection, and what to log if they are forbidden.
+/// Opens lists and watches of one collection, and logs a hint if they are forbidden.
 #[derive(Debug)]
 pub(super) struct WatchSource {
     collection: Collection,
     reachability: Arc<Reachability>,
-    /// What does not happen meanwhile, and the way out.
+    /// The log message while forbidden: the consequence and the remedy.
     meaning: String,
-    /// Logged once until it is allowed again, since the reflector logs each refusal anyway.
-    is_told: bool,
+    /// Set while forbidden, since the reflector logs each refusal anyway.
+    is_logged: bool,
 }
 
 impl WatchSource {
-    /// A source that notes in `reachability` whether it answers. `meaning` says what does not happen while the
-    /// collection is forbidden, and the way out.
+    /// A source that records in `reachability` whether requests succeed. `meaning` names the
+    /// consequence while the collection is forbidden, and the remedy.
     pub(super) fn new(
         collection: Collection,
         reachability: Arc<Reachability>,
@@ -56,16 +56,16 @@ impl WatchSource {
             collection,
             reachability,
             meaning,
-            is_told: false,
+            is_logged: false,
         }
     }
 
-    fn noted(&mut self, opened: Result<Body, ClientError>) -> Result<Body, ClientError> {
-        self.reachability.note(&opened);
+    fn record(&mut self, opened: Result<Body, ClientError>) -> Result<Body, ClientError> {
+        self.reachability.record(&opened);
         match &opened {
-            Ok(_) => self.is_told = false,
+            Ok(_) => self.is_logged = false,
             Err(ClientError::Status(status)) if status.is_forbidden() => {
-                if !std::mem::replace(&mut self.is_told, true) {
+                if !std::mem::replace(&mut self.is_logged, true) {
                     log::error!(error:% = status; "{}", self.meaning);
                 }
             }
@@ -78,11 +78,11 @@ impl WatchSource {
 impl Source for WatchSource {
     fn open_list(&mut self, query: &ListQuery) -> Result<Body, ClientError> {
         let opened = self.collection.open_list(query);
-        self.noted(opened)
+        self.record(opened)
     }
 
     fn open_watch(&mut self, query: &WatchQuery) -> Result<Body, ClientError> {
         let opened = self.collection.open_watch(query);
-        self.noted(opened)
+        self.record(opened)
     }
 }

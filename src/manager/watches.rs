@@ -1,5 +1,6 @@
-//! The threads `watch-pods` and, for each kind that is controlled, `watch-rs` and `watch-rc`: one
-//! reflector each. The pods are told to every controller, the other objects to their own.
+//! The threads `watch-pods` and, per controlled kind, `watch-rs` and `watch-rc`: one reflector
+//! each. Every controller handles the pod events; each other event goes to its kind's controller
+//! only.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +21,7 @@ use crate::rights::{PODS_FORBIDDEN, forbidden_workload};
 use crate::stdx::clock::SystemClock;
 use crate::stdx::thread::Thread;
 
-/// Tells the controller what the watch of ReplicaSets brings.
+/// Passes the events of the ReplicaSet watch to the controller.
 struct ReplicaSetHandler(Arc<ReplicaSetController>);
 
 impl Handler<ReplicaSet> for ReplicaSetHandler {
@@ -37,7 +38,7 @@ impl Handler<ReplicaSet> for ReplicaSetHandler {
     }
 }
 
-/// Tells all controllers what the watch of pods brings. Each heeds only what concerns its kind.
+/// Passes the pod events to all controllers. Each ignores pods of other kinds.
 struct PodHandler(Vec<Arc<ReplicaSetController>>);
 
 impl Handler<Pod> for PodHandler {
@@ -93,7 +94,7 @@ pub(super) fn start_watches(
     let watch = Watch {
         client,
         shared,
-        gathers: false,
+        coalesces_reads: false,
     };
     let controller = |instance: &ControllerInstance| Arc::clone(instance.controller());
     let objects = instances.iter().map(|instance| {
@@ -110,9 +111,10 @@ pub(super) fn start_watches(
     });
     let mut watches: Vec<Thread> = objects.collect();
     let path = collection_path("/api/v1", "pods", namespace);
-    // Pods come by the thousand. The others are few, and what is asked for there is waited for.
+    // Pods change in bulk, so their watch coalesces reads. Workloads change rarely, and each change
+    // is urgent.
     let watch = Watch {
-        gathers: true,
+        coalesces_reads: true,
         ..watch
     };
     watches.push(watch.start::<Pod>(
@@ -125,11 +127,11 @@ pub(super) fn start_watches(
     watches
 }
 
-/// What all watches have in common.
+/// The parameters that all watches share.
 struct Watch<'a> {
     client: &'a Client,
     shared: &'a Shared<'a>,
-    gathers: bool,
+    coalesces_reads: bool,
 }
 
 impl Watch<'_> {
@@ -150,11 +152,11 @@ impl Watch<'_> {
         let accept = options.content_type.accept();
         let options = ReflectorOptions {
             min_resync_period: options.min_resync_period,
-            gathers: self.gathers,
+            gathers: self.coalesces_reads,
             ..ReflectorOptions::default()
         };
         let stats = Arc::default();
-        let latency = metrics_export::show_watch(&path, store, &stats);
+        let latency = metrics_export::export_watch(&path, store, &stats);
         let collection = Collection::new(self.client.stream_client(), path, accept);
         let reachability = Arc::default();
         health_checks::add_watch(health, name, &reachability, &stats);
