@@ -1,51 +1,57 @@
-//! Who of several daemons writes: a Lease at the API server, taken, renewed, given up and lost
-//! (client-go `tools/leaderelection`).
+//! Leader election: the elector acquires, renews, releases or loses a Lease at the API server, so
+//! that only one of several daemons writes (client-go `tools/leaderelection`).
 //!
-//! [`Election`] decides and is pure; [`Lock`] reads and writes the Lease; [`Elector`] is the loop between
-//! them, on the thread `lease`, started by the manager. [`LeaseFence`] is what the writing clients ask
-//! before every byte.
+//! [`Election`] decides and is pure. [`Lock`] reads and writes the Lease. [`Elector`] is the loop
+//! between them; the manager starts it on the thread `lease`. Writing clients check [`LeaseFence`]
+//! before they send any byte.
 //!
-//! # Two never write at a time
+//! # At most one daemon writes
 //!
-//! Three durations matter, all counted from *before* the last successful renewal was sent, on a clock that
-//! also runs while the machine sleeps and that nobody sets ([`BootClock`](crate::stdx::boot_clock)):
+//! All three durations count from *before* the last successful renewal was sent, on a clock that
+//! includes suspend and that nobody sets ([`BootClock`](crate::stdx::boot_clock)):
 //!
 //! ```text
 //! renewal sent          renew deadline             lease duration
 //! 0 s ──────────────────── 10 s ─────────────────────── 15 s ────────▶
-//!      we write                  nothing leaves any more,      another may
-//!                                the process ends              take over
+//!      leader writes             fence closed,                another daemon
+//!                                process exits                may take over
 //! ```
 //!
-//! Another counts from when it *saw* the renewal, which is later, and by its own clock; the time of day
-//! plays no part anywhere. After the renew deadline the fence is closed for every request but those
-//! for the Lease: a request that waited at the throttle, one that is repeated, one whose thread was
-//! frozen in between. What the kernel had taken by then it may deliver for the 5 s that remain, after
-//! that it throws it away ([`Fence::delivery_limit`](crate::client::Fence::delivery_limit)).
+//! The other daemon counts from when it *saw* the renewal, which is later, and by its own clock.
+//! Wall-clock time plays no part. After the renew deadline the fence rejects every request except
+//! those for the Lease. That includes a request that waited at the throttle, a retry, and a request
+//! whose thread was frozen. The kernel may still deliver the bytes it accepted before, for the
+//! remaining 5 s; then it drops them
+//! ([`Fence::delivery_limit`](crate::client::Fence::delivery_limit)).
 //!
-//! A renewal never acquires. A leader whom the Lease does not name, since another took it, or since
-//! somebody emptied or deleted it, has lost it for good: the process ends, and what comes after it
-//! begins with empty hands. It may have slept through the whole term of another, so nothing that it
-//! knows is worth anything. Renewals are sent a retry period after the last one was *sent*, or as
-//! soon as that is answered, so that a slow API server costs nobody the lease whose requests take
-//! up to half the deadline.
+//! A renewal never acquires. If the Lease no longer names the leader, because another daemon took
+//! it or somebody emptied or deleted it, the leader has lost it for good. The process exits and its
+//! successor starts with empty caches: the old process may have slept through another leader's
+//! whole term, so its caches and expectations prove nothing. The elector sends a renewal one retry
+//! period after it *sent* the last one, or as soon as the last one returns. So a slow API server
+//! does not cost the lease while each request takes less than half the deadline.
 //!
-//! A Lease without a holder is taken at once if it bears the marks of a release (a duration of one
-//! second, and one time as that of acquisition and of renewal) or if nobody was ever seen to hold
-//! it. Otherwise the holder that was seen last may not know yet, and is given its lease duration,
-//! counted from when its name was seen to be gone. A release empties the very Lease that was read
-//! and named us, or nothing.
+//! The elector takes a Lease without a holder at once if the Lease bears the marks of a release (a
+//! duration of one second, and equal acquire and renew times), or if the elector never saw any
+//! election fields in it. Otherwise the last holder may not know yet, so the elector waits one lease
+//! duration from when it saw the name disappear. A release empties only the Lease version that the
+//! elector just read and that names this process.
 //!
-//! What is left: (1) the process is frozen within the few microseconds from the last look at the
-//! fence to the end of the system call that sends, for longer than the margin; (2) the API server,
-//! or a proxy in front of it, has the whole request and acts on it more than the margin later; (3)
-//! the whole machine is suspended with unacknowledged bytes in a socket, whose timers stand still
-//! meanwhile; (4) clocks whose *speeds* differ by more than a third; (5) somebody deletes or
-//! empties the Lease, and a daemon comes first that has never seen its holder, such as one that was
-//! just started, or somebody writes another name into it: then both may write until the leader's
-//! next renewal. Nothing but a server that checks a token with each write could close these. What
-//! such a late write can do is small: a create repeats a name that the successor would choose too,
-//! a delete names its pod's UID, and a status update the version it was computed from.
+//! Five gaps remain:
+//!
+//! 1. The process is frozen for longer than the margin within the few microseconds between the
+//!    fence check and the end of the `send` system call.
+//! 2. The API server, or a proxy in front of it, holds the complete request and acts on it after
+//!    the margin.
+//! 3. The machine is suspended with unacknowledged bytes in a socket, whose timers stop meanwhile.
+//! 4. The *speeds* of two clocks differ by more than a third.
+//! 5. Somebody deletes or empties the Lease and a daemon that never saw its holder comes first,
+//!    such as one that just started; or somebody writes another name into it. Then both daemons may
+//!    write until the leader's next renewal.
+//!
+//! Only a server that checks a token with each write could close these gaps. A late write does
+//! little harm: a create reuses the name that the successor would choose, a delete carries the
+//! pod's UID as a precondition, and a status update carries the version that it was computed from.
 //!
 //! # Locks
 //!

@@ -1,39 +1,40 @@
-//! What to do about the Lease, decided from what was seen of it and when. Pure: no I/O, no clock. One
-//! for each [`Elector`](super::Elector), on the thread `lease`.
+//! Decides what to do about the Lease, from what the elector read and when. Pure: no I/O, no clock.
+//! Each [`Elector`](super::Elector) owns one, on the thread `lease`.
 
 use std::time::Duration;
 
 use super::options::LeaderElectionOptions;
 use super::record::{LeaderElectionRecord, RELEASED_DURATION_SECONDS};
 
-/// What to do with a Lease that was read.
+/// The action for a Lease that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Another holds it, or held it so recently that it may not know yet that it does no more.
+    /// Another daemon holds the Lease, or held it so recently that it may not know of its loss.
     Held,
-    /// We led, and it does not name us.
+    /// This process led, and the Lease does not name it.
     Lost,
-    /// Write this.
+    /// Write this record.
     Update(LeaderElectionRecord),
 }
 
-/// Everything that is known of the election. Times are points on the boot clock.
+/// The observed state of the election. All times are points on the boot clock.
 #[derive(Debug)]
 pub struct Election {
     options: LeaderElectionOptions,
     observed: LeaderElectionRecord,
-    /// When `observed` was first seen, by our own clock; what the record says of times is never looked
-    /// at, since another machine's clock wrote it.
+    /// When this process first saw `observed`, by its own clock. The times in the record are
+    /// ignored, since another machine's clock wrote them.
     observed_at: Duration,
-    /// Until when the holder that was seen last may act as such.
+    /// Until when the last seen holder may consider itself the leader.
     held_until: Duration,
-    /// When the write began that made or kept us the leader; `None` while we are not.
+    /// When the write began that acquired or renewed the lease; `None` while this process does not
+    /// lead.
     renewed_at: Option<Duration>,
     reported: String,
 }
 
 impl Election {
-    /// Nothing seen yet.
+    /// An election that has not seen any Lease.
     pub fn new(options: LeaderElectionOptions) -> Self {
         Self {
             options,
@@ -45,27 +46,27 @@ impl Election {
         }
     }
 
-    /// What the election is held by.
+    /// The options of this election.
     pub fn options(&self) -> &LeaderElectionOptions {
         &self.options
     }
 
-    /// True if we were the holder when the Lease was last seen.
+    /// True if the last seen Lease names this process.
     pub fn is_leader(&self) -> bool {
         self.observed.holder_identity == self.options.identity
     }
 
-    /// The holder when the Lease was last seen; empty for nobody.
+    /// The holder in the last seen Lease; empty for none.
     pub fn leader(&self) -> &str {
         &self.observed.holder_identity
     }
 
-    /// When the last record was first seen.
+    /// When this process first saw the current record.
     pub fn observed_at(&self) -> Duration {
         self.observed_at
     }
 
-    /// The holder, if it is another than at the last call.
+    /// The holder, if it changed since the last call.
     pub fn new_leader(&mut self) -> Option<String> {
         if self.reported == self.observed.holder_identity {
             return None;
@@ -74,14 +75,13 @@ impl Election {
         Some(self.reported.clone())
     }
 
-    /// Until when we may write; `None` if we may not.
+    /// Until when this process may write; `None` if it may not.
     pub fn may_write_until(&self) -> Option<Duration> {
         Some(self.renewed_at? + self.options.write_limit())
     }
 
-    /// How long to wait before the next renewal: until a retry period after the last one was sent,
-    /// or, if the last try has failed, for a retry period, but not beyond the end of the
-    /// leadership.
+    /// Time until the next renewal. After a success this is one retry period from when the last
+    /// renewal was sent. After a failure it is one retry period, but not beyond the write limit.
     pub fn pause(&self, has_failed: bool, now: Duration) -> Duration {
         let retry_period = self.options.retry_period;
         let (Some(renewed_at), Some(until)) = (self.renewed_at, self.may_write_until()) else {
@@ -94,8 +94,8 @@ impl Election {
         }
     }
 
-    /// What a leader writes without reading first: the API server refuses it unless the Lease is as
-    /// this leader left it.
+    /// The record that a leader writes without a read. The API server rejects the update if anybody
+    /// else wrote the Lease since.
     pub fn renewal(&self, wall: &str) -> Option<LeaderElectionRecord> {
         self.renewed_at.map(|_| self.kept(&self.observed, wall))
     }
@@ -110,12 +110,11 @@ impl Election {
         }
     }
 
-    /// Takes notice of the Lease as it was read, `None` if it is not there, and says what to do
-    /// about it. `seen_at` is the time after the answer had come: a record that was on its way for
-    /// long is not older than that to us.
+    /// Observes the Lease as it was read (`None` if it does not exist) and decides what to do.
+    /// `seen_at` is the time after the response arrived, so time in flight does not age the record.
     ///
-    /// DIFFERS: upstream's renewal acquires a Lease that another has held and released meanwhile,
-    /// and acts on by caches from before. Here a leader that the Lease does not name has lost it.
+    /// DIFFERS: upstream's renewal also acquires a Lease that another daemon held and released in
+    /// between, and goes on with stale caches. Here such a leader has lost the lease.
     pub fn on_read(
         &mut self,
         read: Option<LeaderElectionRecord>,
@@ -124,6 +123,8 @@ impl Election {
     ) -> Decision {
         let is_there = read.is_some();
         self.observe(read.unwrap_or_default(), seen_at);
+        // The Lease names this process: a renewal on the slow path, a restart with the same
+        // identity, or an earlier create whose response was lost.
         if self.is_leader() {
             return Decision::Update(self.kept(&self.observed, wall));
         }
@@ -144,8 +145,8 @@ impl Election {
         })
     }
 
-    /// DIFFERS: upstream takes a Lease that is deleted, or emptied by hand, at once. Here its
-    /// holder, who may not know yet, is given the time that the Lease has granted.
+    /// DIFFERS: upstream takes a deleted or emptied Lease at once. Here the elector first waits for
+    /// the time that the Lease granted its holder, who may not know yet.
     fn observe(&mut self, record: LeaderElectionRecord, seen_at: Duration) {
         if record == self.observed {
             return;
@@ -164,14 +165,14 @@ impl Election {
         self.observed_at = seen_at;
     }
 
-    /// Takes notice that `record` was written: no request with this record was sent before `began`.
+    /// Records that `record` was written. No request with this record was sent before `began`.
     pub fn on_written(&mut self, record: LeaderElectionRecord, began: Duration, now: Duration) {
         self.observe(record, now);
         self.renewed_at = self.is_leader().then_some(began);
     }
 
-    /// What to write to give up a Lease that was just read; `None` if it is not ours. We lead no
-    /// more, whether this is written or not.
+    /// The record that releases the Lease that was just read; `None` if the Lease does not name
+    /// this process. Either way this process no longer leads.
     pub fn release(
         &mut self,
         record: &LeaderElectionRecord,

@@ -1,8 +1,8 @@
-//! The body of the thread `lease`: acquires, renews, and releases or loses
-//! (client-go `tools/leaderelection/leaderelection.go:LeaderElector`).
+//! The body of the thread `lease`: acquires, renews, and releases or loses the Lease (client-go
+//! `tools/leaderelection/leaderelection.go:LeaderElector`).
 //!
-//! It waits for requests, each of which has a limit, and between tries for at most 2.2 retry periods;
-//! the stop signals end those waits.
+//! The thread blocks in requests, each with a timeout, and sleeps at most 2.2 retry periods between
+//! attempts; the stop signals end the sleep.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,61 +19,62 @@ use crate::stdx::clock::Clock;
 use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::metrics;
 
-/// Between two tries to release.
+/// Pause between two attempts to release.
 const RELEASE_PAUSE: Duration = Duration::from_millis(50);
 
-/// No request for the Lease gets less than this.
+/// Minimum timeout of a request for the Lease.
 const REQUEST_TIMEOUT_MIN: Duration = Duration::from_millis(100);
 
-/// Who is told how the election goes. Called on the thread `lease`: what blocks here delays the next
-/// renewal.
+/// Callbacks for changes of leadership. The elector calls them on the thread `lease`: a callback
+/// that blocks delays the next renewal.
 pub trait Callbacks: Send {
-    /// We lead, and the fence is open. Must not block.
+    /// This process leads and the fence is open. Must not block.
     fn on_started_leading(&mut self, lease: &LeaseReference);
 
-    /// We led, and the fence is closed: nothing may be written any more, and the process should end.
+    /// This process lost the lease and the fence is closed. The process must not write and should
+    /// exit.
     fn on_stopped_leading(&mut self, why: &str);
 
-    /// Somebody else leads, or we do; nobody if empty.
+    /// The Lease has a new holder, possibly this process; `identity` is empty for none.
     fn on_new_leader(&mut self, identity: &str);
 }
 
-/// What an elector works on and with.
+/// The inputs of an [`Elector`].
 pub struct ElectorParts {
-    /// How the election is held. INVARIANT: without
-    /// [`problems`](LeaderElectionOptions::problems).
+    /// The options. INVARIANT: without [`problems`](LeaderElectionOptions::problems).
     pub options: LeaderElectionOptions,
-    /// What is fought for.
+    /// The Lease.
     pub lock: Box<dyn Lock>,
-    /// Opened and closed.
+    /// The fence that the elector opens and closes.
     pub fence: Arc<LeaseFence>,
-    /// Who is told.
+    /// Called on changes of leadership.
     pub callbacks: Box<dyn Callbacks>,
-    /// What everything is measured by.
+    /// Measures all durations.
     pub boot_clock: Arc<dyn BootClock>,
-    /// What the Lease's times are taken from, for people.
+    /// The wall clock for the times in the Lease, which only people read.
     pub clock: Arc<dyn Clock>,
-    /// Uniform in `0.0..1.0`.
+    /// Returns uniform values in `0.0..1.0`.
     pub random: Box<dyn FnMut() -> f64 + Send>,
-    /// The daemon stops: nothing is acquired any more. What is held is kept until `done`.
+    /// The daemon stops: the elector acquires nothing more, but keeps a held lease until `done`.
     pub stop: Stop,
-    /// The last write has ended: requested, the lease is released; failed, it is left to run out.
+    /// The last write has ended. With `Requested` the elector releases the lease; with `Failed` it
+    /// lets the lease expire.
     pub done: Stop,
 }
 
-/// When a write began.
+/// The time at which a write began.
 struct Stamp {
-    /// On the boot clock, by which we go.
+    /// On the boot clock, which decides.
     began: Duration,
-    /// As a Lease has it, with six digits of a second.
+    /// In the format of a Lease, with microseconds.
     wall: String,
 }
 
-/// A write of a [`Lock`].
+/// A write method of [`Lock`].
 type Write =
     fn(&mut (dyn Lock + 'static), &LeaderElectionRecord, Duration) -> Result<(), LockError>;
 
-/// Takes part in the election.
+/// Runs leader election for this process.
 pub struct Elector {
     election: Election,
     lock: Box<dyn Lock>,
@@ -85,13 +86,13 @@ pub struct Elector {
     stop: Stop,
     done: Stop,
     health: LeaderElectionHealth,
-    /// A write was sent that may have made us the holder.
+    /// A write that may have made this process the holder was sent.
     may_hold: bool,
     last_problem: String,
 }
 
 impl Elector {
-    /// An elector that has not begun.
+    /// An elector that has not started.
     pub fn new(parts: ElectorParts) -> Self {
         let options = &parts.options;
         let boot_clock = Arc::clone(&parts.boot_clock);
@@ -116,7 +117,7 @@ impl Elector {
         self.health.clone()
     }
 
-    /// Takes part until the lease is lost, or released after `stop` and then `done` were given.
+    /// Runs until the lease is lost, or until `stop` and then `done` are signalled.
     pub fn run(mut self) {
         let lease = self.lock.describe();
         log::info!("waiting for the lease {lease}");
@@ -140,7 +141,7 @@ impl Elector {
         }
     }
 
-    /// Tries until the lease is ours; false if the daemon stops first.
+    /// Retries until this process holds the lease; returns false if the daemon stops first.
     fn acquire(&mut self) -> bool {
         let retry_period = self.election.options().retry_period;
         loop {
@@ -161,12 +162,12 @@ impl Elector {
         }
     }
 
-    /// Renews until `done`, and never acquires: who has lost the Lease has to begin anew.
+    /// Renews until `done`. Never acquires: a process that lost the Lease must exit.
     ///
-    /// DIFFERS: upstream gives up a renew deadline after it began to try, which is up to a retry
-    /// period later. Here the deadline counts from the last renewal, since nothing may be written
-    /// after it. A retry period counts from there too, so that requests that take up to half the
-    /// deadline each do not cost the lease.
+    /// DIFFERS: upstream's renew deadline counts from its first attempt, which starts up to a retry
+    /// period after the last renewal. Here the deadline counts from when the last renewal was sent,
+    /// since no write may follow it. The retry period counts from there too, so that requests of up
+    /// to half the deadline do not cost the lease.
     fn renew(&mut self) -> Result<(), String> {
         let mut has_failed = false;
         loop {
@@ -190,10 +191,10 @@ impl Elector {
         }
     }
 
-    /// One try; true if the lease is ours for another while
-    /// (client-go `leaderelection.go:tryAcquireOrRenew`).
+    /// Makes one attempt; returns true if this process holds the lease and renewed it (client-go
+    /// `leaderelection.go:tryAcquireOrRenew`).
     pub(super) fn try_acquire_or_renew(&mut self) -> bool {
-        let is_ours = self.try_both_paths();
+        let is_ours = self.try_fast_then_slow_path();
         let (now, election) = (self.boot_clock.boot_time(), &self.election);
         match election.may_write_until() {
             Some(until) => self.fence.open_until(until),
@@ -205,14 +206,15 @@ impl Elector {
         is_ours
     }
 
-    fn try_both_paths(&mut self) -> bool {
-        // All writes of one try carry one time, and whoever has seen the first of them takes the
-        // others for the same renewal: so all count from before the first.
+    fn try_fast_then_slow_path(&mut self) -> bool {
+        // All writes of one attempt carry the same renew time, so an observer of the first write
+        // takes the others for the same renewal. Therefore all of them count from before the first.
         let mut stamp = self.stamp();
+        // The fast path: a leader updates without a read, as upstream does.
         if let Some(record) = self.election.renewal(&stamp.wall) {
             match self.write(record, &stamp, Lock::update) {
                 Ok(()) => return true,
-                Err(error) => log::debug!(error:%; "the lease is read before it is written"),
+                Err(error) => log::debug!(error:%; "the update failed; reading the lease first"),
             }
         }
         let leads = self.election.may_write_until().is_some();
@@ -262,17 +264,17 @@ impl Elector {
         Ok(())
     }
 
-    /// How long the next request may take: a leader's not longer than it leads.
+    /// Timeout of the next request. A leader's request ends with its right to write.
     fn limit(&self) -> Duration {
         let limit = self.election.options().request_timeout();
         let Some(until) = self.election.may_write_until() else {
             return limit;
         };
-        let left = until.saturating_sub(self.boot_clock.boot_time());
-        limit.min(left).max(REQUEST_TIMEOUT_MIN)
+        let remaining = until.saturating_sub(self.boot_clock.boot_time());
+        limit.min(remaining).max(REQUEST_TIMEOUT_MIN)
     }
 
-    /// Logs a problem, at the default level only if it is another than before.
+    /// Logs a failure: as a warning if the message changed, otherwise at debug level.
     fn succeeded(&mut self, verb: &str, result: Result<(), LockError>) -> bool {
         let Err(error) = result else {
             self.last_problem.clear();
@@ -288,9 +290,8 @@ impl Elector {
         false
     }
 
-    /// Gives the lease back, so that the next one need not wait until it has run out. Tries again
-    /// where somebody has written the Lease in between, for a renew deadline at most (client-go
-    /// `leaderelection.go:release`).
+    /// Releases the lease, so that the next leader need not wait for its expiry. Retries on
+    /// conflicts for at most one renew deadline (client-go `leaderelection.go:release`).
     pub(super) fn release(&mut self) {
         let lease = self.lock.describe();
         let deadline = self.boot_clock.boot_time() + self.election.options().renew_deadline;
@@ -302,7 +303,7 @@ impl Elector {
                     if error.status().is_some_and(Status::is_conflict)
                         && self.boot_clock.boot_time() < deadline =>
                 {
-                    // Both signals were given before: this is only a pause.
+                    // Both stop signals were given before, so a fresh one serves as a plain pause.
                     Stop::new().wait_timeout(RELEASE_PAUSE);
                 }
                 Err(error) => break error,
@@ -311,8 +312,9 @@ impl Elector {
         log::warn!(error:% = problem; "cannot release the lease {lease}");
     }
 
-    /// One try; false if the lease is not ours. INVARIANT: what is emptied is the very Lease that
-    /// was read and named us, since the update is refused if anybody has written it in between.
+    /// Makes one attempt; returns false if the Lease does not name this process. INVARIANT: the
+    /// update empties only the Lease version just read. The API server rejects it if anybody wrote
+    /// in between.
     fn try_release(&mut self) -> Result<bool, LockError> {
         let limit = self.election.options().request_timeout();
         let record = self.lock.get(limit)?;
@@ -337,7 +339,7 @@ impl Elector {
     pub(super) fn report_transition(&mut self) {
         if let Some(leader) = self.election.new_leader() {
             match &*leader {
-                "" => log::debug!("nobody leads"),
+                "" => log::debug!("no leader"),
                 leader => log::info!("leader: {leader}"),
             }
             self.callbacks.on_new_leader(&leader);

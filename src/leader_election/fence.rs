@@ -1,4 +1,5 @@
-//! Until when we may write: set by the thread `lease`, asked by every thread that sends.
+//! The fence holds the time until which this process may write. The thread `lease` sets it; every
+//! sending thread checks it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,17 +8,18 @@ use std::time::Duration;
 use crate::client::Fence;
 use crate::stdx::boot_clock::BootClock;
 
-/// Open until a point in time that each renewal moves forward. Closed at first.
+/// Open until a time that each renewal moves forward. Initially closed.
 #[derive(Debug)]
 pub struct LeaseFence {
     clock: Arc<dyn BootClock>,
     margin: Duration,
-    /// Nanoseconds on the boot clock; 0 for closed. One value, so that nobody ever sees half a change.
+    /// Nanoseconds on the boot clock; 0 if closed. A single atomic, so readers never see half a
+    /// change.
     open_until: AtomicU64,
 }
 
 impl LeaseFence {
-    /// A closed fence, with `margin` from its closing until another may write.
+    /// A closed fence. `margin` is the time between its closing and the earliest takeover.
     pub fn new(clock: Arc<dyn BootClock>, margin: Duration) -> Self {
         Self {
             clock,
@@ -26,13 +28,13 @@ impl LeaseFence {
         }
     }
 
-    /// Opens it until `boot_time`.
+    /// Opens the fence until `boot_time`.
     pub(super) fn open_until(&self, boot_time: Duration) {
         let nanos = u64::try_from(boot_time.as_nanos()).unwrap_or(u64::MAX);
         self.open_until.store(nanos, Ordering::SeqCst);
     }
 
-    /// Closes it.
+    /// Closes the fence.
     pub(super) fn close(&self) {
         self.open_until.store(0, Ordering::SeqCst);
     }
@@ -41,8 +43,8 @@ impl LeaseFence {
 impl Fence for LeaseFence {
     fn is_open(&self) -> bool {
         let until = Duration::from_nanos(self.open_until.load(Ordering::SeqCst));
-        // ORDER: the limit is read before the clock. The other way round a thread frozen in between
-        // would compare an old time with a new limit, which is right, or, after a loss, with none.
+        // ORDER: load the limit before the clock. In the other order, a thread frozen in between
+        // would compare an old time with a later limit.
         self.clock.boot_time() < until
     }
 

@@ -1,16 +1,16 @@
-//! Whether a leader that renews no more still runs: written by the thread `lease`, read by whoever
-//! answers health checks.
+//! Detects a leader that fails to renew but still runs. The thread `lease` writes the state; the
+//! health checks read it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::stdx::boot_clock::BootClock;
 
-/// How long after the lease's end a leader may still be there before it counts as ill
-/// (kubernetes `cmd/kube-controller-manager/app/controllermanager.go:Run`, `NewLeaderHealthzAdaptor`).
+/// Grace period after the lease expires before the check fails (kubernetes
+/// `cmd/kube-controller-manager/app/controllermanager.go:Run`, `NewLeaderHealthzAdaptor`).
 pub const TOLERANCE: Duration = Duration::from_secs(20);
 
-/// The health check `leaderElection`. Clones tell the same.
+/// The health check `leaderElection`. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct LeaderElectionHealth(Arc<Shared>);
 
@@ -39,12 +39,12 @@ impl LeaderElectionHealth {
         }))
     }
 
-    /// Fails if we hold the lease and have not renewed it for longer than it lasts and [`TOLERANCE`]:
-    /// then this process should have ended, and something keeps it. Whoever waits for the lease, or has
-    /// not begun, is well.
+    /// Fails if this process holds the lease and has not renewed it for the lease duration plus
+    /// [`TOLERANCE`]: the process should have exited by then. A standby is healthy, and so is a
+    /// process that has not started the election.
     ///
     /// # Errors
-    /// What is wrong, in upstream's words.
+    /// The failure in upstream's words.
     pub fn check(&self) -> Result<(), String> {
         let Shared {
             name,
@@ -62,13 +62,13 @@ impl LeaderElectionHealth {
         Ok(())
     }
 
-    /// Who leads, as far as known; empty for nobody.
+    /// The last seen holder; empty for none.
     pub fn leader(&self) -> String {
         let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.leader.clone()
     }
 
-    /// True if we were the leader when the Lease was last looked at.
+    /// True if the last seen Lease names this process.
     pub fn is_leader(&self) -> bool {
         let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.is_leader
@@ -94,7 +94,7 @@ mod tests {
     use crate::stdx::clock::FakeClock;
 
     #[test]
-    fn l_16_only_a_leader_that_should_have_ended_is_ill() {
+    fn l_16_only_a_leader_past_its_lease_is_unhealthy() {
         let clock = Arc::new(FakeClock::default());
         let minute = Duration::from_mins(1);
         let clock_of_check = Arc::clone(&clock) as Arc<dyn BootClock>;

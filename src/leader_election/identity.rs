@@ -1,8 +1,8 @@
-//! Who we are in an election.
+//! The identity of this process in leader election.
 
-/// `<hostname>_<uuid>`, as kube-controller-manager names itself
-/// (kubernetes `cmd/kube-controller-manager/app/controllermanager.go:Run`): the host tells people where
-/// the leader runs, the rest makes two processes of one host, and one that was started again, different.
+/// Returns `<hostname>_<uuid>`, like kube-controller-manager (kubernetes
+/// `cmd/kube-controller-manager/app/controllermanager.go:Run`). The host shows people where the
+/// leader runs; the UUID distinguishes two processes of one host, including a restarted one.
 pub fn identity() -> String {
     let host = nix::unistd::gethostname().ok();
     let host = host.and_then(|name| name.into_string().ok());
@@ -14,7 +14,7 @@ pub fn identity() -> String {
     )
 }
 
-/// `random` as a UUID of version 4.
+/// Formats `random` as a version 4 UUID.
 fn random_uuid(random: u128) -> String {
     let versioned = random & !(0xf << 76) | 4 << 76;
     let bits = versioned & !(0b11 << 62) | 0b10 << 62;
@@ -28,7 +28,7 @@ mod tests {
     use super::{identity, random_uuid};
 
     #[test]
-    fn no_two_processes_are_called_alike() {
+    fn two_processes_have_different_identities() {
         let (ours, other) = (identity(), identity());
         assert_ne!(ours, other);
         let (host, uuid) = ours.rsplit_once('_').expect("two parts");

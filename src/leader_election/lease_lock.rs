@@ -1,5 +1,6 @@
-//! The Lease at the API server (client-go `tools/leaderelection/resourcelock/leaselock.go`). The
-//! thread `lease` calls it; each call blocks for one request.
+//! Reads and writes the Lease at the API server (client-go
+//! `tools/leaderelection/resourcelock/leaselock.go`). The thread `lease` calls it; each call blocks
+//! for one request.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,25 +12,25 @@ use super::options::LeaderElectionOptions;
 use super::record::LeaderElectionRecord;
 use crate::client::{Client, Request, Response};
 
-/// A Lease, as it was last read or written here.
+/// A Lease, as this process last read or wrote it.
 ///
-/// It is kept as it came: what this daemon does not know of it, others may.
+/// Updates write back fields that this daemon does not know, since other programs may use them.
 ///
-/// DIFFERS: upstream writes back what its own types know, and drops `preferredHolder` and `strategy`
-/// with each renewal.
+/// DIFFERS: upstream writes back the fields of its own types only, and drops `preferredHolder` and
+/// `strategy` with each renewal.
 #[derive(Debug)]
 pub struct LeaseLock {
     client: Client,
     namespace: String,
     name: String,
-    /// Set on the Lease with each write; its other labels stay.
+    /// Every write sets these labels and keeps the Lease's other labels.
     labels: BTreeMap<String, String>,
     lease: Option<Value>,
 }
 
 impl LeaseLock {
-    /// The Lease that `options` name. `client` should be one of its own, without a fence, and with the
-    /// timeout [`LeaderElectionOptions::request_timeout`].
+    /// The Lease that `options` name. `client` should serve no other purpose, have no fence, and
+    /// have the timeout [`LeaderElectionOptions::request_timeout`].
     pub fn new(client: Client, options: &LeaderElectionOptions) -> Self {
         Self {
             client,
@@ -40,7 +41,7 @@ impl LeaseLock {
         }
     }
 
-    /// The same Lease with these labels set on it whenever it is written.
+    /// Adds labels that every write sets on the Lease.
     #[must_use]
     pub fn with_labels(mut self, labels: BTreeMap<String, String>) -> Self {
         self.labels = labels;
@@ -56,7 +57,7 @@ impl LeaseLock {
         format!("{}/{}", self.collection(), self.name)
     }
 
-    /// Sends a request whose answer is the Lease as it is now.
+    /// Sends a request and keeps the Lease from its response.
     fn send(&mut self, request: Request) -> Result<LeaderElectionRecord, LockError> {
         let Response { body, .. } = self.client.send(&request.once())?;
         let unreadable = |error: serde_json::Error| LockError::Unreadable(error.to_string());
@@ -69,7 +70,7 @@ impl LeaseLock {
         Ok(record)
     }
 
-    /// `lease` with the record and the labels.
+    /// Returns `lease` as JSON with the record and the labels.
     fn write(&self, mut lease: Value, record: &LeaderElectionRecord) -> Vec<u8> {
         record.write_into(as_map(&mut lease["spec"]));
         if !self.labels.is_empty() {
@@ -123,10 +124,10 @@ impl Lock for LeaseLock {
     }
 }
 
-/// `value` as a map; anything else becomes an empty one.
+/// `value` as a map; replaces any other type by an empty map.
 fn as_map(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }
-    value.as_object_mut().expect("it was just made a map")
+    value.as_object_mut().expect("it is a map")
 }

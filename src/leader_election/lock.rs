@@ -1,6 +1,5 @@
-//! What the election needs of the thing that is fought for: implemented by
-//! [`LeaseLock`](super::LeaseLock), and in tests by whatever stands in for it. Called on the thread
-//! `lease`.
+//! The interface between the election and its Lease. [`LeaseLock`](super::LeaseLock) implements it;
+//! tests use a fake. Called on the thread `lease`.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -9,28 +8,28 @@ use super::record::LeaderElectionRecord;
 use crate::api::Status;
 use crate::client::ClientError;
 
-/// The object that names the leader. Each call blocks for one request, at most for `limit` or a little
-/// more.
+/// The object that names the leader. Each call blocks for one request, for `limit` or slightly
+/// longer.
 pub trait Lock: Debug + Send {
-    /// Reads it.
+    /// Reads the object.
     ///
     /// # Errors
-    /// [`LockError::is_not_found`] if it is not there; else what befell the request.
+    /// [`LockError::is_not_found`] if the object does not exist, otherwise the request's error.
     fn get(&mut self, limit: Duration) -> Result<LeaderElectionRecord, LockError>;
 
-    /// Makes it.
+    /// Creates the object.
     ///
     /// # Errors
-    /// If it is there already, or as the request says.
+    /// If the object exists already, otherwise the request's error.
     fn create(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError>;
 
-    /// Writes it, on condition that it is as it was last read or written here.
+    /// Updates the object, on condition that it still has the version last read or written here.
     ///
     /// # Errors
-    /// [`LockError::NotRead`] without an earlier read; a conflict if somebody else has written it.
+    /// [`LockError::NotRead`] without an earlier read; a conflict if anybody else wrote the object.
     fn update(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError>;
 
-    /// What an event about it refers to, as it was last read or written here.
+    /// The reference for events, from the object as last read or written here.
     fn reference(&self) -> LeaseReference;
 
     /// `namespace/name`.
@@ -40,37 +39,37 @@ pub trait Lock: Debug + Send {
 /// A Lease as an event's `involvedObject`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseReference {
-    /// Its namespace.
+    /// Namespace of the Lease.
     pub namespace: String,
-    /// Its name.
+    /// Name of the Lease.
     pub name: String,
-    /// Its UID.
+    /// UID of the Lease.
     pub uid: String,
-    /// Its version.
+    /// Resource version of the Lease.
     pub resource_version: String,
 }
 
-/// A call on a [`Lock`] that did not succeed.
+/// A failed call of a [`Lock`].
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LockError {
     /// The request failed.
     #[error("{0}")]
     Client(#[from] ClientError),
-    /// An update before anything was read.
+    /// An update without an earlier read.
     #[error("lease not initialized, call get or create first")]
     NotRead,
-    /// The answer is no Lease.
+    /// The response is not a Lease.
     #[error("the answer is no Lease: {0}")]
     Unreadable(String),
 }
 
 impl LockError {
-    /// True if the object is not there.
+    /// True if the object does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Client(error) if error.status().is_some_and(Status::is_not_found))
     }
 
-    /// True if the write surely did not take effect.
+    /// True if the write certainly had no effect.
     pub fn is_without_effect(&self) -> bool {
         match self {
             Self::Client(error) => {

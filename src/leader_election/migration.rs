@@ -1,18 +1,19 @@
-//! The configuration by which two programs share the controllers of one, each controller under a lease
-//! that both know (controller-manager `pkg/leadermigration`). Read at the start, on the main thread.
+//! The leader migration configuration: two programs share the controllers of a third, each
+//! controller under a Lease that both programs know (controller-manager `pkg/leadermigration`). The
+//! main thread reads it at startup.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
 
-/// What this program is called where a migration configuration names a component.
+/// The component name of this program in a migration configuration.
 pub const COMPONENT: &str = "replicaset-controller";
 
-/// Whoever takes part may run the controller.
+/// Any component may run the controller.
 const ANY_COMPONENT: &str = "*";
 
-/// Group of the configuration; all its versions say the same.
+/// API group of the configuration; all its versions have the same fields.
 const GROUP: &str = "controllermanager.config.k8s.io";
 
 /// `LeaderMigrationConfiguration` of `controllermanager.config.k8s.io`.
@@ -21,39 +22,39 @@ const GROUP: &str = "controllermanager.config.k8s.io";
 pub struct LeaderMigrationConfiguration {
     api_version: String,
     kind: String,
-    /// Name of the lease that those who take part take turns by.
+    /// Name of the shared lease.
     #[serde(default)]
     pub leader_name: String,
-    /// Only `leases`.
+    /// Only `leases` is valid.
     #[serde(default)]
     resource_lock: Option<String>,
-    /// Which controllers are under it.
+    /// The controllers that run under the shared lease.
     #[serde(default)]
     pub controller_leaders: Vec<ControllerLeader>,
 }
 
-/// One controller that is under the lease.
+/// A controller that runs under the shared lease.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ControllerLeader {
-    /// Its name, such as `replicaset-controller`.
+    /// Name of the controller, such as `replicaset-controller`.
     #[serde(default)]
     pub name: String,
-    /// Who may run it: a component's name, or `*`.
+    /// The component that may run the controller, or `*`.
     #[serde(default)]
     pub component: String,
 }
 
-/// Why a migration configuration is of no use.
+/// Why the daemon cannot use a migration configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrationError {
     /// The file cannot be read.
     #[error("cannot read the leader migration configuration {0}: {1}")]
     Read(String, std::io::Error),
-    /// It is no such configuration.
+    /// The file is not a valid migration configuration.
     #[error("the leader migration configuration {0} is not valid: {1}")]
     Invalid(String, String),
-    /// Another component is to run the controller.
+    /// The configuration gives the controller to another component.
     #[error(
         "the leader migration configuration gives {controller} to {component}, so there is nothing \
          to run here; give it to \"*\" or to \"replicaset-controller\""
@@ -61,18 +62,18 @@ pub enum MigrationError {
     Unowned {
         /// The controller.
         controller: String,
-        /// Whose it is.
+        /// The component that owns the controller.
         component: String,
     },
-    /// One daemon has one lease.
+    /// The controllers would need two leases, and one daemon holds one.
     #[error(
-        "the leader migration configuration has {migrated} under its lease but not {other}, and one \
-         daemon holds one lease: name both, or run a daemon for each (--controllers)"
+        "the leader migration configuration has {migrated} under its lease but not {other}, and \
+         one daemon holds one lease: name both, or run a daemon for each (--controllers)"
     )]
     Split {
-        /// A controller that is named.
+        /// A controller that the configuration names.
         migrated: String,
-        /// One that is not.
+        /// A controller that it does not name.
         other: String,
     },
 }
@@ -90,10 +91,10 @@ impl LeaderMigrationConfiguration {
         }
     }
 
-    /// Reads YAML; everything that is wrong is said at once.
+    /// Parses YAML and reports all problems at once.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The problems.
     pub fn parse(text: &str) -> Result<Self, String> {
         let read: Self = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
         let mut problems = Vec::new();
@@ -128,14 +129,14 @@ impl LeaderMigrationConfiguration {
         }
     }
 
-    /// The name of the lease under which `controllers` run; `None` if the configuration names none of
-    /// them, so that they run under the daemon's own.
+    /// The name of the lease for `controllers`; `None` if the configuration names none of them, so
+    /// that the daemon's own lease applies.
     ///
     /// # Errors
     /// [`MigrationError::Unowned`] or [`MigrationError::Split`].
     pub fn lease_for(&self, controllers: &[&str]) -> Result<Option<&str>, MigrationError> {
         let leaders = self.controller_leaders.iter();
-        // As upstream has it: of two entries for one controller the last counts.
+        // As upstream, the last of two entries for one controller counts.
         let leaders: BTreeMap<&str, &str> = leaders
             .map(|leader| (&*leader.name, &*leader.component))
             .collect();
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_wrong_is_said_at_once() {
+    fn all_problems_are_reported_at_once() {
         let text = "apiVersion: v1\nkind: Pod\nresourceLock: endpoints\n\
                     controllerLeaders: [{name: a}]\n";
         let error = LeaderMigrationConfiguration::parse(text).expect_err("wrong");

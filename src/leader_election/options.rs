@@ -1,33 +1,33 @@
-//! How the election is held, and what is wrong with the numbers. Pure.
+//! The options of leader election and their validation. Pure.
 
 use std::time::Duration;
 
-/// Between two tries lies up to so much more than the retry period, and the renew deadline must leave
-/// room for it (client-go `tools/leaderelection/leaderelection.go:JitterFactor`).
+/// Jitter of the retry period: a pause lasts up to 1.2 retry periods longer, and the renew deadline
+/// must leave room for it (client-go `tools/leaderelection/leaderelection.go:JitterFactor`).
 pub(super) const JITTER_FACTOR: f64 = 1.2;
 
-/// A request for the Lease gets at least this long (client-go
+/// Minimum timeout of a request for the Lease (client-go
 /// `tools/leaderelection/resourcelock/interface.go:NewFromKubeconfig`).
 const REQUEST_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
-/// How the election is held.
+/// The options of leader election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderElectionOptions {
-    /// Who we are; nobody else may be called so. See [`identity`](super::identity()).
+    /// Unique identity of this process. See [`identity`](super::identity()).
     pub identity: String,
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
-    /// Others may take over when they have seen no renewal for this long. Whole seconds count.
+    /// A standby takes over after this time without a renewal. Counts in whole seconds.
     pub lease_duration: Duration,
-    /// Without a renewal for this long we stop writing, and then the process.
+    /// After this time without a renewal the leader stops writing and exits.
     pub renew_deadline: Duration,
-    /// Between two tries to acquire (times 1 to 2.2) or to renew.
+    /// Pause between two attempts to acquire (times 1 to 2.2) or to renew.
     pub retry_period: Duration,
 }
 
-/// What is wrong with [`LeaderElectionOptions`], in upstream's words.
+/// A validation error of [`LeaderElectionOptions`], in upstream's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
     /// `lease_duration` is not above `renew_deadline`.
@@ -36,7 +36,7 @@ pub enum OptionsError {
     /// `renew_deadline` is not above 1.2 times `retry_period`.
     #[error("renewDeadline must be greater than retryPeriod*JitterFactor")]
     RenewDeadline,
-    /// `lease_duration` is less than a second, which a Lease cannot say.
+    /// `lease_duration` is less than a second, which a Lease cannot express.
     #[error("leaseDuration must be at least one second")]
     LeaseDurationTooShort,
     /// `retry_period` is zero.
@@ -55,7 +55,8 @@ pub enum OptionsError {
 
 impl LeaderElectionOptions {
     /// Upstream's durations: 15 s, 10 s, 2 s
-    /// (component-base `config/v1alpha1/defaults.go:RecommendedDefaultLeaderElectionConfiguration`).
+    /// (component-base
+    /// `config/v1alpha1/defaults.go:RecommendedDefaultLeaderElectionConfiguration`).
     pub fn new(identity: String, namespace: &str, name: &str) -> Self {
         Self {
             identity,
@@ -67,10 +68,10 @@ impl LeaderElectionOptions {
         }
     }
 
-    /// Everything that is wrong, in the order in which upstream looks.
+    /// All validation errors, in upstream's order.
     ///
-    /// DIFFERS: a lease duration below a second is refused, since the Lease would say 0 s and anybody
-    /// could take it at any time; upstream accepts what is above 0 ns.
+    /// DIFFERS: rejects a lease duration below a second, since the Lease would carry 0 s and
+    /// anybody could take it at any time; upstream accepts any value above 0 ns.
     pub fn problems(&self) -> Vec<OptionsError> {
         let jittered = self.retry_period.mul_f64(JITTER_FACTOR);
         let checks = [
@@ -97,30 +98,30 @@ impl LeaderElectionOptions {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// The lease duration as the Lease says it.
+    /// The lease duration as written to the Lease.
     pub(super) fn lease_duration_seconds(&self) -> i32 {
         i32::try_from(self.lease_duration.as_secs()).unwrap_or(i32::MAX)
     }
 
-    /// The time that others grant: what the Lease says, cut to whole seconds.
+    /// The time that other daemons grant: the Lease's value, truncated to whole seconds.
     pub(super) fn granted(&self) -> Duration {
         Duration::from_secs(self.lease_duration.as_secs())
     }
 
-    /// How long after a renewal was sent we may write.
+    /// How long after sending a renewal this process may write.
     ///
-    /// INVARIANT: shorter than what others grant, also where cutting to whole seconds took most of
-    /// the margin.
+    /// INVARIANT: shorter than what other daemons grant, even where truncation to whole seconds
+    /// took most of the margin.
     pub fn write_limit(&self) -> Duration {
         self.renew_deadline.min(self.granted().mul_f64(0.9))
     }
 
-    /// What is left then until others may write.
+    /// Time between the write limit and the earliest takeover.
     pub fn margin(&self) -> Duration {
         self.granted().saturating_sub(self.write_limit())
     }
 
-    /// How long one request for the Lease may take: half the renew deadline, so that one that hangs
+    /// Timeout of one request for the Lease: half the renew deadline, so that one hanging request
     /// does not cost the lease.
     pub fn request_timeout(&self) -> Duration {
         (self.renew_deadline / 2).max(REQUEST_TIMEOUT_MIN)

@@ -1,24 +1,24 @@
-//! What a Lease says about the election. Pure.
+//! The election fields of a Lease. Pure.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What a Lease that was given up says in place of its duration (client-go
+/// The duration in a released Lease, in seconds (client-go
 /// `tools/leaderelection/leaderelection.go:release`).
 pub(super) const RELEASED_DURATION_SECONDS: i32 = 1;
 
 /// The fields of a Lease's spec.
 ///
-/// The times are text, as they stand there: nobody computes with times that another machine wrote.
+/// Times stay text, since nothing computes with times from another machine's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaderElectionRecord {
-    /// Who holds the lease; empty for nobody.
+    /// Identity of the holder; empty for none.
     #[serde(deserialize_with = "or_default")]
     pub holder_identity: String,
-    /// How long it is held after its last renewal, in seconds.
+    /// How long a renewal holds the lease, in seconds.
     #[serde(deserialize_with = "or_default")]
     pub lease_duration_seconds: i32,
     /// When the holder acquired it.
@@ -27,7 +27,7 @@ pub struct LeaderElectionRecord {
         skip_serializing_if = "String::is_empty"
     )]
     pub acquire_time: String,
-    /// When the holder renewed it last.
+    /// When the holder last renewed it.
     #[serde(
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
@@ -36,13 +36,13 @@ pub struct LeaderElectionRecord {
     /// How often the holder changed.
     #[serde(deserialize_with = "or_default")]
     pub lease_transitions: i32,
-    /// Whom a coordinator would rather see as holder.
+    /// The holder that a coordinator prefers.
     #[serde(
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub preferred_holder: String,
-    /// How a coordinator chooses.
+    /// The coordinator's strategy.
     #[serde(
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
@@ -50,7 +50,7 @@ pub struct LeaderElectionRecord {
     pub strategy: String,
 }
 
-/// To say `null` is to say nothing.
+/// Treats `null` like an absent field.
 fn or_default<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: Deserialize<'de> + Default,
@@ -60,13 +60,13 @@ where
 }
 
 impl LeaderElectionRecord {
-    /// How long the holder may act as such after a renewal.
+    /// How long the holder may act after a renewal.
     pub(super) fn granted(&self) -> Duration {
         Duration::from_secs(u64::try_from(self.lease_duration_seconds).unwrap_or(0))
     }
 
-    /// True if its last holder gave it up, and did not only lose it to somebody's editor: it bears
-    /// the marks of client-go's release (`tools/leaderelection/leaderelection.go:release`).
+    /// True if the last holder released the lease, as opposed to somebody who edited the Lease: it
+    /// bears the marks of client-go's release (`tools/leaderelection/leaderelection.go:release`).
     pub(super) fn is_released(&self) -> bool {
         self.holder_identity.is_empty()
             && self.lease_duration_seconds == RELEASED_DURATION_SECONDS
@@ -74,7 +74,7 @@ impl LeaderElectionRecord {
             && self.renew_time == self.acquire_time
     }
 
-    /// Reads a Lease's spec; a Lease without one says nothing.
+    /// Reads a Lease's spec; a missing spec gives an empty record.
     ///
     /// # Errors
     /// If a field has another type.
@@ -85,7 +85,7 @@ impl LeaderElectionRecord {
         }
     }
 
-    /// Writes the fields into a spec and leaves whatever else is there.
+    /// Writes the fields into a spec and keeps its other fields.
     pub fn write_into(&self, spec: &mut Map<String, Value>) {
         if let Ok(Value::Object(fields)) = serde_json::to_value(self) {
             spec.extend(fields);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_an_empty_record() {
+    fn an_empty_spec_is_an_empty_record() {
         for spec in [
             None,
             Some(Value::Null),

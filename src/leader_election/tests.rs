@@ -1,4 +1,4 @@
-//! One elector against a lock that is not there, or does as it is told.
+//! One elector against a fake lock.
 
 mod loss;
 mod rig;
@@ -27,7 +27,7 @@ fn l_01_without_a_lease_it_is_created() {
 }
 
 #[test]
-fn l_02_l_04_a_lease_that_says_nothing_is_taken() {
+fn l_02_l_04_an_empty_lease_is_acquired() {
     let mut rig = Rig::new("us");
     rig.set_lease(&LeaderElectionRecord::default());
     assert!(rig.elect());
@@ -36,7 +36,7 @@ fn l_02_l_04_a_lease_that_says_nothing_is_taken() {
 }
 
 #[test]
-fn l_05_l_07_a_lease_of_another_is_taken_when_it_was_not_renewed_for_long() {
+fn l_05_l_07_another_holders_lease_is_acquired_once_expired() {
     let mut rig = Rig::new("us");
     rig.set_lease(&held_by("them"));
     assert!(!rig.elect());
@@ -96,7 +96,7 @@ fn l_09_a_steady_leader_only_updates() {
 }
 
 #[test]
-fn l_15_numbers_that_cannot_work_are_refused() {
+fn l_15_invalid_options_are_rejected() {
     let valid = LeaderElectionOptions::new("us".to_owned(), "kube-system", "a");
     assert_eq!(valid.problems(), []);
     let check = |change: fn(&mut LeaderElectionOptions), expected: &[OptionsError]| {
@@ -132,7 +132,7 @@ fn l_15_numbers_that_cannot_work_are_refused() {
     );
 }
 
-/// The lease says whole seconds; nobody else knows of a fraction.
+/// The Lease carries whole seconds; other daemons never see a fraction.
 #[test]
 fn the_margin_is_never_empty() {
     let mut options = LeaderElectionOptions::new("us".to_owned(), "kube-system", "a");
@@ -158,7 +158,7 @@ fn l_19_without_a_renewal_the_fence_closes_by_itself() {
         assert!(!rig.elect());
         assert!(rig.fence.is_open());
     }
-    // Nobody has to be awake for it.
+    // The fence closes by the clock; no thread needs to run.
     rig.clock
         .advance((SECOND * 2).saturating_sub(Duration::from_nanos(1)));
     assert!(rig.fence.is_open());
@@ -180,7 +180,7 @@ fn a_renewal_counts_from_before_it_was_sent() {
     assert!(!rig.fence.is_open(), "ten seconds after it was sent");
 }
 
-/// The record is as old as the request, perhaps; but it may also be as new as the answer.
+/// The server may have written the record at any time between request and response.
 #[test]
 fn a_record_counts_from_when_it_was_seen() {
     let mut rig = Rig::new("us");
@@ -189,12 +189,15 @@ fn a_record_counts_from_when_it_was_seen() {
     assert!(!rig.elect());
     rig.set_latency(Duration::ZERO);
     rig.clock.advance(SECOND * 14);
-    assert!(!rig.elect(), "19 s after the request, 14 after the answer");
+    assert!(
+        !rig.elect(),
+        "19 s after the request, 14 after the response"
+    );
     rig.clock.advance(SECOND);
     assert!(rig.elect());
 }
 
-/// A kube-controller-manager may hold it for longer or shorter than we would.
+/// A kube-controller-manager may use a longer or shorter duration than this daemon.
 #[test]
 fn a_lease_is_held_for_as_long_as_it_says() {
     for seconds in [3, 40] {
@@ -213,7 +216,7 @@ fn a_lease_is_held_for_as_long_as_it_says() {
 }
 
 #[test]
-fn whoever_finds_the_lease_taken_stops_at_once() {
+fn a_leader_that_reads_another_holder_closes_its_fence() {
     let mut rig = Rig::new("us");
     assert!(rig.elect());
     rig.set_lease(&held_by("them"));
@@ -224,10 +227,10 @@ fn whoever_finds_the_lease_taken_stops_at_once() {
 }
 
 #[test]
-fn a_clock_that_jumps_far_ahead_closes_the_fence_and_none_that_is_set_back_opens_it() {
+fn a_clock_jump_closes_the_fence_for_good() {
     let mut rig = Rig::new("us");
     assert!(rig.elect());
-    // A suspended night: the boot clock counts it.
+    // The machine was suspended over night; the boot clock includes that time.
     rig.clock.advance(Duration::from_hours(8));
     assert!(!rig.fence.is_open());
     rig.set_lease(&held_by("them"));
@@ -241,12 +244,12 @@ fn l_12_the_lease_is_released_when_the_last_write_has_ended() {
     let mut rig = Rig::new("us");
     assert!(rig.elect());
     rig.calls();
-    rig.run_to_the_end(true);
+    rig.run_to_end(true);
     assert_eq!(rig.calls(), ["get", "update"]);
     let lease = rig.lease().expect("a lease");
     assert_eq!((&*lease.holder_identity, lease.lease_transitions), ("", 0));
     assert_eq!(lease.lease_duration_seconds, 1);
-    assert_eq!(rig.told(), ["leader us", "leader "]);
+    assert_eq!(rig.notifications(), ["leader us", "leader "]);
     assert!(!rig.fence.is_open());
 }
 
@@ -255,20 +258,20 @@ fn a_lease_is_not_released_while_a_write_may_be_under_way() {
     let mut rig = Rig::new("us");
     assert!(rig.elect());
     rig.calls();
-    rig.run_to_the_end(false);
+    rig.run_to_end(false);
     assert_eq!(rig.calls(), [""; 0]);
     assert_eq!(rig.lease().expect("a lease").holder_identity, "us");
 }
 
-/// The answer to the create is lost, and the daemon is told to stop.
+/// The response to the create is lost, then the daemon stops.
 #[test]
 fn l_14_a_lease_that_may_be_ours_is_released_too() {
     let mut rig = Rig::new("us");
-    rig.lose_the_answer_once("create");
+    rig.lose_response_once("create");
     assert!(!rig.elect());
     assert!(!rig.fence.is_open());
     rig.calls();
-    rig.run_to_the_end(true);
+    rig.run_to_end(true);
     assert_eq!(rig.calls(), ["get", "update"]);
     assert_eq!(rig.lease().expect("a lease").holder_identity, "");
 }
@@ -279,7 +282,7 @@ fn a_standby_that_stops_sends_nothing() {
     rig.set_lease(&held_by("them"));
     assert!(!rig.elect());
     rig.calls();
-    rig.run_to_the_end(true);
+    rig.run_to_end(true);
     assert_eq!(rig.calls(), [""; 0]);
 }
 

@@ -1,5 +1,4 @@
-//! How a leader loses its lease and gives it up, and what a standby makes of a Lease that nobody
-//! holds.
+//! How a leader loses or releases its lease, and how a standby treats a Lease without a holder.
 
 use std::time::Duration;
 
@@ -19,12 +18,12 @@ fn released() -> LeaderElectionRecord {
     }
 }
 
-/// Runs an elector at whose first renewal this has happened to its Lease.
+/// Runs an elector whose Lease changes right before its first renewal.
 #[track_caller]
 fn loses(change: fn(&mut Server), why: &str) {
     let mut rig = Rig::new("us");
     rig.before("update", change);
-    // Were it not lost, the elector would run on until it writes again.
+    // If the elector did not lose it, the next write would stop the elector.
     rig.before("create", |_| ());
     for call in ["create", "update"] {
         let stop = rig.stops();
@@ -32,7 +31,7 @@ fn loses(change: fn(&mut Server), why: &str) {
     }
     rig.run();
     let why = format!("stopped: the lease kube-system/a is lost: {why}");
-    assert_eq!(rig.told().last(), Some(&why));
+    assert_eq!(rig.notifications().last(), Some(&why));
     assert!(!rig.fence.is_open());
     assert_eq!(rig.calls(), ["get", "create", "update", "get"]);
 }
@@ -47,7 +46,7 @@ fn a_renewal_never_acquires() {
     loses(|server| server.set(&held_by("them")), them);
 }
 
-/// A standby that has seen `them` hold the Lease for 15 s, three seconds ago.
+/// A standby that saw `them` hold the Lease for 15 s, three seconds ago.
 fn standby() -> Rig {
     let mut rig = Rig::new("us");
     rig.set_lease(&held_by("them"));
@@ -63,7 +62,7 @@ fn a_released_lease_is_taken_at_once() {
     assert!(rig.elect());
 }
 
-/// The holder may not know yet, and may have renewed it right before.
+/// The holder may not know yet, and may have renewed right before.
 #[test]
 fn a_lease_that_vanishes_is_waited_out() {
     for change in [Rig::delete_lease, Rig::empty_lease] {
@@ -83,7 +82,7 @@ fn a_release_never_empties_a_successors_lease() {
     let mut rig = Rig::new("us");
     assert!(rig.elect());
     rig.calls();
-    // It is taken between the look and the write.
+    // Another daemon takes the Lease between the read and the update.
     rig.before("update", |server| server.set(&held_by("them")));
     rig.release();
     assert_eq!(rig.calls(), ["get", "update", "get"]);
@@ -96,7 +95,7 @@ fn a_release_is_repeated_until_the_renew_deadline() {
     assert!(rig.elect());
     rig.calls();
     for _ in 0..5 {
-        // Somebody labels the Lease, say.
+        // For example, somebody labels the Lease.
         rig.before("update", |server| {
             let (record, _) = server.lease.clone().expect("a lease");
             server.set(&record);
@@ -116,16 +115,16 @@ fn a_release_is_repeated_until_the_renew_deadline() {
 }
 
 #[test]
-fn who_stops_while_it_acquires_does_not_begin() {
+fn a_daemon_stopped_while_it_acquires_never_starts() {
     let mut rig = Rig::new("us");
     let stop = rig.stops();
     rig.before("create", |_| stop());
     rig.run();
-    assert_eq!(rig.told(), ["leader us", "leader "]);
+    assert_eq!(rig.notifications(), ["leader us", "leader "]);
     assert_eq!(rig.lease().expect("a lease").holder_identity, "");
 }
 
-/// After the deadline nothing may be written, so there is no use in waiting on.
+/// No write is allowed after the deadline, so longer requests are pointless.
 #[test]
 fn a_leader_that_cannot_renew_ends_at_its_deadline() {
     let mut rig = Rig::new("us");
@@ -158,7 +157,7 @@ fn a_failed_renewal_is_repeated_before_the_deadline() {
     }
 }
 
-/// Requests that take 4 s each, where 5 s are allowed.
+/// Requests that take 4 s each, with a timeout of 5 s.
 #[test]
 fn slow_requests_do_not_cost_the_lease() {
     let mut rig = Rig::new("us");
@@ -169,6 +168,6 @@ fn slow_requests_do_not_cost_the_lease() {
     }
     rig.before("update", |_| stop());
     rig.run();
-    let told = rig.told();
-    assert_eq!(told, ["leader us", "started", "leader "]);
+    let notifications = rig.notifications();
+    assert_eq!(notifications, ["leader us", "started", "leader "]);
 }

@@ -1,4 +1,4 @@
-//! An elector with a clock turned by hand, and a Lease in memory that several electors may share.
+//! An elector with a fake clock, and an in-memory Lease that several electors may share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::stdx::stop::{Cause, Stop};
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
-/// The Lease as the server has it: a record and its version.
+/// The Lease at the server: a record and its version.
 #[derive(Debug, Default)]
 pub(super) struct Server {
     pub(super) lease: Option<(LeaderElectionRecord, u64)>,
@@ -29,7 +29,7 @@ impl Server {
         }
     }
 
-    /// Somebody writes it.
+    /// Another client writes the Lease.
     pub(super) fn set(&mut self, record: &LeaderElectionRecord) {
         self.store(record);
     }
@@ -41,15 +41,15 @@ impl Server {
     }
 }
 
-/// What happens at the server right before it acts on a call.
-type Happening = Box<dyn FnOnce(&mut Server) + Send>;
+/// A change at the server right before it executes a call.
+type Change = Box<dyn FnOnce(&mut Server) + Send>;
 
-/// What the fake lock was asked and is to answer.
+/// The recorded calls of the fake lock and its scripted responses.
 #[derive(Default)]
 struct Script {
     calls: Vec<&'static str>,
     limits: Vec<Duration>,
-    before: Vec<(&'static str, Happening)>,
+    before: Vec<(&'static str, Change)>,
     once: Option<(&'static str, LockError)>,
     lost: Option<&'static str>,
     always: Option<LockError>,
@@ -87,8 +87,8 @@ impl FakeLock {
             script.lost = Some(name);
         }
         if let Some(index) = script.before.iter().position(|(call, _)| *call == name) {
-            let (_, happening) = script.before.remove(index);
-            happening(&mut lock(&self.server));
+            let (_, change) = script.before.remove(index);
+            change(&mut lock(&self.server));
         }
         if let Some(error) = &script.always {
             return Err(error.clone());
@@ -99,7 +99,7 @@ impl FakeLock {
         }
     }
 
-    fn answer(&self, name: &str) -> Result<(), LockError> {
+    fn respond(&self, name: &str) -> Result<(), LockError> {
         let is_lost = lock(&self.script).lost.take_if(|call| *call == name);
         is_lost.map_or(Ok(()), |_| Err(lost()))
     }
@@ -118,11 +118,11 @@ impl Lock for FakeLock {
         self.call("create", limit)?;
         let mut server = lock(&self.server);
         if server.lease.is_some() {
-            return Err(refusal(409, "AlreadyExists"));
+            return Err(status_error(409, "AlreadyExists"));
         }
         let version = server.store(record);
         drop(server);
-        self.answer("create")?;
+        self.respond("create")?;
         self.read = Some(version);
         Ok(())
     }
@@ -140,7 +140,7 @@ impl Lock for FakeLock {
         }
         let version = server.store(record);
         drop(server);
-        self.answer("update")?;
+        self.respond("update")?;
         self.read = Some(version);
         Ok(())
     }
@@ -154,10 +154,10 @@ impl Lock for FakeLock {
     }
 }
 
-/// Notes what it is told.
-struct Told(Arc<Mutex<Vec<String>>>);
+/// Records the callbacks.
+struct Recorder(Arc<Mutex<Vec<String>>>);
 
-impl Callbacks for Told {
+impl Callbacks for Recorder {
     fn on_started_leading(&mut self, _lease: &LeaseReference) {
         lock(&self.0).push("started".to_owned());
     }
@@ -176,7 +176,7 @@ pub(super) struct Rig {
     pub(super) fence: Arc<LeaseFence>,
     server: Arc<Mutex<Server>>,
     script: Arc<Mutex<Script>>,
-    told: Arc<Mutex<Vec<String>>>,
+    notifications: Arc<Mutex<Vec<String>>>,
     elector: Option<Elector>,
     stop: Stop,
     done: Stop,
@@ -187,14 +187,14 @@ impl Rig {
         Self::at(identity, &Arc::default(), &Arc::default())
     }
 
-    /// One of several that fight for the same lease, with a clock of its own.
+    /// One of several electors for the same lease, with its own clock.
     pub(super) fn at(identity: &str, server: &Arc<Mutex<Server>>, clock: &Arc<FakeClock>) -> Self {
         let options = LeaderElectionOptions {
-            // What is really waited for, while the clock stands still.
+            // The elector really sleeps this long, while the fake clock stands still.
             retry_period: Duration::from_millis(1),
             ..LeaderElectionOptions::new(identity.to_owned(), "kube-system", "a")
         };
-        let (script, told) = (Arc::<Mutex<Script>>::default(), Arc::default());
+        let (script, notifications) = (Arc::<Mutex<Script>>::default(), Arc::default());
         let fence = Arc::new(LeaseFence::new(Arc::clone(clock) as _, options.margin()));
         let (stop, done) = (Stop::new(), Stop::new());
         let elector = Elector::new(ElectorParts {
@@ -206,7 +206,7 @@ impl Rig {
                 read: None,
             }),
             fence: Arc::clone(&fence),
-            callbacks: Box::new(Told(Arc::clone(&told))),
+            callbacks: Box::new(Recorder(Arc::clone(&notifications))),
             boot_clock: Arc::clone(clock) as _,
             clock: Arc::clone(clock) as _,
             random: Box::new(|| 0.0),
@@ -218,14 +218,14 @@ impl Rig {
             fence,
             server: Arc::clone(server),
             script,
-            told,
+            notifications,
             elector: Some(elector),
             stop,
             done,
         }
     }
 
-    /// One try.
+    /// Makes one attempt.
     pub(super) fn elect(&mut self) -> bool {
         let elector = self.elector.as_mut().expect("it has not ended");
         let is_ours = elector.try_acquire_or_renew();
@@ -233,8 +233,8 @@ impl Rig {
         is_ours
     }
 
-    /// The daemon stops, and then its last write has ended, or may not have.
-    pub(super) fn run_to_the_end(&mut self, writes_ended: bool) {
+    /// Stops the daemon, then signals that the last write has ended, or may not have.
+    pub(super) fn run_to_end(&mut self, writes_ended: bool) {
         let why = "test".to_owned();
         self.stop.stop(Cause::Requested(why.clone()));
         self.done.stop(if writes_ended {
@@ -245,12 +245,12 @@ impl Rig {
         self.elector.take().expect("it has not ended").run();
     }
 
-    /// Takes part until the end; what `before` was given has to bring that about.
+    /// Runs until the end, which a change passed to `before` must bring about.
     pub(super) fn run(&mut self) {
         self.elector.take().expect("it has not ended").run();
     }
 
-    /// The daemon stops for good; its last write has ended.
+    /// Stops the daemon after its last write has ended.
     pub(super) fn stops(&self) -> impl FnOnce() + Send + use<> {
         let (stop, done) = (self.stop.clone(), self.done.clone());
         move || {
@@ -259,25 +259,24 @@ impl Rig {
         }
     }
 
-    /// Gives the lease back, as a daemon that stops, and competes again, as one that was started
-    /// anew.
+    /// Releases the lease like a stopping daemon, then competes again like a restarted one.
     pub(super) fn release(&mut self) {
         let elector = self.elector.as_mut().expect("it has not ended");
         self.fence.close();
         elector.release();
     }
 
-    /// Has something happen at the server right before it acts on the next such call.
+    /// Runs a change at the server right before it executes the next such call.
     pub(super) fn before(
         &self,
         call: &'static str,
-        happening: impl FnOnce(&mut Server) + Send + 'static,
+        change: impl FnOnce(&mut Server) + Send + 'static,
     ) {
         let mut script = lock(&self.script);
-        script.before.push((call, Box::new(happening)));
+        script.before.push((call, Box::new(change)));
     }
 
-    /// How long the requests since the last call could have taken.
+    /// The timeouts of the requests since the last call.
     pub(super) fn limits(&self) -> Vec<Duration> {
         std::mem::take(&mut lock(&self.script).limits)
     }
@@ -287,8 +286,8 @@ impl Rig {
         std::mem::take(&mut lock(&self.script).calls)
     }
 
-    pub(super) fn told(&self) -> Vec<String> {
-        lock(&self.told).clone()
+    pub(super) fn notifications(&self) -> Vec<String> {
+        lock(&self.notifications).clone()
     }
 
     pub(super) fn leader(&self) -> String {
@@ -311,7 +310,7 @@ impl Rig {
         lock(&self.server).lease = None;
     }
 
-    /// Somebody takes the holder's name out of the Lease and leaves the rest.
+    /// Somebody removes the holder's name from the Lease and keeps the rest.
     pub(super) fn empty_lease(&self) {
         lock(&self.server).empty();
     }
@@ -320,7 +319,7 @@ impl Rig {
         lock(&self.script).once = Some((call, error));
     }
 
-    pub(super) fn lose_the_answer_once(&self, call: &'static str) {
+    pub(super) fn lose_response_once(&self, call: &'static str) {
         lock(&self.script).lost = Some(call);
     }
 
@@ -328,7 +327,7 @@ impl Rig {
         lock(&self.script).always = Some(error.clone());
     }
 
-    pub(super) fn reach_again(&self) {
+    pub(super) fn reconnect(&self) {
         lock(&self.script).always = None;
     }
 
@@ -337,7 +336,7 @@ impl Rig {
     }
 }
 
-/// A Lease of another program, of some age.
+/// A Lease of another program with old timestamps.
 pub(super) fn held_by(identity: &str) -> LeaderElectionRecord {
     LeaderElectionRecord {
         holder_identity: identity.to_owned(),
@@ -350,27 +349,27 @@ pub(super) fn held_by(identity: &str) -> LeaderElectionRecord {
     }
 }
 
-fn refusal(code: u16, reason: &str) -> LockError {
+fn status_error(code: u16, reason: &str) -> LockError {
     ClientError::Status(Status::new(code, reason, "no")).into()
 }
 
 fn not_found() -> LockError {
-    refusal(404, "NotFound")
+    status_error(404, "NotFound")
 }
 
 pub(super) fn conflict() -> LockError {
-    refusal(409, "Conflict")
+    status_error(409, "Conflict")
 }
 
 pub(super) fn unavailable() -> LockError {
-    refusal(503, "ServiceUnavailable")
+    status_error(503, "ServiceUnavailable")
 }
 
 fn lost() -> LockError {
     let error = TransportError {
         kind: TransportErrorKind::TimedOut,
         sent: true,
-        message: "no answer".to_owned(),
+        message: "no response".to_owned(),
     };
     ClientError::Transport(error).into()
 }

@@ -1,4 +1,4 @@
-//! Two electors, one lease, and anything that may befall them: frozen, cut off, slow.
+//! Two electors compete for one lease while they freeze, lose the connection, or slow down.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,20 +10,20 @@ use crate::client::Fence;
 use crate::stdx::boot_clock::BootClock;
 use crate::stdx::clock::FakeClock;
 
-/// What happens next. Times are in milliseconds.
+/// One step of a scenario. Times are in milliseconds.
 #[derive(Clone, Debug)]
-enum Happening {
-    /// Time passes: both machines' clocks, the second one faster or slower by so many thousandths.
+enum Step {
+    /// Time passes on both machines; the second clock differs by so many thousandths.
     Pass(u64, i64),
-    /// One of the two is awake and tries.
+    /// One elector makes an attempt.
     Try(bool),
-    /// One of the two cannot reach the server, until it can again.
+    /// One elector loses the connection to the server, or gets it back.
     CutOff(bool, bool),
-    /// One's requests take this long, each way of it, from now on.
+    /// Sets the latency of one elector's requests, per direction.
     Latency(bool, u64),
-    /// One's next answer gets lost; the server has done as asked.
+    /// The server executes one elector's next write, but the response is lost.
     Lose(bool, bool),
-    /// One stops and is started again.
+    /// One daemon stops and restarts.
     Release(bool),
     /// Somebody deletes the Lease.
     Delete,
@@ -31,65 +31,72 @@ enum Happening {
     Empty,
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (1..12_000u64, -200..200i64).prop_map(|(ms, drift)| Happening::Pass(ms, drift)),
-        8 => any::<bool>().prop_map(Happening::Try),
-        1 => (any::<bool>(), any::<bool>()).prop_map(|(who, cut)| Happening::CutOff(who, cut)),
-        1 => (any::<bool>(), 0..6_000u64).prop_map(|(who, ms)| Happening::Latency(who, ms)),
-        1 => (any::<bool>(), any::<bool>()).prop_map(|(who, post)| Happening::Lose(who, post)),
-        1 => any::<bool>().prop_map(Happening::Release),
-        1 => Just(Happening::Delete),
-        1 => Just(Happening::Empty),
+        4 => (1..12_000u64, -200..200i64).prop_map(|(ms, drift)| Step::Pass(ms, drift)),
+        8 => any::<bool>().prop_map(Step::Try),
+        1 => (any::<bool>(), any::<bool>()).prop_map(|(index, cut)| Step::CutOff(index, cut)),
+        1 => (any::<bool>(), 0..6_000u64).prop_map(|(index, ms)| Step::Latency(index, ms)),
+        1 => (any::<bool>(), any::<bool>()).prop_map(|(index, post)| Step::Lose(index, post)),
+        1 => any::<bool>().prop_map(Step::Release),
+        1 => Just(Step::Delete),
+        1 => Just(Step::Empty),
     ]
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 512,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
-    /// Whatever happens, and whoever sleeps through whatever of it: of two fences one is closed. A
-    /// Lease is only tampered with when both have seen its holder: who has not cannot know of one.
+    /// In every scenario at least one of the two fences is closed. The scenario deletes or empties
+    /// the Lease only once both electors have seen its holder; an elector that never saw it cannot
+    /// know of one.
     #[test]
-    fn l_18_never_may_two_write(happenings in prop::collection::vec(happening(), 1..120)) {
+    fn l_18_at_most_one_daemon_may_write(steps in prop::collection::vec(step(), 1..120)) {
         let server = Arc::new(Mutex::default());
         let clocks = [Arc::new(FakeClock::default()), Arc::new(FakeClock::default())];
         let mut rigs = [
             Rig::at("a", &server, &clocks[0]),
             Rig::at("b", &server, &clocks[1]),
         ];
-        for happening in happenings {
+        for step in steps {
             let holder = rigs[0].lease().unwrap_or_default().holder_identity;
             let is_known = rigs.iter().all(|rig| rig.leader() == holder);
-            match happening {
-                Happening::Pass(ms, drift) => {
+            match step {
+                Step::Pass(ms, drift) => {
                     clocks[0].advance(Duration::from_millis(ms));
                     let ms = ms.saturating_add_signed(ms.cast_signed() * drift / 1000);
                     clocks[1].advance(Duration::from_millis(ms));
                 }
-                Happening::Try(who) | Happening::Release(who) => {
-                    let who = usize::from(who);
-                    let before = clocks[who].boot_time();
-                    if matches!(happening, Happening::Try(_)) {
-                        rigs[who].elect();
+                Step::Try(index) | Step::Release(index) => {
+                    let index = usize::from(index);
+                    let before = clocks[index].boot_time();
+                    if matches!(step, Step::Try(_)) {
+                        rigs[index].elect();
                     } else {
-                        rigs[who].release();
+                        rigs[index].release();
                     }
-                    // The other's clock ran meanwhile.
-                    let took = clocks[who].boot_time().saturating_sub(before);
-                    clocks[1 - who].advance(took);
+                    // The other machine's clock advances too.
+                    let took = clocks[index].boot_time().saturating_sub(before);
+                    clocks[1 - index].advance(took);
                 }
-                Happening::CutOff(who, true) => rigs[usize::from(who)].refuse_always(&unavailable()),
-                Happening::CutOff(who, false) => rigs[usize::from(who)].reach_again(),
-                Happening::Latency(who, ms) => {
-                    rigs[usize::from(who)].set_latency(Duration::from_millis(ms));
+                Step::CutOff(index, true) => {
+                    rigs[usize::from(index)].refuse_always(&unavailable());
                 }
-                Happening::Lose(who, post) => {
+                Step::CutOff(index, false) => rigs[usize::from(index)].reconnect(),
+                Step::Latency(index, ms) => {
+                    rigs[usize::from(index)].set_latency(Duration::from_millis(ms));
+                }
+                Step::Lose(index, post) => {
                     let call = if post { "create" } else { "update" };
-                    rigs[usize::from(who)].lose_the_answer_once(call);
+                    rigs[usize::from(index)].lose_response_once(call);
                 }
-                Happening::Delete if is_known => rigs[0].delete_lease(),
-                Happening::Empty if is_known => rigs[0].empty_lease(),
-                Happening::Delete | Happening::Empty => {}
+                Step::Delete if is_known => rigs[0].delete_lease(),
+                Step::Empty if is_known => rigs[0].empty_lease(),
+                Step::Delete | Step::Empty => {}
             }
             let open = rigs.each_ref().map(|rig| rig.fence.is_open());
             prop_assert!(open != [true, true], "both may write");
@@ -97,7 +104,7 @@ proptest! {
     }
 }
 
-/// A leader that was frozen, or whose machine slept, for longer than the lease.
+/// A leader was frozen, or its machine slept, for longer than the lease.
 #[test]
 fn a_leader_that_slept_finds_its_fence_closed_when_it_wakes() {
     let (server, clock) = (Arc::new(Mutex::default()), Arc::new(FakeClock::default()));
@@ -107,13 +114,13 @@ fn a_leader_that_slept_finds_its_fence_closed_when_it_wakes() {
     assert!(!other.elect());
     clock.advance(Duration::from_secs(15));
     assert!(other.elect());
-    assert!(!sleeper.fence.is_open(), "before it has asked anybody");
+    assert!(!sleeper.fence.is_open(), "before any request");
     assert!(!sleeper.elect());
     assert_eq!(sleeper.leader(), "b");
 }
 
-/// A renewal whose answer is lost is written again by the same try. The other has seen the first and
-/// takes the second for the same, so it must not count from later.
+/// The response to a renewal is lost and the same attempt writes it again. The standby has seen the
+/// first write and takes the second for the same renewal, so the leader must not count from later.
 #[test]
 fn a_renewal_that_is_written_twice_counts_once() {
     let server = Arc::new(Mutex::default());
@@ -126,7 +133,7 @@ fn a_renewal_that_is_written_twice_counts_once() {
     assert!(leader.elect());
     assert!(!other.elect());
     leader.set_latency(Duration::from_secs(3));
-    leader.lose_the_answer_once("update");
+    leader.lose_response_once("update");
     assert!(leader.elect());
     clocks[0].advance(Duration::from_secs(6));
     clocks[1].advance(Duration::from_secs(15));
