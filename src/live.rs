@@ -1,10 +1,10 @@
-//! What is asked of the API server past the caches: how something is now, not how it was when a watch
-//! last spoke of it. Nothing here changes the cluster.
+//! Live reads: requests to the API server that bypass the caches, for questions about the current
+//! state. Nothing here changes the cluster.
 //!
-//! The controller sees the trait [`LiveReader`], so that one thread with a stand-in can drive it; the
-//! real one sends requests through [`crate::client`]. Reads fail as writes do
-//! ([`WriteError`](crate::writes::WriteError)): most of them are asked to find out what became of a
-//! write, and what fails them leaves that as open as it was.
+//! The controller uses the trait [`LiveReader`], so that a test can drive it on one thread with a
+//! fake. The real implementation sends requests through [`crate::client`]. Reads return the error
+//! type of writes ([`WriteError`](crate::writes::WriteError)): most reads verify the outcome of a
+//! write, and a failed read leaves that outcome unknown.
 
 pub mod field_managers;
 pub mod live_reader;

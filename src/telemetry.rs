@@ -1,4 +1,4 @@
-//! What the daemon shows of itself: its log, its health, its numbers, and what its threads do.
+//! Observability: the log, health checks, metrics, systemd notification and thread dumps.
 //!
 //! # Locks
 //!

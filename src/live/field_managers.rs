@@ -1,5 +1,5 @@
-//! Who wrote what: `metadata.managedFields` of one object, as far as it tells apart the writers of what
-//! a controller writes. Pure.
+//! Field managers: reads `metadata.managedFields` to distinguish the writers of the fields that a
+//! controller writes. Pure.
 
 use std::borrow::Cow;
 
@@ -7,23 +7,23 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The name under which the API server keeps what this program writes: the user agent up to its slash
-/// (apiserver `pkg/endpoints/handlers/create.go:managerOrUserAgent`).
+/// The field manager of this program's writes: the user agent up to its slash (apiserver
+/// `pkg/endpoints/handlers/create.go:managerOrUserAgent`).
 pub const MANAGER: &str = "replicaset-controller";
 
-/// Somebody who wrote something.
+/// A field manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manager {
-    /// Its name.
+    /// Name of the manager.
     pub name: String,
-    /// When it wrote last.
+    /// Time of its last write.
     pub time: Option<Timestamp>,
 }
 
-/// Who wrote the owner references of the object in `json`.
+/// The managers of the owner references of the object in `json`.
 ///
 /// # Errors
-/// If the text is no object of the API.
+/// If the text is not an API object.
 pub fn of_owner_references(json: &[u8]) -> Result<Vec<Manager>, serde_json::Error> {
     matching(json, |entry| {
         entry.subresource.is_none()
@@ -33,17 +33,17 @@ pub fn of_owner_references(json: &[u8]) -> Result<Vec<Manager>, serde_json::Erro
     })
 }
 
-/// Who wrote the status of the object in `json`.
+/// The managers of the status of the object in `json`.
 ///
 /// # Errors
-/// If the text is no object of the API.
+/// If the text is not an API object.
 pub fn of_status(json: &[u8]) -> Result<Vec<Manager>, serde_json::Error> {
     matching(json, |entry| entry.subresource.as_deref() == Some("status"))
 }
 
 fn matching(
     json: &[u8],
-    is_meant: impl Fn(&EntryJson<'_>) -> bool,
+    is_match: impl Fn(&EntryJson<'_>) -> bool,
 ) -> Result<Vec<Manager>, serde_json::Error> {
     let object: ObjectJson<'_> = serde_json::from_slice(json)?;
     let entries = object
@@ -56,7 +56,7 @@ fn matching(
         time: entry.time,
     };
     Ok(entries
-        .filter(|entry| is_meant(entry))
+        .filter(|entry| is_match(entry))
         .map(manager)
         .collect())
 }
@@ -91,7 +91,7 @@ mod tests {
     use crate::client::ClientOptions;
 
     #[test]
-    fn owners_and_status_have_writers_of_their_own() {
+    fn owner_references_and_status_have_separate_managers() {
         let json = br#"{"metadata": {"managedFields": [
             {"manager": "a", "operation": "Update", "time": "2026-01-01T00:00:00Z",
              "fieldsV1": {"f:metadata": {"f:ownerReferences": {".": {}}}}},
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_server_makes_our_name_from_the_user_agent() {
+    fn the_manager_is_the_user_agent_up_to_its_slash() {
         let agent = ClientOptions::default().user_agent;
         assert_eq!(agent.split('/').next(), Some(MANAGER));
     }

@@ -1,4 +1,4 @@
-//! The questions that a sync has for the API server.
+//! The trait for the live reads of a sync.
 
 use std::fmt::Debug;
 
@@ -6,45 +6,44 @@ use super::field_managers::Manager;
 use crate::api::{ObjectKey, Pod, ReplicaSet, ResourceVersion, Selector};
 use crate::writes::WriteError;
 
-/// Reads pods and ReplicaSets at the API server, past every cache. Each call blocks for one request (and
-/// its retries) unless it says otherwise.
+/// Reads pods and ReplicaSets from the API server, without the caches. Unless noted otherwise, each
+/// call blocks for one request and its retries.
 pub trait LiveReader: Debug + Send + Sync {
-    /// The ReplicaSet as it is now.
+    /// The current ReplicaSet.
     ///
     /// # Errors
-    /// As the API server or the connection says; a refusal that says so if there is none.
+    /// The error of the API server or the connection, including not found.
     fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError>;
 
-    /// What is known of the pod `name` in the namespace of `rs`; `None` if there is none.
+    /// The pod `name` in the namespace of `rs`; `None` if it does not exist.
     ///
     /// # Errors
-    /// As the API server or the connection says.
+    /// The error of the API server or the connection.
     fn find_pod(&self, rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError>;
 
-    /// All pods in the namespace of `rs` that `selector` matches. Blocks for one request a page.
+    /// All pods in the namespace of `rs` that match `selector`. Blocks for one request per page.
     ///
     /// # Errors
-    /// As the API server or the connection says.
+    /// The error of the API server or the connection.
     fn list_pods(&self, rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError>;
 
-    /// How far the API server has come now with all pods, and with all objects of this kind: two
-    /// versions, since each may have a history of its own (kube-apiserver
-    /// `--etcd-servers-overrides`). Only objects in `namespace` are looked at. Blocks for two
-    /// requests.
+    /// The newest versions at the API server of all pods and of all objects of this kind. They are
+    /// two, since each resource may have its own history (kube-apiserver
+    /// `--etcd-servers-overrides`). Lists objects in `namespace` only. Blocks for two requests.
     ///
     /// # Errors
-    /// As the API server or the connection says.
+    /// The error of the API server or the connection.
     fn newest_versions(&self, namespace: &str) -> Result<[ResourceVersion; 2], WriteError>;
 
-    /// Who wrote the owner references of the pod `name`; nobody if it is gone.
+    /// The managers of the owner references of the pod `name`; empty if the pod is gone.
     ///
     /// # Errors
-    /// As the API server or the connection says.
+    /// The error of the API server or the connection.
     fn owner_managers(&self, rs: &ReplicaSet, name: &str) -> Result<Vec<Manager>, WriteError>;
 
-    /// Who wrote the status of the ReplicaSet.
+    /// The managers of the ReplicaSet's status.
     ///
     /// # Errors
-    /// As the API server or the connection says.
+    /// The error of the API server or the connection.
     fn status_managers(&self, key: &ObjectKey) -> Result<Vec<Manager>, WriteError>;
 }

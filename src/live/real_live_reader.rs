@@ -1,4 +1,4 @@
-//! Reads as the API server answers them. Called by the threads `sync-*` and `batch-*`.
+//! Live reads through a client. Called on the threads `sync-*` and `batch-*`.
 
 use std::fmt::Display;
 
@@ -17,10 +17,10 @@ use crate::writes::WriteError;
 /// Path of the core API group.
 const CORE: &str = "/api/v1";
 
-/// Pods on one page of a list (client-go `tools/pager/pager.go:defaultPageSize`).
+/// Pods per page of a list (client-go `tools/pager/pager.go:defaultPageSize`).
 const PAGE_SIZE: &str = "500";
 
-/// Reads through a client.
+/// Implements [`LiveReader`] through a client.
 #[derive(Clone, Debug)]
 pub struct RealLiveReader {
     client: Client,
@@ -29,8 +29,8 @@ pub struct RealLiveReader {
 }
 
 impl RealLiveReader {
-    /// Reads objects of `kind` and their pods through `client`, until `stop` is given: then it sends
-    /// nothing any more.
+    /// Reads objects of `kind` and their pods through `client`. Sends no more requests after
+    /// `stop`.
     pub fn new(client: Client, kind: &'static WorkloadKind, stop: &Stop) -> Self {
         let stop = stop.clone();
         Self { client, kind, stop }
@@ -43,8 +43,9 @@ impl RealLiveReader {
         Ok(self.client.send(request)?)
     }
 
-    /// Lists in pages, each made slim before the next is asked for. Together they show the state as of
-    /// the first; one that has come too late for that is refused, and so is the list.
+    /// Lists in pages and decodes each page before it requests the next one, to bound memory. All
+    /// pages show the state as of the first. If the API server rejects a continue token as expired,
+    /// the list fails.
     fn list(&self, rs: &ReplicaSet, request: &Request) -> Result<Vec<Pod>, WriteError> {
         let mut interner = Interner::default();
         let mut pods = Vec::new();
@@ -55,10 +56,11 @@ impl RealLiveReader {
                 page = page.query("continue", &continue_token);
             }
             let response = self.send(&page.on_behalf_of(&rs.uid))?;
-            let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(no_pods)?;
+            let list: ListJson<'_> =
+                serde_json::from_slice(&response.body).map_err(unreadable_pods)?;
             for pod in list.items.unwrap_or_default() {
                 let pod = Pod::from_json(pod.get().as_bytes(), &mut interner);
-                let pod = pod.map_err(no_pods)?;
+                let pod = pod.map_err(unreadable_pods)?;
                 pod.key.check_path().map_err(WriteError::Local)?;
                 pods.push(pod);
             }
@@ -75,14 +77,14 @@ impl RealLiveReader {
     }
 
     fn newest_version(&self, collection: String) -> Result<ResourceVersion, WriteError> {
-        // Without a version of its own a list is the server's newest state, not what it remembers.
+        // A list without a resource version returns the newest state, not the server's watch cache.
         let response = self.send(&Request::get(collection).query("limit", "1"))?;
         let list: VersionJson =
             serde_json::from_slice(&response.body).map_err(|error| unreadable("list", error))?;
         Ok(list.metadata.resource_version.as_str().into())
     }
 
-    /// Asks for the one ReplicaSet.
+    /// Requests the ReplicaSet by name.
     fn get(&self, key: &ObjectKey) -> Result<Response, WriteError> {
         let collection = self.kind.collection_path(Some(&key.namespace));
         self.send(&Request::get(format!("{collection}/{}", key.name)))
@@ -115,10 +117,10 @@ impl LiveReader for RealLiveReader {
 
     fn owner_managers(&self, rs: &ReplicaSet, name: &str) -> Result<Vec<Manager>, WriteError> {
         let response = self.send(&pod_request(rs, name).on_behalf_of(&rs.uid))?;
-        let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(no_pods)?;
+        let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(unreadable_pods)?;
         let pod = list.items.unwrap_or_default().pop();
         pod.map_or(Ok(Vec::new()), |pod| {
-            field_managers::of_owner_references(pod.get().as_bytes()).map_err(no_pods)
+            field_managers::of_owner_references(pod.get().as_bytes()).map_err(unreadable_pods)
         })
     }
 
@@ -128,7 +130,7 @@ impl LiveReader for RealLiveReader {
     }
 }
 
-/// Asks for one pod. The stock role may list pods but not get one.
+/// Requests one pod by a list, since the stock role may list pods but not get one.
 fn pod_request(rs: &ReplicaSet, name: &str) -> Request {
     let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
     Request::get(path).query("fieldSelector", format!("metadata.name={name}"))
@@ -149,7 +151,7 @@ struct ListMetadataJson {
     continue_token: Option<String>,
 }
 
-/// A list of which only the version is read.
+/// A list of which only the resource version matters.
 #[derive(Deserialize)]
 struct VersionJson {
     metadata: VersionMetadataJson,
@@ -161,10 +163,10 @@ struct VersionMetadataJson {
     resource_version: String,
 }
 
-fn no_pods(error: serde_json::Error) -> WriteError {
+fn unreadable_pods(error: serde_json::Error) -> WriteError {
     unreadable("list of pods", error)
 }
 
 fn unreadable(what: &str, error: impl Display) -> WriteError {
-    WriteError::Unknown(format!("the answer is no {what}: {error}"))
+    WriteError::Unknown(format!("the response is not a {what}: {error}"))
 }

@@ -150,7 +150,7 @@ fn export<T: Send + Sync + 'static>(
     value: impl Fn(&T) -> f64 + Send + Sync + 'static,
 ) {
     let source: Weak<T> = Arc::downgrade(source);
-    family.show(labels, move || Some(value(&*source.upgrade()?)));
+    family.register(labels, move || Some(value(&*source.upgrade()?)));
 }
 
 fn count(count: usize) -> f64 {

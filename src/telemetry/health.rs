@@ -1,9 +1,9 @@
-//! Health as named checks, each asked by the probes that it concerns: the pages `/healthz`, `/livez`
+//! Named health checks. Each check belongs to one or more probes: the pages `/healthz`, `/livez`
 //! and `/readyz`, and the watchdog.
 //!
-//! Whoever owns a part of the daemon adds the checks of that part; a check looks at what is known and
-//! never waits, because it is asked on the thread of a page or of the watchdog. What each check means
-//! and why its threshold is what it is stands where it is added (`manager::health_checks`).
+//! Each part of the daemon adds its own checks. A check reads known state and never waits, because
+//! it runs on the thread of a page or of the watchdog. `manager::health_checks` documents each
+//! check and its threshold.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,19 +11,19 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::metrics::Metrics;
 use crate::stdx::thread::catch_panic;
 
-/// Who asks.
+/// A set of checks with a common consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// Does it do its work? For people and alerts.
+    /// Does the daemon make progress? For people and alerts.
     Healthz,
     /// Would a restart help? For the kubelet's liveness probe and systemd's watchdog.
     Livez,
-    /// Could it do its work at once, or take over? For the kubelet's readiness probe.
+    /// Could the daemon sync, or take over, at once? For the kubelet's readiness probe.
     Readyz,
 }
 
 impl Probe {
-    /// The name of its page, which is also the label `type` of its metrics.
+    /// The name of the probe's page, which is also the label `type` of its metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Healthz => "healthz",
@@ -33,10 +33,10 @@ impl Probe {
     }
 }
 
-/// What a check finds: nothing wrong, or what is wrong, in a sentence for people.
+/// The result of a check: healthy, or a sentence that describes the failure.
 pub type Finding = Result<(), String>;
 
-/// All checks of the daemon. Shared by `Arc`; checks can be added at any time.
+/// All checks of the daemon. Shared by `Arc`; any thread may add checks at any time.
 pub struct Health {
     checks: RwLock<Vec<Arc<Check>>>,
     metrics: &'static Metrics,
@@ -48,17 +48,17 @@ struct Check {
     find: Box<dyn Fn() -> Finding + Send + Sync>,
 }
 
-/// What one check found.
+/// The result of one named check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// The check's name.
     pub name: String,
-    /// What it found; `None` if it was excluded.
+    /// The result; `None` if the check was excluded.
     pub finding: Option<Finding>,
 }
 
 impl Health {
-    /// No check yet. What they find is counted in `metrics`.
+    /// An empty set. `metrics` counts the results.
     pub fn new(metrics: &'static Metrics) -> Self {
         Self {
             checks: RwLock::default(),
@@ -66,7 +66,7 @@ impl Health {
         }
     }
 
-    /// Adds a check under a name that may be part of a path. `find` must not wait for anything.
+    /// Adds a check under a name that is valid in a path. `find` must not block.
     pub fn add(
         &self,
         name: &str,
@@ -82,24 +82,24 @@ impl Health {
         checks.unwrap_or_else(PoisonError::into_inner).push(check);
     }
 
-    /// Asks all checks of a probe but the excluded ones, in the order in which they were added.
+    /// Runs all checks of a probe except the excluded ones, in the order of addition.
     pub fn ask(&self, probe: Probe, is_excluded: impl Fn(&str) -> bool) -> Vec<Finished> {
         let checks = self.of(probe).into_iter();
-        let asked = checks.map(|check| Finished {
+        let finished = checks.map(|check| Finished {
             name: check.name.clone(),
             finding: (!is_excluded(&check.name)).then(|| self.find(probe, &check)),
         });
-        asked.collect()
+        finished.collect()
     }
 
-    /// Asks one check; `None` if the probe has no check of this name.
+    /// Runs one check; returns `None` if the probe has no check of this name.
     pub fn ask_one(&self, probe: Probe, name: &str) -> Option<Finding> {
         let checks = self.of(probe);
         let check = checks.iter().find(|check| check.name == name)?;
         Some(self.find(probe, check))
     }
 
-    /// The first check of a probe that fails, and what it found.
+    /// Name and message of the first failing check of a probe.
     pub fn first_failure(&self, probe: Probe) -> Option<(String, String)> {
         let all = self.ask(probe, |_| false).into_iter();
         let mut failed = all.filter_map(|check| Some((check.name, check.finding?.err()?)));
@@ -114,7 +114,7 @@ impl Health {
         finding
     }
 
-    /// Cloned, so that no check runs under the lock.
+    /// Clones the checks, so that no check runs under the lock.
     fn of(&self, probe: Probe) -> Vec<Arc<Check>> {
         let checks = self.checks.read().unwrap_or_else(PoisonError::into_inner);
         let of_probe = checks.iter().filter(|check| check.probes.contains(&probe));
@@ -138,7 +138,7 @@ mod tests {
     use crate::telemetry::metrics::global;
 
     #[test]
-    fn each_probe_asks_its_checks_and_a_panic_is_a_failure() {
+    fn each_probe_runs_its_checks_and_a_panic_is_a_failure() {
         let health = Health::new(global());
         health.add("good", &[Probe::Healthz, Probe::Livez], || Ok(()));
         health.add("bad", &[Probe::Healthz], || panic!("on purpose"));

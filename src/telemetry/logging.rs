@@ -1,15 +1,15 @@
-//! The log: one line per record on standard error, with the thread's name, so that it reads together
-//! with a thread dump. Set up once by `main`; written by all threads; the levels may change while the
-//! daemon runs.
+//! The log: one line per record on standard error, with the thread's name to match a thread dump.
+//! `main` initializes it once; every thread writes to it; the levels may change at run time.
 //!
-//! Who a level is for: *error*: an operator must act; *warn*: abnormal, heals itself; *info*: the state
-//! of the cluster was changed, or the daemon's; *debug*: each event; *trace*: each request. Records up
-//! to *info* are bounded by `limit`, place by place, so that a busy cluster fills no disk.
+//! Levels: *error*: an operator must act; *warn*: abnormal but self-healing; *info*: a change of
+//! the cluster's or the daemon's state; *debug*: each event; *trace*: each request. `limit`
+//! rate-limits the records of *warn* and *info* per place in the code, so that a busy cluster does
+//! not fill a disk.
 //!
-//! What else a record says is no part of its message, which may contain what somebody else says, but
-//! the value of a key: `object` is what it is about, `error` is why something failed, `then` is what
-//! follows from that. In text they stand behind the message. What messages from elsewhere could do
-//! to a terminal is escaped.
+//! Structured data goes into key values and not into the message, since a message may quote text
+//! from elsewhere: `object` names the subject, `error` the cause of a failure, and `then` the
+//! consequence. The text format appends them to the message. It also escapes control characters,
+//! which could otherwise manipulate a terminal.
 
 mod json;
 mod levels;
@@ -29,26 +29,26 @@ use self::levels::Filter;
 pub use self::levels::Levels;
 use self::limit::{Limit, RateDecision};
 
-/// The form of a record.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// Lines for people.
+    /// Plain lines for people.
     #[default]
     Text,
-    /// One JSON object a line, with klog's field names.
+    /// One JSON object per line, with klog's field names.
     Json,
 }
 
-/// What is logged. None before [`init`].
+/// The active filter; unset before [`init`].
 static FILTER: OnceLock<ArcSwap<Filter>> = OnceLock::new();
 
-/// Sets up the log of the process. `RUST_LOG` wins over `levels`. Libraries log warnings only, unless
-/// `RUST_LOG` says otherwise. Has no effect if called a second time.
+/// Initializes the log of the process. `RUST_LOG` overrides `levels`. Libraries log only warnings
+/// and errors unless `RUST_LOG` says otherwise. A second call has no effect.
 pub fn init(levels: &Levels, format: Format) {
     let filter = Filter::new(levels, std::env::var("RUST_LOG").ok().as_deref());
     let max = filter.max();
     if FILTER.set(ArcSwap::from_pointee(filter)).is_err() {
-        log::debug!("the log is set up already");
+        log::debug!("the log is already initialized");
         return;
     }
     let logger = Logger {
@@ -61,8 +61,8 @@ pub fn init(levels: &Levels, format: Format) {
     }
 }
 
-/// Changes what is logged, from the next record on. `RUST_LOG` wins still. Without [`init`] it does
-/// nothing.
+/// Changes the levels from the next record on; `RUST_LOG` still overrides them. Does nothing before
+/// [`init`].
 pub fn set_levels(levels: &Levels) {
     if let Some(current) = FILTER.get() {
         let filter = Filter::new(levels, std::env::var("RUST_LOG").ok().as_deref());
@@ -72,14 +72,14 @@ pub fn set_levels(levels: &Levels) {
     }
 }
 
-/// What [`init`] or [`set_levels`] has put into force last; `None` before [`init`].
+/// The levels of the last [`init`] or [`set_levels`]; `None` before [`init`].
 pub fn levels() -> Option<Levels> {
     Some(FILTER.get()?.load().levels().clone())
 }
 
 struct Logger {
     format: Format,
-    /// Whether the journal reads standard error, and takes a level in front of each line.
+    /// Whether the journal reads standard error and expects a level prefix on each line.
     journal: bool,
     limit: Limit,
 }
@@ -96,23 +96,23 @@ impl Log for Logger {
         if !filter.is_some_and(|filter| filter.enabled(record.metadata(), module)) {
             return;
         }
-        let left_out = match self.limit.ask(record) {
-            RateDecision::Write { left_out } => left_out,
-            RateDecision::LeaveOut => return,
+        let suppressed = match self.limit.decide(record) {
+            RateDecision::Write { suppressed } => suppressed,
+            RateDecision::Suppress => return,
         };
         let thread = std::thread::current();
         let thread = thread.name().unwrap_or("?");
-        let said = Said::of(record, left_out);
+        let content = Content::of(record, suppressed);
         let now = Timestamp::now();
         let mut line = match self.format {
-            Format::Text => text::line(record, &said, now, thread),
-            Format::Json => json::line(record, &said, now, thread),
+            Format::Text => text::line(record, &content, now, thread),
+            Format::Json => json::line(record, &content, now, thread),
         };
         if self.journal {
             line.insert_str(0, journal_prefix(record.level().to_level_filter()));
         }
         line.push('\n');
-        // Nobody is left to be told that the log cannot be written.
+        // Nothing can report that the log itself is not writable.
         std::io::stderr()
             .lock()
             .write_all(line.as_bytes())
@@ -122,21 +122,21 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
-/// What a record says.
+/// The message and the key values of a record.
 #[derive(Debug, Default)]
-struct Said {
+struct Content {
     message: String,
     error: Option<String>,
     then: Option<String>,
     object: Option<String>,
 }
 
-impl Said {
-    fn of(record: &Record<'_>, left_out: u64) -> Self {
+impl Content {
+    fn of(record: &Record<'_>, suppressed: u64) -> Self {
         let value = |key| record.key_values().get(Key::from(key));
         let text = |key| value(key).map(|value| value.to_string());
         Self {
-            message: message(record, left_out),
+            message: message(record, suppressed),
             error: text("error"),
             then: text("then"),
             object: text("object"),
@@ -144,24 +144,21 @@ impl Said {
     }
 }
 
-/// The record's message, behind how many others were left out.
-fn message(record: &Record<'_>, left_out: u64) -> String {
-    match left_out {
+/// The record's message, after the number of suppressed records.
+fn message(record: &Record<'_>, suppressed: u64) -> String {
+    match suppressed {
         0 => record.args().to_string(),
-        _ => format!(
-            "({left_out} more from here were left out) {}",
-            record.args()
-        ),
+        _ => format!("({suppressed} similar lines suppressed) {}", record.args()),
     }
 }
 
-/// `module` without this program's name.
+/// `module` without the crate's name.
 fn short(module: &str) -> &str {
     let of_crate = module.strip_prefix(env!("CARGO_CRATE_NAME"));
-    of_crate.map_or(module, |rest| rest.strip_prefix("::").unwrap_or("main"))
+    of_crate.map_or(module, |path| path.strip_prefix("::").unwrap_or("main"))
 }
 
-/// The levels of syslog, as systemd reads them (sd-daemon(3)).
+/// Syslog levels in the form that systemd reads (sd-daemon(3)).
 fn journal_prefix(level: LevelFilter) -> &'static str {
     match level {
         LevelFilter::Off | LevelFilter::Error => "<3>",
@@ -171,8 +168,8 @@ fn journal_prefix(level: LevelFilter) -> &'static str {
     }
 }
 
-/// True if `$JOURNAL_STREAM` names the device and inode of standard error (systemd.exec(5)): then it
-/// has not been redirected since.
+/// True if `$JOURNAL_STREAM` names the device and inode of standard error (systemd.exec(5)), so
+/// that standard error still leads to the journal.
 fn is_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
         return false;
@@ -188,17 +185,17 @@ mod tests {
     use super::message;
 
     #[test]
-    fn what_was_left_out_is_told_before_the_message() {
-        for (left_out, expected) in [
+    fn the_suppressed_count_precedes_the_message() {
+        for (suppressed, expected) in [
             (0, "created 2 pods replicaset=shop/web"),
             (
                 7,
-                "(7 more from here were left out) created 2 pods replicaset=shop/web",
+                "(7 similar lines suppressed) created 2 pods replicaset=shop/web",
             ),
         ] {
             let args = format_args!("created 2 pods replicaset=shop/web");
             let record = Record::builder().args(args).build();
-            assert_eq!(message(&record, left_out), expected);
+            assert_eq!(message(&record, suppressed), expected);
         }
     }
 }

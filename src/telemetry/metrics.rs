@@ -1,10 +1,10 @@
-//! What the daemon counts and measures, as Prometheus reads it: upstream's series under upstream's
-//! names, labels, help and buckets, and ours under `replicaset_controller_`.
+//! Prometheus metrics: upstream's series under upstream's names, labels, help and buckets, and this
+//! project's own under `replicaset_controller_`.
 //!
-//! [`global`] is the process's one set; the HTTP server shows it by [`render`] and [`render_slis`].
-//! Rooms that record hold handles that were made once ([`prometheus`]' handles are atomics behind an
-//! `Arc`), so that nothing is looked up or allocated per pod. No series carries a ReplicaSet's name, so
-//! their number does not grow with the cluster.
+//! [`global`] is the set of the process; the HTTP server renders it by [`render`] and
+//! [`render_slis`]. Recording code keeps its handles ([`prometheus`] handles are atomics behind an
+//! `Arc`), so that it neither looks up nor allocates anything per pod. No series is labeled by
+//! ReplicaSet, so the number of series does not grow with the cluster.
 
 pub mod computed;
 pub mod controller;
@@ -30,33 +30,33 @@ use rest_client::RestClientFamilies;
 use watch::WatchFamilies;
 use workqueue::WorkQueueFamilies;
 
-/// Every family of one process, or of one test.
+/// All families of one process or one test.
 #[derive(Debug)]
 pub struct Metrics {
     main: Registry,
     slis: Registry,
-    /// What was built and what is switched on.
+    /// Build information and feature gates.
     pub build: BuildMetrics,
-    /// The controllers' work.
+    /// The controllers.
     pub controller: ControllerFamilies,
-    /// Exec plugins, reloads, TLS settings.
+    /// Exec plugins, reloaded files and TLS settings.
     pub credentials: CredentialMetrics,
-    /// Events for people.
+    /// Kubernetes events.
     pub events: EventFamilies,
-    /// The lease.
+    /// Leader election.
     pub leader_election: LeaderElectionMetrics,
-    /// Requests.
+    /// Requests to the API server.
     pub rest_client: RestClientFamilies,
     /// Watches and caches.
     pub watch: WatchFamilies,
     /// Work queues.
     pub workqueue: WorkQueueFamilies,
-    /// Results of health checks, shown by [`Metrics::render_slis`] only.
+    /// Results of health checks; only [`Metrics::render_slis`] renders them.
     pub healthchecks: HealthcheckMetrics,
 }
 
 impl Metrics {
-    /// A set in which nothing was recorded yet.
+    /// A set without any samples.
     pub fn new() -> Self {
         let (main, slis) = (Registry::default(), Registry::default());
         process::register(&main);
@@ -75,12 +75,12 @@ impl Metrics {
         }
     }
 
-    /// What `/metrics` answers, of type [`CONTENT_TYPE`]. Does not block.
+    /// The body of `/metrics`, of type [`CONTENT_TYPE`]. Does not block.
     pub fn render(&self) -> String {
         self.main.render()
     }
 
-    /// What `/metrics/slis` answers, of type [`CONTENT_TYPE`]. Does not block.
+    /// The body of `/metrics/slis`, of type [`CONTENT_TYPE`]. Does not block.
     pub fn render_slis(&self) -> String {
         self.slis.render()
     }
@@ -92,23 +92,23 @@ impl Default for Metrics {
     }
 }
 
-/// The process's set.
+/// The metrics of this process.
 pub fn global() -> &'static Metrics {
     static GLOBAL: LazyLock<Metrics> = LazyLock::new(Metrics::new);
     &GLOBAL
 }
 
-/// What `/metrics` answers in this process.
+/// The body of `/metrics` for this process.
 pub fn render() -> String {
     global().render()
 }
 
-/// What `/metrics/slis` answers in this process.
+/// The body of `/metrics/slis` for this process.
 pub fn render_slis() -> String {
     global().render_slis()
 }
 
-/// A count as Prometheus has it.
+/// Converts a count into Prometheus' number type.
 #[expect(
     clippy::cast_precision_loss,
     reason = "Prometheus knows no other numbers, and counts above 2^53 take millennia"

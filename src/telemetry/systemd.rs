@@ -1,10 +1,10 @@
-//! What systemd is told (`Type=notify`, sd_notify(3)): ready, how things are, reloading, stopping, and
-//! that the daemon is alive, by the thread `systemd`. Without `$NOTIFY_SOCKET` there is no such thread
-//! and nothing is told.
+//! Notifies systemd (`Type=notify`, sd_notify(3)) of readiness, status, reloads, stopping and
+//! liveness, on the thread `systemd`. Without `$NOTIFY_SOCKET` that thread does not exist.
 //!
-//! The watchdog is fed only while all checks of [`Probe::Livez`] pass, so that it strikes when a restart
-//! helps, and not because a thread that only feeds it still runs. In the same way a start that takes long
-//! (a large cluster's lists, an API server that is away) is extended as long as a restart would not help.
+//! The thread feeds the watchdog only while all checks of [`Probe::Livez`] pass. So the watchdog
+//! fires when a restart would help, and a stuck worker cannot hide behind a live notifier thread.
+//! Likewise the thread extends a slow start (large lists, an unreachable API server) as long as
+//! these checks pass.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,25 +15,25 @@ use super::health::{Health, Probe};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Thread;
 
-/// The status line is renewed this often, if it has changed, and readiness noticed.
+/// Interval between checks for a new status line and for readiness.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// However short the watchdog's time is.
+/// Lower bound of the interval, even with a very short watchdog timeout.
 const PERIOD_MIN: Duration = Duration::from_millis(10);
 
-/// The watchdog is fed this often in its time, so that one late turn costs nothing
-/// (sd_watchdog_enabled(3) recommends half of it).
+/// Watchdog notifications per timeout, so that one late notification does no harm
+/// (sd_watchdog_enabled(3) recommends half the timeout).
 const FEEDS_PER_PERIOD: u32 = 3;
 
-/// A start may take this much longer each time that the thread looks, if all is well: far above
-/// [`PERIOD`], so that a start is given up for what fails and not for a busy machine.
+/// Each turn extends the start timeout by this, if all checks pass. It is far above [`PERIOD`], so
+/// that a busy machine does not abort a start.
 const START_EXTENSION: Duration = Duration::from_secs(30);
 
-/// What the thread `systemd` asks the daemon. Both must not wait for anything.
+/// The callbacks of the thread `systemd`. Neither may block.
 pub struct Daemon {
-    /// True once it does its work, or could take over at once.
+    /// True once the daemon syncs, or could take over at once.
     pub is_ready: Box<dyn Fn() -> bool + Send>,
-    /// What it does, in one line.
+    /// The status line.
     pub status: Box<dyn Fn() -> String + Send>,
 }
 
@@ -43,7 +43,7 @@ impl std::fmt::Debug for Daemon {
     }
 }
 
-/// Starts the thread if systemd, or who stands for it, listens. It ends with `stop`.
+/// Starts the thread if `$NOTIFY_SOCKET` is set. The thread ends with `stop`.
 pub fn start(health: &Arc<Health>, daemon: Daemon, stop: &Stop) -> Option<Thread> {
     std::env::var_os("NOTIFY_SOCKET")?;
     let watchdog = sd_notify::watchdog_enabled();
@@ -52,9 +52,9 @@ pub fn start(health: &Arc<Health>, daemon: Daemon, stop: &Stop) -> Option<Thread
         health,
         daemon,
         is_ready: false,
-        told: String::new(),
+        last_status: String::new(),
         failing: None,
-        tell,
+        notify,
     };
     let period = watchdog.map_or(PERIOD, |within| PERIOD.min(within / FEEDS_PER_PERIOD));
     let period = period.max(PERIOD_MIN);
@@ -63,52 +63,52 @@ pub fn start(health: &Arc<Health>, daemon: Daemon, stop: &Stop) -> Option<Thread
             notifier.turn(watchdog);
             stopping.wait_timeout(period);
         }
-        tell(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+        notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
     }))
 }
 
-/// Says that the configuration is read again. [`reloaded`] must follow.
+/// Notifies systemd that a configuration reload starts. [`reloaded`] must follow.
 pub fn reloading() {
     match NotifyState::monotonic_usec_now() {
-        Ok(now) => tell(&[NotifyState::Reloading, now]),
-        Err(error) => log::warn!(error:%; "cannot tell systemd of the reload"),
+        Ok(now) => notify(&[NotifyState::Reloading, now]),
+        Err(error) => log::warn!(error:%; "cannot notify systemd of the reload"),
     }
 }
 
-/// Says that the configuration has been read again, or stands as it was.
+/// Notifies systemd that the reload ended, successfully or not.
 pub fn reloaded() {
-    tell(&[NotifyState::Ready]);
+    notify(&[NotifyState::Ready]);
 }
 
 struct Notifier<T> {
     health: Arc<Health>,
     daemon: Daemon,
     is_ready: bool,
-    /// The last status line.
-    told: String,
-    /// The check that kept the watchdog from being fed the last time.
+    /// The last status line sent.
+    last_status: String,
+    /// The failing check in the previous turn.
     failing: Option<String>,
     /// Sends to systemd.
-    tell: T,
+    notify: T,
 }
 
 impl<T: FnMut(&[NotifyState<'_>])> Notifier<T> {
     fn turn(&mut self, watchdog: Option<Duration>) {
         if !self.is_ready && (self.daemon.is_ready)() {
             self.is_ready = true;
-            (self.tell)(&[NotifyState::Ready]);
+            (self.notify)(&[NotifyState::Ready]);
         }
         let failure = self.health.first_failure(Probe::Livez);
         let status = match &failure {
             Some((check, why)) => format!("failing: {check}: {why}"),
             None => (self.daemon.status)(),
         };
-        // Each line of a datagram is a message of its own.
+        // A line break would start another message within the datagram.
         let status = status.replace('\n', " | ");
-        // ORDER: the reason is known before the watchdog can strike for it.
-        if status != self.told {
-            (self.tell)(&[NotifyState::Status(&status)]);
-            self.told = status;
+        // ORDER: send the reason before the watchdog can fire.
+        if status != self.last_status {
+            (self.notify)(&[NotifyState::Status(&status)]);
+            self.last_status = status;
         }
         let failing = failure.as_ref().map(|(check, _)| check.clone());
         if failing != self.failing {
@@ -116,7 +116,7 @@ impl<T: FnMut(&[NotifyState<'_>])> Notifier<T> {
                 (Some((check, why)), Some(within)) => log::error!(
                     error:% = why,
                     then:% = format_args!(
-                        "the watchdog is not fed any more and strikes in {within:?} at the latest"
+                        "the watchdog fires in {within:?} at the latest"
                     );
                     "the check {check} fails"
                 ),
@@ -127,18 +127,18 @@ impl<T: FnMut(&[NotifyState<'_>])> Notifier<T> {
         }
         if !self.is_ready && failure.is_none() {
             let extension = u32::try_from(START_EXTENSION.as_micros()).unwrap_or(u32::MAX);
-            (self.tell)(&[NotifyState::ExtendTimeoutUsec(extension)]);
+            (self.notify)(&[NotifyState::ExtendTimeoutUsec(extension)]);
         }
         if watchdog.is_some() && failure.is_none() {
-            (self.tell)(&[NotifyState::Watchdog]);
+            (self.notify)(&[NotifyState::Watchdog]);
         }
     }
 }
 
-/// Sends one datagram, which never waits for long: systemd reads as fast as it can.
-fn tell(states: &[NotifyState<'_>]) {
+/// Sends one datagram. Does not block for long, since systemd reads continuously.
+fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        log::warn!(error:%; "cannot tell systemd {states:?}");
+        log::warn!(error:%; "cannot notify systemd of {states:?}");
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
     use crate::telemetry::metrics::global;
 
     #[test]
-    fn a_start_is_extended_and_the_failing_check_is_named_before_the_watchdog_starves() {
+    fn a_failing_check_is_reported_before_the_watchdog_fires() {
         let health = Arc::new(Health::new(global()));
         let is_stuck = Arc::new(AtomicBool::new(false));
         let stuck = Arc::clone(&is_stuck);
@@ -162,7 +162,7 @@ mod tests {
         });
         let is_synced = Arc::new(AtomicBool::new(false));
         let synced = Arc::clone(&is_synced);
-        let mut heard = Vec::new();
+        let mut sent = Vec::new();
         let mut notifier = Notifier {
             health,
             daemon: Daemon {
@@ -170,10 +170,10 @@ mod tests {
                 status: Box::new(|| "all is well".to_owned()),
             },
             is_ready: false,
-            told: String::new(),
+            last_status: String::new(),
             failing: None,
-            tell: |states: &[super::NotifyState<'_>]| {
-                heard.extend(states.iter().map(ToString::to_string));
+            notify: |states: &[super::NotifyState<'_>]| {
+                sent.extend(states.iter().map(ToString::to_string));
             },
         };
         let watchdog = Some(Duration::from_secs(1));
@@ -196,6 +196,6 @@ mod tests {
             "STATUS=all is well",
             "WATCHDOG=1",
         ];
-        assert_eq!(heard, expected);
+        assert_eq!(sent, expected);
     }
 }

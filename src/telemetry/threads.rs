@@ -1,8 +1,8 @@
-//! Every thread of the process, with what it works on: the page `/debug/threads`, and what SIGUSR1
-//! writes to the log for those who have no debugger at hand.
+//! Lists every thread of the process with its current work, for the page `/debug/threads` and for
+//! SIGUSR1, which logs the list where no debugger is at hand.
 //!
-//! What the kernel knows (name, state, processor time) is read from `/proc/self/task`; what a thread
-//! works on it tells itself, through [`activity`]. Threads of libraries have only the former.
+//! Name, state and processor time come from `/proc/self/task`. Each thread registers its work
+//! through [`activity`]; threads of libraries do not.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -15,10 +15,10 @@ use serde::Serialize;
 use crate::stdx::activity::{self, Work};
 use crate::stdx::escape::escaped;
 
-/// The threads of this process at one moment.
+/// A snapshot of the threads of this process.
 #[derive(Clone, Debug, Serialize)]
 pub struct ThreadReport {
-    /// By the kernel's number, so that the main thread comes first.
+    /// Sorted by thread id, so that the main thread comes first.
     pub threads: Vec<ThreadEntry>,
 }
 
@@ -26,38 +26,38 @@ pub struct ThreadReport {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadEntry {
-    /// The kernel's number of the thread, as `top -H`, `gdb` and `eu-stack` show it.
+    /// The kernel's thread id, as in `top -H`, `gdb` and `eu-stack`.
     pub tid: i32,
-    /// Its name, at most 15 bytes.
+    /// The thread's name, at most 15 bytes.
     pub name: String,
-    /// The kernel's letter: `R` runs, `S` sleeps, `D` waits for a disk.
+    /// The kernel's state letter: `R` running, `S` sleeping, `D` waiting for a disk.
     pub state: char,
-    /// Processor time spent in the program, in seconds.
+    /// Processor time in user mode, in seconds.
     pub user_seconds: f64,
-    /// Processor time spent in the kernel, in seconds.
+    /// Processor time in the kernel, in seconds.
     pub system_seconds: f64,
-    /// What it works on, outermost first; `null` if it is a library's, which does not tell.
+    /// The current work, outermost first; `null` for a library's thread, which registers none.
     pub works: Option<Vec<WorkEntry>>,
 }
 
-/// What a thread works on.
+/// One piece of work of a thread.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkEntry {
     /// The kind of work or wait.
     pub what: &'static str,
-    /// On what; may be empty.
+    /// The subject; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// For how long, in seconds.
+    /// Duration so far, in seconds.
     pub seconds: f64,
-    /// How long ago something was heard, in seconds, of a watch.
+    /// Seconds since a watch last received data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heard_seconds_ago: Option<f64>,
 }
 
 impl ThreadReport {
-    /// Looks at all threads now. Reads a small file for each; blocks for nothing.
+    /// Takes a snapshot of all threads. Reads one small file per thread; does not block.
     ///
     /// # Errors
     /// If `/proc` cannot be read.
@@ -69,14 +69,14 @@ impl ThreadReport {
             .collect();
         let tasks = Process::myself()?.tasks()?;
         let mut threads: Vec<ThreadEntry> = tasks
-            // A thread may end between the listing and the look.
-            .filter_map(|task| entry(&task.ok()?, now, &mut works))
+            // A thread may end between the listing and the read.
+            .filter_map(|task| thread_entry(&task.ok()?, now, &mut works))
             .collect();
         threads.sort_by_key(|thread| thread.tid);
         Ok(Self { threads })
     }
 
-    /// A table for people, one line per thread.
+    /// Formats a table, one line per thread.
     pub fn text(&self) -> String {
         let mut text = format!(
             "{:>8}  {:<15}  {:<5}  {:>9}  {:>9}  WORKS ON\n",
@@ -98,7 +98,7 @@ impl ThreadReport {
         text
     }
 
-    /// One record per thread in the log, at level info.
+    /// Logs one record per thread at level info.
     pub fn log(&self) {
         for thread in &self.threads {
             log::info!(
@@ -113,11 +113,11 @@ impl ThreadReport {
     }
 }
 
-/// Writes the report to the log: what SIGUSR1 asks for. Called on the thread that takes signals.
+/// Logs the thread list for SIGUSR1. Called on the signal thread.
 pub fn log_threads() {
     match ThreadReport::take() {
         Ok(report) => report.log(),
-        Err(error) => log::warn!(error:%; "the threads cannot be listed"),
+        Err(error) => log::warn!(error:%; "cannot list the threads"),
     }
 }
 
@@ -149,7 +149,11 @@ impl WorkEntry {
     }
 }
 
-fn entry(task: &Task, now: Instant, works: &mut HashMap<i32, Vec<Work>>) -> Option<ThreadEntry> {
+fn thread_entry(
+    task: &Task,
+    now: Instant,
+    works: &mut HashMap<i32, Vec<Work>>,
+) -> Option<ThreadEntry> {
     let stat = task.stat().ok()?;
     let works = works.remove(&task.tid);
     Some(ThreadEntry {
@@ -158,11 +162,16 @@ fn entry(task: &Task, now: Instant, works: &mut HashMap<i32, Vec<Work>>) -> Opti
         state: stat.state,
         user_seconds: seconds(stat.utime),
         system_seconds: seconds(stat.stime),
-        works: works.map(|works| works.into_iter().map(|work| told(work, now)).collect()),
+        works: works.map(|works| {
+            works
+                .into_iter()
+                .map(|work| work_entry(work, now))
+                .collect()
+        }),
     })
 }
 
-fn told(work: Work, now: Instant) -> WorkEntry {
+fn work_entry(work: Work, now: Instant) -> WorkEntry {
     let ago = |then: Instant| now.saturating_duration_since(then).as_secs_f64();
     WorkEntry {
         what: work.what,
@@ -188,9 +197,9 @@ mod tests {
     use crate::stdx::thread::Thread;
 
     #[test]
-    fn every_thread_is_listed_with_its_name_and_what_it_works_on() {
+    fn every_thread_is_listed_with_its_name_and_work() {
         let stop = Stop::new();
-        let (sender, begun) = crossbeam_channel::bounded(1);
+        let (sender, started) = crossbeam_channel::bounded(1);
         let waits = stop.clone();
         let _thread = Thread::spawn("t-report", &stop, move || {
             let _sync = enter("sync", "shop/web");
@@ -198,7 +207,7 @@ mod tests {
             sender.send(()).expect("room for one");
             waits.wait();
         });
-        begun.recv().expect("it has begun");
+        started.recv().expect("the thread has started");
         let report = ThreadReport::take().expect("a /proc");
         let text = report.text();
         let line = text.lines().find(|line| line.contains(" t-report "));

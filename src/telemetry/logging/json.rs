@@ -1,26 +1,27 @@
-//! A record as a JSON object, with the names and the order of fields that kube-controller-manager has
-//! with `--logging-format=json` (component-base `logs/json/json.go:NewJSONLogger`): `ts` in milliseconds
-//! since 1970, `caller`, `msg`, `v` but for errors, what the record is about, `err`. Beside them `thread`,
-//! and `severity` for warnings, which klog does not tell from news.
+//! Formats a record as a JSON object with the field names and the order of
+//! kube-controller-manager's `--logging-format=json` (component-base
+//! `logs/json/json.go:NewJSONLogger`): `ts` in milliseconds since 1970, `caller`, `msg`, `v` except
+//! for errors, the object, `err`. In addition it writes `thread`, and `severity` for warnings,
+//! which klog does not distinguish from info.
 
 use jiff::Timestamp;
 use log::{Level, Record};
 use serde_json::{Map, Value, json};
 
-use super::{Said, short};
+use super::{Content, short};
 
-/// What a record may be about: the name here, and upstream's in JSON.
+/// The kinds of objects: this program's key and upstream's JSON field.
 const KINDS: [(&str, &str); 2] = [
     ("replicaset", "replicaSet"),
     ("replicationcontroller", "replicationController"),
 ];
 
-pub(super) fn line(record: &Record<'_>, said: &Said, now: Timestamp, thread: &str) -> String {
-    let message = match &said.then {
-        Some(then) => format!("{}; {then}", said.message),
-        None => said.message.clone(),
+pub(super) fn line(record: &Record<'_>, content: &Content, now: Timestamp, thread: &str) -> String {
+    let message = match &content.then {
+        Some(then) => format!("{}; {then}", content.message),
+        None => content.message.clone(),
     };
-    // By hand for the order, which people see.
+    // A list instead of a map keeps the order of fields.
     let mut fields = vec![
         ("ts", json!(milliseconds(now))),
         (
@@ -38,15 +39,15 @@ pub(super) fn line(record: &Record<'_>, said: &Said, now: Timestamp, thread: &st
     if record.level() == Level::Warn {
         fields.push(("severity", json!("warning")));
     }
-    fields.extend(said.object.as_deref().and_then(object_field));
-    fields.extend(said.error.as_ref().map(|error| ("err", json!(error))));
+    fields.extend(content.object.as_deref().and_then(object_field));
+    fields.extend(content.error.as_ref().map(|error| ("err", json!(error))));
     let fields = fields
         .iter()
         .map(|(name, value)| format!("\"{name}\":{value}"));
     format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
 }
 
-/// klog's number for a level.
+/// klog's verbosity for a level.
 fn verbosity(level: Level) -> u8 {
     match level {
         Level::Error | Level::Warn | Level::Info => 0,
@@ -63,7 +64,7 @@ fn milliseconds(now: Timestamp) -> f64 {
     now.as_microsecond() as f64 / 1000.0
 }
 
-/// Folder, file and line, as zap's short caller.
+/// Folder, file and line, like zap's short caller.
 fn caller(record: &Record<'_>) -> String {
     let file = record.file().unwrap_or_default();
     let mut parts: Vec<&str> = file.rsplit('/').take(2).collect();
@@ -71,7 +72,7 @@ fn caller(record: &Record<'_>) -> String {
     format!("{}:{}", parts.join("/"), record.line().unwrap_or_default())
 }
 
-/// `replicaset=namespace/name` as upstream's field.
+/// Converts `replicaset=namespace/name` into upstream's field.
 fn object_field(object: &str) -> Option<(&'static str, Value)> {
     let (kind, key) = object.split_once('=')?;
     let (namespace, name) = key.split_once('/')?;
@@ -84,20 +85,20 @@ fn object_field(object: &str) -> Option<(&'static str, Value)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Level, Record, Said, Timestamp, line};
+    use super::{Content, Level, Record, Timestamp, line};
 
     #[track_caller]
     fn check(level: Level, message: &str, object: Option<&str>, expected: &str) {
-        let said = Said {
+        let content = Content {
             message: message.to_owned(),
             object: object.map(str::to_owned),
-            ..Said::default()
+            ..Content::default()
         };
-        check_said(level, &said, expected);
+        check_content(level, &content, expected);
     }
 
     #[track_caller]
-    fn check_said(level: Level, said: &Said, expected: &str) {
+    fn check_content(level: Level, content: &Content, expected: &str) {
         let now = Timestamp::constant(1_767_225_600, 123_456_789);
         let record = Record::builder()
             .level(level)
@@ -107,7 +108,7 @@ mod tests {
             .build();
         let head = r#"{"ts":1767225600123.456,"logger":"controller::act::manage","caller":"controller/manage.rs:66","#;
         assert_eq!(
-            line(&record, said, now, "sync-0"),
+            line(&record, content, now, "sync-0"),
             format!("{head}{expected}}}")
         );
     }
@@ -132,24 +133,24 @@ mod tests {
             None,
             r#""msg":"slow","v":0,"thread":"sync-0","severity":"warning""#,
         );
-        let said = Said {
+        let content = Content {
             message: "cannot sync".to_owned(),
             error: Some("no such: pod".to_owned()),
-            ..Said::default()
+            ..Content::default()
         };
         let expected = r#""msg":"cannot sync","thread":"sync-0","err":"no such: pod""#;
-        check_said(Level::Error, &said, expected);
-        let said = Said {
+        check_content(Level::Error, &content, expected);
+        let content = Content {
             then: Some("next try in 5s".to_owned()),
-            ..said
+            ..content
         };
         let expected =
             r#""msg":"cannot sync; next try in 5s","thread":"sync-0","err":"no such: pod""#;
-        check_said(Level::Error, &said, expected);
+        check_content(Level::Error, &content, expected);
     }
 
     #[test]
-    fn a_message_cannot_forge_what_it_is_about() {
+    fn a_message_cannot_forge_the_object() {
         check(
             Level::Info,
             "refused: replicaset=kube-system/forged",

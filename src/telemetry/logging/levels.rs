@@ -1,4 +1,4 @@
-//! What is logged: klog's `-v` and `-vmodule`, and `RUST_LOG`.
+//! The log filter: klog's `-v` and `-vmodule`, and `RUST_LOG`.
 
 use std::fmt;
 
@@ -7,12 +7,13 @@ use log::{Level, LevelFilter, Log, Metadata};
 
 use super::short;
 
-/// What is to be logged of this program.
+/// The log levels of this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Levels {
-    /// Of all modules.
+    /// Level of all modules.
     pub all: LevelFilter,
-    /// Of modules whose file or path matches, the first that does; never less than of all.
+    /// Levels of modules whose file or path matches the pattern; the first match counts. A pattern
+    /// only raises the level.
     pub modules: Vec<(String, LevelFilter)>,
 }
 
@@ -36,11 +37,11 @@ impl From<LevelFilter> for Levels {
     }
 }
 
-/// [`Levels`] and `RUST_LOG`, ready to be asked.
+/// [`Levels`] combined with `RUST_LOG`.
 #[derive(Debug)]
 pub(super) struct Filter {
     levels: Levels,
-    /// In charge if `RUST_LOG` is there.
+    /// Overrides `levels` if `RUST_LOG` is set.
     rust_log: Option<Logger>,
 }
 
@@ -64,7 +65,7 @@ impl Filter {
         &self.levels
     }
 
-    /// The most that any module logs.
+    /// The highest level of any module.
     pub(super) fn max(&self) -> LevelFilter {
         if let Some(rust_log) = &self.rust_log {
             return rust_log.filter();
@@ -77,8 +78,8 @@ impl Filter {
     }
 
     pub(super) fn enabled(&self, metadata: &Metadata<'_>, module: &str) -> bool {
-        // INVARIANT: no secret is logged. At this level libraries log what passes over the wire, heads
-        // with their tokens and passwords too.
+        // INVARIANT: the log contains no secret. At trace level, libraries log bytes on the wire,
+        // including headers with tokens and passwords.
         if metadata.level() == Level::Trace && !module.starts_with(env!("CARGO_CRATE_NAME")) {
             return false;
         }
@@ -98,8 +99,8 @@ impl Filter {
     }
 }
 
-/// A pattern with `/` or `::` is compared with the whole path, another one with each part of it, so
-/// that `sync` means the file and `client` the room.
+/// Matches a pattern with `/` or `::` against the whole path, and any other pattern against each
+/// part. So `sync` matches the file and `client` the directory.
 fn matches_module(pattern: &str, module: &str) -> bool {
     let pattern = pattern.replace("::", "/");
     if pattern.contains('/') {
@@ -109,19 +110,21 @@ fn matches_module(pattern: &str, module: &str) -> bool {
     }
 }
 
-/// `*` stands for any characters, `?` for one.
+/// Wildcard match: `*` matches any characters, `?` exactly one.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut of_pattern = pattern.chars();
     match of_pattern.next() {
         None => text.is_empty(),
         Some('*') => {
-            let rest = of_pattern.as_str();
+            let remaining = of_pattern.as_str();
             let starts = text.char_indices().map(|(at, _)| at).chain([text.len()]);
-            starts.into_iter().any(|at| matches(rest, &text[at..]))
+            starts.into_iter().any(|at| matches(remaining, &text[at..]))
         }
-        Some(wanted) => {
+        Some(expected) => {
             let mut of_text = text.chars();
-            let is_same = of_text.next().is_some_and(|c| wanted == '?' || wanted == c);
+            let is_same = of_text
+                .next()
+                .is_some_and(|c| expected == '?' || expected == c);
             is_same && matches(of_pattern.as_str(), of_text.as_str())
         }
     }
@@ -133,7 +136,7 @@ mod tests {
     use log::Metadata;
 
     #[test]
-    fn patterns() {
+    fn patterns_match_parts_or_whole_paths() {
         for (pattern, module, expected) in [
             ("sync", "controller/sync", true),
             ("sync", "controller/sync_more", false),
@@ -160,11 +163,14 @@ mod tests {
             expected,
             "{target} {level}"
         );
-        assert!(!expected || level <= filter.max(), "the most is too little");
+        assert!(
+            !expected || level <= filter.max(),
+            "max() is below an enabled level"
+        );
     }
 
     #[test]
-    fn modules_may_log_more_and_rust_log_wins() {
+    fn modules_raise_the_level_and_rust_log_overrides() {
         let levels = Levels {
             all: LevelFilter::Info,
             modules: vec![("sync".to_owned(), LevelFilter::Trace)],

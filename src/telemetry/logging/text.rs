@@ -1,19 +1,19 @@
-//! A record for people.
+//! Formats a record as a line for people.
 
 use jiff::Timestamp;
 use log::Record;
 
-use super::{Said, short};
+use super::{Content, short};
 use crate::stdx::escape::escaped;
 
-/// Time in UTC with milliseconds, level, thread, module within this program, message, error and what
-/// follows from it, and what the record is about.
-pub(super) fn line(record: &Record<'_>, said: &Said, now: Timestamp, thread: &str) -> String {
+/// Time in UTC with milliseconds, level, thread, module within this crate, message, error,
+/// consequence and object.
+pub(super) fn line(record: &Record<'_>, content: &Content, now: Timestamp, thread: &str) -> String {
     let module = short(record.module_path().unwrap_or_default());
     let level = record.level();
-    // One record is one line, whatever a message from elsewhere contains.
-    let mut message = said.message.clone();
-    for (separator, part) in [(": ", &said.error), ("; ", &said.then)] {
+    // A record is always one line, even if a quoted message contains line breaks.
+    let mut message = content.message.clone();
+    for (separator, part) in [(": ", &content.error), ("; ", &content.then)] {
         if let Some(part) = part {
             message.extend([separator, part]);
         }
@@ -21,7 +21,7 @@ pub(super) fn line(record: &Record<'_>, said: &Said, now: Timestamp, thread: &st
     let message = message.replace('\n', " | ");
     let message = escaped(&message);
     let mut line = format!("{now:.3} {level:5} [{thread}] {module}: {message}");
-    if let Some(object) = &said.object {
+    if let Some(object) = &content.object {
         line.push(' ');
         line += &escaped(object);
     }
@@ -30,7 +30,7 @@ pub(super) fn line(record: &Record<'_>, said: &Said, now: Timestamp, thread: &st
 
 #[cfg(test)]
 mod tests {
-    use super::{Record, Said, Timestamp, line};
+    use super::{Content, Record, Timestamp, line};
 
     #[test]
     fn a_line_has_time_level_thread_module_and_message() {
@@ -39,35 +39,35 @@ mod tests {
             .level(log::Level::Info)
             .module_path(Some("replicaset_controller::controller::sync"))
             .build();
-        let said = Said {
+        let content = Content {
             message: "created 3 pods\nin two lines".to_owned(),
             object: Some("replicaset=default/web".to_owned()),
-            ..Said::default()
+            ..Content::default()
         };
         assert_eq!(
-            line(&record, &said, now, "sync-0"),
+            line(&record, &content, now, "sync-0"),
             "2026-01-01T00:00:00.123Z INFO  [sync-0] controller::sync: \
              created 3 pods | in two lines replicaset=default/web"
         );
         let error = "/x\r\u{1b}[2K\u{1b}[31m2026 ERROR forged\u{2028}\u{202e}";
-        let said = Said {
+        let content = Content {
             message: "no such path".to_owned(),
             error: Some(error.to_owned()),
-            ..Said::default()
+            ..Content::default()
         };
         assert_eq!(
-            line(&record, &said, now, "http-0"),
+            line(&record, &content, now, "http-0"),
             "2026-01-01T00:00:00.123Z INFO  [http-0] controller::sync: no such path: \
              /x\\r\\u{1b}[2K\\u{1b}[31m2026 ERROR forged\\u{2028}\\u{202e}"
         );
-        let said = Said {
+        let content = Content {
             message: "cannot sync".to_owned(),
             error: Some("no\nsuch pod".to_owned()),
             then: Some("next try in 5s".to_owned()),
             object: Some("replicaset=default/web".to_owned()),
         };
         assert_eq!(
-            line(&record, &said, now, "sync-0"),
+            line(&record, &content, now, "sync-0"),
             "2026-01-01T00:00:00.123Z INFO  [sync-0] controller::sync: \
              cannot sync: no | such pod; next try in 5s replicaset=default/web"
         );

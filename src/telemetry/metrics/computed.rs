@@ -1,5 +1,5 @@
-//! Families whose values are asked for when somebody looks, instead of being kept up to date all the
-//! time: queue depths, ages, what a room counts for itself anyway.
+//! Families whose values are computed at scrape time, such as queue depths, ages and counters that
+//! other code keeps anyway.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 
-/// Where one value comes from; `None` once the thing that it describes is gone.
+/// Computes one value; returns `None` once its subject is dropped.
 type Source = Arc<dyn Fn() -> Option<f64> + Send + Sync>;
 
-/// Label values, and where the value comes from.
+/// Label values with their source.
 type Series = (Vec<String>, Source);
 
-/// One family. Clones are the same one.
+/// A computed family. Clones share their series.
 #[derive(Clone)]
 pub struct Computed {
     desc: Arc<Desc>,
@@ -22,7 +22,7 @@ pub struct Computed {
 }
 
 impl Computed {
-    /// A family of gauges or counters without any source yet.
+    /// A family of gauges or counters without any series.
     pub(super) fn new(name: &str, help: &str, kind: MetricType, labels: &[&str]) -> Self {
         let labels = labels.iter().map(|&label| label.to_owned()).collect();
         let desc = Desc::new(name.to_owned(), help.to_owned(), labels, [].into());
@@ -33,10 +33,10 @@ impl Computed {
         }
     }
 
-    /// Shows what `value` answers under these label values, in the order of the family's labels, until
-    /// it answers `None`. Replaces an earlier source with the same label values. `value` is called on
-    /// the thread that serves the metrics, and must not block.
-    pub fn show(
+    /// Registers `value` as the series with these label values, in the order of the family's
+    /// labels, until it returns `None`. Replaces an earlier source of the same series. `value` runs
+    /// on the thread that serves the metrics and must not block.
+    pub fn register(
         &self,
         label_values: &[&str],
         value: impl Fn() -> Option<f64> + Send + Sync + 'static,
@@ -81,12 +81,12 @@ impl Collector for Computed {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        // Asked without the lock: a source may take others.
-        let asked = sources.clone();
+        // Sources run without the lock, since they may take other locks.
+        let series = sources.clone();
         drop(sources);
         let mut metrics = Vec::new();
         let mut gone = Vec::new();
-        for (label_values, source) in asked {
+        for (label_values, source) in series {
             match source() {
                 Some(value) => metrics.push(self.metric(&label_values, value)),
                 None => gone.push(source),

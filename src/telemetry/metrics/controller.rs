@@ -1,9 +1,9 @@
-//! What a controller says of its work: upstream's two families
-//! (kubernetes `pkg/controller/replicaset/metrics/metrics.go`) and ours.
+//! Metrics of the controllers: upstream's two families (kubernetes
+//! `pkg/controller/replicaset/metrics/metrics.go`) and this project's own.
 //!
-//! Ours carry the label `name` with the value that `workqueue_*` has (`replicaset` or
-//! `replicationmanager`), so that they can be joined; upstream's have no such label, and count for all
-//! controllers of the process, as do ours about other writers.
+//! The own families carry the label `name` with the value of `workqueue_*` (`replicaset` or
+//! `replicationmanager`), so that queries can join them. Upstream's families have no such label and
+//! cover all controllers of the process, and so do the own families about other writers.
 
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
 
@@ -13,22 +13,22 @@ use super::registry::Registry;
 /// `ExponentialBuckets(0.25, 2, 6)`; a ratio.
 const AGE_RATIOS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
 
-/// In seconds: from a request on an idle machine to the time after which somebody is called.
+/// In seconds, from one request on an idle machine up to five minutes, when alerts fire.
 const WAITS: [f64; 15] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0,
 ];
 
-/// What came of one request for one pod.
+/// The outcome of one request for one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done.
+    /// The API server executed the request.
     Success,
-    /// What was asked for was so already: the pod to be deleted is gone or another one, the pod to be
-    /// created has a name that is taken.
+    /// The request changed nothing: the pod to delete is gone or replaced, or the name of the pod
+    /// to create is taken.
     Moot,
-    /// The API server said no.
+    /// The API server rejected the request.
     Refused,
-    /// There was no answer that tells.
+    /// The outcome is unknown, since no conclusive response arrived.
     Unknown,
     /// The request was not sent.
     NotSent,
@@ -54,16 +54,16 @@ impl Outcome {
     }
 }
 
-/// How a sync ended.
+/// The outcome of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncEnd {
-    /// It came to its end.
+    /// The sync completed.
     Synced,
-    /// The cache did not show yet what was written last.
+    /// The cache did not contain the controller's last writes yet.
     TooEarly,
-    /// Something failed, and the key is repeated.
+    /// An error occurred, and the worker requeues the key.
     Failed,
-    /// It panicked, and the key is repeated.
+    /// The sync panicked, and the worker requeues the key.
     Panicked,
 }
 
@@ -80,10 +80,10 @@ impl SyncEnd {
     }
 }
 
-/// Families of all controllers.
+/// The families of all controllers.
 #[derive(Debug)]
 pub struct ControllerFamilies {
-    /// Pods that are awaited (`type="creation"`) or whose going is (`type="deletion"`).
+    /// Pods whose creation (`type="creation"`) or deletion (`type="deletion"`) is expected.
     pub open_expectations: Computed,
     sorting_deletion_age_ratio: Histogram,
     stale_sync_skips: IntCounterVec,
@@ -104,7 +104,7 @@ impl ControllerFamilies {
         Self {
             open_expectations: registry.computed_gauges(
                 "replicaset_controller_open_expectations",
-                "Pods whose creation or deletion was asked for and was not seen in the cache yet.",
+                "Pods whose creation or deletion was requested and is not yet in the cache.",
                 &["name", "type"],
             ),
             sorting_deletion_age_ratio: registry.histogram(
@@ -123,41 +123,40 @@ impl ControllerFamilies {
             ),
             pods_created: by_outcome(
                 "replicaset_controller_pods_created_total",
-                "Requests to create a pod, by what came of them.",
+                "Requests to create a pod, by outcome.",
             ),
             pods_deleted: by_outcome(
                 "replicaset_controller_pods_deleted_total",
-                "Requests to delete a pod, by what came of them.",
+                "Requests to delete a pod, by outcome.",
             ),
             pods_adopted: by_outcome(
                 "replicaset_controller_pods_adopted_total",
-                "Requests to make an orphaned pod one's own, by what came of them.",
+                "Requests to adopt an orphaned pod, by outcome.",
             ),
             pods_released: by_outcome(
                 "replicaset_controller_pods_released_total",
-                "Requests to let go of a pod that the selector does not match any more, by what came \
-                 of them.",
+                "Requests to release a pod that the selector no longer matches, by outcome.",
             ),
             pods_failed: registry.counters(
                 "replicaset_controller_pods_failed_total",
-                "Owned pods that were seen to fail; each is replaced at once.",
+                "Owned pods observed to fail; the controller replaces each at once.",
                 &["name"],
             ),
             syncs: by_outcome(
                 "replicaset_controller_syncs_total",
-                "Looks at one ReplicaSet, by how they ended.",
+                "Syncs of one ReplicaSet, by outcome.",
             ),
             first_request: registry.histograms(
                 "replicaset_controller_first_request_seconds",
-                "Seconds from the moment at which a change of a spec was seen to the first request to \
-                 create or delete a pod that followed.",
+                "Seconds from the observation of a spec change to the first request to create or \
+                 delete a pod that followed.",
                 &["name"],
                 &WAITS,
             ),
             converge: registry.histograms(
                 "replicaset_controller_converge_seconds",
-                "Seconds from the moment at which a change of a spec was seen to the first sync that \
-                 found as many pods as wanted and nothing awaited.",
+                "Seconds from the observation of a spec change to the first sync that found the \
+                 desired number of pods and no open expectations.",
                 &["name"],
                 &WAITS,
             ),
@@ -165,7 +164,7 @@ impl ControllerFamilies {
         }
     }
 
-    /// What the controller `name` of `group` and `resource` observes into.
+    /// The metrics of the controller `name` for `resource` of `group`.
     pub fn of(&self, name: &str, group: &str, resource: &str) -> ControllerMetrics {
         let by_outcome = |family: &IntCounterVec| {
             let counter = |outcome: Outcome| family.with_label_values(&[name, outcome.label()]);
@@ -189,14 +188,14 @@ impl ControllerFamilies {
     }
 }
 
-/// What one controller observes while it works.
+/// The metrics of one controller.
 #[derive(Clone, Debug)]
 pub struct ControllerMetrics {
-    /// Ages of deleted ready pods as multiples of the youngest ready pod's.
+    /// Age of each deleted ready pod as a multiple of the youngest ready pod's.
     pub sorting_deletion_age_ratio: Histogram,
-    /// Syncs that ended because the pods in the cache were too old.
+    /// Syncs skipped because the pod cache was stale.
     pub stale_pods_skips: IntCounter,
-    /// Syncs that ended because the ReplicaSets in the cache were.
+    /// Syncs skipped because the ReplicaSet cache was stale.
     pub stale_owners_skips: IntCounter,
     /// Creates.
     pub pods_created: ByOutcome,
@@ -206,13 +205,13 @@ pub struct ControllerMetrics {
     pub pods_adopted: ByOutcome,
     /// Releases.
     pub pods_released: ByOutcome,
-    /// Owned pods that were seen to fail.
+    /// Owned pods observed to fail.
     pub pods_failed: IntCounter,
-    /// Seconds from a change to the first request.
+    /// Seconds from a spec change to the first request.
     pub first_request: Histogram,
-    /// Seconds from a change until everything is as wanted.
+    /// Seconds from a spec change until the ReplicaSet has converged.
     pub converge: Histogram,
-    /// What is seen of other writers.
+    /// Observations of other writers.
     pub other_writers: OtherWriterMetrics,
     syncs: [IntCounter; SyncEnd::ALL.len()],
 }
@@ -224,7 +223,7 @@ impl ControllerMetrics {
     }
 }
 
-/// Counters of requests, one for each [`Outcome`].
+/// Counters of requests, one per [`Outcome`].
 #[derive(Clone, Debug)]
 pub struct ByOutcome([IntCounter; Outcome::ALL.len()]);
 
@@ -234,14 +233,14 @@ impl ByOutcome {
         self.0[outcome as usize].inc();
     }
 
-    /// Requests so far.
+    /// Number of requests with this outcome.
     pub fn get(&self, outcome: Outcome) -> u64 {
         self.0[outcome as usize].get()
     }
 }
 
-/// What is seen of other writers: in a dry run beside one, and when there should be none. A series is
-/// there from the first thing that it counts.
+/// Observations of other writers: by a dry run beside another controller, and where no other
+/// controller should write. A series appears with its first count.
 #[derive(Clone, Debug)]
 pub struct OtherWriterMetrics {
     shadow_decisions: IntCounterVec,
@@ -253,26 +252,26 @@ impl OtherWriterMetrics {
         Self {
             shadow_decisions: registry.counters(
                 "replicaset_controller_shadow_decisions_total",
-                "Decisions of a dry run by what they are about (create, delete, adopt, release, \
-                 status) and how they compare with what another writer did.",
+                "Decisions of a dry run, by kind (create, delete, adopt, release, status) and by how \
+                 they compare with what another writer did.",
                 &["decision", "verdict"],
             ),
             other_writer: registry.counters(
                 "replicaset_controller_other_writer_total",
-                "Writes by somebody else to what this daemon controls, by what was written (pod, \
-                 status).",
+                "Writes by other clients to objects that this daemon controls, by what was written \
+                 (pod, status).",
                 &["what"],
             ),
         }
     }
 
-    /// Counts a comparison of a dry run.
+    /// Counts one comparison of a dry run.
     pub fn shadow(&self, decision: &str, verdict: &str) {
         let labels = [decision, verdict];
         self.shadow_decisions.with_label_values(&labels).inc();
     }
 
-    /// Counts a write by somebody else.
+    /// Counts one write by another client.
     pub fn seen(&self, what: &str) {
         self.other_writer.with_label_values(&[what]).inc();
     }

@@ -1,6 +1,6 @@
-//! What a client says of its credentials: exec plugins, reloaded files, connections' TLS settings
-//! (component-base `metrics/prometheus/restclient/metrics.go`). Recorded by `client`, on whichever
-//! thread renews them.
+//! Metrics of client credentials: exec plugins, reloaded files, TLS settings of connections
+//! (component-base `metrics/prometheus/restclient/metrics.go`). `client` records them on the thread
+//! that renews the credentials.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use prometheus::{Histogram, IntCounterVec, IntGauge};
 
 use super::registry::Registry;
 
-/// In seconds, from ten minutes (too soon) to four years (much too late).
+/// In seconds, from ten minutes (too early) to four years (far too late).
 const ROTATION_AGES: [f64; 11] = [
     600.0,
     1800.0,
@@ -24,25 +24,25 @@ const ROTATION_AGES: [f64; 11] = [
     124_416_000.0,
 ];
 
-/// How a call of an exec plugin ended (client-go `plugin/pkg/client/auth/exec/metrics.go`).
+/// The result of an exec plugin call (client-go `plugin/pkg/client/auth/exec/metrics.go`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecPluginCall {
-    /// It gave credentials.
+    /// The plugin returned credentials.
     NoError,
-    /// It ended with this exit code.
+    /// The plugin exited with this code.
     ExecutionError(i32),
-    /// There is no such program.
+    /// The program does not exist.
     NotFound,
-    /// It could not be started for another reason, or its answer could not be used.
+    /// The program failed to start for another reason, or its output was unusable.
     ClientInternalError,
 }
 
-/// Families of the process' credentials.
+/// The credential families of the process.
 #[derive(Debug)]
 pub struct CredentialMetrics {
     exec_plugin_calls: IntCounterVec,
     exec_plugin_rotation_age: Histogram,
-    /// When the first of the certificates given by exec plugins expires, by plugin.
+    /// When the exec plugin's client certificate expires; `None` without one.
     exec_plugin_expiry: Arc<Mutex<Option<SystemTime>>>,
     transport_cache_entries: IntGauge,
     transport_create_calls: IntCounterVec,
@@ -52,7 +52,7 @@ pub struct CredentialMetrics {
 impl CredentialMetrics {
     pub(super) fn new(registry: &Registry) -> Self {
         let expiry: Arc<Mutex<Option<SystemTime>>> = Arc::default();
-        let shown = Arc::clone(&expiry);
+        let current = Arc::clone(&expiry);
         let ttl = registry.computed_gauges(
             "rest_client_exec_plugin_ttl_seconds",
             "[ALPHA] Gauge of the shortest TTL (time-to-live) of the client certificate(s) managed by \
@@ -61,8 +61,8 @@ impl CredentialMetrics {
              value will be +INF.",
             &[],
         );
-        ttl.show(&[], move || {
-            let expiry = *shown.lock().unwrap_or_else(PoisonError::into_inner);
+        ttl.register(&[], move || {
+            let expiry = *current.lock().unwrap_or_else(PoisonError::into_inner);
             Some(expiry.map_or(f64::INFINITY, seconds_until))
         });
         Self {
@@ -103,9 +103,9 @@ impl CredentialMetrics {
         }
     }
 
-    /// Counts a call of an exec plugin.
+    /// Counts one exec plugin call.
     pub fn exec_plugin_called(&self, call: ExecPluginCall) {
-        // 1 stands for every failure that has no exit code.
+        // Failures without an exit code count as 1.
         let (code, status) = match call {
             ExecPluginCall::NoError => (0, "no_error"),
             ExecPluginCall::ExecutionError(code) => (code, "plugin_execution_error"),
@@ -118,8 +118,7 @@ impl CredentialMetrics {
         counter.inc();
     }
 
-    /// Notes when the client certificate that an exec plugin gave expires; `None` if there is none any
-    /// more.
+    /// Sets the expiry of the exec plugin's client certificate; `None` if there is none.
     pub fn set_exec_plugin_expiry(&self, expiry: Option<SystemTime>) {
         let mut current = self
             .exec_plugin_expiry
@@ -128,14 +127,14 @@ impl CredentialMetrics {
         *current = expiry;
     }
 
-    /// Notes that a client certificate of an exec plugin was replaced at this age.
+    /// Records the age of an exec plugin's client certificate at its replacement.
     pub fn exec_plugin_certificate_rotated(&self, age: Duration) {
         self.exec_plugin_rotation_age.observe(age.as_secs_f64());
     }
 
-    /// Notes that TLS settings were made, and how many sets of them are in use now. Upstream shares
-    /// connections between clients of equal settings; here each set is made once and kept, which is
-    /// its `uncacheable`.
+    /// Counts new TLS settings and sets the number of settings in use. Upstream shares connections
+    /// between clients with equal settings; here each client keeps its own settings, which upstream
+    /// calls `uncacheable`.
     pub fn transport_created(&self, n_in_use: u32) {
         self.transport_create_calls
             .with_label_values(&["uncacheable"])
@@ -143,9 +142,8 @@ impl CredentialMetrics {
         self.transport_cache_entries.set(n_in_use.into());
     }
 
-    /// Counts an attempt to read the CA file again: whether it holds something else now, or why it
-    /// cannot be used: `read_error`, `empty` or `ca_parse_error`
-    /// (client-go `transport/ca_rotation.go`).
+    /// Counts an attempt to reload the CA file: whether its content changed, or why it is unusable:
+    /// `read_error`, `empty` or `ca_parse_error` (client-go `transport/ca_rotation.go`).
     pub fn ca_reloaded(&self, changed: Result<bool, &str>) {
         let (result, reason) = match changed {
             Ok(true) => ("success", "updated"),
@@ -158,7 +156,7 @@ impl CredentialMetrics {
 
 fn seconds_until(time: SystemTime) -> f64 {
     match time.duration_since(SystemTime::now()) {
-        Ok(left) => left.as_secs_f64(),
+        Ok(remaining) => remaining.as_secs_f64(),
         Err(error) => -error.duration().as_secs_f64(),
     }
 }

@@ -1,5 +1,5 @@
-//! What the daemon does beside its syncs: events for people, the lease, and the results of health checks,
-//! which `/metrics/slis` shows.
+//! Metrics outside of syncs: events, leader election, and the results of health checks on
+//! `/metrics/slis`.
 
 use prometheus::{IntCounterVec, IntGaugeVec};
 
@@ -7,11 +7,10 @@ use super::computed::Computed;
 use super::process::start_time as start_time_of_process;
 use super::registry::Registry;
 
-/// What became of the events for people, by the controller that recorded them; `outcome` is `sent`,
-/// `filtered`, `failed` or `dropped`.
+/// Events by recording controller; `outcome` is `sent`, `filtered`, `failed` or `dropped`.
 #[derive(Debug)]
 pub struct EventFamilies {
-    /// What the recorder counts for itself anyway.
+    /// Computed from the recorders' own counters.
     pub events: Computed,
 }
 
@@ -20,16 +19,16 @@ impl EventFamilies {
         Self {
             events: registry.computed_counters(
                 "replicaset_controller_events_total",
-                "Events for people, by what became of them: sent to the API server, filtered because \
-                 there were too many about one object, failed, or dropped because too many waited.",
+                "Events by outcome: sent to the API server, filtered because there were too many \
+                 about one object, failed, or dropped because too many waited.",
                 &["name", "outcome"],
             ),
         }
     }
 }
 
-/// What the thread `lease` says of itself, by the name of the lease
-/// (component-base `metrics/prometheus/clientgo/leaderelection/metrics.go`).
+/// Leader election by lease name (component-base
+/// `metrics/prometheus/clientgo/leaderelection/metrics.go`).
 #[derive(Debug)]
 pub struct LeaderElectionMetrics {
     master_status: IntGaugeVec,
@@ -55,20 +54,21 @@ impl LeaderElectionMetrics {
         }
     }
 
-    /// Says whether this process holds the lease. Upstream says 0 once when it starts to compete.
+    /// Sets whether this process holds the lease. Like upstream, a process sets 0 when it joins the
+    /// election.
     pub fn set_master_status(&self, lease: &str, is_master: bool) {
         let status = self.master_status.with_label_values(&[lease]);
         status.set(i64::from(is_master));
     }
 
-    /// Counts a renewal that had to read the lease first.
+    /// Counts a renewal that read the Lease first.
     pub fn slowpath_exercised(&self, lease: &str) {
         self.slowpath.with_label_values(&[lease]).inc();
     }
 }
 
-/// The results of health checks, which `/metrics/slis` shows, apart from all others
-/// (component-base `metrics/prometheus/slis/metrics.go`).
+/// Results of health checks, rendered only by `/metrics/slis` (component-base
+/// `metrics/prometheus/slis/metrics.go`).
 #[derive(Debug)]
 pub struct HealthcheckMetrics {
     healthcheck: IntGaugeVec,
@@ -82,7 +82,7 @@ impl HealthcheckMetrics {
             "[ALPHA] Start time of the process since unix epoch in seconds.",
             &[],
         );
-        start_time.show(&[], start_time_of_process);
+        start_time.register(&[], start_time_of_process);
         Self {
             healthcheck: registry.gauges(
                 "kubernetes_healthcheck",
@@ -97,7 +97,8 @@ impl HealthcheckMetrics {
         }
     }
 
-    /// Notes the result of the check `name` of the endpoint `type_` (`healthz`, `livez` or `readyz`).
+    /// Records the result of the check `name` at the endpoint `type_` (`healthz`, `livez` or
+    /// `readyz`).
     pub fn observe(&self, name: &str, type_: &str, is_healthy: bool) {
         let result = self.healthcheck.with_label_values(&[name, type_]);
         result.set(i64::from(is_healthy));
@@ -108,7 +109,7 @@ impl HealthcheckMetrics {
         total.inc();
     }
 
-    /// Forgets all results, as DELETE of `/metrics/slis` does.
+    /// Resets all results, like DELETE of `/metrics/slis`.
     pub fn reset(&self) {
         self.healthcheck.reset();
         self.healthchecks_total.reset();

@@ -1,7 +1,7 @@
-//! What is true of the process as a whole: whose version it stands for, what was built and what is
-//! switched on, as constant series (component-base `metrics/version.go` and
-//! `metrics/prometheus/feature/metrics.go`); its panics; and what the kernel says of it under the names
-//! that every Prometheus client uses (client_golang `prometheus/process_collector.go`).
+//! Metrics of the process: build information and feature gates as constant series (component-base
+//! `metrics/version.go` and `metrics/prometheus/feature/metrics.go`), panics, and the kernel's
+//! counters under the usual names of Prometheus clients (client_golang
+//! `prometheus/process_collector.go`).
 
 use procfs::process::{LimitValue, Process, Stat};
 use prometheus::IntGaugeVec;
@@ -11,7 +11,7 @@ use super::whole;
 use crate::stdx::build;
 use crate::stdx::thread::panics_total;
 
-/// A value that the kernel can be asked for at any time.
+/// Reads one value from the kernel.
 type Value = fn() -> Option<f64>;
 
 const COUNTERS: [(&str, &str, Value); 3] = [
@@ -73,20 +73,24 @@ const GAUGES: [(&str, &str, Value); 7] = [
 pub(super) fn register(registry: &Registry) {
     let panics = registry.computed_counters(
         "replicaset_controller_panics_total",
-        "Panics that were caught: of single syncs, whose keys are repeated, and of threads, which end \
-         the daemon.",
+        "Caught panics: in single syncs, whose keys are requeued, and in threads, which stop the \
+         daemon.",
         &[],
     );
-    panics.show(&[], || Some(whole(panics_total())));
+    panics.register(&[], || Some(whole(panics_total())));
     for (name, help, value) in COUNTERS {
-        registry.computed_counters(name, help, &[]).show(&[], value);
+        registry
+            .computed_counters(name, help, &[])
+            .register(&[], value);
     }
     for (name, help, value) in GAUGES {
-        registry.computed_gauges(name, help, &[]).show(&[], value);
+        registry
+            .computed_gauges(name, help, &[])
+            .register(&[], value);
     }
 }
 
-/// When the process began, as both `/metrics` and `/metrics/slis` show it.
+/// Start time of the process, for `/metrics` and `/metrics/slis`.
 pub(super) fn start_time() -> Option<f64> {
     let boot = whole(procfs::boot_time_secs().ok()?);
     stat(|stat| boot + whole(stat.starttime) / whole(procfs::ticks_per_second()))
@@ -104,7 +108,8 @@ fn limit(of: impl FnOnce(&procfs::process::Limits) -> LimitValue) -> Option<f64>
     })
 }
 
-/// A counter of the process' network namespace, from the pair of lines `IpExt:` of names and values.
+/// A counter of the process' network namespace: the value for `name` in the two `IpExt:` lines of
+/// names and values.
 fn network(name: &str) -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/net/netstat").ok()?;
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("IpExt:"));
@@ -113,14 +118,14 @@ fn network(name: &str) -> Option<f64> {
     pairs.find(|(known, _)| *known == name)?.1.parse().ok()
 }
 
-/// Families of constants.
+/// The constant families.
 #[derive(Debug)]
 pub struct BuildMetrics {
     kubernetes: IntGaugeVec,
     feature_enabled: IntGaugeVec,
 }
 
-/// A version of Kubernetes, as an API server tells it.
+/// A version of Kubernetes as reported by an API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubernetesVersion {
     /// `1`.
@@ -167,11 +172,12 @@ impl BuildMetrics {
         }
     }
 
-    /// Shows this as the version of Kubernetes, in place of the one shown before. Until the first
-    /// call none is shown.
+    /// Sets the reported Kubernetes version and replaces an earlier one. Before the first call the
+    /// series does not exist.
     ///
-    /// DIFFERS: upstream shows its own, which is the API server's but for upgrades. This daemon's
-    /// own would be one version too many for alerts that compare those of all components.
+    /// DIFFERS: upstream reports its own version, which equals the API server's except during
+    /// upgrades. This daemon's own version would confuse alerts that compare the versions of all
+    /// components.
     pub fn set_kubernetes_version(&self, version: &KubernetesVersion) {
         let KubernetesVersion {
             major,
@@ -194,8 +200,8 @@ impl BuildMetrics {
         self.kubernetes.with_label_values(&values).set(1);
     }
 
-    /// Says whether the feature gate `name` is on; `stage` is `ALPHA`, `BETA`, `DEPRECATED`, or empty
-    /// for one that is generally available.
+    /// Sets whether the feature gate `name` is enabled; `stage` is `ALPHA`, `BETA`, `DEPRECATED`,
+    /// or empty for a generally available one.
     pub fn set_feature_enabled(&self, name: &str, stage: &str, is_enabled: bool) {
         let gauge = self.feature_enabled.with_label_values(&[name, stage]);
         gauge.set(i64::from(is_enabled));

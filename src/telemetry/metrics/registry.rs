@@ -1,5 +1,5 @@
-//! Where families are registered, each once, and read out together. Names, labels and bounds are
-//! constants of this program, so a mistake in one is a mistake in the code and ends it.
+//! Registers each family once and renders all of them. Names, labels and buckets are constants of
+//! this program, so an invalid one is a bug and panics.
 
 use prometheus::core::Collector;
 use prometheus::proto::MetricType;
@@ -12,32 +12,32 @@ use super::text;
 
 const UNIQUE: &str = "every metric is registered once, under a valid name";
 
-/// A set of families that are shown together.
+/// A set of families that one page renders.
 #[derive(Debug, Default)]
 pub struct Registry(prometheus::Registry);
 
 impl Registry {
-    /// Everything as text, families and series in alphabetical order. Asks what is computed only now,
-    /// and blocks for nothing else.
+    /// Renders all families as text, families and series in alphabetical order. Computes computed
+    /// values during the call and does not block otherwise.
     pub fn render(&self) -> String {
         text::encode(&self.0.gather())
     }
 
     pub(super) fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-        self.keep(IntCounterVec::new(Opts::new(name, help), labels).expect(UNIQUE))
+        self.register(IntCounterVec::new(Opts::new(name, help), labels).expect(UNIQUE))
     }
 
     pub(super) fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
-        self.keep(IntGaugeVec::new(Opts::new(name, help), labels).expect(UNIQUE))
+        self.register(IntGaugeVec::new(Opts::new(name, help), labels).expect(UNIQUE))
     }
 
     pub(super) fn gauge(&self, name: &str, help: &str) -> IntGauge {
-        self.keep(IntGauge::new(name, help).expect(UNIQUE))
+        self.register(IntGauge::new(name, help).expect(UNIQUE))
     }
 
     pub(super) fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
         let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-        self.keep(Histogram::with_opts(options).expect(UNIQUE))
+        self.register(Histogram::with_opts(options).expect(UNIQUE))
     }
 
     pub(super) fn histograms(
@@ -48,18 +48,18 @@ impl Registry {
         buckets: &[f64],
     ) -> HistogramVec {
         let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-        self.keep(HistogramVec::new(options, labels).expect(UNIQUE))
+        self.register(HistogramVec::new(options, labels).expect(UNIQUE))
     }
 
     pub(super) fn computed_gauges(&self, name: &str, help: &str, labels: &[&str]) -> Computed {
-        self.keep(Computed::new(name, help, MetricType::GAUGE, labels))
+        self.register(Computed::new(name, help, MetricType::GAUGE, labels))
     }
 
     pub(super) fn computed_counters(&self, name: &str, help: &str, labels: &[&str]) -> Computed {
-        self.keep(Computed::new(name, help, MetricType::COUNTER, labels))
+        self.register(Computed::new(name, help, MetricType::COUNTER, labels))
     }
 
-    fn keep<C: Collector + Clone + 'static>(&self, family: C) -> C {
+    fn register<C: Collector + Clone + 'static>(&self, family: C) -> C {
         self.0.register(Box::new(family.clone())).expect(UNIQUE);
         family
     }

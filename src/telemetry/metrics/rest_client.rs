@@ -1,4 +1,4 @@
-//! What a client says of its requests (component-base `metrics/prometheus/restclient/metrics.go`).
+//! Metrics of API requests (component-base `metrics/prometheus/restclient/metrics.go`).
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ const DURATIONS: [f64; 12] = [
     0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
 ];
 
-/// In bytes, 64 bytes to 16 MiB.
+/// In bytes, from 64 bytes to 16 MiB.
 const SIZES: [f64; 11] = [
     64.0,
     256.0,
@@ -26,14 +26,14 @@ const SIZES: [f64; 11] = [
     16_777_216.0,
 ];
 
-/// `code` of a request that got no answer: what went wrong is no label, since there is no end of it
-/// (client-go `rest/request.go:sanitize`).
-const NO_ANSWER: &str = "<error>";
+/// `code` of a request without a response. The error itself is no label, since its values are
+/// unbounded (client-go `rest/request.go:sanitize`).
+const NO_RESPONSE: &str = "<error>";
 
-/// HTTP codes that can be counted by a handle of their own.
+/// HTTP codes below this have cached handles.
 const CODES: usize = 600;
 
-/// Families by host and verb.
+/// The families by host and verb.
 #[derive(Debug)]
 pub struct RestClientFamilies {
     request_duration: HistogramVec,
@@ -82,8 +82,8 @@ impl RestClientFamilies {
         }
     }
 
-    /// What requests with the method `verb` to `host` (name and port) observe into. Makes the series,
-    /// so it is to be called when the first such request is sent, and its answer to be kept.
+    /// The metrics of requests with the method `verb` to `host` (name and port). Creates the
+    /// series, so call it at the first such request and keep the result.
     pub fn of(&self, verb: &str, host: &str) -> VerbMetrics {
         let labels = &[verb, host];
         VerbMetrics {
@@ -100,43 +100,43 @@ impl RestClientFamilies {
     }
 }
 
-/// What requests of one verb to one host observe into.
+/// The metrics of requests with one verb to one host.
 #[derive(Debug)]
 pub struct VerbMetrics {
-    /// Seconds from the wish to send until the answer was read, with waits and repetitions; not of
+    /// Seconds from the call until the response is read, including waits and retries; without
     /// watches.
     pub request_duration: Histogram,
-    /// Seconds at the throttle, zero included.
+    /// Seconds at the throttle, including zero.
     pub rate_limiter_duration: Histogram,
-    /// Bytes of the body of each attempt; not of watches.
+    /// Body size of each attempt, in bytes; without watches.
     pub request_size: Histogram,
-    /// Bytes of the answer's body; not of watches.
+    /// Body size of the response, in bytes; without watches.
     pub response_size: Histogram,
     requests: IntCounterVec,
     retries: IntCounterVec,
-    /// Handles into `requests`; the one at 0 is for requests without an answer.
+    /// Handles into `requests` by code; index 0 counts requests without a response.
     by_code: Box<[OnceLock<IntCounter>]>,
     verb: String,
     host: String,
 }
 
 impl VerbMetrics {
-    /// Counts one attempt, which was answered with `code` or (with `None`) not at all.
+    /// Counts one attempt by its response `code`, or `None` without a response.
     pub fn attempted(&self, code: Option<u16>) {
-        let make = || self.with_code(&self.requests, code);
+        let counter = || self.with_code(&self.requests, code);
         match self.by_code.get(usize::from(code.unwrap_or(0))) {
-            Some(handle) => handle.get_or_init(make).inc(),
-            None => make().inc(),
+            Some(handle) => handle.get_or_init(counter).inc(),
+            None => counter().inc(),
         }
     }
 
-    /// Counts one attempt that was not the first, as [`attempted`](Self::attempted) does besides.
+    /// Counts one attempt after the first, in addition to [`attempted`](Self::attempted).
     pub fn retried(&self, code: Option<u16>) {
         self.with_code(&self.retries, code).inc();
     }
 
     fn with_code(&self, family: &IntCounterVec, code: Option<u16>) -> IntCounter {
-        let code = code.map_or(NO_ANSWER.to_owned(), |code| code.to_string());
+        let code = code.map_or(NO_RESPONSE.to_owned(), |code| code.to_string());
         family.with_label_values(&[&code, &self.verb, &self.host])
     }
 }

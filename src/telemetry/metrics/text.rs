@@ -1,6 +1,6 @@
-//! The text that Prometheus reads, with numbers written as Go writes them, so that a query which names
-//! a bucket by its text (`le="1e-08"`) finds ours as it finds upstream's. The `prometheus` crate's own
-//! encoder writes `0.00000001` there.
+//! The Prometheus text format with numbers in Go's notation, so that a query for a bucket by its
+//! text (`le="1e-08"`) matches these series like upstream's. The encoder of the `prometheus` crate
+//! would write `0.00000001`.
 
 use std::fmt::Write;
 
@@ -8,16 +8,16 @@ use prometheus::proto::{LabelPair, Metric, MetricFamily, MetricType};
 
 use super::whole;
 
-/// `Content-Type` of what `encode` writes.
+/// `Content-Type` of the output of `encode`.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Exponents below this are written as such (Go `strconv.FormatFloat(f, 'g', -1, 64)`).
+/// Smaller exponents use scientific notation (Go `strconv.FormatFloat(f, 'g', -1, 64)`).
 const EXPONENT_MIN: i32 = -4;
 
-/// Exponents from this on are written as such.
+/// Exponents from here on use scientific notation.
 const EXPONENT_END: i32 = 6;
 
-/// All families in exposition format 0.0.4, in the order given.
+/// Encodes all families in exposition format 0.0.4, in the given order.
 pub(super) fn encode(families: &[MetricFamily]) -> String {
     let mut out = String::new();
     for family in families {
@@ -32,7 +32,7 @@ fn encode_family(out: &mut String, family: &MetricFamily) -> std::fmt::Result {
         MetricType::COUNTER => "counter",
         MetricType::GAUGE => "gauge",
         MetricType::HISTOGRAM => "histogram",
-        MetricType::SUMMARY | MetricType::UNTYPED => unreachable!("the registry makes none"),
+        MetricType::SUMMARY | MetricType::UNTYPED => unreachable!("the registry creates none"),
     };
     writeln!(out, "# HELP {name} {}", escape(family.help(), false))?;
     writeln!(out, "# TYPE {name} {word}")?;
@@ -50,7 +50,7 @@ fn encode_family(out: &mut String, family: &MetricFamily) -> std::fmt::Result {
                     metric.get_counter().get_value(),
                 )?;
             }
-            // The registry makes no other kind.
+            // The registry creates no other type.
             _ => sample(out, name, "", labels, None, metric.get_gauge().get_value())?,
         }
     }
@@ -95,7 +95,7 @@ fn sample(
     writeln!(out, " {}", go_float(value))
 }
 
-/// A number as Prometheus' own Go library writes it.
+/// Formats a number like Prometheus' Go library.
 fn go_float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -104,7 +104,9 @@ fn go_float(value: f64) -> String {
         return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
     let scientific = format!("{value:e}");
-    let (mantissa, exponent) = scientific.split_once('e').expect("it was asked for");
+    let (mantissa, exponent) = scientific
+        .split_once('e')
+        .expect("the format has an exponent");
     let exponent: i32 = exponent.parse().expect("an exponent is a whole number");
     if (EXPONENT_MIN..EXPONENT_END).contains(&exponent) {
         return value.to_string();
@@ -131,7 +133,7 @@ mod tests {
     use super::{escape, go_float};
 
     #[test]
-    fn numbers_read_as_go_writes_them() {
+    fn numbers_have_gos_notation() {
         for (value, text) in [
             (0.0, "0"),
             (1.0, "1"),
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_escaped_where_the_format_asks_for_it() {
+    fn text_is_escaped_where_the_format_requires_it() {
         assert_eq!(escape("a\\b\nc\"d", true), r#"a\\b\nc\"d"#);
         assert_eq!(escape("a\\b\nc\"d", false), "a\\\\b\\nc\"d");
     }

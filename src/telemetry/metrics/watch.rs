@@ -1,12 +1,12 @@
-//! What the watches and their caches say of themselves, by resource: upstream's families for informers
-//! (component-base `metrics/prometheus/clientgo/fifo/metrics.go`) and ours.
+//! Metrics of watches and caches by resource: upstream's informer families (component-base
+//! `metrics/prometheus/clientgo/fifo/metrics.go`) and this project's own.
 
 use prometheus::{Histogram, HistogramVec};
 
 use super::computed::Computed;
 use super::registry::Registry;
 
-/// Value of the label `name` of `informer_*`; upstream's is `kube-controller-manager`.
+/// Value of the label `name` of `informer_*`; upstream uses `kube-controller-manager`.
 pub const INFORMER: &str = "replicaset-controller";
 
 /// In seconds.
@@ -14,22 +14,22 @@ const LATENCIES: [f64; 12] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// Families by resource. What is computed is what the cache counts for itself anyway.
+/// The families by resource. Computed values come from the caches' own counters.
 #[derive(Debug)]
 pub struct WatchFamilies {
-    /// The last 15 digits of the version that the store has come to.
+    /// The last 15 digits of the store's resource version.
     pub store_resource_version: Computed,
     /// Objects in the store.
     pub objects: Computed,
     /// Lists after the first one.
     pub relists: Computed,
-    /// Watches that were opened.
+    /// Opened watches.
     pub watches: Computed,
-    /// Changes that were told to the handlers.
+    /// Events delivered to the handlers.
     pub events: Computed,
-    /// Objects on the wire that could not be read.
+    /// Objects on the wire that failed to decode.
     pub decode_failures: Computed,
-    /// Seconds since the last byte came.
+    /// Seconds since the last byte arrived.
     pub silence: Computed,
     processing_latency: HistogramVec,
 }
@@ -57,29 +57,29 @@ impl WatchFamilies {
             ),
             silence: gauges(
                 "replicaset_controller_watch_silence_seconds",
-                "Seconds since the API server sent the last byte of a list or watch. Bookmarks come \
-                 about once a minute.",
+                "Seconds since the last byte of a list or watch arrived. Bookmarks arrive about once \
+                 a minute.",
             ),
             relists: counters(
                 "replicaset_controller_relists_total",
-                "Lists that were read to their end after the first one.",
+                "Lists completed after the first one.",
             ),
             watches: counters(
                 "replicaset_controller_watches_total",
-                "Watches that the API server has opened.",
+                "Watches that the API server opened.",
             ),
             events: counters(
                 "replicaset_controller_cache_events_total",
-                "Changes of the cache that were told to the controller, resyncs included.",
+                "Cache events delivered to the controller, including resyncs.",
             ),
             decode_failures: counters(
                 "replicaset_controller_decode_failures_total",
-                "Objects that the API server sent and that could not be read.",
+                "Objects from the API server that failed to decode.",
             ),
         }
     }
 
-    /// What the watch of this resource observes: seconds that the controller takes for one change.
+    /// The histogram of the seconds that the controller takes per event of this resource.
     pub fn processing_latency(&self, group: &str, version: &str, resource: &str) -> Histogram {
         let labels = &[INFORMER, group, version, resource];
         self.processing_latency.with_label_values(labels)

@@ -1,12 +1,12 @@
-//! What work queues say of themselves, by the queue's name
-//! (component-base `metrics/prometheus/workqueue/metrics.go`).
+//! Metrics of work queues by queue name (component-base `metrics/prometheus/workqueue/metrics.go`).
 
 use prometheus::{Histogram, HistogramVec};
 
 use super::computed::Computed;
 use super::registry::Registry;
 
-/// `ExponentialBuckets(10e-9, 10, 10)`, in seconds: Go multiplies, hence the crooked ones.
+/// `ExponentialBuckets(10e-9, 10, 10)`, in seconds. Go's repeated multiplication causes the
+/// rounding errors.
 const BUCKETS: [f64; 10] = [
     1e-8,
     1e-7,
@@ -20,29 +20,29 @@ const BUCKETS: [f64; 10] = [
     10.0,
 ];
 
-/// Families by the queue's name. What is computed is what the queue knows of itself anyway.
+/// The families by queue name. Computed values come from the queues' own counters.
 #[derive(Debug)]
 pub struct WorkQueueFamilies {
-    /// Keys that wait, those that come back when their sync is done included.
+    /// Waiting keys, including those that the queue re-adds after their current sync.
     pub depth: Computed,
-    /// Adds that did not fall together with an earlier one.
+    /// Adds, without those that coalesce with a waiting key.
     pub adds: Computed,
     /// Delayed and rate-limited adds.
     pub retries: Computed,
-    /// Seconds of all work in progress together.
+    /// Seconds of all work in progress, summed.
     pub unfinished_work: Computed,
-    /// Seconds of the work that is longest in progress.
+    /// Seconds of the longest work in progress.
     pub longest_running_processor: Computed,
     queue_duration: HistogramVec,
     work_duration: HistogramVec,
 }
 
-/// What a queue observes while it works. Clones are the same series.
+/// The histograms of one queue. Clones share their series.
 #[derive(Clone, Debug)]
 pub struct WorkQueueMetrics {
-    /// Seconds from an add to the moment at which a worker takes the key.
+    /// Seconds from an add until a worker gets the key.
     pub queue_duration: Histogram,
-    /// Seconds from then until the worker is done.
+    /// Seconds from then until the worker is done with the key.
     pub work_duration: Histogram,
 }
 
@@ -82,7 +82,7 @@ impl WorkQueueFamilies {
         }
     }
 
-    /// What the queue `name` observes into.
+    /// The histograms of the queue `name`.
     pub fn of(&self, name: &str) -> WorkQueueMetrics {
         WorkQueueMetrics {
             queue_duration: self.queue_duration.with_label_values(&[name]),
