@@ -1,6 +1,6 @@
-//! What the daemon must be allowed to do: one table, which `rbac` prints as [`manifests`], about
-//! each line of which the [`self_check`] asks the API server at start, and the sentences on what is
-//! missing. All but the self-check is pure.
+//! The permissions of the daemon: one table, its rendering as [`manifests`] for the command `rbac`,
+//! the [`self_check`] of each permission at startup, and the messages about missing ones.
+//! Everything except the self-check is pure.
 
 mod flags;
 pub mod manifests;

@@ -1,7 +1,8 @@
-//! The only code that changes the cluster: pods, the status of ReplicaSets, events.
+//! All writes to the cluster: pods, the status of ReplicaSets, events.
 //!
-//! The controller sees the traits [`PodControl`] and [`ReplicaSetControl`], so that one thread with a
-//! recording stand-in can drive it; the real ones send requests through [`crate::client`].
+//! The controller uses the traits [`PodControl`] and [`ReplicaSetControl`], so that a test can
+//! drive it on one thread with recording fakes. The real implementations send requests through
+//! [`crate::client`].
 
 pub mod error;
 pub mod event_recorder;

@@ -1,15 +1,15 @@
-//! The flags that a set of rights is for. Pure.
+//! Formats the flags of the command `rbac`. Pure.
 
 use std::fmt::Write;
 
 use super::RightsOptions;
 use crate::api::workload_kind::REPLICA_SET;
 
-/// Name of the lease, and of its namespace where all are controlled, unless flags say otherwise.
+/// Default name of the lease, and its default namespace if the daemon controls all namespaces.
 const LEASE: &str = "replicaset-controller";
 const LEASE_NAMESPACE: &str = "kube-system";
 
-/// The command that prints manifests for these options: `rbac` with those flags that are not at
+/// The command that prints manifests for these options: `rbac` with all flags that differ from
 /// their defaults.
 pub fn rbac_command(options: &RightsOptions) -> String {
     let mut text = "replicaset-controller rbac".to_owned();
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_need_no_flags_and_everything_else_does() {
+    fn only_values_other_than_defaults_need_flags() {
         check(|_| {}, "");
         check(
             |options| {

@@ -1,20 +1,20 @@
-//! The rights as YAML for `kubectl apply -f -`. Pure; called by the command `rbac`.
+//! Renders the permissions as YAML for `kubectl apply -f -`. Pure; called by the command `rbac`.
 
 use super::{Grant, Right, Role};
 
-/// What all of the daemon's own roles and bindings are called, or begin with.
+/// Name of the daemon's own roles and bindings, or the prefix of their names.
 const NAME: &str = "replicaset-controller";
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Who gets the rights.
+/// The account that receives the permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Account {
-    /// A ServiceAccount, which is made too.
+    /// A ServiceAccount; the manifests create it.
     ServiceAccount {
-        /// Its namespace.
+        /// Namespace of the ServiceAccount.
         namespace: String,
-        /// Its name.
+        /// Name of the ServiceAccount.
         name: String,
     },
     /// A user, such as the common name of a client certificate.
@@ -22,10 +22,10 @@ pub enum Account {
 }
 
 impl Account {
-    /// The account that the API server knows under `username`.
+    /// The account with this `username` at the API server.
     pub fn of_username(username: &str) -> Self {
         let service_account = username.strip_prefix("system:serviceaccount:");
-        match service_account.and_then(|rest| rest.split_once(':')) {
+        match service_account.and_then(|account| account.split_once(':')) {
             Some((namespace, name)) => Self::ServiceAccount {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
@@ -34,7 +34,7 @@ impl Account {
         }
     }
 
-    /// The flag of `rbac` that names this account, fit for a shell.
+    /// The flag of `rbac` that names this account, quoted for a shell.
     pub fn flag(&self) -> String {
         match self {
             Self::ServiceAccount { namespace, name } => {
@@ -61,8 +61,7 @@ impl Account {
     }
 }
 
-/// All manifests, in the order in which they can be applied. What two grants have in common, such as
-/// a role bound in the same place, stands there once.
+/// Renders all manifests in the order in which they can be applied.
 pub fn manifests(grants: &[Grant], account: &Account) -> String {
     let mut documents = Vec::new();
     if let Account::ServiceAccount { namespace, name } = account {
@@ -105,8 +104,8 @@ pub fn manifests(grants: &[Grant], account: &Account) -> String {
     documents.join("---\n")
 }
 
-/// `replicaset-controller:auth-delegator` binds `system:auth-delegator`, and so on: each binding tells
-/// by its name what it binds.
+/// The name of a binding, derived from its role: `replicaset-controller:auth-delegator` binds
+/// `system:auth-delegator`.
 fn binding_name(role: &str) -> String {
     let suffix = role.rsplit(':').next().unwrap_or(role);
     match suffix {
@@ -146,7 +145,7 @@ fn rule(right: &Right) -> String {
     )
 }
 
-/// A string in YAML: plain where that cannot be read as anything else, else quoted as in JSON.
+/// Formats a YAML string: plain if unambiguous, otherwise quoted as in JSON.
 fn scalar(text: &str) -> String {
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
         && !text.ends_with(':')
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_gets_role_bindings_and_the_lease_a_role_of_its_own() {
+    fn a_single_namespace_gets_role_bindings_and_a_lease_role() {
         let options = RightsOptions {
             namespace: Some("shop".to_owned()),
             delegated_auth: false,
@@ -228,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_bound_and_not_made() {
+    fn a_user_is_bound_but_not_created() {
         let documents = documents(&everything(), &Account::of_username("O'Brien: admin"));
         assert!(documents.iter().all(|d| d["kind"] != "ServiceAccount"));
         assert_eq!(documents[0]["subjects"][0]["name"], "O'Brien: admin");
     }
 
     #[test]
-    fn an_account_is_named_so_that_a_shell_reads_it() {
+    fn account_flags_are_quoted_for_a_shell() {
         for (username, expected) in [
             ("system:serviceaccount:shop:rs", "--service-account=shop/rs"),
             (

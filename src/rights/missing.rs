@@ -1,14 +1,14 @@
-//! The sentences on what is missing. Pure.
+//! Messages about missing permissions. Pure.
 
 use std::fmt::Write;
 
 use super::{Grant, Right};
 use crate::api::WorkloadKind;
 
-/// What it means that pods may not be listed or watched.
-pub const PODS_FORBIDDEN: &str = "nothing is done until this account may list and watch pods";
+/// The consequence if the account may not list or watch pods.
+pub const PODS_FORBIDDEN: &str = "the controllers wait until this account may list and watch pods";
 
-/// What it means that the objects of this kind may not be listed or watched.
+/// The consequence if the account may not list or watch objects of this kind.
 pub fn forbidden_workload(workload: &WorkloadKind) -> String {
     let WorkloadKind {
         kind,
@@ -18,13 +18,13 @@ pub fn forbidden_workload(workload: &WorkloadKind) -> String {
         ..
     } = workload;
     format!(
-        "no {kind} is looked after until this account may list and watch {resource}: bind it to the \
-         role {cluster_role}, or leave {controller} out of --controllers"
+        "no {kind} is controlled until this account may list and watch {resource}: bind it to \
+         the role {cluster_role}, or remove {controller} from --controllers"
     )
 }
 
-/// Names each missing right, what it is needed for, and where; `missing` are the verbs that were
-/// refused, grant by grant.
+/// Describes each missing permission with its purpose and scope. `missing` holds the denied verbs,
+/// grouped by grant.
 pub fn missing_rights<'a>(
     missing: impl IntoIterator<Item = (&'a Grant, &'a Right, &'a str)>,
 ) -> String {
@@ -66,7 +66,7 @@ fn is_same_object(one: &Right, other: &Right) -> bool {
     (one.group, &one.resource, &one.name) == (other.group, &other.resource, &other.name)
 }
 
-/// As `kubectl auth can-i` takes it: `replicasets.apps/status`, `leases.coordination.k8s.io/name`.
+/// The form of `kubectl auth can-i`: `replicasets.apps/status`, `leases.coordination.k8s.io/name`.
 fn object(right: &Right) -> String {
     let (resource, subresource) = right.resource_and_subresource();
     let mut text = resource.to_owned();
@@ -96,7 +96,7 @@ mod tests {
     use super::missing_rights;
 
     #[test]
-    fn each_missing_right_is_named_with_its_purpose_and_place() {
+    fn each_missing_permission_has_its_purpose_and_scope() {
         let grants = grants(&everything());
         let is_missing = |resource: &str, verb: &str| {
             matches!(
@@ -116,8 +116,8 @@ mod tests {
         }
         assert_eq!(
             missing_rights(missing),
-            "cannot control ReplicaSets without: update replicasets.apps/status, create, delete pods \
-             in the whole cluster; cannot take part in the leader election without: update \
+            "cannot control ReplicaSets without: update replicasets.apps/status, create, delete \
+             pods in the whole cluster; cannot take part in the leader election without: update \
              leases.coordination.k8s.io/kube-controller-manager in namespace kube-system"
         );
         assert_eq!(missing_rights([]), "");

@@ -1,6 +1,6 @@
-//! Asks the API server at start whether the daemon may do what it needs to, and names everything
-//! that is missing in one message; and asks for its version, again and again, since it may be
-//! upgraded. On a thread of its own, `self-check`, so that nothing waits for it.
+//! Checks the daemon's permissions at startup and logs all missing ones in one message. Then polls
+//! the API server's version, since it may be upgraded. Runs on the thread `self-check`; no other
+//! thread waits for it.
 
 use std::time::{Duration, Instant};
 
@@ -16,15 +16,15 @@ use crate::stdx::thread::Thread;
 use crate::telemetry::metrics;
 use crate::telemetry::metrics::process::KubernetesVersion;
 
-/// How long one answer may take; an API server that is slower than this is asked again later.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// Timeout per request; after a timeout the check retries later.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the check waits before its first question: caches are filled first, since pods are waiting
-/// for that, and on a small API server a score of questions takes a good part of the same processors.
-const HEAD_START: Duration = Duration::from_secs(1);
+/// Delay before the first request. The caches fill first, since pods wait for them, and some twenty
+/// reviews take a noticeable share of a small API server's processors.
+const START_DELAY: Duration = Duration::from_secs(1);
 
-/// Pauses while the API server cannot be reached. The watches say so by themselves.
-const PAUSES: BackoffParameters = BackoffParameters {
+/// Back-off while the API server is unreachable. The watches log the outage.
+const BACKOFF: BackoffParameters = BackoffParameters {
     initial: Duration::from_secs(1),
     cap: Duration::from_secs(30),
     factor: 2.0,
@@ -32,25 +32,25 @@ const PAUSES: BackoffParameters = BackoffParameters {
     reset_after: Duration::MAX,
 };
 
-/// Time between two looks at the API server's version: alerts that compare versions wait for 15
-/// minutes (kubernetes-mixin `KubeVersionMismatch`).
+/// Polling interval of the API server's version. Alerts that compare versions wait for 15 minutes
+/// (kubernetes-mixin `KubeVersionMismatch`).
 const VERSION_PERIOD: Duration = Duration::from_mins(5);
 
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
-/// What is asked for.
+/// The options of the self-check.
 #[derive(Clone, Debug)]
 pub struct SelfCheckOptions {
-    /// What is needed.
+    /// The required permissions.
     pub grants: Vec<Grant>,
     /// The command that prints manifests for these grants, without the account:
     /// `replicaset-controller rbac --namespace=shop`.
     pub command: String,
 }
 
-/// One check. Some twenty questions, one after the other on one connection, so that no API server
-/// notices.
+/// The self-check. It sends about twenty reviews in sequence on one connection, which is a
+/// negligible load.
 #[derive(Debug)]
 pub struct SelfCheck {
     client: Client,
@@ -58,10 +58,10 @@ pub struct SelfCheck {
 }
 
 impl SelfCheck {
-    /// Starts the thread `self-check`. When `stop` is given, its connection is cut.
+    /// Starts the thread `self-check`. `stop` aborts its connection.
     ///
     /// # Errors
-    /// If the configuration does not make a client.
+    /// If the configuration does not yield a client.
     pub fn start(
         config: &ClientConfig,
         options: &SelfCheckOptions,
@@ -69,7 +69,7 @@ impl SelfCheck {
     ) -> Result<Thread, ClientError> {
         let client_options = ClientOptions {
             connections: 1,
-            request_timeout: ANSWER_WITHIN,
+            request_timeout: REQUEST_TIMEOUT,
             ..ClientOptions::default()
         };
         let check = Self {
@@ -83,34 +83,35 @@ impl SelfCheck {
         }))
     }
 
-    /// Asks, logs what is missing, and follows the version. Waits a second first, then for answers,
-    /// at most five seconds each, for pauses of up to 45 seconds while the API server cannot be
-    /// reached, and for five minutes between two looks at the version; `stop` ends it.
+    /// Checks the permissions, logs the missing ones, then polls the version. Blocks one second at
+    /// first, up to five seconds per request, in pauses of up to 45 seconds while the API server is
+    /// unreachable, and five minutes between two version requests; `stop` ends it.
     fn run(&self, stop: &Stop) {
-        if stop.wait_timeout(HEAD_START) {
+        if stop.wait_timeout(START_DELAY) {
             return;
         }
         self.check_rights(stop);
         while !stop.is_stopped() {
-            self.show_version();
+            self.export_version();
             stop.wait_timeout(VERSION_PERIOD);
         }
     }
 
-    /// Shows the version of the API server in the metrics. One that does not tell it keeps the
-    /// version that it told before.
-    fn show_version(&self) {
+    /// Exports the API server's version as a metric. On failure the metric keeps the last known
+    /// version.
+    fn export_version(&self) {
         match self.version() {
             Ok(version) => metrics::global().build.set_kubernetes_version(&version),
-            Err(error) => log::debug!(error:%; "the API server does not tell its version"),
+            Err(error) => log::debug!(error:%; "cannot read the API server's version"),
         }
     }
 
     fn version(&self) -> Result<KubernetesVersion, ClientError> {
         let response = self.client.send(&Request::get("/version"))?;
-        let answer: Value = serde_json::from_slice(&response.body)
-            .map_err(|error| ClientError::Decode(format!("the version is no object: {error}")))?;
-        let text = |field: &str| answer[field].as_str().unwrap_or_default().to_owned();
+        let version: Value = serde_json::from_slice(&response.body).map_err(|error| {
+            ClientError::Decode(format!("the version is not an object: {error}"))
+        })?;
+        let text = |field: &str| version[field].as_str().unwrap_or_default().to_owned();
         if text("gitVersion").is_empty() {
             return Err(ClientError::Decode("a version without a name".to_owned()));
         }
@@ -121,17 +122,17 @@ impl SelfCheck {
         })
     }
 
-    /// Asks until there is an answer, or none is to be had.
+    /// Retries until the reviews succeed or their failure is final.
     fn check_rights(&self, stop: &Stop) {
-        let mut backoff = Backoff::new(PAUSES);
+        let mut backoff = Backoff::new(BACKOFF);
         loop {
             match self.missing(stop) {
                 Ok(missing) if missing.is_empty() => {
-                    log::debug!("the API server grants every right that is needed");
+                    log::debug!("the API server grants all required permissions");
                     return;
                 }
                 Ok(missing) => {
-                    self.tell(missing);
+                    self.log_missing(missing);
                     return;
                 }
                 Err(ClientError::Stopped) => return,
@@ -140,7 +141,7 @@ impl SelfCheck {
                     return;
                 }
                 Err(error) => {
-                    log::debug!(error:%; "rights are checked later");
+                    log::debug!(error:%; "retrying the check of permissions");
                     if stop.wait_timeout(backoff.step(Instant::now(), fastrand::f64())) {
                         return;
                     }
@@ -168,7 +169,7 @@ impl SelfCheck {
 
     fn is_allowed(&self, grant: &Grant, right: &Right, verb: &str) -> Result<bool, ClientError> {
         let (resource, subresource) = right.resource_and_subresource();
-        let answer = self.create(
+        let response = self.create(
             ACCESS_REVIEWS,
             &json!({
                 "apiVersion": "authorization.k8s.io/v1",
@@ -183,15 +184,16 @@ impl SelfCheck {
                 }},
             }),
         )?;
-        let allowed = answer.pointer("/status/allowed").and_then(Value::as_bool);
-        allowed.ok_or_else(|| ClientError::Decode("a review without a verdict".to_owned()))
+        let allowed = response.pointer("/status/allowed").and_then(Value::as_bool);
+        allowed.ok_or_else(|| ClientError::Decode("a review without a result".to_owned()))
     }
 
-    /// Who the API server takes us for, if it says so (Kubernetes 1.28 and newer).
+    /// The API server's name for this account, if it supports the review (Kubernetes 1.28 and
+    /// newer).
     fn username(&self) -> Option<String> {
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
-        let answer = self.create(SELF_REVIEWS, &review).ok()?;
-        let name = answer.pointer("/status/userInfo/username")?.as_str()?;
+        let response = self.create(SELF_REVIEWS, &review).ok()?;
+        let name = response.pointer("/status/userInfo/username")?.as_str()?;
         (!name.is_empty()).then(|| name.to_owned())
     }
 
@@ -199,10 +201,10 @@ impl SelfCheck {
         let request = Request::post(path).body("application/json", object.to_string());
         let response = self.client.send(&request)?;
         serde_json::from_slice(&response.body)
-            .map_err(|error| ClientError::Decode(format!("the answer is no object: {error}")))
+            .map_err(|error| ClientError::Decode(format!("the response is not an object: {error}")))
     }
 
-    fn tell(&self, missing: Vec<(&Grant, &Right, &'static str)>) {
+    fn log_missing(&self, missing: Vec<(&Grant, &Right, &'static str)>) {
         let username = self.username();
         let level = if missing.iter().any(|(grant, _, _)| grant.is_vital) {
             log::Level::Error
@@ -223,8 +225,8 @@ impl SelfCheck {
     }
 }
 
-/// True if asking again would give the same: a cluster where not everyone may ask, or an API server
-/// that is not asked this at all.
+/// True if a retry would return the same error: the account may not create reviews, or the server
+/// does not support them.
 fn is_final(error: &ClientError) -> bool {
     let is_refusal = |status: &Status| matches!(status.code(), 400 | 403 | 404 | 405 | 422);
     match error {

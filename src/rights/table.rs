@@ -1,55 +1,55 @@
-//! The rights that the daemon needs. Pure.
+//! The permissions that the daemon needs. Pure.
 //!
-//! A [`Grant`] is one role and where it is bound, with the rights that the daemon uses of it. Stock
-//! roles, which every cluster has, may give more than that.
+//! A [`Grant`] is one role, the scope of its binding, and the permissions that the daemon uses of
+//! it. Stock roles, which exist in every cluster, may grant more.
 
 use crate::api::WorkloadKind;
 
-/// What of the daemon's options decides which rights it needs.
+/// The options that determine the required permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RightsOptions {
-    /// The one namespace that is controlled; `None` for all.
+    /// The only namespace to control; `None` for all.
     pub namespace: Option<String>,
-    /// What is controlled.
+    /// The controlled kinds.
     pub workloads: Vec<&'static WorkloadKind>,
-    /// The lease that the leader holds; `None` without an election.
+    /// The lease of the leader election; `None` without one.
     pub lease: Option<LeaseName>,
-    /// Whether the API server is asked who may read metrics and the like.
+    /// Whether the daemon delegates authentication and authorization of metrics and debug pages.
     pub delegated_auth: bool,
-    /// Whether nothing is ever written.
+    /// Whether the daemon never writes.
     pub dry_run: bool,
 }
 
-/// Which lease.
+/// Namespace and name of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseName {
-    /// Its namespace.
+    /// Namespace of the lease.
     pub namespace: String,
-    /// Its name.
+    /// Name of the lease.
     pub name: String,
 }
 
-/// One role, where it is bound, and what the daemon uses of it.
+/// One role, the scope of its binding, and the permissions that the daemon uses of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Which role.
+    /// The role.
     pub role: Role,
-    /// The namespace in which it is bound; `None` for the whole cluster.
+    /// Namespace of the binding; `None` for a cluster-wide one.
     pub namespace: Option<String>,
-    /// What goes wrong without it, after "cannot".
+    /// What fails without it, in words that follow "cannot".
     pub purpose: String,
-    /// False if the daemon does its work without it.
+    /// False if the controllers work without it.
     pub is_vital: bool,
-    /// What the daemon uses of it.
+    /// The permissions that the daemon uses.
     pub rights: Vec<Right>,
 }
 
-/// A role that is there already, or one to be made.
+/// An existing or a new role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A ClusterRole that every API server with RBAC keeps up to date by itself.
+    /// A ClusterRole that every API server with RBAC creates and maintains.
     Stock(&'static str),
-    /// One that holds exactly the grant's rights; what its name ends with.
+    /// A role with exactly the grant's permissions; holds the suffix of its name.
     Own(&'static str),
 }
 
@@ -58,11 +58,11 @@ pub enum Role {
 pub struct Right {
     /// The API group; empty for the core group.
     pub group: &'static str,
-    /// The resource, with its subresource: `replicasets/status`.
+    /// The resource with its subresource: `replicasets/status`.
     pub resource: String,
-    /// The one object that is meant; `None` for all.
+    /// Name of a single object; `None` for all objects.
     pub name: Option<String>,
-    /// What may be done.
+    /// The verbs.
     pub verbs: &'static [&'static str],
 }
 
@@ -80,7 +80,7 @@ impl Right {
         }
     }
 
-    /// Resource and subresource, which is empty if there is none.
+    /// Resource and subresource; the latter may be empty.
     pub fn resource_and_subresource(&self) -> (&str, &str) {
         let parts = self.resource.split_once('/');
         parts.unwrap_or((&self.resource, ""))
@@ -92,7 +92,7 @@ impl Right {
     }
 }
 
-/// Everything that the daemon needs with these options.
+/// All grants that the daemon needs with these options.
 pub fn grants(options: &RightsOptions) -> Vec<Grant> {
     let workloads = options.workloads.iter();
     let mut grants: Vec<Grant> = workloads
@@ -116,9 +116,9 @@ pub fn grants(options: &RightsOptions) -> Vec<Grant> {
     grants
 }
 
-/// What one controller does with its kind, with pods and with events
-/// (kubernetes `plugin/pkg/auth/authorizer/rbac/bootstrappolicy/controller_policy.go`). `update` on
-/// finalizers is asked for where admission protects the owner that a pod names.
+/// The grant of one controller for its kind, for pods and for events (kubernetes
+/// `plugin/pkg/auth/authorizer/rbac/bootstrappolicy/controller_policy.go`). Admission of owner
+/// references (`blockOwnerDeletion`) requires `update` on finalizers.
 fn workload_grant(workload: &'static WorkloadKind, options: &RightsOptions) -> Grant {
     let group = workload.api_version.split_once('/');
     let group = group.map_or("", |(group, _)| group);
@@ -135,7 +135,7 @@ fn workload_grant(workload: &'static WorkloadKind, options: &RightsOptions) -> G
         rights.retain(Right::is_read);
     }
     Grant {
-        // The stock roles may write, which a shadow must not even be able to.
+        // The stock roles allow writes, and a dry run must not be able to write.
         role: if options.dry_run {
             Role::Own(resource)
         } else {
@@ -148,7 +148,8 @@ fn workload_grant(workload: &'static WorkloadKind, options: &RightsOptions) -> G
     }
 }
 
-/// RBAC cannot limit a create to a name, so that right is on all leases of the namespace.
+/// RBAC cannot restrict a create by name, so this grant allows to create any lease in the
+/// namespace.
 fn lease_grant(lease: &LeaseName) -> Grant {
     Grant {
         role: Role::Own("leader-election"),
@@ -189,7 +190,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_switched_off_needs_no_rights() {
+    fn disabled_features_need_no_permissions() {
         let all = everything();
         assert_eq!(
             roles(&grants(&all)),
@@ -200,14 +201,14 @@ pub(super) mod tests {
                 Role::Stock("system:auth-delegator"),
             ]
         );
-        let little = RightsOptions {
+        let minimal = RightsOptions {
             workloads: vec![&REPLICA_SET],
             lease: None,
             delegated_auth: false,
             ..all
         };
         assert_eq!(
-            roles(&grants(&little)),
+            roles(&grants(&minimal)),
             [Role::Stock("system:controller:replicaset-controller")]
         );
     }

@@ -1,28 +1,28 @@
-//! What can come of a write, told apart by what it means for the cluster. Reads past the caches fail in
-//! the same words (`live`).
+//! Errors of writes, distinguished by their effect on the cluster. Live reads (`live`) return the
+//! same type.
 
 use crate::api::Status;
 use crate::client::ClientError;
 
-/// A write, or a read past the caches, that did not succeed.
+/// A failed write, or a failed live read.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The API server said no: nothing was changed.
+    /// The API server rejected the write; nothing changed.
     #[error("{0}")]
     Refused(Status),
-    /// No answer, or one that leaves open whether the write took effect.
+    /// No response, or one that leaves the outcome open.
     #[error("{0}")]
     Unknown(String),
-    /// Found out here, before any request was sent.
+    /// A local error before any request was sent.
     #[error("{0}")]
     Local(String),
-    /// The daemon is stopping, or may not write any more, or not now; no request was sent.
+    /// The daemon is stopping or may not write at present; no request was sent.
     #[error("not sent: the daemon is stopping, or may not write now")]
     Stopped,
 }
 
 impl WriteError {
-    /// The API server's refusal, if that is what it is.
+    /// The API server's status, if it rejected the write.
     pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Refused(status) => Some(status),
@@ -30,32 +30,32 @@ impl WriteError {
         }
     }
 
-    /// True if the object is not there.
+    /// True if the object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.status().is_some_and(Status::is_not_found)
     }
 
-    /// True if an object of that name is there already.
+    /// True if an object of that name already exists.
     pub fn is_already_exists(&self) -> bool {
         self.status().is_some_and(Status::is_already_exists)
     }
 
-    /// True if the object, or a precondition, has another version or UID.
+    /// True if the object's version, or a precondition's version or UID, does not match.
     pub fn is_conflict(&self) -> bool {
         self.status().is_some_and(Status::is_conflict)
     }
 
-    /// True if the object as it would become is not valid.
+    /// True if the resulting object would be invalid.
     pub fn is_invalid(&self) -> bool {
         self.status().is_some_and(Status::is_invalid)
     }
 
-    /// True if the namespace is going away.
+    /// True if the namespace is terminating.
     pub fn is_namespace_terminating(&self) -> bool {
         self.status().is_some_and(Status::is_namespace_terminating)
     }
 
-    /// True if the write may have taken effect all the same.
+    /// True if the write may have taken effect.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown(_))
     }

@@ -1,7 +1,7 @@
-//! Events for people: aggregated, counted, filtered, and sent from a thread of their own.
+//! Kubernetes events: aggregated, counted, filtered, and sent on a separate thread.
 //!
-//! Callers meet [`queued`], which never blocks; the thread `events` runs [`worker`], which asks
-//! [`correlator`] what to send and sends it to a [`sink`].
+//! Callers use [`queued`], which never blocks. The thread `events` runs [`worker`], which passes
+//! each event through [`correlator`] and sends the result to a [`sink`].
 
 pub mod correlator;
 pub mod event;
@@ -21,9 +21,9 @@ pub use worker::{EventWorker, event_recorder};
 
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 
-/// Takes events without ever blocking the caller.
+/// Accepts events without blocking the caller.
 pub trait EventRecorder: Debug + Send + Sync {
-    /// Records one event about `object`; dropped (and counted) if the queue is full.
+    /// Records one event about `object`. If the queue is full, drops and counts it.
     fn event(
         &self,
         object: &ObjectReference,
@@ -33,7 +33,7 @@ pub trait EventRecorder: Debug + Send + Sync {
     );
 }
 
-/// What an event is about: `involvedObject`.
+/// The object of an event: `involvedObject`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ObjectReference {
     /// `apiVersion`.
@@ -46,21 +46,21 @@ pub struct ObjectReference {
     pub uid: Uid,
     /// `resourceVersion`.
     pub resource_version: ResourceVersion,
-    /// `fieldPath`; empty for the object as a whole.
+    /// `fieldPath`; empty for the whole object.
     pub field_path: &'static str,
 }
 
 /// `type` of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// All is well.
+    /// Normal operation.
     Normal,
-    /// Something needs a look.
+    /// A problem that needs attention.
     Warning,
 }
 
 impl EventType {
-    /// The word in an event.
+    /// The value in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Normal => "Normal",

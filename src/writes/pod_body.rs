@@ -1,4 +1,4 @@
-//! The bodies of pod requests, as pure functions.
+//! Builds the bodies of pod requests. Pure.
 
 mod json;
 mod message;
@@ -10,15 +10,15 @@ use crate::api::encoded::Encoded;
 use crate::api::replica_set::Template;
 use crate::api::{ReplicaSet, Uid, WorkloadKind};
 
-/// The body that creates a pod called `name` from the template of `rs`: its labels, annotations,
-/// finalizers and spec as the bytes that they are, in the encoding in which they came, and `rs` as the
-/// one controller (kubernetes `pkg/controller/controller_utils.go:GetPodFromTemplate`).
+/// The body that creates the pod `name` from the template of `rs`. Copies the template's labels,
+/// annotations, finalizers and spec byte by byte in their original encoding, and sets `rs` as the
+/// controller (kubernetes `pkg/controller/controller_utils.go:GetPodFromTemplate`).
 ///
-/// DIFFERS: upstream leaves the name to the API server. `generateName` is set as upstream sets it,
-/// because people and tools look for it, but the server uses `name`.
+/// DIFFERS: upstream lets the API server generate the name. The body sets `generateName` like
+/// upstream, because people and tools search for it, but the server uses `name`.
 ///
 /// # Errors
-/// [`WriteError::Local`] if the template has no labels or cannot be read.
+/// [`WriteError::Local`] if the template has no labels or is unreadable.
 pub fn create_body(
     rs: &ReplicaSet,
     kind: &WorkloadKind,
@@ -36,24 +36,24 @@ pub fn create_body(
         Some(Template::Json(template)) => {
             json::create_body(rs, kind, name, template.get()).map_err(|error| error.to_string())
         }
-        None => Err("there is none".to_owned()),
+        None => Err("it is missing".to_owned()),
     };
     body.map_err(|error| WriteError::Local(format!("the pod template is unreadable: {error}")))
 }
 
-/// `generateName` of the pods of a ReplicaSet, and the beginning of their names.
+/// `generateName` of a ReplicaSet's pods, and the prefix of their names.
 pub fn generate_name(rs_name: &str) -> String {
     format!("{rs_name}-")
 }
 
-/// The body that deletes a pod only if it still has this UID.
+/// The body that deletes a pod with this UID as a precondition.
 pub fn delete_body(uid: &Uid) -> Vec<u8> {
     let options = DeleteOptionsJson {
         api_version: "v1",
         kind: "DeleteOptions",
         preconditions: PreconditionsJson { uid },
     };
-    serde_json::to_vec(&options).expect("text always becomes JSON")
+    serde_json::to_vec(&options).expect("strings always serialize")
 }
 
 #[derive(Serialize)]

@@ -1,32 +1,32 @@
-//! Creating, deleting and patching pods on behalf of a ReplicaSet.
+//! Creates, deletes and patches pods on behalf of a ReplicaSet.
 
 use std::fmt::Debug;
 
 use super::WriteError;
 use crate::api::{Pod, ReplicaSet, ResourceVersion, Uid};
 
-/// Writes pods. Each call blocks for one request (and its retries). Events about the outcome are
-/// recorded here, as upstream does in `pkg/controller/controller_utils.go:RealPodControl`.
+/// Writes pods. Each call blocks for one request and its retries. Like upstream's
+/// `pkg/controller/controller_utils.go:RealPodControl`, it records events about the outcome.
 pub trait PodControl: Debug + Send + Sync {
-    /// Creates a pod called `name` from the template of `rs`, owned by `rs`.
+    /// Creates the pod `name` from the template of `rs`, owned by `rs`.
     ///
     /// # Errors
-    /// [`WriteError::Local`] before any request if the template cannot make a pod, otherwise as the
-    /// API server or the connection says.
+    /// [`WriteError::Local`] before any request if the template does not yield a pod, otherwise the
+    /// error of the API server or the connection.
     fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError>;
 
-    /// Deletes exactly this pod: one that was recreated under its name is left alone. That answers a
-    /// conflict, of which no event is recorded here.
+    /// Deletes the pod with exactly this UID. A pod recreated under the same name stays, and the
+    /// call returns a conflict, for which it records no event.
     ///
     /// # Errors
-    /// As the API server or the connection says.
+    /// The error of the API server or the connection.
     fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError>;
 
     /// Records a warning about `rs`. Never blocks.
     fn warn(&self, _rs: &ReplicaSet, _reason: &'static str, _message: String) {}
 
-    /// Records that a pod of `rs` could not be deleted
-    /// (kubernetes `pkg/controller/controller_utils.go:DeletePod`). Never blocks.
+    /// Records that deleting a pod of `rs` failed (kubernetes
+    /// `pkg/controller/controller_utils.go:DeletePod`). Never blocks.
     fn warn_of_failed_delete(&self, rs: &ReplicaSet, error: &WriteError) {
         self.warn(rs, "FailedDelete", format!("Error deleting: {error}"));
     }
@@ -34,7 +34,7 @@ pub trait PodControl: Debug + Send + Sync {
     /// Applies a strategic merge patch to a pod that `rs` adopts or releases. Records no event.
     ///
     /// # Errors
-    /// As the API server or the connection says.
+    /// The error of the API server or the connection.
     fn patch_pod(
         &self,
         rs: &ReplicaSet,
@@ -43,17 +43,17 @@ pub trait PodControl: Debug + Send + Sync {
     ) -> Result<PatchedPod, WriteError>;
 }
 
-/// What the answer to a create says.
+/// The response to a create.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CreatedPod {
-    /// The version under which the pod was stored; empty if the answer did not say.
+    /// Resource version of the stored pod; empty if the response has none.
     pub resource_version: ResourceVersion,
 }
 
-/// What the answer to a patch says.
+/// The response to a patch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PatchedPod {
-    /// The version under which the pod was stored; empty if the answer did not say.
+    /// Resource version of the stored pod; empty if the response has none.
     pub resource_version: ResourceVersion,
     /// UID of the pod's controller after the patch.
     pub controller: Option<Uid>,

@@ -1,4 +1,4 @@
-//! Pod requests as the API server takes them, and the events about their outcome. Called by the
+//! Sends pod requests to the API server and records events about their outcome. Called on the
 //! threads `sync-*` and `batch-*`.
 
 use std::sync::Arc;
@@ -15,10 +15,11 @@ use crate::stdx::stop::Stop;
 /// Path of the core API group.
 const CORE: &str = "/api/v1";
 
-/// What an answer is wanted in. Only version and controller are read of it. In protobuf that takes no
-/// longer from a whole pod, and the API server has more work with the metadata alone than with the
-/// pod, of which managed fields are the larger part anyway. In JSON the metadata is quicker to read.
-const ANSWER: &str = "application/vnd.kubernetes.protobuf, \
+/// Media types of the response. The controller reads only version and owner. In protobuf it reads
+/// these from a whole pod at no extra cost, while rendering only the metadata costs the API server
+/// more than rendering the pod, whose managed fields are the larger part anyway. In JSON the
+/// metadata alone decodes faster.
+const ACCEPT: &str = "application/vnd.kubernetes.protobuf, \
     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
 
 /// Writes pods through a client.
@@ -31,7 +32,7 @@ pub struct RealPodControl {
 }
 
 impl RealPodControl {
-    /// Writes pods for owners of `kind`, until `stop` is given: then it sends nothing any more.
+    /// Writes pods for owners of `kind`. Sends no more requests after `stop`.
     pub fn new(
         client: Client,
         recorder: Arc<dyn EventRecorder>,
@@ -70,7 +71,7 @@ impl PodControl for RealPodControl {
     fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
         let body = create_body(rs, self.kind, name)?;
         let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
-        let request = Request::post(path).object(body).accept(ANSWER);
+        let request = Request::post(path).object(body).accept(ACCEPT);
         match self.send(rs, request) {
             Ok(response) => {
                 let message = format!("Created pod: {name}");
@@ -80,11 +81,11 @@ impl PodControl for RealPodControl {
                 })
             }
             Err(error) => {
-                // A taken name is tried again under another; there is nothing to tell anybody.
-                let is_worth_telling = !error.is_namespace_terminating()
+                // The caller retries a taken name with another name, so it is no failure yet.
+                let is_reportable = !error.is_namespace_terminating()
                     && !error.is_already_exists()
                     && !matches!(error, WriteError::Stopped);
-                if is_worth_telling {
+                if is_reportable {
                     let message = format!("Error creating: {error}");
                     self.record(rs, EventType::Warning, "FailedCreate", message);
                 }
@@ -96,7 +97,7 @@ impl PodControl for RealPodControl {
     fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
         let request = Request::delete(pod_path(&pod.key))
             .body("application/json", delete_body(&pod.uid))
-            .accept(ANSWER);
+            .accept(ACCEPT);
         let name = &pod.key.name;
         match self.send(rs, request) {
             Ok(_) => {
@@ -105,11 +106,11 @@ impl PodControl for RealPodControl {
                 Ok(())
             }
             Err(error) => {
-                // Whether a conflict is a failure is for the caller to find out, and to tell.
-                let is_worth_telling = !error.is_not_found()
+                // The caller finds out whether a conflict is a failure, and records it.
+                let is_reportable = !error.is_not_found()
                     && !error.is_conflict()
                     && !matches!(error, WriteError::Stopped);
-                if is_worth_telling {
+                if is_reportable {
                     self.warn_of_failed_delete(rs, &error);
                 }
                 Err(error)
@@ -129,7 +130,7 @@ impl PodControl for RealPodControl {
     ) -> Result<PatchedPod, WriteError> {
         let request = Request::patch(pod_path(&pod.key))
             .body("application/strategic-merge-patch+json", patch)
-            .accept(ANSWER);
+            .accept(ACCEPT);
         let patched = WrittenPod::read(&self.send(rs, request)?.body);
         Ok(PatchedPod {
             resource_version: patched.resource_version,

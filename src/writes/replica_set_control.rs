@@ -1,4 +1,4 @@
-//! The write to a ReplicaSet itself: its status.
+//! Updates the status of a ReplicaSet, the only write to the object itself.
 
 use std::fmt::Debug;
 
@@ -9,11 +9,11 @@ use crate::stdx::stop::Stop;
 
 /// Updates ReplicaSets at the API server. Each call blocks for one request.
 pub trait ReplicaSetControl: Debug + Send + Sync {
-    /// Replaces the status of `rs`, on condition that the object still has the version of `rs`;
-    /// answers the object as it is then.
+    /// Replaces the status of `rs`, on condition that the object still has the version of `rs`.
+    /// Returns the updated object.
     ///
     /// # Errors
-    /// As the API server or the connection says; a conflict if the object has changed.
+    /// The error of the API server or the connection; a conflict if the object has changed.
     fn update_status(
         &self,
         rs: &ReplicaSet,
@@ -21,7 +21,7 @@ pub trait ReplicaSetControl: Debug + Send + Sync {
     ) -> Result<ReplicaSet, WriteError>;
 }
 
-/// The write as the API server takes it.
+/// Implements [`ReplicaSetControl`] through a client.
 #[derive(Clone, Debug)]
 pub struct RealReplicaSetControl {
     client: Client,
@@ -30,8 +30,7 @@ pub struct RealReplicaSetControl {
 }
 
 impl RealReplicaSetControl {
-    /// Writes to objects of `kind` through `client`, until `stop` is given: then it sends nothing any
-    /// more.
+    /// Writes to objects of `kind` through `client`. Sends no more requests after `stop`.
     pub fn new(client: Client, kind: &'static WorkloadKind, stop: &Stop) -> Self {
         let stop = stop.clone();
         Self { client, kind, stop }
@@ -44,12 +43,12 @@ impl ReplicaSetControl for RealReplicaSetControl {
         rs: &ReplicaSet,
         status: &ReplicaSetStatus,
     ) -> Result<ReplicaSet, WriteError> {
-        let body = rs.with_status(self.kind, status).map_err(|error| {
-            WriteError::Local(format!("the status does not become JSON: {error}"))
-        })?;
+        let body = rs
+            .with_status(self.kind, status)
+            .map_err(|error| WriteError::Local(format!("cannot encode the status: {error}")))?;
         let collection = self.kind.collection_path(Some(&rs.key.namespace));
         let path = format!("{collection}/{}/status", rs.key.name);
-        // Who sent the object in this encoding answers in it too.
+        // A server that sent the object in this encoding also accepts and returns it.
         let accept = body.media_type;
         let request = Request::put(path).object(body).accept(accept);
         if self.stop.is_stopped() {
@@ -58,7 +57,7 @@ impl ReplicaSetControl for RealReplicaSetControl {
         let response = self.client.send(&request.on_behalf_of(&rs.uid))?;
         let object = ReplicaSet::from_answer(self.kind, &response.body);
         object.map_err(|error| {
-            WriteError::Unknown(format!("the answer is no {}: {error}", self.kind.kind))
+            WriteError::Unknown(format!("the response is not a {}: {error}", self.kind.kind))
         })
     }
 }

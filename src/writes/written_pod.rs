@@ -1,7 +1,7 @@
-//! What is read of the answer to a write of a pod. Pure.
+//! Decodes the response to a pod write. Pure.
 //!
-//! The write is done whatever the answer looks like, so one that cannot be read only leaves the version
-//! unknown.
+//! The write succeeded regardless of the response body, so an unreadable body only leaves the
+//! version unknown.
 
 use prost::Message;
 
@@ -10,24 +10,24 @@ use crate::api::protobuf::wire::Fields;
 use crate::api::protobuf::{self, Envelope, Parts, ProtobufError};
 use crate::api::{Pod, ResourceVersion, Uid};
 
-/// The metadata of a pod that was written.
+/// The relevant metadata of a written pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct WrittenPod {
     pub(super) resource_version: ResourceVersion,
-    /// UID of the controller, if there is one.
+    /// UID of the controller, if any.
     pub(super) controller: Option<Uid>,
 }
 
 impl WrittenPod {
     pub(super) fn read(body: &[u8]) -> Self {
-        let answer = if body.starts_with(&protobuf::MAGIC) {
+        let written = if body.starts_with(&protobuf::MAGIC) {
             Self::from_protobuf(body).map_err(|error| error.to_string())
         } else {
             let pod = Pod::from_answer(body);
             pod.map(Self::from).map_err(|error| error.to_string())
         };
-        answer.unwrap_or_else(|error| {
-            log::warn!(error:%; "the API server's answer is no readable pod");
+        written.unwrap_or_else(|error| {
+            log::warn!(error:%; "the API server's response is not a readable pod");
             Self::default()
         })
     }
@@ -37,22 +37,22 @@ impl WrittenPod {
         if metadata.is_empty() {
             return Err(ProtobufError::Missing("metadata"));
         }
-        let mut answer = Self::default();
+        let mut written = Self::default();
         for field in Fields::of(metadata) {
             let field = field?;
             match field.tag {
                 ObjectMeta::RESOURCE_VERSION => {
-                    answer.resource_version = ResourceVersion::new(field.text()?);
+                    written.resource_version = ResourceVersion::new(field.text()?);
                 }
-                ObjectMeta::OWNER_REFERENCES if answer.controller.is_none() => {
+                ObjectMeta::OWNER_REFERENCES if written.controller.is_none() => {
                     let owner = OwnerReference::decode(field.bytes)?;
                     let is_controller = owner.controller == Some(true);
-                    answer.controller = is_controller.then(|| Uid::new(&owner.uid));
+                    written.controller = is_controller.then(|| Uid::new(&owner.uid));
                 }
                 _ => {}
             }
         }
-        Ok(answer)
+        Ok(written)
     }
 }
 
@@ -74,14 +74,14 @@ mod tests {
     const PROTOBUF: &[u8] = include_bytes!("../../tests/data/pod.pb");
 
     #[test]
-    fn both_encodings_say_the_same() {
-        let answer = WrittenPod::read(PROTOBUF);
-        assert_eq!(answer, WrittenPod::read(JSON));
-        assert!(!answer.resource_version.is_empty() && answer.controller.is_some());
+    fn both_encodings_decode_to_the_same_pod() {
+        let written = WrittenPod::read(PROTOBUF);
+        assert_eq!(written, WrittenPod::read(JSON));
+        assert!(!written.resource_version.is_empty() && written.controller.is_some());
     }
 
     #[test]
-    fn what_is_no_pod_leaves_the_version_unknown() {
+    fn an_unreadable_body_leaves_the_version_unknown() {
         for body in [&b"no"[..], &Envelope::seal("v1", "Pod", &[]), b"k8s\0\xff"] {
             assert_eq!(WrittenPod::read(body), WrittenPod::default());
         }

@@ -1,5 +1,5 @@
-//! Which events become one, which count up another, and which are too many
-//! (client-go `tools/record/events_cache.go:EventCorrelator`). Pure: the clock is an argument.
+//! Correlates events: aggregates similar ones, counts repeats, and filters spam (client-go
+//! `tools/record/events_cache.go:EventCorrelator`). Pure: the clock is an argument.
 //!
 //! Owned by the thread `events`.
 
@@ -19,26 +19,26 @@ use crate::stdx::clock::Clock;
 /// Entries of each of the three caches (client-go `events_cache.go:maxLruCacheEntries`).
 const CACHE_ENTRIES_MAX: NonZeroUsize = NonZeroUsize::new(4096).expect("above zero");
 
-/// Distinct messages of one group from which on they become one event
-/// (client-go `events_cache.go:defaultAggregateMaxEvents`).
+/// Number of distinct messages at which a group becomes one aggregate event (client-go
+/// `events_cache.go:defaultAggregateMaxEvents`).
 const AGGREGATE_MESSAGES: usize = 10;
 
-/// A group that was quiet for longer starts anew
-/// (client-go `events_cache.go:defaultAggregateIntervalInSeconds`).
+/// A group that is quiet for longer starts over (client-go
+/// `events_cache.go:defaultAggregateIntervalInSeconds`).
 const AGGREGATE_INTERVAL: Duration = Duration::from_mins(10);
 
-/// What the message of an aggregate begins with
-/// (client-go `events_cache.go:EventAggregatorByReasonMessageFunc`).
+/// Prefix of an aggregate's message (client-go
+/// `events_cache.go:EventAggregatorByReasonMessageFunc`).
 const AGGREGATE_PREFIX: &str = "(combined from similar events): ";
 
-/// Events about one object that pass after a quiet time (client-go `events_cache.go:defaultSpamBurst`).
+/// Token bucket size per object (client-go `events_cache.go:defaultSpamBurst`).
 const SPAM_BURST: u32 = 25;
 
-/// One more event about an object passes after this long
-/// (client-go `events_cache.go:defaultSpamQPS`, 1/300 a second).
+/// Time after which the bucket of an object regains one token (client-go
+/// `events_cache.go:defaultSpamQPS`, 1/300 a second).
 const SPAM_INTERVAL: Duration = Duration::from_mins(5);
 
-/// The object of an event without what changes between two events about it.
+/// The identity of an event's object, without the fields that change between events.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Involved {
     api_version: &'static str,
@@ -58,10 +58,11 @@ impl Involved {
     }
 }
 
-/// What the spam filter counts together (client-go `events_cache.go:getSpamKey`).
+/// The key of a spam filter bucket (client-go `events_cache.go:getSpamKey`).
 type SpamKey = (Involved, EventType);
 
-/// Events that differ in their message only (client-go `events_cache.go:EventAggregatorByReasonFunc`).
+/// Groups events that differ only in their message (client-go
+/// `events_cache.go:EventAggregatorByReasonFunc`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct GroupKey {
     involved: Involved,
@@ -69,8 +70,8 @@ struct GroupKey {
     reason: &'static str,
 }
 
-/// Where a repeat is counted: among equal events (client-go `events_cache.go:getEventKey`), or among
-/// those that an aggregate stands for.
+/// The key of a repeat counter: for equal events (client-go `events_cache.go:getEventKey`), or for
+/// the events behind one aggregate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CountKey {
     group: GroupKey,
@@ -78,14 +79,14 @@ pub struct CountKey {
     single: Option<(&'static str, Arc<str>)>,
 }
 
-/// Messages of one group, oldest first and each once; fewer than [`AGGREGATE_MESSAGES`].
+/// The distinct messages of one group, oldest first; fewer than [`AGGREGATE_MESSAGES`].
 #[derive(Clone, Debug)]
 struct Group {
     messages: Vec<Arc<str>>,
     last_seen: Instant,
 }
 
-/// What is known of an event that was sent before.
+/// The last sent state of an event.
 #[derive(Clone, Debug)]
 struct Counted {
     name: String,
@@ -93,51 +94,51 @@ struct Counted {
     count: u32,
 }
 
-/// An event as it is to be sent. It repeats one that was sent before if its count is above 1.
+/// An event to send. A count above 1 marks a repeat of an event that was sent before.
 #[derive(Clone, Debug)]
 pub struct Correlated {
-    /// The event, with the name and the first time of the one that it repeats.
+    /// The event. A repeat carries the name and the first time of the original.
     pub event: Event,
-    /// Where to note what the server made of it: [`Correlator::update_state`].
+    /// The key for [`Correlator::update_state`], which records the server's response.
     pub key: CountKey,
 }
 
-/// Something that happened, before it has a name.
+/// A recorded event without a name.
 #[derive(Clone, Debug)]
 pub struct Occurrence {
-    /// What it is about.
+    /// The object of the event.
     pub object: ObjectReference,
-    /// Whether it needs a look.
+    /// Normal or warning.
     pub type_: EventType,
-    /// One word for machines.
+    /// A machine-readable reason in one word.
     pub reason: &'static str,
     /// A sentence for people.
     pub message: Arc<str>,
-    /// When.
+    /// Time of the occurrence.
     pub at: Timestamp,
 }
 
-/// A cache that takes memory as it fills, not at once.
+/// Creates a cache that allocates as it fills, not in advance.
 fn growing<K: Eq + Hash, V>() -> LruCache<K, V> {
     let mut cache = LruCache::unbounded();
     cache.resize(CACHE_ENTRIES_MAX);
     cache
 }
 
-/// Remembers what was sent, to merge, count and filter what comes.
+/// The state of sent events, to aggregate, count and filter new ones.
 #[derive(Debug)]
 pub struct Correlator {
     component: &'static str,
     groups: LruCache<GroupKey, Group>,
     counts: LruCache<CountKey, Counted>,
-    /// When the bucket of a key will be full again.
+    /// Per key, when its token bucket is full again.
     buckets: LruCache<SpamKey, Instant>,
-    /// The time in the last name given out.
+    /// The timestamp in the last generated name, in nanoseconds.
     last_nanos: i128,
 }
 
 impl Correlator {
-    /// One that knows nothing yet and speaks for `component`.
+    /// An empty correlator that reports as `component`.
     pub fn new(component: &'static str) -> Self {
         Self {
             component,
@@ -148,18 +149,18 @@ impl Correlator {
         }
     }
 
-    /// What to send for `occurrence`; `None` if there were too many events about its object.
+    /// The event to send for `occurrence`; `None` if the spam filter drops it.
     pub fn correlate(&mut self, occurrence: Occurrence, clock: &dyn Clock) -> Option<Correlated> {
         let involved = Involved::of(&occurrence.object);
         let spam_key = (involved.clone(), occurrence.type_);
         let (event, key) = self.aggregate(occurrence, involved, clock);
         let event = self.count(event, &key);
-        // As upstream has it, what is filtered has been counted all the same.
+        // As upstream, the counter includes filtered events.
         let passes = self.passes(&spam_key, clock.now());
         passes.then_some(Correlated { event, key })
     }
 
-    /// Notes what the server made of an event that was sent.
+    /// Records the server's version of an event that was sent.
     pub fn update_state(&mut self, key: CountKey, recorded: Recorded) {
         let Recorded {
             name,
@@ -174,7 +175,8 @@ impl Correlator {
         self.counts.put(key, counted);
     }
 
-    /// The event itself, or the aggregate of its group if that has seen too many messages.
+    /// Returns the event itself, or the aggregate of its group once the group has too many
+    /// messages.
     fn aggregate(
         &mut self,
         occurrence: Occurrence,
@@ -193,10 +195,10 @@ impl Correlator {
             type_,
             reason,
         };
-        let is_aggregate = self.is_one_too_many(&group, &message, clock.now());
+        let is_aggregate = self.reaches_aggregate_limit(&group, &message, clock.now());
         let (message, single, at, reporting_component) = if is_aggregate {
             let message = format!("{AGGREGATE_PREFIX}{message}").into();
-            // Upstream builds the aggregate anew and leaves out who reports it.
+            // Upstream builds the aggregate from scratch and does not set its reporting component.
             (message, None, clock.wall(), "")
         } else {
             let single = (object.field_path, Arc::clone(&message));
@@ -217,7 +219,12 @@ impl Correlator {
         (event, CountKey { group, single })
     }
 
-    fn is_one_too_many(&mut self, key: &GroupKey, message: &Arc<str>, now: Instant) -> bool {
+    fn reaches_aggregate_limit(
+        &mut self,
+        key: &GroupKey,
+        message: &Arc<str>,
+        now: Instant,
+    ) -> bool {
         let group = self.groups.get_or_insert_mut_ref(key, || Group {
             messages: Vec::new(),
             last_seen: now,
@@ -229,15 +236,15 @@ impl Correlator {
         if !group.messages.iter().any(|seen| seen == message) {
             group.messages.push(Arc::clone(message));
         }
-        let is_one_too_many = group.messages.len() >= AGGREGATE_MESSAGES;
-        if is_one_too_many {
-            // Upstream drops any of them to keep the set small.
+        let is_at_limit = group.messages.len() >= AGGREGATE_MESSAGES;
+        if is_at_limit {
+            // Upstream removes an arbitrary message to bound the set.
             group.messages.remove(0);
         }
-        is_one_too_many
+        is_at_limit
     }
 
-    /// If `event` repeats another, makes it that one with one more in its count.
+    /// Turns a repeat into an update of the earlier event with an incremented count.
     fn count(&mut self, mut event: Event, key: &CountKey) -> Event {
         if let Some(counted) = self.counts.get_mut(key)
             && counted.count > 0
@@ -257,7 +264,7 @@ impl Correlator {
         event
     }
 
-    /// Takes a token from the bucket of `key` if there is one.
+    /// Takes a token from the bucket of `key`, if one is left.
     fn passes(&mut self, key: &SpamKey, now: Instant) -> bool {
         let full_at = self.buckets.get_or_insert_mut_ref(key, || now);
         let full_then = now.max(*full_at) + SPAM_INTERVAL;
@@ -268,7 +275,8 @@ impl Correlator {
         passes
     }
 
-    /// Two events in the same nanosecond would have the same name, and the second would be lost.
+    /// Ensures unique names: two events of the same nanosecond would collide, and the API server
+    /// would reject the second.
     fn new_name(&mut self, involved: &str, at: Timestamp) -> String {
         self.last_nanos = at.as_nanosecond().max(self.last_nanos.saturating_add(1));
         generate_event_name(involved, self.last_nanos)

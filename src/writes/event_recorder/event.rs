@@ -1,4 +1,4 @@
-//! One event as it will stand in the cluster, its name and its JSON. Pure.
+//! One event with its name and its JSON. Pure.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use serde::Serialize;
 
 use super::{EventType, ObjectReference};
 
-/// Where events about objects without a namespace live
-/// (apimachinery `pkg/apis/meta/v1/types.go:NamespaceDefault`).
+/// Namespace of events about cluster-scoped objects (apimachinery
+/// `pkg/apis/meta/v1/types.go:NamespaceDefault`).
 const NAMESPACE_DEFAULT: &str = "default";
 
-/// An object's name is a DNS subdomain of up to this many bytes
-/// (apimachinery `pkg/util/validation/validation.go:DNS1123SubdomainMaxLength`).
+/// Maximum length of an object's name, a DNS subdomain, in bytes (apimachinery
+/// `pkg/util/validation/validation.go:DNS1123SubdomainMaxLength`).
 const NAME_BYTES_MAX: usize = 253;
 
-/// An event of core/v1, as far as this daemon fills it.
+/// The fields of a core/v1 event that this daemon sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// `metadata.name`.
@@ -26,35 +26,35 @@ pub struct Event {
     pub object: ObjectReference,
     /// `type`.
     pub type_: EventType,
-    /// One word for machines.
+    /// A machine-readable reason in one word.
     pub reason: &'static str,
     /// A sentence for people.
     pub message: Arc<str>,
-    /// Who says so: `source.component`.
+    /// The reporter: `source.component`.
     pub component: &'static str,
     /// `reportingComponent`.
     pub reporting_component: &'static str,
-    /// When this was first seen.
+    /// Time of the first occurrence.
     pub first_timestamp: Timestamp,
-    /// When this was last seen.
+    /// Time of the last occurrence.
     pub last_timestamp: Timestamp,
-    /// How often this was seen.
+    /// Number of occurrences.
     pub count: u32,
 }
 
-/// What a repeated event changes of the one that is stored.
+/// The fields that a repeat changes in the stored event.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct CountPatch<'a> {
     count: u32,
     last_timestamp: Time,
-    /// An empty message is no change, as upstream's comparison with an empty one has it.
+    /// Omitted if empty, as in upstream's diff against an event with an empty message.
     #[serde(skip_serializing_if = "str::is_empty")]
     message: &'a str,
 }
 
 impl Event {
-    /// `metadata.namespace`: that of the object, or `default` if it has none.
+    /// `metadata.namespace`: the object's namespace, or `default` for a cluster-scoped object.
     pub fn namespace(&self) -> &str {
         match &*self.object.key.namespace {
             "" => NAMESPACE_DEFAULT,
@@ -62,20 +62,20 @@ impl Event {
         }
     }
 
-    /// The whole event, for a create.
+    /// The complete event, for a create.
     ///
     /// # Errors
-    /// If it cannot be written as JSON.
+    /// If serialization to JSON fails.
     pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(&self.to_object())
     }
 
-    /// What a repeat changes, as a strategic merge patch: upstream's difference between this event
-    /// and the same one without count, time and message
-    /// (client-go `tools/record/events_cache.go:eventObserve`).
+    /// The strategic merge patch for a repeat: upstream's diff between this event and the same
+    /// event without count, time and message (client-go
+    /// `tools/record/events_cache.go:eventObserve`).
     ///
     /// # Errors
-    /// If it cannot be written as JSON.
+    /// If serialization to JSON fails.
     pub fn to_patch(&self) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(&CountPatch {
             count: self.count,
@@ -119,9 +119,9 @@ impl Event {
     }
 }
 
-/// The name of an event about the object `involved`: that name and the time in nanoseconds, or a
-/// random UUID where that would be no valid name
-/// (client-go `tools/record/util/util.go:GenerateEventName`).
+/// Generates the name of an event about the object `involved`: that name plus the time in
+/// nanoseconds, or a random UUID if the result is not a valid name (client-go
+/// `tools/record/util/util.go:GenerateEventName`).
 pub fn generate_event_name(involved: &str, unix_nanos: i128) -> String {
     let name = format!("{involved}.{unix_nanos:x}");
     if is_dns_subdomain(&name) {
@@ -131,7 +131,8 @@ pub fn generate_event_name(involved: &str, unix_nanos: i128) -> String {
     }
 }
 
-/// Lower-case letters, digits and dashes, in parts divided by dots that begin and end with no dash.
+/// Checks for lower-case letters, digits and dashes in labels separated by dots; no label may start
+/// or end with a dash.
 fn is_dns_subdomain(name: &str) -> bool {
     let is_alphanumeric = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
     let is_label = |label: &str| {
@@ -143,7 +144,7 @@ fn is_dns_subdomain(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX && name.split('.').all(is_label)
 }
 
-/// `random` as a UUID of version 4.
+/// Formats `random` as a version 4 UUID.
 fn random_uuid(random: u128) -> String {
     let versioned = random & !(0xf << 76) | 4 << 76;
     let bits = versioned & !(0b11 << 62) | 0b10 << 62;
@@ -163,7 +164,7 @@ mod tests {
     use super::{generate_event_name, is_dns_subdomain, random_uuid};
 
     #[test]
-    fn k_14_the_name_is_the_object_and_the_time_or_at_least_valid() {
+    fn k_14_the_name_is_object_and_time_or_a_uuid() {
         let name = |involved: &str| generate_event_name(involved, 105_999_103_295_324_396);
         assert_eq!(name("test-pod"), "test-pod.178959f726d80ec");
         let long = "a".repeat(300);

@@ -1,5 +1,5 @@
-//! The recorder's near end: callers put events into a bounded queue and go on. How it behaves, and what
-//! both ends of the queue count.
+//! The recorder that callers use: puts events into a bounded queue and returns. Also holds its
+//! options and the counters of both ends of the queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,24 +12,24 @@ use super::{EventRecorder, EventType, ObjectReference};
 use crate::stdx::clock::Clock;
 use crate::stdx::escape::escaped;
 
-/// How a recorder behaves.
+/// The options of a recorder.
 #[derive(Clone, Copy, Debug)]
 pub struct EventOptions {
-    /// Who says so, such as `replicaset-controller`.
+    /// The reporting component, such as `replicaset-controller`.
     pub component: &'static str,
-    /// Events that wait for the thread `events`; one more is dropped and counted.
+    /// Queue size; the recorder drops and counts events beyond it.
     pub queue_max: usize,
-    /// Between two tries of an event that got no answer.
+    /// Pause between two attempts to send an event without a response.
     pub retry_delay: Duration,
-    /// After the stop signal, no event is tried that has waited for longer than this.
+    /// Maximum time for sending queued events after the stop signal.
     pub drain_max: Duration,
 }
 
 impl EventOptions {
-    /// Upstream's numbers: a queue of 1000 (apimachinery `pkg/watch/mux.go`, client-go
-    /// `tools/record/event.go:maxQueuedEvents`), 10 s between tries
-    /// (client-go `tools/record/event.go:defaultSleepDuration`); and 3 s at the end, a small part of
-    /// what a supervisor leaves a daemon to stop.
+    /// Upstream's values: a queue of 1000 (apimachinery `pkg/watch/mux.go`, client-go
+    /// `tools/record/event.go:maxQueuedEvents`) and 10 s between attempts (client-go
+    /// `tools/record/event.go:defaultSleepDuration`). The drain time is 3 s, a small part of a
+    /// supervisor's usual stop timeout.
     pub fn new(component: &'static str) -> Self {
         Self {
             component,
@@ -40,17 +40,18 @@ impl EventOptions {
     }
 }
 
-/// Hands events to the thread `events`.
+/// Passes events to the thread `events`.
 #[derive(Debug)]
 pub struct QueuedEventRecorder {
-    /// Bound [`EventOptions::queue_max`]. When it is full, events are dropped and counted.
+    /// Bounded by [`EventOptions::queue_max`]. When it is full, the recorder drops and counts
+    /// events.
     pub(super) sender: Sender<Occurrence>,
     pub(super) counters: Arc<Counters>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
 impl QueuedEventRecorder {
-    /// What became of events so far.
+    /// The outcomes so far.
     pub fn stats(&self) -> EventStats {
         self.counters.stats()
     }
@@ -64,7 +65,7 @@ impl EventRecorder for QueuedEventRecorder {
         reason: &'static str,
         message: String,
     ) {
-        // `kubectl describe` shows it as it is stored, and a webhook's refusal may be a part of it.
+        // The message may quote a webhook's rejection, and `kubectl describe` prints it unescaped.
         let message: Arc<str> = escaped(&message).into();
         log::debug!(
             "event {} {reason} {}={}: {message}",
@@ -85,45 +86,45 @@ impl EventRecorder for QueuedEventRecorder {
     }
 }
 
-/// What became of events so far.
+/// Number of events by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventStats {
-    /// Stored by the server.
+    /// Stored by the API server.
     pub written_total: u64,
-    /// Not sent because there were too many about their object.
+    /// Filtered because there were too many about one object.
     pub filtered_total: u64,
-    /// Sent in vain: refused, or without answer after all tries.
+    /// Rejected, or without a response after all attempts.
     pub failed_total: u64,
     /// Dropped because the queue was full or the thread had ended.
     pub dropped_total: u64,
 }
 
-/// Counts what becomes of events; shared by recorder and worker.
+/// The counters that recorder and worker share.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) written: AtomicU64,
     pub(super) filtered: AtomicU64,
     pub(super) failed: AtomicU64,
     dropped: AtomicU64,
-    /// True from the first event dropped until the thread has emptied the queue, so that a flood is
-    /// logged once.
+    /// Set from the first dropped event until the thread has emptied the queue, to log a flood only
+    /// once.
     is_dropping: AtomicBool,
 }
 
 impl Counters {
-    /// Notes that an event was dropped, because the queue was full or because nobody takes any more.
+    /// Counts a dropped event; `is_full` distinguishes a full queue from an ended thread.
     pub(super) fn dropped(&self, is_full: bool) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
         if is_full && !self.is_dropping.swap(true, Ordering::Relaxed) {
-            log::warn!("the queue of events is full; until it is empty, events may be dropped");
+            log::warn!("the event queue is full; events may be dropped until it is empty");
         }
     }
 
-    /// Notes whether the queue is empty again.
+    /// Ends the dropping state once the queue is empty.
     pub(super) fn end_of_burst(&self, is_empty: bool) {
         if is_empty && self.is_dropping.swap(false, Ordering::Relaxed) {
             let n_dropped = self.dropped.load(Ordering::Relaxed);
-            log::warn!("the queue of events is empty again, {n_dropped} events dropped so far");
+            log::warn!("the event queue is empty again; {n_dropped} events dropped so far");
         }
     }
 

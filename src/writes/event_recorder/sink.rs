@@ -1,5 +1,5 @@
-//! Where events go: to the API server, or in tests to whatever stands in for it. The thread `events`
-//! calls it, one event at a time.
+//! The destination of events: the API server, or a fake in tests. The thread `events` calls it, one
+//! event at a time.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::api::Status;
 use crate::client::{Client, ClientError, Request};
 use crate::stdx::report::report;
 
-/// How long the server may take to answer for one event: short, so that at the stop a server that
-/// hangs costs the daemon a small part of its time.
+/// Timeout per event. It is short, so that at the stop a hanging API server costs little of the
+/// daemon's stop time.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Stores events. Each call blocks for one request.
@@ -22,39 +22,39 @@ pub trait EventSink: Debug + Send {
     /// Stores a new event.
     ///
     /// # Errors
-    /// As [`SinkError`] says.
+    /// See [`SinkError`].
     fn create(&self, event: &Event) -> Result<Recorded, SinkError>;
 
-    /// Changes count, time and message of the event of this name.
+    /// Updates count, time and message of the event of this name.
     ///
     /// # Errors
-    /// As [`SinkError`] says.
+    /// See [`SinkError`].
     fn patch(&self, event: &Event) -> Result<Recorded, SinkError>;
 }
 
-/// An event as the server has it now.
+/// An event as the API server stored it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// Its name.
+    /// Name of the event.
     pub name: String,
-    /// When it was first seen.
+    /// Time of the first occurrence.
     pub first_timestamp: Timestamp,
-    /// How often it was seen.
+    /// Number of occurrences.
     pub count: u32,
 }
 
-/// An event that was not stored.
+/// Why an event was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
-    /// The API server said no, and would again.
+    /// The API server rejected it; a retry would fail too.
     #[error("{0}")]
     Refused(Status),
-    /// No request can be made of it.
+    /// The request cannot be built.
     #[error("{0}")]
     Local(String),
-    /// No answer, or none that makes sense. Trying again may help.
+    /// No response, or an unreadable one. A retry may succeed.
     #[error("{0}")]
-    NoAnswer(String),
+    NoResponse(String),
     /// The daemon is stopping; no request was sent.
     #[error("the daemon is stopping")]
     Stopped,
@@ -67,20 +67,21 @@ impl From<ClientError> for SinkError {
             ClientError::Invalid(message) => Self::Local(message),
             ClientError::Stopped | ClientError::Fenced => Self::Stopped,
             ClientError::Transport(_) | ClientError::Decode(_) | ClientError::Credentials(_) => {
-                Self::NoAnswer(report(&error))
+                Self::NoResponse(report(&error))
             }
         }
     }
 }
 
-/// Writes events to the API server.
+/// Sends events to the API server.
 #[derive(Clone, Debug)]
 pub struct ClientEventSink {
     client: Client,
 }
 
 impl ClientEventSink {
-    /// Sends by `client`, which should have a throttle of its own, so that events never slow pods.
+    /// Sends through `client`, which should have its own throttle, so that events never delay pod
+    /// writes.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
@@ -94,7 +95,7 @@ impl ClientEventSink {
     ) -> Result<Recorded, SinkError> {
         let body = body.map_err(|error| SinkError::Local(report(&error)))?;
         let request = request.body(content_type, body).timeout(REQUEST_TIMEOUT);
-        Recorded::from_answer(event, &self.client.send(&request)?.body)
+        Recorded::from_response(event, &self.client.send(&request)?.body)
     }
 }
 
@@ -129,20 +130,20 @@ struct StoredMetadata {
 }
 
 impl Recorded {
-    /// Reads the server's answer to `event`; what the answer lacks is as it was sent.
+    /// Decodes the server's response to `event`; missing fields keep the sent values.
     ///
     /// # Errors
-    /// [`SinkError::NoAnswer`] if the answer is no event.
-    pub fn from_answer(event: &Event, body: &[u8]) -> Result<Self, SinkError> {
-        let answer: StoredEvent = serde_json::from_slice(body).map_err(|error| {
-            SinkError::NoAnswer(format!("the answer is not the event: {error}"))
+    /// [`SinkError::NoResponse`] if the response is not an event.
+    pub fn from_response(event: &Event, body: &[u8]) -> Result<Self, SinkError> {
+        let stored: StoredEvent = serde_json::from_slice(body).map_err(|error| {
+            SinkError::NoResponse(format!("the response is not an event: {error}"))
         })?;
         Ok(Self {
-            name: answer.metadata.name,
-            first_timestamp: answer
+            name: stored.metadata.name,
+            first_timestamp: stored
                 .first_timestamp
                 .map_or(event.first_timestamp, |time| time.0),
-            count: answer.count.unwrap_or(event.count),
+            count: stored.count.unwrap_or(event.count),
         })
     }
 }

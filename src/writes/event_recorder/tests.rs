@@ -16,7 +16,7 @@ use crate::api::{ObjectKey, ResourceVersion, Uid};
 use crate::stdx::clock::FakeClock;
 use crate::stdx::stop::{Cause, Stop};
 
-/// What a sink was asked to do.
+/// The method of a sink call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
     Create,
@@ -25,10 +25,10 @@ enum Verb {
 
 type SinkResult = Result<Recorded, SinkError>;
 
-/// A server that keeps what it was asked and answers as it is told.
+/// A fake API server that records calls and returns scripted responses.
 struct ScriptedSink<F> {
     calls: Arc<Mutex<Vec<(Verb, Event)>>>,
-    answer: F,
+    respond: F,
 }
 
 impl<F> fmt::Debug for ScriptedSink<F> {
@@ -42,7 +42,7 @@ impl<F: Fn(Verb, &Event) -> SinkResult + Send> ScriptedSink<F> {
         let mut calls = self.calls.lock().expect("no test panics with the lock");
         calls.push((verb, event.clone()));
         drop(calls);
-        (self.answer)(verb, event)
+        (self.respond)(verb, event)
     }
 }
 
@@ -56,7 +56,7 @@ impl<F: Fn(Verb, &Event) -> SinkResult + Send> EventSink for ScriptedSink<F> {
     }
 }
 
-/// A recorder whose thread is run by the test itself.
+/// A recorder whose thread body the test runs itself.
 struct Fixture {
     clock: Arc<FakeClock>,
     stop: Stop,
@@ -66,11 +66,11 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new(answer: impl Fn(Verb, &Event) -> SinkResult + Send + 'static) -> Self {
-        Self::with(options(), |_| answer)
+    fn new(respond: impl Fn(Verb, &Event) -> SinkResult + Send + 'static) -> Self {
+        Self::with(options(), |_| respond)
     }
 
-    fn with<F>(options: EventOptions, answer: impl FnOnce(Arc<FakeClock>) -> F) -> Self
+    fn with<F>(options: EventOptions, respond: impl FnOnce(Arc<FakeClock>) -> F) -> Self
     where
         F: Fn(Verb, &Event) -> SinkResult + Send + 'static,
     {
@@ -79,7 +79,7 @@ impl Fixture {
         let calls = Arc::default();
         let sink = ScriptedSink {
             calls: Arc::clone(&calls),
-            answer: answer(Arc::clone(&clock)),
+            respond: respond(Arc::clone(&clock)),
         };
         let (recorder, worker) =
             event_recorder(options, Box::new(sink), Arc::clone(&clock) as _, &stop);
@@ -101,7 +101,7 @@ impl Fixture {
         self.stop.stop(Cause::Requested("test".to_owned()));
     }
 
-    /// Runs the thread's body until all is sent, or has been given up; what the sink was asked.
+    /// Runs the thread's body until all events are sent or dropped; returns the sink's calls.
     fn run(self) -> (Vec<(Verb, Event)>, EventStats) {
         let Self {
             recorder, worker, ..
@@ -114,7 +114,7 @@ impl Fixture {
     }
 }
 
-/// Does not wait between tries.
+/// Does not pause between attempts.
 fn options() -> EventOptions {
     EventOptions {
         retry_delay: Duration::ZERO,
@@ -133,10 +133,10 @@ fn object(name: &str) -> ObjectReference {
     }
 }
 
-/// What a server answers that takes the event as it is.
+/// The response of a server that stores the event unchanged.
 #[expect(
     clippy::unnecessary_wraps,
-    reason = "it stands where an answer is wanted"
+    reason = "its signature is that of a scripted response"
 )]
 fn stored(_: Verb, event: &Event) -> SinkResult {
     Ok(Recorded {

@@ -1,4 +1,4 @@
-//! The body of the thread `events`: takes what was recorded, correlates it, and sends it.
+//! The body of the thread `events`: takes recorded events, correlates them, and sends the results.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,14 +15,14 @@ use crate::stdx::clock::Clock;
 use crate::stdx::report::report;
 use crate::stdx::stop::Stop;
 
-/// Tries before an event is given up (client-go `tools/record/event.go:maxTriesPerEvent`).
+/// Maximum attempts per event (client-go `tools/record/event.go:maxTriesPerEvent`).
 const TRIES_MAX: u32 = 12;
 
-/// After a burst nothing is taken for so long: what comes meanwhile is found all at once, and those who
-/// record it need not wake this thread each time, which costs them more than the recording.
+/// Pause after a burst. Events that arrive meanwhile form one batch; waking this thread for each of
+/// them would cost their recorders more than the recording itself.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Sends what an [`EventRecorder`](super::EventRecorder) was told. Nobody ever waits for it.
+/// Sends the events of an [`EventRecorder`](super::EventRecorder). No other thread waits for it.
 #[derive(Debug)]
 pub struct EventWorker {
     pub(super) receiver: Receiver<Occurrence>,
@@ -34,8 +34,8 @@ pub struct EventWorker {
     pub(super) options: EventOptions,
 }
 
-/// A recorder and the body of its thread. `stop` ends the thread: it should be given after everyone
-/// who records has ended.
+/// Creates a recorder and the body of its thread. `stop` ends the thread; signal it after all
+/// recording threads have ended.
 pub fn event_recorder(
     options: EventOptions,
     sink: Box<dyn EventSink>,
@@ -61,18 +61,18 @@ pub fn event_recorder(
     (recorder, worker)
 }
 
-/// What one attempt at an event came to.
+/// The result of one attempt to send an event.
 enum Attempt {
     Stored(Recorded),
-    GivenUp,
-    TryAgain(SinkError),
+    Failed,
+    Retry(SinkError),
 }
 
 impl EventWorker {
-    /// The thread's body. Waits for events, and between two tries of one that got no answer.
+    /// The thread's body. Blocks until an event arrives, and between two attempts.
     ///
-    /// Ends when the stop signal was given and what was queued by then was tried once, or the time
-    /// for that is over; or when the recorder is gone.
+    /// Ends when the recorder is dropped. After the stop signal, it tries each queued event once
+    /// within the drain time and ends.
     pub fn run(mut self) {
         let stopped = self.stop.receiver().clone();
         let _wait = activity::enter("waits for events", "");
@@ -84,24 +84,24 @@ impl EventWorker {
                     Err(_) => return,
                 },
             }
-            let is_over = self.receiver.is_empty();
-            self.counters.end_of_burst(is_over);
-            if is_over && self.stop.wait_timeout(PAUSE) {
+            let is_empty = self.receiver.is_empty();
+            self.counters.end_of_burst(is_empty);
+            if is_empty && self.stop.wait_timeout(PAUSE) {
                 break;
             }
         }
         self.drain();
     }
 
-    /// Tries what is queued once each, for a bounded time.
+    /// Tries each queued event once, for a bounded time.
     ///
-    /// DIFFERS: upstream drops what is queued at shutdown.
+    /// DIFFERS: upstream drops queued events at shutdown.
     fn drain(&mut self) {
         let deadline = self.clock.now() + self.options.drain_max;
         while let Ok(occurrence) = self.receiver.try_recv() {
             if self.clock.now() >= deadline {
                 let n_lost = self.receiver.len() + 1;
-                log::warn!("{n_lost} events were not written before the daemon stopped");
+                log::warn!("dropping {n_lost} events: the drain time is over");
                 return;
             }
             self.record(occurrence);
@@ -117,32 +117,36 @@ impl EventWorker {
         }
     }
 
-    /// Sends one event, again and again if there is no answer (client-go `event.go:recordToSink`).
+    /// Sends one event; retries while there is no response (client-go `event.go:recordToSink`).
     fn write(&mut self, correlated: Correlated) {
         let Correlated { event, key } = correlated;
-        for tries in 1..=TRIES_MAX {
+        for attempt in 1..=TRIES_MAX {
             match self.attempt(&event) {
                 Attempt::Stored(recorded) => {
                     self.counters.written.fetch_add(1, Ordering::Relaxed);
                     self.correlator.update_state(key, recorded);
                     return;
                 }
-                Attempt::GivenUp => break,
-                Attempt::TryAgain(error) => {
+                Attempt::Failed => break,
+                Attempt::Retry(error) => {
                     let why = report(&error);
-                    if tries == TRIES_MAX {
+                    if attempt == TRIES_MAX {
                         log::warn!(
                             error:% = why;
-                            "event {} is given up after {tries} tries",
+                            "giving up on event {} after {attempt} attempts",
                             event.name
                         );
                         break;
                     }
-                    log::debug!(error:% = why; "event {} was not written, try {tries}", event.name);
-                    let delay = retry_delay(tries, self.options.retry_delay, fastrand::f64());
+                    log::debug!(
+                        error:% = why;
+                        "attempt {attempt} to write event {} failed",
+                        event.name
+                    );
+                    let delay = retry_delay(attempt, self.options.retry_delay, fastrand::f64());
                     let _wait = activity::enter("waits to send again", &event.name);
                     if self.stop.wait_timeout(delay) {
-                        log::debug!("event {} is given up: the daemon stops", event.name);
+                        log::debug!("giving up on event {}: the daemon stops", event.name);
                         break;
                     }
                 }
@@ -151,39 +155,39 @@ impl EventWorker {
         self.counters.failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One attempt (client-go `event.go:recordEvent`).
+    /// Makes one attempt (client-go `event.go:recordEvent`).
     fn attempt(&self, event: &Event) -> Attempt {
-        let answer = if event.count > 1 {
+        let result = if event.count > 1 {
             match self.sink.patch(event) {
-                // The stored one has expired, so its repeat becomes a new one.
+                // The stored event has expired, so the repeat becomes a new event.
                 Err(SinkError::Refused(status)) if status.is_not_found() => self.sink.create(event),
-                answer => answer,
+                result => result,
             }
         } else {
             self.sink.create(event)
         };
-        match answer {
+        match result {
             Ok(recorded) => Attempt::Stored(recorded),
             Err(SinkError::Refused(status))
                 if status.is_already_exists() || status.is_namespace_terminating() =>
             {
-                log::debug!(error:% = status; "event {} was refused", event.name);
-                Attempt::GivenUp
+                log::debug!(error:% = status; "event {} was rejected", event.name);
+                Attempt::Failed
             }
             Err(error @ (SinkError::Refused(_) | SinkError::Local(_))) => {
-                log::warn!(error:% = report(&error); "event {} was refused", event.name);
-                Attempt::GivenUp
+                log::warn!(error:% = report(&error); "event {} was rejected", event.name);
+                Attempt::Failed
             }
-            Err(SinkError::Stopped) => Attempt::GivenUp,
-            Err(error @ SinkError::NoAnswer(_)) => Attempt::TryAgain(error),
+            Err(SinkError::Stopped) => Attempt::Failed,
+            Err(error @ SinkError::NoResponse(_)) => Attempt::Retry(error),
         }
     }
 }
 
-/// How long to wait after so many tries; `random` is uniform in `0.0..1.0`. The first wait is cut at
-/// random, so that not all clients come back at once after a server's restart.
-fn retry_delay(tries: u32, delay: Duration, random: f64) -> Duration {
-    if tries == 1 {
+/// Pause after this many attempts; `random` is uniform in `0.0..1.0`. The first pause is random, so
+/// that the clients do not all retry at once after a restart of the API server.
+fn retry_delay(n_attempts: u32, delay: Duration, random: f64) -> Duration {
+    if n_attempts == 1 {
         delay.mul_f64(random)
     } else {
         delay
@@ -197,8 +201,8 @@ mod tests {
     use super::retry_delay;
 
     #[test]
-    fn k_09_the_first_wait_is_random() {
-        let seconds = |tries, random| retry_delay(tries, Duration::from_secs(10), random);
+    fn k_09_the_first_pause_is_random() {
+        let seconds = |n_attempts, random| retry_delay(n_attempts, Duration::from_secs(10), random);
         assert_eq!(seconds(1, 0.0), Duration::ZERO);
         assert_eq!(seconds(1, 0.25), Duration::from_millis(2500));
         assert_eq!(seconds(2, 0.25), Duration::from_secs(10));

@@ -1,4 +1,4 @@
-//! A new pod in JSON.
+//! Builds a new pod in JSON.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub(super) fn create_body(
             finalizers: metadata.finalizers,
             owner_references: [ControllingReference::to(kind, &rs.key.name, &rs.uid)],
         },
-        rest: template,
+        other_fields: template,
     })?;
     Ok(Encoded {
         media_type: JSON,
@@ -55,9 +55,9 @@ struct PodJson<'a> {
     api_version: &'a str,
     kind: &'a str,
     metadata: PodMetadataJson<'a>,
-    /// `spec`, and at the same place what later versions of the API may add beside it.
+    /// `spec`, and fields that later API versions may add beside it.
     #[serde(flatten)]
-    rest: BTreeMap<Cow<'a, str>, &'a RawValue>,
+    other_fields: BTreeMap<Cow<'a, str>, &'a RawValue>,
 }
 
 #[derive(Serialize)]

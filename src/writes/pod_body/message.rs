@@ -1,4 +1,4 @@
-//! A new pod in protobuf: the template's fields are copied without being read, known or not.
+//! Builds a new pod in protobuf. Copies the template's fields undecoded, including unknown ones.
 
 use super::generate_name;
 use crate::api::encoded::Encoded;
@@ -7,7 +7,7 @@ use crate::api::protobuf::wire::{Fields, put_bytes, put_true};
 use crate::api::protobuf::{Envelope, MEDIA_TYPE, Parts, ProtobufError};
 use crate::api::{ReplicaSet, WorkloadKind};
 
-/// Room for a pod's own metadata: names, and a reference to its owner.
+/// Initial capacity for the pod's own metadata: names and the owner reference.
 const METADATA_BYTES: usize = 512;
 
 pub(super) fn create_body(
@@ -67,7 +67,7 @@ mod tests {
     use crate::api::workload_kind::REPLICA_SET;
     use crate::api::{Pod, ReplicaSet};
 
-    /// As a kube-apiserver wrote it.
+    /// Written by a kube-apiserver.
     const REPLICA_SET_PROTOBUF: &[u8] = include_bytes!("../../../tests/data/replica-set.pb");
 
     fn field(message: &[u8], tag: u32) -> Vec<&[u8]> {
@@ -104,9 +104,9 @@ mod tests {
         // controller and blockOwnerDeletion
         assert_eq!(numbers, [(6, 1), (7, 1)]);
 
-        // The spec is the template's, byte by byte.
-        let came = Envelope::open(REPLICA_SET_PROTOBUF).expect("an envelope");
-        let template = field(field(came.raw, 2)[0], 3)[0];
+        // The spec equals the template's, byte by byte.
+        let original = Envelope::open(REPLICA_SET_PROTOBUF).expect("an envelope");
+        let template = field(field(original.raw, 2)[0], 3)[0];
         assert_eq!(field(envelope.raw, 2), field(template, 2));
     }
 }

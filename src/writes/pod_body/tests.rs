@@ -1,4 +1,4 @@
-//! Bodies of pod requests made from JSON, and what is refused before any request.
+//! Bodies of pod requests built from JSON, and templates rejected before any request.
 
 use serde_json::{Value, json};
 
@@ -18,8 +18,7 @@ fn replica_set(template: &Value) -> ReplicaSet {
 
 #[test]
 fn a_09_the_pod_is_built_from_the_template() {
-    let spec =
-        json!({"containers": [{"name": "c", "image": "i"}], "noVersionKnowsThis": {"a": [1]}});
+    let spec = json!({"containers": [{"name": "c", "image": "i"}], "unknownField": {"a": [1]}});
     let rs = replica_set(&json!({
         "metadata": {
             "labels": {"app": "web"}, "annotations": {"n": "\"v\""}, "finalizers": ["f/x"],
@@ -45,7 +44,7 @@ fn a_09_the_pod_is_built_from_the_template() {
 }
 
 #[test]
-fn a_12_a_template_without_labels_is_refused_here() {
+fn a_12_a_template_without_labels_is_rejected_locally() {
     let rs = replica_set(&json!({"metadata": {}, "spec": {}}));
     let error = create_body(&rs, &REPLICA_SET, "web-x2b4c").expect_err("no labels");
     assert_eq!(error.to_string(), "unable to create pods, no labels");
@@ -65,7 +64,7 @@ fn the_spec_keeps_its_bytes() {
 }
 
 #[test]
-fn a_delete_names_the_uid() {
+fn a_delete_has_the_uid_as_a_precondition() {
     let body: Value = serde_json::from_slice(&delete_body(&Uid::new("u-1"))).expect("JSON");
     let expected = json!({
         "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u-1"},

@@ -1,4 +1,4 @@
-//! What becomes of one event after others, on a clock turned by hand.
+//! Correlation of an event with earlier ones, under a fake clock.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ struct Fixture {
     correlator: Correlator,
 }
 
-/// One event to come; what a case does not say is the same for all.
+/// An input event; unspecified fields are equal in all cases.
 #[derive(Clone)]
-struct Given {
+struct Input {
     object: ObjectReference,
     type_: EventType,
     reason: &'static str,
     message: String,
 }
 
-fn given(message: impl Into<String>) -> Given {
-    Given {
+fn input(message: impl Into<String>) -> Input {
+    Input {
         object: object("web"),
         type_: EventType::Normal,
         reason: "Tested",
@@ -34,8 +34,8 @@ fn given(message: impl Into<String>) -> Given {
     }
 }
 
-fn similar(n: usize) -> Vec<Given> {
-    (0..n).map(|i| given(format!("message {i}"))).collect()
+fn similar(n: usize) -> Vec<Input> {
+    (0..n).map(|i| input(format!("message {i}"))).collect()
 }
 
 impl Fixture {
@@ -46,12 +46,12 @@ impl Fixture {
         }
     }
 
-    fn give(&mut self, given: Given) -> Option<Event> {
+    fn record(&mut self, input: Input) -> Option<Event> {
         let occurrence = Occurrence {
-            object: given.object,
-            type_: given.type_,
-            reason: given.reason,
-            message: given.message.into(),
+            object: input.object,
+            type_: input.type_,
+            reason: input.reason,
+            message: input.message.into(),
             at: self.clock.wall(),
         };
         let correlated = self.correlator.correlate(occurrence, &self.clock)?;
@@ -66,20 +66,20 @@ impl Fixture {
     }
 }
 
-/// Gives `before`, then `interval` later `last`; what that becomes, if it is sent.
+/// Records `before`, then after `interval` records `last`; checks the resulting event.
 #[track_caller]
 fn check(
-    before: Vec<Given>,
+    before: Vec<Input>,
     interval: Duration,
-    last: Given,
+    last: Input,
     expected: Option<(&str, u32)>,
 ) -> Option<Event> {
     let mut fixture = Fixture::new();
-    for given in before {
-        fixture.give(given);
+    for input in before {
+        fixture.record(input);
     }
     fixture.clock.advance(interval);
-    let event = fixture.give(last);
+    let event = fixture.record(last);
     let actual = event.as_ref().map(|event| (&*event.message, event.count));
     assert_eq!(actual, expected);
     event
@@ -87,15 +87,15 @@ fn check(
 
 #[test]
 fn k_17_a_single_event_counts_one() {
-    check(vec![], SECOND, given("a"), Some(("a", 1)));
+    check(vec![], SECOND, input("a"), Some(("a", 1)));
 }
 
 #[test]
 fn k_18_a_repeat_counts_two_under_the_first_name() {
     let mut fixture = Fixture::new();
-    let first = fixture.give(given("a")).expect("it passes");
+    let first = fixture.record(input("a")).expect("it passes");
     fixture.clock.advance(5 * SECOND);
-    let second = fixture.give(given("a")).expect("it passes");
+    let second = fixture.record(input("a")).expect("it passes");
     let expected = Event {
         count: 2,
         last_timestamp: first.last_timestamp + 5 * SECOND,
@@ -107,54 +107,54 @@ fn k_18_a_repeat_counts_two_under_the_first_name() {
 #[test]
 fn k_19_equal_events_are_never_aggregated() {
     check(
-        vec![given("a"); 10],
+        vec![input("a"); 10],
         30 * SECOND,
-        given("a"),
+        input("a"),
         Some(("a", 11)),
     );
 }
 
 #[test]
 fn k_20_too_many_events_about_one_object_are_dropped() {
-    check(vec![given("a"); 26], SECOND, given("a"), None);
-    check(vec![given("a"); 24], SECOND, given("a"), Some(("a", 25)));
+    check(vec![input("a"); 26], SECOND, input("a"), None);
+    check(vec![input("a"); 24], SECOND, input("a"), Some(("a", 25)));
     let refilled = 300 * SECOND;
-    check(vec![given("a"); 26], refilled, given("a"), Some(("a", 27)));
+    check(vec![input("a"); 26], refilled, input("a"), Some(("a", 27)));
 }
 
 #[test]
 fn k_21_events_about_other_objects_do_not_count() {
-    let about = |i: usize| Given {
+    let about = |i: usize| Input {
         object: object(&format!("web-{i}")),
-        ..given("a")
+        ..input("a")
     };
     let before = (0..30).map(about).collect();
-    check(before, 5 * SECOND, given("a"), Some(("a", 1)));
+    check(before, 5 * SECOND, input("a"), Some(("a", 1)));
 }
 
 #[test]
 fn k_22_the_tenth_similar_event_becomes_an_aggregate() {
     let expected = Some(("(combined from similar events): last", 1));
-    check(similar(9), 5 * SECOND, given("last"), expected);
-    check(similar(8), 5 * SECOND, given("last"), Some(("last", 1)));
+    check(similar(9), 5 * SECOND, input("last"), expected);
+    check(similar(8), 5 * SECOND, input("last"), Some(("last", 1)));
 }
 
 #[test]
 fn k_16_k_23_the_aggregate_counts_and_shows_the_latest_message() {
     let expected = Some(("(combined from similar events): last", 2));
-    let event = check(similar(10), 5 * SECOND, given("last"), expected);
+    let event = check(similar(10), 5 * SECOND, input("last"), expected);
     let event = event.expect("it passes");
     assert_eq!(event.last_timestamp, event.first_timestamp + 5 * SECOND);
 }
 
 #[test]
-fn k_24_other_containers_count_for_themselves() {
-    let of_container = |field_path| Given {
+fn k_24_each_container_has_its_own_count() {
+    let of_container = |field_path| Input {
         object: ObjectReference {
             field_path,
             ..object("web")
         },
-        ..given("a")
+        ..input("a")
     };
     let before = vec![of_container("spec.containers{one}"); 9];
     let last = of_container("spec.containers{two}");
@@ -162,18 +162,18 @@ fn k_24_other_containers_count_for_themselves() {
 }
 
 #[test]
-fn k_25_a_group_that_was_quiet_starts_anew() {
+fn k_25_a_group_that_was_quiet_starts_over() {
     let expected = Some(("(combined from similar events): last", 1));
-    check(similar(9), 600 * SECOND, given("last"), expected);
-    check(similar(9), 601 * SECOND, given("last"), Some(("last", 1)));
+    check(similar(9), 600 * SECOND, input("last"), expected);
+    check(similar(9), 601 * SECOND, input("last"), Some(("last", 1)));
 }
 
 #[test]
-fn k_07_what_differs_in_object_or_reason_is_its_own_event() {
+fn k_07_another_object_or_reason_is_another_event() {
     let web = || object("web");
-    let about = |object| Given {
+    let about = |object| Input {
         object,
-        ..given("a")
+        ..input("a")
     };
     let uid = Uid::new("uid-2");
     let key = ObjectKey::new("other", "web");
@@ -185,56 +185,58 @@ fn k_07_what_differs_in_object_or_reason_is_its_own_event() {
             field_path,
             ..web()
         }),
-        Given {
+        Input {
             reason: "Other",
-            ..given("a")
+            ..input("a")
         },
-        Given {
+        Input {
             type_: EventType::Warning,
-            ..given("a")
+            ..input("a")
         },
     ] {
-        check(vec![given("a"); 3], SECOND, last, Some(("a", 1)));
+        check(vec![input("a"); 3], SECOND, last, Some(("a", 1)));
     }
     let resource_version = "8".into();
     let newer = about(ObjectReference {
         resource_version,
         ..web()
     });
-    check(vec![given("a"); 3], SECOND, newer, Some(("a", 4)));
+    check(vec![input("a"); 3], SECOND, newer, Some(("a", 4)));
 }
 
 #[test]
 fn k_15_groups_differ_by_reason_but_not_by_message() {
-    let last = Given {
+    let last = Input {
         reason: "Other",
-        ..given("last")
+        ..input("last")
     };
     check(similar(9), SECOND, last, Some(("last", 1)));
 }
 
 #[test]
-fn k_26_the_filter_looks_at_object_and_type_only() {
-    let other_reason = Given {
+fn k_26_the_filter_considers_object_and_type_only() {
+    let other_reason = Input {
         reason: "Other",
-        ..given("b")
+        ..input("b")
     };
-    check(vec![given("a"); 25], SECOND, other_reason, None);
-    let other_type = Given {
+    check(vec![input("a"); 25], SECOND, other_reason, None);
+    let other_type = Input {
         type_: EventType::Warning,
-        ..given("b")
+        ..input("b")
     };
-    check(vec![given("a"); 25], SECOND, other_type, Some(("b", 1)));
+    check(vec![input("a"); 25], SECOND, other_type, Some(("b", 1)));
 }
 
 #[test]
-fn k_26_a_hundred_creations_at_once_are_nine_events_and_one_that_counts_sixteen() {
+fn k_26_a_hundred_creations_become_ten_events() {
     let mut fixture = Fixture::new();
-    let created = |i| Given {
+    let created = |i| Input {
         reason: "SuccessfulCreate",
-        ..given(format!("Created pod: web-{i}"))
+        ..input(format!("Created pod: web-{i}"))
     };
-    let sent: Vec<_> = (0..100).filter_map(|i| fixture.give(created(i))).collect();
+    let sent: Vec<_> = (0..100)
+        .filter_map(|i| fixture.record(created(i)))
+        .collect();
     let n_new = sent.iter().filter(|event| event.count == 1).count();
     assert_eq!((sent.len(), n_new), (25, 10));
     let last = sent.last().expect("there are some");
@@ -246,33 +248,33 @@ fn k_26_a_hundred_creations_at_once_are_nine_events_and_one_that_counts_sixteen(
 }
 
 #[test]
-fn an_aggregate_names_its_source_but_not_who_reports_it() {
+fn an_aggregate_has_a_source_but_no_reporting_component() {
     let mut fixture = Fixture::new();
     let sent: Vec<_> = similar(10)
         .into_iter()
-        .filter_map(|given| fixture.give(given))
+        .filter_map(|input| fixture.record(input))
         .map(|event| (event.component, event.reporting_component))
         .collect();
     let (aggregate, singles) = sent.split_last().expect("ten");
-    assert!(singles.iter().all(|who| *who == ("tester", "tester")));
+    assert!(singles.iter().all(|names| *names == ("tester", "tester")));
     assert_eq!(*aggregate, ("tester", ""));
 }
 
 #[test]
 fn k_13_a_new_correlator_counts_from_one() {
     let mut old = Fixture::new();
-    let counts: Vec<_> = [given("a"), given("a")]
+    let counts: Vec<_> = [input("a"), input("a")]
         .into_iter()
-        .filter_map(|given| old.give(given))
+        .filter_map(|input| old.record(input))
         .map(|event| event.count)
         .collect();
     assert_eq!(counts, [1, 2]);
-    let new = Fixture::new().give(given("a")).expect("it passes");
+    let new = Fixture::new().record(input("a")).expect("it passes");
     assert_eq!(new.count, 1);
 }
 
 #[test]
-fn what_the_server_says_is_counted_on() {
+fn a_repeat_continues_the_servers_count() {
     let mut fixture = Fixture::new();
     let occurrence = |clock: &FakeClock| Occurrence {
         object: object("web"),
@@ -303,11 +305,11 @@ fn what_the_server_says_is_counted_on() {
 }
 
 #[test]
-fn events_of_one_moment_have_names_of_their_own() {
+fn events_of_the_same_instant_have_distinct_names() {
     let mut fixture = Fixture::new();
     let names: Vec<_> = ["a", "b", "c"]
         .iter()
-        .filter_map(|message| fixture.give(given(*message)))
+        .filter_map(|message| fixture.record(input(*message)))
         .map(|event| event.name)
         .collect();
     let expected = [

@@ -1,4 +1,4 @@
-//! What is sent, how often, and that nobody waits for it.
+//! The sent requests, their retries, and that no caller blocks.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -19,12 +19,12 @@ fn value(json: serde_json::Result<Vec<u8>>) -> Value {
     serde_json::from_slice(&json).expect("it is JSON")
 }
 
-fn refused(code: u16, reason: &str) -> SinkResult {
+fn rejected(code: u16, reason: &str) -> SinkResult {
     Err(SinkError::Refused(Status::new(code, reason, "no")))
 }
 
-fn no_answer() -> SinkResult {
-    Err(SinkError::NoAnswer("connection refused".to_owned()))
+fn no_response() -> SinkResult {
+    Err(SinkError::NoResponse("connection refused".to_owned()))
 }
 
 fn verbs(calls: &[(Verb, Event)]) -> Vec<Verb> {
@@ -32,7 +32,7 @@ fn verbs(calls: &[(Verb, Event)]) -> Vec<Verb> {
 }
 
 #[test]
-fn k_05_the_first_occurrence_is_a_whole_event() {
+fn k_05_the_first_occurrence_creates_a_complete_event() {
     let fixture = Fixture::new(stored);
     let about = ObjectReference {
         field_path: "spec.containers[2]",
@@ -73,7 +73,7 @@ fn k_05_the_first_occurrence_is_a_whole_event() {
 }
 
 #[test]
-fn k_08_an_object_without_namespace_has_its_events_in_default() {
+fn k_08_events_of_cluster_scoped_objects_go_to_default() {
     let fixture = Fixture::new(stored);
     let about = ObjectReference {
         key: ObjectKey::new("", "node-1"),
@@ -103,7 +103,7 @@ fn a_repeat_is_a_patch_of_count_time_and_message() {
 fn a_repeat_of_an_expired_event_becomes_a_new_one() {
     let fixture = Fixture::new(|verb, event| match verb {
         Verb::Create => stored(verb, event),
-        Verb::Patch => refused(404, "NotFound"),
+        Verb::Patch => rejected(404, "NotFound"),
     });
     fixture.record(&object("web"), "a");
     fixture.record(&object("web"), "a");
@@ -113,7 +113,7 @@ fn a_repeat_of_an_expired_event_becomes_a_new_one() {
 }
 
 #[test]
-fn k_09_refusals_are_final_and_silence_is_tried_again() {
+fn k_09_rejections_are_final_and_silence_is_retried() {
     type Script = fn() -> SinkResult;
     let cases: [(&str, Script, usize); 6] = [
         (
@@ -121,10 +121,10 @@ fn k_09_refusals_are_final_and_silence_is_tried_again() {
             || Err(SinkError::Local("no".to_owned())),
             1,
         ),
-        ("invalid", || refused(422, "Invalid"), 1),
-        ("already exists", || refused(409, "AlreadyExists"), 1),
-        ("server broke down", || refused(500, "InternalError"), 1),
-        ("no answer", || no_answer(), 12),
+        ("invalid", || rejected(422, "Invalid"), 1),
+        ("already exists", || rejected(409, "AlreadyExists"), 1),
+        ("server broke down", || rejected(500, "InternalError"), 1),
+        ("no response", || no_response(), 12),
         ("stopping", || Err(SinkError::Stopped), 1),
     ];
     for (name, script, n_expected) in cases {
@@ -137,11 +137,11 @@ fn k_09_refusals_are_final_and_silence_is_tried_again() {
 }
 
 #[test]
-fn k_09_a_second_try_may_succeed() {
+fn k_09_a_second_attempt_may_succeed() {
     let n_calls = AtomicUsize::new(0);
     let fixture = Fixture::new(move |verb, event| {
         if n_calls.fetch_add(1, Ordering::Relaxed) == 0 {
-            no_answer()
+            no_response()
         } else {
             stored(verb, event)
         }
@@ -152,24 +152,24 @@ fn k_09_a_second_try_may_succeed() {
 }
 
 #[test]
-fn k_09_an_answer_that_is_no_event_is_no_answer() {
-    let fixture = Fixture::new(|_, event| Recorded::from_answer(event, b"{\"kind\":\"Status\"}"));
+fn k_09_a_response_that_is_not_an_event_is_retried() {
+    let fixture = Fixture::new(|_, event| Recorded::from_response(event, b"{\"kind\":\"Status\"}"));
     fixture.record(&object("web"), "a");
     let (calls, _) = fixture.run();
     assert_eq!(calls.len(), 12);
 }
 
 #[test]
-fn the_server_answer_is_read() {
-    let answer = json!({
+fn a_repeat_uses_the_servers_name_and_count() {
+    let response = json!({
         "kind": "Event",
         "metadata": {"name": "other", "namespace": "ns", "resourceVersion": "9"},
         "firstTimestamp": "2025-12-31T23:59:59Z",
         "lastTimestamp": null,
         "count": 3,
     });
-    let body = answer.to_string().into_bytes();
-    let fixture = Fixture::new(move |_, event| Recorded::from_answer(event, &body));
+    let body = response.to_string().into_bytes();
+    let fixture = Fixture::new(move |_, event| Recorded::from_response(event, &body));
     fixture.record(&object("web"), "a");
     fixture.record(&object("web"), "a");
     let (calls, _) = fixture.run();
@@ -181,13 +181,13 @@ fn the_server_answer_is_read() {
 }
 
 #[test]
-fn k_11_a_stopped_recorder_tries_once_and_does_not_wait() {
+fn k_11_a_stopped_recorder_tries_each_event_once() {
     let retry_delay = Duration::from_hours(1);
     let options = EventOptions {
         retry_delay,
         ..options()
     };
-    let fixture = Fixture::with(options, |_| |_, _: &Event| no_answer());
+    let fixture = Fixture::with(options, |_| |_, _: &Event| no_response());
     fixture.record(&object("a"), "a");
     fixture.record(&object("b"), "b");
     fixture.stop();
@@ -197,7 +197,7 @@ fn k_11_a_stopped_recorder_tries_once_and_does_not_wait() {
 }
 
 #[test]
-fn what_is_queued_at_the_stop_is_sent_for_a_bounded_time() {
+fn queued_events_drain_for_a_bounded_time_at_the_stop() {
     let options = EventOptions {
         drain_max: Duration::from_secs(3),
         ..options()
@@ -224,7 +224,7 @@ fn k_12_many_events_that_fail_at_first_all_arrive() {
         let n_failed = failed.entry(event.object.key.clone()).or_default();
         *n_failed += 1;
         if *n_failed <= 4 {
-            no_answer()
+            no_response()
         } else {
             stored(verb, event)
         }
@@ -242,7 +242,7 @@ fn k_12_many_events_that_fail_at_first_all_arrive() {
 }
 
 #[test]
-fn k_27_a_full_queue_drops_events_and_nobody_waits() {
+fn k_27_a_full_queue_drops_events_without_blocking() {
     let options = EventOptions {
         queue_max: 2,
         ..options()
@@ -261,7 +261,7 @@ fn k_27_a_full_queue_drops_events_and_nobody_waits() {
 }
 
 #[test]
-fn k_28_the_thread_ends_while_a_hundred_emit() {
+fn k_28_the_thread_ends_while_a_hundred_threads_record() {
     let Fixture {
         recorder,
         worker,
@@ -282,14 +282,11 @@ fn k_28_the_thread_ends_while_a_hundred_emit() {
         thread.join().expect("the thread ends");
     });
     recorder.event(&object("web"), EventType::Normal, "Tested", String::new());
-    assert!(
-        recorder.stats().dropped_total > 0,
-        "nobody takes it any more"
-    );
+    assert!(recorder.stats().dropped_total > 0, "the thread has ended");
 }
 
 #[test]
-fn a_message_moves_no_cursor_of_who_reads_the_event() {
+fn control_characters_in_a_message_are_escaped() {
     let fixture = Fixture::new(stored);
     fixture.record(&object("web"), "refused:\u{1b}[2J\r\n\u{202e}no");
     let (calls, _) = fixture.run();
