@@ -1,7 +1,8 @@
 //! The Kubernetes vocabulary as pure values: no I/O, no clock, no lock.
 //!
-//! Every other room speaks in these types. They hold only what the controller reads; what it merely
-//! carries (a template, the metadata of a ReplicaSet) stays the bytes that came from the API server.
+//! All other modules use these types. They decode only the fields that the controller reads. Parts
+//! that the controller only passes on (a template, the metadata of a ReplicaSet) stay the API
+//! server's bytes.
 
 pub mod compact_timestamp;
 pub mod conditions;

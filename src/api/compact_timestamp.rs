@@ -5,9 +5,10 @@ use std::num::NonZeroI64;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// A point in time, to the microsecond, which is finer than any object's times are kept.
+/// A point in time with microsecond resolution, finer than any object's timestamps.
 ///
-/// With `Option` around it, it takes 8 bytes where a [`Timestamp`] takes 24; each pod has three.
+/// `Option<CompactTimestamp>` takes 8 bytes where an optional [`Timestamp`] takes 24; each pod has
+/// three.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CompactTimestamp(
     /// Microseconds since 1970.
@@ -15,7 +16,7 @@ pub struct CompactTimestamp(
 );
 
 impl From<Timestamp> for CompactTimestamp {
-    /// The very beginning of 1970 is taken for a microsecond later.
+    /// The epoch itself becomes one microsecond later, since zero is the niche of `Option`.
     fn from(time: Timestamp) -> Self {
         Self(
             NonZeroI64::new(time.as_microsecond())
@@ -25,12 +26,12 @@ impl From<Timestamp> for CompactTimestamp {
 }
 
 impl CompactTimestamp {
-    /// The same time for calculations.
+    /// Converts to a [`Timestamp`] for calculations.
     pub fn timestamp(self) -> Timestamp {
-        Timestamp::from_microsecond(self.0.get()).expect("it was made of a timestamp")
+        Timestamp::from_microsecond(self.0.get()).expect("it was converted from a timestamp")
     }
 
-    /// How long it is ago; negative for what lies in the future.
+    /// Time since then; negative for a future time.
     pub fn age(self, now: Timestamp) -> SignedDuration {
         now.duration_since(self.timestamp())
     }
@@ -55,7 +56,7 @@ mod tests {
     use super::CompactTimestamp;
 
     #[test]
-    fn a_time_survives_to_the_microsecond() {
+    fn a_time_keeps_its_microseconds() {
         for text in [
             "2026-01-02T03:04:05Z",
             "2026-01-02T03:04:05.123456Z",
@@ -64,13 +65,13 @@ mod tests {
             "9999-12-30T00:00:00Z",
         ] {
             let time: Timestamp = text.parse().expect("a time");
-            let moment = CompactTimestamp::from(time);
+            let compact = CompactTimestamp::from(time);
             assert_eq!(
-                (moment.timestamp(), moment.to_string()),
+                (compact.timestamp(), compact.to_string()),
                 (time, text.to_owned())
             );
             assert_eq!(
-                moment
+                compact
                     .age(time + SignedDuration::from_millis(1))
                     .as_millis(),
                 1

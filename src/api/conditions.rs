@@ -1,17 +1,17 @@
-//! Conditions of a ReplicaSet's status, and the three helpers over them.
+//! Conditions of a ReplicaSet's status, with upstream's three helpers.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The one condition type that this controller sets.
+/// The only condition type that this controller sets.
 pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// One condition. Fields that this build does not know are carried along.
+/// One condition. Keeps unknown fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
-    /// What the condition is about, such as [`REPLICA_FAILURE`].
+    /// The condition type, such as [`REPLICA_FAILURE`].
     #[serde(rename = "type")]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
@@ -19,27 +19,27 @@ pub struct Condition {
     /// When `status` last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Timestamp>,
-    /// One word for machines.
+    /// A machine-readable reason in one word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// A sentence for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Everything else, if it came as JSON.
+    /// Unknown fields of an object decoded from JSON.
     #[serde(flatten)]
     pub other: Map<String, Value>,
-    /// Everything else, if it came as protobuf.
+    /// Unknown fields of an object decoded from protobuf.
     #[serde(skip)]
     pub unknown: Vec<u8>,
 }
 
-/// The condition of this type, if there is one.
+/// The condition of this type, if any.
 pub fn get_condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// Adds or replaces a condition at the end; nothing changes if status and reason are already so
-/// (kubernetes `pkg/controller/replicaset/replica_set_utils.go:SetCondition`).
+/// Appends a condition and removes an earlier one of its type. Does nothing if status and reason
+/// are unchanged (kubernetes `pkg/controller/replicaset/replica_set_utils.go:SetCondition`).
 pub fn set_condition(conditions: &mut Vec<Condition>, condition: Condition) {
     if let Some(current) = get_condition(conditions, &condition.type_)
         && current.status == condition.status
@@ -51,7 +51,7 @@ pub fn set_condition(conditions: &mut Vec<Condition>, condition: Condition) {
     conditions.push(condition);
 }
 
-/// Removes the condition of this type, if there is one.
+/// Removes the condition of this type, if any.
 pub fn remove_condition(conditions: &mut Vec<Condition>, type_: &str) {
     conditions.retain(|condition| condition.type_ != type_);
 }

@@ -1,12 +1,12 @@
-//! An object as it goes over the wire, and what it is written in.
+//! An encoded object with its media type.
 
-/// The media type that every API server speaks.
+/// The media type that every API server supports.
 pub const JSON: &str = "application/json";
 
 /// The body of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    /// What it is written in.
+    /// Its encoding.
     pub media_type: &'static str,
     /// The bytes.
     pub bytes: Vec<u8>,

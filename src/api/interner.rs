@@ -1,10 +1,10 @@
-//! One copy of what many objects have in common: namespaces, nodes, label sets, owners.
+//! Shares one copy of equal values between objects: namespaces, nodes, label sets, owners.
 //!
-//! Each watch thread has an interner of its own, so there is no lock. What no object holds any more
-//! is let go when the table is about to grow.
+//! Each watch thread has its own interner, so there is no lock. Before a table grows, it drops the
+//! values that no object holds.
 //!
-//! Of what came as protobuf it also remembers the bytes, for some of the values: those need not be
-//! read a second time to be found.
+//! For some values decoded from protobuf it also maps the encoded bytes to the value, so that equal
+//! bytes need no decoding.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -15,7 +15,7 @@ use foldhash::fast::RandomState;
 use super::labels::Labels;
 use super::owner_reference::ControllerRef;
 
-/// Hands out shared copies of equal values.
+/// Returns shared copies of equal values.
 #[derive(Debug, Default)]
 pub struct Interner {
     texts: Table<Arc<str>>,
@@ -54,7 +54,7 @@ impl Interner {
 }
 
 impl Interner {
-    /// The shared copy of the labels that `bytes` say, which `read` reads if they are not known.
+    /// The shared copy of the labels encoded in `bytes`; calls `read` to decode unknown bytes.
     ///
     /// # Errors
     /// Those of `read`.
@@ -71,8 +71,8 @@ impl Interner {
         Ok(labels)
     }
 
-    /// The shared copy of the controller that `bytes`, an owner reference, may name; `read` reads it if
-    /// they are not known.
+    /// The shared copy of the controller in `bytes`, an owner reference, if it names one; calls
+    /// `read` to decode unknown bytes.
     ///
     /// # Errors
     /// Those of `read`.
@@ -90,7 +90,7 @@ impl Interner {
     }
 }
 
-/// Values by the bytes that they were read from. Begins anew when it is full.
+/// Values by their encoded bytes. Clears itself when full.
 #[derive(Debug)]
 struct ByBytes<T>(HashMap<Box<[u8]>, T, RandomState>);
 
@@ -101,7 +101,7 @@ impl<T> Default for ByBytes<T> {
 }
 
 impl<T: Clone> ByBytes<T> {
-    /// What is remembered holds on to its values, so this also bounds what is kept for nothing.
+    /// Entries keep their values alive, so this also bounds the memory of unused values.
     const ENTRIES_MAX: usize = 1024;
 
     fn get(&self, bytes: &[u8]) -> Option<&T> {
@@ -119,7 +119,7 @@ impl<T: Clone> ByBytes<T> {
 #[derive(Debug)]
 struct Table<T> {
     values: HashSet<T, RandomState>,
-    /// Size at which values that nobody else holds are dropped next.
+    /// Size at which the table next drops values that no object holds.
     sweep_at: usize,
 }
 
@@ -149,7 +149,7 @@ mod tests {
     use crate::api::Labels;
 
     #[test]
-    fn equal_values_are_shared_and_unused_ones_let_go() {
+    fn equal_values_are_shared_and_unused_ones_dropped() {
         let mut interner = Interner::default();
         let labels = |n: usize| -> Labels { [("app", n.to_string())].into_iter().collect() };
         let first = interner.labels(labels(0));

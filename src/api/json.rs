@@ -1,4 +1,4 @@
-//! Small helpers for reading API objects, which may say `null` wherever a field may be absent.
+//! Helpers to decode API objects, in which `null` may replace any absent field.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use super::interner::Interner;
 use super::owner_reference::ControllerRef;
 use super::uid::Uid;
 
-/// Reads `null` as the default.
+/// Decodes `null` as the default.
 pub(super) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -17,7 +17,7 @@ where
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// One entry of `metadata.ownerReferences`, as far as the controller asks.
+/// The fields of one entry of `metadata.ownerReferences` that the controller reads.
 #[derive(Debug, Deserialize)]
 pub(super) struct OwnerReferenceJson<'a> {
     #[serde(borrow, default)]

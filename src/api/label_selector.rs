@@ -1,4 +1,4 @@
-//! Label selectors: what the API server stores, and the form that is matched.
+//! Label selectors, in the API's form and in a form for matching.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,11 +7,11 @@ use serde::Deserialize;
 
 use super::labels::Labels;
 
-/// A selector as it stands in `spec.selector`.
+/// A selector as in `spec.selector`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelector {
-    /// Labels that must be there with exactly this value.
+    /// Labels that must have exactly this value.
     pub match_labels: Option<BTreeMap<String, String>>,
     /// Further requirements; all must hold.
     pub match_expressions: Option<Vec<LabelSelectorRequirement>>,
@@ -29,10 +29,10 @@ pub struct LabelSelectorRequirement {
     pub values: Option<Vec<String>>,
 }
 
-/// Why a selector cannot be used.
+/// Why a selector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    /// An operator that no Kubernetes version knows.
+    /// An unknown operator.
     #[error("\"{0}\" is not a valid label selector operator")]
     UnknownOperator(String),
     /// `In` or `NotIn` without values.
@@ -43,7 +43,7 @@ pub enum SelectorError {
     UnwantedValues(String),
 }
 
-/// A selector made ready for matching.
+/// A parsed selector.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector(Box<[Requirement]>);
 
@@ -63,7 +63,7 @@ enum Operator {
 }
 
 impl Selector {
-    /// Makes a selector ready for matching.
+    /// Parses a selector.
     ///
     /// # Errors
     /// [`SelectorError`] for an unknown operator or a wrong number of values.
@@ -81,7 +81,7 @@ impl Selector {
             .map(Self)
     }
 
-    /// A selector of equalities only.
+    /// A selector of equality requirements.
     pub fn equalities<K: Into<Box<str>>, V: Into<Box<str>>>(
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Self {
@@ -97,17 +97,17 @@ impl Selector {
         self.0.is_empty()
     }
 
-    /// True if `labels` fulfil every requirement. An empty selector matches nothing.
+    /// True if `labels` satisfy every requirement. An empty selector matches nothing.
     ///
-    /// DIFFERS: upstream's sync lets an empty selector match everything. The API server refuses such
-    /// a ReplicaSet; if one should get through, adopting a whole namespace is the worse mistake.
+    /// DIFFERS: upstream's sync lets an empty selector match everything. The API server rejects
+    /// such a ReplicaSet; if one ever passes, adopting all pods of a namespace would do more harm.
     pub fn matches(&self, labels: &Labels) -> bool {
         !self.is_empty() && self.0.iter().all(|requirement| requirement.matches(labels))
     }
 }
 
 impl fmt::Display for Selector {
-    /// As the API server takes it in a `labelSelector` query: `a=1,b in (x,y),!c`.
+    /// The syntax of a `labelSelector` query: `a=1,b in (x,y),!c`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, Requirement { key, operator }) in self.0.iter().enumerate() {
             f.write_str(if i == 0 { "" } else { "," })?;
@@ -127,7 +127,7 @@ impl Requirement {
     fn matches(&self, labels: &Labels) -> bool {
         let value = labels.get(&self.key);
         match &self.operator {
-            Operator::Equals(wanted) => value == Some(&**wanted),
+            Operator::Equals(expected) => value == Some(&**expected),
             Operator::In(values) => value.is_some_and(|v| values.iter().any(|w| w == v)),
             Operator::NotIn(values) => !value.is_some_and(|v| values.iter().any(|w| w == v)),
             Operator::Exists => value.is_some(),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operator() {
+    fn every_operator_matches() {
         check(
             r#"{"matchLabels":{"a":"1"}}"#,
             &[("a", "1"), ("b", "2")],
@@ -196,7 +196,8 @@ mod tests {
         check(r#"{"matchLabels":{"a":"1"}}"#, &[("a", "2")], false);
         let expression = |operator: &str, values: &str| {
             format!(
-                r#"{{"matchExpressions":[{{"key":"a","operator":"{operator}","values":{values}}}]}}"#
+                r#"{{"matchExpressions":[
+                    {{"key":"a","operator":"{operator}","values":{values}}}]}}"#
             )
         };
         check(&expression("In", r#"["1","2"]"#), &[("a", "2")], true);
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_as_a_query() {
+    fn a_selector_prints_as_a_query() {
         let selector: LabelSelector = serde_json::from_str(
             r#"{"matchLabels":{"a":"1"},"matchExpressions":[
                 {"key":"b","operator":"In","values":["x","y"]},
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn unusable_selectors_say_why() {
+    fn invalid_selectors_report_why() {
         for (expression, message) in [
             (
                 r#"{"key":"a","operator":"Invalid"}"#,
@@ -240,7 +241,7 @@ mod tests {
         ] {
             let text = format!(r#"{{"matchExpressions":[{expression}]}}"#);
             let selector: LabelSelector = serde_json::from_str(&text).expect("a selector");
-            let error = Selector::new(&selector).expect_err("unusable");
+            let error = Selector::new(&selector).expect_err("an invalid selector");
             assert_eq!(error.to_string(), message);
         }
     }

@@ -1,4 +1,4 @@
-//! Label sets, shared between the objects that have equal ones.
+//! Label sets, shared between objects with equal labels.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,35 +11,35 @@ use serde::{Deserialize, Deserializer};
 pub struct Labels(Arc<[(Box<str>, Box<str>)]>);
 
 impl Labels {
-    /// The value of `key`, if the label is there.
+    /// The value of `key`, if present.
     pub fn get(&self, key: &str) -> Option<&str> {
         let at = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
         Some(&self.0[at].1)
     }
 
-    /// True if there is no label at all.
+    /// True if there are no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All labels by ascending key.
+    /// All labels in ascending order of keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// True if every label of `other` is here with the same value.
+    /// True if this set contains every label of `other` with the same value.
     pub fn is_superset_of(&self, other: &Self) -> bool {
         other
             .iter()
             .all(|(key, value)| self.get(key) == Some(value))
     }
 
-    /// True if another copy of this very set is held somewhere.
+    /// True if another reference to this set exists.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// True if both are the same set in memory, not just equal.
+    /// True if both share the same memory, not just equal labels.
     pub fn is_shared_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -52,7 +52,7 @@ impl Default for Labels {
 }
 
 impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
-    /// Of a key that comes more than once the last value counts, as in a JSON object.
+    /// The last value of a repeated key counts, as in a JSON object.
     fn from_iter<T: IntoIterator<Item = (K, V)>>(pairs: T) -> Self {
         let mut labels: Vec<(Box<str>, Box<str>)> = Vec::new();
         for (key, value) in pairs {
@@ -73,7 +73,7 @@ impl fmt::Debug for Labels {
 }
 
 impl fmt::Display for Labels {
-    /// `a=1,b=2`, as in logs and in messages to users.
+    /// `a=1,b=2`, for logs and messages.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, (key, value)) in self.iter().enumerate() {
             let comma = if i == 0 { "" } else { "," };
@@ -132,7 +132,7 @@ mod tests {
         let fewer: Labels = [("a", "1")].into_iter().collect();
         assert!(labels.is_superset_of(&fewer));
         assert!(!fewer.is_superset_of(&labels));
-        let null: Labels = serde_json::from_str("null").expect("null is no labels");
+        let null: Labels = serde_json::from_str("null").expect("null is an empty set");
         assert!(null.is_empty());
     }
 }

@@ -1,9 +1,9 @@
-//! `namespace/name`: how the cache, the queue and the logs name an object.
+//! `namespace/name`: the key of an object in the cache, the queue and the log.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Names one object of a known kind. Cloning copies two pointers.
+/// Identifies one object of a known kind. Cloning copies two pointers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
     /// The namespace; empty for a cluster-scoped object.
@@ -21,11 +21,11 @@ impl ObjectKey {
         }
     }
 
-    /// Why the key cannot stand in the path of a request, which it would lead elsewhere
-    /// (apimachinery `pkg/api/validation/path/name.go:IsValidPathSegmentName`).
+    /// Checks that the key is valid in a request path and cannot redirect the request (apimachinery
+    /// `pkg/api/validation/path/name.go:IsValidPathSegmentName`).
     ///
     /// # Errors
-    /// What is wrong with namespace or name.
+    /// The problem with the namespace or the name.
     pub fn check_path(&self) -> Result<(), String> {
         for part in [&*self.namespace, &*self.name] {
             if matches!(part, "." | "..") || part.contains(['/', '%']) {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_elsewhere_in_a_path_is_no_name() {
+    fn keys_that_redirect_a_request_are_invalid() {
         for (namespace, name) in [
             ("n", "../../../api/v1/nodes"),
             ("n", ".."),

@@ -1,4 +1,4 @@
-//! Who owns an object: the one reference with `controller: true`.
+//! Owner references, in particular the one with `controller: true`.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use super::workload_kind::WorkloadKind;
 
 /// The first owner reference of an object that has `controller: true`.
 ///
-/// Its API version is left out because ownership is decided by kind, name and UID alone
-/// (kubernetes `pkg/controller/replicaset:resolveControllerRef`).
+/// Without its API version, because kind, name and UID alone decide ownership (kubernetes
+/// `pkg/controller/replicaset:resolveControllerRef`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ControllerRef {
     /// The owner's kind, such as `ReplicaSet`.
@@ -25,14 +25,14 @@ pub struct ControllerRef {
 /// Key of the index "pods by owner".
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerKey {
-    /// The namespace of owner and owned.
+    /// Namespace of both owner and owned object.
     pub namespace: Arc<str>,
-    /// What the owned object's reference says.
+    /// The owner in the owned object's reference.
     pub owner: ControllerRef,
 }
 
 impl OwnerKey {
-    /// The key under which the pods of `owner`, an object of `kind` with `uid`, are found.
+    /// The key for the pods of `owner`, an object of `kind` with `uid`.
     pub fn new(kind: &str, owner: &ObjectKey, uid: &Uid) -> Self {
         Self {
             namespace: Arc::clone(&owner.namespace),
@@ -45,7 +45,7 @@ impl OwnerKey {
     }
 }
 
-/// The owner reference by which an object is controlled, as it is sent to the API server.
+/// The controller's owner reference as sent to the API server.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ControllingReference<'a> {
@@ -58,7 +58,7 @@ pub struct ControllingReference<'a> {
 }
 
 impl<'a> ControllingReference<'a> {
-    /// The reference to the object of `kind` that is called `name` and has `uid`.
+    /// The reference to the object `name` of `kind` with `uid`.
     pub fn to(kind: &WorkloadKind, name: &'a str, uid: &'a Uid) -> Self {
         Self {
             api_version: kind.api_version,

@@ -1,9 +1,9 @@
-//! A pod, slim: what the controller reads of it and nothing else.
+//! A pod, reduced to the fields that the controller reads.
 //!
-//! # What a pod costs
+//! # Memory per pod
 //!
-//! A pod of 4 to 6 KB takes this many bytes on a 64-bit machine, all indexes included; pods of one
-//! ReplicaSet have equal labels and the same owner, of which there is one copy for all:
+//! A pod of 4 to 6 KB takes this many bytes on a 64-bit machine, including all indexes. Pods of one
+//! ReplicaSet share one copy of their labels and of their owner:
 //!
 //! | bytes | for |
 //! |---|---|
@@ -15,14 +15,14 @@
 //! | 8 | [`controller`](Pod::controller): a pointer to the shared owner |
 //! | 16 | [`node`](Pod::node): a pointer to the shared text |
 //! | 24 | creation, deletion and the last change of Ready, as integers of 64 bits |
-//! | 14, filled up to 16 | restarts, deletion cost, phase, Ready |
+//! | 14, padded to 16 | restarts, deletion cost, phase, Ready |
 //! | 16 | the counters of the pod's own allocation |
-//! | 19 to 39 | its place in the table of all pods: a pointer, two slots, a byte of its hash; tables are seven sixteenths to seven eighths full |
-//! | 8 to 16 | its pointer in the bucket of its owner |
-//! | some 30 | what the allocator adds to two allocations |
+//! | 19 to 39 | its table entry: a pointer, two slots, a hash byte; tables are 7/16 to 7/8 full |
+//! | 8 to 16 | its pointer in its owner's bucket |
+//! | some 30 | the allocator's overhead for two allocations |
 //!
-//! That is 260 to 290. What the process has more of while it runs are the pages that the allocator
-//! does not fill; [tests/bench](../../../tests/bench/README.md) measures all of it.
+//! The total is 260 to 290 bytes. A running process also holds partly filled allocator pages;
+//! [tests/bench](../../../tests/bench/README.md) measures the total.
 
 mod message;
 
@@ -43,11 +43,11 @@ use super::owner_reference::{ControllerRef, OwnerKey};
 use super::resource_version::ResourceVersion;
 use super::uid::Uid;
 
-/// Annotation that ranks a pod for deletion
-/// (kubernetes `pkg/apis/core/annotation_key_constants.go:PodDeletionCost`).
+/// Annotation with the pod's deletion cost (kubernetes
+/// `pkg/apis/core/annotation_key_constants.go:PodDeletionCost`).
 pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// What the controller knows of a pod.
+/// The fields of a pod that the controller reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
     /// Namespace and name.
@@ -58,54 +58,54 @@ pub struct Pod {
     pub resource_version: ResourceVersion,
     /// `metadata.labels`.
     pub labels: Labels,
-    /// The owner reference with `controller: true`, if there is one.
+    /// The owner reference with `controller: true`, if any.
     pub controller: Option<Arc<ControllerRef>>,
     /// `status.phase`.
     pub phase: PodPhase,
-    /// `spec.nodeName`, if the pod is assigned.
+    /// `spec.nodeName`, if the pod is scheduled.
     pub node: Option<Arc<str>>,
     /// True if the condition `Ready` is `True`.
     pub is_ready: bool,
-    /// `lastTransitionTime` of the condition `Ready`, whatever its status.
+    /// `lastTransitionTime` of the condition `Ready`, regardless of its status.
     pub ready_transition: Option<CompactTimestamp>,
     /// `metadata.creationTimestamp`.
     pub creation: Option<CompactTimestamp>,
-    /// `metadata.deletionTimestamp`: set on a pod that is going away.
+    /// `metadata.deletionTimestamp`: set while the pod is terminating.
     pub deletion: Option<CompactTimestamp>,
     /// The highest restart count of a regular container.
     pub restarts: i32,
     /// The highest restart count of an init container with `restartPolicy: Always`.
     pub sidecar_restarts: i32,
-    /// [`POD_DELETION_COST`]; 0 where absent or malformed.
+    /// [`POD_DELETION_COST`]; 0 if absent or malformed.
     pub deletion_cost: i32,
 }
 
-/// `status.phase`. Anything the server may add later counts as `Other`.
+/// `status.phase`. Unknown phases count as `Other`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PodPhase {
-    /// Not all containers run yet.
+    /// Some containers do not run yet.
     Pending,
     /// At least one container runs.
     Running,
-    /// All containers ended well.
+    /// All containers terminated successfully.
     Succeeded,
-    /// All containers ended, one of them badly.
+    /// All containers terminated, at least one with a failure.
     Failed,
-    /// The node cannot be asked.
+    /// The node is unreachable.
     Unknown,
-    /// Empty or not known to this build.
+    /// Empty or unknown to this build.
     #[default]
     Other,
 }
 
 impl Pod {
-    /// True unless the pod has finished or is going away
-    /// (kubernetes `pkg/controller/controller_utils.go:IsPodActive`).
+    /// True unless the pod is finished or terminating (kubernetes
+    /// `pkg/controller/controller_utils.go:IsPodActive`).
     pub fn is_active(&self) -> bool {
         !self.phase.is_terminal() && !self.is_terminating()
     }
 
-    /// True if the pod is going away.
+    /// True if the pod is terminating.
     pub fn is_terminating(&self) -> bool {
         self.deletion.is_some()
     }
@@ -117,7 +117,7 @@ impl Pod {
             .is_some_and(|controller| controller.uid == *owner)
     }
 
-    /// True if nothing that is known of the pod is different in `other` but the version.
+    /// True if `other` differs at most in its resource version.
     pub fn differs_in_version_only(&self, other: &Self) -> bool {
         let Self {
             key,
@@ -150,7 +150,7 @@ impl Pod {
             && self.key == *key
     }
 
-    /// The key of the index "pods by owner" under which this pod stands.
+    /// The pod's key in the index "pods by owner".
     pub fn owner_key(&self) -> Option<OwnerKey> {
         self.controller.as_deref().map(|controller| OwnerKey {
             namespace: Arc::clone(&self.key.namespace),
@@ -158,16 +158,16 @@ impl Pod {
         })
     }
 
-    /// Reads a pod from the JSON of the API server.
+    /// Decodes a pod from JSON.
     ///
     /// # Errors
-    /// If the text is not JSON or a field that is read has another type than in `core/v1`.
+    /// If the text is not JSON or a decoded field has another type than in `core/v1`.
     pub fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
         let pod: PodJson<'_> = serde_json::from_slice(json)?;
         Ok(pod.into_pod(interner))
     }
 
-    /// Reads one pod from the JSON body of an answer. It shares nothing with other objects.
+    /// Decodes one pod from the JSON body of a response, without sharing values.
     ///
     /// # Errors
     /// As [`from_json`](Self::from_json).
@@ -177,7 +177,7 @@ impl Pod {
 }
 
 impl PodPhase {
-    /// True for a pod that has finished and will never run again.
+    /// True for a finished pod, which never runs again.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
     }
@@ -322,7 +322,7 @@ fn max_restarts<'a>(statuses: impl Iterator<Item = &'a ContainerStatusJson<'a>>)
         .unwrap_or(0)
 }
 
-/// The one annotation that is read; all others are skipped without being copied.
+/// The only annotation that is decoded; the others are skipped without a copy.
 struct DeletionCost(i32);
 
 impl<'de> Deserialize<'de> for DeletionCost {
@@ -354,9 +354,8 @@ impl<'de> Visitor<'de> for DeletionCostVisitor {
     }
 }
 
-/// What [`POD_DELETION_COST`] says: a 32-bit decimal without `+` or leading zeros; `None` for
-/// everything else
-/// (kubernetes `pkg/apis/core/helper/helpers.go:GetDeletionCostFromPodAnnotations`).
+/// Parses [`POD_DELETION_COST`]: a 32-bit decimal without `+` or leading zeros; `None` for anything
+/// else (kubernetes `pkg/apis/core/helper/helpers.go:GetDeletionCostFromPodAnnotations`).
 pub fn deletion_cost(text: &str) -> Option<i32> {
     match text.as_bytes() {
         [b'-' | b'1'..=b'9', ..] | [b'0'] => text.parse().ok(),

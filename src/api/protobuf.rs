@@ -1,8 +1,8 @@
-//! Kubernetes' second encoding, as far as the controller reads and writes it.
+//! The Kubernetes protobuf encoding, as far as the controller reads and writes it.
 //!
-//! An object on the wire is four magic bytes and an envelope that names the kind and holds the object's
-//! own message (apimachinery `pkg/runtime/serializer/protobuf/protobuf.go`). The messages here have
-//! only the fields that are read; everything else is skipped, known or not.
+//! An encoded object is four magic bytes and an envelope with the kind and the object's message
+//! (apimachinery `pkg/runtime/serializer/protobuf/protobuf.go`). The messages here declare only the
+//! fields that the controller reads; the decoder skips all others.
 
 pub mod envelope;
 pub mod meta;
@@ -18,19 +18,19 @@ pub use status::read_status;
 /// The media type of the encoding.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// Why bytes are not the message that they should be.
+/// Why bytes are not the expected message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtobufError {
-    /// A message cannot be read.
+    /// A message is malformed.
     #[error("malformed protobuf: {0}")]
     Message(#[from] prost::DecodeError),
     /// The magic bytes are missing.
     #[error("protobuf without Kubernetes' envelope")]
     NoEnvelope,
-    /// A message ends in the middle of a field.
+    /// A field is malformed or truncated.
     #[error("malformed protobuf: {0}")]
     Wire(&'static str),
-    /// A field that every object has is missing.
+    /// A mandatory field is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
 }

@@ -1,6 +1,6 @@
-//! A ReplicaSet: what the controller reads of it, and the bytes that it carries untouched. A
-//! ReplicationController is read as one too: of what the controller reads, only the selector is
-//! written otherwise.
+//! A ReplicaSet: the fields that the controller reads, and the bytes that it sends back unchanged.
+//! A ReplicationController decodes into the same type; of the fields that the controller reads,
+//! only its selector has another form.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use super::workload_kind::{REPLICA_SET, WorkloadKind};
 mod json;
 mod message;
 
-/// What the controller knows of a ReplicaSet.
+/// The decoded fields of a ReplicaSet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplicaSet {
     /// Namespace and name.
@@ -36,25 +36,25 @@ pub struct ReplicaSet {
     pub resource_version: ResourceVersion,
     /// `metadata.generation`: counts the changes of `spec`.
     pub generation: i64,
-    /// `metadata.deletionTimestamp`: set on a ReplicaSet that is going away.
+    /// `metadata.deletionTimestamp`: set while the ReplicaSet is terminating.
     pub deletion: Option<CompactTimestamp>,
     /// Its own controller, such as a Deployment.
     pub controller: Option<Arc<ControllerRef>>,
-    /// `spec.replicas`; 1 where absent.
+    /// `spec.replicas`; 1 if absent.
     pub replicas: i32,
     /// `spec.minReadySeconds`, in seconds.
     pub min_ready_seconds: i32,
-    /// `spec.selector`, or why it cannot be used.
+    /// `spec.selector`, or why it is invalid.
     pub selector: Result<Selector, SelectorError>,
     /// `spec.template.metadata.labels`.
     pub template_labels: Labels,
     /// `status`.
     pub status: ReplicaSetStatus,
-    /// `metadata` without `managedFields`, and `spec`: as they came, for what is sent back.
+    /// `metadata` without `managedFields`, and `spec`, as received. Status updates send them back.
     carried: Carried,
 }
 
-/// In the encoding in which the object came, since only so no field gets lost.
+/// Kept in the received encoding, since any conversion would lose unknown fields.
 #[derive(Clone, Debug, PartialEq)]
 enum Carried {
     Json(json::CarriedJson),
@@ -70,7 +70,7 @@ pub enum Template<'a> {
     Protobuf(&'a [u8]),
 }
 
-/// `status` of a ReplicaSet. Fields that this build does not know are carried along.
+/// `status` of a ReplicaSet. Keeps unknown fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicaSetStatus {
@@ -85,39 +85,39 @@ pub struct ReplicaSetStatus {
     /// Active pods that have been Ready for `minReadySeconds`.
     #[serde(skip_serializing_if = "is_zero")]
     pub available_replicas: i32,
-    /// Pods that are going away. Absent and 0 are different.
+    /// Terminating pods. Absent differs from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating_replicas: Option<i32>,
-    /// The generation that these counts belong to.
+    /// The generation that the counts refer to.
     #[serde(skip_serializing_if = "is_zero_generation")]
     pub observed_generation: i64,
-    /// Conditions, of this controller's type and of others.
+    /// Conditions of any type.
     #[serde(
         skip_serializing_if = "Vec::is_empty",
         deserialize_with = "null_is_default"
     )]
     pub conditions: Vec<Condition>,
-    /// Everything else, if it came as JSON.
+    /// Unknown fields of an object decoded from JSON.
     #[serde(flatten)]
     pub other: Map<String, Value>,
-    /// Everything else, if it came as protobuf.
+    /// Unknown fields of an object decoded from protobuf.
     #[serde(skip)]
     pub unknown: Vec<u8>,
 }
 
 impl ReplicaSet {
-    /// Reads a ReplicaSet from the JSON of the API server.
+    /// Decodes a ReplicaSet from JSON.
     ///
     /// # Errors
-    /// If the text is not JSON or a field that is read has another type than in `apps/v1`.
+    /// If the text is not JSON or a decoded field has another type than in `apps/v1`.
     pub fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
         Self::of_kind(&REPLICA_SET, json, interner)
     }
 
-    /// Reads an object of this kind from the JSON of the API server.
+    /// Decodes an object of this kind from JSON.
     ///
     /// # Errors
-    /// If the text is not JSON or a field that is read has another type than that kind has.
+    /// If the text is not JSON or a decoded field has another type than in that kind.
     pub fn of_kind(
         kind: &WorkloadKind,
         json: &[u8],
@@ -126,10 +126,10 @@ impl ReplicaSet {
         json::read(kind, json, interner)
     }
 
-    /// Reads an object of this kind from its protobuf message, out of its envelope.
+    /// Decodes an object of this kind from its protobuf message, without the envelope.
     ///
     /// # Errors
-    /// If the bytes are no such message, or it has no name.
+    /// If the bytes are not such a message, or it has no name.
     pub fn from_protobuf(
         kind: &WorkloadKind,
         message: &[u8],
@@ -138,11 +138,11 @@ impl ReplicaSet {
         message::read(kind, message, interner)
     }
 
-    /// Reads one object of this kind from the body of an answer, which tells its encoding itself. It
-    /// shares nothing with other objects.
+    /// Decodes one object of this kind from a response body in either encoding, without sharing
+    /// values.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
+    /// The reason as text.
     pub fn from_answer(kind: &WorkloadKind, body: &[u8]) -> Result<Self, String> {
         let interner = &mut Interner::default();
         if !body.starts_with(&protobuf::MAGIC) {
@@ -153,7 +153,7 @@ impl ReplicaSet {
         object.map_err(|error| error.to_string())
     }
 
-    /// `spec.template` as the API server sent it; `None` if there is none.
+    /// `spec.template` as received; `None` if absent.
     pub fn template(&self) -> Option<Template<'_>> {
         match &self.carried {
             Carried::Json(carried) => carried.template().map(Template::Json),
@@ -161,11 +161,11 @@ impl ReplicaSet {
         }
     }
 
-    /// The whole object with another status: the body of a status update. `spec` and `metadata` are
-    /// the bytes that came from the server, less `managedFields`.
+    /// The body of a status update: the object with another status. `spec` and `metadata` are the
+    /// received bytes without `managedFields`.
     ///
     /// # Errors
-    /// If the status cannot be written as JSON.
+    /// If serialization of the status to JSON fails.
     pub fn with_status(
         &self,
         kind: &WorkloadKind,
@@ -177,7 +177,7 @@ impl ReplicaSet {
         }
     }
 
-    /// True if the ReplicaSet is going away.
+    /// True if the ReplicaSet is terminating.
     pub fn is_terminating(&self) -> bool {
         self.deletion.is_some()
     }

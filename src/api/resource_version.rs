@@ -1,4 +1,4 @@
-//! Resource versions and the one comparison of them that Kubernetes allows.
+//! Resource versions and their only valid comparison.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A position in the history of the API server's store. Empty means "none known".
+/// A position in the API server's history. Empty if unknown.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ResourceVersion(Repr);
 
@@ -26,7 +26,7 @@ impl ResourceVersion {
         }
     }
 
-    /// The number that it is, if it is one.
+    /// The numeric value, if it is a number.
     pub fn number(&self) -> Option<u64> {
         match &self.0 {
             Repr::Number(number) => Some(*number),
@@ -34,12 +34,12 @@ impl ResourceVersion {
         }
     }
 
-    /// True where no version is known.
+    /// True if no version is known.
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Repr::Text(text) if text.is_empty())
     }
 
-    /// Which of two versions is newer; `None` unless both are decimal numbers without leading zero.
+    /// Compares two versions; `None` unless both are decimal numbers without leading zeros.
     ///
     /// Numbers of any length compare (apimachinery `util/resourceversion:CompareResourceVersion`).
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
@@ -52,10 +52,10 @@ impl ResourceVersion {
         }
     }
 
-    /// True if `self` is as new as `wanted`; also where the two do not compare, since a version that
-    /// says nothing must never block.
-    pub fn is_as_new_as(&self, wanted: &Self) -> bool {
-        self.compare(wanted) != Some(Ordering::Less)
+    /// True if `self` is at least as new as `required`. Also true for incomparable versions, since
+    /// those must never block a sync.
+    pub fn is_as_new_as(&self, required: &Self) -> bool {
+        self.compare(required) != Some(Ordering::Less)
     }
 }
 
@@ -139,8 +139,8 @@ mod tests {
     }
 
     #[test]
-    fn h_07_what_does_not_compare_never_blocks() {
-        for (have, wanted, ready) in [
+    fn h_07_incomparable_versions_never_block() {
+        for (current, required, ready) in [
             ("5", "10", false),
             ("10", "10", true),
             ("15", "10", true),
@@ -148,8 +148,15 @@ mod tests {
             ("x", "10", true),
             ("5", "", true),
         ] {
-            let (have, wanted) = (ResourceVersion::new(have), ResourceVersion::new(wanted));
-            assert_eq!(have.is_as_new_as(&wanted), ready, "{have:?} for {wanted:?}");
+            let (current, required) = (
+                ResourceVersion::new(current),
+                ResourceVersion::new(required),
+            );
+            assert_eq!(
+                current.is_as_new_as(&required),
+                ready,
+                "{current:?} for {required:?}"
+            );
         }
     }
 }

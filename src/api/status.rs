@@ -1,4 +1,4 @@
-//! The API server's error object, and the questions that callers ask of it.
+//! The API server's error object, with predicates for callers.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,23 +7,23 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status as StatusObject, Sta
 
 use super::protobuf;
 
-/// Cause of a refusal to create in a namespace that is going away
-/// (kubernetes `staging/src/k8s.io/api/core/v1/types.go:NamespaceTerminatingCause`).
+/// Cause of rejected creates in a terminating namespace (kubernetes
+/// `staging/src/k8s.io/api/core/v1/types.go:NamespaceTerminatingCause`).
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 
-/// Cause of a refusal to serve a version from the future
-/// (apimachinery `pkg/apis/meta/v1/types.go:CauseTypeResourceVersionTooLarge`).
+/// Cause of a rejected read at a future resource version (apimachinery
+/// `pkg/apis/meta/v1/types.go:CauseTypeResourceVersionTooLarge`).
 const RESOURCE_VERSION_TOO_LARGE: &str = "ResourceVersionTooLarge";
 
-/// What a server without that cause says instead.
+/// The message of servers that do not set this cause.
 const TOO_LARGE_MESSAGE: &str = "Too large resource version";
 
-/// A `Status` of kind failure: the API server understood the request and said no.
+/// A `Status` of type failure: the API server rejected the request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status(Box<StatusObject>);
 
 impl Status {
-    /// The refusal with this HTTP code, reason and message.
+    /// A failure with this HTTP code, reason and message.
     pub fn new(code: u16, reason: &str, message: impl Into<String>) -> Self {
         Self(Box::new(StatusObject {
             status: Some("Failure".to_owned()),
@@ -34,7 +34,7 @@ impl Status {
         }))
     }
 
-    /// The same refusal with one more entry in `details.causes`.
+    /// Adds an entry to `details.causes`.
     #[must_use]
     pub fn with_cause(mut self, reason: &str, message: &str) -> Self {
         let details = self.0.details.get_or_insert_default();
@@ -46,14 +46,14 @@ impl Status {
         self
     }
 
-    /// Reads the body of an answer with HTTP code `code`. A body that is no `Status` becomes the
-    /// message of one, cut to 1,024 bytes, so that no refusal is lost.
+    /// Decodes the body of a response with HTTP code `code`. A body that is not a `Status` becomes
+    /// the message of a new one, truncated to 1,024 bytes.
     pub fn from_body(code: u16, body: &[u8]) -> Self {
         let object = if body.starts_with(&protobuf::MAGIC) {
             let object = protobuf::read_status(body).ok().flatten();
             let no_status = || {
-                let what = "and a body that is no Status";
-                let message = format!("the server answered with HTTP code {code} {what}");
+                let what = "and a body that is not a Status";
+                let message = format!("the server responded with HTTP code {code} {what}");
                 *Self::new(code, "", message).0
             };
             Some(object.unwrap_or_else(no_status))
@@ -67,7 +67,7 @@ impl Status {
             let text = String::from_utf8_lossy(&body[..body.len().min(1024)]);
             let text = text.trim();
             let message = if text.is_empty() {
-                format!("the server answered with HTTP code {code} and no reason")
+                format!("the server responded with HTTP code {code} and no reason")
             } else {
                 text.to_owned()
             };
@@ -75,12 +75,12 @@ impl Status {
         }
     }
 
-    /// The object as the API server sends it.
+    /// The API object.
     pub fn object(&self) -> &StatusObject {
         &self.0
     }
 
-    /// The HTTP code; 0 if neither the object nor the answer had one.
+    /// The HTTP code; 0 if unknown.
     pub fn code(&self) -> u16 {
         self.0
             .code
@@ -88,7 +88,7 @@ impl Status {
             .unwrap_or(0)
     }
 
-    /// One word for machines, such as `NotFound`; may be empty.
+    /// A machine-readable reason such as `NotFound`; may be empty.
     pub fn reason(&self) -> &str {
         self.0.reason.as_deref().unwrap_or_default()
     }
@@ -103,55 +103,55 @@ impl Status {
         self.is("NotFound", 404)
     }
 
-    /// 409 because the object is there already.
+    /// 409 because the object already exists.
     pub fn is_already_exists(&self) -> bool {
         self.reason() == "AlreadyExists"
     }
 
-    /// 409 because the object (or a precondition) has another version or UID.
+    /// 409 because the object, or a precondition, has another version or UID.
     pub fn is_conflict(&self) -> bool {
         !self.is_already_exists() && self.is("Conflict", 409)
     }
 
-    /// 403: the account may not do this, or a rule such as a quota forbids it.
+    /// 403: the account lacks the permission, or admission such as a quota forbids the request.
     pub fn is_forbidden(&self) -> bool {
         self.is("Forbidden", 403)
     }
 
-    /// 422: the object as it would become is not valid.
+    /// 422: the resulting object would be invalid.
     pub fn is_invalid(&self) -> bool {
         self.is("Invalid", 422)
     }
 
-    /// 410: the version asked for is no longer in the server's history.
+    /// 410: the requested version is no longer in the server's history.
     pub fn is_expired(&self) -> bool {
         self.reason() == "Expired" || self.is("Gone", 410)
     }
 
-    /// 429: the server asks to come back later.
+    /// 429: the server requests a later retry.
     pub fn is_too_many_requests(&self) -> bool {
         self.is("TooManyRequests", 429)
     }
 
-    /// 500 of the kind that a watch reports inside the stream.
+    /// 500, as a watch reports it inside the stream.
     pub fn is_internal_error(&self) -> bool {
         self.is("InternalError", 500)
     }
 
-    /// The server gave up waiting: whether the request took effect is not known.
+    /// The server timed out; the outcome of the request is unknown.
     pub fn is_timeout(&self) -> bool {
         matches!(self.reason(), "Timeout" | "ServerTimeout") || self.code() == 504
     }
 
-    /// The namespace is going away, so nothing can be created in it any more.
+    /// The namespace is terminating, so no object can be created in it.
     pub fn is_namespace_terminating(&self) -> bool {
         self.causes()
             .any(|cause| cause.reason.as_deref() == Some(NAMESPACE_TERMINATING))
     }
 
-    /// The version asked for lies in the server's future. Recognised by cause, by the cause's
-    /// message or by the message, as servers of different ages say it
-    /// (apimachinery `pkg/api/errors:IsTooLargeResourceVersion`, client-go `reflector.go`).
+    /// The requested version lies in the server's future. Checks the cause, the cause's message and
+    /// the message, which different server versions use (apimachinery
+    /// `pkg/api/errors:IsTooLargeResourceVersion`, client-go `reflector.go`).
     pub fn is_too_large_resource_version(&self) -> bool {
         let by_cause = self.causes().any(|cause| {
             cause.reason.as_deref() == Some(RESOURCE_VERSION_TOO_LARGE)
@@ -160,7 +160,7 @@ impl Status {
         by_cause || (self.is_timeout() && self.message().contains(TOO_LARGE_MESSAGE))
     }
 
-    /// `details.retryAfterSeconds`, where the server gave one.
+    /// `details.retryAfterSeconds`, if the server set it.
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = self.0.details.as_ref()?.retry_after_seconds?;
         u64::try_from(seconds).ok().map(Duration::from_secs)
@@ -174,8 +174,8 @@ impl Status {
             .flatten()
     }
 
-    /// The reason counts; the code only where there is no reason
-    /// (apimachinery `pkg/api/errors:reasonAndCodeForError`).
+    /// The code only counts if the reason is empty (apimachinery
+    /// `pkg/api/errors:reasonAndCodeForError`).
     fn is(&self, reason: &str, code: u16) -> bool {
         self.reason() == reason || (self.reason().is_empty() && self.code() == code)
     }
@@ -186,7 +186,7 @@ impl fmt::Display for Status {
         match self.message() {
             "" => write!(
                 f,
-                "the server refused with code {} {}",
+                "the server rejected the request with code {} {}",
                 self.code(),
                 self.reason()
             ),
@@ -202,7 +202,7 @@ mod tests {
     use super::Status;
 
     #[test]
-    fn j_17_a_version_from_the_future_is_recognised_three_ways() {
+    fn j_17_a_future_version_is_recognised_in_three_forms() {
         let timeout = |message| Status::new(504, "Timeout", message);
         assert!(
             timeout("x")
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_no_status_keeps_its_text() {
+    fn a_body_that_is_not_a_status_keeps_its_text() {
         let status = Status::from_body(502, b"<html>bad gateway</html>\n");
         assert_eq!(
             (status.code(), status.to_string().as_str()),
@@ -233,12 +233,12 @@ mod tests {
         let empty = Status::from_body(503, b"");
         assert_eq!(
             empty.to_string(),
-            "the server answered with HTTP code 503 and no reason"
+            "the server responded with HTTP code 503 and no reason"
         );
     }
 
     #[test]
-    fn the_reason_wins_over_the_code() {
+    fn the_reason_takes_precedence_over_the_code() {
         let exists = Status::new(409, "AlreadyExists", "pods \"a\" already exists");
         assert!(exists.is_already_exists() && !exists.is_conflict());
         assert!(Status::new(409, "Conflict", "").is_conflict());

@@ -1,4 +1,4 @@
-//! Object UIDs, held as 16 bytes where they are UUIDs.
+//! Object UIDs, stored in 16 bytes if they are UUIDs.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The UID of an object: what tells two objects of one name apart.
+/// The UID of an object. It distinguishes objects with the same name.
 ///
-/// Ordering and printing are those of the text that the API server sent.
+/// Orders and prints like the text that the API server sent.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Uid(Repr);
 
@@ -31,7 +31,7 @@ impl Uid {
         }
     }
 
-    /// True for the UID of an object that has none (yet).
+    /// True if the object has no UID (yet).
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Repr::Text(text) if text.is_empty())
     }
@@ -85,7 +85,7 @@ impl PartialOrd for Uid {
 impl Ord for Uid {
     fn cmp(&self, other: &Self) -> Ordering {
         match (&self.0, &other.0) {
-            // Canonical UUIDs have their dashes in the same places, so bytes order as the text.
+            // Canonical UUIDs have dashes at fixed positions, so byte order equals text order.
             (Repr::Uuid(a), Repr::Uuid(b)) => a.cmp(b),
             (Repr::Text(a), Repr::Text(b)) => a.cmp(b),
             _ => self.to_string().cmp(&other.to_string()),
@@ -106,7 +106,7 @@ impl<'de> Deserialize<'de> for Uid {
     }
 }
 
-/// Accepts only the canonical lower-case form, so that printing gives back the same text.
+/// Accepts only the canonical lower-case form, so that the UID prints as received.
 fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
     if text.len() != 36 {
         return None;
@@ -136,7 +136,7 @@ mod tests {
     use super::Uid;
 
     #[test]
-    fn text_survives_whatever_its_form() {
+    fn any_text_prints_as_received() {
         for text in [
             "",
             "uid-1",
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_that_of_the_text() {
+    fn uids_order_like_their_text() {
         let mut uids = ["b", "0f8fad5b-d9cb-469f-a165-70867728950e", "1", "0"].map(Uid::new);
         uids.sort();
         assert_eq!(

@@ -1,51 +1,51 @@
-//! What differs between a ReplicaSet and its twin, the ReplicationController: names, paths and shapes.
+//! The differences between ReplicaSets and ReplicationControllers: names, paths and forms.
 
 use std::fmt;
 
 use super::object_key::ObjectKey;
 
-/// One kind of workload that the engine can control.
+/// A kind of workload that the controller supports.
 ///
-/// Upstream controls both with one engine too, behind an adapter that turns the one into the other
-/// (kubernetes `pkg/controller/replication/conversion.go`); here the differences are fields.
+/// Upstream also runs one controller for both, behind an adapter that converts objects (kubernetes
+/// `pkg/controller/replication/conversion.go`). Here the differences are fields.
 #[derive(Debug, PartialEq, Eq)]
 pub struct WorkloadKind {
     /// `apiVersion` in owner references and events.
     pub api_version: &'static str,
     /// `kind` in owner references and events.
     pub kind: &'static str,
-    /// Path of the API group on the server, without a trailing slash.
+    /// Path of the API group, without a trailing slash.
     pub api_path: &'static str,
     /// Plural resource name in paths.
     pub resource: &'static str,
-    /// Singular resource name, in the log.
+    /// Singular resource name, for the log.
     pub singular: &'static str,
-    /// What kubectl calls it for short; in names of threads.
+    /// kubectl's short name, for thread names.
     pub short_name: &'static str,
     /// Name of the controller in `--controllers`
     /// (kubernetes `cmd/kube-controller-manager/names/controller_names.go`).
     pub controller: &'static str,
-    /// The stock ClusterRole that allows what its controller does.
+    /// The stock ClusterRole with the controller's permissions.
     pub cluster_role: &'static str,
     /// `source.component` of the events.
     pub component: &'static str,
     /// Name of the work queue.
     pub queue: &'static str,
-    /// Shape of `spec.selector`.
+    /// Form of `spec.selector`.
     pub selector: SelectorForm,
     /// Whether `status.terminatingReplicas` exists.
     pub has_terminating_replicas: bool,
-    /// Whether pods of siblings, those with the same controller of their own, count when it is chosen
-    /// which pod to delete.
+    /// Whether pods of sibling ReplicaSets, which have the same controller, influence the choice of
+    /// the pods to delete.
     pub ranks_by_siblings: bool,
 }
 
-/// What `spec.selector` looks like.
+/// The form of `spec.selector`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectorForm {
     /// `matchLabels` and `matchExpressions`.
     LabelSelector,
-    /// A map of labels, which mean what they mean in `matchLabels`.
+    /// A map of labels, with the meaning of `matchLabels`.
     Labels,
 }
 
@@ -86,14 +86,14 @@ pub const REPLICATION_CONTROLLER: WorkloadKind = WorkloadKind {
 };
 
 impl WorkloadKind {
-    /// What a record of the log is about, for its key `object`: `replicaset=namespace/name`.
+    /// The log's value for the key `object`: `replicaset=namespace/name`.
     pub fn named<'a>(&self, key: &'a ObjectKey) -> impl fmt::Display + use<'a> {
         let singular = self.singular;
         fmt::from_fn(move |f| write!(f, "{singular}={key}"))
     }
 
-    /// Name of the thread that does `what` for this kind: bare for ReplicaSets, else behind the short
-    /// name, as in `rc-sync-0`.
+    /// Thread name for `what`: unprefixed for ReplicaSets, otherwise with the short name, as in
+    /// `rc-sync-0`.
     pub fn thread_name(&self, what: &str) -> String {
         if *self == REPLICA_SET {
             what.to_owned()
@@ -102,13 +102,13 @@ impl WorkloadKind {
         }
     }
 
-    /// Path of the collection, in one namespace or (with `None`) in all.
+    /// Path of the collection in one namespace, or in all namespaces with `None`.
     pub fn collection_path(&self, namespace: Option<&str>) -> String {
         collection_path(self.api_path, self.resource, namespace)
     }
 }
 
-/// Path of a namespaced collection, in one namespace or (with `None`) in all.
+/// Path of a namespaced collection in one namespace, or in all namespaces with `None`.
 pub fn collection_path(api_path: &str, resource: &str, namespace: Option<&str>) -> String {
     match namespace {
         Some(namespace) => format!("{api_path}/namespaces/{namespace}/{resource}"),

@@ -214,7 +214,8 @@ mod tests {
         assert_eq!(
             documents[2]["rules"],
             json!([
-                {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+                {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+                 "verbs": ["create"]},
                 {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
                  "resourceNames": ["kube-controller-manager"], "verbs": ["get", "update"]},
                 {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},

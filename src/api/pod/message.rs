@@ -1,7 +1,7 @@
-//! A pod in protobuf (kubernetes `staging/src/k8s.io/api/core/v1/generated.proto`).
+//! Decodes a pod from protobuf (kubernetes `staging/src/k8s.io/api/core/v1/generated.proto`).
 //!
-//! Read field by field out of the bytes, since this is done for every event of every pod: a pod whose
-//! labels, owner and node are known costs one allocation, its name's.
+//! Decodes field by field without intermediate structures, since this runs for every event of every
+//! pod. A pod with known labels, owner and node costs one allocation, for its name.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::api::protobuf::wire::{Field, Fields};
 use crate::api::protobuf::{Parts, ProtobufError};
 use crate::api::{CompactTimestamp, ObjectKey, ResourceVersion, Uid};
 
-/// Numbers of fields of `spec`, and of its init containers.
+/// Field numbers of `spec` and of its init containers.
 mod spec {
     pub(super) const NODE_NAME: u32 = 10;
     pub(super) const INIT_CONTAINERS: u32 = 20;
@@ -23,7 +23,7 @@ mod spec {
     pub(super) const CONTAINER_RESTART_POLICY: u32 = 24;
 }
 
-/// Numbers of fields of `status`, and of what it lists.
+/// Field numbers of `status` and of its lists.
 mod status {
     pub(super) const PHASE: u32 = 1;
     pub(super) const CONDITIONS: u32 = 2;
@@ -37,10 +37,10 @@ mod status {
 }
 
 impl Pod {
-    /// Reads a pod from its protobuf message, out of its envelope.
+    /// Decodes a pod from its protobuf message, without the envelope.
     ///
     /// # Errors
-    /// If the bytes are no such message, or it has no name.
+    /// If the bytes are not a pod message, or it has no name.
     pub fn from_protobuf(message: &[u8], interner: &mut Interner) -> Result<Self, ProtobufError> {
         let parts = Parts::of(message)?;
         let mut pod = Self::default();
@@ -56,7 +56,7 @@ impl Pod {
         interner: &mut Interner,
     ) -> Result<(), ProtobufError> {
         let (mut namespace, mut name) = ("", "");
-        // From the first label to the last.
+        // The byte range from the first label to the last.
         let mut labels: Option<Range<usize>> = None;
         let mut at = 0;
         for field in Fields::of(metadata) {
@@ -94,7 +94,7 @@ impl Pod {
             namespace: interner.text(namespace),
             name: Arc::from(name),
         };
-        // Pods without labels share the set of none as others share theirs.
+        // Pods without labels share one empty set.
         let labels = &metadata[labels.unwrap_or_default()];
         self.labels = labels_in(labels, interner)?;
         Ok(())
@@ -151,10 +151,10 @@ impl Pod {
 }
 
 fn time(field: Field<'_>) -> Result<Option<CompactTimestamp>, ProtobufError> {
-    Ok(Time::decode(field.bytes)?.moment())
+    Ok(Time::decode(field.bytes)?.compact())
 }
 
-/// Name and restarts.
+/// Name and restart count.
 fn container_status(bytes: &[u8]) -> Result<(&[u8], i32), ProtobufError> {
     let (mut name, mut restarts) = (&[][..], 0);
     for field in Fields::of(bytes) {
@@ -170,8 +170,8 @@ fn container_status(bytes: &[u8]) -> Result<(&[u8], i32), ProtobufError> {
     Ok((name, restarts))
 }
 
-/// Whether the init container of this name has `restartPolicy: Always`.
-fn is_sidecar(wanted: &[u8], spec: &[u8]) -> Result<bool, ProtobufError> {
+/// True if the init container of this name has `restartPolicy: Always`.
+fn is_sidecar(container: &[u8], spec: &[u8]) -> Result<bool, ProtobufError> {
     for field in Fields::of(spec) {
         let field = field?;
         if field.tag != spec::INIT_CONTAINERS {
@@ -186,7 +186,7 @@ fn is_sidecar(wanted: &[u8], spec: &[u8]) -> Result<bool, ProtobufError> {
                 _ => {}
             }
         }
-        if name == wanted {
+        if name == container {
             return Ok(is_always);
         }
     }
@@ -198,12 +198,12 @@ mod tests {
     use super::{Interner, Pod, ProtobufError};
     use crate::api::protobuf::Envelope;
 
-    /// One pod as a kube-apiserver wrote it in both encodings.
+    /// The same pod in both encodings, written by a kube-apiserver.
     const JSON: &[u8] = include_bytes!("../../../tests/data/pod.json");
     const PROTOBUF: &[u8] = include_bytes!("../../../tests/data/pod.pb");
 
     #[test]
-    fn both_encodings_say_the_same() {
+    fn both_encodings_decode_to_the_same_pod() {
         let mut interner = Interner::default();
         let from_json = Pod::from_json(JSON, &mut interner).expect("a pod");
         let envelope = Envelope::open(PROTOBUF).expect("an envelope");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_without_labels_share_the_set_of_none() {
+    fn pods_without_labels_share_one_empty_set() {
         let mut interner = Interner::default();
         let mut read = |name: u8| {
             let message = [0x0a, 3, 0x0a, 1, name];
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_name_is_refused() {
+    fn a_pod_without_a_name_is_an_error() {
         let read = Pod::from_protobuf(&[], &mut Interner::default());
         assert_eq!(read, Err(ProtobufError::Missing("metadata.name")));
     }

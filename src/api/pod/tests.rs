@@ -1,4 +1,4 @@
-//! Reading pods: every field that is kept, and the forms that the API server may send.
+//! Decoding of pods: every field, and the forms that the API server may send.
 
 use super::{Interner, Pod, PodPhase, parse_deletion_cost};
 use crate::api::Uid;
@@ -8,7 +8,7 @@ fn read(json: &str) -> Pod {
 }
 
 #[test]
-fn every_field_is_read() {
+fn every_field_is_decoded() {
     let pod = read(
         r#"{"apiVersion":"v1","kind":"Pod","metadata":{
             "name":"web-x2b4c","namespace":"default","uid":"u-1","resourceVersion":"42",
@@ -17,13 +17,16 @@ fn every_field_is_read() {
             "creationTimestamp":"2026-01-02T03:04:05Z","deletionTimestamp":"2026-01-02T03:04:06Z",
             "ownerReferences":[
                 {"apiVersion":"v1","kind":"Thing","name":"t","uid":"u-t"},
-                {"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"u-rs","controller":true}]},
+                {"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"u-rs",
+                    "controller":true}]},
         "spec":{"nodeName":"node-1","containers":[{"name":"c"}],
             "initContainers":[{"name":"once"},{"name":"side","restartPolicy":"Always"}]},
         "status":{"phase":"Running",
-            "conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2026-01-02T03:05:00Z"}],
+            "conditions":[{"type":"Ready","status":"True",
+                "lastTransitionTime":"2026-01-02T03:05:00Z"}],
             "containerStatuses":[{"name":"c","restartCount":3},{"name":"d","restartCount":5}],
-            "initContainerStatuses":[{"name":"once","restartCount":9},{"name":"side","restartCount":2}]}}"#,
+            "initContainerStatuses":[
+                {"name":"once","restartCount":9},{"name":"side","restartCount":2}]}}"#,
     );
     assert_eq!(pod.key.to_string(), "default/web-x2b4c");
     assert_eq!(
@@ -57,20 +60,21 @@ fn every_field_is_read() {
 }
 
 #[test]
-fn absent_and_null_fields_read_alike() {
+fn absent_and_null_fields_decode_alike() {
     let bare = read(r#"{"metadata":{"name":"p"}}"#);
     let null = read(
         r#"{"metadata":{"name":"p","namespace":null,"labels":null,"annotations":null,
             "ownerReferences":null,"creationTimestamp":null,"deletionTimestamp":null},
         "spec":{"nodeName":"","initContainers":null},
-        "status":{"phase":"","conditions":null,"containerStatuses":null,"initContainerStatuses":null}}"#,
+        "status":{"phase":"","conditions":null,"containerStatuses":null,
+            "initContainerStatuses":null}}"#,
     );
     assert_eq!(bare, null);
     assert_eq!((bare.phase, bare.is_active()), (PodPhase::Other, true));
 }
 
 #[test]
-fn escaped_text_is_read() {
+fn escaped_text_is_decoded() {
     assert_eq!(
         read(r#"{"metadata":{"name":"a\u0062c","labels":{"k":"\u00e9"}}}"#)
             .labels
@@ -117,7 +121,7 @@ fn e_24_deletion_cost_is_a_plain_32_bit_decimal() {
 }
 
 #[test]
-fn a_pod_takes_what_the_documentation_says() {
+fn a_pod_has_the_documented_size() {
     let fields = 32 + 24 + 16 + 16 + 8 + 16 + 24 + 16;
     assert_eq!(size_of::<Pod>(), fields);
 }

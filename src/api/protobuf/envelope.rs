@@ -1,13 +1,13 @@
-//! What stands round every object: magic bytes, and `runtime.Unknown`
-//! (apimachinery `pkg/runtime/generated.proto`).
+//! The envelope of every object: magic bytes and `runtime.Unknown` (apimachinery
+//! `pkg/runtime/generated.proto`).
 
 use super::ProtobufError;
 use super::wire::{Fields, field_len, put_bytes, put_head};
 
-/// How everything in this encoding begins.
+/// The first bytes of every object in this encoding.
 pub const MAGIC: [u8; 4] = *b"k8s\0";
 
-/// An object's kind and its own message.
+/// An object's kind and its message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Envelope<'a> {
     /// `kind`, such as `Pod`.
@@ -16,16 +16,16 @@ pub struct Envelope<'a> {
     pub raw: &'a [u8],
 }
 
-/// Numbers of the fields of `runtime.TypeMeta`.
+/// Field numbers of `runtime.TypeMeta`.
 mod type_meta {
     pub(super) const API_VERSION: u32 = 1;
     pub(super) const KIND: u32 = 2;
 }
 
-/// `kind` in a `runtime.TypeMeta`; empty if there is none.
+/// `kind` in a `runtime.TypeMeta`; empty if absent.
 ///
 /// # Errors
-/// If the bytes are no message.
+/// If the bytes are not a message.
 pub fn kind_in(type_meta: &[u8]) -> Result<&str, ProtobufError> {
     let mut kind = "";
     for field in Fields::of(type_meta) {
@@ -38,15 +38,15 @@ pub fn kind_in(type_meta: &[u8]) -> Result<&str, ProtobufError> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Number of the field `typeMeta`.
+    /// Field number of `typeMeta`.
     pub const TYPE_META: u32 = 1;
-    /// Number of the field `raw`.
+    /// Field number of `raw`.
     pub const RAW: u32 = 2;
 
-    /// Takes an object out of its envelope.
+    /// Decodes an envelope.
     ///
     /// # Errors
-    /// If there is none, or it is cut off.
+    /// If the magic bytes are missing or the envelope is truncated.
     pub fn open(bytes: &'a [u8]) -> Result<Self, ProtobufError> {
         let unknown = bytes
             .strip_prefix(&MAGIC)
@@ -63,8 +63,8 @@ impl<'a> Envelope<'a> {
         Ok(envelope)
     }
 
-    /// The bytes of an object of this `api_version` and `kind` in its envelope. Its message has these
-    /// fields, by number: messages, texts or bytes.
+    /// Encodes an object of this `api_version` and `kind` with its envelope. `fields` are the
+    /// fields of its message by number: messages, strings or bytes.
     pub fn seal(api_version: &str, kind: &str, fields: &[(u32, &[u8])]) -> Vec<u8> {
         let lengths = fields
             .iter()
@@ -76,7 +76,7 @@ impl<'a> Envelope<'a> {
         sealed
     }
 
-    /// The same of a message that is there as a whole.
+    /// The same for a complete message.
     #[cfg(test)]
     pub fn seal_raw(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
         let mut sealed = Self::begin(api_version, kind, raw.len());
@@ -84,14 +84,14 @@ impl<'a> Envelope<'a> {
         sealed
     }
 
-    /// All that stands before a message of so many bytes, and room for that.
+    /// Encodes everything before a message of this length, and reserves space for the message.
     fn begin(api_version: &str, kind: &str, n_bytes: usize) -> Vec<u8> {
         let type_meta_bytes = field_len(type_meta::API_VERSION, api_version.len())
             + field_len(type_meta::KIND, kind.len());
-        let all = MAGIC.len()
+        let n_total = MAGIC.len()
             + field_len(Self::TYPE_META, type_meta_bytes)
             + field_len(Self::RAW, n_bytes);
-        let mut bytes = Vec::with_capacity(all);
+        let mut bytes = Vec::with_capacity(n_total);
         bytes.extend_from_slice(&MAGIC);
         put_head(Self::TYPE_META, type_meta_bytes, &mut bytes);
         put_bytes(type_meta::API_VERSION, api_version, &mut bytes);
@@ -106,9 +106,9 @@ mod tests {
     use super::{Envelope, ProtobufError};
 
     #[test]
-    fn what_is_sealed_can_be_opened() {
+    fn a_sealed_object_can_be_opened() {
         let bytes = Envelope::seal("v1", "Pod", &[(1, b"")]);
-        assert_eq!(bytes.len(), bytes.capacity(), "there was just enough room");
+        assert_eq!(bytes.len(), bytes.capacity(), "the capacity is exact");
         let envelope = Envelope::open(&bytes).expect("an envelope");
         assert_eq!((envelope.kind, envelope.raw), ("Pod", &b"\x0a\x00"[..]));
         assert_eq!(bytes, Envelope::seal_raw("v1", "Pod", b"\x0a\x00"));

@@ -78,15 +78,15 @@ pub struct ListMeta {
 /// A point in time.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Time {
-    /// Since 1970, in seconds.
+    /// Seconds since 1970.
     #[prost(int64, tag = "1")]
     pub seconds: i64,
-    /// And nanoseconds.
+    /// Additional nanoseconds.
     #[prost(int32, tag = "2")]
     pub nanos: i32,
 }
 
-/// Numbers of the fields, for those who do not want all of them.
+/// Field numbers, for partial decoding.
 impl ObjectMeta {
     /// Of `name`.
     pub const NAME: u32 = 1;
@@ -114,7 +114,7 @@ impl ObjectMeta {
     pub const MANAGED_FIELDS: u32 = 17;
 }
 
-/// Numbers of the fields, for those who do not want all of them.
+/// Field numbers, for partial decoding.
 impl OwnerReference {
     /// Of `kind`.
     pub const KIND: u32 = 1;
@@ -131,8 +131,8 @@ impl OwnerReference {
 }
 
 impl From<Timestamp> for Time {
-    /// To the second, as the API server keeps it
-    /// (apimachinery `pkg/apis/meta/v1/time_proto.go:ProtoTime`).
+    /// Truncated to seconds, like the API server's timestamps (apimachinery
+    /// `pkg/apis/meta/v1/time_proto.go:ProtoTime`).
     fn from(time: Timestamp) -> Self {
         Self {
             seconds: time.as_second(),
@@ -142,7 +142,7 @@ impl From<Timestamp> for Time {
 }
 
 impl Time {
-    /// The time; `None` for the zero that stands where a time is absent.
+    /// The time; `None` for the zero value that encodes an absent time.
     pub fn timestamp(self) -> Option<Timestamp> {
         if self == Self::default() {
             return None;
@@ -150,8 +150,8 @@ impl Time {
         Timestamp::new(self.seconds, self.nanos).ok()
     }
 
-    /// The same in fewer bytes.
-    pub fn moment(self) -> Option<CompactTimestamp> {
+    /// The time in compact form.
+    pub fn compact(self) -> Option<CompactTimestamp> {
         self.timestamp().map(CompactTimestamp::from)
     }
 }
@@ -167,10 +167,10 @@ pub(in crate::api) fn controller_of(
     Some(share(reference, interner))
 }
 
-/// The controller that one owner reference names, if it names one.
+/// The controller in one owner reference, if it names one.
 ///
 /// # Errors
-/// If the bytes are no owner reference.
+/// If the bytes are not an owner reference.
 pub(in crate::api) fn controller_in(
     reference: &[u8],
     interner: &mut Interner,
@@ -182,7 +182,7 @@ pub(in crate::api) fn controller_in(
     })
 }
 
-/// The labels in a piece of `metadata`.
+/// The labels in a range of `metadata`.
 ///
 /// # Errors
 /// If the bytes are not fields of `metadata`.

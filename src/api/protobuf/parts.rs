@@ -1,31 +1,31 @@
-//! What objects and pod templates have in common: where their parts stand.
+//! Splits the messages of objects and pod templates into their parts.
 
 use super::ProtobufError;
 use super::wire::Fields;
 
-/// The parts of an object as they stand in its message; empty where there is none.
+/// The encoded parts of an object; empty where absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts<'a> {
     /// `metadata`.
     pub metadata: &'a [u8],
     /// `spec`.
     pub spec: &'a [u8],
-    /// `status`, which a template does not have.
+    /// `status`; templates have none.
     pub status: &'a [u8],
 }
 
 impl<'a> Parts<'a> {
-    /// Number of `metadata`.
+    /// Field number of `metadata`.
     pub const METADATA: u32 = 1;
-    /// Number of `spec`.
+    /// Field number of `spec`.
     pub const SPEC: u32 = 2;
-    /// Number of `status`.
+    /// Field number of `status`.
     pub const STATUS: u32 = 3;
 
-    /// Finds the parts of a message.
+    /// Splits a message into its parts.
     ///
     /// # Errors
-    /// If the bytes are no message.
+    /// If the bytes are not a message.
     pub fn of(message: &'a [u8]) -> Result<Self, ProtobufError> {
         let mut parts = Self::default();
         for field in Fields::of(message) {

@@ -1,4 +1,4 @@
-//! A refusal in this encoding.
+//! Decodes a `Status` from protobuf.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     Status as StatusObject, StatusCause, StatusDetails,
@@ -7,7 +7,7 @@ use prost::Message;
 
 use super::{Envelope, ProtobufError};
 
-/// Reads a `Status` in its envelope; `None` if it is another object.
+/// Decodes a `Status` with its envelope; returns `None` for another kind.
 ///
 /// # Errors
 /// If the bytes are not in this encoding.
@@ -66,7 +66,7 @@ impl StatusMessage {
             message: self.message,
             reason: self.reason,
             details: self.details.map(DetailsMessage::into_object),
-            // Zero is how this encoding writes "none".
+            // This encoding writes an absent number as zero.
             code: self.code.filter(|code| *code != 0),
             ..StatusObject::default()
         }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_the_same_as_in_json() {
+    fn a_status_decodes_as_in_json() {
         let status = Status::from_body(403, &sealed("Status"));
         assert_eq!((status.code(), status.reason()), (403, "Forbidden"));
         assert_eq!(status.to_string(), "namespace a is being terminated");
@@ -129,12 +129,12 @@ mod tests {
     }
 
     #[test]
-    fn another_object_is_no_refusal() {
+    fn another_object_is_not_a_status() {
         let status = Status::from_body(500, &sealed("Pod"));
         assert_eq!(status.code(), 500);
         assert_eq!(
             status.to_string(),
-            "the server answered with HTTP code 500 and a body that is no Status"
+            "the server responded with HTTP code 500 and a body that is not a Status"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Fields of a protobuf message, one by one: read without copying them, and written.
+//! Iterates over the fields of a protobuf message without copying, and encodes fields.
 
 use prost::encoding::{
     DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint,
@@ -10,17 +10,17 @@ use super::ProtobufError;
 /// One field of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// Its number.
+    /// Field number.
     pub tag: u32,
-    /// Its bytes, if it is a text, a message or bytes; empty for a number.
+    /// Content of a string, message or bytes field; empty for a number.
     pub bytes: &'a [u8],
-    /// Its value, if it is a varint; 0 for anything else.
+    /// Value of a varint field; 0 for any other type.
     pub number: u64,
-    /// All of it, its number included.
+    /// The complete encoded field, including its number.
     pub whole: &'a [u8],
 }
 
-/// The fields of a message in the order in which they stand there. Ends after the first error.
+/// Iterator over the fields of a message in their order. Ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Fields<'a>(&'a [u8]);
 
@@ -40,7 +40,7 @@ impl<'a> Fields<'a> {
                 let split = usize::try_from(length)
                     .ok()
                     .and_then(|length| self.0.split_at_checked(length));
-                (bytes, self.0) = split.ok_or(ProtobufError::Wire("a field is cut off"))?;
+                (bytes, self.0) = split.ok_or(ProtobufError::Wire("a field is truncated"))?;
             }
             WireType::Varint => number = decode_varint(&mut self.0)?,
             _ => skip_field(wire_type, tag, &mut self.0, DecodeContext::default())?,
@@ -56,19 +56,19 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Its bytes, if it is a text, a message or bytes.
+    /// Content of a string, message or bytes field.
     ///
     /// # Errors
-    /// If it is anything else.
+    /// If the field has another type.
     pub fn length_delimited(&self) -> Result<&'a [u8], ProtobufError> {
         self.check_type(WireType::LengthDelimited)?;
         Ok(self.bytes)
     }
 
-    /// Its value, if it is a varint.
+    /// Value of a varint field.
     ///
     /// # Errors
-    /// If it is anything else.
+    /// If the field has another type.
     pub fn varint(&self) -> Result<u64, ProtobufError> {
         self.check_type(WireType::Varint)?;
         Ok(self.number)
@@ -79,21 +79,21 @@ impl<'a> Field<'a> {
         if found == expected {
             return Ok(());
         }
-        Err(ProtobufError::Wire("a field is of another type"))
+        Err(ProtobufError::Wire("a field has another type"))
     }
 
-    /// Its bytes as text.
+    /// Content as a string.
     ///
     /// # Errors
-    /// If they are none.
+    /// If the content is not UTF-8.
     pub fn text(&self) -> Result<&'a str, ProtobufError> {
-        std::str::from_utf8(self.bytes).or(Err(ProtobufError::Wire("a text is not UTF-8")))
+        std::str::from_utf8(self.bytes).or(Err(ProtobufError::Wire("a string is not UTF-8")))
     }
 
-    /// Key and value, if it is an entry of a map from text to text.
+    /// Key and value of an entry of a string map.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the content is not a map entry.
     pub fn entry(&self) -> Result<(&'a str, &'a str), ProtobufError> {
         let (mut key, mut value) = ("", "");
         for field in Fields::of(self.bytes) {
@@ -123,25 +123,25 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Appends a text, a message or bytes to a message, as the field with this number.
+/// Appends a string, message or bytes field with this number to a message.
 pub fn put_bytes(tag: u32, bytes: impl AsRef<[u8]>, message: &mut Vec<u8>) {
     let bytes = bytes.as_ref();
     put_head(tag, bytes.len(), message);
     message.extend_from_slice(bytes);
 }
 
-/// Appends what stands before a text, a message or bytes of this length.
+/// Appends the header of a string, message or bytes field of this length.
 pub fn put_head(tag: u32, n_bytes: usize, message: &mut Vec<u8>) {
     encode_key(tag, WireType::LengthDelimited, message);
     encode_varint(n_bytes as u64, message);
 }
 
-/// How long the field is that [`put_bytes`] makes of so many bytes.
+/// Encoded length of a field with this many bytes of content, as written by [`put_bytes`].
 pub fn field_len(tag: u32, n_bytes: usize) -> usize {
     key_len(tag) + encoded_len_varint(n_bytes as u64) + n_bytes
 }
 
-/// Appends a `true` to a message, as the field with this number.
+/// Appends a `true` as the field with this number.
 pub fn put_true(tag: u32, message: &mut Vec<u8>) {
     encode_key(tag, WireType::Varint, message);
     encode_varint(1, message);
@@ -152,7 +152,7 @@ mod tests {
     use super::{Field, Fields, ProtobufError};
 
     #[test]
-    fn numbers_are_passed_over_and_bytes_are_borrowed() {
+    fn numbers_are_skipped_and_bytes_are_borrowed() {
         // 1: varint 150; 2: "ab"; 3: fixed32; 4: empty.
         let message = b"\x08\x96\x01\x12\x02ab\x1d\x01\x02\x03\x04\x22\x00";
         let fields: Result<Vec<Field<'_>>, _> = Fields::of(message).collect();
@@ -179,11 +179,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_an_error_and_the_end() {
+    fn a_truncated_field_is_an_error_and_the_end() {
         let mut fields = Fields::of(b"\x12\x05ab");
         assert_eq!(
             fields.next(),
-            Some(Err(ProtobufError::Wire("a field is cut off")))
+            Some(Err(ProtobufError::Wire("a field is truncated")))
         );
         assert_eq!(fields.next(), None);
     }

@@ -1,4 +1,4 @@
-//! A ReplicaSet in JSON.
+//! Decodes and encodes a ReplicaSet in JSON.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::api::label_selector::{LabelSelector, Selector};
 use crate::api::workload_kind::{SelectorForm, WorkloadKind};
 use crate::api::{CompactTimestamp, Labels, ObjectKey, ResourceVersion, Uid};
 
-/// What is sent back as it came.
+/// The parts that status updates send back.
 #[derive(Clone, Debug)]
 pub(super) struct CarriedJson {
     /// Without `managedFields`.
@@ -147,7 +147,7 @@ struct TemplateMetadataJson {
     labels: Labels,
 }
 
-/// Absent stays absent, and so matches nothing.
+/// An absent selector becomes the default, which matches nothing.
 fn read_selector(
     form: SelectorForm,
     selector: Option<&RawValue>,
@@ -164,8 +164,8 @@ fn read_selector(
     }
 }
 
-/// `managedFields` is the larger half of many objects and nothing reads it; upstream drops it too.
-/// An update without the field leaves it as it is on the server.
+/// `managedFields` is more than half of many objects and the controller never reads it; upstream
+/// drops it too. An update without the field leaves it unchanged on the server.
 fn without_managed_fields(metadata: &RawValue) -> Result<Box<RawValue>, serde_json::Error> {
     let mut fields: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(metadata.get())?;
     fields.remove("managedFields");

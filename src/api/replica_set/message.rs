@@ -1,5 +1,6 @@
-//! A ReplicaSet in protobuf (kubernetes `staging/src/k8s.io/api/apps/v1/generated.proto`), and a
-//! ReplicationController, whose message differs in the shape of the selector only.
+//! Decodes and encodes a ReplicaSet in protobuf (kubernetes
+//! `staging/src/k8s.io/api/apps/v1/generated.proto`), and a ReplicationController, whose message
+//! differs only in the form of the selector.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +18,13 @@ use crate::api::protobuf::{Envelope, MEDIA_TYPE, Parts, ProtobufError};
 use crate::api::workload_kind::{SelectorForm, WorkloadKind};
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 
-/// Number of `spec.template`.
+/// Field number of `spec.template`.
 const TEMPLATE: u32 = 3;
 
-/// Number of `status.conditions`.
+/// Field number of `status.conditions`.
 const CONDITIONS: u32 = 6;
 
-/// What is sent back as it came.
+/// The parts that status updates send back.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CarriedMessage {
     /// Without `managedFields`.
@@ -136,7 +137,7 @@ pub(super) fn read(
         uid: Uid::new(&metadata.uid),
         resource_version: ResourceVersion::new(&metadata.resource_version),
         generation: metadata.generation,
-        deletion: metadata.deletion.and_then(Time::moment),
+        deletion: metadata.deletion.and_then(Time::compact),
         controller: controller_of(&metadata.owner_references, interner),
         replicas: spec.replicas.unwrap_or(1),
         min_ready_seconds: spec.min_ready_seconds,
@@ -172,7 +173,7 @@ impl CarriedMessage {
     }
 }
 
-/// The spec, and the selector in the form that a ReplicaSet has.
+/// Decodes the spec, and the selector in a ReplicaSet's form.
 fn read_spec(
     form: SelectorForm,
     bytes: &[u8],
@@ -277,16 +278,16 @@ fn status_message(status: &ReplicaSetStatus) -> Vec<u8> {
     bytes
 }
 
-/// The fields of a message that have other numbers than these, as they stand there.
+/// The encoded fields of a message except those with these numbers.
 fn all_but(message: &[u8], tags: &[u32]) -> Result<Vec<u8>, ProtobufError> {
-    let mut rest = Vec::new();
+    let mut remaining = Vec::new();
     for field in Fields::of(message) {
         let field = field?;
         if !tags.contains(&field.tag) {
-            rest.extend_from_slice(field.whole);
+            remaining.extend_from_slice(field.whole);
         }
     }
-    Ok(rest)
+    Ok(remaining)
 }
 
 #[cfg(test)]
@@ -300,7 +301,7 @@ mod tests {
     use crate::api::replica_set::Template;
     use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER, WorkloadKind};
 
-    /// One object of each kind as a kube-apiserver wrote it in both encodings.
+    /// One object of each kind in both encodings, written by a kube-apiserver.
     const REPLICA_SET_JSON: &[u8] = include_bytes!("../../../tests/data/replica-set.json");
     const REPLICA_SET_PROTOBUF: &[u8] = include_bytes!("../../../tests/data/replica-set.pb");
     const CONTROLLER_JSON: &[u8] =
@@ -308,18 +309,18 @@ mod tests {
     const CONTROLLER_PROTOBUF: &[u8] =
         include_bytes!("../../../tests/data/replication-controller.pb");
 
-    fn read(kind: &WorkloadKind, answer: &[u8]) -> ReplicaSet {
-        ReplicaSet::from_answer(kind, answer).expect("a readable answer")
+    fn read(kind: &WorkloadKind, body: &[u8]) -> ReplicaSet {
+        ReplicaSet::from_answer(kind, body).expect("a readable body")
     }
 
-    /// All that is read, without what is carried.
-    fn told(rs: &ReplicaSet) -> String {
+    /// The decoded fields as text, without the carried bytes.
+    fn decoded(rs: &ReplicaSet) -> String {
         let read = format!("{rs:?}");
         read.split(", carried: ").next().expect("text").to_owned()
     }
 
     #[test]
-    fn both_encodings_say_the_same() {
+    fn both_encodings_decode_to_the_same_object() {
         for (kind, json, protobuf) in [
             (&REPLICA_SET, REPLICA_SET_JSON, REPLICA_SET_PROTOBUF),
             (
@@ -328,7 +329,7 @@ mod tests {
                 CONTROLLER_PROTOBUF,
             ),
         ] {
-            assert_eq!(told(&read(kind, protobuf)), told(&read(kind, json)));
+            assert_eq!(decoded(&read(kind, protobuf)), decoded(&read(kind, json)));
         }
         let rs = read(&REPLICA_SET, REPLICA_SET_PROTOBUF);
         assert_eq!((rs.replicas, rs.min_ready_seconds), (3, 5));
@@ -340,15 +341,15 @@ mod tests {
     }
 
     #[test]
-    fn a_status_update_is_the_object_again() {
+    fn a_status_update_sends_the_object_back() {
         let rs = read(&REPLICA_SET, REPLICA_SET_PROTOBUF);
         let body = rs.with_status(&REPLICA_SET, &rs.status).expect("a body");
         let again = read(&REPLICA_SET, &body.bytes);
-        assert_eq!(told(&again), told(&rs));
-        // All but managedFields, which it must not carry.
+        assert_eq!(decoded(&again), decoded(&rs));
+        // Only managedFields is missing.
         let sent = Envelope::open(&body.bytes).expect("an envelope").raw.len();
-        let came = Envelope::open(REPLICA_SET_PROTOBUF).expect("an envelope");
-        assert!(sent < came.raw.len());
+        let received = Envelope::open(REPLICA_SET_PROTOBUF).expect("an envelope");
+        assert!(sent < received.raw.len());
         let template = |rs: &ReplicaSet| match rs.template() {
             Some(Template::Protobuf(template)) => template.to_vec(),
             other => panic!("{other:?}"),
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_this_build_does_not_know_are_sent_back() {
+    fn a_status_update_keeps_unknown_fields() {
         let [
             mut metadata,
             mut spec,
@@ -388,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_name_is_refused() {
+    fn an_object_without_a_name_is_an_error() {
         let read = ReplicaSet::from_protobuf(&REPLICA_SET, &[], &mut Interner::default());
         assert_eq!(
             read.expect_err("no name"),
@@ -397,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_replicas_mean_one_and_an_absent_selector_matches_nothing() {
+    fn absent_replicas_mean_one_and_no_selector_matches_nothing() {
         let (mut metadata, mut message) = (Vec::new(), Vec::new());
         put_bytes(1, b"web", &mut metadata);
         put_bytes(1, &metadata, &mut message);

@@ -1,4 +1,4 @@
-//! Reading ReplicaSets and ReplicationControllers from JSON, and the body of a status update.
+//! Decoding of ReplicaSets and ReplicationControllers from JSON, and the body of a status update.
 
 use serde_json::{Value, json};
 
@@ -19,19 +19,27 @@ fn sample() -> Value {
             "name": "web", "namespace": "default", "uid": "u-rs", "resourceVersion": "7",
             "generation": 3, "labels": {"x": "y"}, "annotations": {"a": "\"b\""},
             "managedFields": [{"manager": "m"}],
-            "ownerReferences": [{"kind": "Deployment", "name": "d", "uid": "u-d", "controller": true}],
+            "ownerReferences": [
+                {"kind": "Deployment", "name": "d", "uid": "u-d", "controller": true},
+            ],
         },
         "spec": {
             "replicas": 4, "minReadySeconds": 5, "selector": {"matchLabels": {"app": "web"}},
-            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"futureField": {"deep": [1]}}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"futureField": {"deep": [1]}},
+            },
             "futureSpec": true,
         },
-        "status": {"replicas": 2, "futureCount": 9, "conditions": [{"type": "Other", "status": "True", "futureKey": 1}]},
+        "status": {
+            "replicas": 2, "futureCount": 9,
+            "conditions": [{"type": "Other", "status": "True", "futureKey": 1}],
+        },
     })
 }
 
 #[test]
-fn every_field_is_read() {
+fn every_field_is_decoded() {
     let rs = read(&sample());
     assert_eq!(rs.key.to_string(), "default/web");
     assert_eq!(
@@ -58,7 +66,7 @@ fn absent_replicas_mean_one() {
 }
 
 #[test]
-fn a_status_update_carries_all_that_it_does_not_know() {
+fn a_status_update_keeps_unknown_fields() {
     let rs = read(&sample());
     let status = ReplicaSetStatus {
         replicas: 4,
@@ -84,7 +92,7 @@ fn read_controller(object: &Value) -> Result<ReplicaSet, serde_json::Error> {
 }
 
 #[test]
-fn o_02_a_map_selector_is_one_of_equalities() {
+fn o_02_a_map_selector_consists_of_equalities() {
     let mut object = sample();
     object["apiVersion"] = json!("v1");
     object["kind"] = json!("ReplicationController");
@@ -93,14 +101,14 @@ fn o_02_a_map_selector_is_one_of_equalities() {
     let selector = rc.selector.as_ref().expect("a valid selector");
     assert_eq!(selector.to_string(), "app=web,tier=front");
     assert_eq!((rc.generation, rc.replicas), (3, 4));
-    // A key that would mean something in a label selector is a label like any other.
+    // A key with a meaning in a label selector is an ordinary label here.
     object["spec"]["selector"] = json!({"matchLabels": "x"});
     let rc = read_controller(&object).expect("readable");
     assert_eq!(
         rc.selector.as_ref().expect("valid").to_string(),
         "matchLabels=x"
     );
-    // What is sent back is what came, the selector too.
+    // The update sends back the received selector.
     let body = rc
         .with_status(&REPLICATION_CONTROLLER, &rc.status)
         .expect("JSON");
@@ -120,17 +128,17 @@ fn o_02_no_selector_and_an_empty_one_match_nothing() {
 }
 
 #[test]
-fn o_02_a_selector_that_is_no_map_of_labels_cannot_be_read() {
+fn o_02_a_selector_other_than_a_map_of_labels_is_an_error() {
     let mut object = sample();
     object["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
-    read_controller(&object).expect_err("a map of texts is wanted");
+    read_controller(&object).expect_err("the selector is not a map of strings");
 }
 
 #[test]
-fn the_template_is_carried_whole() {
+fn the_template_is_carried_unchanged() {
     let rs = read(&sample());
     let Some(Template::Json(template)) = rs.template() else {
-        panic!("what came as JSON is carried as JSON");
+        panic!("the template is not in JSON");
     };
     let template: Value = serde_json::from_str(template.get()).expect("JSON");
     assert_eq!(template, sample()["spec"]["template"]);
