@@ -1,6 +1,6 @@
-//! Arguments, logging, signals, exit code.
+//! Parses arguments, starts logging and signal handling, and sets the exit code.
 //!
-//! Exit codes: 0 a clean stop, 1 a failure, 2 wrong usage.
+//! Exit codes: 0 for a clean stop, 1 for a failure, 2 for wrong usage.
 
 use std::error::Error;
 use std::io::Write;
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         ParseOutcome::Show(text) => match run::print(&text) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                tell(&RunError::Output(error));
+                print_error(&RunError::Output(error));
                 ExitCode::from(FAILURE)
             }
         },
@@ -43,10 +43,11 @@ fn start(parsed: Parsed) -> ExitCode {
     run::tell_ignored(&ignored);
     let stop = Stop::new();
     signals::on_dump("threads", telemetry::threads::log_threads);
-    // A daemon that is ended before it runs has done what was asked for, another command has not.
+    // A stop signal before the daemon runs is a clean stop. Any other command has not done its
+    // work.
     let early_code = if command.is_daemon() { 0 } else { FAILURE };
     if let Err(error) = signals::listen(&stop, early_code.into()) {
-        tell(&error);
+        print_error(&error);
         return ExitCode::from(FAILURE);
     }
     let result = match command {
@@ -55,20 +56,20 @@ fn start(parsed: Parsed) -> ExitCode {
         #[cfg(feature = "devserver")]
         Command::StandIn(command) => run::stand_in(&command, &stop),
         Command::Rbac(args) => run::rbac(&args),
-        // Their text was shown when the arguments were read.
+        // The parser has rendered their text already.
         Command::Config(_) | Command::Completions { .. } | Command::Man => Ok(()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tell(&error);
+            print_error(&error);
             ExitCode::from(if error.is_usage() { USAGE } else { FAILURE })
         }
     }
 }
 
-/// Not through the log: RUST_LOG must not hide why nothing runs.
-fn tell(error: &dyn Error) {
+/// Bypasses the log: RUST_LOG must not hide why the process exits.
+fn print_error(error: &dyn Error) {
     let text = report(error);
     let text = format!("replicaset-controller: {}\n", escaped_lines(&text));
     std::io::stderr()

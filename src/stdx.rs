@@ -1,6 +1,6 @@
-//! What the standard library lacks: named threads that tell what they work on, a stop signal and what
-//! gives it, clocks that tests can turn, quick maps, back-off, what was built, and escapes for text
-//! from elsewhere. Imports nothing of the project.
+//! Additions to the standard library: named threads that register their work, a stop signal, fake
+//! and boot clocks, fast maps, back-off, build information, and escaping of foreign text. Imports
+//! nothing else of the crate.
 //!
 //! # Locks
 //!

@@ -1,10 +1,10 @@
-//! What each thread works on, and since when: read by whoever asks what the daemon is doing right now
-//! (`/debug/threads`, SIGUSR1), while the thread itself may be stuck.
+//! Records what each thread works on and since when, for `/debug/threads` and SIGUSR1. Readers get
+//! an answer even if the thread is stuck.
 //!
-//! A thread enters an activity and leaves it by dropping the guard; activities nest, as a throttle's
-//! wait in a request in a sync. Each thread has a slot of its own behind a lock that only a reader ever
-//! contends for, and its texts are written into buffers that are kept, so that entering costs about as
-//! much as reading the clock and allocates nothing once a thread has warmed up.
+//! A thread enters an activity and leaves it by dropping the guard. Activities nest, such as a
+//! throttle's wait in a request in a sync. Each thread has its own slot behind a lock that only
+//! readers contend for. Entering writes into retained buffers, so it costs about as much as reading
+//! the clock and allocates nothing once the buffers have grown.
 
 use std::cell::Cell;
 use std::fmt::{Display, Write};
@@ -12,27 +12,27 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// All threads that have ever entered an activity and still run. Locked when a thread begins, ends, or
-/// is looked at.
+/// The slots of all running threads that have registered. Locked when a thread starts or ends, and
+/// during a snapshot.
 static SLOTS: Mutex<Vec<Arc<Slot>>> = Mutex::new(Vec::new());
 
 thread_local! {
     static OWN: Own = Own::register();
 }
 
-/// The slot of this thread, for as long as the thread runs.
+/// Removes this thread's slot when the thread ends.
 struct Own(Arc<Slot>);
 
 #[derive(Debug)]
 struct Slot {
-    /// The kernel's number of the thread; `None` where it does not tell.
+    /// The kernel's thread id; `None` if `/proc` does not provide it.
     tid: Option<i32>,
     levels: Mutex<Levels>,
 }
 
 #[derive(Debug, Default)]
 struct Levels {
-    /// INVARIANT: the first `depth` are entered; the rest only keep their buffers.
+    /// INVARIANT: the first `depth` levels are active; the others only retain their buffers.
     all: Vec<Level>,
     depth: usize,
 }
@@ -45,7 +45,7 @@ struct Level {
     heard: Option<Instant>,
 }
 
-/// An activity that its thread is in until this is dropped.
+/// An activity of this thread; dropping it ends the activity.
 #[must_use = "the activity ends when this is dropped"]
 #[derive(Debug)]
 pub struct Activity {
@@ -54,59 +54,59 @@ pub struct Activity {
     not_send: PhantomData<Cell<*const ()>>,
 }
 
-/// What a thread was doing when it was looked at.
+/// A snapshot of one thread's activities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadActivity {
-    /// The kernel's number of the thread.
+    /// The kernel's thread id.
     pub tid: i32,
-    /// Outermost first; empty if it does nothing that it tells of.
+    /// Outermost first; empty if the thread is idle.
     pub works: Vec<Work>,
 }
 
-/// One of the nested activities of a thread.
+/// One of a thread's nested activities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// What kind of work or wait, such as `sync` or `request`.
+    /// The kind of work or wait, such as `sync` or `request`.
     pub what: &'static str,
-    /// On what, such as `default/web`; may be empty.
+    /// The subject, such as `default/web`; may be empty.
     pub detail: String,
-    /// When it began.
+    /// Start time.
     pub since: Instant,
-    /// When something was last heard, of those that listen.
+    /// When a watch last received data.
     pub heard: Option<Instant>,
 }
 
-/// This thread works on `detail` from now until the answer is dropped. Never blocks for longer than it
-/// takes a reader to copy a few words.
+/// Enters an activity of this thread that lasts until the returned guard is dropped. Blocks at most
+/// while a snapshot copies a few strings.
 pub fn enter(what: &'static str, detail: impl Display) -> Activity {
     let level = OWN.try_with(|own| own.0.lock().enter(what, detail));
     Activity {
-        // A thread that is ending has no slot any more, and a level that does not exist is never left.
+        // A thread that is ending has lost its slot; `usize::MAX` makes the guard's drop a no-op.
         level: level.unwrap_or(usize::MAX),
         not_send: PhantomData,
     }
 }
 
-/// This thread will tell what it does, and does nothing yet.
+/// Registers this thread as idle.
 pub fn register() {
     OWN.try_with(|_| {}).unwrap_or_default();
 }
 
-/// Something was heard: bytes on a watch.
+/// Records that the current activity received data, such as bytes on a watch.
 pub fn heard() {
-    let note = |own: &Own| {
+    let record = |own: &Own| {
         let mut levels = own.0.lock();
         if let Some(top) = levels.depth.checked_sub(1) {
             levels.all[top].heard = Some(Instant::now());
         }
     };
-    OWN.try_with(note).unwrap_or_default();
+    OWN.try_with(record).unwrap_or_default();
 }
 
-/// What every thread that tells of itself does right now, in no order.
+/// The current activities of every registered thread, in no particular order.
 pub fn snapshot() -> Vec<ThreadActivity> {
     let slots: Vec<Arc<Slot>> = all().clone();
-    let look = |slot: Arc<Slot>| {
+    let activity = |slot: Arc<Slot>| {
         let tid = slot.tid?;
         let levels = slot.lock();
         let entered = levels.all.iter().take(levels.depth);
@@ -119,7 +119,7 @@ pub fn snapshot() -> Vec<ThreadActivity> {
         let works = works.collect();
         Some(ThreadActivity { tid, works })
     };
-    slots.into_iter().filter_map(look).collect()
+    slots.into_iter().filter_map(activity).collect()
 }
 
 impl Drop for Activity {
@@ -182,7 +182,7 @@ fn all() -> MutexGuard<'static, Vec<Arc<Slot>>> {
     SLOTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// `/proc/thread-self` names this thread as `PID/task/TID`.
+/// `/proc/thread-self` links to `PID/task/TID`.
 fn own_tid() -> Option<i32> {
     let link = std::fs::read_link("/proc/thread-self").ok()?;
     link.file_name()?.to_str()?.parse().ok()
@@ -192,7 +192,7 @@ fn own_tid() -> Option<i32> {
 mod tests {
     use super::{ThreadActivity, enter, heard, own_tid, snapshot};
 
-    /// What this thread tells of itself.
+    /// The activities of this thread.
     fn own() -> ThreadActivity {
         let tid = own_tid().expect("a kernel that has /proc");
         let mut threads = snapshot().into_iter();
@@ -216,7 +216,7 @@ mod tests {
         let again = enter("waits", "");
         assert_eq!(texts(), ["sync default/web", "waits "]);
         assert!(own().works[1].heard.is_none());
-        // An outer one that ends takes along what is in it.
+        // Ending an outer activity also ends the inner ones.
         drop(outer);
         assert!(own().works.is_empty());
         drop(again);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_has_ended_is_not_told_of() {
+    fn an_ended_thread_is_not_listed() {
         let stop = crate::stdx::stop::Stop::new();
         let (sender, tids) = crossbeam_channel::bounded(1);
         let thread = super::super::thread::spawn("t-ends", &stop, move || {
@@ -241,7 +241,10 @@ mod tests {
             sender.send(own_tid()).expect("room for one");
         });
         thread.join().expect("it ends");
-        let tid = tids.recv().expect("it told").expect("a number");
+        let tid = tids
+            .recv()
+            .expect("the thread sent its id")
+            .expect("a number");
         assert!(snapshot().iter().all(|thread| thread.tid != tid));
     }
 }

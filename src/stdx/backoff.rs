@@ -2,18 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-/// How a [`Backoff`] grows.
+/// Parameters of a [`Backoff`].
 #[derive(Clone, Copy, Debug)]
 pub struct BackoffParameters {
     /// The first delay, before jitter.
     pub initial: Duration,
-    /// No delay before jitter is longer than this.
+    /// Maximum delay, before jitter.
     pub cap: Duration,
-    /// What each delay is multiplied by to give the next.
+    /// Ratio of each delay to the previous one.
     pub factor: f64,
     /// A delay `d` becomes a random one from `d` to `d * (1 + jitter)`.
     pub jitter: f64,
-    /// The sequence starts anew when a step is taken this long after the last start.
+    /// The sequence restarts if a step comes this long after its last start.
     pub reset_after: Duration,
 }
 
@@ -62,7 +62,7 @@ mod tests {
     use super::{Backoff, BackoffParameters};
 
     #[test]
-    fn grows_to_its_cap_and_resets_after_quiet_times() {
+    fn delays_grow_to_the_cap_and_reset_after_quiet_times() {
         let mut backoff = Backoff::new(BackoffParameters {
             initial: Duration::from_millis(800),
             cap: Duration::from_secs(30),

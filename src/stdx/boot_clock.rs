@@ -1,20 +1,19 @@
-//! Time since the machine was started, its sleep included. A lease that others may take over is
-//! measured by it: the ordinary monotonic clock stands still while the machine is suspended, and the
-//! time of day can be set.
+//! Time since boot, including suspend. Leader election measures the lease with it: the monotonic
+//! clock stops while the machine is suspended, and the time of day can be set.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
 use super::clock::FakeClock;
 
-/// Where code that must not miss a suspended hour gets the time from.
+/// A clock that includes suspend.
 pub trait BootClock: Debug + Send + Sync {
-    /// How long ago a fixed moment in the past was; only differences mean anything.
+    /// Time since a fixed point in the past; only differences are meaningful.
     fn boot_time(&self) -> Duration;
 }
 
-/// The machine's clock: `CLOCK_BOOTTIME` on Linux. Elsewhere `CLOCK_MONOTONIC`, which may not count
-/// sleep.
+/// The system clock: `CLOCK_BOOTTIME` on Linux, otherwise `CLOCK_MONOTONIC`, which may exclude
+/// suspend.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemBootClock;
 
@@ -41,7 +40,7 @@ mod tests {
     use super::{BootClock, SystemBootClock};
 
     #[test]
-    fn it_goes_forward() {
+    fn boot_time_never_decreases() {
         let first = SystemBootClock.boot_time();
         assert!(!first.is_zero());
         assert!(SystemBootClock.boot_time() >= first);

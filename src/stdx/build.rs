@@ -1,14 +1,14 @@
-//! What this was built as: the commit and the platform, by the names that Go gives platforms.
+//! Build information: version, commit, and the platform under Go's name.
 
 use std::env::consts::{ARCH, OS};
 
-/// The version, as Cargo.toml has it.
+/// The version in Cargo.toml.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The commit that this was built from, if whoever built it has said so.
+/// The commit of this build, if the build environment set it.
 pub const COMMIT: Option<&str> = option_env!("REPLICASET_CONTROLLER_COMMIT");
 
-/// Where this runs, such as `linux/amd64`.
+/// The platform, such as `linux/amd64`.
 pub fn platform() -> String {
     platform_of(OS, ARCH)
 }

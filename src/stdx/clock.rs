@@ -1,4 +1,4 @@
-//! Time as an argument, so that tests turn it by hand.
+//! Clocks as arguments, so that tests control time.
 
 use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};
@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-/// Where code that decides by time gets it from.
+/// The time source of code that decides by time.
 pub trait Clock: Debug + Send + Sync {
-    /// A point on a clock that only goes forward; what is measured are differences.
+    /// Monotonic time, for durations.
     fn now(&self) -> Instant;
 
-    /// The time of day, as the API server's timestamps have it.
+    /// Time of day, for the API server's timestamps.
     fn wall(&self) -> Timestamp;
 }
 
-/// The machine's clocks.
+/// The system clocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -29,16 +29,16 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is told to move. Both its times move together.
+/// A clock that only [`advance`](Self::advance) moves. Both of its times move together.
 #[derive(Debug)]
 pub struct FakeClock {
     start: (Instant, Timestamp),
-    /// How far the clock has moved since `start`.
+    /// Time that the clock has advanced since `start`.
     elapsed: Mutex<Duration>,
 }
 
 impl FakeClock {
-    /// A clock that shows `wall`.
+    /// A clock whose time of day is `wall`.
     pub fn at(wall: Timestamp) -> Self {
         Self {
             start: (Instant::now(), wall),
@@ -51,7 +51,7 @@ impl FakeClock {
         *self.elapsed.lock().unwrap_or_else(PoisonError::into_inner) += by;
     }
 
-    /// How far it has moved.
+    /// Time that the clock has advanced.
     pub(super) fn elapsed(&self) -> Duration {
         *self.elapsed.lock().unwrap_or_else(PoisonError::into_inner)
     }

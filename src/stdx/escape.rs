@@ -1,18 +1,18 @@
-//! Text from elsewhere made harmless for the log, for terminals and for events. Pure.
+//! Escapes foreign text for the log, terminals and events. Pure.
 //!
-//! What an API server, a webhook or a client says may hold bytes that move a terminal's cursor,
-//! begin a new line that looks like one of the daemon's own, or turn the order of what is read.
+//! Text from an API server, a webhook or a client may contain characters that move a terminal's
+//! cursor, forge a log line, or reverse the reading order.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// `text` on one line: control characters, separators of lines and paragraphs and marks that turn
-/// the direction of writing become escapes such as `\n` and `\u{1b}`.
+/// Returns `text` on one line: escapes control characters, line and paragraph separators, and marks
+/// that change the text direction, such as `\n` and `\u{1b}`.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     escape(text, is_harmful)
 }
 
-/// As [`escaped`], for text of several lines, whose newlines stay.
+/// Like [`escaped`], but keeps newlines.
 pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     escape(text, |c| c != '\n' && is_harmful(c))
 }
@@ -53,7 +53,7 @@ mod tests {
     use super::{escaped, escaped_lines};
 
     #[test]
-    fn what_moves_cursors_begins_lines_or_turns_text_is_escaped() {
+    fn control_and_direction_characters_are_escaped() {
         for (text, expected) in [
             ("a\r\n\u{1b}[2K\u{7}", r"a\r\n\u{1b}[2K\u{7}"),
             ("\u{85}\u{2028}\u{2029}", r"\u{85}\u{2028}\u{2029}"),

@@ -1,9 +1,9 @@
-//! Maps and sets with a hash that is quick for the short keys here, and seeded anew in each process.
+//! Maps and sets with a hash function that is fast for short keys and randomly seeded per process.
 
 use foldhash::fast::RandomState;
 
-/// As the one of std, but for its hash.
+/// The standard map with a faster hash function.
 pub type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
 
-/// As the one of std, but for its hash.
+/// The standard set with a faster hash function.
 pub type HashSet<T> = std::collections::HashSet<T, RandomState>;

@@ -1,4 +1,4 @@
-//! Errors as one line for people.
+//! Formats errors on one line.
 
 use std::error::Error;
 use std::fmt::Write;

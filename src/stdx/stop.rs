@@ -1,4 +1,4 @@
-//! The one signal that ends the daemon, and what it wakes.
+//! The stop signal of the daemon.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
-/// A signal that is given once and wakes everyone who waits for it. Clones are the same signal.
+/// A one-time signal that wakes all waiting threads. Clones share the signal.
 #[derive(Clone)]
 pub struct Stop(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
     stopped: Condvar,
-    /// Disconnected when the signal is given, for use in `select!`.
+    /// Disconnects on the signal, for use in `select!`.
     receiver: Receiver<()>,
 }
 
@@ -26,14 +26,14 @@ struct State {
 /// Why the daemon stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Somebody asked for it, such as an operator by SIGTERM.
+    /// An external request, such as SIGTERM from an operator.
     Requested(String),
-    /// It cannot go on; the exit code is 1.
+    /// A failure; the exit code is 1.
     Failed(String),
 }
 
 impl Stop {
-    /// A signal not given yet.
+    /// A signal that has not been given.
     pub fn new() -> Self {
         let (sender, receiver) = crossbeam_channel::bounded(0);
         Self(Arc::new(Shared {
@@ -68,13 +68,13 @@ impl Stop {
         self.lock().cause.is_some()
     }
 
-    /// Why the signal was given; `None` while it was not.
+    /// Why the signal was given; `None` before that.
     pub fn cause(&self) -> Option<Cause> {
         self.lock().cause.clone()
     }
 
-    /// Runs `wake` when the signal is given, on the thread that gives it; at once if it was already.
-    /// It must not block: it is there to end a wait, such as by shutting a socket.
+    /// Runs `wake` on the thread that gives the signal, or immediately if it was given before.
+    /// `wake` must not block: its purpose is to end a wait, for example by shutting a socket.
     pub fn on_stop(&self, wake: impl FnOnce() + Send + 'static) {
         let mut state = self.lock();
         if state.cause.is_none() {
@@ -85,25 +85,25 @@ impl Stop {
         wake();
     }
 
-    /// Blocks until the signal is given or `timeout` has passed; true if it was given.
+    /// Blocks until the signal is given or `timeout` has passed; returns whether it was given.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         let deadline = Instant::now().checked_add(timeout);
         let mut state = self.lock();
         while state.cause.is_none() {
-            let left = match deadline {
+            let remaining = match deadline {
                 Some(deadline) => deadline.saturating_duration_since(Instant::now()),
                 None => timeout,
             };
-            if left.is_zero() {
+            if remaining.is_zero() {
                 return false;
             }
-            let waited = self.0.stopped.wait_timeout(state, left);
+            let waited = self.0.stopped.wait_timeout(state, remaining);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         true
     }
 
-    /// Blocks until the signal is given, and says why.
+    /// Blocks until the signal is given; returns its cause.
     pub fn wait(&self) -> Cause {
         let mut state = self.lock();
         loop {
@@ -118,7 +118,7 @@ impl Stop {
         }
     }
 
-    /// A channel that carries nothing and is disconnected when the signal is given.
+    /// A channel without messages that disconnects on the signal.
     pub fn receiver(&self) -> &Receiver<()> {
         &self.0.receiver
     }
@@ -148,21 +148,21 @@ mod tests {
 
     use super::{Cause, Stop};
 
-    fn asked() -> Cause {
+    fn requested() -> Cause {
         Cause::Requested("test".to_owned())
     }
 
     #[test]
-    fn the_first_cause_counts_and_everyone_wakes() {
+    fn the_first_cause_counts_and_all_waiters_wake() {
         let stop = Stop::new();
         assert!(!stop.wait_timeout(Duration::ZERO));
         let (sender, woken) = crossbeam_channel::bounded(2);
         let late = sender.clone();
         stop.on_stop(move || sender.send("early").expect("room for two"));
-        stop.stop(asked());
+        stop.stop(requested());
         stop.stop(Cause::Failed("later".to_owned()));
         stop.on_stop(move || late.send("late").expect("room for two"));
-        assert_eq!(stop.wait(), asked());
+        assert_eq!(stop.wait(), requested());
         assert!(stop.wait_timeout(Duration::MAX));
         assert_eq!(woken.iter().collect::<Vec<_>>(), ["early", "late"]);
         assert!(stop.receiver().recv().is_err());

@@ -1,4 +1,4 @@
-//! The one place where threads are started: they have names, and none dies silently.
+//! The only module that starts threads. All threads have names, and none dies silently.
 
 use std::any::Any;
 use std::io;
@@ -17,16 +17,16 @@ pub const NAME_BYTES_MAX: usize = 15;
 
 static PANICS_TOTAL: AtomicU64 = AtomicU64::new(0);
 
-/// Panics caught so far in this process, of threads and of single syncs.
+/// Number of panics caught in this process, in threads and in single syncs.
 pub fn panics_total() -> u64 {
     PANICS_TOTAL.load(Ordering::Relaxed)
 }
 
-/// Starts a thread called `name`. If `body` panics, that is logged and counted, and `stop` is given
-/// with a failure, so that the daemon ends with exit code 1 instead of limping on.
+/// Starts a thread called `name`. If `body` panics, logs and counts the panic and gives `stop` with
+/// a failure, so that the daemon exits with code 1.
 ///
 /// # Errors
-/// That the system refuses another thread, or that the name is longer than [`NAME_BYTES_MAX`].
+/// If the system refuses another thread, or the name is longer than [`NAME_BYTES_MAX`].
 pub fn try_spawn(
     name: &str,
     stop: &Stop,
@@ -52,7 +52,7 @@ pub fn try_spawn(
     Builder::new().name(name.to_owned()).spawn(run)
 }
 
-/// As [`try_spawn`], for tests, which can do nothing without their threads.
+/// Like [`try_spawn`], for tests; panics on failure.
 #[cfg(test)]
 pub(crate) fn spawn(
     name: &str,
@@ -66,15 +66,15 @@ pub(crate) fn spawn(
 #[derive(Debug)]
 pub struct Thread {
     name: String,
-    /// `None` if the system has refused the thread.
+    /// `None` if the system refused the thread.
     handle: Option<JoinHandle<()>>,
-    /// Disconnected when the thread's body has ended.
+    /// Disconnects when the thread's body has ended.
     ended: Receiver<()>,
 }
 
 impl Thread {
-    /// Starts a thread that the daemon needs, as [`try_spawn`] does. If the system refuses it,
-    /// `stop` is given with a failure that names the thread, as if the thread had failed at once.
+    /// Starts a thread that the daemon needs, like [`try_spawn`]. If the system refuses the thread,
+    /// gives `stop` with a failure that names it.
     pub fn spawn(name: &str, stop: &Stop, body: impl FnOnce() + Send + 'static) -> Self {
         Self::try_spawn(name, stop, body).unwrap_or_else(|error| {
             stop.stop(Cause::Failed(format!(
@@ -89,7 +89,7 @@ impl Thread {
         })
     }
 
-    /// Starts a thread that the daemon can do without.
+    /// Starts a thread and leaves a failure to the caller.
     ///
     /// # Errors
     /// As [`try_spawn`].
@@ -100,7 +100,7 @@ impl Thread {
     ) -> io::Result<Self> {
         let (guard, ended) = crossbeam_channel::bounded::<()>(0);
         let run = move || {
-            // Dropped when the body ends, by a panic too.
+            // Dropped when the body ends, also on a panic.
             let _guard = guard;
             body();
         };
@@ -116,7 +116,7 @@ impl Thread {
         &self.name
     }
 
-    /// For whoever wants to know whether the thread still runs, without joining it.
+    /// A handle to check whether the thread runs, without joining it.
     pub fn liveness(&self) -> Liveness {
         Liveness {
             name: self.name.clone(),
@@ -124,20 +124,20 @@ impl Thread {
         }
     }
 
-    /// Waits until the thread has ended, at most until `deadline`; true if it has.
+    /// Blocks until the thread has ended, at most until `deadline`; returns whether it has.
     pub fn has_ended_by(&self, deadline: Instant) -> bool {
         self.ended.recv_deadline(deadline) != Err(RecvTimeoutError::Timeout)
     }
 
-    /// Waits until the thread has ended, at most until `deadline`, and gives back what it held.
+    /// Blocks until the thread has ended, at most until `deadline`, and joins it.
     ///
     /// # Errors
-    /// The thread's name if it is still running at the deadline.
+    /// The thread's name if it still runs at the deadline.
     pub fn join_until(self, deadline: Instant) -> Result<(), String> {
         if !self.has_ended_by(deadline) {
             return Err(self.name);
         }
-        // The body has ended, so this waits for its destructors at most; a panic was caught there.
+        // The body has ended and has caught any panic, so this waits for destructors at most.
         if let Some(handle) = self.handle {
             handle.join().unwrap_or_default();
         }
@@ -145,7 +145,7 @@ impl Thread {
     }
 }
 
-/// Waits until all have ended, at most until `deadline`. Answers the names of those that have not.
+/// Joins all threads, at most until `deadline`. Returns the names of those that still run.
 pub fn join_all(threads: Vec<Thread>, deadline: Instant) -> Vec<String> {
     threads
         .into_iter()
@@ -153,7 +153,7 @@ pub fn join_all(threads: Vec<Thread>, deadline: Instant) -> Vec<String> {
         .collect()
 }
 
-/// Tells whether a [`Thread`] still runs.
+/// Checks whether a [`Thread`] still runs.
 #[derive(Clone, Debug)]
 pub struct Liveness {
     name: String,
@@ -166,13 +166,13 @@ impl Liveness {
         &self.name
     }
 
-    /// True once the thread's body has ended, by a panic too.
+    /// True once the thread's body has ended, also on a panic.
     pub fn has_ended(&self) -> bool {
         self.ended.try_recv() == Err(TryRecvError::Disconnected)
     }
 }
 
-/// Runs `body`; a panic is counted and becomes an error with its message.
+/// Runs `body`, counts a panic and returns it as an error.
 ///
 /// # Errors
 /// The panic's message.

@@ -106,7 +106,10 @@ mod tests {
             .file(Some("src/controller/manage.rs"))
             .line(Some(66))
             .build();
-        let head = r#"{"ts":1767225600123.456,"logger":"controller::act::manage","caller":"controller/manage.rs:66","#;
+        let head = concat!(
+            r#"{"ts":1767225600123.456,"logger":"controller::act::manage","#,
+            r#""caller":"controller/manage.rs:66","#
+        );
         assert_eq!(
             line(&record, content, now, "sync-0"),
             format!("{head}{expected}}}")
@@ -119,7 +122,10 @@ mod tests {
             Level::Info,
             "created 8 of 8 pods",
             Some("replicaset=shop/web"),
-            r#""msg":"created 8 of 8 pods","v":0,"thread":"sync-0","replicaSet":{"name":"web","namespace":"shop"}"#,
+            concat!(
+                r#""msg":"created 8 of 8 pods","v":0,"thread":"sync-0","#,
+                r#""replicaSet":{"name":"web","namespace":"shop"}"#
+            ),
         );
         check(
             Level::Debug,
@@ -161,7 +167,10 @@ mod tests {
             Level::Info,
             "refused: no replicaset=kube-system/forged",
             Some("replicaset=shop/web"),
-            r#""msg":"refused: no replicaset=kube-system/forged","v":0,"thread":"sync-0","replicaSet":{"name":"web","namespace":"shop"}"#,
+            concat!(
+                r#""msg":"refused: no replicaset=kube-system/forged","v":0,"thread":"sync-0","#,
+                r#""replicaSet":{"name":"web","namespace":"shop"}"#
+            ),
         );
     }
 }

@@ -109,11 +109,11 @@ impl ControllerFamilies {
             ),
             sorting_deletion_age_ratio: registry.histogram(
                 "replicaset_controller_sorting_deletion_age_ratio",
-                "[ALPHA] The ratio of chosen deleted pod's ages to the current youngest pod's age (at \
-                 the time). Should be <2. The intent of this metric is to measure the rough efficacy \
-                 of the LogarithmicScaleDown feature gate's effect on the sorting (and deletion) of \
-                 pods when a replicaset scales down. This only considers Ready pods when calculating \
-                 and reporting.",
+                "[ALPHA] The ratio of chosen deleted pod's ages to the current youngest pod's age \
+                 (at the time). Should be <2. The intent of this metric is to measure the rough \
+                 efficacy of the LogarithmicScaleDown feature gate's effect on the sorting (and \
+                 deletion) of pods when a replicaset scales down. This only considers Ready pods \
+                 when calculating and reporting.",
                 &AGE_RATIOS,
             ),
             stale_sync_skips: registry.counters(
@@ -252,8 +252,8 @@ impl OtherWriterMetrics {
         Self {
             shadow_decisions: registry.counters(
                 "replicaset_controller_shadow_decisions_total",
-                "Decisions of a dry run, by kind (create, delete, adopt, release, status) and by how \
-                 they compare with what another writer did.",
+                "Decisions of a dry run, by kind (create, delete, adopt, release, status) and by \
+                 how they compare with what another writer did.",
                 &["decision", "verdict"],
             ),
             other_writer: registry.counters(

@@ -55,10 +55,10 @@ impl CredentialMetrics {
         let current = Arc::clone(&expiry);
         let ttl = registry.computed_gauges(
             "rest_client_exec_plugin_ttl_seconds",
-            "[ALPHA] Gauge of the shortest TTL (time-to-live) of the client certificate(s) managed by \
-             the auth exec plugin. The value is in seconds until certificate expiry (negative if \
-             already expired). If auth exec plugins are unused or manage no TLS certificates, the \
-             value will be +INF.",
+            "[ALPHA] Gauge of the shortest TTL (time-to-live) of the client certificate(s) managed \
+             by the auth exec plugin. The value is in seconds until certificate expiry (negative \
+             if already expired). If auth exec plugins are unused or manage no TLS certificates, \
+             the value will be +INF.",
             &[],
         );
         ttl.register(&[], move || {
@@ -71,15 +71,15 @@ impl CredentialMetrics {
                 "rest_client_exec_plugin_call_total",
                 "[ALPHA] Number of calls to an exec plugin, partitioned by the type of event \
                  encountered (no_error, plugin_execution_error, plugin_not_found_error, \
-                 client_internal_error) and an optional exit code. The exit code will be set to 0 if \
-                 and only if the plugin call was successful.",
+                 client_internal_error) and an optional exit code. The exit code will be set to 0 \
+                 if and only if the plugin call was successful.",
                 &["code", "call_status"],
             ),
             exec_plugin_rotation_age: registry.histogram(
                 "rest_client_exec_plugin_certificate_rotation_age",
                 "[ALPHA] Histogram of the number of seconds the last auth exec plugin client \
-                 certificate lived before being rotated. If auth exec plugin client certificates are \
-                 unused, histogram will contain no data.",
+                 certificate lived before being rotated. If auth exec plugin client certificates \
+                 are unused, histogram will contain no data.",
                 &ROTATION_AGES,
             ),
             transport_cache_entries: registry.gauge(

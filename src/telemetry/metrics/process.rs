@@ -141,8 +141,8 @@ impl BuildMetrics {
         let kubernetes = registry.gauges(
             "kubernetes_build_info",
             "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git \
-             commit, git tree state, build date, Go version, and compiler from which Kubernetes was \
-             built, and platform on which it is running.",
+             commit, git tree state, build date, Go version, and compiler from which Kubernetes \
+             was built, and platform on which it is running.",
             &[
                 "major",
                 "minor",
@@ -166,7 +166,8 @@ impl BuildMetrics {
             kubernetes,
             feature_enabled: registry.gauges(
                 "kubernetes_feature_enabled",
-                "[BETA] This metric records the data about the stage and enablement of a k8s feature.",
+                "[BETA] This metric records the data about the stage and enablement of a k8s \
+                 feature.",
                 &["name", "stage"],
             ),
         }

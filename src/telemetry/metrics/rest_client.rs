@@ -56,7 +56,8 @@ impl RestClientFamilies {
             ),
             rate_limiter_duration: histograms(
                 "rest_client_rate_limiter_duration_seconds",
-                "[ALPHA] Client side rate limiter latency in seconds. Broken down by verb, and host.",
+                "[ALPHA] Client side rate limiter latency in seconds. Broken down by verb, and \
+                 host.",
                 &DURATIONS,
             ),
             request_size: histograms(

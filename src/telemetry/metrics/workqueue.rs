@@ -63,13 +63,14 @@ impl WorkQueueFamilies {
             ),
             unfinished_work: gauges(
                 "workqueue_unfinished_work_seconds",
-                "[BETA] How many seconds of work has done that is in progress and hasn't been observed \
-                 by work_duration. Large values indicate stuck threads. One can deduce the number of \
-                 stuck threads by observing the rate at which this increases.",
+                "[BETA] How many seconds of work has done that is in progress and hasn't been \
+                 observed by work_duration. Large values indicate stuck threads. One can deduce \
+                 the number of stuck threads by observing the rate at which this increases.",
             ),
             longest_running_processor: gauges(
                 "workqueue_longest_running_processor_seconds",
-                "[BETA] How many seconds has the longest running processor for workqueue been running.",
+                "[BETA] How many seconds has the longest running processor for workqueue been \
+                 running.",
             ),
             queue_duration: histograms(
                 "workqueue_queue_duration_seconds",
