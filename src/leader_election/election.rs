@@ -97,7 +97,8 @@ impl Election {
     /// The record that a leader writes without a read. The API server rejects the update if anybody
     /// else wrote the Lease since.
     pub fn renewal(&self, wall: &str) -> Option<LeaderElectionRecord> {
-        self.renewed_at.map(|_| self.kept(&self.observed, wall))
+        self.renewed_at
+            .map(|_| self.renewed_record(&self.observed, wall))
     }
 
     fn first_record(&self, wall: &str) -> LeaderElectionRecord {
@@ -126,8 +127,9 @@ impl Election {
         // The Lease names this process: a renewal on the slow path, a restart with the same
         // identity, or an earlier create whose response was lost.
         if self.is_leader() {
-            return Decision::Update(self.kept(&self.observed, wall));
+            return Decision::Update(self.renewed_record(&self.observed, wall));
         }
+        // This process may have slept through another leader's term, so its caches prove nothing.
         if self.renewed_at.take().is_some() {
             return Decision::Lost;
         }
@@ -151,6 +153,8 @@ impl Election {
         if record == self.observed {
             return;
         }
+        // How long the last holder may still act: as its own record grants, not at all after a
+        // release, and otherwise as the previous record granted.
         let granted = if !record.holder_identity.is_empty() {
             record.granted()
         } else if record.is_released() {
@@ -188,7 +192,7 @@ impl Election {
         })
     }
 
-    fn kept(&self, old: &LeaderElectionRecord, wall: &str) -> LeaderElectionRecord {
+    fn renewed_record(&self, old: &LeaderElectionRecord, wall: &str) -> LeaderElectionRecord {
         LeaderElectionRecord {
             lease_duration_seconds: self.options.lease_duration_seconds(),
             renew_time: wall.to_owned(),

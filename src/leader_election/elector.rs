@@ -132,6 +132,8 @@ impl Elector {
                 return;
             }
         } else if self.may_hold {
+            // A write without a response may have acquired the lease. `done` decides about the
+            // release.
             self.done.wait();
         }
         self.fence.close();
@@ -152,6 +154,7 @@ impl Elector {
             self.report_transition();
             if acquired {
                 self.set_master_status(true);
+                // A daemon that is already stopping must not start its workers.
                 if !self.stop.is_stopped() {
                     self.callbacks.on_started_leading(&self.lock.reference());
                 }
@@ -179,10 +182,11 @@ impl Elector {
             self.report_transition();
             let Some(until) = self.election.may_write_until() else {
                 return Err(match self.election.leader() {
-                    "" => "it names nobody".to_owned(),
+                    "" => "it has no holder".to_owned(),
                     leader => format!("it is held by {leader}"),
                 });
             };
+            // A failed attempt does not cost the lease before the write limit: keep trying.
             if has_failed && self.boot_clock.boot_time() >= until {
                 let limit = self.election.options().write_limit();
                 let why = &self.last_problem;

@@ -101,14 +101,14 @@ mod tests {
         let health = LeaderElectionHealth::new("foo", minute, clock_of_check);
         clock.advance(Duration::from_hours(1));
         health.check().expect("before anything was seen");
-        let ill = Err("failed election to renew leadership on lease foo".to_owned());
+        let unhealthy = Err("failed election to renew leadership on lease foo".to_owned());
         for (leader, is_leader, age_seconds, expected) in [
-            ("me", true, 3600, ill.clone()),
+            ("me", true, 3600, unhealthy.clone()),
             ("other", false, 3600, Ok(())),
             ("me", true, 0, Ok(())),
             ("me", true, 61, Ok(())),
             ("me", true, 80, Ok(())),
-            ("me", true, 81, ill),
+            ("me", true, 81, unhealthy),
         ] {
             health.observed(leader, is_leader, clock.boot_time());
             clock.advance(Duration::from_secs(age_seconds));

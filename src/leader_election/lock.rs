@@ -59,7 +59,7 @@ pub enum LockError {
     #[error("lease not initialized, call get or create first")]
     NotRead,
     /// The response is not a Lease.
-    #[error("the answer is no Lease: {0}")]
+    #[error("the response is not a Lease: {0}")]
     Unreadable(String),
 }
 

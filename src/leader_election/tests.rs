@@ -43,7 +43,7 @@ fn l_05_l_07_another_holders_lease_is_acquired_once_expired() {
     assert_eq!(
         rig.calls(),
         ["get"],
-        "recently seen, whatever its times say"
+        "first seen just now; its own times do not count"
     );
     assert_eq!(rig.leader(), "them");
     rig.clock.advance(SECOND * 14);

@@ -61,6 +61,7 @@ impl RealLiveReader {
             for pod in list.items.unwrap_or_default() {
                 let pod = Pod::from_json(pod.get().as_bytes(), &mut interner);
                 let pod = pod.map_err(unreadable_pods)?;
+                // The name becomes part of request paths.
                 pod.key.check_path().map_err(WriteError::Local)?;
                 pods.push(pod);
             }
@@ -68,6 +69,7 @@ impl RealLiveReader {
             if token.is_empty() {
                 return Ok(pods);
             }
+            // A repeated token would loop forever.
             if token == continue_token {
                 let message = "the API server returned the same continue token twice";
                 return Err(WriteError::Unknown(message.to_owned()));

@@ -130,6 +130,7 @@ impl ControllerInstance {
         metrics_export::export_expectations(kind.queue, &controller);
 
         let leads = shared.leadership.leads();
+        // A standby queues no keys: after the takeover, the first worker enqueues every object.
         if shared.leadership.is_contested() {
             controller.stand_by();
         }

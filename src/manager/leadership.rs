@@ -212,7 +212,8 @@ impl Callbacks for LeaderCallbacks {
         for elected in &self.instances {
             elected.controller.take_over();
         }
-        // The first worker enqueues every ReplicaSet.
+        // ORDER: open the gate last. The first worker enqueues every ReplicaSet, and by then the
+        // controllers must collect keys.
         self.gate = None;
     }
 

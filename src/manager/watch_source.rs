@@ -40,7 +40,7 @@ pub(super) struct WatchSource {
     reachability: Arc<Reachability>,
     /// The log message while forbidden: the consequence and the remedy.
     meaning: String,
-    /// Set while forbidden, since the reflector logs each refusal anyway.
+    /// Set while forbidden, since the reflector logs each rejected request anyway.
     is_logged: bool,
 }
 

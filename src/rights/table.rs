@@ -105,7 +105,7 @@ pub fn grants(options: &RightsOptions) -> Vec<Grant> {
         grants.push(Grant {
             role: Role::Stock("system:auth-delegator"),
             namespace: None,
-            purpose: "tell who may read metrics and debug pages".to_owned(),
+            purpose: "authorize readers of metrics and debug pages".to_owned(),
             is_vital: false,
             rights: vec![
                 Right::on("authentication.k8s.io", "tokenreviews", &["create"]),

@@ -1,5 +1,5 @@
-//! Records what each thread works on and since when, for `/debug/threads` and SIGUSR1. Readers get
-//! an answer even if the thread is stuck.
+//! Records what each thread works on and since when, for `/debug/threads` and SIGUSR1. A snapshot
+//! also lists the work of a stuck thread.
 //!
 //! A thread enters an activity and leaves it by dropping the guard. Activities nest, such as a
 //! throttle's wait in a request in a sync. Each thread has its own slot behind a lock that only

@@ -55,6 +55,7 @@ impl Stop {
         }
         state.cause = Some(cause);
         state.sender = None;
+        // The wakers run without the lock, since they may query this signal.
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
         self.0.stopped.notify_all();

@@ -38,10 +38,10 @@ fn loses(change: fn(&mut Server), why: &str) {
 
 #[test]
 fn a_renewal_never_acquires() {
-    let nobody = "it names nobody";
-    loses(|server| server.set(&released()), nobody);
-    loses(Server::empty, nobody);
-    loses(|server| server.lease = None, nobody);
+    let no_holder = "it has no holder";
+    loses(|server| server.set(&released()), no_holder);
+    loses(Server::empty, no_holder);
+    loses(|server| server.lease = None, no_holder);
     let them = "it is held by them";
     loses(|server| server.set(&held_by("them")), them);
 }
@@ -141,7 +141,7 @@ fn a_failed_renewal_is_repeated_before_the_deadline() {
     let options = LeaderElectionOptions::new("us".to_owned(), "kube-system", "a");
     let mut election = Election::new(options);
     let Decision::Update(record) = election.on_read(None, Duration::ZERO, "") else {
-        panic!("nobody holds it");
+        panic!("the lease is free");
     };
     election.on_written(record, Duration::ZERO, Duration::ZERO);
     for (has_failed, now, expected) in [

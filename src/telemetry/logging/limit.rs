@@ -64,6 +64,7 @@ impl Limit {
         let periods = u32::try_from(periods).unwrap_or(u32::MAX);
         if periods > 0 {
             place.remaining = place.remaining.saturating_add(periods).min(BURST);
+            // Keeps the fraction of the current period.
             place.since += REFILL * periods;
         }
         if place.remaining == 0 {

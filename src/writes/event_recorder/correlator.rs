@@ -266,6 +266,8 @@ impl Correlator {
 
     /// Takes a token from the bucket of `key`, if one is left.
     fn passes(&mut self, key: &SpamKey, now: Instant) -> bool {
+        // A bucket is stored as the time at which it is full again; each token moves that time by
+        // one interval.
         let full_at = self.buckets.get_or_insert_mut_ref(key, || now);
         let full_then = now.max(*full_at) + SPAM_INTERVAL;
         let passes = full_then.saturating_duration_since(now) <= SPAM_INTERVAL * SPAM_BURST;

@@ -171,6 +171,7 @@ impl EventWorker {
             Err(SinkError::Refused(status))
                 if status.is_already_exists() || status.is_namespace_terminating() =>
             {
+                // As upstream, these two rejections are routine and logged at a low level.
                 log::debug!(error:% = status; "event {} was rejected", event.name);
                 Attempt::Failed
             }
