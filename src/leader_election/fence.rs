@@ -43,8 +43,8 @@ impl LeaseFence {
 impl Fence for LeaseFence {
     fn is_open(&self) -> bool {
         let until = Duration::from_nanos(self.open_until.load(Ordering::SeqCst));
-        // ORDER: load the limit before the clock. In the other order, a thread frozen in between
-        // would compare an old time with a later limit.
+        // ORDER: load the limit before the clock. In the other order, a thread frozen between the
+        // two reads would check a stale time and pass an expired fence.
         self.clock.boot_time() < until
     }
 

@@ -28,13 +28,12 @@ pub struct ManagerOptions {
     /// Workers for ReplicationControllers.
     pub concurrent_rc_syncs: u16,
     /// Concurrent pod creates and deletes: a quarter for large syncs, the rest for small ones
-    /// ([`LARGE`](crate::batches::LARGE)). In addition each sync sends one at a time on its
-    /// worker's thread.
+    /// ([`LARGE`](crate::batches::LARGE)). Each sync has at least one sender, its worker's thread.
     pub batch_parallelism: u16,
     /// Maximum pods created or deleted per sync.
     pub burst_replicas: usize,
-    /// Maximum delay after the previous status write for a status that only raises counts; zero for
-    /// upstream's timing.
+    /// Maximum delay after the previous status write for a status that only improves counts; zero
+    /// for upstream's timing.
     pub status_update_interval: Duration,
     /// The controller's feature gates.
     pub gates: FeatureGates,

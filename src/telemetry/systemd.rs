@@ -26,7 +26,7 @@ const PERIOD_MIN: Duration = Duration::from_millis(10);
 const FEEDS_PER_PERIOD: u32 = 3;
 
 /// Each turn extends the start timeout by this, if all checks pass. It is far above [`PERIOD`], so
-/// that a busy machine does not abort a start.
+/// that a late turn on a busy machine does not abort the start.
 const START_EXTENSION: Duration = Duration::from_secs(30);
 
 /// The callbacks of the thread `systemd`. Neither may block.

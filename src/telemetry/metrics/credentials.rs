@@ -133,8 +133,8 @@ impl CredentialMetrics {
     }
 
     /// Counts new TLS settings and sets the number of settings in use. Upstream shares connections
-    /// between clients with equal settings; here each client keeps its own settings, which upstream
-    /// calls `uncacheable`.
+    /// between clients with equal settings; here each client creates its settings once and keeps
+    /// them, which upstream calls `uncacheable`.
     pub fn transport_created(&self, n_in_use: u32) {
         self.transport_create_calls
             .with_label_values(&["uncacheable"])
