@@ -122,7 +122,7 @@ impl Election {
         seen_at: Duration,
         wall: &str,
     ) -> Decision {
-        let is_there = read.is_some();
+        let exists = read.is_some();
         self.observe(read.unwrap_or_default(), seen_at);
         // The Lease names this process: a renewal on the slow path, a restart with the same
         // identity, or an earlier create whose response was lost.
@@ -136,7 +136,7 @@ impl Election {
         if seen_at < self.held_until {
             return Decision::Held;
         }
-        if !is_there {
+        if !exists {
             return Decision::Update(self.first_record(wall));
         }
         Decision::Update(LeaderElectionRecord {

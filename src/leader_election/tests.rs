@@ -71,7 +71,7 @@ fn l_05_l_07_another_holders_lease_is_acquired_once_expired() {
 }
 
 #[test]
-fn l_08_a_lease_that_is_ours_without_our_knowledge_is_renewed() {
+fn l_08_a_lease_with_our_identity_is_renewed() {
     let mut rig = Rig::new("us");
     rig.set_lease(&held_by("us"));
     assert!(rig.elect());
@@ -199,7 +199,7 @@ fn a_record_counts_from_when_it_was_seen() {
 
 /// A kube-controller-manager may use a longer or shorter duration than this daemon.
 #[test]
-fn a_lease_is_held_for_as_long_as_it_says() {
+fn a_lease_is_held_for_its_own_duration() {
     for seconds in [3, 40] {
         let mut rig = Rig::new("us");
         rig.set_lease(&LeaderElectionRecord {

@@ -84,8 +84,8 @@ pub(super) fn add_controller(
     }
 
     let (queue, limit) = (Arc::downgrade(queue), WAIT_MAX + throttled);
-    let waits = format!("{}-queue", kind.component);
-    health.add(&waits, &[Probe::Healthz], move || match queue.upgrade() {
+    let check = format!("{}-queue", kind.component);
+    health.add(&check, &[Probe::Healthz], move || match queue.upgrade() {
         Some(queue) => within("a key waits", queue.longest_wait(), limit),
         None => Ok(()),
     });

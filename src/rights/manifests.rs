@@ -172,7 +172,7 @@ fn shell_word(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::tests::everything;
+    use super::super::table::tests::all_enabled;
     use super::super::{RightsOptions, grants};
     use super::{Account, manifests, scalar};
     use crate::api::workload_kind::REPLICA_SET;
@@ -192,7 +192,7 @@ mod tests {
             namespace: Some("shop".to_owned()),
             delegated_auth: false,
             workloads: vec![&REPLICA_SET],
-            ..everything()
+            ..all_enabled()
         };
         let account = Account::of_username("system:serviceaccount:shop:daemon");
         let documents = documents(&options, &account);
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_user_is_bound_but_not_created() {
-        let documents = documents(&everything(), &Account::of_username("O'Brien: admin"));
+        let documents = documents(&all_enabled(), &Account::of_username("O'Brien: admin"));
         assert!(documents.iter().all(|d| d["kind"] != "ServiceAccount"));
         assert_eq!(documents[0]["subjects"][0]["name"], "O'Brien: admin");
     }

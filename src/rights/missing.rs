@@ -92,12 +92,12 @@ fn place(grant: &Grant) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{grants, table::tests::everything};
+    use super::super::{grants, table::tests::all_enabled};
     use super::missing_rights;
 
     #[test]
     fn each_missing_permission_has_its_purpose_and_scope() {
-        let grants = grants(&everything());
+        let grants = grants(&all_enabled());
         let is_missing = |resource: &str, verb: &str| {
             matches!(
                 (resource, verb),

@@ -172,7 +172,7 @@ pub(super) mod tests {
     use super::{Grant, LeaseName, RightsOptions, Role, grants};
     use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 
-    pub(in crate::rights) fn everything() -> RightsOptions {
+    pub(in crate::rights) fn all_enabled() -> RightsOptions {
         RightsOptions {
             namespace: None,
             workloads: vec![&REPLICA_SET, &REPLICATION_CONTROLLER],
@@ -191,7 +191,7 @@ pub(super) mod tests {
 
     #[test]
     fn disabled_features_need_no_permissions() {
-        let all = everything();
+        let all = all_enabled();
         assert_eq!(
             roles(&grants(&all)),
             [
@@ -218,7 +218,7 @@ pub(super) mod tests {
         let options = RightsOptions {
             dry_run: true,
             delegated_auth: false,
-            ..everything()
+            ..all_enabled()
         };
         let grants = grants(&options);
         assert_eq!(

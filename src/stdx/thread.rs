@@ -202,9 +202,9 @@ mod tests {
     #[test]
     fn a_stuck_thread_is_named_at_the_deadline() {
         let stop = Stop::new();
-        let waits = stop.clone();
+        let waiting = stop.clone();
         let stuck = Thread::spawn("t-stuck", &stop, move || {
-            waits.wait();
+            waiting.wait();
         });
         let deadline = Instant::now() + Duration::from_millis(10);
         let liveness = stuck.liveness();

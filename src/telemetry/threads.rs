@@ -200,12 +200,12 @@ mod tests {
     fn every_thread_is_listed_with_its_name_and_work() {
         let stop = Stop::new();
         let (sender, started) = crossbeam_channel::bounded(1);
-        let waits = stop.clone();
+        let waiting = stop.clone();
         let _thread = Thread::spawn("t-report", &stop, move || {
             let _sync = enter("sync", "shop/web");
             let _request = enter("request", "GET /api/v1/pods");
             sender.send(()).expect("room for one");
-            waits.wait();
+            waiting.wait();
         });
         started.recv().expect("the thread has started");
         let report = ThreadReport::take().expect("a /proc");

@@ -88,45 +88,45 @@ pub struct Time {
 
 /// Field numbers, for partial decoding.
 impl ObjectMeta {
-    /// Of `name`.
+    /// Field number of `name`.
     pub const NAME: u32 = 1;
-    /// Of `generateName`.
+    /// Field number of `generateName`.
     pub const GENERATE_NAME: u32 = 2;
-    /// Of `namespace`.
+    /// Field number of `namespace`.
     pub const NAMESPACE: u32 = 3;
-    /// Of `uid`.
+    /// Field number of `uid`.
     pub const UID: u32 = 5;
-    /// Of `resourceVersion`.
+    /// Field number of `resourceVersion`.
     pub const RESOURCE_VERSION: u32 = 6;
-    /// Of `creationTimestamp`.
+    /// Field number of `creationTimestamp`.
     pub const CREATION: u32 = 8;
-    /// Of `deletionTimestamp`.
+    /// Field number of `deletionTimestamp`.
     pub const DELETION: u32 = 9;
-    /// Of `labels`.
+    /// Field number of `labels`.
     pub const LABELS: u32 = 11;
-    /// Of `annotations`.
+    /// Field number of `annotations`.
     pub const ANNOTATIONS: u32 = 12;
-    /// Of `ownerReferences`.
+    /// Field number of `ownerReferences`.
     pub const OWNER_REFERENCES: u32 = 13;
-    /// Of `finalizers`.
+    /// Field number of `finalizers`.
     pub const FINALIZERS: u32 = 14;
-    /// Of `managedFields`.
+    /// Field number of `managedFields`.
     pub const MANAGED_FIELDS: u32 = 17;
 }
 
 /// Field numbers, for partial decoding.
 impl OwnerReference {
-    /// Of `kind`.
+    /// Field number of `kind`.
     pub const KIND: u32 = 1;
-    /// Of `name`.
+    /// Field number of `name`.
     pub const NAME: u32 = 3;
-    /// Of `uid`.
+    /// Field number of `uid`.
     pub const UID: u32 = 4;
-    /// Of `apiVersion`.
+    /// Field number of `apiVersion`.
     pub const API_VERSION: u32 = 5;
-    /// Of `controller`.
+    /// Field number of `controller`.
     pub const CONTROLLER: u32 = 6;
-    /// Of `blockOwnerDeletion`.
+    /// Field number of `blockOwnerDeletion`.
     pub const BLOCK_OWNER_DELETION: u32 = 7;
 }
 

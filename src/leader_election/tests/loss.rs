@@ -64,7 +64,7 @@ fn a_released_lease_is_taken_at_once() {
 
 /// The holder may not know yet, and may have renewed right before.
 #[test]
-fn a_lease_that_vanishes_is_waited_out() {
+fn a_standby_waits_out_a_vanished_lease() {
     for change in [Rig::delete_lease, Rig::empty_lease] {
         let mut rig = standby();
         change(&rig);

@@ -27,7 +27,7 @@ enum Step {
     Release(bool),
     /// Somebody deletes the Lease.
     Delete,
-    /// Somebody takes the holder's name out of the Lease.
+    /// Somebody removes the holder's name from the Lease.
     Empty,
 }
 

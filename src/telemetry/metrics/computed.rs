@@ -85,17 +85,18 @@ impl Collector for Computed {
         let series = sources.clone();
         drop(sources);
         let mut metrics = Vec::new();
-        let mut gone = Vec::new();
+        let mut dropped = Vec::new();
         for (label_values, source) in series {
             match source() {
                 Some(value) => metrics.push(self.metric(&label_values, value)),
-                None => gone.push(source),
+                None => dropped.push(source),
             }
         }
-        if !gone.is_empty() {
-            let is_gone = |source: &Source| gone.iter().any(|gone| Arc::ptr_eq(gone, source));
+        if !dropped.is_empty() {
+            let is_dropped =
+                |source: &Source| dropped.iter().any(|dropped| Arc::ptr_eq(dropped, source));
             let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-            sources.retain(|(_, source)| !is_gone(source));
+            sources.retain(|(_, source)| !is_dropped(source));
         }
         let mut family = MetricFamily::default();
         family.set_name(self.desc.fq_name.clone());
