@@ -220,6 +220,7 @@ impl Manager {
                 log::info!("dry run of {}: {shadow}", instance.kind().resource);
             }
         }
+        // A stuck worker may still write, so in that case the lease must expire by itself.
         let writes_ended = stuck.is_empty();
         self.leadership.record_stopped_leading();
         // The event threads stop after the workers, so that the last syncs can still record events.

@@ -119,6 +119,7 @@ impl Pod {
 
     /// True if `other` differs at most in its resource version.
     pub fn differs_in_version_only(&self, other: &Self) -> bool {
+        // Destructured without `..`, so that the compiler reports a field that is missing here.
         let Self {
             key,
             uid,

@@ -233,6 +233,7 @@ impl Elector {
             None => ("create", Lock::create),
         };
         let seen_at = self.boot_clock.boot_time();
+        // A candidate has sent no write in this attempt, so its time counts from after the read.
         if !leads {
             stamp = self.stamp();
         }
@@ -261,6 +262,7 @@ impl Elector {
     ) -> Result<(), LockError> {
         let limit = self.limit();
         let written = write(&mut *self.lock, &record, limit);
+        // A write without a conclusive response may have taken effect.
         self.may_hold |= !written.as_ref().is_err_and(LockError::is_without_effect);
         written?;
         let now = self.boot_clock.boot_time();

@@ -75,8 +75,10 @@ impl ControllerInstance {
     ) -> Result<Self, ClientError> {
         let (config, options, stop) = (shared.config, shared.options, shared.stop);
         let n_workers = options.concurrent_syncs(kind);
+        // Both clients that write pass the fence: without the lease they send nothing.
         let fenced = |options| shared.leadership.fenced(options);
         let client = Client::new(config, &fenced(client_options(options, n_workers)), stop)?;
+        // Events follow the last writes, so their client has its own stop signal.
         let event_options = fenced(event_client_options(options));
         let event_client = Client::new(config, &event_options, shared.events_stop)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -142,6 +144,7 @@ impl ControllerInstance {
         let threads = workers.iter().chain([&events, &delay]);
         let threads = threads.map(Thread::liveness).collect();
         health_checks::add_controller(kind, &queue, threads, options, shared.health, stop);
+        // Wakes the workers that wait for a key.
         let shutting_down = Arc::clone(&queue);
         stop.on_stop(move || shutting_down.shut_down());
         Ok(Self {
@@ -262,6 +265,7 @@ fn start_worker(
             recv(stopping.receiver()) -> _ => return,
         }
         drop(wait);
+        // One pass over the caches suffices for all workers.
         if number == 0 {
             controller.enqueue_all();
         }

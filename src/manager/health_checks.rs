@@ -76,6 +76,7 @@ pub(super) fn add_controller(
     let throttled = throttled_time(kind, options);
     let workers = format!("{}-workers", kind.component);
     for (probe, limit) in [(Probe::Healthz, SYNC_MAX), (Probe::Livez, STUCK_AFTER)] {
+        // Weak, so that the check does not keep the queue alive after the stop.
         let (queue, limit) = (Arc::downgrade(queue), limit + throttled);
         health.add(&workers, &[probe], move || match queue.upgrade() {
             Some(queue) => within("a sync takes", queue.in_progress().longest, limit),

@@ -98,6 +98,7 @@ pub fn grants(options: &RightsOptions) -> Vec<Grant> {
     let mut grants: Vec<Grant> = workloads
         .map(|workload| workload_grant(workload, options))
         .collect();
+    // A dry run never writes, so it takes no part in the election.
     if let Some(lease) = options.lease.as_ref().filter(|_| !options.dry_run) {
         grants.push(lease_grant(lease));
     }

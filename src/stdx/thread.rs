@@ -38,6 +38,7 @@ pub fn try_spawn(
     }
     let (stop, thread_name) = (stop.clone(), name.to_owned());
     let run = move || {
+        // Lists the thread in `/debug/threads` even while it is idle.
         activity::register();
         if let Err(message) = catch_panic(body) {
             log::error!(

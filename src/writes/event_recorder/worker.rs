@@ -77,6 +77,7 @@ impl EventWorker {
         let stopped = self.stop.receiver().clone();
         let _wait = activity::enter("waits for events", "");
         loop {
+            // The stop signal has priority: afterwards only the bounded drain sends events.
             select_biased! {
                 recv(stopped) -> _ => break,
                 recv(self.receiver) -> received => match received {
