@@ -64,7 +64,7 @@ fn all_families() -> Metrics {
         &queue.longest_running_processor,
     ];
     for family in computed {
-        family.show(&["replicaset"], || Some(1.0));
+        family.register(&["replicaset"], || Some(1.0));
     }
     let watch = &metrics.watch;
     let computed = [
@@ -76,18 +76,18 @@ fn all_families() -> Metrics {
         &watch.silence,
     ];
     for family in computed {
-        family.show(&["pods"], || Some(1.0));
+        family.register(&["pods"], || Some(1.0));
     }
     watch.processing_latency("", "v1", "pods").observe(0.1);
     let version = &watch.store_resource_version;
-    version.show(&["replicaset-controller", "", "v1", "pods"], || Some(7.0));
+    version.register(&["replicaset-controller", "", "v1", "pods"], || Some(7.0));
     metrics
         .events
         .events
-        .show(&["replicaset", "sent"], || Some(1.0));
+        .register(&["replicaset", "sent"], || Some(1.0));
     let controller = &metrics.controller;
     let expectations = &controller.open_expectations;
-    expectations.show(&["replicaset", "creation"], || Some(1.0));
+    expectations.register(&["replicaset", "creation"], || Some(1.0));
     let controller = controller.of("replicaset", "apps", "replicasets");
     controller.pods_created.count(Outcome::Success);
     controller.sync_ended(SyncEnd::Synced);
