@@ -1,6 +1,8 @@
 //! Group A: as many pods as wanted, made from the template, and nothing before everything is known.
 
-use replicaset_controller::devserver::{Action, Matcher, Rule};
+use std::sync::Arc;
+
+use replicaset_controller::devserver::{Action, ApiCall, Matcher, Recorded, Rule};
 use serde_json::{Value, json};
 
 use crate::support::Kind::{ReplicaSets, ReplicationControllers};
@@ -97,12 +99,22 @@ fn a_06_finished_pods_are_replaced_and_kept() {
         cluster.set_pod_status(&name(pod), &json!({"phase": phase}));
     }
     cluster.eventually_eq("seven pods", &7, || cluster.live().len());
-    // What is written first is that there are fewer.
-    cluster.eventually_eq("five replicas again", &Some(5), || {
-        let written = cluster.recorded("update", "replicasets/status");
-        let last = written.last()?;
-        last.code()?;
-        Some(number_at(&json_body(last), "/status/replicas"))
+    // The first status after each loss reports fewer, so only one after the last create counts.
+    cluster.eventually("five replicas again", || {
+        let requests = cluster.faults().recorder().requests();
+        let last = |verb: &str, resource: &str| {
+            let is_one =
+                |it: &Arc<Recorded>| it.request.verb() == verb && it.request.resource() == resource;
+            requests.iter().rposition(is_one)
+        };
+        let last_create = last("create", "pods");
+        let last_update = last("update", "replicasets/status");
+        last_update > last_create
+            && last_update.is_some_and(|last| {
+                let last = &requests[last];
+                let replicas = number_at(&json_body(last), "/status/replicas");
+                last.code().is_some() && replicas == 5
+            })
     });
     cluster.holds("seven pods, five replicas", || {
         cluster.live().len() == 7 && number_at(&cluster.status("a"), "/replicas") == 5
