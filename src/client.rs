@@ -1,9 +1,10 @@
-//! Bytes to and from a Kubernetes API server: where it is, who we are, TLS, throttle, retries,
-//! streams, and errors told apart by what they mean. Called by `cache`, `writes` and
-//! `leader_election`; owns no thread, so everything here happens on the caller's.
+//! HTTP client for the Kubernetes API server: configuration, credentials, TLS, throttle, retries,
+//! streams, and errors classified by their meaning. `cache`, `writes` and `leader_election` call
+//! it. This room owns no thread; all work runs on the caller's thread.
 //!
-//! A [`Client`] sends requests and takes whole answers; a [`StreamClient`] reads lists and watches
-//! as they arrive. [`ClientConfig`] says where the server is, [`ClientOptions`] how to treat it.
+//! A [`Client`] sends requests and reads complete responses; a [`StreamClient`] reads lists and
+//! watches as they arrive. [`ClientConfig`] says where the server is, [`ClientOptions`] holds
+//! timeouts, limits and the user agent.
 //!
 //! # Locks
 //!
@@ -57,19 +58,19 @@ pub use stream::{BodyStream, StreamClient};
 
 use crate::stdx::stop::Stop;
 use http::{Http, Timeouts};
-use meter::AnswerMeter;
+use meter::ResponseMeter;
 use retry::Kind;
 use throttle::Throttle;
 
-/// Room is made for so much of an answer before it has come.
+/// Maximum bytes allocated for a response body before the body has arrived.
 const READ_AT_ONCE_MAX: u64 = 1 << 20;
 
-/// The same where the answer does not say how long it is, as the API server's do not from 2 KiB on: a
-/// pod's, most of the time.
+/// Bytes allocated for a body without a content length. The API server sends none from 2 KiB on;
+/// most of these bodies are a single pod.
 const UNKNOWN_LENGTH: u64 = 7 << 10;
 
-/// Sends requests and takes whole answers, for any number of threads at once. Clones share
-/// connections and throttle.
+/// Sends requests and reads complete responses. Any number of threads may use it at once; clones
+/// share connections and throttle.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: Http,
@@ -80,11 +81,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the server in `config`. Opens no connection yet. Its waits end when `stop` is
-    /// given; its requests do not, since the last events and the lease are written after that.
+    /// Creates a client for the server in `config`. Opens no connection yet. `stop` ends the
+    /// client's waits but not its requests, because the last events and the lease are written after
+    /// it.
     ///
     /// # Errors
-    /// [`ClientError::Invalid`] if the user agent is not fit for HTTP.
+    /// [`ClientError::Invalid`] if the user agent is not a valid header value.
     pub fn new(
         config: &ClientConfig,
         options: &ClientOptions,
@@ -103,40 +105,41 @@ impl Client {
         })
     }
 
-    /// Sends `request` and takes the whole answer. Waits for the throttle, for the answer (each
-    /// part of it at most [`ClientOptions::request_timeout`]) and, where the server asked for it or
-    /// a read's connection broke, before sending again; the stop signal ends all but the wait for
-    /// an answer.
+    /// Sends `request` and reads the complete response. Blocks on the throttle, then on the
+    /// response (each part for at most [`ClientOptions::request_timeout`]), and before a retry if
+    /// the server requested a delay or the connection of a read broke. The stop signal ends every
+    /// wait except the one for the response.
     ///
     /// # Errors
-    /// [`ClientError::Invalid`] for a write of a client that only reads; [`ClientError::Status`] for any
-    /// answer but success; [`ClientError::Stopped`] if the daemon stopped while the request waited to be
-    /// sent; [`ClientError::Fenced`] if it may not be sent any more; else how the connection failed.
+    /// [`ClientError::Invalid`] for a write by a read-only client; [`ClientError::Status`] for any
+    /// response but success; [`ClientError::Stopped`] if the daemon stopped before the request was
+    /// sent; [`ClientError::Fenced`] if the fence has closed; [`ClientError::Credentials`] if there
+    /// are no credentials; [`ClientError::Transport`] if the connection failed.
     pub fn send(&self, request: &Request) -> Result<Response, ClientError> {
         if self.options.read_only && request.method() != Method::Get {
             let message = format!("{request} is held back: this client only reads");
             return Err(ClientError::Invalid(message));
         }
         let limit = request.timeout.unwrap_or(self.options.request_timeout);
-        let timeouts = Timeouts::of_answer(limit);
+        let timeouts = Timeouts::of_response(limit);
         let kind = Kind::of(request.method());
         let meter = self.http.meter();
-        let mut measured = AnswerMeter::new(meter, request);
+        let mut measured = ResponseMeter::new(meter, request);
         let throttle = Some(&*self.throttle);
         retry::run(request, kind, throttle, meter, &self.stop, |retries| {
             measured.attempted(request);
-            let answer = self.http.exchange(request, timeouts, retries)?;
-            let code = answer.status().as_u16();
-            let body = read_whole(answer.into_body(), request.answer_bytes_max());
+            let response = self.http.exchange(request, timeouts, retries)?;
+            let code = response.status().as_u16();
+            let body = read_whole(response.into_body(), request.response_bytes_max());
             let body = body.map_err(|error| self.http.transport_error(error.into()))?;
             measured.received(body.len());
             Ok(Response { code, body })
         })
     }
 
-    /// Connections for one thread that lists and watches; when the stop signal is given they are
-    /// cut, so that a blocked read ends at once. Lists wait at this client's throttle. To be called
-    /// once per thread: what is cut at the end is remembered until then.
+    /// Creates connections for one thread that lists and watches. The stop signal closes them, so a
+    /// blocked read ends at once. Lists wait for this client's throttle. Call it once per thread:
+    /// the client keeps every stream client's connections until the stop.
     pub fn stream_client(&self) -> StreamClient {
         let coalescing = ReadCoalescing::default();
         StreamClient::new(
@@ -149,24 +152,25 @@ impl Client {
         )
     }
 
-    /// Cuts all of this client's connections, also those in use, and lets none be made any more:
-    /// the last resort when the time to stop is over. Its clones share that fate.
+    /// Closes all connections of this client and its clones, also those in use, and opens no more.
+    /// The last resort when the shutdown deadline has passed.
     pub fn abort(&self) {
         self.http.shut_down();
     }
 
-    /// Where the server is and who we are.
+    /// Returns the configuration that this client was created from.
     pub fn config(&self) -> &ClientConfig {
         &self.config
     }
 }
 
-/// Reads an answer of at most so many bytes in as few steps as can be: most are here already when
-/// their head is.
+/// Reads a body of at most `bytes_max` bytes. Allocates once and reads in few steps, because most
+/// bodies have arrived together with their head.
 fn read_whole(body: ureq::Body, bytes_max: u64) -> io::Result<Vec<u8>> {
     let length = body.content_length().unwrap_or(UNKNOWN_LENGTH);
     let n_bytes = length.min(READ_AT_ONCE_MAX);
-    // With room to spare, since the end is found by a read that brings nothing.
+    // The spare room lets the last `read`, which returns zero bytes, run without another
+    // allocation.
     let n_bytes = usize::try_from(n_bytes).unwrap_or(0) + 1024;
     let mut bytes = Vec::with_capacity(n_bytes);
     let body = body.into_with_config().limit(bytes_max);

@@ -1,6 +1,6 @@
-//! Who the daemon is and whom it trusts, at this moment: headers and TLS together, one for all
-//! clients of a configuration. Asked for every request, on the thread that sends it; put anew by
-//! [`ClientConfig::reload`](super::ClientConfig::reload) on the thread `signal`.
+//! Current credentials and TLS settings, shared by all clients of a configuration. The sending
+//! thread reads them for every request; [`ClientConfig::reload`](super::ClientConfig::reload)
+//! replaces them on the thread `signal`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,29 +13,29 @@ use super::exec_plugin::Issued;
 use super::live_tls::{LiveTls, TlsSource};
 use crate::stdx::stop::Stop;
 
-/// Credentials and TLS settings that can be exchanged while requests are under way.
+/// Credentials and TLS settings that a reload can replace while requests are in flight.
 pub(super) struct Access {
     current: ArcSwap<Current>,
-    /// Of a server that is reached by TLS.
+    /// `None` if no connection uses TLS.
     tls: Option<Arc<LiveTls>>,
 }
 
 struct Current {
     credentials: Credentials,
-    /// By which [`LiveTls`] knows whether they are the current ones.
+    /// Lets [`LiveTls`] detect a plugin identity of replaced credentials.
     number: u64,
 }
 
-/// What a request has shown.
+/// The credentials that a request was sent with.
 pub(super) struct UsedCredentials {
-    shown: Arc<Current>,
+    current: Arc<Current>,
     issued: Option<Arc<Issued>>,
 }
 
 impl UsedCredentials {
-    /// The API server has refused it, with code 401.
+    /// Call after the API server responded with code 401. The next request gets new credentials.
     pub(super) fn refuse(&self) {
-        let credentials = &self.shown.credentials;
+        let credentials = &self.current.credentials;
         credentials.refuse(self.issued.as_deref());
     }
 }
@@ -55,45 +55,45 @@ impl Access {
         self.tls.clone()
     }
 
-    /// Looks at the files with certificates if that is due.
+    /// Reads the certificate files again if the check is due.
     pub(super) fn check_files(&self) {
         if let Some(tls) = &self.tls {
             tls.check_if_due();
         }
     }
 
-    /// Makes `headers` those that say who is asking, and sees to it that new connections show the same.
-    /// May wait for a credential plugin, shorter once `stop` is given.
+    /// Adds the authentication headers to `headers` and presents the same plugin's client
+    /// certificate on new connections. May block on a credential plugin; `stop` shortens that wait.
     ///
     /// # Errors
-    /// Why there are no credentials, for people.
+    /// Why there are no credentials, as text.
     pub(super) fn authorize(
         &self,
         headers: &mut HeaderMap,
         stop: &Stop,
     ) -> Result<UsedCredentials, String> {
         loop {
-            let shown = self.current.load_full();
-            let issued = shown.credentials.apply(headers, stop)?;
+            let used = self.current.load_full();
+            let issued = used.credentials.apply(headers, stop)?;
             if let (Some(tls), Some(issued)) = (&self.tls, &issued) {
-                let presented = tls.present(issued.identity.as_ref(), shown.number);
+                let presented = tls.present(issued.identity.as_ref(), used.number);
                 let is_current = presented
-                    .map_err(|problem| format!("the credential plugin's answer: {problem}"))?;
+                    .map_err(|problem| format!("the credential plugin's output: {problem}"))?;
                 if !is_current {
-                    // Others have been put in place while the plugin ran, or are in this moment.
+                    // A reload replaced the credentials while the plugin ran, or is replacing them.
                     headers.clear();
                     continue;
                 }
             }
-            return Ok(UsedCredentials { shown, issued });
+            return Ok(UsedCredentials { used, issued });
         }
     }
 
-    /// Uses these from now on, and says what they change. A plugin is run before anything changes,
-    /// which may take as long as it does.
+    /// Replaces the credentials and TLS settings and returns the changes, for the log. Runs a
+    /// credential plugin first and blocks until it exits.
     ///
     /// # Errors
-    /// Why they cannot be used; then everything is as it was.
+    /// Why the new ones cannot be used; the old ones stay.
     pub(super) fn replace(
         &self,
         credentials: Credentials,

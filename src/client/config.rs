@@ -1,7 +1,7 @@
-//! Where the API server is and how to appear before it: flags, `$KUBECONFIG`, `~/.kube/config`, or
-//! the pod's service account. Loaded at the start, on the main thread, where everything that can be
-//! wrong with files and certificates is found; what may change is loaded again at SIGHUP, on the
-//! thread `signal`.
+//! Client configuration: the API server's address and the daemon's credentials, from flags,
+//! `$KUBECONFIG`, `~/.kube/config`, or the pod's service account. The main thread loads it at
+//! startup and reports every problem with files and certificates then. On SIGHUP the thread
+//! `signal` reloads credentials and certificates.
 
 mod direct;
 pub(super) mod environment;
@@ -30,36 +30,36 @@ use super::proxy;
 use crate::stdx::clock::SystemClock;
 use crate::stdx::stop::Stop;
 
-/// What the command line says about the API server.
+/// The command line's settings for the API server.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigSource {
     /// `--kubeconfig`.
     pub kubeconfig: Option<PathBuf>,
     /// `--master`: the server's address, in place of the kubeconfig's. Without `--kubeconfig` and
-    /// `--context` no kubeconfig is looked for, so that credentials never go to a server that they
-    /// are not for.
+    /// `--context` no kubeconfig is loaded, so credentials are never sent to a server that they are
+    /// not for.
     pub master: Option<String>,
-    /// `--context`, in place of the kubeconfig's current one.
+    /// `--context`, in place of the kubeconfig's current context.
     pub context: Option<String>,
 }
 
-/// Where the API server is and how to appear before it. Secrets never show in `Debug`.
+/// The API server's address and the credentials for it. `Debug` never prints secrets.
 #[derive(Clone)]
 pub struct ClientConfig {
     /// Scheme and authority only.
     pub(super) server: Uri,
-    /// The path in the server's URL without a slash at its end, such as `/k8s/clusters/c-1`.
+    /// The path of the server's URL without a trailing slash, such as `/k8s/clusters/c-1`.
     pub(super) prefix: Arc<str>,
     pub(super) access: Arc<Access>,
     pub(super) proxy: Option<ureq::Proxy>,
     url: String,
     namespace: String,
     origin: String,
-    /// What it was loaded from, to load it again.
+    /// The sources that a reload reads again; `None` for [`plain`](Self::plain).
     loaded_from: Option<Arc<(ConfigSource, Environment)>>,
 }
 
-/// Everything that a configuration is made of, before it is checked.
+/// An unchecked configuration.
 #[derive(Default)]
 struct Draft {
     server: String,
@@ -76,12 +76,12 @@ impl ClientConfig {
     /// else `~/.kube/config`, else the pod's service account. Reads files, opens no connection.
     ///
     /// # Errors
-    /// [`ConfigError`], which says where it looked or what to mend.
+    /// [`ConfigError`], which lists the places searched or names the problem.
     pub fn load(source: &ConfigSource) -> Result<Self, ConfigError> {
         Self::load_from(source, &Environment::of_process())
     }
 
-    /// As [`load`](Self::load), with other surroundings than this process's.
+    /// As [`load`](Self::load), with `environment` in place of the process's environment.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -97,14 +97,14 @@ impl ClientConfig {
         Ok(config)
     }
 
-    /// Reads everything again that says who we are and whom to trust, for this configuration and all
-    /// clients that were made from it: the kubeconfig, and the files that it names. A credential
-    /// plugin is run, which may take as long as it does, shorter once `stop` is given. Returns what
-    /// has changed, for the log. Another server, proxy or namespace needs a restart, and that is
-    /// said.
+    /// Reads the kubeconfig and the files that it names again, and replaces the credentials and
+    /// certificate authorities of this configuration and of all clients created from it. Runs a
+    /// credential plugin and blocks until it exits; `stop` shortens that wait. Returns the changes,
+    /// for the log. Another server, proxy or namespace needs a restart; the returned text says so
+    /// for server and proxy.
     ///
     /// # Errors
-    /// What is wrong; then everything is as it was.
+    /// What is wrong; the old settings stay.
     pub fn reload(&self, stop: &Stop) -> Result<String, String> {
         let Some(loaded_from) = &self.loaded_from else {
             return Ok("there is nothing to read".to_owned());
@@ -114,7 +114,7 @@ impl ClientConfig {
         let (draft, located) = loaded.map_err(|error| error.to_string())?;
         let problem = |problem| located.error(problem).to_string();
         let checked = draft.check(environment).map_err(problem)?;
-        let other_place = checked.url != self.url || checked.proxy != self.proxy;
+        let moved = checked.url != self.url || checked.proxy != self.proxy;
         let replaced = self.access.replace(checked.credentials, checked.tls, stop);
         let changes = replaced.map_err(problem)?;
         let mut text = if changes.is_empty() {
@@ -122,7 +122,7 @@ impl ClientConfig {
         } else {
             format!("changed: {}", changes.join(", "))
         };
-        if other_place {
+        if moved {
             text.push_str("; another server or proxy counts after a restart");
         }
         Ok(format!("{} ({text})", self.origin))
@@ -138,9 +138,9 @@ impl ClientConfig {
             origin: "a plain address".to_owned(),
             ..Draft::default()
         };
-        let nothing = Environment::new([], "");
+        let empty = Environment::new([], "");
         draft
-            .finish(&nothing)
+            .finish(&empty)
             .expect("the caller gives a valid URL")
     }
 
@@ -149,12 +149,12 @@ impl ClientConfig {
         &self.url
     }
 
-    /// The namespace of the context or of the pod; `default` if neither says.
+    /// The namespace of the context or of the pod; `default` if neither names one.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Where this configuration is from, for people.
+    /// The source of this configuration, for the log.
     pub fn origin(&self) -> &str {
         &self.origin
     }
@@ -172,7 +172,7 @@ impl fmt::Debug for ClientConfig {
     }
 }
 
-/// Where a draft is from, for errors.
+/// The source of a draft, for errors.
 enum Located {
     Kubeconfig(kubeconfig::Place),
     Master(String),
@@ -192,12 +192,12 @@ impl Located {
     }
 }
 
-/// A draft that was checked.
+/// A checked draft.
 struct Checked {
     url: String,
     uri: Uri,
     proxy: Option<ureq::Proxy>,
-    /// `None`: nothing is reached by TLS.
+    /// `None` if no connection uses TLS.
     tls: Option<TlsSource>,
     credentials: Credentials,
     namespace: Option<String>,
@@ -228,8 +228,8 @@ impl Draft {
         }
     }
 
-    /// Checks everything and puts it together. The error is for people, and says nothing of where
-    /// this draft is from.
+    /// Checks the draft and builds the configuration. The error text does not name the draft's
+    /// source.
     fn finish(self, environment: &Environment) -> Result<ClientConfig, String> {
         let checked = self.check(environment)?;
         let uri = checked.uri;
@@ -253,21 +253,21 @@ impl Draft {
 
     fn check(mut self, environment: &Environment) -> Result<Checked, String> {
         let url = with_scheme(&self.server, &self.tls);
-        // Where a password does not belong somebody may have put one.
-        let shown = proxy::without_password(&url);
+        // Users may put a password into the URL by mistake; errors must not repeat it.
+        let printable = proxy::without_password(&url);
         let uri: Uri = url
             .parse()
-            .map_err(|error| format!("{shown:?} is not a URL: {error}"))?;
+            .map_err(|error| format!("{printable:?} is not a URL: {error}"))?;
         let scheme = uri.scheme_str().unwrap_or_default();
         let (Some(host), Some(authority)) = (uri.host(), uri.authority()) else {
-            return Err(format!("{shown:?} has no host"));
+            return Err(format!("{printable:?} has no host"));
         };
         let default_port = match scheme {
             "https" => 443,
             "http" => 80,
             _ => {
                 return Err(format!(
-                    "{shown:?} begins with neither https:// nor http://"
+                    "{printable:?} begins with neither https:// nor http://"
                 ));
             }
         };
@@ -295,8 +295,8 @@ impl Draft {
     }
 }
 
-/// `host:port` alone means TLS exactly if there is something to do TLS with
-/// (client-go `rest/url_utils.go:defaultServerUrlFor`).
+/// Adds a scheme to `host:port`: `https` exactly if TLS settings are present (client-go
+/// `rest/url_utils.go:defaultServerUrlFor`).
 fn with_scheme(server: &str, tls: &TlsSource) -> String {
     if server.contains("://") {
         return server.to_owned();
@@ -305,7 +305,7 @@ fn with_scheme(server: &str, tls: &TlsSource) -> String {
     format!("{}://{server}", if secure { "https" } else { "http" })
 }
 
-/// A text that was given, and not as empty.
+/// Returns `text` unless it is empty.
 fn filled(text: Option<&String>) -> Option<&String> {
     text.filter(|text| !text.is_empty())
 }

@@ -60,7 +60,7 @@ pub(super) struct Timeouts {
 
 impl Timeouts {
     /// Those of an answer that is taken whole; `limit` is for its head, and again for its body.
-    pub(super) fn of_answer(limit: Duration) -> Self {
+    pub(super) fn of_response(limit: Duration) -> Self {
         Self {
             head: limit,
             body: Some(limit),
@@ -104,7 +104,7 @@ impl From<ClientError> for Failure {
 impl Http {
     /// Connections for whole answers, shared by many threads.
     pub(super) fn pooled(config: &ClientConfig, options: &ClientOptions, stop: &Stop) -> Self {
-        let usual = Timeouts::of_answer(options.request_timeout);
+        let usual = Timeouts::of_response(options.request_timeout);
         let (tls, fence) = (config.access.tls(), options.fence.as_ref());
         let connector = connector(tls, false, fence, None);
         let idle = options.connections;

@@ -31,19 +31,19 @@ impl Meter {
 
     /// Where requests of this method are counted.
     pub(super) fn verb(&self, method: Method) -> &VerbMetrics {
-        let make = || {
+        let resolve = || {
             metrics::global()
                 .rest_client
                 .of(method.as_str(), &self.host)
         };
-        self.verbs[method as usize].get_or_init(make)
+        self.verbs[method as usize].get_or_init(resolve)
     }
 }
 
 /// Measures one request from the wish to send it until its answer was read, which is when this is
 /// dropped.
 #[derive(Debug)]
-pub(super) struct AnswerMeter {
+pub(super) struct ResponseMeter {
     meter: Arc<Meter>,
     method: Method,
     began: Instant,
@@ -51,7 +51,7 @@ pub(super) struct AnswerMeter {
     n_bytes: Option<usize>,
 }
 
-impl AnswerMeter {
+impl ResponseMeter {
     pub(super) fn new(meter: &Arc<Meter>, request: &Request) -> Self {
         Self {
             meter: Arc::clone(meter),
@@ -73,7 +73,7 @@ impl AnswerMeter {
     }
 }
 
-impl Drop for AnswerMeter {
+impl Drop for ResponseMeter {
     fn drop(&mut self) {
         let metrics = self.meter.verb(self.method);
         metrics

@@ -70,7 +70,7 @@ mod tests {
     use crate::stdx::build;
 
     #[test]
-    fn the_user_agent_speaks_go() {
+    fn the_user_agent_has_the_form_of_client_go() {
         let (version, platform) = (env!("CARGO_PKG_VERSION"), build::platform());
         let expected = format!("replicaset-controller/{version} ({platform}) kubernetes/");
         let agent = user_agent();

@@ -216,7 +216,7 @@ impl Request {
     }
 
     /// How long its answer may be, in bytes. What asks for a page says so by `limit`.
-    pub(super) fn answer_bytes_max(&self) -> u64 {
+    pub(super) fn response_bytes_max(&self) -> u64 {
         let limit = self.query.iter().find(|(name, _)| name == "limit");
         let n_objects = limit.and_then(|(_, n)| n.parse().ok());
         n_objects.map_or(ANSWER_BYTES_MAX, |n: u64| {
