@@ -73,10 +73,10 @@ impl Access {
         stop: &Stop,
     ) -> Result<UsedCredentials, String> {
         loop {
-            let used = self.current.load_full();
-            let issued = used.credentials.apply(headers, stop)?;
+            let current = self.current.load_full();
+            let issued = current.credentials.apply(headers, stop)?;
             if let (Some(tls), Some(issued)) = (&self.tls, &issued) {
-                let presented = tls.present(issued.identity.as_ref(), used.number);
+                let presented = tls.present(issued.identity.as_ref(), current.number);
                 let is_current = presented
                     .map_err(|problem| format!("the credential plugin's output: {problem}"))?;
                 if !is_current {
@@ -85,7 +85,7 @@ impl Access {
                     continue;
                 }
             }
-            return Ok(UsedCredentials { used, issued });
+            return Ok(UsedCredentials { current, issued });
         }
     }
 

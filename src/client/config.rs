@@ -123,7 +123,7 @@ impl ClientConfig {
             format!("changed: {}", changes.join(", "))
         };
         if moved {
-            text.push_str("; another server or proxy counts after a restart");
+            text.push_str("; another server or proxy takes effect after a restart");
         }
         Ok(format!("{} ({text})", self.origin))
     }
@@ -139,9 +139,7 @@ impl ClientConfig {
             ..Draft::default()
         };
         let empty = Environment::new([], "");
-        draft
-            .finish(&empty)
-            .expect("the caller gives a valid URL")
+        draft.finish(&empty).expect("the caller gives a valid URL")
     }
 
     /// The server's URL.
@@ -272,7 +270,7 @@ impl Draft {
             }
         };
         if authority.as_str().contains('@') {
-            return Err("user and password do not belong into the server's URL".to_owned());
+            return Err("user and password do not belong in the server's URL".to_owned());
         }
         let port = uri.port_u16().unwrap_or(default_port);
         let configured = self.proxy_url.as_deref();

@@ -1,5 +1,5 @@
-//! Where requests of one client are counted and measured. Handles are looked up when the first request
-//! of a verb is sent; after that, counting one costs a few nanoseconds and no allocation.
+//! Request metrics of one client. The metric handles of a verb are resolved at its first request;
+//! after that, counting a request costs a few nanoseconds and no allocation.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -10,10 +10,10 @@ use super::request::{Method, Request};
 use crate::telemetry::metrics;
 use crate::telemetry::metrics::rest_client::VerbMetrics;
 
-/// The handles of one API server.
+/// The metric handles for one API server.
 #[derive(Debug)]
 pub(super) struct Meter {
-    /// Name and port.
+    /// Host and port.
     host: String,
     verbs: [OnceLock<VerbMetrics>; Method::ALL.len()],
 }
@@ -29,7 +29,7 @@ impl Meter {
         }
     }
 
-    /// Where requests of this method are counted.
+    /// Returns the metric handles of `method`.
     pub(super) fn verb(&self, method: Method) -> &VerbMetrics {
         let resolve = || {
             metrics::global()
@@ -40,14 +40,13 @@ impl Meter {
     }
 }
 
-/// Measures one request from the wish to send it until its answer was read, which is when this is
-/// dropped.
+/// Measures one request, from the call until this is dropped, which is when the response was read.
 #[derive(Debug)]
 pub(super) struct ResponseMeter {
     meter: Arc<Meter>,
     method: Method,
     began: Instant,
-    /// `None`: there was no answer, or not the one that was asked for.
+    /// `None`: no response, or not a successful one.
     n_bytes: Option<usize>,
 }
 
@@ -61,13 +60,13 @@ impl ResponseMeter {
         }
     }
 
-    /// The request is sent, for the first time or again.
+    /// Records one attempt to send the request, the first or a retry.
     pub(super) fn attempted(&self, request: &Request) {
         let size = bytes(request.body_bytes());
         self.meter.verb(self.method).request_size.observe(size);
     }
 
-    /// So much more of the answer is here.
+    /// Adds `n_bytes` to the size of the response.
     pub(super) fn received(&mut self, n_bytes: usize) {
         self.n_bytes = Some(self.n_bytes.unwrap_or(0) + n_bytes);
     }

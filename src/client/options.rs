@@ -1,4 +1,5 @@
-//! How the client behaves, apart from where the API server is. Filled by whoever makes one.
+//! Timeouts, limits and other settings of a client, apart from the server's address and
+//! credentials.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,32 +7,32 @@ use std::time::Duration;
 use super::fence::Fence;
 use crate::stdx::build;
 
-/// How a [`Client`](super::Client) behaves.
+/// Settings of a [`Client`](super::Client).
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// Requests per second; no limit if not above zero. Watches don't count
-    /// (kubernetes `cmd/kube-controller-manager/app/options`: `--kube-api-qps`).
+    /// Requests per second; no limit if not above zero. Watches are not limited (kubernetes
+    /// `cmd/kube-controller-manager/app/options`: `--kube-api-qps`).
     pub qps: f32,
-    /// Requests that may go at once after a quiet time (`--kube-api-burst`).
+    /// Requests that may be sent at once after a quiet time (`--kube-api-burst`).
     pub burst: u32,
-    /// Idle connections that are kept open: as many as threads send requests at once, else each request
-    /// above that number pays for a new TLS handshake.
+    /// Maximum idle connections kept open. Set it to the number of threads that send requests at
+    /// once; each request above it pays for a new TLS handshake.
     pub connections: usize,
-    /// How long the server may take to begin its answer, and again to complete it.
+    /// Maximum time until the response begins, and again until it is complete.
     pub request_timeout: Duration,
-    /// How long a watch may be silent. Bookmarks come about once a minute, so a silence this long
-    /// means that the connection is dead although nobody said so.
+    /// Maximum silence of a watch. Bookmarks arrive about once a minute, so the connection of a
+    /// watch that is silent for this long is dead.
     pub watch_silence_timeout: Duration,
-    /// How long a whole streamed list may take.
+    /// Maximum time for a complete streamed list.
     pub list_timeout: Duration,
-    /// Sends nothing that could change the cluster: every request but a read is refused here, before
-    /// it is sent. What a dry run rests on.
+    /// Refuses every request but a read before it is sent, so that nothing can change the cluster.
+    /// The dry run relies on this.
     pub read_only: bool,
-    /// What the daemon calls itself in the API server's logs.
+    /// The `User-Agent` header, for the API server's logs.
     pub user_agent: String,
-    /// Asked before anything is sent by a [`Client`](super::Client), reads included: who may not write
-    /// has nothing to read for. Its [`StreamClient`](super::StreamClient)s, which only read, go on.
-    /// `None`: everything may be sent at any time.
+    /// Consulted before a [`Client`](super::Client) sends anything, reads included: a daemon that
+    /// may not write has no use for reads either. [`StreamClient`](super::StreamClient)s, which
+    /// only read, ignore it. `None`: no restriction.
     pub fence: Option<Arc<dyn Fence>>,
 }
 
@@ -52,8 +53,8 @@ impl Default for ClientOptions {
 }
 
 /// `replicaset-controller/<version> (<os>/<arch>) kubernetes/<commit>/replicaset-controller`, with
-/// seven characters of the commit, and at the end the controller
-/// (client-go `rest/config.go:DefaultKubernetesUserAgent`, `AddUserAgent`).
+/// seven characters of the commit and the controller's name at the end (client-go
+/// `rest/config.go:DefaultKubernetesUserAgent`, `AddUserAgent`).
 fn user_agent() -> String {
     let (version, platform) = (build::VERSION, build::platform());
     let commit = build::COMMIT
