@@ -15,10 +15,10 @@ pub const REST_MAX: Duration = Duration::from_millis(10);
 
 /// What a rest is to bring, in bytes: some ten usual pods. The faster they come, the shorter it is, so that
 /// who waits for the last of 500 is not kept by more than a fiftieth of the time that they take.
-const WANTED: u64 = 48 << 10;
+const BYTES_PER_READ: u64 = 48 << 10;
 
 /// Where what is wanted takes longer than this to come, a rest would bring next to nothing.
-const WORTHWHILE: Duration = REST_MAX.saturating_mul(8);
+const WORTHWHILE_MAX: Duration = REST_MAX.saturating_mul(8);
 
 /// Whether reads may rest: a switch for one thread's connections. Off at first, and again whenever a list
 /// or a watch is opened: what has a known end is to come as fast as it can.
@@ -49,7 +49,7 @@ pub(super) struct ReadCoalescer {
     bytes: u64,
     time: Duration,
     last_read: Instant,
-    is_empty: bool,
+    has_read_all: bool,
 }
 
 impl ReadCoalescer {
@@ -57,24 +57,24 @@ impl ReadCoalescer {
         Self {
             allowed,
             bytes: 0,
-            time: WORTHWHILE,
+            time: WORTHWHILE_MAX,
             last_read: Instant::now(),
-            is_empty: false,
+            has_read_all: false,
         }
     }
 
     /// Rests, if that is allowed and worthwhile; at most [`REST_MAX`].
     pub(super) fn before_read(&self) {
-        let rest = self.rest();
-        if !rest.is_zero() {
+        let wait = self.wait();
+        if !wait.is_zero() {
             // Nobody unparks this thread; who did would only shorten the rest.
-            thread::park_timeout(rest);
+            thread::park_timeout(wait);
         }
     }
 
-    fn rest(&self) -> Duration {
-        if self.is_empty && self.allowed.is_allowed() {
-            rest(self.bytes, self.time)
+    fn wait(&self) -> Duration {
+        if self.has_read_all && self.allowed.is_allowed() {
+            wait_for(self.bytes, self.time)
         } else {
             Duration::ZERO
         }
@@ -82,42 +82,42 @@ impl ReadCoalescer {
 
     /// Notes that a read has just brought so many bytes of so many that there was room for.
     pub(super) fn after_read(&mut self, bytes: usize, room: usize) {
-        self.note(bytes, room, Instant::now());
+        self.record(bytes, room, Instant::now());
     }
 
-    fn note(&mut self, bytes: usize, room: usize, now: Instant) {
-        let elapsed = now.duration_since(self.last_read).min(WORTHWHILE);
+    fn record(&mut self, bytes: usize, room: usize, now: Instant) {
+        let elapsed = now.duration_since(self.last_read).min(WORTHWHILE_MAX);
         self.bytes = self.bytes / 2 + bytes as u64;
         self.time = self.time / 2 + elapsed;
         self.last_read = now;
-        self.is_empty = bytes < room;
+        self.has_read_all = bytes < room;
     }
 }
 
-/// As long as [`WANTED`] bytes take to come, if so many came in this time.
-fn rest(bytes: u64, time: Duration) -> Duration {
-    let nanos = time.as_nanos() * u128::from(WANTED) / u128::from(bytes.max(1));
-    let wanted = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-    if wanted > WORTHWHILE {
+/// As long as [`BYTES_PER_READ`] bytes take to come, if so many came in this time.
+fn wait_for(bytes: u64, time: Duration) -> Duration {
+    let nanos = time.as_nanos() * u128::from(BYTES_PER_READ) / u128::from(bytes.max(1));
+    let wait = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+    if wait > WORTHWHILE_MAX {
         return Duration::ZERO;
     }
-    wanted.min(REST_MAX)
+    wait.min(REST_MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{REST_MAX, ReadCoalescer, ReadCoalescing, rest};
+    use super::{REST_MAX, ReadCoalescer, ReadCoalescing, wait_for};
 
     const MS: Duration = Duration::from_millis(1);
     const POD: usize = 4600;
     const ROOM: usize = 64 << 10;
 
     #[test]
-    fn the_more_comes_the_shorter_is_the_rest_and_little_is_not_waited_for() {
+    fn the_wait_shrinks_with_the_rate_and_is_zero_at_low_rates() {
         let check = |bytes, time, expected| {
-            assert_eq!(rest(bytes, time), expected, "{bytes} bytes in {time:?}");
+            assert_eq!(wait_for(bytes, time), expected, "{bytes} bytes in {time:?}");
         };
         check(0, MS, Duration::ZERO);
         check(4 << 10, 10 * MS, Duration::ZERO);
@@ -133,7 +133,7 @@ mod tests {
 
     /// How long a connection rests that read a pod at each of these times, the first one after a minute
     /// of silence.
-    fn rest_after(ms: impl IntoIterator<Item = u32>, allow: bool, room: usize) -> Duration {
+    fn wait_after(ms: impl IntoIterator<Item = u32>, allow: bool, room: usize) -> Duration {
         let allowed = ReadCoalescing::default();
         if allow {
             allowed.allow();
@@ -141,25 +141,25 @@ mod tests {
         let mut coalescer = ReadCoalescer::new(allowed);
         let first = coalescer.last_read + 60_000 * MS;
         for at in ms {
-            coalescer.note(POD, room, first + at * MS);
+            coalescer.record(POD, room, first + at * MS);
         }
-        coalescer.rest()
+        coalescer.wait()
     }
 
     #[test]
-    fn a_busy_connection_rests_where_it_may_and_has_read_everything() {
+    fn a_busy_connection_waits_if_allowed_and_all_is_read() {
         let every_2_ms = || (0..12).map(|n| 2 * n);
-        assert_eq!(rest_after(every_2_ms(), true, ROOM), REST_MAX);
-        assert_eq!(rest_after(every_2_ms(), true, POD), Duration::ZERO);
-        assert_eq!(rest_after(every_2_ms(), false, ROOM), Duration::ZERO);
+        assert_eq!(wait_after(every_2_ms(), true, ROOM), REST_MAX);
+        assert_eq!(wait_after(every_2_ms(), true, POD), Duration::ZERO);
+        assert_eq!(wait_after(every_2_ms(), false, ROOM), Duration::ZERO);
     }
 
     #[test]
-    fn a_quiet_connection_does_not_rest() {
-        assert_eq!(rest_after([0], true, ROOM), Duration::ZERO);
-        assert_eq!(rest_after([0, 1], true, ROOM), Duration::ZERO);
+    fn a_quiet_connection_does_not_wait() {
+        assert_eq!(wait_after([0], true, ROOM), Duration::ZERO);
+        assert_eq!(wait_after([0, 1], true, ROOM), Duration::ZERO);
         assert_eq!(
-            rest_after((0..12).map(|n| 20 * n), true, ROOM),
+            wait_after((0..12).map(|n| 20 * n), true, ROOM),
             Duration::ZERO
         );
     }

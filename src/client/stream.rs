@@ -1,6 +1,6 @@
-//! Lists and watches: answers that are read while they arrive. One [`StreamClient`] belongs to one
-//! reflector's thread; only `shut_down`, on the thread that gives the stop signal, comes from
-//! outside.
+//! Lists and watches: response bodies that are read while they arrive. One [`StreamClient`] belongs
+//! to one reflector's thread. Only `shut_down` runs on another thread, the one that triggers the
+//! stop.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use ureq::http::header::CONTENT_TYPE;
 
 use super::error::{ClientError, kind_of};
 use super::http::{Http, Timeouts};
-use super::meter::AnswerMeter;
+use super::meter::ResponseMeter;
 use super::options::ClientOptions;
 use super::read_coalescing::ReadCoalescing;
 use super::request::Request;
@@ -20,8 +20,8 @@ use super::throttle::Throttle;
 use crate::stdx::activity;
 use crate::stdx::stop::Stop;
 
-/// Connections of its own for the one thread that lists and watches one resource, so that the stop
-/// signal can cut what that thread waits for.
+/// Lists and watches one resource for one thread. It has its own connections, so that the stop
+/// signal can close those that this thread is blocked on.
 #[derive(Debug)]
 pub struct StreamClient {
     http: Http,
@@ -50,13 +50,14 @@ impl StreamClient {
         }
     }
 
-    /// Opens a list: throttled, repeated like any read, limited by
-    /// [`ClientOptions::request_timeout`] for its beginning and for each silence, and by
-    /// [`ClientOptions::list_timeout`] in all. Waits until the answer's head is here.
+    /// Opens a list. The list waits for the throttle and is retried like any read.
+    /// [`ClientOptions::request_timeout`] limits the wait for the first byte and each silence;
+    /// [`ClientOptions::list_timeout`] limits the whole list. Blocks until the response's head has
+    /// arrived.
     ///
     /// # Errors
     /// [`ClientError::Status`] if the server refuses, [`ClientError::Stopped`] if the daemon stops,
-    /// and what else may befall a request.
+    /// or any other transport error.
     pub fn open_list(&self, request: &Request) -> Result<BodyStream, ClientError> {
         let silence = request.timeout.unwrap_or(self.options.request_timeout);
         let timeouts = Timeouts {
@@ -67,9 +68,10 @@ impl StreamClient {
         self.open(request, Kind::Read, timeouts)
     }
 
-    /// Opens a watch: not throttled, without a limit but that of silence
-    /// ([`ClientOptions::watch_silence_timeout`]). Waits until the answer's head is here. A
-    /// connection that breaks before that is tried once more, in case it was a stale one.
+    /// Opens a watch. A watch does not wait for the throttle, and only
+    /// [`ClientOptions::watch_silence_timeout`] limits it. Blocks until the response's head has
+    /// arrived. A connection that breaks before that is retried once, in case it was a stale idle
+    /// one.
     ///
     /// # Errors
     /// As [`open_list`](Self::open_list).
@@ -91,25 +93,25 @@ impl StreamClient {
         self.coalescing.forbid();
         let throttle = (kind != Kind::Watch).then_some(&*self.throttle);
         let meter = self.http.meter();
-        // As upstream has it, a watch has neither size nor duration.
-        let measured = (kind != Kind::Watch).then(|| AnswerMeter::new(meter, request));
-        let answer = retry::run(request, kind, throttle, meter, &self.stop, |retries| {
+        // As upstream, watches count neither in the size nor in the duration metrics.
+        let measured = (kind != Kind::Watch).then(|| ResponseMeter::new(meter, request));
+        let response = retry::run(request, kind, throttle, meter, &self.stop, |retries| {
             if let Some(measured) = &measured {
                 measured.attempted(request);
             }
             self.http.exchange(request, timeouts, retries)
         });
-        let answer = match answer {
-            Ok(answer) => answer,
+        let response = match response {
+            Ok(response) => response,
             Err(_) if self.stop.is_stopped() => return Err(ClientError::Stopped),
             Err(error) => return Err(error),
         };
-        let content_type = answer.headers().get(CONTENT_TYPE);
+        let content_type = response.headers().get(CONTENT_TYPE);
         let content_type = content_type.and_then(|value| value.to_str().ok());
         Ok(BodyStream {
             content_type: content_type.unwrap_or_default().to_owned(),
-            what: request.to_string(),
-            reader: answer
+            request: request.to_string(),
+            reader: response
                 .into_body()
                 .into_with_config()
                 .limit(u64::MAX)
@@ -123,28 +125,29 @@ impl StreamClient {
     }
 }
 
-/// The body of an answer as it arrives. A read waits until bytes are here, the answer has ended,
-/// the silence has been too long, or the daemon stops. Its errors carry a [`ClientError`]; see
-/// [`ClientError::from_read`]. Dropping it before its end closes the connection.
+/// A response body that is read as it arrives. A read blocks until bytes arrive, the response ends,
+/// the silence timeout passes, or the daemon stops. Its errors carry a [`ClientError`]; see
+/// [`ClientError::from_read`]. Dropping the stream before its end closes the connection.
 pub struct BodyStream {
     content_type: String,
-    what: String,
+    request: String,
     reader: BodyReader<'static>,
     http: Http,
     coalescing: ReadCoalescing,
     stop: Stop,
-    /// Once broken always broken: underneath, a read after the first error looks like a clean end.
+    /// The first error. Later reads return it again, because ureq reports a clean end after an
+    /// error.
     broken: Option<ClientError>,
-    measured: Option<AnswerMeter>,
+    measured: Option<ResponseMeter>,
 }
 
 impl BodyStream {
-    /// The media type of the answer, with its parameters; empty if there is none.
+    /// The media type of the response with its parameters; empty if there is none.
     pub fn content_type(&self) -> &str {
         &self.content_type
     }
 
-    /// The switch that lets reads rest while much comes; off until then.
+    /// The switch that lets reads of a busy stream wait. It is off until the caller turns it on.
     pub fn coalescing(&self) -> &ReadCoalescing {
         &self.coalescing
     }
@@ -155,7 +158,7 @@ impl BodyStream {
         }
         let kind = kind_of(&error);
         let error = self.http.transport_error(ureq::Error::from(error));
-        log::debug!(error:%; "{} broke ({kind:?})", self.what);
+        log::debug!(error:%; "{} broke ({kind:?})", self.request);
         error
     }
 }
@@ -166,10 +169,10 @@ impl Read for BodyStream {
             return Err(io::Error::other(error.clone()));
         }
         let read = self.reader.read(buf);
-        // A quiet daemon sends no requests, but bookmarks come.
+        // A quiet daemon sends no requests that would check the files, but bookmarks still arrive.
         self.http.check_files();
         match read {
-            // Some ways of ending a body look alike whether the server or the stop signal did it.
+            // Some bodies end the same way whether the server ended them or the stop signal did.
             Ok(0) if !buf.is_empty() && self.stop.is_stopped() => {
                 self.broken = Some(ClientError::Stopped);
             }
@@ -190,7 +193,7 @@ impl Read for BodyStream {
 impl fmt::Debug for BodyStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BodyStream")
-            .field("what", &self.what)
+            .field("request", &self.request)
             .field("content_type", &self.content_type)
             .field("broken", &self.broken)
             .finish_non_exhaustive()
