@@ -1,37 +1,41 @@
-//! A rest before the next read of a busy watch, so that one wake-up serves several events. On the thread
-//! that reads, right above the socket: only there it shows whether all that has arrived is read.
+//! Read coalescing for busy watches: the watch thread waits up to 10 ms before the next read, so
+//! that one wake-up serves several events. The wait runs on the watch thread, directly above the
+//! socket, because only the socket shows whether everything that has arrived is read.
 //!
-//! An event that is read by itself costs a wake-up, a system call, an acknowledgement to the server, and a
-//! way through TLS and HTTP that is cold each time: several times what its decoding does.
+//! Reading each event separately costs a wake-up, a system call, an acknowledgement to the server,
+//! and a pass through cold TLS and HTTP code: several times the cost of decoding the event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// No rest is longer, and so no event is later for it. Without rests a created pod costs 1.3 times the CPU
-/// (tests/bench/README.md).
+/// Maximum wait before a read, and so the maximum delay that it adds to an event. Without the wait
+/// a created pod costs 1.3 times the CPU (tests/bench/README.md).
 pub const REST_MAX: Duration = Duration::from_millis(10);
 
-/// What a rest is to bring, in bytes: some ten usual pods. The faster they come, the shorter it is, so that
-/// who waits for the last of 500 is not kept by more than a fiftieth of the time that they take.
+/// Bytes that one read should return: about ten usual pods. The faster the bytes arrive, the
+/// shorter the wait, so that coalescing delays the last of 500 pods by at most a fiftieth of the
+/// time that they take.
 const BYTES_PER_READ: u64 = 48 << 10;
 
-/// Where what is wanted takes longer than this to come, a rest would bring next to nothing.
+/// If [`BYTES_PER_READ`] bytes take longer than this to arrive, a wait would gain next to nothing.
 const WORTHWHILE_MAX: Duration = REST_MAX.saturating_mul(8);
 
-/// Whether reads may rest: a switch for one thread's connections. Off at first, and again whenever a list
-/// or a watch is opened: what has a known end is to come as fast as it can.
+/// Whether reads may wait: a switch for one thread's connections. Off at first, and off again
+/// whenever a list or a watch is opened, because a response with a known end should arrive as fast
+/// as possible.
 #[derive(Clone, Debug, Default)]
 pub struct ReadCoalescing(Arc<AtomicBool>);
 
 impl ReadCoalescing {
-    /// From here on single events follow, and a read may begin up to 10 ms late while many come.
+    /// Turns the wait on: from here single events follow, and a busy connection delays reads by up
+    /// to 10 ms.
     pub fn allow(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a read may begin late.
+    /// Returns whether reads may wait.
     pub fn is_allowed(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -41,11 +45,11 @@ impl ReadCoalescing {
     }
 }
 
-/// How fast one connection's bytes come, and whether the last read has left any.
+/// The arrival rate of one connection's bytes, and whether the last read emptied the socket.
 #[derive(Debug)]
 pub(super) struct ReadCoalescer {
     allowed: ReadCoalescing,
-    /// Bytes of the last reads and the time that they took to come; both are halved with every read.
+    /// Bytes of the recent reads and the time that they took to arrive. Every read halves both.
     bytes: u64,
     time: Duration,
     last_read: Instant,
@@ -63,11 +67,11 @@ impl ReadCoalescer {
         }
     }
 
-    /// Rests, if that is allowed and worthwhile; at most [`REST_MAX`].
+    /// Waits if that is allowed and worthwhile, for at most [`REST_MAX`].
     pub(super) fn before_read(&self) {
         let wait = self.wait();
         if !wait.is_zero() {
-            // Nobody unparks this thread; who did would only shorten the rest.
+            // No code unparks this thread; an early unpark would only shorten the wait.
             thread::park_timeout(wait);
         }
     }
@@ -80,7 +84,7 @@ impl ReadCoalescer {
         }
     }
 
-    /// Notes that a read has just brought so many bytes of so many that there was room for.
+    /// Records a read that returned `bytes` bytes into a buffer with room for `room`.
     pub(super) fn after_read(&mut self, bytes: usize, room: usize) {
         self.record(bytes, room, Instant::now());
     }
@@ -94,7 +98,8 @@ impl ReadCoalescer {
     }
 }
 
-/// As long as [`BYTES_PER_READ`] bytes take to come, if so many came in this time.
+/// Returns the time in which [`BYTES_PER_READ`] bytes arrive at a rate of `bytes` per `time`, at
+/// most [`REST_MAX`]; zero if a wait is not worthwhile.
 fn wait_for(bytes: u64, time: Duration) -> Duration {
     let nanos = time.as_nanos() * u128::from(BYTES_PER_READ) / u128::from(bytes.max(1));
     let wait = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
@@ -131,7 +136,7 @@ mod tests {
         check(1, Duration::MAX, Duration::ZERO);
     }
 
-    /// How long a connection rests that read a pod at each of these times, the first one after a minute
+    /// Returns the wait of a connection that read one pod at each of `ms`, the first after a minute
     /// of silence.
     fn wait_after(ms: impl IntoIterator<Item = u32>, allow: bool, room: usize) -> Duration {
         let allowed = ReadCoalescing::default();
