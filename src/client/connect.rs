@@ -1,10 +1,10 @@
-//! How a connection to the API server is opened: proxy, name resolution, TCP, TLS. Runs on the
-//! thread whose request found no idle connection. Built once per agent by `http`.
+//! How the client opens a connection to the API server: proxy, name resolution, TCP, TLS. `http`
+//! builds the chain once per agent; it runs on the thread whose request found no idle connection.
 //!
-//! The chain is this room's own for three reasons: names are looked up only when a connection is
-//! opened and not with every request; `tls-server-name` and the server's own certificate
-//! authorities apply to the server and not to a proxy; and every failure in here is marked, since
-//! it proves that the request was not sent.
+//! The client has its own chain for three reasons. It resolves names only when it opens a
+//! connection, not for every request. `tls-server-name` and the server's own certificate
+//! authorities apply to the server and not to a proxy. The chain marks every failure, since a
+//! failure in here proves that the request was not sent.
 
 use std::fmt;
 use std::io;
@@ -27,16 +27,16 @@ use super::live_tls::LiveTls;
 use super::read_coalescing::ReadCoalescing;
 use super::tcp::Tcp;
 
-/// The chain of everything that has a part in opening a connection. With a fence, nothing is sent on
-/// it while that is closed. With `cut_at_change` connections in use are cut when the identity changes;
-/// otherwise they end with the answer that they carry. Their reads rest where `coalescing` lets them.
+/// Builds the connector chain. A closed `fence` holds back everything on its connections. With
+/// `close_on_change` a new identity closes connections in use; otherwise they end with their
+/// current response. `coalescing` lets reads wait.
 pub(super) fn connector(
     tls: Option<Arc<LiveTls>>,
-    cut_at_change: bool,
+    close_on_change: bool,
     fence: Option<&Arc<dyn Fence>>,
     coalescing: Option<&ReadCoalescing>,
 ) -> impl Connector<()> + use<> {
-    let cut_by = tls.clone().filter(|_| cut_at_change);
+    let closed_by = tls.clone().filter(|_| close_on_change);
     let tcp = ConnectTcp {
         delivery_limit: fence.map(|fence| fence.delivery_limit()),
         coalescing: coalescing.cloned(),
@@ -49,10 +49,10 @@ pub(super) fn connector(
                 system: DefaultResolver::default(),
                 chain: server,
             });
-    Marked { chain, cut_by }
+    Marked { chain, closed_by }
 }
 
-/// Why there is no connection, and so why the request was surely not sent.
+/// Why there is no connection. The request was certainly not sent.
 #[derive(Debug)]
 pub(super) struct Unsent {
     pub(super) kind: TransportErrorKind,
@@ -69,7 +69,7 @@ impl std::error::Error for Unsent {}
 
 impl Unsent {
     fn wrap(error: Error) -> Error {
-        // What the fence has held back is told by its own name.
+        // The client reports what the fence held back as `Fenced`, not as a failed connection.
         if matches!(&error, Error::Other(inner) if inner.is::<Self>() || inner.is::<HeldBack>()) {
             return error;
         }
@@ -86,7 +86,7 @@ impl Unsent {
     }
 }
 
-/// An I/O error for people; above all, what is wrong with a certificate.
+/// Describes an I/O error for the log, above all a certificate problem.
 pub(super) fn describe_io(error: &io::Error) -> String {
     let inner = error.get_ref();
     match inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
@@ -95,12 +95,12 @@ pub(super) fn describe_io(error: &io::Error) -> String {
     }
 }
 
-/// Marks every failure of the connectors inside as [`Unsent`], and tells [`LiveTls`] of the
-/// connections that it is to cut.
+/// Marks every failure of the inner connectors as [`Unsent`], and registers with [`LiveTls`] the
+/// connections that it closes when the identity changes.
 #[derive(Debug)]
 struct Marked<C> {
     chain: C,
-    cut_by: Option<Arc<LiveTls>>,
+    closed_by: Option<Arc<LiveTls>>,
 }
 
 impl<C: Connector<()>> Connector<()> for Marked<C> {
@@ -111,23 +111,23 @@ impl<C: Connector<()>> Connector<()> for Marked<C> {
         details: &ConnectionDetails,
         chained: Option<()>,
     ) -> Result<Option<Self::Out>, Error> {
-        let Some(tls) = &self.cut_by else {
+        let Some(tls) = &self.closed_by else {
             return self.chain.connect(details, chained).map_err(Unsent::wrap);
         };
         let (tls, register) = (Arc::clone(tls), Arc::clone(&details.register_shutdown));
         let details = ConnectionDetails {
             register_shutdown: Arc::new(move |handle: Weak<dyn ShutdownHandle>| {
-                tls.cut_at_change(Weak::clone(&handle));
+                tls.close_on_change(Weak::clone(&handle));
                 register(handle)
             }),
-            ..copy(details)
+            ..copy_details(details)
         };
         self.chain.connect(&details, chained).map_err(Unsent::wrap)
     }
 }
 
-/// The same details; those of ureq cannot be cloned.
-fn copy<'a>(details: &ConnectionDetails<'a>) -> ConnectionDetails<'a> {
+/// Copies the details field by field; ureq's type is not `Clone`.
+fn copy_details<'a>(details: &ConnectionDetails<'a>) -> ConnectionDetails<'a> {
     ConnectionDetails {
         uri: details.uri,
         addrs: details.addrs.clone(),
@@ -142,8 +142,8 @@ fn copy<'a>(details: &ConnectionDetails<'a>) -> ConnectionDetails<'a> {
     }
 }
 
-/// Leaves the look-up of the API server's name to [`Resolve`]: a resolver is asked before the pool of
-/// idle connections is looked at, so with every request.
+/// Leaves the resolution of the API server's name to [`Resolve`]. ureq calls its resolver before it
+/// checks the pool of idle connections, so for every request.
 #[derive(Debug)]
 pub(super) struct LazyResolver {
     server: Uri,
@@ -169,16 +169,16 @@ impl Resolver for LazyResolver {
         if uri.authority() == self.server.authority() {
             return Ok(self.empty());
         }
-        // A proxy, looked up only when a connection is opened. Without a timeout the look-up is
-        // done on this thread, where a thread dump shows it.
+        // A proxy; ureq resolves it only when it opens a connection. Without a timeout the resolver
+        // runs on this thread, where a thread dump shows it.
         let proxy = self.system.resolve(uri, config, NextTimeout::default());
         proxy.map_err(Unsent::wrap)
     }
 }
 
-/// Looks up the server's name unless there is a connection to it through a proxy. That takes as long as the
-/// system's resolver does (`timeout` and `attempts` of `resolv.conf`), and what is opened then as long as is
-/// configured.
+/// Resolves the server's name unless a proxy connection to it exists. Blocks for as long as the
+/// system's resolver does (`timeout` and `attempts` of `resolv.conf`). The connect timeout starts
+/// after that.
 #[derive(Debug)]
 struct Resolve<C> {
     system: DefaultResolver,
@@ -201,7 +201,7 @@ impl<In: Transport, C: Connector<In>> Connector<In> for Resolve<C> {
         let details = ConnectionDetails {
             addrs,
             now: (details.current_time)(),
-            ..copy(details)
+            ..copy_details(details)
         };
         self.chain.connect(&details, None)
     }
@@ -210,9 +210,9 @@ impl<In: Transport, C: Connector<In>> Connector<In> for Resolve<C> {
 /// Opens the TCP connection.
 #[derive(Debug)]
 struct ConnectTcp {
-    /// For connections behind a fence.
+    /// Set for connections behind a fence.
     delivery_limit: Option<Duration>,
-    /// For watches.
+    /// Set for watches.
     coalescing: Option<ReadCoalescing>,
 }
 
@@ -235,7 +235,8 @@ impl<In: Transport> Connector<In> for ConnectTcp {
     }
 }
 
-/// Wraps the connection in TLS where the URI says `https`; `None` where it never does.
+/// Wraps the connection in TLS if the URI's scheme is `https`. Holds `None` if no connection uses
+/// TLS.
 #[derive(Debug)]
 struct Wrap(Option<Arc<LiveTls>>);
 
@@ -256,19 +257,19 @@ impl<In: Transport> Connector<In> for Wrap {
         };
         let tls = self.0.as_ref();
         let tls = tls.ok_or(Error::Tls("TLS is needed but not configured"))?;
-        let (config, name, generation) = tls.towards(details.uri).map_err(io::Error::other)?;
+        let (config, name, generation) = tls.settings_for(details.uri).map_err(io::Error::other)?;
         let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
         let config = details.config;
-        let input = config.input_buffer_size().min(RECORD);
+        let input = config.input_buffer_size().min(RECORD_MAX);
         let buffers = LazyBuffers::new(input, config.output_buffer_size());
         let mut stream = StreamOwned {
             conn: connection,
             sock: TransportAdapter::new(transport.boxed(), Arc::clone(&details.current_time)),
         };
-        stream.sock.set_timeout(time_left(details)?);
+        stream.sock.set_timeout(remaining_time(details)?);
         if let Err(error) = stream.conn.complete_io(&mut stream.sock) {
             if is_certificate_problem(&error) {
-                tls.server_not_accepted();
+                tls.server_certificate_rejected();
             }
             return Err(error.into());
         }
@@ -283,18 +284,18 @@ impl<In: Transport> Connector<In> for Wrap {
     }
 }
 
-/// What TCP and proxies have left of the time for a connection.
-fn time_left(details: &ConnectionDetails) -> Result<NextTimeout, Error> {
+/// Returns what TCP and proxies have left of the connect timeout.
+fn remaining_time(details: &ConnectionDetails) -> Result<NextTimeout, Error> {
     let mut timeout = details.timeout;
     let now = (details.current_time)();
     if let (time::Duration::Exact(limit), time::Instant::Exact(began), time::Instant::Exact(now)) =
         (timeout.after, details.now, now)
     {
-        let left = limit.saturating_sub(now.saturating_duration_since(began));
-        if left.is_zero() {
+        let remaining = limit.saturating_sub(now.saturating_duration_since(began));
+        if remaining.is_zero() {
             return Err(Error::Timeout(timeout.reason));
         }
-        timeout.after = time::Duration::Exact(left);
+        timeout.after = time::Duration::Exact(remaining);
     }
     Ok(timeout)
 }
@@ -305,26 +306,26 @@ fn is_certificate_problem(error: &io::Error) -> bool {
     matches!(inner, Some(rustls::Error::InvalidCertificate(_)))
 }
 
-/// A request is sent in pieces of this size, in bytes; a shorter one in one piece.
-const SENT_AT_ONCE: usize = RECORD;
+/// Maximum bytes per send; a shorter request is sent in one piece.
+const SEND_MAX: usize = RECORD_MAX;
 
-/// What a TLS record carries at most, in bytes (RFC 8446, section 5.1). One at a time is read out of TLS;
-/// a larger buffer above it would only take memory.
-const RECORD: usize = 16 << 10;
+/// Maximum payload of a TLS record, in bytes (RFC 8446, section 5.1). rustls returns one record at
+/// a time, so a larger buffer above it would only take memory.
+const RECORD_MAX: usize = 16 << 10;
 
 /// A connection inside TLS.
 ///
-/// What is to be sent is held back until the answer is waited for: head and body of a request so go out
-/// in one TLS record and one packet, which spares both sides a system call and a wake-up.
+/// It buffers output until the agent waits for the response, so that head and body of a request go
+/// out in one TLS record and one packet. That saves both sides a system call and a wake-up.
 struct TlsTransport {
     buffers: LazyBuffers,
-    /// What was handed over to be sent and is held back.
+    /// Buffered output.
     unsent: Vec<u8>,
-    /// How long it may take to send that.
+    /// The timeout for sending the buffered output.
     send_timeout: NextTimeout,
     stream: StreamOwned<ClientConnection, TransportAdapter>,
     tls: Arc<LiveTls>,
-    /// Which identity this connection has shown.
+    /// The identity that this connection was opened with.
     generation: u64,
 }
 
@@ -345,7 +346,7 @@ impl Transport for TlsTransport {
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
         self.unsent.extend(&self.buffers.output()[..amount]);
         self.send_timeout = timeout;
-        if self.unsent.len() >= SENT_AT_ONCE {
+        if self.unsent.len() >= SEND_MAX {
             self.send()?;
         }
         Ok(())
@@ -361,7 +362,7 @@ impl Transport for TlsTransport {
         Ok(amount > 0)
     }
 
-    /// Asked between two requests, and so where a connection with an old identity ends.
+    /// ureq calls this between two requests, so a connection with an old identity ends there.
     fn is_open(&mut self) -> bool {
         self.generation == self.tls.generation() && self.stream.sock.get_mut().is_open()
     }

@@ -1,6 +1,6 @@
-//! Who the daemon says it is, as HTTP headers: bearer token, token file, basic auth, what a plugin
-//! gives, impersonation. (Client certificates are `live_tls`'s.) Asked for every request, on the
-//! thread that sends it.
+//! Credentials as HTTP headers: bearer token, token file, basic auth, a plugin's credential,
+//! impersonation. (`live_tls` handles client certificates.) The sending thread applies them to
+//! every request.
 
 use std::fmt::{self, Write as _};
 use std::fs;
@@ -18,40 +18,40 @@ use super::secret_header::{bearer, secret_value};
 use crate::stdx::clock::{Clock, SystemClock};
 use crate::stdx::stop::Stop;
 
-/// A token read from a file is used this long. Upstream gives it a minute with ten seconds of
-/// leeway (client-go `transport/token_source.go:NewCachedFileTokenSource`).
+/// How long a token from a file is used before the next read. Upstream uses it for a minute with
+/// ten seconds of leeway (client-go `transport/token_source.go:NewCachedFileTokenSource`).
 const TOKEN_FILE_REUSE: Duration = Duration::from_secs(50);
 
-/// After a read that failed the old token is used this long before the file is read again.
+/// After a failed read the old token is used this long before the next read.
 const TOKEN_FILE_RETRY: Duration = Duration::from_secs(10);
 
 /// How requests are authorised.
 #[derive(Default)]
 pub(super) enum Authorization {
-    /// Not by a header.
+    /// No authorization header.
     #[default]
     None,
-    /// By a token that never changes.
+    /// A token that never changes.
     Token(SecretString),
-    /// By a token in a file, which may be replaced at any time.
+    /// A token in a file that may be replaced at any time.
     TokenFile(PathBuf),
-    /// By name and password.
+    /// User name and password.
     Basic(String, SecretString),
-    /// By what a program gives, be it a token, a client certificate or both.
+    /// A credential plugin, which issues a token, a client certificate or both.
     Plugin(Box<ExecSettings>),
 }
 
-/// On whose behalf requests are made, if not one's own.
+/// The user to impersonate, if any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Impersonation {
     pub(super) user: Option<String>,
     pub(super) uid: Option<String>,
     pub(super) groups: Vec<String>,
-    /// Name and value; a name may come more than once.
+    /// Name and value; a name may occur more than once.
     pub(super) extra: Vec<(String, String)>,
 }
 
-/// What says who is asking. Secrets never show in `Debug`.
+/// The credentials of a request's headers. `Debug` never prints secrets.
 pub(super) struct Credentials {
     source: Source,
     impersonation: HeaderMap,
@@ -65,11 +65,11 @@ enum Source {
 }
 
 impl Credentials {
-    /// Credentials for `authorization` and `impersonation`. Reads the token file once, and runs no
-    /// plugin yet.
+    /// Creates credentials from `authorization` and `impersonation`. Reads the token file once;
+    /// runs no plugin yet.
     ///
     /// # Errors
-    /// What is wrong, for people.
+    /// What is wrong, as text.
     pub(super) fn new(
         authorization: Authorization,
         impersonation: &Impersonation,
@@ -94,10 +94,11 @@ impl Credentials {
         })
     }
 
-    /// Adds the headers to a request's. May read the token file or run a plugin, and waits for that;
-    /// what a plugin gave is returned.
+    /// Adds the headers to a request's and returns the plugin's credential, if there is one. May
+    /// block on reading the token file or on the plugin.
     ///
     /// # Errors
+    /// Why there are no credentials, as text.
     /// Why there are no credentials, for people.
     pub(super) fn apply(
         &self,
@@ -123,9 +124,9 @@ impl Credentials {
         Ok(issued)
     }
 
-    /// The API server has refused what [`apply`](Self::apply) gave, with code 401: the next request
-    /// has the plugin run or the token file read again
-    /// (client-go `transport/token_source.go:ResetTokenOlderThan`).
+    /// Call after the API server rejected the headers of [`apply`](Self::apply) with code 401. The
+    /// next request runs the plugin or reads the token file again (client-go
+    /// `transport/token_source.go:ResetTokenOlderThan`).
     pub(super) fn refuse(&self, issued: Option<&Issued>) {
         match (&self.source, issued) {
             (Source::Plugin(plugin), Some(issued)) => plugin.refuse(issued.number),
@@ -134,10 +135,10 @@ impl Credentials {
         }
     }
 
-    /// Has the plugin run, if it is one, so that it is known to work.
+    /// Runs the plugin, if there is one, to check that it works.
     ///
     /// # Errors
-    /// Why it gave nothing, for people.
+    /// Why it issued no credential, as text.
     pub(super) fn try_out(&self, stop: &Stop) -> Result<Option<Arc<Issued>>, String> {
         match &self.source {
             Source::Plugin(plugin) => plugin.credential(stop).map(Some),
@@ -145,7 +146,7 @@ impl Credentials {
         }
     }
 
-    /// What `other` has in place of these, for the log.
+    /// Lists how `other` differs from these credentials, for the log.
     pub(super) fn changes(&self, other: &Self) -> Vec<&'static str> {
         let mut changes = Vec::new();
         match (&self.source, &other.source) {
@@ -196,7 +197,7 @@ struct TokenFile {
 
 struct Token {
     value: HeaderValue,
-    /// When the file is read again.
+    /// When the next read is due.
     stale_at: Instant,
 }
 
@@ -209,14 +210,15 @@ impl TokenFile {
         Ok(Self { path, clock, state })
     }
 
-    /// The token as it was not long ago. If the file cannot be read now, the old token stays.
+    /// Returns the token, at most [`TOKEN_FILE_REUSE`] old. If the file cannot be read, the old
+    /// token stays.
     fn current(&self) -> HeaderValue {
         let now = self.clock.now();
         let mut token = self.lock();
         if now < token.stale_at {
             return token.value.clone();
         }
-        // Others go on with the old token while this thread reads the file without the lock.
+        // Other threads use the old token while this thread reads the file without the lock.
         token.stale_at = now + TOKEN_FILE_RETRY;
         let old = token.value.clone();
         drop(token);
@@ -235,14 +237,14 @@ impl TokenFile {
         }
     }
 
-    /// The token was refused: the file may hold another by now.
+    /// Call after the API server rejected the token: the file may hold a newer one.
     fn refuse(&self) {
         let now = self.clock.now();
         let mut token = self.lock();
-        // A file that was read a moment ago holds no other, and a server that refuses everything
-        // must not make every request read it.
-        let read_lately = token.stale_at.saturating_duration_since(now) + TOKEN_FILE_RETRY / 10;
-        if read_lately < TOKEN_FILE_REUSE {
+        // A file that was just read holds no newer token, and a server that rejects everything must
+        // not make every request read it.
+        let reuse_remaining = token.stale_at.saturating_duration_since(now) + TOKEN_FILE_RETRY / 10;
+        if reuse_remaining < TOKEN_FILE_REUSE {
             token.stale_at = now;
         }
     }
@@ -262,7 +264,8 @@ fn read_token(path: &Path) -> Result<HeaderValue, String> {
     }
 }
 
-/// The headers of an impersonation (client-go `transport/round_trippers.go:impersonatingRoundTripper`).
+/// Builds the impersonation headers (client-go
+/// `transport/round_trippers.go:impersonatingRoundTripper`).
 fn impersonation_headers(impersonation: &Impersonation) -> Result<HeaderMap, String> {
     let Impersonation {
         user,
@@ -301,7 +304,7 @@ fn impersonation_headers(impersonation: &Impersonation) -> Result<HeaderMap, Str
     Ok(headers)
 }
 
-/// Percent-encodes what a header's name may not have, and the percent sign itself
+/// Percent-encodes the characters that a header name may not have, and the percent sign itself
 /// (client-go `transport/round_trippers.go:headerKeyEscape`).
 fn escape_header(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());

@@ -1,12 +1,13 @@
-//! TLS as it is configured at this moment: files with certificates and keys are looked at again every
-//! five minutes and when a connection is opened, and what has changed takes effect without a restart.
+//! TLS settings that follow their files. A check reads the files with certificates and keys every
+//! five minutes, and opening a connection reads the identity; changes take effect without a
+//! restart.
 //!
-//! A new identity retires the connections that were made with the old one: those that are idle are
-//! not used again, those that carry a request end with its answer, and watches are cut. A new
-//! certificate authority counts for new connections. What cannot be read or used is logged, and the
-//! old stays in use.
+//! A new identity retires the connections with the old one: idle ones are not used again, those
+//! with a request in flight end with its response, and watches are closed. A new certificate
+//! authority applies to new connections. If a file cannot be read or used, the check logs that and
+//! the old settings stay.
 //!
-//! Used by `access` and `connect` on whatever thread sends a request or reads a watch; one
+//! `access` and `connect` call this on whatever thread sends a request or reads a watch; one
 //! [`LiveTls`] serves all clients of a configuration.
 
 mod settings;
@@ -28,29 +29,29 @@ use super::tls::{Identity, Trust, server_name};
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics;
 
-/// How often files are looked at (client-go `transport/cert_rotation.go:CertCallbackRefreshDuration`
-/// and `transport/ca_rotation.go`).
+/// Interval between two checks of the files (client-go
+/// `transport/cert_rotation.go:CertCallbackRefreshDuration` and `transport/ca_rotation.go`).
 const CHECK_INTERVAL: Duration = Duration::from_mins(5);
 
-/// How soon after a look that found something wrong, such as a certificate whose key is not there
-/// yet, or after a server's certificate that was not accepted.
-const CHECK_AGAIN: Duration = Duration::from_secs(10);
+/// Interval to the next check after a check that failed, for instance because the key of a new
+/// certificate is not written yet, or after a rejected server certificate.
+const CHECK_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How many [`LiveTls`] there are, for the metrics.
-static N_IN_USE: AtomicU32 = AtomicU32::new(0);
+/// Number of existing [`LiveTls`], for the metrics.
+static N_LIVE: AtomicU32 = AtomicU32::new(0);
 
-/// What TLS is made of.
+/// The sources of the TLS settings.
 #[derive(Clone, Default)]
 pub(super) struct TlsSource {
-    /// The certificate authorities that may vouch for the server; the system's if `None`.
+    /// The certificate authorities to verify the server with; the system's if `None`.
     pub(super) certificate_authority: Option<Pem>,
     /// Certificate (with its intermediates) and key.
     pub(super) identity: Option<(Pem, Pem)>,
-    /// The name that the server's certificate must be for, if not the URL's host.
+    /// The name to verify in the server's certificate, in place of the URL's host.
     pub(super) server_name: Option<String>,
-    /// Trust any certificate.
+    /// Accept any server certificate.
     pub(super) insecure: bool,
-    /// The proxy is itself reached by TLS.
+    /// Connections to the proxy use TLS.
     pub(super) tls_proxy: bool,
 }
 
@@ -58,42 +59,44 @@ pub(super) struct TlsSource {
 pub(super) struct Current {
     server_name: ServerName<'static>,
     server: Arc<ClientConfig>,
-    /// For a proxy that is itself reached by TLS: no identity of ours, and beside the cluster's
-    /// authorities the system's.
+    /// For a proxy with TLS: no client certificate, and the system's certificate authorities beside
+    /// the cluster's.
     proxy: Option<Arc<ClientConfig>>,
-    /// Which identity it is; connections that were made with another one are retired.
+    /// Number of the identity. Connections with another generation are retired.
     generation: u64,
 }
 
 /// TLS settings that follow their files.
 pub(super) struct LiveTls {
-    /// The API server; who else is connected to is a proxy.
+    /// The API server; any other address is the proxy's.
     server: Uri,
     clock: Arc<dyn Clock>,
     started: Instant,
     current: ArcSwap<Current>,
-    /// Held also while files are read, so that a slow reader does not bring back what is old.
+    /// Also locked while a thread reads the files, so that a slow thread does not restore old
+    /// contents.
     state: Mutex<State>,
-    /// When files are looked at again, in milliseconds since `started`.
+    /// Time of the next check, in milliseconds since `started`.
     check_at: AtomicU64,
-    /// Connections that are to be cut when the identity changes.
+    /// Connections to close when the identity changes.
     streams: Mutex<Vec<Weak<dyn ShutdownHandle>>>,
 }
 
 struct State {
-    made_of: Ingredients,
-    /// What was logged last, so that each problem is told once.
+    ingredients: Ingredients,
+    /// The problem that was logged last, so that each problem is logged once.
     problem: Option<String>,
 }
 
-/// What settings are made of.
+/// Everything that the settings are built from.
 #[derive(Clone)]
 struct Ingredients {
     source: TlsSource,
-    /// What was read last.
+    /// The contents that were read last.
     material: Material,
     trust: Trust,
-    /// Which credentials these are; a plugin of others presents nothing any more.
+    /// Number of the credentials. A plugin of other credentials may not present an identity any
+    /// more.
     credentials: u64,
 }
 
@@ -103,24 +106,24 @@ struct Material {
     identity: Option<Identity>,
 }
 
-/// What has changed, for the log.
+/// The names of what changed, for the log.
 pub(super) type Changes = Vec<&'static str>;
 
 const CLIENT_CERTIFICATE: &str = "client certificate";
 const CERTIFICATE_AUTHORITY: &str = "certificate authority";
 
 impl LiveTls {
-    /// Settings for the API server at `server`. Reads the files.
+    /// Creates the settings for the API server at `server`. Reads the files.
     ///
     /// # Errors
-    /// What is wrong with a certificate or a key, for people.
+    /// What is wrong with a certificate or a key, as text.
     pub(super) fn new(
         server: &Uri,
         source: TlsSource,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, String> {
-        let made_of = Ingredients::read(source, None, 0)?;
-        let current = settings(server, &made_of, 0)?;
+        let ingredients = Ingredients::read(source, None, 0)?;
+        let current = settings(server, &ingredients, 0)?;
         let started = clock.now();
         let live = Self {
             server: server.clone(),
@@ -128,33 +131,36 @@ impl LiveTls {
             started,
             current: ArcSwap::from_pointee(current),
             state: Mutex::new(State {
-                made_of,
+                ingredients,
                 problem: None,
             }),
             check_at: AtomicU64::new(0),
             streams: Mutex::default(),
         };
         live.check_in(CHECK_INTERVAL);
-        let n_in_use = N_IN_USE.fetch_add(1, Ordering::Relaxed) + 1;
-        metrics::global().credentials.transport_created(n_in_use);
+        let n_live = N_LIVE.fetch_add(1, Ordering::Relaxed) + 1;
+        metrics::global().credentials.transport_created(n_live);
         Ok(live)
     }
 
-    /// Looks at the files if that is due. To be called often; costs a look at the clock.
+    /// Checks the files if the check is due. Cheap enough for every request and read: it reads the
+    /// clock.
     pub(super) fn check_if_due(&self) {
         let due = Duration::from_millis(self.check_at.load(Ordering::Relaxed));
         if self.clock.now().saturating_duration_since(self.started) < due {
             return;
         }
-        // Others go on while this thread reads.
+        // Set the next check first, so that other threads do not wait while this one reads the
+        // files.
         self.check_in(CHECK_INTERVAL);
         self.refresh_certificate_authority();
         self.refresh_identity();
     }
 
-    /// What to use in a connection that is being opened to `uri`, which is the API server's or a
-    /// proxy's. Looks at the identity's files, so that a new connection never shows an old one.
-    pub(super) fn towards(
+    /// Returns configuration, server name and generation for a new connection to `uri`, the API
+    /// server or the proxy. Reads the identity's files, so that a new connection never shows an old
+    /// identity.
+    pub(super) fn settings_for(
         &self,
         uri: &Uri,
     ) -> Result<(Arc<ClientConfig>, ServerName<'static>, u64), String> {
@@ -174,55 +180,56 @@ impl LiveTls {
         }
     }
 
-    /// Which identity new connections show.
+    /// The generation of the identity that new connections show.
     pub(super) fn generation(&self) -> u64 {
         self.current.load().generation
     }
 
-    /// The server's certificate was not accepted: perhaps its authority is a new one.
-    pub(super) fn server_not_accepted(&self) {
+    /// Call after a handshake rejected the server's certificate: its authority may be a new one.
+    pub(super) fn server_certificate_rejected(&self) {
         let now = self.clock.now().saturating_duration_since(self.started);
-        let soon = u64::try_from((now + CHECK_AGAIN).as_millis()).unwrap_or(u64::MAX);
-        // ORDER: looked at now unless that was done a moment ago, and then soon again.
+        let soon = u64::try_from((now + CHECK_RETRY_INTERVAL).as_millis()).unwrap_or(u64::MAX);
+        // ORDER: set the next check before reading. The read is skipped if a check is due this soon
+        // anyway.
         if self.check_at.fetch_min(soon, Ordering::Relaxed) > soon {
             self.refresh_certificate_authority();
         }
     }
 
-    /// Has a connection cut when the identity changes.
-    pub(super) fn cut_at_change(&self, connection: Weak<dyn ShutdownHandle>) {
+    /// Registers a connection to be closed when the identity changes.
+    pub(super) fn close_on_change(&self, connection: Weak<dyn ShutdownHandle>) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         streams.retain(|handle| handle.strong_count() > 0);
         streams.push(connection);
     }
 
-    /// Appears as `identity` from now on, which a plugin of `credentials` gave; false if those are not the
-    /// current ones any more.
+    /// Presents `identity`, which the plugin of `credentials` issued, on new connections. Returns
+    /// false if a reload has replaced those credentials.
     ///
     /// # Errors
-    /// What is wrong with it; the old one stays.
+    /// What is wrong with the identity; the old one stays.
     pub(super) fn present(
         &self,
         identity: Option<&Identity>,
         credentials: u64,
     ) -> Result<bool, String> {
         let state = self.lock();
-        if state.made_of.credentials != credentials {
+        if state.ingredients.credentials != credentials {
             return Ok(false);
         }
-        if state.made_of.material.identity.as_ref() != identity {
-            let mut new = state.made_of.clone();
+        if state.ingredients.material.identity.as_ref() != identity {
+            let mut new = state.ingredients.clone();
             new.material.identity = identity.cloned();
             self.adopt(state, new)?;
         }
         Ok(true)
     }
 
-    /// Reads everything again, from `source` from now on, which belongs to `credentials`. Their plugin's
-    /// identity is `plugin`.
+    /// Replaces the sources by `source`, which belongs to `credentials`, and reads the files.
+    /// `plugin` is the identity that the credentials' plugin issued.
     ///
     /// # Errors
-    /// What cannot be read or used; then nothing has changed.
+    /// What cannot be read or used; the old settings stay.
     pub(super) fn replace(
         &self,
         source: &TlsSource,
@@ -260,7 +267,7 @@ impl LiveTls {
 
     fn refresh_identity(&self) {
         let state = self.lock();
-        let mut new = state.made_of.clone();
+        let mut new = state.ingredients.clone();
         let Some((certificate, key)) = &new.source.identity else {
             return;
         };
@@ -271,25 +278,25 @@ impl LiveTls {
             .read()
             .and_then(|certificate| Ok((certificate, key.read()?)));
         let refreshed = read.and_then(|identity| {
-            if state.made_of.material.identity.as_ref() == Some(&identity) {
+            if state.ingredients.material.identity.as_ref() == Some(&identity) {
                 return Ok(Changes::new());
             }
             new.material.identity = Some(identity);
             self.adopt(state, new)
         });
-        self.tell(CLIENT_CERTIFICATE, refreshed);
+        self.log_refresh(CLIENT_CERTIFICATE, refreshed);
     }
 
     fn refresh_certificate_authority(&self) {
         let state = self.lock();
-        let mut new = state.made_of.clone();
+        let mut new = state.ingredients.clone();
         let pem = new.source.certificate_authority.as_ref();
         let Some(pem) = pem.filter(|pem| pem.is_file()) else {
             return;
         };
         let refreshed = pem.read().map_err(|problem| ("read_error", problem));
         let refreshed = refreshed.and_then(|bytes| {
-            if state.made_of.material.certificate_authority.as_ref() == Some(&bytes) {
+            if state.ingredients.material.certificate_authority.as_ref() == Some(&bytes) {
                 return Ok(Changes::new());
             }
             let reason = why_refused(&bytes);
@@ -305,42 +312,42 @@ impl LiveTls {
             Err((reason, _)) => Err(reason),
         });
         let refreshed = refreshed.map_err(|(_, problem)| problem);
-        self.tell(CERTIFICATE_AUTHORITY, refreshed);
+        self.log_refresh(CERTIFICATE_AUTHORITY, refreshed);
     }
 
     /// Makes `new` the settings of new connections.
     fn adopt(&self, mut state: MutexGuard<'_, State>, new: Ingredients) -> Result<Changes, String> {
-        let changes = state.made_of.changes(&new);
+        let changes = state.ingredients.changes(&new);
         let new_identity = changes.contains(&CLIENT_CERTIFICATE);
         let generation = self.generation() + u64::from(new_identity);
         let current = settings(&self.server, &new, generation)?;
-        state.made_of = new;
+        state.ingredients = new;
         if !changes.is_empty() {
             self.current.store(Arc::new(current));
         }
         drop(state);
         if new_identity {
-            self.cut_streams();
+            self.close_streams();
         }
         Ok(changes)
     }
 
-    fn cut_streams(&self) {
+    fn close_streams(&self) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let cut = std::mem::take(&mut *streams);
+        let closing = std::mem::take(&mut *streams);
         drop(streams);
-        for handle in cut.iter().filter_map(Weak::upgrade) {
+        for handle in closing.iter().filter_map(Weak::upgrade) {
             handle.shutdown();
         }
     }
 
-    /// Logs what a look at a file has found; what is wrong once, until it is something else.
-    fn tell(&self, what: &str, refreshed: Result<Changes, String>) {
+    /// Logs the result of a check: each change, and each problem once until another one occurs.
+    fn log_refresh(&self, name: &str, refreshed: Result<Changes, String>) {
         let problem = refreshed.as_ref().err().cloned();
         let mut state = self.lock();
-        // Two files are looked at: that one is fine says nothing of the other's problem.
-        let is_news = problem.is_some() && state.problem != problem;
-        if is_news {
+        // A success does not clear the problem, which may be the other file's; only a change does.
+        let is_new_problem = problem.is_some() && state.problem != problem;
+        if is_new_problem {
             state.problem.clone_from(&problem);
         } else if refreshed.as_ref().is_ok_and(|changes| !changes.is_empty()) {
             state.problem = None;
@@ -349,13 +356,13 @@ impl LiveTls {
         match refreshed {
             Ok(changes) => {
                 for change in changes {
-                    log::info!("the {change} has changed and is used from now on");
+                    log::info!("the {change} has changed and is in use");
                 }
             }
             Err(problem) => {
-                self.check_in(CHECK_AGAIN);
-                if is_news {
-                    log::warn!(error:% = problem; "the {what} that was read before stays in use");
+                self.check_in(CHECK_RETRY_INTERVAL);
+                if is_new_problem {
+                    log::warn!(error:% = problem; "the {name} that was read before stays in use");
                 }
             }
         }
@@ -374,7 +381,7 @@ impl LiveTls {
 
 impl Drop for LiveTls {
     fn drop(&mut self) {
-        N_IN_USE.fetch_sub(1, Ordering::Relaxed);
+        N_LIVE.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

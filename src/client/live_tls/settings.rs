@@ -1,4 +1,4 @@
-//! From what was configured to the settings of TLS. Reads files, on the thread that asks.
+//! Builds TLS settings from their sources. Reads files, on the calling thread.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::client::pem::Pem;
 use crate::client::tls::{Identity, Trust, authorities, client_config, server_name};
 
 impl Ingredients {
-    /// Reads the files that `source` names. The identity is `plugin` if it names none.
+    /// Reads the files that `source` names. `plugin` is the identity if `source` names none.
     pub(super) fn read(
         source: TlsSource,
         plugin: Option<Identity>,
@@ -32,7 +32,7 @@ impl Ingredients {
         })
     }
 
-    /// What `new` changes.
+    /// Returns the names of what differs in `new`.
     pub(super) fn changes(&self, new: &Self) -> Changes {
         let (material, source) = (&self.material, &self.source);
         let candidates = [
@@ -54,7 +54,7 @@ impl Ingredients {
             ),
         ];
         let changed = candidates.into_iter().filter(|(changed, _)| *changed);
-        changed.map(|(_, what)| what).collect()
+        changed.map(|(_, name)| name).collect()
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) fn trust(
 
 pub(super) fn settings(
     server: &Uri,
-    made_of: &Ingredients,
+    ingredients: &Ingredients,
     generation: u64,
 ) -> Result<Current, String> {
     let Ingredients {
@@ -79,14 +79,14 @@ pub(super) fn settings(
         trust,
         material,
         ..
-    } = made_of;
+    } = ingredients;
     let host = server.host().unwrap_or_default();
     let name = source.server_name.as_deref().unwrap_or(host);
     let proxy = source.tls_proxy.then(|| {
         let trust = match trust {
             Trust::Authorities(cluster) if source.certificate_authority.is_some() => {
                 let mut roots = cluster.as_ref().clone();
-                // A system without authorities leaves the cluster's.
+                // If the system has no authorities, the cluster's remain.
                 roots
                     .roots
                     .extend(authorities(None).map_or_else(|_| Vec::new(), |system| system.roots));

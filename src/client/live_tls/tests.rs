@@ -1,4 +1,4 @@
-//! Files that change under settings that are in use, on a clock that stands still.
+//! Certificate files that change while their settings are in use, on a fake clock.
 
 use std::fs;
 use std::path::PathBuf;
@@ -79,18 +79,18 @@ impl ShutdownHandle for Connection {
     }
 }
 
-/// What new connections use; two are equal if nothing has changed.
+/// The settings of new connections. They are pointer-equal if nothing has changed.
 fn settings(live: &LiveTls) -> Arc<rustls::ClientConfig> {
     Arc::clone(&live.current.load().server)
 }
 
 #[test]
-fn a_new_certificate_is_found_after_five_minutes_and_cuts_watches() {
+fn a_new_certificate_is_used_after_5_minutes_and_ends_watches() {
     let files = Files::new();
     let live = files.live();
     let connection = Arc::new(Connection::default());
     let handle: Arc<dyn ShutdownHandle> = Arc::clone(&connection) as _;
-    live.cut_at_change(Arc::downgrade(&handle));
+    live.close_on_change(Arc::downgrade(&handle));
     files.rotate();
     files.clock.advance(Duration::from_secs(299));
     live.check_if_due();
@@ -102,17 +102,17 @@ fn a_new_certificate_is_found_after_five_minutes_and_cuts_watches() {
 }
 
 #[test]
-fn a_new_certificate_is_found_when_a_connection_is_opened() {
+fn a_new_connection_uses_the_new_certificate() {
     let files = Files::new();
     let live = files.live();
-    let (_, _, before) = live.towards(&server()).expect("the files are good");
+    let (_, _, before) = live.settings_for(&server()).expect("the files are good");
     files.rotate();
-    let (_, _, after) = live.towards(&server()).expect("the files are good");
+    let (_, _, after) = live.settings_for(&server()).expect("the files are good");
     assert_eq!((before, after), (0, 1));
 }
 
 #[test]
-fn no_connection_shows_an_old_certificate_while_another_thread_reads_the_new_one() {
+fn concurrent_connections_never_use_an_old_certificate() {
     let files = Files::new();
     let live = files.live();
     for round in 1..=20 {
@@ -122,7 +122,8 @@ fn no_connection_shows_an_old_certificate_while_another_thread_reads_the_new_one
             for _ in 0..8 {
                 scope.spawn(|| {
                     barrier.wait();
-                    let (_, _, generation) = live.towards(&server()).expect("the files are good");
+                    let (_, _, generation) =
+                        live.settings_for(&server()).expect("the files are good");
                     assert_eq!(generation, round);
                 });
             }
@@ -131,7 +132,7 @@ fn no_connection_shows_an_old_certificate_while_another_thread_reads_the_new_one
 }
 
 #[test]
-fn a_certificate_without_its_key_is_waited_for() {
+fn the_old_certificate_stays_until_the_new_key_is_valid() {
     let files = Files::new();
     let live = files.live();
     let before = settings(&live);
@@ -141,10 +142,10 @@ fn a_certificate_without_its_key_is_waited_for() {
     live.check_if_due();
     for bad in ["", "not PEM"] {
         files.write("me.key", bad);
-        drop(live.towards(&server()).expect("the old ones are good"));
+        drop(live.settings_for(&server()).expect("the old ones are good"));
     }
     fs::remove_file(files.path("me.key")).expect("it is there");
-    drop(live.towards(&server()).expect("the old ones are good"));
+    drop(live.settings_for(&server()).expect("the old ones are good"));
     assert!(Arc::ptr_eq(&before, &settings(&live)));
     files.write("me.key", &key);
     files.clock.advance(Duration::from_secs(10));
@@ -153,7 +154,7 @@ fn a_certificate_without_its_key_is_waited_for() {
 }
 
 #[test]
-fn a_new_authority_counts_for_new_connections_and_a_bad_one_is_ignored() {
+fn new_connections_use_a_new_authority_unless_it_is_invalid() {
     let files = Files::new();
     let live = files.live();
     let before = settings(&live);
@@ -171,17 +172,17 @@ fn a_new_authority_counts_for_new_connections_and_a_bad_one_is_ignored() {
 }
 
 #[test]
-fn a_server_that_is_not_accepted_leads_to_a_look_at_the_authority() {
+fn a_rejected_server_certificate_triggers_a_check() {
     let files = Files::new();
     let live = files.live();
     let before = settings(&live);
     files.write("ca.crt", &Authority::new().pem());
-    live.server_not_accepted();
+    live.server_certificate_rejected();
     assert!(!Arc::ptr_eq(&before, &settings(&live)));
-    // Once, and then soon, however often it happens.
+    // The next check follows 10 s later, however often handshakes fail.
     let after = settings(&live);
     files.write("ca.crt", &Authority::new().pem());
-    live.server_not_accepted();
+    live.server_certificate_rejected();
     assert!(Arc::ptr_eq(&after, &settings(&live)));
     files.clock.advance(Duration::from_secs(10));
     live.check_if_due();
@@ -189,7 +190,7 @@ fn a_server_that_is_not_accepted_leads_to_a_look_at_the_authority() {
 }
 
 #[test]
-fn what_a_plugin_gives_is_presented_and_outlives_a_new_authority() {
+fn a_plugins_identity_survives_a_new_authority() {
     let files = Files::new();
     let source = TlsSource {
         identity: None,
@@ -234,8 +235,8 @@ fn replacing_changes_all_or_nothing() {
 }
 
 #[test]
-fn a_key_of_a_kind_that_cannot_be_used_is_named() {
-    // Made by: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-521
+fn an_unsupported_key_type_is_reported() {
+    // Generated by: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-521
     let key = include_str!("../tests/p521.key");
     let files = Files::new();
     files.write("me.key", key);
