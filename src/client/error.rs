@@ -1,67 +1,67 @@
-//! What can go wrong between here and the API server, told apart by what it means. Made by every
-//! file of this room, asked by everyone who sends a request, on the thread that sent it.
+//! Errors between this daemon and the API server, classified by their meaning. Every file of this
+//! room creates them, on the sending thread.
 
 use std::io;
 
 use crate::api::Status;
 
-/// A request that did not succeed. A refusal by the API server and a broken connection are never
-/// mistaken for one another: only [`ClientError::Status`] is the server's word.
+/// A request that did not succeed. Only [`ClientError::Status`] is the API server's decision; a
+/// broken connection is never reported as one.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The API server said no.
+    /// The API server rejected the request.
     #[error("{0}")]
     Status(Status),
-    /// No connection, one that broke, or an answer that is not HTTP.
+    /// No connection, a broken connection, or a response that is not HTTP.
     #[error("{0}")]
     Transport(TransportError),
-    /// The answer came whole, but is not what was asked for.
-    #[error("the API server's answer cannot be read: {0}")]
+    /// The response is complete, but is not what the request asked for.
+    #[error("the API server's response cannot be read: {0}")]
     Decode(String),
-    /// The request cannot be written down, so it was not sent; trying again would not help.
+    /// The request is malformed, so it was not sent; a retry would fail again.
     #[error("the request cannot be built: {0}")]
     Invalid(String),
-    /// There are no credentials to send the request with, so it was not sent; the plugin that is to
-    /// give them may give some later.
+    /// There are no credentials, so the request was not sent. The plugin may issue some later, so a
+    /// retry may succeed.
     #[error("no credentials for the API server: {0}")]
     Credentials(String),
-    /// The daemon is stopping; the request was not sent, or the stream that was read is cut.
+    /// The daemon is stopping; the request was not sent, or the stream was closed.
     #[error("the daemon is stopping")]
     Stopped,
-    /// The right to write is gone, or may be (see [`Fence`](super::Fence)); the request was not sent,
-    /// or not as a whole, so that the server does not act on it.
-    #[error("the request was held back, because the lease that allows it is not held any more")]
+    /// The right to write is lost or may be (see [`Fence`](super::Fence)). The request was not sent
+    /// completely, so the server does not act on it.
+    #[error("the request was held back, because the lease that allows it is no longer held")]
     Fenced,
 }
 
-/// A connection that failed.
+/// A failed connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no answer from the API server: {message}")]
 pub struct TransportError {
-    /// What kind of failure it was.
+    /// The kind of failure.
     pub kind: TransportErrorKind,
-    /// True if the API server may have seen the request, and so may have acted on it.
+    /// True if the API server may have received the request, and so may have acted on it.
     pub sent: bool,
-    /// What happened, for people.
+    /// The failure, as text.
     pub message: String,
 }
 
 /// How a connection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportErrorKind {
-    /// Nobody listens at that address.
+    /// No process listens at that address.
     Refused,
     /// A deadline passed, or a stream was silent for too long.
     TimedOut,
-    /// The connection was reset, or closed before the answer was complete.
+    /// The connection was reset, or closed before the response was complete.
     Closed,
-    /// Anything else, such as an unknown host or a certificate that is not trusted.
+    /// Anything else, such as an unknown host or an untrusted certificate.
     Other,
 }
 
 impl ClientError {
-    /// Turns what a read of a [`BodyStream`](super::BodyStream) gave back into the error that it
-    /// carries.
+    /// Extracts the [`ClientError`] from an error that a read of a
+    /// [`BodyStream`](super::BodyStream) returned.
     pub fn from_read(error: io::Error) -> Self {
         error.downcast::<Self>().unwrap_or_else(|error| {
             Self::Transport(TransportError {
@@ -72,7 +72,7 @@ impl ClientError {
         })
     }
 
-    /// The API server's refusal, if that is what it is; [`Status`] says what kind of refusal.
+    /// The API server's status error, if this is one.
     pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Status(status) => Some(status),
@@ -80,7 +80,7 @@ impl ClientError {
         }
     }
 
-    /// The failed connection, if that is what it is.
+    /// The failed connection, if this is one.
     pub fn transport(&self) -> Option<&TransportError> {
         match self {
             Self::Transport(error) => Some(error),
@@ -88,22 +88,22 @@ impl ClientError {
         }
     }
 
-    /// Nobody listens at the API server's address.
+    /// True if no process listens at the API server's address.
     pub fn is_connection_refused(&self) -> bool {
         self.is_kind(TransportErrorKind::Refused)
     }
 
-    /// A deadline passed on this side. (For the server's own, see [`Status::is_timeout`].)
+    /// True if a deadline passed on this side. (For the server's own, see [`Status::is_timeout`].)
     pub fn is_timeout(&self) -> bool {
         self.is_kind(TransportErrorKind::TimedOut)
     }
 
-    /// The connection was reset, or closed before the answer was complete.
+    /// True if the connection was reset, or closed before the response was complete.
     pub fn is_closed(&self) -> bool {
         self.is_kind(TransportErrorKind::Closed)
     }
 
-    /// True if the request surely never reached the server.
+    /// True if the request certainly never reached the server.
     pub fn is_unsent(&self) -> bool {
         match self {
             Self::Transport(error) => !error.sent,
@@ -112,10 +112,10 @@ impl ClientError {
         }
     }
 
-    /// True if the API server may have done what was asked for all the same.
+    /// True if the API server may have performed the request in spite of the error.
     pub fn leaves_outcome_open(&self) -> bool {
         match self {
-            // A server that gave up or broke down in the middle may have stored the object.
+            // A server that timed out or failed during the request may have stored the object.
             Self::Status(status) => status.is_timeout() || status.code() >= 500,
             _ => !self.is_unsent(),
         }
@@ -126,7 +126,7 @@ impl ClientError {
     }
 }
 
-/// The kind that an I/O error stands for.
+/// Returns the kind of an I/O error.
 pub(super) fn kind_of(error: &io::Error) -> TransportErrorKind {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => TransportErrorKind::Refused,
@@ -147,10 +147,10 @@ mod tests {
     use crate::api::Status;
 
     #[test]
-    fn k_09_a_refusal_and_a_broken_connection_are_told_apart() {
-        let refusal = ClientError::Status(Status::new(503, "ServiceUnavailable", "busy"));
-        assert!(refusal.status().is_some() && refusal.transport().is_none());
-        assert!(!refusal.is_unsent() && !refusal.is_closed());
+    fn k_09_a_status_error_is_not_a_transport_error() {
+        let rejected = ClientError::Status(Status::new(503, "ServiceUnavailable", "busy"));
+        assert!(rejected.status().is_some() && rejected.transport().is_none());
+        assert!(!rejected.is_unsent() && !rejected.is_closed());
         let broken = ClientError::from_read(io::ErrorKind::ConnectionReset.into());
         assert!(broken.status().is_none() && broken.is_closed() && !broken.is_unsent());
         assert!(ClientError::Invalid(String::new()).is_unsent());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_survives_the_way_through_a_reader() {
+    fn a_reader_preserves_the_error() {
         let error = ClientError::Transport(TransportError {
             kind: TransportErrorKind::TimedOut,
             sent: true,

@@ -1,11 +1,11 @@
-//! The last look before bytes leave: may this process still write? Asked for every request of a
-//! fenced client right before each `write` into the socket, on the thread that sends, and nowhere
-//! else.
+//! The fence: the last check before bytes leave whether this process may still write. The sending
+//! thread runs it for every request of a fenced client, right before each `write` into the socket,
+//! and nowhere else.
 //!
-//! A thread may be frozen for any time between two instructions, so a question asked early says nothing.
-//! What is left here is the way from the question to the system call: microseconds, in which the process
-//! would have to be frozen for longer than the lock's margin. What the kernel has taken by then is out of
-//! reach of any question; two options of the socket bound it, see [`guard_socket`].
+//! The kernel may freeze a thread for any time between two instructions, so an early check proves
+//! nothing. Between this check and the system call lie microseconds; the process would have to
+//! freeze there for longer than the lock's margin. No check reaches the bytes that the kernel has
+//! already accepted; two socket options bound their delivery, see [`guard_socket`].
 
 use std::fmt;
 use std::net::TcpStream;
@@ -17,25 +17,25 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, Either, NextTimeout, Transport,
 };
 
-/// Knows whether this process may still write.
+/// Decides whether this process may still write.
 pub trait Fence: fmt::Debug + Send + Sync {
-    /// True while requests may leave. Must be cheap, must not block, and must not become true again
-    /// after a request in between may have been wrong.
+    /// True while requests may be sent. Implementations must be cheap, must not block, and must
+    /// stay closed once a request might have been wrong.
     fn is_open(&self) -> bool;
 
-    /// How long after the last look at [`is_open`](Self::is_open) bytes may still reach the server:
-    /// what the kernel could not deliver within this time is thrown away.
+    /// Maximum time from the last check of [`is_open`](Self::is_open) until bytes reach the server.
+    /// The kernel discards what it could not deliver within this time.
     fn delivery_limit(&self) -> Duration;
 }
 
-/// What a connection says of bytes that it did not send.
+/// The error of a connection that sent nothing because the fence is closed.
 #[derive(Debug, thiserror::Error)]
 #[error("held back, because the right to write is gone")]
 pub(super) struct HeldBack;
 
-/// Sees to it that what the kernel holds of a request does not outlive the right to send it: bytes that
-/// are not acknowledged within `limit` end the connection, and a connection that is closed, also by the
-/// death of the process, throws away what it has not sent instead of trying on for minutes.
+/// Limits how long the kernel keeps a request's bytes. Bytes that the server does not acknowledge
+/// within `limit` end the connection. Closing the connection, also by the death of the process,
+/// discards unsent bytes instead of retransmitting them for minutes.
 pub(super) fn guard_socket(stream: &TcpStream, limit: Duration) -> std::io::Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -48,7 +48,7 @@ pub(super) fn guard_socket(stream: &TcpStream, limit: Duration) -> std::io::Resu
     Ok(())
 }
 
-/// Puts the last look right above the socket, below TLS.
+/// Puts the check directly above the socket, below TLS.
 #[derive(Debug)]
 pub(super) struct FenceConnector(pub(super) Option<Arc<dyn Fence>>);
 
@@ -73,8 +73,8 @@ impl<In: Transport> Connector<In> for FenceConnector {
 
 /// A connection that sends nothing while the fence is closed.
 ///
-/// A request of which a part was held back is incomplete, and the server does not act on it: so it
-/// counts as not sent.
+/// If the fence holds back a part of a request, the request is incomplete and the server does not
+/// act on it. So it counts as not sent.
 #[derive(Debug)]
 pub(super) struct Fenced<T> {
     inner: T,
@@ -87,7 +87,7 @@ impl<T: Transport> Transport for Fenced<T> {
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
-        // ORDER: nothing may come between this and the write.
+        // ORDER: nothing may come between this check and the write.
         if !self.fence.is_open() {
             return Err(Error::Other(Box::new(HeldBack)));
         }

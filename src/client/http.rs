@@ -1,5 +1,5 @@
-//! One exchange over HTTP: request out, head of the answer back, failures sorted. Used by the send
-//! loops in `mod` and `stream`, on the thread that sends.
+//! One HTTP exchange: sends a request, reads the response's head, classifies failures. The send
+//! loops in `client` and `stream` call it on the sending thread.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,43 +23,45 @@ use super::warnings::Warnings;
 use crate::api::Status;
 use crate::stdx::stop::Stop;
 
-/// For opening a connection, TLS included. Upstream allows 30 s for TCP and 10 s for TLS.
-/// DIFFERS: 10 s for both, since a connect that hangs is the one wait that a stop cannot end.
+/// Timeout for opening a connection, TLS included. Upstream allows 30 s for TCP and 10 s for TLS.
+/// DIFFERS: 10 s for both, since the stop signal can end every wait but a hanging connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An idle connection older than this is not used again: load balancers drop idle connections
-/// without a word, and a write into one of those is a write of unknown outcome.
+/// Maximum age of an idle connection. Load balancers drop idle connections silently, and a write
+/// into one of those has an unknown outcome.
 const IDLE_AGE_MAX: Duration = Duration::from_secs(15);
 
 /// Output buffer of each connection, in bytes.
 const OUTPUT_BUFFER: usize = 8 << 10;
 
-/// Input buffer of a connection for small requests, in bytes. An answer's head must fit in, with up to
-/// 4096 characters of warnings (kubernetes `endpoints/filters/warning.go:truncateAtTotalRunes`).
+/// Input buffer of a connection for small requests, in bytes. It must hold a response's head with
+/// up to 4096 characters of warnings (kubernetes
+/// `endpoints/filters/warning.go:truncateAtTotalRunes`).
 const SMALL_BUFFER: usize = 16 << 10;
 
 /// Input buffer of a connection for lists and watches, in bytes.
 const STREAM_BUFFER: usize = 64 << 10;
 
-/// A refusal is cut after this many bytes.
-const REFUSAL_BYTES_MAX: u64 = 1 << 20;
+/// Maximum bytes read of an error response's body.
+const ERROR_BYTES_MAX: u64 = 1 << 20;
 
-/// Room for the headers of a request without impersonation.
+/// Capacity for the headers of a request without impersonation.
 const HEADERS: usize = 6;
 
-/// How long each part of an exchange may take; `None`: no limit.
+/// Timeout of each phase of an exchange; `None`: no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timeouts {
-    /// From the request's last byte to the answer's head.
+    /// From the request's last byte to the response's head.
     pub(super) head: Duration,
-    /// For the whole body.
+    /// For the complete body.
     pub(super) body: Option<Duration>,
     /// For each read.
     pub(super) read: Option<Duration>,
 }
 
 impl Timeouts {
-    /// Those of an answer that is taken whole; `limit` is for its head, and again for its body.
+    /// The timeouts of a response that is read completely: `limit` for its head and again for its
+    /// body.
     pub(super) fn of_response(limit: Duration) -> Self {
         Self {
             head: limit,
@@ -69,13 +71,14 @@ impl Timeouts {
     }
 }
 
-/// A set of connections to the API server and what every request on them carries. Clones share
+/// A set of connections to the API server and everything that their requests share. Clones share
 /// the connections.
 #[derive(Clone, Debug)]
 pub(super) struct Http {
     agent: Agent,
-    /// What the agent keeps to by itself. With others it copies all of its configuration for the request.
-    usual: Timeouts,
+    /// The agent's own timeouts. With any others ureq copies the agent's configuration for the
+    /// request.
+    default_timeouts: Timeouts,
     server: Uri,
     prefix: Arc<str>,
     access: Arc<Access>,
@@ -85,10 +88,10 @@ pub(super) struct Http {
     meter: Arc<Meter>,
 }
 
-/// A request that was not answered with success.
+/// A request without a successful response.
 pub(super) struct Failure {
     pub(super) error: ClientError,
-    /// The answer's `Retry-After`.
+    /// The response's `Retry-After` header.
     pub(super) retry_after: Option<String>,
 }
 
@@ -102,15 +105,22 @@ impl From<ClientError> for Failure {
 }
 
 impl Http {
-    /// Connections for whole answers, shared by many threads.
+    /// Creates connections for complete responses, shared by many threads.
     pub(super) fn pooled(config: &ClientConfig, options: &ClientOptions, stop: &Stop) -> Self {
-        let usual = Timeouts::of_response(options.request_timeout);
+        let default_timeouts = Timeouts::of_response(options.request_timeout);
         let (tls, fence) = (config.access.tls(), options.fence.as_ref());
         let connector = connector(tls, false, fence, None);
         let idle = options.connections;
         Self {
-            agent: agent(config, options, connector, usual, idle, SMALL_BUFFER),
-            usual,
+            agent: agent(
+                config,
+                options,
+                connector,
+                default_timeouts,
+                idle,
+                SMALL_BUFFER,
+            ),
+            default_timeouts,
             server: config.server.clone(),
             prefix: Arc::clone(&config.prefix),
             access: Arc::clone(&config.access),
@@ -120,7 +130,8 @@ impl Http {
         }
     }
 
-    /// Connections for one thread that lists and watches; their reads rest where `coalescing` lets them.
+    /// Creates connections for one thread that lists and watches; `coalescing` lets their reads
+    /// wait.
     pub(super) fn streaming(
         &self,
         config: &ClientConfig,
@@ -129,28 +140,35 @@ impl Http {
     ) -> Self {
         let connector = connector(self.access.tls(), true, None, Some(coalescing));
         Self {
-            agent: agent(config, options, connector, self.usual, 1, STREAM_BUFFER),
+            agent: agent(
+                config,
+                options,
+                connector,
+                self.default_timeouts,
+                1,
+                STREAM_BUFFER,
+            ),
             ..self.clone()
         }
     }
 
-    /// Cuts all connections, also those in use by other threads, and lets none be made any more.
+    /// Closes all connections, also those in use by other threads, and opens no more.
     pub(super) fn shut_down(&self) {
         self.agent.clone().shutdown();
     }
 
-    /// Looks at the files with certificates if that is due; for those who wait long on one connection.
+    /// Checks the certificate files if the check is due; for threads that stay on one connection.
     pub(super) fn check_files(&self) {
         self.access.check_files();
     }
 
-    /// Where this client's requests are counted.
+    /// The metrics of this client's requests.
     pub(super) fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
 
-    /// Sends `request` once, after so many `retries`. Waits until the head of the answer is here or a
-    /// limit has passed, and before that perhaps for a credential plugin.
+    /// Sends `request` once; `retries` counts the retries so far. Blocks until the response's head
+    /// arrives or a timeout passes, and before that possibly on a credential plugin.
     pub(super) fn exchange(
         &self,
         request: &Request,
@@ -159,32 +177,35 @@ impl Http {
     ) -> Result<http::Response<Body>, Failure> {
         self.access.check_files();
         let mut headers = HeaderMap::with_capacity(HEADERS);
-        let shown = self.access.authorize(&mut headers, &self.stop);
-        let shown = shown.map_err(ClientError::Credentials)?;
+        let used = self.access.authorize(&mut headers, &self.stop);
+        let used = used.map_err(ClientError::Credentials)?;
         let began = Instant::now();
         let bytes = request.body.as_ref().map(|body| body.bytes.as_slice());
-        let answer = match bytes {
+        let response = match bytes {
             Some(bytes) => self.run(request, headers, bytes, timeouts),
             None => self.run(request, headers, (), timeouts),
         };
-        let code = answer.as_ref().ok().map(|answer| answer.status().as_u16());
+        let code = response
+            .as_ref()
+            .ok()
+            .map(|response| response.status().as_u16());
         let metrics = self.meter.verb(request.method());
         metrics.attempted(code);
         if retries > 0 {
             metrics.retried(code);
         }
-        // Code 0: there was no answer.
+        // Code 0 means that there was no response.
         let code = code.unwrap_or(0);
         log::trace!("{request}: code {code} after {:.3?}", began.elapsed());
-        let answer = answer?;
-        self.warnings.log(answer.headers());
-        if answer.status().is_success() {
-            return Ok(answer);
+        let response = response?;
+        self.warnings.log(response.headers());
+        if response.status().is_success() {
+            return Ok(response);
         }
-        if answer.status() == StatusCode::UNAUTHORIZED {
-            shown.refuse();
+        if response.status() == StatusCode::UNAUTHORIZED {
+            used.refuse();
         }
-        Err(self.refusal(answer))
+        Err(self.status_error(response))
     }
 
     fn run(
@@ -195,7 +216,7 @@ impl Http {
         timeouts: Timeouts,
     ) -> Result<http::Response<Body>, ClientError> {
         let head = self.head(request, headers, body)?;
-        let answer = if timeouts == self.usual {
+        let response = if timeouts == self.default_timeouts {
             self.agent.run(head)
         } else {
             let configured = self
@@ -206,7 +227,7 @@ impl Http {
                 .timeout_per_read(timeouts.read);
             self.agent.run(configured.build())
         };
-        answer.map_err(|error| self.transport_error(error))
+        response.map_err(|error| self.transport_error(error))
     }
 
     fn head<B>(
@@ -233,14 +254,14 @@ impl Http {
         Ok(head)
     }
 
-    fn refusal(&self, answer: http::Response<Body>) -> Failure {
-        let code = answer.status().as_u16();
+    fn status_error(&self, response: http::Response<Body>) -> Failure {
+        let code = response.status().as_u16();
         let header = |name| {
-            let value = answer.headers().get(name)?;
+            let value = response.headers().get(name)?;
             value.to_str().ok().map(str::to_owned)
         };
         let retry_after = header(RETRY_AFTER);
-        if answer.status().is_redirection() {
+        if response.status().is_redirection() {
             let location = header(LOCATION).unwrap_or_default();
             let message = format!(
                 "{} redirects to {location:?}, which is not followed",
@@ -248,10 +269,10 @@ impl Http {
             );
             return ClientError::Status(Status::new(code, "", message)).into();
         }
-        let body = answer.into_body().into_with_config();
-        let error = match body.limit(REFUSAL_BYTES_MAX).read_to_vec() {
+        let body = response.into_body().into_with_config();
+        let error = match body.limit(ERROR_BYTES_MAX).read_to_vec() {
             Ok(body) => ClientError::Status(Status::from_body(code, &body)),
-            // The head is the server's word even if its explanation was lost on the way.
+            // The code is the server's decision even if the explanation in the body is lost.
             Err(error) => {
                 let problem = self.transport_error(error);
                 let message = format!("HTTP code {code}, and then: {problem}");
@@ -261,7 +282,7 @@ impl Http {
         Failure { error, retry_after }
     }
 
-    /// Sorts a failure by whether the request was sent and by how the connection failed.
+    /// Classifies a failure by whether the request was sent and by how the connection failed.
     pub(super) fn transport_error(&self, error: Error) -> ClientError {
         let (kind, sent, message) = match error {
             Error::Other(inner) => match inner.downcast::<Unsent>() {
@@ -270,7 +291,7 @@ impl Http {
                 Err(other) => (TransportErrorKind::Other, true, other.to_string()),
             },
             Error::Timeout(timeout) => (TransportErrorKind::TimedOut, true, describe(timeout)),
-            // What the agent says after it was shut down; a socket's own error has an OS code.
+            // An agent that was shut down returns this error; a socket's own error has an OS code.
             Error::Io(error)
                 if error.kind() == std::io::ErrorKind::NotConnected
                     && error.raw_os_error().is_none() =>
@@ -295,13 +316,14 @@ fn agent(
     config: &ClientConfig,
     options: &ClientOptions,
     connector: impl Connector<()>,
-    usual: Timeouts,
+    default_timeouts: Timeouts,
     idle: usize,
     input: usize,
 ) -> Agent {
     let settings = ureq::config::Config::builder()
-        // Refusals are answers with a body that says why.
+        // The body of an error response explains the error; ureq would drop it.
         .http_status_as_error(false)
+        // ureq returns redirects unfollowed; `status_error` reports their location.
         .max_redirects(0)
         .max_redirects_will_error(false)
         .proxy(config.proxy.clone())
@@ -312,14 +334,14 @@ fn agent(
         .max_idle_age(IDLE_AGE_MAX)
         .input_buffer_size(input)
         .output_buffer_size(OUTPUT_BUFFER)
-        // Only limits of single phases: with an overall one, or one for name resolution, each
-        // request would start a thread to look up the server's name.
+        // Set only timeouts of single phases. With an overall one, or one for name resolution, ureq
+        // starts a thread per request to resolve the server's name.
         .timeout_connect(Some(CONNECT_TIMEOUT.min(options.request_timeout)))
         .timeout_send_request(Some(options.request_timeout))
         .timeout_send_body(Some(options.request_timeout))
-        .timeout_recv_response(Some(usual.head))
-        .timeout_recv_body(usual.body)
-        .timeout_per_read(usual.read)
+        .timeout_recv_response(Some(default_timeouts.head))
+        .timeout_recv_body(default_timeouts.body)
+        .timeout_per_read(default_timeouts.read)
         .build();
     let resolver = LazyResolver::new(config.server.clone());
     Agent::with_parts(settings, connector, resolver)
@@ -327,10 +349,10 @@ fn agent(
 
 fn describe(timeout: Timeout) -> String {
     match timeout {
-        Timeout::PerRead => "nothing was heard for too long",
+        Timeout::PerRead => "the connection was silent for too long",
         Timeout::SendRequest | Timeout::SendBody => "the request could not be sent in time",
-        Timeout::RecvResponse => "the answer did not begin in time",
-        Timeout::RecvBody => "the answer was not complete in time",
+        Timeout::RecvResponse => "the response did not begin in time",
+        Timeout::RecvBody => "the response was not complete in time",
         _ => "a deadline passed",
     }
     .to_owned()

@@ -1,5 +1,5 @@
-//! Requests and answers as plain data. Pure: built by `cache`, `writes` and `leader_election`,
-//! turned into HTTP by `http`.
+//! Requests and responses as plain data. Pure: `cache`, `writes` and `leader_election` build
+//! requests, and `http` turns them into HTTP.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,7 +10,7 @@ use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode
 use crate::api::Uid;
 use crate::api::encoded::{Encoded, JSON};
 
-/// What a path may not carry as it is; the slashes between its parts may.
+/// Characters that a path must escape; slashes separate its segments.
 const PATH: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -28,24 +28,24 @@ const PATH: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// What a query's names and values may carry as it is: RFC 3986's unreserved characters.
+/// Characters that a query must escape: all but RFC 3986's unreserved ones.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// No answer may be longer, in bytes, but a page of a list. An object in etcd has 1.5 MiB; the
-/// bound only keeps a broken server from filling the memory, and there are many threads that send.
-const ANSWER_BYTES_MAX: u64 = 16 << 20;
+/// Maximum bytes of a response, except for a page of a list. An object in etcd has at most 1.5 MiB.
+/// The limit keeps a broken server from filling the memory through many sending threads.
+const RESPONSE_BYTES_MAX: u64 = 16 << 20;
 
-/// No page of a list may be longer, in bytes, nor than the objects that it was asked for.
+/// Maximum bytes of a page of a list, however many objects the request asks for.
 const PAGE_BYTES_MAX: u64 = 1 << 30;
 
-/// So long each object of a page may be, in bytes, as in a list that is read while it arrives.
+/// Maximum bytes per object of a page, the same as in a streamed list.
 const OBJECT_BYTES_MAX: u64 = 64 << 20;
 
-/// What to do.
+/// The HTTP method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Read.
@@ -74,7 +74,7 @@ impl Method {
         }
     }
 
-    /// The word in HTTP.
+    /// The method's name in HTTP.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -95,9 +95,9 @@ pub struct Request {
     pub(super) accept: Cow<'static, str>,
     pub(super) body: Option<Body>,
     pub(super) timeout: Option<Duration>,
-    /// Which requests take turns with which others at the throttle.
+    /// Requests with the same value share a turn at the throttle.
     pub(super) flow: u64,
-    /// Not sent again, whatever the server asks for.
+    /// Never retried, whatever the server requests.
     pub(super) is_single: bool,
 }
 
@@ -113,18 +113,18 @@ impl std::fmt::Debug for Body {
     }
 }
 
-/// A whole answer with a code from 200 to 299.
+/// A complete response with a code from 200 to 299.
 #[derive(Clone, Debug)]
 pub struct Response {
     /// The HTTP code.
     pub code: u16,
-    /// What was answered.
+    /// The body.
     pub body: Vec<u8>,
 }
 
 impl Request {
-    /// A read of `path`, such as `/api/v1/namespaces/default/pods/web-1`. The path is given as it
-    /// reads; what HTTP wants escaped is escaped here.
+    /// A read of `path`, such as `/api/v1/namespaces/default/pods/web-1`. Pass the path unescaped;
+    /// the request escapes it.
     pub fn get(path: impl Into<String>) -> Self {
         Self::new(Method::Get, path)
     }
@@ -176,24 +176,24 @@ impl Request {
         self.body(object.media_type, object.bytes)
     }
 
-    /// The same request that takes its answer in these media types; JSON if this is not called.
+    /// The same request with these media types in `Accept`; the default is JSON.
     #[must_use]
     pub fn accept(mut self, media_types: impl Into<Cow<'static, str>>) -> Self {
         self.accept = media_types.into();
         self
     }
 
-    /// The same request that waits this long for its answer, instead of what
-    /// [`ClientOptions::request_timeout`](super::ClientOptions::request_timeout) says. Counted for
-    /// the answer's beginning and for its body, each.
+    /// The same request with this timeout in place of
+    /// [`ClientOptions::request_timeout`](super::ClientOptions::request_timeout). It applies to the
+    /// response's first byte and to its body, each.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// The same request, sent for the object with this UID: at the client's rate limit all those for
-    /// whom requests wait take turns. Requests that are sent for nobody have turns of their own.
+    /// The same request, sent for the object with this UID. The throttle serves the owners of
+    /// waiting requests in turn. Requests without an owner share one turn.
     #[must_use]
     pub fn on_behalf_of(mut self, owner: &Uid) -> Self {
         let mut hasher = DefaultHasher::new();
@@ -202,39 +202,39 @@ impl Request {
         self
     }
 
-    /// The same request, sent at most once, even if the server asks to come back: for callers who
-    /// cannot wait.
+    /// The same request without retries, even if the server requests one: for callers that cannot
+    /// wait.
     #[must_use]
     pub fn once(mut self) -> Self {
         self.is_single = true;
         self
     }
 
-    /// What is to be done.
+    /// The HTTP method.
     pub fn method(&self) -> Method {
         self.method
     }
 
-    /// How long its answer may be, in bytes. What asks for a page says so by `limit`.
+    /// Maximum bytes of its response. Requests for a page of a list are recognised by `limit`.
     pub(super) fn response_bytes_max(&self) -> u64 {
         let limit = self.query.iter().find(|(name, _)| name == "limit");
         let n_objects = limit.and_then(|(_, n)| n.parse().ok());
-        n_objects.map_or(ANSWER_BYTES_MAX, |n: u64| {
+        n_objects.map_or(RESPONSE_BYTES_MAX, |n: u64| {
             n.saturating_mul(OBJECT_BYTES_MAX).min(PAGE_BYTES_MAX)
         })
     }
 
-    /// Bytes of the body; none without one.
+    /// Bytes of the body; zero without one.
     pub(super) fn body_bytes(&self) -> usize {
         self.body.as_ref().map_or(0, |body| body.bytes.len())
     }
 
-    /// Path and query as they stand in the request's first line.
+    /// Path and query as in the request line.
     pub fn path_and_query(&self) -> String {
         self.path_and_query_under("")
     }
 
-    /// The same under the path that the server's URL has.
+    /// The same, under the path of the server's URL.
     pub(super) fn path_and_query_under(&self, prefix: &str) -> String {
         let pair = |(name, value): &(String, String)| name.len() + value.len() + 2;
         let n_bytes = prefix.len() + self.path.len() + self.query.iter().map(pair).sum::<usize>();
@@ -264,7 +264,7 @@ impl Request {
     }
 }
 
-/// `GET /api/v1/pods`, for logs: no query, no body.
+/// `GET /api/v1/pods`, for logs: without query and body.
 impl std::fmt::Display for Request {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.method.as_str(), self.path)
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_http_reserves_is_escaped() {
+    fn reserved_characters_are_escaped() {
         check(&Request::get("/api/v1/pods"), "/api/v1/pods");
         check(
             &Request::get("/api/v1/pods")

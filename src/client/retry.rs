@@ -1,5 +1,5 @@
-//! Which failed requests are sent again, and when: [`delay`] decides and is pure, [`run`] obeys, on
-//! the thread that sends.
+//! Retries: [`delay`], a pure function, decides whether and when a failed request is retried;
+//! [`run`] retries on the sending thread.
 
 use std::time::{Duration, Instant};
 
@@ -11,25 +11,25 @@ use super::throttle::Throttle;
 use crate::stdx::activity;
 use crate::stdx::stop::Stop;
 
-/// A request is sent at most once more than this (client-go `rest/request.go:NewRequest`, maxRetries).
+/// Maximum retries of a request (client-go `rest/request.go:NewRequest`, maxRetries).
 const RETRIES_MAX: u32 = 10;
 
-/// After a read's connection broke (client-go `rest/with_retry.go:retryAfterResponse`).
+/// Delay after the connection of a read broke (client-go `rest/with_retry.go:retryAfterResponse`).
 const CLOSED_DELAY: Duration = Duration::from_secs(1);
 
-/// DIFFERS: upstream obeys any `Retry-After`. Beyond this the refusal goes to the caller, whose own
-/// back-off serves others in the meantime, and a bounded wait stays bounded.
+/// DIFFERS: upstream obeys any `Retry-After`. Above this limit the caller gets the status error, so
+/// that its back-off frees the thread for other work, and every wait has a bound.
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
 
-/// What kind of request it is, as far as repeating goes.
+/// The kind of request, as far as retries are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Harmless to repeat, even if the connection broke.
+    /// Safe to repeat, even if the connection broke.
     Read,
-    /// As a read, but its caller has a back-off of its own, so that a broken connection is only
-    /// tried once more.
+    /// Like a read, but its caller has its own back-off, so a broken connection is retried only
+    /// once.
     Watch,
-    /// Not repeated on a broken connection: it may have taken effect.
+    /// Not retried after a broken connection, because it may have taken effect.
     Write,
 }
 
@@ -42,9 +42,9 @@ impl Kind {
     }
 }
 
-/// How long to wait before the request is sent again; `None` if it is not.
+/// Returns the delay before the next attempt; `None` if there is none.
 ///
-/// `retries` were made already. `retry_after` is the answer's header of that name.
+/// `retries` counts the retries so far. `retry_after` is the response's `Retry-After` header.
 pub(super) fn delay(
     kind: Kind,
     retries: u32,
@@ -55,16 +55,16 @@ pub(super) fn delay(
         return None;
     }
     match error {
-        // The server has waited for that version already, and the caller knows another way.
+        // The server has already waited for this resource version, and the caller has a fallback.
         ClientError::Status(status) if status.is_too_large_resource_version() => None,
         ClientError::Status(status) if status.code() == 429 || status.code() >= 500 => {
-            // Only whole seconds count; the header may also be a date, which upstream ignores.
+            // Only whole seconds count; upstream ignores the header's date form too.
             let seconds = retry_after?.trim().parse().ok()?;
             Some(Duration::from_secs(seconds)).filter(|delay| *delay <= RETRY_AFTER_MAX)
         }
         ClientError::Transport(_) if error.is_closed() => match (kind, retries) {
-            // The server may have closed an idle connection in the moment it was taken from the
-            // pool: another one is there at once.
+            // The server may have closed an idle connection just as the client took it from the
+            // pool; another connection works at once.
             (Kind::Read | Kind::Watch, 0) => Some(Duration::ZERO),
             (Kind::Read, _) => Some(CLOSED_DELAY),
             (Kind::Watch | Kind::Write, _) => None,
@@ -73,11 +73,13 @@ pub(super) fn delay(
     }
 }
 
-/// Makes attempts until one succeeds or is not to be repeated; each waits at the throttle, if any,
-/// and is told how many came before it. When the daemon stops while a repetition is due, the last
-/// attempt's error stands. Of a write that may have taken effect only an answer that tells how
-/// things are says more: that a later attempt was refused or could not be sent leaves its outcome
-/// open.
+/// Calls `attempt` with the number of retries so far until it succeeds or may not be retried. Each
+/// attempt waits for the throttle, if there is one. If the daemon stops during the delay, the last
+/// attempt's error stands.
+///
+/// If an earlier attempt of a write may have taken effect, `run` returns that attempt's error when
+/// a later attempt is rejected or not sent: the outcome is still open. Only "already exists" and
+/// "not found" replace it, because they show the object's state.
 pub(super) fn run<T>(
     request: &Request,
     kind: Kind,
@@ -88,22 +90,22 @@ pub(super) fn run<T>(
 ) -> Result<T, ClientError> {
     let _request = activity::enter("request", request);
     let wait = || match throttle {
-        Some(throttle) => wait_at(throttle, request, meter),
+        Some(throttle) => wait_for_throttle(throttle, request, meter),
         None => Ok(()),
     };
     wait()?;
     let mut open_outcome = None;
     for retries in 0.. {
         let Failure { error, retry_after } = match attempt(retries) {
-            Ok(answer) => return Ok(answer),
+            Ok(response) => return Ok(response),
             Err(failure) => failure,
         };
         let delay = delay(kind, retries, &error, retry_after.as_deref());
-        let tells = error
+        let shows_outcome = error
             .status()
             .is_some_and(|status| status.is_already_exists() || status.is_not_found());
         let error = match open_outcome.take() {
-            Some(earlier) if !error.leaves_outcome_open() && !tells => {
+            Some(earlier) if !error.leaves_outcome_open() && !shows_outcome => {
                 log::debug!(error:%; "{request} may have taken effect before it failed with");
                 earlier
             }
@@ -127,7 +129,11 @@ pub(super) fn run<T>(
     unreachable!("the number of retries is limited")
 }
 
-fn wait_at(throttle: &Throttle, request: &Request, meter: &Meter) -> Result<(), ClientError> {
+fn wait_for_throttle(
+    throttle: &Throttle,
+    request: &Request,
+    meter: &Meter,
+) -> Result<(), ClientError> {
     if !throttle.is_limited() {
         return throttle.wait(request);
     }
@@ -148,7 +154,7 @@ mod tests {
     use crate::api::Status;
     use crate::client::error::{ClientError, TransportError, TransportErrorKind};
 
-    fn refusal(code: u16) -> ClientError {
+    fn rejected(code: u16) -> ClientError {
         ClientError::Status(Status::new(code, "", ""))
     }
 
@@ -167,25 +173,25 @@ mod tests {
     }
 
     #[test]
-    fn a_version_from_the_future_is_the_callers_matter() {
+    fn a_too_large_resource_version_is_not_retried() {
         let status = Status::new(504, "Timeout", "Too large resource version: 9, current: 1");
         check(Kind::Read, 0, &ClientError::Status(status), Some("1"), None);
     }
 
     #[test]
-    fn refusals_are_retried_only_with_whole_seconds() {
+    fn status_errors_are_retried_only_with_whole_seconds() {
         for kind in [Kind::Read, Kind::Watch, Kind::Write] {
             for code in [429, 500, 503, 504] {
-                check(kind, 0, &refusal(code), Some("2"), Some(2000));
-                check(kind, 9, &refusal(code), Some("0"), Some(0));
-                check(kind, 10, &refusal(code), Some("2"), None);
-                check(kind, 0, &refusal(code), None, None);
+                check(kind, 0, &rejected(code), Some("2"), Some(2000));
+                check(kind, 9, &rejected(code), Some("0"), Some(0));
+                check(kind, 10, &rejected(code), Some("2"), None);
+                check(kind, 0, &rejected(code), None, None);
                 for odd in ["", "1.5", "-1", "Fri, 31 Dec 1999 23:59:59 GMT", "61"] {
-                    check(kind, 0, &refusal(code), Some(odd), None);
+                    check(kind, 0, &rejected(code), Some(odd), None);
                 }
             }
             for code in [400, 401, 403, 404, 409, 410, 422] {
-                check(kind, 0, &refusal(code), Some("2"), None);
+                check(kind, 0, &rejected(code), Some("2"), None);
             }
         }
     }
