@@ -1,5 +1,5 @@
-//! Which proxy leads to the API server: `proxy-url` of the kubeconfig, else the environment as Go
-//! reads it. Decided once, when the configuration is loaded.
+//! The proxy to the API server: `proxy-url` of the kubeconfig, else the environment as Go reads it.
+//! Chosen once, when the configuration is loaded.
 
 use std::net::IpAddr;
 
@@ -7,15 +7,15 @@ use ipnet::IpNet;
 
 use super::config::environment::Environment;
 
-/// The proxy for `host:port`, if there is to be one: `configured` (`proxy-url`), else what the
-/// environment says for `scheme` (Go `golang.org/x/net/http/httpproxy:Config.ProxyFunc`). A
-/// `proxy-url` that is configured is not subject to `NO_PROXY`.
+/// Returns the proxy for `host:port`, if any: `configured` (`proxy-url`), else the environment's
+/// for `scheme` (Go `golang.org/x/net/http/httpproxy:Config.ProxyFunc`). `NO_PROXY` does not apply
+/// to `proxy-url`.
 ///
-/// DIFFERS: `ALL_PROXY` counts too, as it does for curl; and a server without TLS is reached through
-/// a tunnel as well.
+/// DIFFERS: `ALL_PROXY` counts too, as for curl; and connections to a server without TLS also use a
+/// tunnel.
 ///
 /// # Errors
-/// What is wrong with the proxy's URL, for people.
+/// What is wrong with the proxy's URL, as text.
 pub(super) fn choose(
     configured: Option<&str>,
     environment: &Environment,
@@ -61,7 +61,7 @@ fn parse(url: &str) -> Result<ureq::Proxy, String> {
     } else {
         format!("http://{url}")
     };
-    // As with Go, a SOCKS proxy looks up the server's name itself, so `socks5` is `socks5h`.
+    // As with Go, a SOCKS proxy resolves the server's name, so `socks5` means `socks5h`.
     let with_scheme = match with_scheme.split_once("://") {
         Some(("socks5", rest)) => format!("socks5h://{rest}"),
         Some(("http" | "https" | "socks5h", _)) => with_scheme,
@@ -71,7 +71,7 @@ fn parse(url: &str) -> Result<ureq::Proxy, String> {
     proxy.map_err(|error| format!("is not a proxy's URL: {error}"))
 }
 
-/// The URL as it may be shown.
+/// Returns the URL without user and password, for logs and errors.
 pub(super) fn without_password(url: &str) -> String {
     let start = url.find("://").map_or(0, |i| i + 3);
     match url[start..].rfind('@') {
@@ -80,8 +80,9 @@ pub(super) fn without_password(url: &str) -> String {
     }
 }
 
-/// True if `host:port` is reached without a proxy: this machine always is, and whatever `no_proxy`
-/// lists: `*`, addresses, networks, names (with all that is below them), each with or without a port.
+/// True if `host:port` is reached without a proxy. That applies to this machine and to every entry
+/// of `no_proxy`: `*`, addresses, networks, names (with their subdomains), each with or without a
+/// port.
 fn bypasses(no_proxy: &str, host: &str, port: u16) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let host = host.trim_end_matches('.').to_lowercase();
@@ -115,21 +116,21 @@ fn matches(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool 
     if address.is_some() {
         return false;
     }
-    // `.example.com` is only what is below it, `example.com` also itself, `*.example.com` is the
-    // former in other words.
+    // `.example.com` covers only its subdomains, `example.com` also itself; `*.example.com` means
+    // `.example.com`.
     let name = name.strip_prefix('*').unwrap_or(name);
     match name.strip_prefix('.') {
-        Some(parent) => is_below(host, parent),
-        None => host == name || is_below(host, name),
+        Some(parent) => is_subdomain(host, parent),
+        None => host == name || is_subdomain(host, name),
     }
 }
 
-fn is_below(host: &str, parent: &str) -> bool {
+fn is_subdomain(host: &str, parent: &str) -> bool {
     host.strip_suffix(parent)
         .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
 }
 
-/// Takes a port off, if there is one; of an IPv6 address only if it stands in brackets.
+/// Splits off a port, if there is one. An IPv6 address with a port needs brackets.
 fn split_port(entry: &str) -> (&str, Option<u16>) {
     if let Some(rest) = entry.strip_prefix('[')
         && let Some((address, rest)) = rest.split_once(']')
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_says_which_proxy_for_which_scheme() {
+    fn the_environment_sets_the_proxy_by_scheme() {
         let https = ("HTTPS_PROXY", "http://secure:3128");
         let http = ("HTTP_PROXY", "plain:8080");
         let all = ("ALL_PROXY", "socks5://any");
@@ -234,10 +235,10 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_proxy_is_named_without_its_password() {
-        let nothing = Environment::new([], "");
+    fn an_invalid_proxy_is_reported_without_its_password() {
+        let empty = Environment::new([], "");
         for url in ["ftp://user:hunter2@proxy", "http://user:hunter2@"] {
-            let error = choose(Some(url), &nothing, "https", "a", 443).expect_err("it is bad");
+            let error = choose(Some(url), &empty, "https", "a", 443).expect_err("it is bad");
             assert!(
                 error.contains("proxy-url") && !error.contains("hunter2"),
                 "{error}"

@@ -1,10 +1,9 @@
-//! The TCP connection under everything, on the thread that sends.
+//! The TCP connection below TLS and HTTP, on the sending thread.
 //!
-//! It is this room's own for two reasons, since ureq's does not let anybody near its socket. With a
-//! fence, unsent bytes must not outlive the right to send them. And a request should take as few system
-//! calls as it can: here a pooled connection is probed by one and not by three, and not at all between
-//! two requests that follow each other closely; and the socket's timeouts are set once and not four times
-//! a request.
+//! The client has its own for two reasons, since ureq does not expose its socket. Behind a fence,
+//! unsent bytes must not outlive the right to send them. And a request should take few system
+//! calls: one call probes a pooled connection instead of three, none if two requests follow each
+//! other closely, and the socket's timeouts are set once instead of four times per request.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -22,38 +21,40 @@ use ureq::unversioned::transport::{
 use super::fence::guard_socket;
 use super::read_coalescing::{ReadCoalescer, ReadCoalescing};
 
-/// Timeouts from here on are rounded up to whole seconds, so that one does for many requests, each of
-/// which would have a few microseconds less.
-const EXACT_BELOW: Duration = Duration::from_secs(8);
+/// Timeouts of at least this are rounded up to whole seconds. Otherwise each request's timeout
+/// would differ by microseconds and would have to be set again.
+const ROUND_FROM: Duration = Duration::from_secs(8);
 
-/// A connection on which something came so short a time ago is taken to be open: hardly any server ends one
-/// right after an answer without saying so in it, and that the other side ends it while the request is on its
-/// way cannot be ruled out by any look.
-const OPEN_FOR: Duration = Duration::from_millis(2);
+/// A connection that received bytes this recently counts as open. Hardly any server closes one
+/// right after a response without announcing it there, and no probe can rule out a close while the
+/// request is on its way.
+const RECENT: Duration = Duration::from_millis(2);
 
-/// When a silent connection is probed first, how often again, and after how many probes without an answer
-/// it counts as broken: 45 s in all, as with upstream's HTTP/2 (`golang.org/x/net/http2`,
-/// `ReadIdleTimeout` and `PingTimeout` of `k8s.io/apimachinery/pkg/util/net`). Without this, a watch whose
-/// server has lost its power would be trusted for minutes.
-const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(30);
-const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(5);
+/// TCP keepalive: the idle time before the first probe, the interval of the probes, and the number
+/// of unacknowledged probes after which the connection counts as broken. That is 45 s in all, as
+/// with upstream's HTTP/2 (`golang.org/x/net/http2`, `ReadIdleTimeout` and `PingTimeout` of
+/// `k8s.io/apimachinery/pkg/util/net`). Without keepalive a watch would take minutes to notice that
+/// its server has lost power.
+const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(30);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEP_ALIVE_PROBES: u32 = 3;
 
 /// A connection without TLS.
 pub(super) struct Tcp {
-    /// Shared with the agent, which shuts it down from another thread.
+    /// The agent shares it, and shuts it down from another thread.
     stream: Arc<TcpStream>,
     buffers: LazyBuffers,
-    heard: Instant,
+    last_received: Instant,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
-    /// For watches.
+    /// Set for watches.
     coalescer: Option<ReadCoalescer>,
 }
 
 impl Tcp {
-    /// Connects to the first address that answers. Waits for each an equal part of the time. Bytes that
-    /// are not delivered within `delivery_limit` end the connection. Reads rest where `coalescing` lets them.
+    /// Connects to the first address that responds, with an equal part of the timeout for each.
+    /// Bytes that are not delivered within `delivery_limit` end the connection. `coalescing` lets
+    /// reads wait.
     pub(super) fn connect(
         details: &ConnectionDetails,
         delivery_limit: Option<Duration>,
@@ -93,7 +94,7 @@ impl Tcp {
         Ok(Self {
             stream,
             buffers: LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size()),
-            heard: Instant::now(),
+            last_received: Instant::now(),
             read_timeout: None,
             write_timeout: None,
             coalescer: coalescing.cloned().map(ReadCoalescer::new),
@@ -108,19 +109,19 @@ impl Transport for Tcp {
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
         let timeout = timeout.for_write();
-        let limit = limit_of(timeout)?;
+        let limit = socket_timeout(timeout)?;
         if self.write_timeout != limit {
             self.stream.set_write_timeout(limit)?;
             self.write_timeout = limit;
         }
         let output = &self.buffers.output()[..amount];
         let sent = (&*self.stream).write_all(output);
-        sent.map_err(|error| or_timeout(error, timeout))
+        sent.map_err(|error| to_error(error, timeout))
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         let timeout = timeout.for_read();
-        let limit = limit_of(timeout)?;
+        let limit = socket_timeout(timeout)?;
         if self.read_timeout != limit {
             self.stream.set_read_timeout(limit)?;
             self.read_timeout = limit;
@@ -132,14 +133,15 @@ impl Transport for Tcp {
         let room = input.len();
         let amount = loop {
             match (&*self.stream).read(input) {
-                // A signal; the wait begins anew, which makes it longer at most once for each.
+                // A signal interrupted the read. The timeout starts again, so each signal extends
+                // it at most once.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => break read.map_err(|error| or_timeout(error, timeout))?,
+                read => break read.map_err(|error| to_error(error, timeout))?,
             }
         };
         self.buffers.input_appended(amount);
         if amount > 0 {
-            self.heard = Instant::now();
+            self.last_received = Instant::now();
         }
         if let Some(coalescer) = &mut self.coalescer {
             coalescer.after_read(amount, room);
@@ -147,9 +149,10 @@ impl Transport for Tcp {
         Ok(amount > 0)
     }
 
-    /// True if nothing has come, neither an end nor bytes that nobody asked for, or something just before.
+    /// True if bytes arrived a moment ago, or if nothing is readable: neither the end of the stream
+    /// nor unsolicited bytes.
     fn is_open(&mut self) -> bool {
-        self.heard.elapsed() < OPEN_FOR || has_nothing_come(&self.stream)
+        self.last_received.elapsed() < RECENT || has_no_input(&self.stream)
     }
 }
 
@@ -161,22 +164,22 @@ impl fmt::Debug for Tcp {
     }
 }
 
-/// `None`: no limit.
-fn limit_of(timeout: NextTimeout) -> Result<Option<Duration>, Error> {
+/// Returns the timeout for the socket; `None`: no limit.
+fn socket_timeout(timeout: NextTimeout) -> Result<Option<Duration>, Error> {
     if timeout.after.is_zero() {
         return Err(Error::Timeout(timeout.reason));
     }
-    Ok(timeout.not_zero().map(|limit| in_steps(*limit)))
+    Ok(timeout.not_zero().map(|limit| rounded_up(*limit)))
 }
 
-fn has_nothing_come(stream: &TcpStream) -> bool {
+fn has_no_input(stream: &TcpStream) -> bool {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     let peeked = recv(stream, &mut [0; 1], flags);
     peeked.is_err_and(|error| error == Errno::WOULDBLOCK)
 }
 
-fn in_steps(limit: Duration) -> Duration {
-    if limit < EXACT_BELOW || limit.subsec_nanos() == 0 {
+fn rounded_up(limit: Duration) -> Duration {
+    if limit < ROUND_FROM || limit.subsec_nanos() == 0 {
         return limit;
     }
     Duration::from_secs(limit.as_secs().saturating_add(1))
@@ -184,15 +187,15 @@ fn in_steps(limit: Duration) -> Duration {
 
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, KEEP_ALIVE_AFTER)?;
-    sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE_EVERY)?;
+    sockopt::set_tcp_keepidle(stream, KEEP_ALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(stream, KEEP_ALIVE_PROBES)?;
     Ok(())
 }
 
-fn or_timeout(error: io::Error, timeout: NextTimeout) -> Error {
+fn to_error(error: io::Error, timeout: NextTimeout) -> Error {
     if error.raw_os_error() == Some(Errno::TIMEDOUT.raw_os_error()) {
-        let why = "the other side does not even acknowledge what is sent";
+        let why = "the server does not acknowledge what is sent";
         return io::Error::new(io::ErrorKind::ConnectionAborted, why).into();
     }
     match error.kind() {
@@ -208,7 +211,7 @@ mod tests {
 
     use rustix::net::sockopt;
 
-    use super::{in_steps, keep_alive};
+    use super::{keep_alive, rounded_up};
 
     #[test]
     fn a_silent_connection_is_probed() {
@@ -223,9 +226,9 @@ mod tests {
     }
 
     #[test]
-    fn long_limits_are_whole_seconds_and_never_shorter() {
+    fn long_timeouts_are_rounded_up_to_seconds() {
         let check = |ms, expected| {
-            let limit = in_steps(Duration::from_millis(ms));
+            let limit = rounded_up(Duration::from_millis(ms));
             assert_eq!(limit, Duration::from_millis(expected));
         };
         check(1, 1);

@@ -1,5 +1,5 @@
-//! The token bucket that keeps this daemon from crowding others out of the API server. The bucket
-//! is pure; [`Throttle`] is the wait round it, on the thread that wants to send.
+//! Client-side rate limit: a token bucket that keeps this daemon from crowding out other clients of
+//! the API server. The bucket is pure; [`Throttle`] blocks the sending thread.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -10,49 +10,49 @@ use super::request::Request;
 use crate::stdx::activity;
 use crate::stdx::stop::Stop;
 
-/// Waits longer than this are logged for whoever looks for slowness
-/// (client-go `rest/request.go:longThrottleLatency`).
+/// Longer waits are logged at the debug level (client-go `rest/request.go:longThrottleLatency`).
 const LONG_WAIT: Duration = Duration::from_millis(50);
 
-/// Waits longer than this are logged for everyone
-/// (client-go `rest/request.go:extraLongThrottleLatency`).
+/// Longer waits are logged at the default level (client-go
+/// `rest/request.go:extraLongThrottleLatency`).
 const VERY_LONG_WAIT: Duration = Duration::from_secs(1);
 
-/// Between two such lines at the default level, so that one large scale-up does not flood the log
-/// (client-go `rest/request.go:globalThrottledLogger`).
+/// Minimum interval between two such lines at the default level, so that one large scale-up does
+/// not flood the log (client-go `rest/request.go:globalThrottledLogger`).
 const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Tokens that drip in at a steady rate up to a limit, and who waits for them.
+/// A token bucket and the requests that wait for its tokens. Tokens arrive at a steady rate up to a
+/// limit.
 ///
-/// Those on whose behalf requests are sent (see [`Request::on_behalf_of`]) take turns, whatever the
-/// number of requests each has: start-time fair queueing with requests of equal weight.
+/// The flows of requests (see [`Request::on_behalf_of`]) take turns, however many requests each
+/// has: start-time fair queueing with requests of equal weight.
 ///
-/// DIFFERS: upstream serves requests in the order in which they ask
-/// (client-go `util/flowcontrol/throttle.go:tokenBucketRateLimiter`), so that one ReplicaSet's many
-/// pods hold back everybody else.
+/// DIFFERS: upstream serves requests in their order of arrival (client-go
+/// `util/flowcontrol/throttle.go:tokenBucketRateLimiter`), so that the many pods of one ReplicaSet
+/// delay all others.
 #[derive(Debug)]
 struct FairBucket {
     per_second: f64,
     burst: f64,
     tokens: f64,
     updated: Instant,
-    /// In the order in which they are served.
+    /// Waiting requests in the order of service.
     waiting: BTreeSet<Place>,
-    /// The turn that is next for each flow, where that is not the current one.
+    /// The next turn of each flow, if it is not the current turn.
     turns: HashMap<u64, u64>,
-    /// The turn of the last request that was served.
+    /// The turn of the last request served.
     turn: u64,
-    n_asked: u64,
+    n_enqueued: u64,
 }
 
-/// Where a request stands: its turn, and how many asked before it.
+/// A request's place in the queue: its turn and its order of arrival.
 type Place = (u64, u64);
 
-/// Flows that are remembered before those that are not ahead are forgotten.
+/// Above this number of flows the bucket drops those that are not ahead of the current turn.
 const TURNS_MAX: usize = 1024;
 
 impl FairBucket {
-    /// A full bucket, and nobody waits.
+    /// Creates a full bucket without waiting requests.
     fn new(per_second: f32, burst: u32, now: Instant) -> Self {
         let burst = f64::from(burst.max(1));
         Self {
@@ -63,12 +63,12 @@ impl FairBucket {
             waiting: BTreeSet::new(),
             turns: HashMap::new(),
             turn: 0,
-            n_asked: 0,
+            n_enqueued: 0,
         }
     }
 
-    /// Gives a request its place.
-    fn ask(&mut self, flow: u64) -> Place {
+    /// Adds a request to the queue.
+    fn enqueue(&mut self, flow: u64) -> Place {
         if self.waiting.is_empty() {
             self.turns.clear();
         } else if self.turns.len() >= TURNS_MAX {
@@ -78,17 +78,18 @@ impl FairBucket {
         let next = self.turns.entry(flow).or_default();
         let turn = self.turn.max(*next);
         *next = turn + 1;
-        self.n_asked += 1;
-        let place = (turn, self.n_asked);
+        self.n_enqueued += 1;
+        let place = (turn, self.n_enqueued);
         self.waiting.insert(place);
         place
     }
 
-    /// Takes the token of the request at `place` if there are enough for it and all before it.
+    /// Takes the token of the request at `place` if there are enough for it and all requests before
+    /// it.
     ///
     /// # Errors
-    /// How long to wait before asking again: until its token is there, unless somebody comes in
-    /// between.
+    /// The delay until its token arrives. Requests that enqueue before it in the meantime make it
+    /// longer.
     fn take(&mut self, place: Place, now: Instant) -> Result<(), Duration> {
         let elapsed = now.saturating_duration_since(self.updated).as_secs_f64();
         self.updated = self.updated.max(now);
@@ -105,16 +106,16 @@ impl FairBucket {
         Ok(())
     }
 
-    /// The request at `place` is not sent.
-    fn leave(&mut self, place: Place) {
+    /// Removes the request at `place` from the queue.
+    fn remove(&mut self, place: Place) {
         self.waiting.remove(&place);
     }
 }
 
-/// What may be missing of a token, since times are rounded.
+/// Tolerance for rounded times, as a fraction of a token.
 const TOKEN_EPSILON: f64 = 1e-6;
 
-/// What requests wait at before they are sent.
+/// Blocks requests until the rate limit allows them.
 #[derive(Debug)]
 pub(super) struct Throttle {
     /// `None`: no limit.
@@ -125,17 +126,17 @@ pub(super) struct Throttle {
 #[derive(Debug)]
 struct State {
     bucket: FairBucket,
-    noticed: Option<Instant>,
+    last_notice: Option<Instant>,
 }
 
 impl Throttle {
-    /// A throttle of `qps` requests per second and `burst` at once; no limit if `qps` is not above
-    /// zero.
+    /// Creates a throttle of `qps` requests per second and `burst` at once. There is no limit if
+    /// `qps` is not above zero.
     pub(super) fn new(qps: f32, burst: u32, stop: &Stop) -> Self {
         let state = (qps > 0.0).then(|| {
             Mutex::new(State {
                 bucket: FairBucket::new(qps, burst, Instant::now()),
-                noticed: None,
+                last_notice: None,
             })
         });
         Self {
@@ -149,8 +150,9 @@ impl Throttle {
         self.state.is_some()
     }
 
-    /// Waits until `request` may go. The wait ends early when the daemon stops. A request that
-    /// needs no wait goes even then: the last events and the lease are written after the signal.
+    /// Blocks until `request` may be sent. The stop signal ends the wait. A request that need not
+    /// wait may be sent even then, because the last events and the lease are written after the
+    /// signal.
     ///
     /// # Errors
     /// [`ClientError::Stopped`] if the daemon stopped during the wait.
@@ -161,13 +163,13 @@ impl Throttle {
         let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let mut guard = lock();
-        let place = guard.bucket.ask(request.flow);
+        let place = guard.bucket.enqueue(request.flow);
         let mut taken = guard.bucket.take(place, now);
-        let due = |noticed| now.saturating_duration_since(noticed) >= NOTICE_INTERVAL;
+        let due = |last_notice| now.saturating_duration_since(last_notice) >= NOTICE_INTERVAL;
         let wait = taken.err().unwrap_or_default();
-        let notice = wait > VERY_LONG_WAIT && guard.noticed.is_none_or(due);
+        let notice = wait > VERY_LONG_WAIT && guard.last_notice.is_none_or(due);
         if notice {
-            guard.noticed = Some(now);
+            guard.last_notice = Some(now);
         }
         drop(guard);
         if taken.is_ok() {
@@ -181,7 +183,7 @@ impl Throttle {
         let _wait = activity::enter("waits for the rate limit", format_args!("{wait:.1?}"));
         while let Err(wait) = taken {
             if self.stop.wait_timeout(wait) {
-                lock().bucket.leave(place);
+                lock().bucket.remove(place);
                 return Err(ClientError::Stopped);
             }
             taken = lock().bucket.take(place, Instant::now());
@@ -198,9 +200,9 @@ mod tests {
     use crate::client::{ClientError, Request};
     use crate::stdx::stop::{Cause, Stop};
 
-    /// How long each of these has to wait that ask all at once, in milliseconds.
+    /// Returns the wait of each request in milliseconds if all enqueue at once.
     fn waits(bucket: &mut FairBucket, flows: &[u64], now: Instant) -> Vec<u128> {
-        let places: Vec<_> = flows.iter().map(|flow| bucket.ask(*flow)).collect();
+        let places: Vec<_> = flows.iter().map(|flow| bucket.enqueue(*flow)).collect();
         let wait = |place| bucket.take(place, now).err().unwrap_or_default();
         let waits: Vec<_> = places.into_iter().map(wait).collect();
         waits.iter().map(Duration::as_millis).collect()
@@ -223,14 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn time_that_seems_to_go_back_gives_nothing() {
+    fn time_that_goes_back_adds_no_tokens() {
         let start = Instant::now();
         let mut bucket = FairBucket::new(1.0, 1, start + Duration::from_secs(5));
         assert_eq!(waits(&mut bucket, &[0; 2], start), [0, 1000]);
     }
 
     #[test]
-    fn who_asks_for_little_does_not_wait_for_who_asks_for_much() {
+    fn a_small_flow_does_not_wait_for_a_large_one() {
         let start = Instant::now();
         let mut bucket = FairBucket::new(10.0, 1, start);
         assert_eq!(
@@ -241,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_was_quiet_has_saved_no_turns() {
+    fn a_quiet_flow_saves_no_turns() {
         let start = Instant::now();
         let mut bucket = FairBucket::new(1.0, 1, start);
         let mut at = start;
-        // Somebody always waits while flow 1 is served 50 times.
-        let mut next = bucket.ask(1);
+        // A request always waits while flow 1 is served 50 times.
+        let mut next = bucket.enqueue(1);
         for _ in 0..50 {
-            let one_more = bucket.ask(1);
+            let one_more = bucket.enqueue(1);
             bucket.take(next, at).expect("a token a second");
             at += Duration::from_secs(1);
             next = one_more;
@@ -261,24 +263,28 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_nobody_waits_for_any_more_is_the_next_one_s() {
+    fn the_next_request_gets_the_token_of_a_removed_one() {
         let start = Instant::now();
         let mut bucket = FairBucket::new(10.0, 1, start);
-        let places = [0; 3].map(|flow| bucket.ask(flow));
+        let places = [0; 3].map(|flow| bucket.enqueue(flow));
         bucket.take(places[0], start).expect("the burst");
-        bucket.leave(places[1]);
-        let wait = bucket.take(places[2], start).expect_err("none is left");
+        bucket.remove(places[1]);
+        let wait = bucket
+            .take(places[2], start)
+            .expect_err("the bucket is empty");
         assert_eq!(wait.as_millis(), 100);
         let later = start + wait;
-        bucket.take(places[2], later).expect("it is there");
+        bucket
+            .take(places[2], later)
+            .expect("the token has arrived");
     }
 
     #[test]
-    fn a_rate_of_zero_or_less_is_no_limit_and_a_burst_of_zero_is_one() {
+    fn zero_qps_is_no_limit_and_zero_burst_is_one() {
         for qps in [0.0, -1.0] {
             let throttle = Throttle::new(qps, 0, &Stop::new());
             for _ in 0..1000 {
-                throttle.wait(&Request::get("/")).expect("it is free");
+                throttle.wait(&Request::get("/")).expect("there is no wait");
             }
         }
         let now = Instant::now();
@@ -287,17 +293,17 @@ mod tests {
     }
 
     #[test]
-    fn stop_ends_the_wait_but_not_the_free_requests() {
+    fn stop_ends_waits_but_free_requests_are_sent() {
         let stop = Stop::new();
         let throttle = Throttle::new(0.001, 1, &stop);
         stop.stop(Cause::Requested("test".to_owned()));
-        throttle.wait(&Request::get("/")).expect("it is free");
+        throttle.wait(&Request::get("/")).expect("there is no wait");
         assert!(matches!(
             throttle.wait(&Request::get("/")),
             Err(ClientError::Stopped)
         ));
         let state = throttle.state.as_ref().expect("there is a limit");
         let state = state.lock().expect("nobody panicked");
-        assert!(state.bucket.waiting.is_empty(), "it has left its place");
+        assert!(state.bucket.waiting.is_empty(), "the request is removed");
     }
 }
