@@ -24,7 +24,7 @@ use ureq::http::Uri;
 use ureq::unversioned::transport::ShutdownHandle;
 
 use self::settings::{settings, trust};
-use super::pem::{Pem, why_refused};
+use super::pem::{Pem, rejection_reason};
 use super::tls::{Identity, Trust, server_name};
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics;
@@ -245,7 +245,7 @@ impl LiveTls {
                     .read()
                     .map_err(|_problem| "read_error")
                     .and_then(|bytes| {
-                        trust(source, Some(&bytes)).map_err(|_problem| why_refused(&bytes))
+                        trust(source, Some(&bytes)).map_err(|_problem| rejection_reason(&bytes))
                     })
                     .map(|_| false),
             });
@@ -299,7 +299,7 @@ impl LiveTls {
             if state.ingredients.material.certificate_authority.as_ref() == Some(&bytes) {
                 return Ok(Changes::new());
             }
-            let reason = why_refused(&bytes);
+            let reason = rejection_reason(&bytes);
             let adopted = trust(&new.source, Some(&bytes)).and_then(|trust| {
                 new.trust = trust;
                 new.material.certificate_authority = Some(bytes);

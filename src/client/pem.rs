@@ -1,24 +1,24 @@
-//! Where certificates and keys are from: the configuration itself, or a file that may be replaced at
-//! any time. Read by `live_tls`, on whatever thread finds that it is time to look again.
+//! The source of a certificate or key: the configuration itself, or a file that may be replaced at
+//! any time. `live_tls` reads it on the thread that runs a check.
 
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 
-/// A source of PEM. What it holds never shows in `Debug`.
+/// A source of PEM. `Debug` never prints its contents.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Pem {
-    /// What the configuration holds itself.
+    /// PEM in the configuration itself.
     Data(Vec<u8>),
-    /// What a file holds now; `name` is what the configuration calls it.
+    /// PEM in a file; `name` is the configuration's name for it.
     File { name: &'static str, path: PathBuf },
 }
 
 impl Pem {
-    /// The bytes as they are now.
+    /// Returns the current bytes.
     ///
     /// # Errors
-    /// Which file cannot be read and why, for people.
+    /// Which file cannot be read and why, as text.
     pub(super) fn read(&self) -> Result<Vec<u8>, String> {
         match self {
             Self::Data(bytes) => Ok(bytes.clone()),
@@ -27,7 +27,7 @@ impl Pem {
         }
     }
 
-    /// True if it may have changed since it was read.
+    /// True if the source may change after it was read.
     pub(super) fn is_file(&self) -> bool {
         matches!(self, Self::File { .. })
     }
@@ -42,9 +42,9 @@ impl fmt::Debug for Pem {
     }
 }
 
-/// Why what was read of an authority's file is refused, in the words of the metrics
-/// (client-go `transport/ca_rotation.go`).
-pub(super) fn why_refused(bytes: &[u8]) -> &'static str {
+/// Returns why an authority's file is rejected, as the metrics' label (client-go
+/// `transport/ca_rotation.go`).
+pub(super) fn rejection_reason(bytes: &[u8]) -> &'static str {
     let is_empty = bytes.trim_ascii().is_empty();
     if is_empty { "empty" } else { "ca_parse_error" }
 }

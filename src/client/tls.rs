@@ -1,5 +1,6 @@
-//! TLS settings made of PEM: whom to trust, as whom to appear. Pure but for the system's certificate
-//! authorities, which are read from the disk; `live_tls` calls it whenever something has changed.
+//! TLS configuration from PEM: which servers to trust and which client certificate to present.
+//! Pure, except that it reads the system's certificate authorities from disk. `live_tls` calls it
+//! whenever a source has changed.
 
 use std::sync::Arc;
 
@@ -14,19 +15,20 @@ use rustls::{
 /// Certificate (with its intermediates) and key, in PEM.
 pub(super) type Identity = (Vec<u8>, Vec<u8>);
 
-/// Whom to trust.
+/// Which servers to trust.
 #[derive(Clone)]
 pub(super) enum Trust {
-    /// Whoever these certificate authorities vouch for.
+    /// Servers whose certificates these authorities have signed.
     Authorities(Arc<RootCertStore>),
-    /// Anyone.
+    /// Any server.
     Anyone,
 }
 
-/// Settings for connections to a server that `trust` accepts, appearing as `identity`.
+/// Builds the settings for connections to servers that `trust` accepts, with `identity` as the
+/// client certificate.
 ///
 /// # Errors
-/// What is wrong with the certificate or the key, for people.
+/// What is wrong with the certificate or the key, as text.
 pub(super) fn client_config(
     trust: &Trust,
     identity: Option<&Identity>,
@@ -67,7 +69,7 @@ pub(super) fn client_config(
                 })?
         }
     };
-    // HTTP/2 does not exist here, and a server that can speak both must be told so.
+    // This client has no HTTP/2, so offer only HTTP/1.1 to a server that speaks both.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }
@@ -75,12 +77,12 @@ pub(super) fn client_config(
 /// The certificate authorities in `pem`; the system's if `None`.
 ///
 /// # Errors
-/// What is wrong with them, for people.
+/// What is wrong with them, as text.
 pub(super) fn authorities(pem: Option<&[u8]>) -> Result<RootCertStore, String> {
     let mut store = RootCertStore::empty();
     if let Some(pem) = pem {
         let all = certificates(pem, "the certificate authority")?;
-        // As with Go, those that nobody could be checked against don't spoil the bundle.
+        // As with Go, certificates that cannot serve as an authority do not invalidate the bundle.
         let (_, n_ignored) = store.add_parsable_certificates(all);
         if store.is_empty() {
             return Err(
@@ -116,22 +118,22 @@ fn parse_identity(
     Ok((chain, key))
 }
 
-fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+fn certificates(pem: &[u8], name: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let all = all.map_err(|error| format!("{what} is not valid PEM: {error}"))?;
+    let all = all.map_err(|error| format!("{name} is not valid PEM: {error}"))?;
     if all.is_empty() {
-        return Err(format!("{what} holds no certificate in PEM"));
+        return Err(format!("{name} holds no certificate in PEM"));
     }
     Ok(all)
 }
 
-/// A TLS failure for people.
+/// Describes a TLS failure for the log.
 pub(super) fn describe(error: &rustls::Error) -> String {
     let rustls::Error::InvalidCertificate(problem) = error else {
         return format!("TLS: {error}");
     };
     let hint = match problem {
-        // The latter is an authority of the same name but with another key: most clusters call
+        // `BadSignature` is an authority of the same name with another key: most clusters call
         // theirs "kubernetes".
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "it is not signed by a certificate authority that is trusted here \
@@ -149,7 +151,7 @@ pub(super) fn describe(error: &rustls::Error) -> String {
     format!("the server's certificate is not accepted, {hint}: {problem}")
 }
 
-/// `insecure-skip-tls-verify`: the connection is secret, but from whom nobody knows.
+/// `insecure-skip-tls-verify`: the connection is encrypted, but the server is not authenticated.
 #[derive(Debug)]
 struct TrustAnyone(Arc<CryptoProvider>);
 
@@ -190,11 +192,11 @@ impl ServerCertVerifier for TrustAnyone {
     }
 }
 
-/// The name that a certificate must be for when `host` is connected to. An IPv6 address may stand
-/// in brackets, as it does in URLs.
+/// The name to verify in the certificate of a connection to `host`. An IPv6 address may have
+/// brackets, as in URLs.
 ///
 /// # Errors
-/// That it can be none.
+/// If `host` is neither a valid DNS name nor an IP address.
 pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, String> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     ServerName::try_from(bare.to_owned())

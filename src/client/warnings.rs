@@ -1,5 +1,5 @@
-//! `Warning` headers: what the API server wants people to know, such as a policy that a pod
-//! violates. Each distinct text is logged once.
+//! `Warning` headers: notices of the API server to its users, such as a policy that a pod violates.
+//! Each distinct text is logged once.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -7,18 +7,18 @@ use std::sync::{Mutex, PoisonError};
 use ureq::http::HeaderMap;
 use ureq::http::header::WARNING;
 
-/// Texts remembered. Past this many nothing more is logged, so that a text with a name in it
+/// Maximum texts remembered. Above it no further text is logged, so that a text with a name in it
 /// cannot fill log and memory.
 const TEXTS_MAX: usize = 256;
 
-/// What was logged already.
+/// The warnings that were logged.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
     state: Mutex<HashSet<String>>,
 }
 
 impl Warnings {
-    /// Logs the warnings in an answer's headers that were not logged before.
+    /// Logs the warnings in a response's headers that were not logged before.
     pub(super) fn log(&self, headers: &HeaderMap) {
         for value in headers.get_all(WARNING) {
             let Ok(value) = value.to_str() else { continue };
@@ -37,7 +37,7 @@ impl Warnings {
 }
 
 /// The texts in one header's value: `299 - "text"`, several joined by commas. Codes other than 299
-/// come from caches on the way and say nothing about the cluster.
+/// come from caches in between and do not concern the cluster.
 fn texts(value: &str) -> Vec<String> {
     let mut texts = Vec::new();
     let mut rest = value;
@@ -52,13 +52,13 @@ fn texts(value: &str) -> Vec<String> {
     texts
 }
 
-/// The quoted text that `input` continues with, without its escapes, and what follows it.
+/// Returns the quoted text at the start of `input` without its escapes, and the remaining input.
 fn unquote(input: &str) -> (String, &str) {
     let mut text = String::new();
     let mut chars = input.char_indices();
-    while let Some((at, char)) = chars.next() {
+    while let Some((i, char)) = chars.next() {
         match char {
-            '"' => return (text, &input[at + 1..]),
+            '"' => return (text, &input[i + 1..]),
             '\\' => text.extend(chars.next().map(|(_, escaped)| escaped)),
             char => text.push(char),
         }
@@ -71,7 +71,7 @@ mod tests {
     use super::{TEXTS_MAX, Warnings, texts};
 
     #[test]
-    fn warnings_are_taken_out_of_the_header() {
+    fn warnings_are_parsed_from_the_header() {
         assert_eq!(texts("299 - \"a \\\"b\\\" c\""), ["a \"b\" c"]);
         assert_eq!(
             texts("299 - \"one, two\", 299 - \"three\""),
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_new_once_and_their_number_is_bounded() {
+    fn each_text_is_new_once_up_to_a_limit() {
         let warnings = Warnings::default();
         assert!(warnings.is_new("a") && !warnings.is_new("a"));
         let n_new = (0..1000).filter(|i| warnings.is_new(&i.to_string()));
