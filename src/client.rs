@@ -48,7 +48,9 @@ mod tests;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-pub use config::{ClientConfig, ConfigError, ConfigSource, DirectSource, Environment, LookedAt};
+pub use config::{
+    ClientConfig, ConfigError, ConfigSource, DirectSource, Environment, SearchedPlace,
+};
 pub use error::{ClientError, TransportError, TransportErrorKind};
 pub use fence::Fence;
 pub use options::ClientOptions;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 pub use direct::DirectSource;
 pub use environment::Environment;
-pub use error::{ConfigError, LookedAt};
+pub use error::{ConfigError, SearchedPlace};
 use ureq::http::uri::Uri;
 
 use super::access::Access;
@@ -207,8 +207,8 @@ impl Draft {
         source: &ConfigSource,
         environment: &Environment,
     ) -> Result<(Self, Located), ConfigError> {
-        let mut looked_at = Vec::new();
-        if let Some(files) = kubeconfig::find(source, environment, &mut looked_at)? {
+        let mut searched = Vec::new();
+        if let Some(files) = kubeconfig::find(source, environment, &mut searched)? {
             let (draft, place) = kubeconfig::resolve(&files, source, environment)?;
             return Ok((draft, Located::Kubeconfig(place)));
         }
@@ -220,9 +220,9 @@ impl Draft {
             };
             return Ok((draft, Located::Master(url.clone())));
         }
-        match in_cluster::find(environment, &mut looked_at) {
+        match in_cluster::find(environment, &mut searched) {
             Some(draft) => Ok((draft, Located::InCluster)),
-            None => Err(ConfigError::NotFound(looked_at)),
+            None => Err(ConfigError::NotFound(searched)),
         }
     }
 
@@ -304,6 +304,6 @@ fn with_scheme(server: &str, tls: &TlsSource) -> String {
 }
 
 /// Returns `text` unless it is empty.
-fn filled(text: Option<&String>) -> Option<&String> {
+fn non_empty(text: Option<&String>) -> Option<&String> {
     text.filter(|text| !text.is_empty())
 }

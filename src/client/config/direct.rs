@@ -1,4 +1,4 @@
-//! A server that is named outright, with what goes with it: a daemon's own, for `explain --server`.
+//! A server given by its URL, without a kubeconfig: another daemon, for `explain --server`.
 
 use std::path::PathBuf;
 
@@ -7,24 +7,25 @@ use crate::client::credentials::Authorization;
 use crate::client::pem::Pem;
 use crate::client::proxy;
 
-/// How to reach a server that no kubeconfig names.
+/// How to connect to a server that no kubeconfig names.
 #[derive(Clone, Debug, Default)]
 pub struct DirectSource {
-    /// Its URL.
+    /// The server's URL.
     pub url: String,
     /// File with the bearer token.
     pub token_file: Option<PathBuf>,
-    /// File with the authority that vouches for it, in PEM; the system's if `None`.
+    /// File with the certificate authority of the server, in PEM; the system's if `None`.
     pub certificate_authority: Option<PathBuf>,
-    /// Trust any certificate.
+    /// Accept any server certificate.
     pub insecure_skip_tls_verify: bool,
 }
 
 impl ClientConfig {
-    /// A server outside of any kubeconfig. Reads files, opens no connection.
+    /// Creates the configuration for a server outside of any kubeconfig. Reads files, opens no
+    /// connection.
     ///
     /// # Errors
-    /// [`ConfigError::Master`], which says what to mend.
+    /// [`ConfigError::Master`], which names the problem.
     pub fn direct(source: &DirectSource) -> Result<Self, ConfigError> {
         let master = |problem| ConfigError::Master {
             url: proxy::without_password(&source.url),

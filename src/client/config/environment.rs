@@ -1,10 +1,9 @@
-//! What the process's surroundings say, as an argument, so that tests need no process to change.
+//! The process's environment as an argument, so that tests need not change the process.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Where a pod finds its service account
-/// (client-go `rest/config.go:InClusterConfig`).
+/// Directory of a pod's service account (client-go `rest/config.go:InClusterConfig`).
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Environment variables, and the directory with the pod's service account.
@@ -15,7 +14,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The surroundings of this process.
+    /// The environment of this process.
     pub fn of_process() -> Self {
         let vars = std::env::vars_os().map(|(name, value)| {
             let text = |s: std::ffi::OsString| s.to_string_lossy().into_owned();
@@ -27,7 +26,7 @@ impl Environment {
         }
     }
 
-    /// Surroundings made up of these variables and this directory.
+    /// An environment with these variables and this service account directory.
     pub fn new<'a>(
         vars: impl IntoIterator<Item = (&'a str, &'a str)>,
         service_account: impl Into<PathBuf>,
@@ -50,7 +49,7 @@ impl Environment {
     }
 
     /// A variable's value; `None` if it is not set or empty.
-    pub(super) fn filled(&self, name: &str) -> Option<&str> {
+    pub(super) fn non_empty_var(&self, name: &str) -> Option<&str> {
         self.var(name).filter(|value| !value.is_empty())
     }
 }

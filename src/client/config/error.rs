@@ -1,18 +1,18 @@
-//! Why there is no configuration, in words that lead to one. Shown by `main` at the start.
+//! Why there is no configuration, with hints how to fix it. `main` prints these errors at startup.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why it is not known where the API server is or how to appear before it.
+/// Why the client has no API server address or no credentials.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// Nothing says where the API server is.
+    /// No source names an API server.
     #[error("no configuration for an API server was found; looked at{}", Lines(.0))]
-    NotFound(Vec<LookedAt>),
+    NotFound(Vec<SearchedPlace>),
     /// A kubeconfig file cannot be used.
     #[error("kubeconfig {}: {problem}", file.display())]
     File {
-        /// Which one.
+        /// The file.
         file: PathBuf,
         /// What is wrong with it.
         problem: String,
@@ -20,11 +20,11 @@ pub enum ConfigError {
     /// An entry of a kubeconfig cannot be used.
     #[error("kubeconfig {}, {entry}: {problem}", file.display())]
     Entry {
-        /// Where it stands.
+        /// The file with the entry.
         file: PathBuf,
-        /// What it is and its name, such as `context "prod"`.
+        /// Kind and name of the entry, such as `context "prod"`.
         entry: String,
-        /// What is wrong with it, and what would help.
+        /// What is wrong with it, and how to fix it.
         problem: String,
     },
     /// The pod's service account cannot be used.
@@ -42,14 +42,14 @@ pub enum ConfigError {
 
 /// A place where no configuration was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LookedAt {
+pub struct SearchedPlace {
     /// The place, such as `$KUBECONFIG`.
     pub place: String,
-    /// What was there instead.
+    /// What the search found there.
     pub found: String,
 }
 
-impl LookedAt {
+impl SearchedPlace {
     pub(super) fn new(place: impl Into<String>, found: impl Into<String>) -> Self {
         Self {
             place: place.into(),
@@ -58,11 +58,11 @@ impl LookedAt {
     }
 }
 
-struct Lines<'a>(&'a [LookedAt]);
+struct Lines<'a>(&'a [SearchedPlace]);
 
 impl fmt::Display for Lines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for LookedAt { place, found } in self.0 {
+        for SearchedPlace { place, found } in self.0 {
             write!(f, "\n  {place}: {found}")?;
         }
         Ok(())

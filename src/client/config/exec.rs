@@ -1,32 +1,32 @@
-//! `exec` of a kubeconfig's user: checked, and turned into what runs the plugin
-//! (client-go `tools/clientcmd/validation.go:validateAuthInfo`).
+//! Validates `exec` of a kubeconfig's user and turns it into the plugin's settings (client-go
+//! `tools/clientcmd/validation.go:validateAuthInfo`).
 
 use super::file::{Cluster, Exec, InteractiveMode};
-use super::{Draft, Environment, filled};
+use super::{Draft, Environment, non_empty};
 use crate::client::exec_plugin::{ClusterInfo, ExecSettings, Interactive, VERSIONS, find};
 use crate::client::pem::Pem;
 
-/// The extension of a cluster that is handed to plugins
-/// (client-go `tools/clientcmd/client_config.go:clusterExtensionKey`).
+/// The cluster extension that plugins receive (client-go
+/// `tools/clientcmd/client_config.go:clusterExtensionKey`).
 const CLUSTER_EXTENSION: &str = "client.authentication.k8s.io/exec";
 
-/// The plugin of a user, if everything is said that must be. `draft` has what `cluster` says, as far as
-/// nothing else wins over it.
+/// Returns the plugin settings of a user if `exec` is complete. `draft` holds the settings of
+/// `cluster`, with `--master` applied.
 ///
 /// # Errors
-/// What is wrong and what to mend, for people.
+/// What is wrong and how to fix it, as text.
 pub(super) fn settings(
     exec: &Exec,
     cluster: &Cluster,
     draft: &Draft,
     environment: &Environment,
 ) -> Result<ExecSettings, String> {
-    let command = filled(exec.command.as_ref()).ok_or("its exec has no command")?;
-    let wanted = filled(exec.api_version.as_ref()).map_or("", String::as_str);
-    let version = VERSIONS.into_iter().find(|version| *version == wanted);
+    let command = non_empty(exec.command.as_ref()).ok_or("its exec has no command")?;
+    let api_version = non_empty(exec.api_version.as_ref()).map_or("", String::as_str);
+    let version = VERSIONS.into_iter().find(|version| *version == api_version);
     let version = version.ok_or_else(|| {
         format!(
-            "its exec has the apiVersion {wanted:?}; there are {}",
+            "its exec has the apiVersion {api_version:?}; there are {}",
             VERSIONS.join(" and ")
         )
     })?;
@@ -36,7 +36,7 @@ pub(super) fn settings(
         // Optional in v1beta1 only.
         None if version == VERSIONS[0] => {
             return Err(
-                "its exec has no interactiveMode, which its apiVersion asks for: Never, \
+                "its exec has no interactiveMode, which its apiVersion requires: Never, \
                  IfAvailable or Always"
                     .to_owned(),
             );
@@ -45,12 +45,12 @@ pub(super) fn settings(
     };
     let mut variables = environment.all();
     for entry in exec.env.iter().flatten() {
-        let name = filled(entry.get("name")).ok_or("its exec has a variable without a name")?;
+        let name = non_empty(entry.get("name")).ok_or("its exec has a variable without a name")?;
         let value = entry.get("value").cloned().unwrap_or_default();
         variables.insert(name.clone(), value);
     }
     let search_path = environment.var("PATH").unwrap_or_default();
-    let install_hint = filled(exec.install_hint.as_ref()).cloned();
+    let install_hint = non_empty(exec.install_hint.as_ref()).cloned();
     find(command, search_path, install_hint.as_deref())?;
     Ok(ExecSettings {
         version,
@@ -77,7 +77,7 @@ fn cluster_info(cluster: &Cluster, draft: &Draft) -> Result<ClusterInfo, String>
         tls_server_name: tls.server_name.clone(),
         insecure: tls.insecure,
         certificate_authority: authority.map(Pem::read).transpose()?,
-        proxy_url: filled(cluster.proxy_url.as_ref()).cloned(),
+        proxy_url: non_empty(cluster.proxy_url.as_ref()).cloned(),
         disable_compression: cluster.disable_compression.unwrap_or(false),
         config: extensions
             .next()

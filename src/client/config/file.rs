@@ -1,5 +1,5 @@
-//! What stands in a kubeconfig file, as far as it is read here
-//! (client-go `tools/clientcmd/api/v1/types.go:Config`), and how the file becomes that.
+//! The fields of a kubeconfig file that this client uses (client-go
+//! `tools/clientcmd/api/v1/types.go:Config`), and how the file is read.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::path::Path;
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer};
 
-/// Longest file that is read. One with hundreds of clusters has a few hundred KiB.
+/// Maximum bytes of a file. One with hundreds of clusters has a few hundred KiB.
 const BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// A document of a kubeconfig file.
@@ -46,7 +46,7 @@ pub(super) struct NamedContext {
     pub(super) context: Option<Context>,
 }
 
-/// Where an API server is.
+/// An API server's address and how to connect to it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Cluster {
@@ -60,7 +60,7 @@ pub(super) struct Cluster {
     pub(super) extensions: Option<Vec<Extension>>,
 }
 
-/// What somebody else keeps in the file.
+/// Data of other programs in the file.
 #[derive(Debug, Deserialize)]
 pub(super) struct Extension {
     pub(super) name: String,
@@ -68,7 +68,7 @@ pub(super) struct Extension {
     pub(super) extension: serde_json::Value,
 }
 
-/// How to appear before an API server. Secrets never show in `Debug`.
+/// Credentials for an API server. `Debug` never prints secrets.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct User {
@@ -96,7 +96,7 @@ pub(super) struct User {
     pub(super) exec: Option<Exec>,
 }
 
-/// A way to authenticate that Kubernetes has given up.
+/// An authentication method that Kubernetes no longer supports.
 #[derive(Debug, Deserialize)]
 pub(super) struct AuthProvider {
     #[serde(default)]
@@ -117,7 +117,7 @@ pub(super) struct Exec {
     pub(super) provide_cluster_info: bool,
 }
 
-/// Whether a plugin may ask on the terminal.
+/// Whether a plugin may prompt on the terminal.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) enum InteractiveMode {
     Never,
@@ -134,10 +134,11 @@ pub(super) struct Context {
     pub(super) namespace: Option<String>,
 }
 
-/// Reads the documents of a file; `None` if there is no file. Paths in it are made those from here.
+/// Reads the documents of a file; `None` if there is no file. Resolves relative paths in it against
+/// the file's folder.
 ///
 /// # Errors
-/// Why it cannot be used, for people.
+/// Why the file cannot be used, as text.
 pub(super) fn read(path: &Path) -> Result<Option<Vec<Kubeconfig>>, String> {
     let bytes = match read_bytes(path) {
         Ok(bytes) => bytes,
@@ -166,7 +167,7 @@ fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Editors of Windows mark UTF-16, and UTF-8 at times, by what the text begins with.
+/// Windows editors mark UTF-16, and sometimes UTF-8, with a byte order mark.
 fn text(bytes: &[u8]) -> Option<String> {
     let wide = |unit: fn([u8; 2]) -> u16| {
         let (units, rest) = bytes[2..].as_chunks::<2>();
@@ -181,8 +182,8 @@ fn text(bytes: &[u8]) -> Option<String> {
     }
 }
 
-/// What is wrong in YAML comes with a picture of the place, which may hold a secret, and with
-/// advice for programmers; its first line without that is enough.
+/// Shortens a YAML error to its first line. The rest quotes the file, which may hold a secret, and
+/// advises programmers.
 fn problem(error: &str) -> String {
     let line = error.lines().next().unwrap_or_default();
     let line = line.split(", set ").next().unwrap_or_default();
@@ -190,12 +191,12 @@ fn problem(error: &str) -> String {
 }
 
 impl Kubeconfig {
-    /// A document without any entries is as good as none.
+    /// True if the document has no entries; such a document counts as missing.
     pub(super) fn is_empty(&self) -> bool {
         self.clusters.is_empty() && self.contexts.is_empty() && self.users.is_empty()
     }
 
-    /// Paths are relative to the file that they stand in.
+    /// Resolves paths relative to the file's folder.
     fn resolve_paths(&mut self, folder: &Path) {
         let clusters = self.clusters.iter_mut();
         for cluster in clusters.filter_map(|it| it.cluster.as_mut()) {
@@ -205,8 +206,8 @@ impl Kubeconfig {
             resolve(folder, &mut user.client_certificate);
             resolve(folder, &mut user.client_key);
             resolve(folder, &mut user.token_file);
-            // One without a slash is looked for in $PATH
-            // (client-go `tools/clientcmd/loader.go:GetAuthInfoFileReferences`).
+            // A command without a slash is looked up in $PATH (client-go
+            // `tools/clientcmd/loader.go:GetAuthInfoFileReferences`).
             if let Some(exec) = &mut user.exec
                 && exec.command.as_ref().is_some_and(|it| it.contains('/'))
             {
@@ -224,7 +225,7 @@ fn resolve(folder: &Path, path: &mut Option<String>) {
     }
 }
 
-/// As Go reads it: `null` is the same as nothing.
+/// Reads `null` as the default, as Go does.
 fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {

@@ -1,20 +1,23 @@
-//! The configuration that a pod finds in itself: the API server's address in the environment, token
-//! and certificate authority in a mounted directory.
+//! The in-cluster configuration of a pod: the API server's address from the environment, token and
+//! certificate authority from a mounted directory.
 
 use std::fs;
 
-use super::error::LookedAt;
+use super::error::SearchedPlace;
 use super::{Authorization, Draft, Environment};
 use crate::client::pem::Pem;
 
 const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const PORT: &str = "KUBERNETES_SERVICE_PORT";
 
-/// The pod's own configuration; `None` if this is no pod.
-pub(super) fn find(environment: &Environment, looked_at: &mut Vec<LookedAt>) -> Option<Draft> {
-    let (Some(host), Some(port)) = (environment.filled(HOST), environment.filled(PORT)) else {
+/// Returns the pod's configuration; `None` if this process does not run in a pod.
+pub(super) fn find(environment: &Environment, searched: &mut Vec<SearchedPlace>) -> Option<Draft> {
+    let (Some(host), Some(port)) = (
+        environment.non_empty_var(HOST),
+        environment.non_empty_var(PORT),
+    ) else {
         let place = format!("the pod's environment (${HOST}, ${PORT})");
-        looked_at.push(LookedAt::new(place, "not set, so this is not a pod"));
+        searched.push(SearchedPlace::new(place, "not set, so this is not a pod"));
         return None;
     };
     let host = if host.contains(':') {

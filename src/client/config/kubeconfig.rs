@@ -1,6 +1,6 @@
-//! Kubeconfig files: found, read, and merged as kubectl merges, which is that the first file that
-//! has an entry wins it whole. So nothing is merged here: entries are looked up file by file, and
-//! errors can name the file.
+//! Kubeconfig files, merged as kubectl merges them: the first file with an entry wins the complete
+//! entry. So this file merges nothing; it looks up entries file by file, and errors can name the
+//! file.
 
 use std::path::{Path, PathBuf};
 
@@ -8,18 +8,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::error::{ConfigError, LookedAt};
+use super::error::{ConfigError, SearchedPlace};
 use super::file::{self, Cluster, Context, Kubeconfig, User};
-use super::{Authorization, ConfigSource, Draft, Environment, Impersonation, exec, filled};
+use super::{Authorization, ConfigSource, Draft, Environment, Impersonation, exec, non_empty};
 use crate::client::pem::Pem;
 
-/// A file and what it says.
+/// A file and its contents.
 pub(super) struct KubeconfigFile {
     path: PathBuf,
     content: Kubeconfig,
 }
 
-/// An entry and the file that it is from.
+/// An entry and the file that holds it.
 struct Found<'a, T> {
     file: &'a Path,
     entry: String,
@@ -42,16 +42,16 @@ impl Place {
     }
 }
 
-/// The files to use, in the order in which they win; `None` if there are none, and then
-/// `looked_at` says where they might have been.
+/// Returns the files to use, in order of precedence; `None` if there are none. Records in
+/// `searched` the places without a configuration.
 ///
 /// # Errors
-/// [`ConfigError::File`] if a file cannot be read or understood. That it is missing is an error
-/// only for `--kubeconfig`.
+/// [`ConfigError::File`] if a file cannot be read or parsed. A missing file is an error only for
+/// `--kubeconfig`.
 pub(super) fn find(
     source: &ConfigSource,
     environment: &Environment,
-    looked_at: &mut Vec<LookedAt>,
+    searched: &mut Vec<SearchedPlace>,
 ) -> Result<Option<Vec<KubeconfigFile>>, ConfigError> {
     if let Some(path) = &source.kubeconfig {
         let files = read(path)?;
@@ -63,17 +63,18 @@ pub(super) fn find(
         }
         return Ok(Some(files));
     }
-    looked_at.push(LookedAt::new("--kubeconfig", "not given"));
+    searched.push(SearchedPlace::new("--kubeconfig", "not given"));
+    // `--master` without `--context` must not pick up credentials that belong to another server.
     if source.master.is_some() && source.context.is_none() {
         return Ok(None);
     }
-    let (place, paths) = if let Some(list) = environment.filled("KUBECONFIG") {
+    let (place, paths) = if let Some(list) = environment.non_empty_var("KUBECONFIG") {
         let paths = std::env::split_paths(list).filter(|path| !path.as_os_str().is_empty());
         (format!("$KUBECONFIG={list}"), paths.collect::<Vec<_>>())
     } else {
-        looked_at.push(LookedAt::new("$KUBECONFIG", "not set"));
-        let Some(home) = environment.filled("HOME") else {
-            looked_at.push(LookedAt::new("~/.kube/config", "$HOME is not set"));
+        searched.push(SearchedPlace::new("$KUBECONFIG", "not set"));
+        let Some(home) = environment.non_empty_var("HOME") else {
+            searched.push(SearchedPlace::new("~/.kube/config", "$HOME is not set"));
             return Ok(None);
         };
         let path = Path::new(home).join(".kube").join("config");
@@ -89,13 +90,13 @@ pub(super) fn find(
         } else {
             "empty"
         };
-        looked_at.push(LookedAt::new(place, found));
+        searched.push(SearchedPlace::new(place, found));
         return Ok(None);
     }
     Ok(Some(files))
 }
 
-/// The documents of a file, as if each were a file; an empty one if there is none in it.
+/// Returns the documents of a file as if each were a file; an empty one if the file holds none.
 fn read(path: &Path) -> Result<Vec<KubeconfigFile>, ConfigError> {
     let error = |problem| ConfigError::File {
         file: path.to_owned(),
@@ -114,11 +115,11 @@ fn read(path: &Path) -> Result<Vec<KubeconfigFile>, ConfigError> {
     Ok(documents.into_iter().map(file).collect())
 }
 
-/// What `files` say for the context in `source`, or for the current one, and where that context is.
+/// Resolves the context in `source`, else the current context. Returns the configuration of its
+/// cluster and user, and the context's place.
 ///
 /// # Errors
-/// [`ConfigError::Entry`] or [`ConfigError::File`] naming what is wrong, and
-/// [`ConfigError::Master`].
+/// [`ConfigError::Entry`] or [`ConfigError::File`], which names the problem.
 pub(super) fn resolve(
     files: &[KubeconfigFile],
     source: &ConfigSource,
@@ -127,7 +128,7 @@ pub(super) fn resolve(
     let context = context(files, source.context.as_deref())?;
     let cluster = cluster(files, &context)?;
     let mut draft = Draft {
-        namespace: filled(context.value.namespace.as_ref()).cloned(),
+        namespace: non_empty(context.value.namespace.as_ref()).cloned(),
         origin: format!("kubeconfig {}, {}", context.file.display(), context.entry),
         ..Draft::default()
     };
@@ -137,7 +138,8 @@ pub(super) fn resolve(
     } else if draft.server.is_empty() {
         return Err(cluster.error("it has no server".to_owned()));
     }
-    // ORDER: a credential plugin is told of the cluster as it is used.
+    // ORDER: resolve the cluster first, because a credential plugin receives its effective
+    // settings.
     if let Some(user) = user(files, &context)? {
         let applied = apply_user(&mut draft, user.value, cluster.value, environment);
         applied.map_err(|problem| user.error(problem))?;
@@ -151,17 +153,17 @@ pub(super) fn resolve(
 
 fn context<'a>(
     files: &'a [KubeconfigFile],
-    wanted: Option<&str>,
+    requested: Option<&str>,
 ) -> Result<Found<'a, Context>, ConfigError> {
     let current = || {
         let names = files.iter().map(|file| &file.content.current_context);
         names.flatten().find(|name| !name.is_empty())
     };
-    let Some(name) = wanted.or_else(|| current().map(String::as_str)) else {
+    let Some(name) = requested.or_else(|| current().map(String::as_str)) else {
         return Err(ConfigError::File {
             file: files[0].path.clone(),
             problem: format!(
-                "it has no current-context; choose one by --context: {}",
+                "it has no current-context; choose one with --context: {}",
                 names_of_contexts(files)
             ),
         });
@@ -195,7 +197,7 @@ fn user<'a>(
     files: &'a [KubeconfigFile],
     context: &Found<'a, Context>,
 ) -> Result<Option<Found<'a, User>>, ConfigError> {
-    let Some(name) = filled(context.value.user.as_ref()) else {
+    let Some(name) = non_empty(context.value.user.as_ref()) else {
         return Ok(None);
     };
     let found = lookup(files, "user", name, |content| {
@@ -206,7 +208,8 @@ fn user<'a>(
     found.map(Some)
 }
 
-/// The first entry that `select` finds, file by file. An entry may be there without a content.
+/// Returns the first entry that `select` finds, file by file. `Some(None)` is an entry without
+/// contents, which is an error.
 fn lookup<'a, T>(
     files: &'a [KubeconfigFile],
     kind: &str,
@@ -254,8 +257,8 @@ impl<T> Found<'_, T> {
 
 fn apply_cluster(draft: &mut Draft, cluster: &Cluster) -> Result<(), String> {
     draft.server = cluster.server.clone().unwrap_or_default();
-    draft.proxy_url = filled(cluster.proxy_url.as_ref()).cloned();
-    draft.tls.server_name = filled(cluster.tls_server_name.as_ref()).cloned();
+    draft.proxy_url = non_empty(cluster.proxy_url.as_ref()).cloned();
+    draft.tls.server_name = non_empty(cluster.tls_server_name.as_ref()).cloned();
     draft.tls.insecure = cluster.insecure_skip_tls_verify.unwrap_or(false);
     draft.tls.certificate_authority = data_or_file(
         "certificate-authority",
@@ -307,23 +310,24 @@ fn apply_user(
     let mut extra: Vec<_> = extra.collect();
     extra.sort();
     draft.impersonation = Impersonation {
-        user: filled(user.impersonate.as_ref()).cloned(),
-        uid: filled(user.impersonate_uid.as_ref()).cloned(),
+        user: non_empty(user.impersonate.as_ref()).cloned(),
+        uid: non_empty(user.impersonate_uid.as_ref()).cloned(),
         groups: user.impersonate_groups.clone().unwrap_or_default(),
         extra,
     };
     Ok(())
 }
 
-/// A token file wins over a token (client-go `transport/round_trippers.go:NewBearerAuthWithRefreshRoundTripper`).
+/// A token file wins over a token (client-go
+/// `transport/round_trippers.go:NewBearerAuthWithRefreshRoundTripper`).
 fn authorization(user: &User) -> Result<Authorization, String> {
     let token = user.token.as_ref().filter(|token| is_filled(token));
-    let token = match (filled(user.token_file.as_ref()), token) {
+    let token = match (non_empty(user.token_file.as_ref()), token) {
         (Some(path), _) => Some(Authorization::TokenFile(path.into())),
         (None, Some(token)) => Some(Authorization::Token(token.clone())),
         (None, None) => None,
     };
-    let name = filled(user.username.as_ref());
+    let name = non_empty(user.username.as_ref());
     let password = user
         .password
         .as_ref()
@@ -341,7 +345,7 @@ fn authorization(user: &User) -> Result<Authorization, String> {
     }
 }
 
-/// The plugin that authenticates a user who has nothing else.
+/// The credential plugin of a user without other credentials.
 fn plugin(
     user: &User,
     cluster: &Cluster,
@@ -354,8 +358,8 @@ fn plugin(
             Ok(Authorization::Plugin(Box::new(settings)))
         }
         (None, Some(provider)) => Err(format!(
-            "it is authenticated by the auth-provider {:?}, which Kubernetes has given up; give it \
-             an exec plugin, a client certificate, a token or a tokenFile",
+            "it is authenticated by the auth-provider {:?}, which Kubernetes no longer supports; \
+             give it an exec plugin, a client certificate, a token or a tokenFile",
             provider.name
         )),
         (None, None) => Ok(Authorization::None),
@@ -366,7 +370,7 @@ fn is_filled(secret: &SecretString) -> bool {
     !secret.expose_secret().is_empty()
 }
 
-/// What `NAME-data` holds, else what the file `NAME` holds, which can be read.
+/// Returns the contents of `NAME-data`, else the file `NAME`, which must be readable.
 fn data_or_file(
     name: &'static str,
     data: Option<&str>,
@@ -374,7 +378,7 @@ fn data_or_file(
 ) -> Result<Option<Pem>, String> {
     if let Some(data) = data.filter(|data| !data.is_empty()) {
         let compact: String = data.split_ascii_whitespace().collect();
-        // The decoder's error would show a byte of what may be a key.
+        // Drop the decoder's error, which would print a byte of what may be a key.
         let bytes = STANDARD.decode(compact).ok();
         return bytes
             .map(|bytes| Some(Pem::Data(bytes)))

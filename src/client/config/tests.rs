@@ -1,4 +1,4 @@
-//! Kubeconfig files, in-cluster files and what they lead to.
+//! Configurations from kubeconfig files and from a pod's service account.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -120,7 +120,7 @@ users:
 ";
 
 #[test]
-fn the_current_context_or_another_is_taken() {
+fn the_current_context_is_used_unless_another_is_given() {
     let home = Home::new().file(".kube/config", TWO_CONTEXTS);
     let home = home.file(".kube/prod.token", "prod-token\n");
     let path = home
@@ -174,7 +174,7 @@ fn the_flag_wins_over_the_variable_and_the_variable_over_home() {
 
 #[test]
 fn files_are_merged_as_kubectl_merges() {
-    // The first file has a user, whom the others cannot change, and no current context.
+    // The first file has a user, which the others cannot change, and no current context.
     let first = "
 current-context: ''
 users:
@@ -199,7 +199,7 @@ users:
     let config = home.good(&no_flags());
     assert_eq!(config.server(), "http://second.example");
     check_token(&config, "first-token");
-    // What only a later file has is found too.
+    // An entry that only a later file has is found too.
     let config = home.good(&flags(None, None, Some("dev")));
     assert_eq!(config.server(), "http://dev.example:8080");
     check_token(&config, "first-token");
@@ -245,7 +245,7 @@ fn master_replaces_the_server_and_works_alone() {
     assert_eq!(config.server(), "http://other.example");
     check_token(&config, "dev-token");
 
-    // Credentials of whatever $KUBECONFIG holds never go to a server that they are not for.
+    // Credentials in $KUBECONFIG are never sent to a server that they are not for.
     let config = home.good(&flags(None, Some("127.0.0.1:8080"), None));
     assert_eq!(config.server(), "http://127.0.0.1:8080");
     assert_eq!(headers(&config), []);
@@ -257,7 +257,7 @@ fn master_replaces_the_server_and_works_alone() {
 }
 
 #[test]
-fn a_plugin_is_told_of_the_server_that_is_used() {
+fn a_plugin_receives_the_effective_server() {
     let text = r#"
 current-context: it
 contexts: [{name: it, context: {cluster: it, user: me}}]
@@ -312,7 +312,7 @@ fn a_pod_finds_its_service_account() {
 }
 
 #[test]
-fn without_anything_the_error_lists_where_it_looked() {
+fn without_a_configuration_the_error_lists_the_places() {
     let home = Home::new().var("HOME", "/nowhere");
     let error = home.load(&no_flags()).expect_err("there is nothing");
     assert_eq!(
@@ -321,7 +321,8 @@ fn without_anything_the_error_lists_where_it_looked() {
   --kubeconfig: not given
   $KUBECONFIG: not set
   /nowhere/.kube/config: no such file
-  the pod's environment ($KUBERNETES_SERVICE_HOST, $KUBERNETES_SERVICE_PORT): not set, so this is not a pod"
+  the pod's environment ($KUBERNETES_SERVICE_HOST, $KUBERNETES_SERVICE_PORT): \
+   not set, so this is not a pod"
     );
     let home = Home::new()
         .file("empty", "")
@@ -344,7 +345,7 @@ users: [{{name: me, user: {user}}}]
 }
 
 #[test]
-fn errors_name_the_entry_and_the_way_out() {
+fn errors_name_the_entry_and_how_to_fix_it() {
     let server = "{server: 'https://it.example', insecure-skip-tls-verify: true}";
     for (cluster, user, parts) in [
         ("{}", "{}", &["cluster \"it\"", "no server"][..]),
@@ -424,7 +425,7 @@ fn errors_name_the_entry_and_the_way_out() {
 }
 
 #[test]
-fn dangling_names_and_missing_contexts_are_named() {
+fn errors_name_missing_contexts_clusters_and_users() {
     let check = |text: &str, parts: &[&str]| {
         let home = Home::new().file("config", text);
         home.check_error(&flags(Some(&home.path("config")), None, None), parts);
@@ -446,7 +447,7 @@ fn dangling_names_and_missing_contexts_are_named() {
 }
 
 #[test]
-fn fields_given_as_empty_count_as_not_given() {
+fn empty_fields_count_as_missing() {
     let text = "
 current-context: it
 contexts: [{name: it, context: {cluster: it, user: me, namespace: ''}}]
@@ -456,8 +457,8 @@ clusters:
     proxy-url: '', tls-server-name: ''}
 users:
 - name: me
-  user: {token: t, tokenFile: '', username: '', password: '', client-certificate: '', client-key: '',
-    as: '', client-certificate-data: '', client-key-data: ''}
+  user: {token: t, tokenFile: '', username: '', password: '', client-certificate: '',
+    client-key: '', as: '', client-certificate-data: '', client-key-data: ''}
 ";
     let home = Home::new().file("config", text);
     let config = home.good(&flags(Some(&home.path("config")), None, None));
@@ -467,7 +468,7 @@ users:
 }
 
 #[test]
-fn a_plugin_next_to_a_static_credential_is_not_needed() {
+fn a_static_credential_wins_over_a_plugin() {
     let text = TWO_CONTEXTS.replace("{token: dev-token}", "{token: t, exec: {command: aws}}");
     let home = Home::new().file("config", &text);
     check_token(
@@ -490,7 +491,7 @@ fn impersonation_and_debug_output() {
 }
 
 #[test]
-fn half_a_character_of_utf_16_is_an_error_and_no_panic() {
+fn invalid_utf_16_is_an_error() {
     let home = Home::new();
     let write = |bytes: &[u8]| fs::write(home.path("config"), bytes).expect("there is room");
     let flag = flags(Some(&home.path("config")), None, None);
