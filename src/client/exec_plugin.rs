@@ -1,8 +1,9 @@
-//! Credential plugins: a program that a kubeconfig names (`exec`) gives a token or a certificate,
-//! which is kept until it expires or the API server refuses it. Asked by `credentials` for every
-//! request, on the thread that sends it: one thread runs the program, the others wait for it.
+//! Credential plugins: a kubeconfig names a program (`exec`) that issues a token or a certificate.
+//! This room keeps the credential until it expires or the API server rejects it. `credentials`
+//! calls it for every request, on the sending thread: one thread runs the program, and the others
+//! wait for it.
 //!
-//! Which programs may be run is kubectl's `kuberc` to say, and not looked at here.
+//! kubectl's `kuberc` can restrict which programs may run; this client ignores it.
 
 mod child;
 mod credential;
@@ -24,60 +25,62 @@ use super::tls::Identity;
 use crate::stdx::clock::Clock;
 use crate::stdx::stop::Stop;
 use crate::telemetry::metrics::{self, credentials::ExecPluginCall};
-use child::{ChildError, Limit, Program, SLICE};
+use child::{ChildError, Limit, POLL_INTERVAL, Program};
 use credential::{ExecCredential, exec_info, parse};
 use validity::validity;
 
-/// How long a plugin may run. DIFFERS: upstream waits without end.
-const RUN_WITHIN: Duration = Duration::from_mins(1);
+/// Maximum run time of a plugin. DIFFERS: upstream has no limit.
+const RUN_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How long one may run that asks a person.
-const RUN_INTERACTIVELY_WITHIN: Duration = Duration::from_mins(5);
+/// Maximum run time of a plugin that may prompt on the terminal.
+const INTERACTIVE_RUN_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// A plugin is not run again sooner than this after it has given something, even if that has
-/// expired at once or is refused. DIFFERS: upstream runs it for every request then.
-const RUN_AGAIN: Duration = Duration::from_secs(1);
+/// Minimum time from a successful run to the next, even if the credential expired at once or the
+/// API server rejects it. DIFFERS: upstream runs the plugin for every request then.
+const RERUN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The longest pause after a plugin has failed; the first is [`RUN_AGAIN`], each twice the one
-/// before. Requests in between fail with the same cause. DIFFERS: upstream runs it for each.
+/// Maximum pause after a failed run. The first pause is [`RERUN_INTERVAL`]; each failure doubles
+/// it. Requests during the pause fail with the same error. DIFFERS: upstream runs the plugin for
+/// each of them.
 const FAILURE_PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// May the plugin talk to a person (client-go `tools/clientcmd/api/types.go:ExecInteractiveMode`)?
+/// Whether the plugin may use the terminal (client-go
+/// `tools/clientcmd/api/types.go:ExecInteractiveMode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interactive {
     Never,
-    /// If standard input is a terminal.
+    /// Only if standard input is a terminal.
     IfAvailable,
-    /// It must.
+    /// Standard input must be a terminal.
     Always,
 }
 
-/// A plugin as it is configured.
+/// The settings of a plugin.
 #[derive(Clone)]
 pub(super) struct ExecSettings {
     /// One of [`VERSIONS`].
     pub(super) version: &'static str,
     pub(super) command: String,
     pub(super) arguments: Vec<String>,
-    /// The plugin's whole environment but for `KUBERNETES_EXEC_INFO`.
+    /// The plugin's complete environment except for `KUBERNETES_EXEC_INFO`.
     pub(super) environment: Vec<(String, String)>,
     pub(super) install_hint: Option<String>,
     pub(super) interactive: Interactive,
-    /// What it may know of the cluster, if it may.
+    /// The cluster information for the plugin; `None` if the kubeconfig does not provide it.
     pub(super) cluster: Option<ClusterInfo>,
 }
 
-/// A credential that a plugin gave.
+/// A credential that a plugin issued.
 pub(super) struct Issued {
     /// The `Authorization` header.
     pub(super) token: Option<HeaderValue>,
     pub(super) identity: Option<Identity>,
     expires: Option<Timestamp>,
-    /// Counts what this plugin gave, from 1.
+    /// Number of this plugin's credential, from 1.
     pub(super) number: u64,
 }
 
-/// A plugin and what it gave last.
+/// A plugin and its last credential.
 pub(super) struct ExecPlugin {
     settings: ExecSettings,
     clock: Arc<dyn Clock>,
@@ -89,18 +92,18 @@ pub(super) struct ExecPlugin {
 #[derive(Default)]
 struct State {
     issued: Option<Arc<Issued>>,
-    /// The API server has refused what is in `issued`.
-    is_refused: bool,
+    /// The API server has rejected `issued`.
+    is_rejected: bool,
     /// A thread is running the plugin.
     is_running: bool,
-    /// No run before this.
+    /// Earliest time of the next run.
     not_before: Option<Instant>,
-    /// Why the last run gave nothing, and the pause after it.
+    /// The error of the last run, if it failed, and the pause after it.
     failure: Option<(String, Duration)>,
 }
 
 impl ExecPlugin {
-    /// A plugin that has not been run yet.
+    /// Creates a plugin without running it.
     pub(super) fn new(settings: ExecSettings, clock: Arc<dyn Clock>) -> Self {
         Self {
             settings,
@@ -110,52 +113,53 @@ impl ExecPlugin {
         }
     }
 
-    /// The program's name, for people.
+    /// The program's name, for the log.
     pub(super) fn command(&self) -> &str {
         &self.settings.command
     }
 
-    /// A credential that is good now: the last one, or what a run of the plugin gives. Waits for
-    /// that run, be it this thread's or another's: at most a minute, five seconds once `stop` is
-    /// given. One that has expired is still used while the plugin gives no other and the API server
-    /// has not refused it.
+    /// Returns a valid credential: the last one, or the result of a run. Blocks on that run, this
+    /// thread's or another's, for at most a minute (five if the plugin is interactive); five
+    /// seconds once `stop` is triggered. An expired credential stays in use while the plugin issues
+    /// no other and the API server has not rejected it.
     ///
     /// # Errors
-    /// Why the plugin gave nothing, for people.
+    /// Why the plugin issued nothing, as text.
     pub(super) fn credential(&self, stop: &Stop) -> Result<Arc<Issued>, String> {
-        let mut limit = Limit::new(self.run_within() + RUN_AGAIN, stop);
+        let mut limit = Limit::new(self.run_timeout() + RERUN_INTERVAL, stop);
         loop {
-            // Asked without the lock, since it takes the stop's.
+            // Check the limit before locking, since the check takes the stop's lock.
             let is_over = limit.is_over();
             let mut state = self.lock();
             let now = self.clock.now();
-            if let Some(issued) = state.issued.as_ref().filter(|_| !state.is_refused)
+            if let Some(issued) = state.issued.as_ref().filter(|_| !state.is_rejected)
                 && !issued.has_expired(self.clock.wall())
             {
                 return Ok(Arc::clone(issued));
             }
             if state.not_before.is_some_and(|then| now < then) {
-                return state.last_resort(&self.settings.command);
+                return state.fallback_credential(&self.settings.command);
             }
             if !state.is_running {
                 state.is_running = true;
                 break;
             }
             if is_over {
-                return state.last_resort(&self.settings.command);
+                return state.fallback_credential(&self.settings.command);
             }
-            let waited = self.ran.wait_timeout(state, SLICE);
+            let waited = self.ran.wait_timeout(state, POLL_INTERVAL);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
         }
         let running = Running(self);
-        let given = self.run(stop);
-        let state = self.settle(given);
-        // ORDER: others must find what was given before they may run the plugin themselves.
+        let issued = self.run(stop);
+        let state = self.settle(issued);
+        // ORDER: store the credential before `is_running` is cleared, or another thread would run
+        // the plugin again.
         drop(running);
         state
     }
 
-    /// The API server has refused credential number `number`: the next request has the plugin run.
+    /// Call after the API server rejected credential `number`: the next request runs the plugin.
     pub(super) fn refuse(&self, number: u64) {
         let mut state = self.lock();
         if state
@@ -163,43 +167,43 @@ impl ExecPlugin {
             .as_ref()
             .is_some_and(|issued| issued.number == number)
         {
-            state.is_refused = true;
+            state.is_rejected = true;
         }
     }
 
-    /// What was given last, whatever it is worth.
-    pub(super) fn last(&self) -> Option<Arc<Issued>> {
+    /// The last credential, even if it has expired or was rejected.
+    pub(super) fn last_issued(&self) -> Option<Arc<Issued>> {
         self.lock().issued.clone()
     }
 
-    fn settle(&self, given: Result<ExecCredential, String>) -> Result<Arc<Issued>, String> {
-        let given = given.and_then(|given| {
-            let token = given.token.as_ref();
+    fn settle(&self, issued: Result<ExecCredential, String>) -> Result<Arc<Issued>, String> {
+        let issued = issued.and_then(|issued| {
+            let token = issued.token.as_ref();
             let token = token
                 .map(|token| bearer(token.expose_secret()))
                 .transpose()?;
-            Ok((token, given.identity, given.expires))
+            Ok((token, issued.identity, issued.expires))
         });
         let command = &self.settings.command;
         let now = self.clock.now();
         let mut state = self.lock();
-        let (token, identity, expires) = match given {
-            Ok(given) => given,
+        let (token, identity, expires) = match issued {
+            Ok(parts) => parts,
             Err(problem) => {
                 let pause = state
                     .failure
                     .take()
-                    .map_or(RUN_AGAIN, |(_, pause)| pause * 2);
+                    .map_or(RERUN_INTERVAL, |(_, pause)| pause * 2);
                 let pause = pause.min(FAILURE_PAUSE_MAX);
                 state.failure = Some((problem.clone(), pause));
                 state.not_before = Some(now + pause);
-                let rest = state.last_resort(command);
+                let fallback = state.fallback_credential(command);
                 drop(state);
                 log::error!(
                     error:% = problem, then:% = format_args!("next try in {pause:?}");
                     "credential plugin {command:?}"
                 );
-                return rest;
+                return fallback;
             }
         };
         let issued = Arc::new(Issued {
@@ -212,20 +216,20 @@ impl ExecPlugin {
         *state = State {
             issued: Some(Arc::clone(&issued)),
             is_running: true,
-            not_before: Some(now + RUN_AGAIN),
+            not_before: Some(now + RERUN_INTERVAL),
             ..State::default()
         };
         drop(state);
-        note_certificates(old.as_deref(), &issued);
-        let until = expires.map_or("without an end".to_owned(), |end| format!("until {end}"));
-        log::info!("credential plugin {command:?} gave a credential that is good {until}");
+        record_certificates(old.as_deref(), &issued);
+        let until = expires.map_or("indefinitely".to_owned(), |end| format!("until {end}"));
+        log::info!("credential plugin {command:?} issued a credential that is valid {until}");
         Ok(issued)
     }
 
-    fn run_within(&self) -> Duration {
+    fn run_timeout(&self) -> Duration {
         match self.settings.interactive {
-            Interactive::Never => RUN_WITHIN,
-            Interactive::IfAvailable | Interactive::Always => RUN_INTERACTIVELY_WITHIN,
+            Interactive::Never => RUN_TIMEOUT,
+            Interactive::IfAvailable | Interactive::Always => INTERACTIVE_RUN_TIMEOUT,
         }
     }
 
@@ -237,30 +241,31 @@ impl ExecPlugin {
             Interactive::Always if child::has_terminal() => true,
             Interactive::Always => {
                 return Err(
-                    "its interactiveMode is Always, and standard input is no terminal".to_owned(),
+                    "its interactiveMode is Always, and standard input is not a terminal"
+                        .to_owned(),
                 );
             }
         };
         let info = exec_info(settings.version, interactive, settings.cluster.as_ref());
-        let own = [("KUBERNETES_EXEC_INFO", info.as_str())];
+        let exec_info_var = [("KUBERNETES_EXEC_INFO", info.as_str())];
         let variables = settings.environment.iter();
         let environment = variables
             .map(|(name, value)| (name.as_str(), value.as_str()))
-            .filter(|(name, _)| *name != own[0].0);
+            .filter(|(name, _)| *name != exec_info_var[0].0);
         let program = Program {
             command: &settings.command,
             arguments: &settings.arguments,
-            environment: environment.chain(own).collect(),
+            environment: environment.chain(exec_info_var).collect(),
             interactive,
-            within: if interactive {
-                RUN_INTERACTIVELY_WITHIN
+            timeout: if interactive {
+                INTERACTIVE_RUN_TIMEOUT
             } else {
-                RUN_WITHIN
+                RUN_TIMEOUT
             },
         };
         log::debug!("running the credential plugin {:?}", settings.command);
         let output = child::run(&program, stop);
-        let given = output.map_err(|error| match error {
+        let issued = output.map_err(|error| match error {
             ChildError::NotFound(problem) => (ExecPluginCall::NotFound, self.not_found(&problem)),
             ChildError::Failed { code, problem } => {
                 let call = code.map_or(ExecPluginCall::ClientInternalError, |code| {
@@ -269,15 +274,15 @@ impl ExecPlugin {
                 (call, problem)
             }
         });
-        let given = given.and_then(|output| {
-            let given = parse(&output, settings.version);
-            given.map_err(|problem| (ExecPluginCall::ClientInternalError, problem))
+        let issued = issued.and_then(|output| {
+            let issued = parse(&output, settings.version);
+            issued.map_err(|problem| (ExecPluginCall::ClientInternalError, problem))
         });
-        let call = given
+        let call = issued
             .as_ref()
             .map_or_else(|(call, _)| *call, |_| ExecPluginCall::NoError);
         metrics::global().credentials.exec_plugin_called(call);
-        given.map_err(|(_, problem)| problem)
+        issued.map_err(|(_, problem)| problem)
     }
 
     fn not_found(&self, problem: &str) -> String {
@@ -293,7 +298,8 @@ impl ExecPlugin {
     }
 }
 
-/// This thread runs the plugin. Dropped, also by a panic, it lets the others go on.
+/// Marks that this thread runs the plugin. Dropping it, also in a panic, releases the waiting
+/// threads.
 struct Running<'a>(&'a ExecPlugin);
 
 impl Drop for Running<'_> {
@@ -304,33 +310,36 @@ impl Drop for Running<'_> {
 }
 
 impl State {
-    /// What there is while the plugin gives nothing: the API server may know better than the clock
-    /// whether the last credential is still good.
-    fn last_resort(&self, command: &str) -> Result<Arc<Issued>, String> {
+    /// Returns the last credential while the plugin issues no other, even if it has expired: the
+    /// API server decides whether it is valid. Fails if there is none, or if
+    /// the API server has rejected it and the last run failed.
+    fn fallback_credential(&self, command: &str) -> Result<Arc<Issued>, String> {
         match (&self.issued, &self.failure) {
-            (Some(_), Some((problem, _))) if self.is_refused => Err(in_plugin(command, problem)),
+            (Some(_), Some((problem, _))) if self.is_rejected => {
+                Err(plugin_error(command, problem))
+            }
             (Some(issued), _) => Ok(Arc::clone(issued)),
-            (None, Some((problem, _))) => Err(in_plugin(command, problem)),
-            (None, None) => Err(in_plugin(command, "it takes too long")),
+            (None, Some((problem, _))) => Err(plugin_error(command, problem)),
+            (None, None) => Err(plugin_error(command, "it takes too long")),
         }
     }
 }
 
-/// Tells the metrics when the new certificate expires, and how old the one before has become
-/// (client-go `plugin/pkg/client/auth/exec/exec.go:refreshCredsLocked`).
-fn note_certificates(old: Option<&Issued>, new: &Issued) {
+/// Records in the metrics when the new certificate expires and the age of the old one (client-go
+/// `plugin/pkg/client/auth/exec/exec.go:refreshCredsLocked`).
+fn record_certificates(old: Option<&Issued>, new: &Issued) {
     let validity = |issued: &Issued| validity(&issued.identity.as_ref()?.0);
     let metrics = &metrics::global().credentials;
     metrics.set_exec_plugin_expiry(validity(new).map(|(_, end)| end));
-    let is_other = |old: &&Issued| old.identity != new.identity;
-    if let Some((begin, _)) = old.filter(is_other).and_then(validity)
+    let is_different = |old: &&Issued| old.identity != new.identity;
+    if let Some((begin, _)) = old.filter(is_different).and_then(validity)
         && let Ok(age) = SystemTime::now().duration_since(begin)
     {
         metrics.exec_plugin_certificate_rotated(age);
     }
 }
 
-fn in_plugin(command: &str, problem: &str) -> String {
+fn plugin_error(command: &str, problem: &str) -> String {
     format!("credential plugin {command:?}: {problem}")
 }
 
@@ -348,10 +357,10 @@ impl fmt::Debug for ExecPlugin {
     }
 }
 
-/// Where the program `command` is found: as it stands if it is a path, else in `search_path`.
+/// Checks that the program `command` exists: at its path, if it has a slash, else in `search_path`.
 ///
 /// # Errors
-/// That it is not there, with `hint`, for people.
+/// If it does not exist; the text includes `hint`.
 pub(super) fn find(command: &str, search_path: &str, hint: Option<&str>) -> Result<(), String> {
     let is_found = if command.contains('/') {
         Path::new(command).exists()
@@ -361,10 +370,10 @@ pub(super) fn find(command: &str, search_path: &str, hint: Option<&str>) -> Resu
     match (is_found, hint) {
         (true, _) => Ok(()),
         (false, None) => Err(format!(
-            "its credential plugin {command:?} (exec) is not there"
+            "its credential plugin {command:?} (exec) does not exist"
         )),
         (false, Some(hint)) => Err(format!(
-            "its credential plugin {command:?} (exec) is not there; {}",
+            "its credential plugin {command:?} (exec) does not exist; {}",
             hint.trim()
         )),
     }

@@ -389,12 +389,12 @@ fn errors_name_the_entry_and_how_to_fix_it() {
             server,
             "{exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: no-such-plugin, \
               installHint: get it from the shop}}",
-            &["\"no-such-plugin\" (exec) is not there; get it from the shop"],
+            &["\"no-such-plugin\" (exec) does not exist; get it from the shop"],
         ),
         (
             server,
             "{exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: sub/plugin}}",
-            &["/sub/plugin\" (exec) is not there"],
+            &["/sub/plugin\" (exec) does not exist"],
         ),
         (
             server,

@@ -1,8 +1,9 @@
-//! A program that is run for what it writes to its standard output. Runs on the thread that asks,
-//! which waits; nothing is left of the program afterwards, however it ended.
+//! Runs a program for its standard output, on the calling thread, which blocks. The program and its
+//! process group never outlive the call, however it ends.
 //!
-//! Not by `std::process`: a child inherits which signals are blocked, and here SIGHUP and SIGUSR1 are
-//! (`run::signals`), which the standard library cannot give back without `unsafe`.
+//! It does not use `std::process`, because a child inherits the blocked signals. This daemon blocks
+//! SIGHUP and SIGUSR1 (`run::signals`), and the standard library cannot unblock them without
+//! `unsafe`.
 
 use std::ffi::{CString, NulError};
 use std::fs::File;
@@ -19,42 +20,42 @@ use nix::unistd::Pid;
 
 use crate::stdx::stop::Stop;
 
-/// A slice of the wait, after which it is looked whether the daemon stops.
-pub(super) const SLICE: Duration = Duration::from_millis(50);
+/// Interval at which a waiting thread checks the deadline and the stop signal.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a program may still run once the daemon stops: what is sent then, such as the last
-/// events, may need its answer, and the whole stop has 30 seconds.
+/// How long a program may still run once the daemon stops. The last requests, such as events, may
+/// need its credential, and the complete stop has 30 seconds.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// How long the system may take to end a program that was killed.
-const REAP_WITHIN: Duration = Duration::from_secs(5);
+/// Maximum time for the system to end a killed program.
+const REAP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What it may write at most, in bytes.
+/// Maximum bytes of output.
 const OUTPUT_MAX: usize = 1 << 20;
 
-/// A program and how it is run. Not `Debug`, since arguments and variables may hold secrets.
+/// A program and how to run it. Not `Debug`, since arguments and variables may hold secrets.
 pub(super) struct Program<'a> {
-    /// A path, or a name that `$PATH` leads to.
+    /// A path, or a name to look up in `$PATH`.
     pub(super) command: &'a str,
     pub(super) arguments: &'a [String],
-    /// The whole environment.
+    /// The complete environment.
     pub(super) environment: Vec<(&'a str, &'a str)>,
-    /// It may read from this process's standard input.
+    /// The program may read this process's standard input.
     pub(super) interactive: bool,
-    /// It is killed after this time.
-    pub(super) within: Duration,
+    /// The program is killed after this time.
+    pub(super) timeout: Duration,
 }
 
-/// Why a program gave nothing.
+/// Why a program returned nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ChildError {
-    /// It is not there, or may not be run.
+    /// The program does not exist, or may not be executed.
     NotFound(String),
-    /// It ran, and what went wrong.
+    /// The program failed, could not be started, or was killed.
     Failed {
-        /// Its exit code, if it got that far.
+        /// Its exit code, if it exited.
         code: Option<i32>,
-        /// For people.
+        /// What went wrong, as text.
         problem: String,
     },
 }
@@ -68,23 +69,24 @@ impl ChildError {
     }
 }
 
-/// True if somebody could answer a program's questions.
+/// True if a user could respond to a program's prompts.
 pub(super) fn has_terminal() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Runs a program and returns what it wrote. Waits until it has ended, at most
-/// [`Program::within`]; five seconds once `stop` is given. Its standard error is this process's.
+/// Runs a program and returns its output. Blocks until it has ended, for at most
+/// [`Program::timeout`]; five seconds once `stop` is triggered. Its standard error is this
+/// process's.
 ///
 /// # Errors
-/// [`ChildError`], also if it ended with another code than 0.
+/// [`ChildError`], also for a nonzero exit code.
 pub(super) fn run(program: &Program<'_>, stop: &Stop) -> Result<Vec<u8>, ChildError> {
     let system = |error: io::Error| ChildError::failed(format!("it cannot be started: {error}"));
     let (reader, writer) = pipe().map_err(system)?;
     let mut child = Child::spawn(program, &writer)?;
-    // The program's end of the pipe must be the only one, or its end would never be seen.
+    // Close this process's copy of the write end, or the pipe would never report its end.
     drop(writer);
-    let mut limit = Limit::new(program.within, stop);
+    let mut limit = Limit::new(program.timeout, stop);
     let output = read_all(reader, &mut limit)?;
     match child.wait(&mut limit)? {
         WaitStatus::Exited(_, 0) => Ok(output),
@@ -95,29 +97,31 @@ pub(super) fn run(program: &Program<'_>, stop: &Stop) -> Result<Vec<u8>, ChildEr
         WaitStatus::Signaled(_, signal, _) => {
             Err(ChildError::failed(format!("it was ended by {signal}")))
         }
-        other => Err(ChildError::failed(format!("it ended oddly: {other:?}"))),
+        other => Err(ChildError::failed(format!(
+            "it ended unexpectedly: {other:?}"
+        ))),
     }
 }
 
-/// When the wait is over: after a while, and five seconds after `stop` is given.
+/// The deadline of a wait: after a timeout, or five seconds after `stop` is triggered.
 pub(super) struct Limit<'a> {
     deadline: Instant,
-    within: Duration,
+    timeout: Duration,
     stop: &'a Stop,
     stopping: bool,
 }
 
 impl<'a> Limit<'a> {
-    pub(super) fn new(within: Duration, stop: &'a Stop) -> Self {
+    pub(super) fn new(timeout: Duration, stop: &'a Stop) -> Self {
         Self {
-            deadline: Instant::now() + within,
-            within,
+            deadline: Instant::now() + timeout,
+            timeout,
             stop,
             stopping: false,
         }
     }
 
-    /// To be asked every [`SLICE`].
+    /// True once the deadline has passed. Call it every [`POLL_INTERVAL`].
     pub(super) fn is_over(&mut self) -> bool {
         if !self.stopping && self.stop.is_stopped() {
             self.stopping = true;
@@ -131,11 +135,11 @@ impl<'a> Limit<'a> {
             return Ok(());
         }
         let problem = if self.stopping {
-            "it was killed since the daemon stops".to_owned()
+            "it was killed because the daemon stops".to_owned()
         } else {
             format!(
-                "it was killed since it had not ended after {:?}",
-                self.within
+                "it was killed because it had not ended after {:?}",
+                self.timeout
             )
         };
         Err(ChildError::failed(problem))
@@ -143,14 +147,15 @@ impl<'a> Limit<'a> {
 }
 
 fn read_all(mut reader: PipeReader, limit: &mut Limit<'_>) -> Result<Vec<u8>, ChildError> {
-    let broken = |error: io::Error| ChildError::failed(format!("its output broke off: {error}"));
-    let slice = PollTimeout::try_from(SLICE).expect("it is short");
+    let broken =
+        |error: io::Error| ChildError::failed(format!("its output cannot be read: {error}"));
+    let interval = PollTimeout::try_from(POLL_INTERVAL).expect("it is short");
     let mut output = Vec::new();
     let mut buffer = [0; 8192];
     loop {
         limit.check()?;
         let mut wait = [PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut wait, slice) {
+        match poll(&mut wait, interval) {
             Ok(0) | Err(Errno::EINTR) => continue,
             Ok(_) => {}
             Err(error) => return Err(broken(error.into())),
@@ -158,17 +163,17 @@ fn read_all(mut reader: PipeReader, limit: &mut Limit<'_>) -> Result<Vec<u8>, Ch
         match reader.read(&mut buffer).map_err(broken)? {
             0 => return Ok(output),
             n if output.len() + n > OUTPUT_MAX => {
-                return Err(ChildError::failed("it writes without end"));
+                return Err(ChildError::failed("it writes too much output"));
             }
             n => output.extend_from_slice(&buffer[..n]),
         }
     }
 }
 
-/// A process that was started. Dropped, it is killed, and what is left of it is collected.
+/// A started process. Dropping it kills and reaps the process.
 struct Child {
     pid: Pid,
-    /// It leads a process group of its own, so that what it started ends with it.
+    /// The process leads its own process group, so that its children are killed with it.
     is_leader: bool,
     is_reaped: bool,
 }
@@ -188,13 +193,13 @@ impl Child {
             .map(|(name, value)| text(format!("{name}={value}")))
             .collect::<Result<Vec<_>, _>>()
             .map_err(nul)?;
-        let nothing = File::open("/dev/null")
+        let dev_null = File::open("/dev/null")
             .map_err(|error| ChildError::failed(format!("/dev/null cannot be opened: {error}")))?;
         let is_leader = !program.interactive;
         let spawned = (|| {
             let mut files = PosixSpawnFileActions::init()?;
             if !program.interactive {
-                files.add_dup2(nothing.as_raw_fd(), 0)?;
+                files.add_dup2(dev_null.as_raw_fd(), 0)?;
             }
             files.add_dup2(output.as_raw_fd(), 1)?;
             let mut attributes = PosixSpawnAttr::init()?;
@@ -206,7 +211,7 @@ impl Child {
             }
             attributes.set_flags(flags)?;
             attributes.set_sigmask(&SigSet::empty())?;
-            // Rust ignores it, and what is ignored is inherited.
+            // Rust ignores SIGPIPE, and a child inherits ignored signals.
             let mut default = SigSet::empty();
             default.add(Signal::SIGPIPE);
             attributes.set_sigdefault(&default)?;
@@ -225,7 +230,7 @@ impl Child {
         }
     }
 
-    /// Waits until it has ended.
+    /// Blocks until the process has ended.
     fn wait(&mut self, limit: &mut Limit<'_>) -> Result<WaitStatus, ChildError> {
         loop {
             match waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) {
@@ -236,11 +241,13 @@ impl Child {
                 }
                 Err(error) => {
                     self.is_reaped = true;
-                    return Err(ChildError::failed(format!("its end was not seen: {error}")));
+                    return Err(ChildError::failed(format!(
+                        "its exit status is unknown: {error}"
+                    )));
                 }
             }
             limit.check()?;
-            // Its output has ended, so it ends in a moment.
+            // Its output has ended, so the process is about to exit.
             pause();
         }
     }
@@ -251,13 +258,13 @@ impl Drop for Child {
         if self.is_reaped {
             return;
         }
-        // It may have ended by itself.
+        // The process may have exited by itself.
         if self.is_leader {
             killpg(self.pid, Signal::SIGKILL).unwrap_or_default();
         } else {
             kill(self.pid, Signal::SIGKILL).unwrap_or_default();
         }
-        let deadline = Instant::now() + REAP_WITHIN;
+        let deadline = Instant::now() + REAP_TIMEOUT;
         while matches!(
             waitpid(self.pid, Some(WaitPidFlag::WNOHANG)),
             Ok(WaitStatus::StillAlive) | Err(Errno::EINTR)
@@ -271,8 +278,8 @@ impl Drop for Child {
     }
 }
 
-/// A few milliseconds in which a process may end; its end is no event that could be waited for
-/// without a handler for SIGCHLD.
+/// Sleeps for a few milliseconds. Without a handler for SIGCHLD no event announces the end of a
+/// process, so the caller polls.
 fn pause() {
     poll(&mut [], PollTimeout::from(2_u8)).unwrap_or_default();
 }

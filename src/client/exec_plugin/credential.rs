@@ -1,5 +1,5 @@
-//! What is said to a credential plugin and what it answers: `ExecCredential` of
-//! `client.authentication.k8s.io`, in and out. Pure, and without a secret in any error.
+//! The exchange with a credential plugin: `ExecCredential` of `client.authentication.k8s.io`, as
+//! its input and as its output. Pure; no error contains a secret.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,21 +10,21 @@ use serde_json::{Map, Value, json};
 
 use crate::client::tls::Identity;
 
-/// The versions that plugins speak (client-go `plugin/pkg/client/auth/exec/exec.go:apiVersions`).
+/// The supported versions (client-go `plugin/pkg/client/auth/exec/exec.go:apiVersions`).
 pub(in crate::client) const VERSIONS: [&str; 2] = [
     "client.authentication.k8s.io/v1",
     "client.authentication.k8s.io/v1beta1",
 ];
 
-/// What a plugin gave.
+/// The credential that a plugin issued.
 pub(in crate::client) struct ExecCredential {
     pub(in crate::client) token: Option<SecretString>,
     pub(in crate::client) identity: Option<Identity>,
-    /// Forever good if `None`.
+    /// `None`: the credential never expires.
     pub(in crate::client) expires: Option<Timestamp>,
 }
 
-/// What a plugin may know of the cluster.
+/// Cluster information for a plugin.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::client) struct ClusterInfo {
     pub(in crate::client) server: String,
@@ -37,8 +37,8 @@ pub(in crate::client) struct ClusterInfo {
     pub(in crate::client) config: Option<Value>,
 }
 
-/// The value of `KUBERNETES_EXEC_INFO`
-/// (client-go `pkg/apis/clientauthentication/v1/types.go:ExecCredential`).
+/// Returns the value of `KUBERNETES_EXEC_INFO` (client-go
+/// `pkg/apis/clientauthentication/v1/types.go:ExecCredential`).
 pub(super) fn exec_info(version: &str, interactive: bool, cluster: Option<&ClusterInfo>) -> String {
     let mut spec = Map::new();
     if let Some(cluster) = cluster {
@@ -75,18 +75,18 @@ impl ClusterInfo {
 }
 
 #[derive(Deserialize)]
-struct Reply {
+struct Output {
     #[serde(default, rename = "apiVersion")]
     api_version: String,
     #[serde(default)]
     kind: String,
     #[serde(default)]
-    status: Option<ReplyStatus>,
+    status: Option<OutputStatus>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ReplyStatus {
+struct OutputStatus {
     #[serde(default)]
     expiration_timestamp: Option<Timestamp>,
     #[serde(default)]
@@ -97,43 +97,47 @@ struct ReplyStatus {
     client_key_data: Option<String>,
 }
 
-/// Reads what a plugin of `version` has written.
+/// Parses the output of a plugin of `version`.
 ///
 /// # Errors
-/// What is wrong with it (client-go `plugin/pkg/client/auth/exec/exec.go:refreshCredsLocked`), never
-/// what it holds.
+/// What is wrong with the output (client-go
+/// `plugin/pkg/client/auth/exec/exec.go:refreshCredsLocked`). The text never quotes it.
 pub(super) fn parse(output: &[u8], version: &str) -> Result<ExecCredential, String> {
-    // A decoder's message may quote what it stumbled over, which may be the token.
-    let reply: Reply = serde_json::from_slice(output).map_err(|error| {
+    // Drop the decoder's message, which may quote the token.
+    let parsed: Output = serde_json::from_slice(output).map_err(|error| {
         let (line, column) = (error.line(), error.column());
-        format!("what it wrote is no ExecCredential in JSON (line {line}, column {column})")
+        format!("its output is no ExecCredential in JSON (line {line}, column {column})")
     })?;
-    if reply.kind != "ExecCredential" {
-        return Err("what it wrote is not of the kind ExecCredential".to_owned());
+    if parsed.kind != "ExecCredential" {
+        return Err("its output is not of the kind ExecCredential".to_owned());
     }
-    if reply.api_version != version {
-        let known = VERSIONS.contains(&reply.api_version.as_str());
-        let answered = if known { &reply.api_version } else { "another" };
+    if parsed.api_version != version {
+        let known = VERSIONS.contains(&parsed.api_version.as_str());
+        let version_in_output = if known {
+            &parsed.api_version
+        } else {
+            "another"
+        };
         return Err(format!(
-            "it is configured for apiVersion {version} and answered in {answered}"
+            "it is configured for apiVersion {version} and its output has {version_in_output}"
         ));
     }
-    let status = reply.status.ok_or("its answer has no status")?;
-    let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
-    let token = filled(status.token);
-    let certificate = filled(status.client_certificate_data);
-    let key = filled(status.client_key_data);
+    let status = parsed.status.ok_or("its output has no status")?;
+    let non_empty = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let token = non_empty(status.token);
+    let certificate = non_empty(status.client_certificate_data);
+    let key = non_empty(status.client_key_data);
     let identity = match (certificate, key) {
         (Some(certificate), Some(key)) => Some((certificate.into_bytes(), key.into_bytes())),
         (None, None) => None,
         _ => {
             return Err(
-                "its answer has only one of clientCertificateData and clientKeyData".to_owned(),
+                "its output has only one of clientCertificateData and clientKeyData".to_owned(),
             );
         }
     };
     if token.is_none() && identity.is_none() {
-        return Err("its answer has neither a token nor a certificate with its key".to_owned());
+        return Err("its output has neither a token nor a certificate with its key".to_owned());
     }
     Ok(ExecCredential {
         token: token.map(SecretString::from),
@@ -149,7 +153,7 @@ mod tests {
     use super::{ClusterInfo, VERSIONS, exec_info, parse};
 
     #[test]
-    fn the_plugin_is_told_as_much_as_it_may_know() {
+    fn exec_info_has_the_cluster_only_if_configured() {
         let info = exec_info(VERSIONS[0], false, None);
         let expected = json!({
             "kind": "ExecCredential",
@@ -179,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_a_pair_or_both_are_taken() {
+    fn a_token_or_a_certificate_or_both_are_parsed() {
         for (status, token, identity, expires) in [
             (json!({"token": "t"}), true, false, false),
             (
@@ -209,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_a_secret() {
+    fn parse_errors_contain_no_secret() {
         let v1 = VERSIONS[0];
         let reply = |version: &str, status: Value| {
             json!({"kind": "ExecCredential", "apiVersion": version, "status": status}).to_string()
@@ -220,7 +224,7 @@ mod tests {
             (r#"{"kind": "hunter2"}"#.to_owned(), "not of the kind"),
             (
                 reply("hunter2", json!({"token": "t"})),
-                "answered in another",
+                "its output has another",
             ),
             (reply(VERSIONS[1], json!({"token": "t"})), "v1beta1"),
             (reply(v1, Value::Null), "no status"),
@@ -233,7 +237,7 @@ mod tests {
             ),
         ] {
             let problem = parse(output.as_bytes(), v1).err();
-            let problem = problem.unwrap_or_else(|| panic!("{output} is taken"));
+            let problem = problem.unwrap_or_else(|| panic!("{output} is accepted"));
             assert!(problem.contains(part), "{problem}");
             assert!(!problem.contains("hunter2"), "{problem}");
         }

@@ -1,4 +1,4 @@
-//! Plugins that are shell scripts, on a clock that stands still.
+//! Shell scripts as plugins, on a fake clock.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,24 +13,24 @@ use crate::stdx::clock::{Clock, FakeClock};
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::spawn;
 
-/// A script in a folder of its own; `$0.runs` counts its runs.
+/// A script in its own folder; `$0.runs` counts its runs.
 struct Script {
     folder: tempfile::TempDir,
     clock: Arc<FakeClock>,
 }
 
 impl Script {
-    /// A plugin that answers with this status, in which `$n` is the number of the run.
-    fn answering(status: &str) -> Self {
+    /// A plugin that prints this status, in which `$n` is the number of the run.
+    fn printing(status: &str) -> Self {
         let version = VERSIONS[0];
         let status = status.replace('"', "\\\"");
-        Self::doing(&format!(
+        Self::running(&format!(
             "echo \"{{\\\"kind\\\": \\\"ExecCredential\\\", \\\"apiVersion\\\": \\\"{version}\\\", \
              \\\"status\\\": {status}}}\""
         ))
     }
 
-    fn doing(body: &str) -> Self {
+    fn running(body: &str) -> Self {
         let script = Self {
             folder: tempfile::tempdir().expect("there is room"),
             clock: Arc::default(),
@@ -41,7 +41,7 @@ impl Script {
 
     fn rewrite(&self, body: &str) {
         let text = format!("#!/bin/sh\necho x >> $0.runs\nn=$(grep -c x $0.runs)\n{body}\n");
-        // ORDER: replaced as a whole, since a run may read it meanwhile.
+        // ORDER: rename the complete file into place, since a run may be reading the old one.
         let new = self.folder.path().join("new");
         write_executable(&new, &text);
         fs::rename(&new, self.path()).expect("there is room");
@@ -87,7 +87,7 @@ fn token(issued: Result<Arc<Issued>, String>) -> String {
 
 #[test]
 fn a_credential_is_kept_until_it_expires() {
-    let script = Script::doing("");
+    let script = Script::running("");
     let end = script.in_seconds(60);
     let status = format!(r#"{{"token": "t$n", "expirationTimestamp": "{end}"}}"#);
     script.rewrite(&Script::body_of(&status));
@@ -103,7 +103,7 @@ fn a_credential_is_kept_until_it_expires() {
     assert_eq!(
         script.n_runs(),
         2,
-        "one that has expired at once is kept a moment"
+        "an expired credential is kept for a second"
     );
     script.clock.advance(Duration::from_secs(1));
     assert_eq!(token(plugin.credential(&stop)), "Bearer t3");
@@ -111,30 +111,30 @@ fn a_credential_is_kept_until_it_expires() {
 
 impl Script {
     fn body_of(status: &str) -> String {
-        let script = Self::answering(status);
+        let script = Self::printing(status);
         let text = fs::read_to_string(script.path()).expect("it is there");
         text.lines().last().expect("it has lines").to_owned()
     }
 }
 
 #[test]
-fn one_without_an_end_is_kept_until_it_is_refused() {
-    let script = Script::answering(r#"{"token": "t$n"}"#);
+fn a_credential_without_expiry_is_kept_until_rejected() {
+    let script = Script::printing(r#"{"token": "t$n"}"#);
     let (plugin, stop) = (script.plugin(), Stop::new());
     assert_eq!(token(plugin.credential(&stop)), "Bearer t1");
     script.clock.advance(Duration::from_hours(10_000));
     assert_eq!(token(plugin.credential(&stop)), "Bearer t1");
     plugin.refuse(1);
     assert_eq!(token(plugin.credential(&stop)), "Bearer t2");
-    // The refusal of an older one says nothing of this one.
+    // The rejection of an older credential does not affect this one.
     plugin.refuse(1);
     script.clock.advance(Duration::from_secs(2));
     assert_eq!(token(plugin.credential(&stop)), "Bearer t2");
 }
 
 #[test]
-fn many_threads_run_it_once() {
-    let script = Script::answering(r#"{"token": "t$n"}"#);
+fn concurrent_threads_run_the_plugin_once() {
+    let script = Script::printing(r#"{"token": "t$n"}"#);
     let slow = format!("sleep 0.3\n{}", Script::body_of(r#"{"token": "t$n"}"#));
     script.rewrite(&slow);
     let plugin = Arc::new(script.plugin());
@@ -142,7 +142,7 @@ fn many_threads_run_it_once() {
     let threads: Vec<_> = (0..8)
         .map(|n| {
             let (plugin, n_good) = (Arc::clone(&plugin), Arc::clone(&n_good));
-            spawn(&format!("t-ask-{n}"), &Stop::new(), move || {
+            spawn(&format!("t-plugin-{n}"), &Stop::new(), move || {
                 assert_eq!(token(plugin.credential(&Stop::new())), "Bearer t1");
                 n_good.fetch_add(1, Ordering::Relaxed);
             })
@@ -155,8 +155,8 @@ fn many_threads_run_it_once() {
 }
 
 #[test]
-fn one_that_fails_is_tried_again_after_growing_pauses_and_the_last_credential_serves() {
-    let script = Script::doing("echo hunter2; exit 3");
+fn a_failed_run_backs_off_and_the_last_credential_stays() {
+    let script = Script::running("echo hunter2; exit 3");
     let (plugin, stop) = (script.plugin(), Stop::new());
     let problem = |plugin: &ExecPlugin| plugin.credential(&stop).err().expect("it fails");
     for _ in 0..3 {
@@ -188,15 +188,15 @@ fn one_that_fails_is_tried_again_after_growing_pauses_and_the_last_credential_se
     assert_eq!(
         token(plugin.credential(&stop)),
         "Bearer t",
-        "it may still do"
+        "the API server has not rejected it"
     );
     plugin.refuse(1);
     assert!(problem(&plugin).contains("exit code 3"));
 }
 
 #[test]
-fn certificates_come_through_and_debug_shows_nothing() {
-    let script = Script::answering(r#"{"clientCertificateData": "c", "clientKeyData": "hunter2"}"#);
+fn certificates_are_issued_and_debug_prints_no_secret() {
+    let script = Script::printing(r#"{"clientCertificateData": "c", "clientKeyData": "hunter2"}"#);
     let plugin = script.plugin();
     let issued = plugin
         .credential(&Stop::new())
@@ -206,8 +206,8 @@ fn certificates_come_through_and_debug_shows_nothing() {
 }
 
 #[test]
-fn it_finds_its_arguments_and_variables_no_input_and_no_signal_blocked() {
-    let script = Script::doing(
+fn a_run_has_its_arguments_and_variables_but_no_input() {
+    let script = Script::running(
         "test \"$1\" = one && test \"$OWN\" = yes && test \"$HOME\" = here || exit 4\n\
          case $KUBERNETES_EXEC_INFO in *'\"interactive\":false'*) ;; *) exit 5;; esac\n\
          read line && exit 6\n\
@@ -232,33 +232,33 @@ fn it_finds_its_arguments_and_variables_no_input_and_no_signal_blocked() {
     blocked.add(nix::sys::signal::Signal::SIGHUP);
     blocked.thread_block().expect("it can be blocked");
     let plugin = ExecPlugin::new(settings, Arc::clone(&script.clock) as _);
-    let given = plugin.credential(&Stop::new());
+    let issued = plugin.credential(&Stop::new());
     blocked.thread_unblock().expect("it can be unblocked");
-    assert_eq!(token(given), "Bearer t");
+    assert_eq!(token(issued), "Bearer t");
 }
 
 #[test]
-fn one_that_must_ask_a_person_fails_without_a_terminal() {
+fn an_interactive_plugin_fails_without_a_terminal() {
     if child::has_terminal() {
         return;
     }
-    let script = Script::answering(r#"{"token": "t"}"#);
+    let script = Script::printing(r#"{"token": "t"}"#);
     let mut settings = script.settings();
     settings.interactive = Interactive::Always;
     let plugin = ExecPlugin::new(settings.clone(), Arc::clone(&script.clock) as _);
     let problem = plugin
         .credential(&Stop::new())
         .err()
-        .expect("nobody is there");
-    assert!(problem.contains("no terminal"), "{problem}");
+        .expect("there is no terminal");
+    assert!(problem.contains("not a terminal"), "{problem}");
     settings.interactive = Interactive::IfAvailable;
     let plugin = ExecPlugin::new(settings, Arc::clone(&script.clock) as _);
     assert_eq!(token(plugin.credential(&Stop::new())), "Bearer t");
 }
 
 #[test]
-fn one_that_is_gone_leaves_its_hint() {
-    let script = Script::doing("");
+fn a_missing_plugin_reports_its_install_hint() {
+    let script = Script::running("");
     let mut settings = script.settings();
     settings.command.push_str("-gone");
     settings.install_hint = Some("get it from the shop\n".to_owned());
@@ -267,13 +267,13 @@ fn one_that_is_gone_leaves_its_hint() {
     assert!(problem.ends_with("get it from the shop"), "{problem}");
 }
 
-fn run(command: &str, within: Duration, stop: &Stop) -> Result<Vec<u8>, ChildError> {
+fn run(command: &str, timeout: Duration, stop: &Stop) -> Result<Vec<u8>, ChildError> {
     let program = Program {
         command: "sh",
         arguments: &["-c".to_owned(), command.to_owned()],
         environment: vec![("PATH", "/usr/bin:/bin")],
         interactive: false,
-        within,
+        timeout,
     };
     child::run(&program, stop)
 }
@@ -287,7 +287,7 @@ fn check_fails(result: &Result<Vec<u8>, ChildError>, part: &str) {
 }
 
 #[test]
-fn a_program_that_hangs_is_killed_with_all_that_it_started() {
+fn a_hanging_program_is_killed_with_its_children() {
     let file = tempfile::NamedTempFile::new().expect("there is room");
     let path = file.path().display();
     let began = Instant::now();
@@ -308,20 +308,23 @@ fn a_program_that_hangs_is_killed_with_all_that_it_started() {
 }
 
 #[test]
-fn a_program_that_closes_its_output_and_stays_is_killed_and_endless_output_is_cut() {
+fn silent_programs_are_killed_and_endless_output_fails() {
     let stop = Stop::new();
     check_fails(
         &run("exec >&-; sleep 1000", Duration::from_millis(300), &stop),
         "not ended",
     );
-    check_fails(&run("yes", Duration::from_mins(1), &stop), "without end");
+    check_fails(
+        &run("yes", Duration::from_mins(1), &stop),
+        "too much output",
+    );
     check_fails(&run("kill -9 $$", Duration::from_mins(1), &stop), "SIGKILL");
     let long = run("head -c 300000 /dev/zero", Duration::from_mins(1), &stop);
     assert_eq!(long.map(|output| output.len()), Ok(300_000));
 }
 
 #[test]
-fn when_the_daemon_stops_a_program_has_seconds_left() {
+fn a_program_gets_five_seconds_once_the_daemon_stops() {
     let stop = Stop::new();
     stop.stop(Cause::Requested("test".to_owned()));
     assert_eq!(
@@ -337,8 +340,8 @@ fn when_the_daemon_stops_a_program_has_seconds_left() {
 }
 
 #[test]
-fn when_the_daemon_stops_who_waits_for_anothers_run_has_seconds_left() {
-    let script = Script::doing("sleep 1000");
+fn waiting_threads_get_five_seconds_once_the_daemon_stops() {
+    let script = Script::running("sleep 1000");
     let plugin = Arc::new(script.plugin());
     let (running, stop) = (Stop::new(), Stop::new());
     let (other, its_stop) = (Arc::clone(&plugin), running.clone());

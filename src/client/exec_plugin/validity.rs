@@ -1,4 +1,4 @@
-//! From when until when a certificate is good, for the metrics. Pure.
+//! The validity period of a certificate, for the metrics. Pure.
 
 use std::time::{Duration, SystemTime};
 
@@ -29,7 +29,7 @@ mod tests {
     use crate::client::tests::Authority;
 
     #[test]
-    fn a_certificate_says_how_long_it_is_good() {
+    fn validity_is_read_from_the_certificate() {
         let (certificate, key) = Authority::new().issue(&["me"]);
         let (begin, end) = validity(certificate.as_bytes()).expect("it is a certificate");
         assert!(begin < SystemTime::now() && SystemTime::now() < end);
