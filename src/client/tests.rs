@@ -16,10 +16,10 @@ pub(super) use executable::write_executable;
 pub(super) use secure::Authority;
 use server::Server;
 
-/// Nothing that these tests wait for takes longer, unless it hangs.
+/// Timeout of every wait in these tests.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A client of `server` without a limit, and its stop signal.
+/// A client of `server` without a rate limit, and its stop signal.
 fn client_of(server: &Server) -> (Client, Stop) {
     client(&ClientConfig::plain(&server.url()), &unlimited())
 }
@@ -41,8 +41,8 @@ fn requested() -> Cause {
     Cause::Requested("test".to_owned())
 }
 
-/// Runs `body`, which blocks, on a thread of its own; gives the stop signal once `blocked` says that
-/// it does; and returns what `body` did, if it did that soon after.
+/// Runs the blocking `body` on its own thread, triggers the stop once `blocked` returns, and returns
+/// the result of `body`. Panics if `body` does not end soon after the stop.
 #[track_caller]
 fn stopped_while<T: Send + 'static>(
     stop: &Stop,

@@ -1,4 +1,4 @@
-//! Headers, and a token file that changes.
+//! Authentication headers, and a token file that changes.
 
 use std::fs;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ fn each_way_of_authorization_has_its_header() {
 }
 
 #[test]
-fn secrets_never_show() {
+fn debug_prints_no_secret() {
     let token = || SecretString::from("hunter2\u{1}");
     let broken = Credentials::new(Authorization::Token(token()), &Impersonation::default());
     let error = broken.expect_err("HTTP does not allow that");
@@ -71,7 +71,7 @@ fn impersonation_has_a_header_for_each_part() {
 }
 
 #[test]
-fn impersonation_without_a_user_is_refused() {
+fn impersonation_without_a_user_is_an_error() {
     for impersonation in [
         Impersonation {
             uid: Some("42".to_owned()),
@@ -102,7 +102,7 @@ fn names_of_extras_are_escaped_as_upstream_does() {
 }
 
 #[test]
-fn a_token_file_is_read_again_after_a_while_and_the_old_token_survives_a_bad_read() {
+fn a_token_file_is_read_again_and_a_failed_read_keeps_the_token() {
     let directory = tempfile::tempdir().expect("there is room");
     let path = directory.path().join("token");
     let write = |text: &str| fs::write(&path, text).expect("there is room");
@@ -138,7 +138,7 @@ fn a_token_file_is_read_again_after_a_while_and_the_old_token_survives_a_bad_rea
 }
 
 #[test]
-fn a_token_file_is_read_again_when_its_token_is_refused() {
+fn a_token_file_is_read_again_when_its_token_is_rejected() {
     let directory = tempfile::tempdir().expect("there is room");
     let path = directory.path().join("token");
     fs::write(&path, "one").expect("there is room");

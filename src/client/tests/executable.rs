@@ -1,11 +1,12 @@
-//! Files that tests run. Shared with the integration tests.
+//! Executable files for tests. Shared with the integration tests.
 
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Writes a file that can be run, by another process: a file that this one has open for writing cannot
-/// be run, and each process that another test starts meanwhile keeps it open for a moment.
+/// Lets another process write an executable file. The kernel refuses to run a file that any process
+/// has open for writing, and every process that another test starts inherits this process's open
+/// files for a moment.
 pub(crate) fn write_executable(path: &Path, text: &str) {
     let mut writer = Command::new("sh")
         .args(["-c", "cat > \"$0\" && chmod 700 \"$0\""])

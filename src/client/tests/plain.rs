@@ -1,11 +1,11 @@
-//! Whole answers over plain HTTP.
+//! Complete responses over plain HTTP.
 
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::server::{Reply, Server, answer};
+use super::server::{Reply, Server, response};
 use super::{client, client_of, stopped_while, unlimited};
 use crate::api::Status;
 use crate::client::{ClientConfig, ClientError, ClientOptions, Fence, Request, TransportErrorKind};
@@ -14,7 +14,7 @@ const NOT_FOUND: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"sta
 "message":"pods \"a\" not found","reason":"NotFound","details":{"name":"a","kind":"pods"},"code":404}"#;
 
 fn always(code: u16, headers: &'static str, body: &'static str) -> Server {
-    Server::plain(move |_| Reply::Write(answer(code, headers, body)))
+    Server::plain(move |_| Reply::Write(response(code, headers, body)))
 }
 
 #[test]
@@ -24,15 +24,15 @@ fn a_request_is_sent_as_it_was_built_and_connections_are_kept() {
     let post = Request::post("/api/v1/namespaces/default/pods")
         .query("fieldManager", "a b")
         .body("application/json", "{}");
-    let response = client.send(&post).expect("it is answered");
+    let response = client.send(&post).expect("there is a response");
     assert_eq!(
         (response.code, response.body.as_slice()),
         (201, &b"made"[..])
     );
     let delete = Request::delete("/api/v1/pods/a").body("application/json", "{\"x\":1}");
-    client.send(&delete).expect("it is answered");
+    client.send(&delete).expect("there is a response");
     let get = Request::get("/apis").accept("application/vnd.kubernetes.protobuf");
-    client.send(&get).expect("it is answered");
+    client.send(&get).expect("there is a response");
 
     let (post, delete, get) = (server.next(), server.next(), server.next());
     assert_eq!(
@@ -60,13 +60,13 @@ fn a_request_is_sent_as_it_was_built_and_connections_are_kept() {
 }
 
 #[test]
-fn a_path_in_the_servers_url_comes_first() {
+fn the_path_of_the_servers_url_is_the_prefix() {
     let server = always(200, "", "");
     let config = ClientConfig::plain(&format!("{}/k8s/clusters/c-1/", server.url()));
     let (client, _) = client(&config, &unlimited());
     client
         .send(&Request::get("/version"))
-        .expect("it is answered");
+        .expect("there is a response");
     assert_eq!(
         server.next().first_line,
         "GET /k8s/clusters/c-1/version HTTP/1.1"
@@ -74,7 +74,7 @@ fn a_path_in_the_servers_url_comes_first() {
 }
 
 #[test]
-fn a_refusal_becomes_a_status_and_is_sent_once() {
+fn a_rejected_request_is_a_status_error_and_sent_once() {
     let server = always(404, "content-type: application/json\r\n", NOT_FOUND);
     let (client, _) = client_of(&server);
     let error = client.send(&Request::get("/a")).expect_err("it is refused");
@@ -84,7 +84,7 @@ fn a_refusal_becomes_a_status_and_is_sent_once() {
 }
 
 #[test]
-fn k_09_a_write_is_sent_once_whatever_becomes_of_its_connection() {
+fn k_09_a_write_is_sent_once_if_its_connection_breaks() {
     let server = Server::plain(|_| Reply::WriteAndClose(Vec::new()));
     let (client, _) = client_of(&server);
     let post = Request::post("/events").body("application/json", "{}");
@@ -107,7 +107,7 @@ fn k_09_a_request_that_cannot_be_built_is_not_sent() {
 }
 
 #[test]
-fn an_answer_cut_in_the_middle_is_a_broken_connection() {
+fn an_incomplete_response_is_a_closed_connection() {
     let server = Server::plain(|_| {
         Reply::WriteAndClose(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf".to_vec())
     });
@@ -118,14 +118,16 @@ fn an_answer_cut_in_the_middle_is_a_broken_connection() {
 }
 
 #[test]
-fn a_read_is_repeated_when_an_idle_connection_turns_out_to_be_closed() {
+fn a_read_is_retried_if_its_idle_connection_was_closed() {
     // The connection lives for one exchange; its second request finds it closed.
     let server = Server::plain(|received| match received.n {
         1 => Reply::WriteAndClose(Vec::new()),
-        _ => Reply::Write(answer(200, "", "ok")),
+        _ => Reply::Write(response(200, "", "ok")),
     });
     let (client, _) = client_of(&server);
-    client.send(&Request::get("/1")).expect("it is answered");
+    client
+        .send(&Request::get("/1"))
+        .expect("there is a response");
     client.send(&Request::get("/2")).expect("it is repeated");
     let seen = server.rest().into_iter();
     let seen: Vec<_> = seen
@@ -146,9 +148,9 @@ fn a_read_is_repeated_when_an_idle_connection_turns_out_to_be_closed() {
 fn retry_after_is_obeyed_for_writes_too() {
     let server = Server::plain(|received| {
         Reply::Write(match received.n {
-            0 => answer(429, "Retry-After: 0\r\n", ""),
-            1 => answer(503, "Retry-After: 0\r\n", ""),
-            _ => answer(201, "", "made"),
+            0 => response(429, "Retry-After: 0\r\n", ""),
+            1 => response(503, "Retry-After: 0\r\n", ""),
+            _ => response(201, "", "made"),
         })
     });
     let (client, _) = client_of(&server);
@@ -157,17 +159,17 @@ fn retry_after_is_obeyed_for_writes_too() {
     assert!(server.rest().iter().all(|request| request.body == "{}"));
 }
 
-/// Open for so many looks.
+/// A fence that is open for the given number of checks.
 #[derive(Debug)]
 struct OpenFor(AtomicUsize);
 
 impl Fence for OpenFor {
     fn is_open(&self) -> bool {
-        let one_less = |left: usize| left.checked_sub(1);
-        let looked = self
+        let one_less = |n: usize| n.checked_sub(1);
+        let updated = self
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
-        looked.is_ok()
+        updated.is_ok()
     }
 
     fn delivery_limit(&self) -> Duration {
@@ -176,11 +178,11 @@ impl Fence for OpenFor {
 }
 
 #[test]
-fn a_write_that_may_have_taken_effect_is_not_called_unsent_for_its_repetition() {
-    for n_looks in 0..10 {
+fn an_unsent_retry_does_not_make_the_write_unsent() {
+    for n_checks in 0..10 {
         let server = always(503, "Retry-After: 0\r\n", "half done");
         let options = ClientOptions {
-            fence: Some(Arc::new(OpenFor(AtomicUsize::new(n_looks)))),
+            fence: Some(Arc::new(OpenFor(AtomicUsize::new(n_checks)))),
             ..unlimited()
         };
         let (client, _) = client(&ClientConfig::plain(&server.url()), &options);
@@ -191,29 +193,35 @@ fn a_write_that_may_have_taken_effect_is_not_called_unsent_for_its_repetition() 
     }
 }
 
-/// Open at first: on a new connection, and on one that was kept.
+/// The fence closes before the first request, or after requests on a new and on a kept connection.
 #[test]
 fn nothing_is_sent_once_the_fence_is_closed() {
-    for n_looks in 0..3 {
+    for n_checks in 0..3 {
         let server = always(201, "", "made");
         let options = ClientOptions {
-            fence: Some(Arc::new(OpenFor(AtomicUsize::new(n_looks)))),
+            fence: Some(Arc::new(OpenFor(AtomicUsize::new(n_checks)))),
             ..unlimited()
         };
         let (client, _) = client(&ClientConfig::plain(&server.url()), &options);
-        let send = |_| client.send(&Request::get("/a")).map(|answer| answer.code);
-        let answers: Vec<_> = (0..=n_looks).map(send).collect();
-        let held_back = answers.last().expect("one at least");
-        assert!(matches!(held_back, Err(ClientError::Fenced)), "{answers:?}");
-        assert_eq!(server.rest().len(), n_looks);
+        let send = |_| {
+            client
+                .send(&Request::get("/a"))
+                .map(|response| response.code)
+        };
+        let responses: Vec<_> = (0..=n_checks).map(send).collect();
+        let held_back = responses.last().expect("one at least");
+        assert!(
+            matches!(held_back, Err(ClientError::Fenced)),
+            "{responses:?}"
+        );
+        assert_eq!(server.rest().len(), n_checks);
     }
 }
 
-/// The server takes the connection and reads nothing, so the rest of the request stays with our
-/// kernel.
+/// The server accepts the connection and reads nothing, so our kernel keeps the rest of the request.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_is_not_delivered_in_time_is_thrown_away() {
+fn undelivered_bytes_are_discarded_after_the_limit() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     let address = listener.local_addr().expect("it is bound");
     let fence = OpenFor(AtomicUsize::new(usize::MAX));
@@ -232,17 +240,20 @@ fn what_is_not_delivered_in_time_is_thrown_away() {
 }
 
 #[test]
-fn a_head_with_all_warnings_that_there_may_be_is_read() {
+fn a_head_with_the_most_warnings_possible_is_read() {
     let warning = format!("Warning: 299 - \"{}\"\r\n", "\u{8b66}".repeat(250));
     let headers = warning.repeat(16);
-    let server = Server::plain(move |_| Reply::Write(answer(201, &headers, "made")));
+    let server = Server::plain(move |_| Reply::Write(response(201, &headers, "made")));
     let (client, _) = client_of(&server);
     let post = Request::post("/a").body("application/json", "{}");
-    assert_eq!(client.send(&post).expect("it is answered").body, b"made");
+    assert_eq!(
+        client.send(&post).expect("there is a response").body,
+        b"made"
+    );
 }
 
 #[test]
-fn without_retry_after_a_refusal_stands() {
+fn a_status_error_without_retry_after_is_not_retried() {
     for code in [429, 500] {
         let server = always(code, "", "busy");
         let (client, _) = client_of(&server);
@@ -253,7 +264,7 @@ fn without_retry_after_a_refusal_stands() {
 }
 
 #[test]
-fn retries_are_counted_and_stop_ends_them_with_the_last_word() {
+fn retries_are_limited_and_stop_ends_them_with_the_error() {
     let server = always(429, "Retry-After: 0\r\n", "");
     let (client, _) = client_of(&server);
     let error = client.send(&Request::get("/a")).expect_err("it is refused");
@@ -268,7 +279,7 @@ fn retries_are_counted_and_stop_ends_them_with_the_last_word() {
 }
 
 #[test]
-fn j_10_a_refused_connection_is_known_as_one_and_unsent() {
+fn j_10_a_refused_connection_is_recognised_and_unsent() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     let address = listener.local_addr().expect("it is bound");
     drop(listener);
@@ -298,7 +309,7 @@ fn an_unknown_host_is_unsent_and_not_refused() {
 }
 
 #[test]
-fn an_answer_that_does_not_come_is_a_timeout_of_unknown_outcome() {
+fn a_missing_response_is_a_timeout_with_an_open_outcome() {
     let server = Server::plain(|_| Reply::WriteAndHold(Vec::new()));
     let (client, _) = client_of(&server);
     let request = Request::get("/a").timeout(Duration::from_millis(50));
@@ -324,16 +335,18 @@ fn redirects_are_not_followed() {
 }
 
 #[test]
-fn long_answers_and_warnings_are_taken() {
+fn long_responses_with_warnings_are_read() {
     let body: &'static str = "x".repeat(12 << 20).leak();
     let server = always(200, "Warning: 299 - \"use something else\"\r\n", body);
     let (client, _) = client_of(&server);
-    let response = client.send(&Request::get("/a")).expect("it is answered");
+    let response = client
+        .send(&Request::get("/a"))
+        .expect("there is a response");
     assert_eq!(response.body.len(), body.len());
 }
 
 #[test]
-fn what_is_not_http_is_no_refusal() {
+fn a_response_that_is_not_http_is_no_status_error() {
     let server = Server::plain(|_| Reply::WriteAndClose(b"SSH-2.0-OpenSSH_9.6\r\n".to_vec()));
     let (client, _) = client_of(&server);
     let error = client
@@ -346,7 +359,7 @@ fn what_is_not_http_is_no_refusal() {
 }
 
 #[test]
-fn throttles_are_apart_and_end_with_the_stop_signal() {
+fn each_client_has_its_throttle_and_stop_ends_its_waits() {
     let server = always(200, "", "");
     let options = ClientOptions {
         qps: 0.001,
@@ -372,7 +385,7 @@ fn throttles_are_apart_and_end_with_the_stop_signal() {
 }
 
 #[test]
-fn abort_cuts_a_request_in_flight_and_refuses_new_ones() {
+fn abort_closes_connections_in_use_and_opens_no_more() {
     let server = Server::plain(|_| Reply::WriteAndHold(Vec::new()));
     let (client, stop) = client_of(&server);
     let (blocked, at_stop) = (client.clone(), client.clone());
@@ -385,18 +398,18 @@ fn abort_cuts_a_request_in_flight_and_refuses_new_ones() {
     assert!(error.is_unsent(), "{error:?}");
 }
 
-/// What a POST and then a DELETE come to if the first try is given up in the middle and the second
-/// is answered with this code.
+/// Checks the outcome of a POST and of a DELETE whose first attempt times out on the server and whose
+/// retry gets this code.
 #[track_caller]
-fn check_second_try(code: u16, reason: &str, is_open: bool) {
+fn check_retry(code: u16, reason: &str, is_open: bool) {
     let n_tries = AtomicUsize::new(0);
     let body = format!(
         r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"{reason}","code":{code}}}"#
     );
     let server = Server::plain(move |_| {
         Reply::Write(match n_tries.fetch_add(1, Ordering::SeqCst) % 2 {
-            0 => answer(504, "Retry-After: 0\r\n", "given up"),
-            _ => answer(code, "", &body),
+            0 => response(504, "Retry-After: 0\r\n", "given up"),
+            _ => response(code, "", &body),
         })
     });
     let (client, _) = client_of(&server);
@@ -409,29 +422,29 @@ fn check_second_try(code: u16, reason: &str, is_open: bool) {
 }
 
 #[test]
-fn a_refused_repetition_says_nothing_about_the_first_try() {
-    check_second_try(403, "Forbidden", true);
-    check_second_try(409, "Conflict", true);
-    check_second_try(422, "Invalid", true);
-    check_second_try(429, "TooManyRequests", true);
-    // These tell how things are.
-    check_second_try(409, "AlreadyExists", false);
-    check_second_try(404, "NotFound", false);
+fn a_rejected_retry_leaves_the_outcome_open() {
+    check_retry(403, "Forbidden", true);
+    check_retry(409, "Conflict", true);
+    check_retry(422, "Invalid", true);
+    check_retry(429, "TooManyRequests", true);
+    // These show the object's state.
+    check_retry(409, "AlreadyExists", false);
+    check_retry(404, "NotFound", false);
 }
 
 #[test]
-fn an_answer_to_a_write_is_bounded() {
+fn the_response_to_a_write_has_a_size_limit() {
     const MIB: usize = 1 << 20;
     for (n_bytes, fits) in [(15 * MIB, true), (17 * MIB, false)] {
-        let server = Server::plain(move |_| Reply::Write(answer(201, "", &"x".repeat(n_bytes))));
+        let server = Server::plain(move |_| Reply::Write(response(201, "", &"x".repeat(n_bytes))));
         let (client, _) = client_of(&server);
         let post = Request::post("/a").body("application/json", "{}");
         match client.send(&post) {
             Ok(response) => assert!(fits && response.body.len() == n_bytes),
-            // What was asked for may have been done all the same.
+            // The server may have performed the write in spite of this.
             Err(error) => assert!(!fits && error.leaves_outcome_open(), "{error}"),
         }
-        // A page of a list may be as long as its objects.
+        // A page of a list may be longer.
         let page = Request::get("/a").query("limit", "2");
         assert_eq!(client.send(&page).expect("a page").body.len(), n_bytes);
     }

@@ -1,4 +1,4 @@
-//! Through a proxy.
+//! Requests through a proxy.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::secure::{Authority, base64, kubeconfig, load};
-use super::server::{Reply, Server, answer};
+use super::server::{Reply, Server, response};
 use super::{client, unlimited};
 use crate::client::{ClientOptions, Request};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::spawn;
 
 #[test]
-fn a_tunnel_leads_to_tls_and_the_proxy_looks_up_the_name() {
+fn a_tunnel_carries_tls_and_the_proxy_resolves_the_name() {
     let authority = Authority::new();
     let proxy = Server::proxy(authority.server(&["cluster.invalid"], None), |received| {
         if received.first_line.starts_with("CONNECT") {
             Reply::WriteAndTunnel(b"HTTP/1.1 200 OK\r\n\r\n".to_vec())
         } else {
-            Reply::Write(answer(200, "", "ok"))
+            Reply::Write(response(200, "", "ok"))
         }
     });
     let ca = base64(&authority.pem());
@@ -55,8 +55,8 @@ fn a_tunnel_leads_to_tls_and_the_proxy_looks_up_the_name() {
 }
 
 #[test]
-fn a_proxy_that_refuses_proves_that_nothing_was_sent() {
-    let proxy = Server::plain(|_| Reply::WriteAndClose(answer(403, "", "no")));
+fn a_proxy_that_rejects_means_that_nothing_was_sent() {
+    let proxy = Server::plain(|_| Reply::WriteAndClose(response(403, "", "no")));
     let url = proxy.url();
     let cluster = [
         ("insecure-skip-tls-verify", "true"),
@@ -72,7 +72,7 @@ fn a_proxy_that_refuses_proves_that_nothing_was_sent() {
 }
 
 #[test]
-fn tls_gets_what_the_proxy_has_left_of_the_time_to_connect() {
+fn tls_has_what_the_proxy_leaves_of_the_connect_timeout() {
     let proxy = Server::plain(|_| {
         Stop::new().wait_timeout(Duration::from_millis(1500));
         Reply::WriteAndHold(b"HTTP/1.1 200 OK\r\n\r\n".to_vec())
@@ -97,8 +97,8 @@ fn tls_gets_what_the_proxy_has_left_of_the_time_to_connect() {
     assert!(began.elapsed() < Duration::from_secs(3), "{error}");
 }
 
-/// One exchange as a SOCKS 5 proxy: returns the name that it was asked for, and answers as if it had
-/// reached it.
+/// Serves one exchange as a SOCKS 5 proxy: responds as if it had reached the requested host, and
+/// returns that host's name.
 fn socks(mut stream: TcpStream) -> std::io::Result<String> {
     let mut greeting = [0; 2];
     stream.read_exact(&mut greeting)?;
@@ -117,13 +117,13 @@ fn socks(mut stream: TcpStream) -> std::io::Result<String> {
     stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0])?;
     let mut request = [0; 4096];
     let _some = stream.read(&mut request)?;
-    stream.write_all(&answer(200, "", "ok"))?;
+    stream.write_all(&response(200, "", "ok"))?;
     name_and_port.truncate(head[4].into());
     Ok(String::from_utf8(name_and_port).expect("names are text"))
 }
 
 #[test]
-fn a_socks_proxy_looks_up_the_name() {
+fn a_socks_proxy_resolves_the_name() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     let address = listener.local_addr().expect("it is bound");
     let (sender, names) = crossbeam_channel::bounded(1);
@@ -146,8 +146,8 @@ fn a_socks_proxy_looks_up_the_name() {
     thread.join().expect("the proxy does not panic");
 }
 
-/// One exchange as a proxy that is reached by TLS, and as the server behind it: returns the request
-/// that asked for the tunnel.
+/// Serves one exchange as a proxy with TLS and as the server behind it. Returns the request line of
+/// the tunnel.
 fn tls_proxy(stream: TcpStream, outer: Arc<ServerConfig>, inner: Arc<ServerConfig>) -> String {
     let outer = ServerConnection::new(outer).expect("the configuration is good");
     let mut tunnel = BufReader::new(StreamOwned::new(outer, stream));
@@ -167,7 +167,7 @@ fn tls_proxy(stream: TcpStream, outer: Arc<ServerConfig>, inner: Arc<ServerConfi
     let inner = ServerConnection::new(inner).expect("the configuration is good");
     let mut server = BufReader::new(StreamOwned::new(inner, tunnel));
     read_head(&mut server);
-    let reply = answer(200, "", "ok");
+    let reply = response(200, "", "ok");
     server
         .get_mut()
         .write_all(&reply)
@@ -176,7 +176,7 @@ fn tls_proxy(stream: TcpStream, outer: Arc<ServerConfig>, inner: Arc<ServerConfi
 }
 
 #[test]
-fn a_proxy_may_itself_be_reached_by_tls() {
+fn a_connection_to_the_proxy_may_use_tls() {
     let authority = Authority::new();
     let outer = authority.server(&["localhost"], None);
     let inner = authority.server(&["cluster.invalid"], None);

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use super::secure::{Authority, base64, kubeconfig};
-use super::server::{Received, Reply, Server, answer, chunked};
+use super::server::{Received, Reply, Server, chunked, response};
 use super::{PATIENCE, client, unlimited, write_executable};
 use crate::client::{ClientConfig, ClientError, ConfigSource, Environment, Request};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::spawn;
 
-/// A folder with a kubeconfig and what it names.
+/// A folder with a kubeconfig and the files that it names.
 struct Home(tempfile::TempDir);
 
 impl Home {
@@ -23,7 +23,7 @@ impl Home {
         self.0.path().join(name)
     }
 
-    /// Writes a file as a whole, so that nobody sees a part of it.
+    /// Writes a file atomically, so that no reader sees a part of it.
     fn write(&self, name: &str, text: &str) {
         write_executable(&self.path("new"), text);
         fs::rename(self.path("new"), self.path(name)).expect("there is room");
@@ -41,7 +41,7 @@ impl Home {
         }
     }
 
-    /// A plugin that gives the status in the file `status`, and the user that has it.
+    /// Writes a plugin that issues the status in the file `status`. Returns the kubeconfig's user for it.
     fn plugin(&self, status: &str) -> &'static str {
         self.write("status", status);
         self.write(
@@ -63,13 +63,13 @@ impl Home {
 const FILES: [(&str, &str); 2] = [("client-certificate", "me.crt"), ("client-key", "me.key")];
 
 #[test]
-fn a_new_certificate_takes_new_connections_and_ends_a_watch() {
+fn a_new_certificate_needs_new_connections_and_ends_watches() {
     let authority = Authority::new();
     let reply = |received: &Received| {
         if received.first_line.contains("watch") {
             Reply::WriteAndHold(chunked(&["{}\n"]))
         } else {
-            Reply::Write(answer(200, "", "ok"))
+            Reply::Write(response(200, "", "ok"))
         }
     };
     let server = Server::tls(authority.server(&["127.0.0.1"], Some(&authority)), reply);
@@ -130,8 +130,8 @@ fn a_new_certificate_takes_new_connections_and_ends_a_watch() {
 }
 
 #[test]
-fn a_reload_takes_what_the_kubeconfig_says_now_and_survives_a_broken_one() {
-    let server = Server::plain(|_| Reply::Write(answer(200, "", "ok")));
+fn a_reload_applies_the_kubeconfig_unless_it_is_invalid() {
+    let server = Server::plain(|_| Reply::Write(response(200, "", "ok")));
     let home = Home::new();
     let write = |token: &str| {
         home.write(
@@ -174,11 +174,11 @@ fn a_reload_takes_what_the_kubeconfig_says_now_and_survives_a_broken_one() {
 }
 
 #[test]
-fn a_refused_plugin_is_run_for_the_next_request() {
+fn a_plugin_runs_again_after_the_server_rejected_its_token() {
     let is_new = |received: &Received| received.all("authorization") == ["Bearer new"];
     let server = Server::plain(move |received| {
         let code = if is_new(received) { 200 } else { 401 };
-        Reply::Write(answer(code, "", "{}"))
+        Reply::Write(response(code, "", "{}"))
     });
     let home = Home::new();
     let exec = home.plugin(r#"{"token": "old"}"#);
@@ -190,7 +190,7 @@ fn a_refused_plugin_is_run_for_the_next_request() {
     let error = client.send(&post).expect_err("it is refused");
     assert_eq!(error.status().map(crate::api::Status::code), Some(401));
     home.write("status", r#"{"token": "new"}"#);
-    // Not within a second of its last run.
+    // The plugin does not run again within a second of its last run.
     assert!(!stop.wait_timeout(std::time::Duration::from_millis(1100)));
     client.send(&post).expect("the plugin was run again");
     client.send(&post).expect("what it gave is kept");
@@ -210,7 +210,7 @@ fn a_refused_plugin_is_run_for_the_next_request() {
 
 #[test]
 fn a_plugin_that_fails_sends_nothing() {
-    let server = Server::plain(|_| Reply::Write(answer(200, "", "ok")));
+    let server = Server::plain(|_| Reply::Write(response(200, "", "ok")));
     let home = Home::new();
     let exec = home.plugin("hunter2");
     home.write("config", &kubeconfig(&server.url(), &[], &[("exec", exec)]));
@@ -222,9 +222,9 @@ fn a_plugin_that_fails_sends_nothing() {
 }
 
 #[test]
-fn a_plugins_certificate_is_shown_and_a_new_one_takes_new_connections() {
+fn a_plugins_new_certificate_needs_new_connections() {
     let authority = Authority::new();
-    let reply = |_: &Received| Reply::Write(answer(200, "", "ok"));
+    let reply = |_: &Received| Reply::Write(response(200, "", "ok"));
     let server = Server::tls(authority.server(&["127.0.0.1"], Some(&authority)), reply);
     let home = Home::new();
     let status = |expires: &str| {
@@ -260,8 +260,8 @@ fn a_plugins_certificate_is_shown_and_a_new_one_takes_new_connections() {
 }
 
 #[test]
-fn token_and_certificate_of_the_user_win_over_the_plugin() {
-    let server = Server::plain(|_| Reply::Write(answer(200, "", "ok")));
+fn a_users_token_and_certificate_win_over_the_plugin() {
+    let server = Server::plain(|_| Reply::Write(response(200, "", "ok")));
     let home = Home::new();
     let exec = home.plugin(r#"{"token": "plugin"}"#);
     let user = [("exec", exec), ("token", "own")];
@@ -273,9 +273,9 @@ fn token_and_certificate_of_the_user_win_over_the_plugin() {
 }
 
 #[test]
-fn a_plugin_that_was_replaced_while_it_ran_presents_nothing() {
+fn a_plugin_replaced_during_its_run_presents_no_certificate() {
     let authority = Authority::new();
-    let reply = |_: &Received| Reply::Write(answer(200, "", "ok"));
+    let reply = |_: &Received| Reply::Write(response(200, "", "ok"));
     let server = Server::tls(authority.server(&["127.0.0.1"], None), reply);
     let home = Home::new();
     let (certificate, key) = authority.issue(&["me"]);

@@ -1,4 +1,4 @@
-//! TLS: whom the client trusts, as whom it appears, and that a stop reaches through it.
+//! TLS: which servers the client trusts, its own certificate, and the stop signal.
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -13,14 +13,14 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 
-use super::server::{Reply, Server, answer, chunked};
+use super::server::{Reply, Server, chunked, response};
 use super::{client, stopped_while, unlimited};
 use crate::client::{
     Client, ClientConfig, ClientError, ConfigError, ConfigSource, Environment, Request,
 };
 use crate::stdx::stop::Stop;
 
-/// A certificate authority of a test's own.
+/// A certificate authority for one test.
 pub(in crate::client) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -39,7 +39,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// Certificate and key for these names, in PEM.
+    /// Issues a certificate and key for these names, in PEM.
     pub(in crate::client) fn issue(&self, names: &[&str]) -> (String, String) {
         let key = KeyPair::generate().expect("there is enough chance");
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
@@ -49,7 +49,7 @@ impl Authority {
         (certificate.pem(), key.serialize_pem())
     }
 
-    /// A server's side with a certificate for `names`. With `clients`, every client must have a
+    /// A server configuration with a certificate for `names`. With `clients`, every client needs a
     /// certificate of that authority.
     pub(super) fn server(&self, names: &[&str], clients: Option<&Self>) -> Arc<ServerConfig> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -111,7 +111,7 @@ fn client_with(url: &str, cluster: &[(&str, &str)], user: &[(&str, &str)]) -> (C
 }
 
 fn ok() -> impl Fn(&super::server::Received) -> Reply + Send + Sync {
-    |_| Reply::Write(answer(200, "", "ok"))
+    |_| Reply::Write(response(200, "", "ok"))
 }
 
 pub(super) fn base64(text: &str) -> String {
@@ -123,7 +123,7 @@ const CERTIFICATE: &str = "client-certificate-data";
 const KEY: &str = "client-key-data";
 
 #[test]
-fn a_server_of_the_right_authority_is_trusted_also_if_it_is_second_in_the_bundle() {
+fn every_authority_of_the_bundle_is_trusted() {
     let (stranger, authority) = (Authority::new(), Authority::new());
     let server = Server::tls(authority.server(&["127.0.0.1"], None), ok());
     let bundle = base64(&format!(
@@ -139,7 +139,7 @@ fn a_server_of_the_right_authority_is_trusted_also_if_it_is_second_in_the_bundle
 }
 
 #[test]
-fn a_server_of_another_authority_is_refused_with_the_reason() {
+fn a_server_of_another_authority_is_rejected_with_a_reason() {
     let (stranger, authority) = (Authority::new(), Authority::new());
     let server = Server::tls(authority.server(&["127.0.0.1"], None), ok());
     let ca = base64(&stranger.pem());
@@ -152,7 +152,7 @@ fn a_server_of_another_authority_is_refused_with_the_reason() {
 }
 
 #[test]
-fn tls_server_name_is_what_the_certificate_must_be_for() {
+fn tls_server_name_is_verified_in_the_certificate() {
     let authority = Authority::new();
     let server = Server::tls(authority.server(&["kubernetes.example"], None), ok());
     let ca = base64(&authority.pem());
@@ -175,7 +175,7 @@ fn tls_server_name_is_what_the_certificate_must_be_for() {
 }
 
 #[test]
-fn insecure_trusts_anyone() {
+fn insecure_trusts_any_server() {
     let server = Server::tls(Authority::new().server(&["elsewhere"], None), ok());
     let insecure = [("insecure-skip-tls-verify", "true")];
     let (client, _) = client_with(&server.url(), &insecure, &[]);
@@ -183,7 +183,7 @@ fn insecure_trusts_anyone() {
 }
 
 #[test]
-fn a_client_certificate_is_shown() {
+fn a_client_certificate_is_presented() {
     let authority = Authority::new();
     let server = Server::tls(authority.server(&["127.0.0.1"], Some(&authority)), ok());
     let ca = base64(&authority.pem());
@@ -206,7 +206,7 @@ fn a_client_certificate_is_shown() {
 }
 
 #[test]
-fn a_key_that_does_not_fit_is_found_at_the_start() {
+fn a_key_of_another_certificate_is_an_error_at_load() {
     let authority = Authority::new();
     let certificate = base64(&authority.issue(&["me"]).0);
     let key = base64(&authority.issue(&["me"]).1);
@@ -242,7 +242,7 @@ fn stop_ends_a_blocked_watch_read_over_tls() {
 
 #[test]
 fn stop_ends_a_tls_handshake_that_hangs() {
-    // It accepts connections, and then says nothing.
+    // The server accepts connections and sends nothing.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     let url = format!("https://{}", listener.local_addr().expect("it is bound"));
     let insecure = [("insecure-skip-tls-verify", "true")];

@@ -1,5 +1,5 @@
-//! A scripted HTTP server: one thread accepts, one serves each connection. What it answers is a
-//! function of the request; what it received is kept for the test to look at.
+//! A scripted HTTP server: one thread accepts connections, and one thread serves each. A function of
+//! the request returns the reply; the server keeps the received requests for the test.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,17 +14,17 @@ use super::PATIENCE;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::spawn;
 
-/// A request as it came in.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(super) struct Received {
-    /// Which request to this server it is, from 0.
+    /// The request's number on this server, from 0.
     pub(super) n: usize,
-    /// On which connection to this server it came, from 0.
+    /// The connection's number on this server, from 0.
     pub(super) connection: usize,
     pub(super) first_line: String,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: String,
-    /// The name that TLS was asked for.
+    /// The server name in the TLS handshake.
     pub(super) server_name: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl Received {
     }
 }
 
-/// What to do with a request.
+/// The server's reaction to a request.
 pub(super) enum Reply {
     /// Write this and wait for the next request.
     Write(Vec<u8>),
@@ -45,17 +45,17 @@ pub(super) enum Reply {
     WriteAndClose(Vec<u8>),
     /// Write this, then leave the connection open and silent until the client closes it.
     WriteAndHold(Vec<u8>),
-    /// Write this, then speak TLS, as the far end of a tunnel would.
+    /// Write this, then serve TLS, like the other end of a tunnel.
     WriteAndTunnel(Vec<u8>),
 }
 
-/// An answer with this code, extra headers (each with its line end) and body.
-pub(super) fn answer(code: u16, headers: &str, body: &str) -> Vec<u8> {
+/// A response with this code, extra headers (each with its line end) and body.
+pub(super) fn response(code: u16, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 {code} X\r\n{headers}content-length: {length}\r\n\r\n{body}").into_bytes()
 }
 
-/// The head of an answer in chunks, and these as its first ones.
+/// The head of a chunked response and its first chunks.
 pub(super) fn chunked(chunks: &[&str]) -> Vec<u8> {
     let mut bytes = b"HTTP/1.1 200 OK\r\ncontent-type: application/json;stream=watch\r\n\
                       transfer-encoding: chunked\r\n\r\n"
@@ -149,14 +149,14 @@ impl Server {
         format!("{}://{}", self.scheme, self.address)
     }
 
-    /// The next request that came in. Waits for it.
+    /// Blocks until the next request arrives and returns it.
     #[track_caller]
     pub(super) fn next(&self) -> Received {
         let next = self.received.recv_timeout(PATIENCE);
-        next.expect("another request comes in")
+        next.expect("another request arrives")
     }
 
-    /// The requests that came in and were not looked at.
+    /// The requests that [`next`](Self::next) has not returned.
     pub(super) fn rest(&self) -> Vec<Received> {
         self.received.try_iter().collect()
     }
@@ -165,7 +165,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.closing.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts; that it fails would mean that the thread is gone.
+        // Wakes the accepting thread. An error means that the thread has ended.
         TcpStream::connect(self.address).ok();
         for thread in self.threads.drain(..) {
             thread.join().expect("the accepting thread does not panic");
@@ -203,7 +203,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let thread = spawn("t-serve", &Stop::new(), move || {
             let ended = stream.try_clone().expect("sockets can be cloned");
             serve(stream, connection, &serving);
-            // The copy that is kept for the end would hold the connection open.
+            // The copy in `streams` would keep the connection open.
             ended.shutdown(Shutdown::Both).ok();
         });
         let mut state = shared.lock();
@@ -217,7 +217,7 @@ fn serve(stream: TcpStream, connection: usize, shared: &Shared) {
         Some(config) if !shared.is_proxy => serve_tls(stream, config, connection, shared),
         _ => {
             let copy = stream.try_clone().expect("sockets can be cloned");
-            if talk(stream, connection, None, shared) == Then::Tunnel {
+            if serve_requests(stream, connection, None, shared) == Then::Tunnel {
                 let config = shared.tls.as_ref().expect("tunnels lead to TLS");
                 serve_tls(copy, config, connection, shared);
             }
@@ -228,12 +228,12 @@ fn serve(stream: TcpStream, connection: usize, shared: &Shared) {
 fn serve_tls(mut stream: TcpStream, config: &Arc<ServerConfig>, n: usize, shared: &Shared) {
     let mut tls = ServerConnection::new(Arc::clone(config)).expect("the configuration is good");
     if tls.complete_io(&mut stream).is_err() {
-        // What went wrong is told to the client by an alert, which is still to be written.
+        // Send the pending alert, which reports the error to the client.
         tls.write_tls(&mut stream).ok();
         return;
     }
     let name = tls.server_name().map(str::to_owned);
-    talk(StreamOwned::new(tls, stream), n, name.as_deref(), shared);
+    serve_requests(StreamOwned::new(tls, stream), n, name.as_deref(), shared);
 }
 
 #[derive(PartialEq, Eq)]
@@ -242,7 +242,7 @@ enum Then {
     Tunnel,
 }
 
-fn talk(
+fn serve_requests(
     stream: impl Read + Write,
     connection: usize,
     server_name: Option<&str>,
@@ -261,8 +261,8 @@ fn talk(
         | Reply::WriteAndClose(bytes)
         | Reply::WriteAndHold(bytes)
         | Reply::WriteAndTunnel(bytes)) = &reply;
-        // ORDER: before the answer, so that a client that has it finds the request counted. The
-        // test may be over, and not interested.
+        // ORDER: record the request before the response, so that the test finds it once the client
+        // returns. An error means that the test is over.
         shared.sender.send(received).ok();
         let written = stream.get_mut().write_all(bytes);
         let written = written.and_then(|()| stream.get_mut().flush());
@@ -281,7 +281,7 @@ fn talk(
     Then::Close
 }
 
-/// The next request; `None` at the end of the connection.
+/// Reads the next request; `None` at the end of the connection.
 fn receive(stream: &mut impl BufRead) -> Option<Received> {
     let mut lines = Vec::new();
     loop {

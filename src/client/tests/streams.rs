@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::time::Duration;
 
-use super::server::{Reply, Server, answer, chunked};
+use super::server::{Reply, Server, chunked, response};
 use super::{client, client_of, stopped_while, unlimited};
 use crate::api::Status;
 use crate::client::{BodyStream, ClientConfig, ClientError, ClientOptions, Request};
@@ -19,7 +19,7 @@ fn read_to_end(stream: &mut BodyStream) -> (String, Option<ClientError>) {
     (text, error.map(ClientError::from_read))
 }
 
-/// Answers with one line and the end of the body.
+/// A server that responds with one line and a complete body.
 fn ends_well() -> Server {
     Server::plain(|_| {
         let mut bytes = chunked(&["{}\n"]);
@@ -35,7 +35,7 @@ fn check_ends_well(stream: &mut BodyStream) {
 }
 
 #[test]
-fn lines_arrive_as_they_are_written_and_the_stop_signal_ends_the_next_read() {
+fn lines_arrive_as_written_and_stop_ends_the_next_read() {
     let server = Server::plain(|_| Reply::WriteAndHold(chunked(&["{\"a\":1}\n", "{\"b\""])));
     let (client, stop) = client_of(&server);
     let stream = client
@@ -53,7 +53,7 @@ fn lines_arrive_as_they_are_written_and_the_stop_signal_ends_the_next_read() {
 }
 
 #[test]
-fn stop_ends_the_wait_for_an_answers_head_and_lets_nothing_new_open() {
+fn stop_ends_the_wait_for_a_head_and_opens_nothing_more() {
     let server = Server::plain(|_| Reply::WriteAndHold(Vec::new()));
     let (client, stop) = client_of(&server);
     let streams = client.stream_client();
@@ -70,7 +70,7 @@ fn stop_ends_the_wait_for_an_answers_head_and_lets_nothing_new_open() {
 }
 
 #[test]
-fn a_clean_end_is_an_end_and_the_connection_is_kept() {
+fn a_clean_end_is_no_error_and_keeps_the_connection() {
     let server = ends_well();
     let (client, _) = client_of(&server);
     let streams = client.stream_client();
@@ -85,7 +85,7 @@ fn a_clean_end_is_an_end_and_the_connection_is_kept() {
 }
 
 #[test]
-fn what_is_opened_comes_without_rests_until_they_are_allowed() {
+fn a_new_stream_reads_without_waits_until_they_are_allowed() {
     let server = ends_well();
     let (client, _) = client_of(&server);
     let streams = client.stream_client();
@@ -98,7 +98,7 @@ fn what_is_opened_comes_without_rests_until_they_are_allowed() {
 }
 
 #[test]
-fn a_cut_stream_is_broken_and_stays_broken() {
+fn an_incomplete_stream_stays_broken() {
     let server = Server::plain(|_| Reply::WriteAndClose(chunked(&["{}\n", "{\"half"])));
     let (client, _) = client_of(&server);
     let mut stream = client
@@ -130,10 +130,10 @@ fn a_silent_watch_ends() {
 }
 
 #[test]
-fn a_watch_that_is_refused_says_why() {
+fn a_rejected_watch_is_a_status_error() {
     let gone = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired",
         "message":"too old resource version","code":410}"#;
-    let server = Server::plain(move |_| Reply::Write(answer(410, "", gone)));
+    let server = Server::plain(move |_| Reply::Write(response(410, "", gone)));
     let (client, _) = client_of(&server);
     let error = client
         .stream_client()
@@ -143,10 +143,10 @@ fn a_watch_that_is_refused_says_why() {
 }
 
 #[test]
-fn a_watchs_connection_that_breaks_is_tried_once_more_a_lists_more_often() {
+fn a_broken_watch_is_retried_once_and_a_list_more_often() {
     let server = Server::plain(|received| match received.n {
         0..=3 => Reply::WriteAndClose(Vec::new()),
-        _ => Reply::Write(answer(200, "", "[]")),
+        _ => Reply::Write(response(200, "", "[]")),
     });
     let (client, _) = client_of(&server);
     let streams = client.stream_client();
@@ -155,14 +155,14 @@ fn a_watchs_connection_that_breaks_is_tried_once_more_a_lists_more_often() {
     assert_eq!(server.rest().len(), 2);
     let mut list = streams
         .open_list(&Request::get("/a"))
-        .expect("it is answered at last");
+        .expect("there is a response at last");
     assert_eq!(read_to_end(&mut list).0, "[]");
     assert_eq!(server.rest().len(), 3);
 }
 
 #[test]
 fn lists_wait_for_a_token_and_watches_do_not() {
-    let server = Server::plain(|_| Reply::Write(answer(200, "", "[]")));
+    let server = Server::plain(|_| Reply::Write(response(200, "", "[]")));
     let options = ClientOptions {
         qps: 0.001,
         burst: 1,
