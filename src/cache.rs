@@ -1,7 +1,7 @@
-//! Server state turned into a local, read-only view.
+//! The local, read-only copy of the API server's pods and ReplicaSets.
 //!
-//! [`CacheView`] is all that the controller sees. [`Cache`] answers it from two [`Store`]s, each
-//! written by one watch thread.
+//! The controller sees only [`CacheView`]. [`Cache`] implements it with two [`Store`]s; one watch
+//! thread writes each.
 //!
 //! # Locks
 //!
@@ -40,14 +40,14 @@ pub use replica_sets::ReplicaSetStore;
 pub use store::Store;
 pub use view::CacheView;
 
-/// How late a watch may read what has come.
+/// Maximum delay before a watch reads what has arrived.
 pub use crate::client::REST_MAX;
 
 use self::pods::PodBucket;
 use self::replica_sets::ReplicaSetBucket;
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Uid};
 
-/// What the watches have delivered: the pods and the ReplicaSets. Clones are the same cache.
+/// The pods and ReplicaSets that the watches have delivered. Clones share the same cache.
 #[derive(Clone, Debug, Default)]
 pub struct Cache {
     /// Written by the thread `watch-pods`.

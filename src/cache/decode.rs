@@ -1,7 +1,7 @@
-//! What comes over the wire, object by object.
+//! Decoding of lists and watches, object by object.
 //!
-//! Used by the [`reflector`](super::reflector) on a watch thread. The traits here say what the
-//! loop wants of any encoding; [`encoding`](super::encoding) chooses one.
+//! The [`reflector`](super::reflector) uses this on a watch thread. The traits are the interface of
+//! every encoding; [`encoding`](super::encoding) chooses one.
 
 use std::fmt::Debug;
 use std::io;
@@ -13,17 +13,17 @@ use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{Pod, ReplicaSet, ResourceVersion, Status};
 use crate::client::ClientError;
 
-/// No object, list member or watch frame may be longer than this, in bytes. An object in etcd has
-/// 1.5 MiB; the bound only keeps a broken server from filling the memory.
+/// Maximum bytes of an object, list member or watch frame. An object in etcd has at most 1.5 MiB;
+/// the limit keeps a broken server from filling the memory.
 pub const OBJECT_BYTES_MAX: usize = 64 << 20;
 
-/// Annotation of the bookmark that closes the initial list
-/// (apimachinery `pkg/apis/meta/v1/types.go:InitialEventsAnnotationKey`).
+/// Annotation of the bookmark that ends the initial list (apimachinery
+/// `pkg/apis/meta/v1/types.go:InitialEventsAnnotationKey`).
 pub const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// A resource whose objects can be read from every encoding that is asked for.
+/// A resource whose objects can be decoded from every supported encoding.
 pub trait Decode: Debug + Send + 'static {
-    /// What its objects become.
+    /// The type of the decoded object.
     type Object: Indexed;
 
     /// `kind` of the object.
@@ -32,16 +32,16 @@ pub trait Decode: Debug + Send + 'static {
     /// Plural name of the resource, for logs.
     const RESOURCE: &'static str;
 
-    /// Reads one object from JSON.
+    /// Decodes one object from JSON.
     ///
     /// # Errors
     /// If the text is not JSON, or not such an object.
     fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self::Object, serde_json::Error>;
 
-    /// Reads one object from its protobuf message, out of its envelope.
+    /// Decodes one object from its protobuf message, without the envelope.
     ///
     /// # Errors
-    /// If the bytes are no such message.
+    /// If the bytes are not such a message.
     fn from_protobuf(
         message: &[u8],
         interner: &mut Interner,
@@ -78,7 +78,7 @@ impl Decode for ReplicaSet {
     }
 }
 
-/// ReplicationControllers, which are kept as the ReplicaSets that they amount to.
+/// ReplicationControllers, which the cache stores as equivalent ReplicaSets.
 #[derive(Debug)]
 pub enum ReplicationController {}
 
@@ -97,22 +97,22 @@ impl Decode for ReplicationController {
     }
 }
 
-/// An object, or why it could not be read.
+/// An object, or why it could not be decoded.
 pub type Decoded<T> = Result<T, Unread>;
 
-/// An object that this build cannot read, and what could be told of it.
+/// An object that this build cannot decode, with its identity as far as known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
-    /// Which object it is; `None` if not even that could be read.
+    /// Key and UID; `None` if they could not be decoded either.
     pub key: Option<UnreadKey>,
-    /// Its version, or an empty one.
+    /// Its resource version, possibly empty.
     pub resource_version: ResourceVersion,
-    /// What is wrong with it.
+    /// Why it could not be decoded.
     pub error: String,
 }
 
-/// An object whose names would lead requests elsewhere is as good as one that cannot be read: its
-/// key must not come into the queue, from which it would get into paths.
+/// Rejects an object whose names do not fit into a path. Its key must not enter the queue, because
+/// requests for it would have another path.
 pub(super) fn check_names<T: Indexed>(object: T) -> Decoded<T> {
     match object.key().check_path() {
         Ok(()) => Ok(object),
@@ -130,22 +130,24 @@ pub(super) fn check_names<T: Indexed>(object: T) -> Decoded<T> {
 /// `metadata` of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListMetadata {
-    /// The position that the list shows.
+    /// The resource version of the list.
     pub resource_version: ResourceVersion,
-    /// Where the next page goes on; empty on the last page.
+    /// Token for the next page; empty on the last page.
     pub continue_token: String,
 }
 
 impl ListMetadata {
-    /// Checks that a list that was read to its end was one. API servers say the version of each list
-    /// and page; a gateway's answer that happens to be JSON does not, and would be an empty list.
+    /// Checks that a completely read body was a list. API servers set the version of each list and
+    /// page. A gateway's response that happens to be JSON has none, and would pass for an empty
+    /// list.
     ///
     /// # Errors
     /// [`StreamError::Malformed`] if there is no version.
+    /// [`StreamError::Malformed`] if there is no version.
     pub(super) fn check(&self) -> Result<(), StreamError> {
         if self.resource_version.is_empty() {
-            let what = "a list without a resource version".to_owned();
-            return Err(StreamError::Malformed(what));
+            let problem = "a list without a resource version".to_owned();
+            return Err(StreamError::Malformed(problem));
         }
         Ok(())
     }
@@ -154,13 +156,13 @@ impl ListMetadata {
 /// One message of a watch.
 #[derive(Debug)]
 pub enum Frame<T> {
-    /// An object is new, or part of the initial list.
+    /// The object is new, or part of the initial list.
     Added(Decoded<T>),
-    /// An object has changed.
+    /// The object has changed.
     Modified(Decoded<T>),
-    /// An object is gone; this was its last state.
+    /// The object was deleted; this is its last state.
     Deleted(Decoded<T>),
-    /// Nothing happened up to this version.
+    /// No change up to this version.
     Bookmark {
         /// The version.
         resource_version: ResourceVersion,
@@ -169,32 +171,32 @@ pub enum Frame<T> {
     },
     /// The watch failed.
     Error(Status),
-    /// Something that was not asked for, such as an object of another kind.
+    /// A message that the request does not allow, such as an object of another kind.
     Foreign(String),
 }
 
-/// Why a body cannot be read on.
+/// Why a body cannot be read further.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
-    /// The connection broke, the body broke off, or nothing came for too long.
+    /// The connection broke, the body is incomplete, or the silence timeout passed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The body is not what this encoding looks like.
+    /// The body does not match its encoding.
     #[error("malformed body: {0}")]
     Malformed(String),
     /// One value is longer than this many bytes.
     #[error("an object is longer than {0} bytes")]
     TooLarge(usize),
-    /// The body holds another kind than was asked for, such as a `Table`.
-    #[error("the answer is a {0}, which was not asked for")]
+    /// The body holds another kind than requested, such as a `Table`.
+    #[error("the response is a {0}, which was not requested")]
     OtherKind(String),
-    /// The answer has an encoding that was not asked for.
+    /// The response has an encoding that the request does not accept.
     #[error("cannot read content type {0:?}")]
     ContentType(String),
 }
 
 impl StreamError {
-    /// Nothing came for too long.
+    /// True if the silence timeout passed.
     pub fn is_timeout(&self) -> bool {
         let Self::Io(error) = self else {
             return false;
@@ -218,27 +220,27 @@ impl From<serde_json::Error> for StreamError {
 
 /// The body of one list, or of one page of it.
 pub trait ReadList<T: Decode>: Debug {
-    /// The next object; `None` after the last. Blocks until it has arrived; the body's own read
-    /// ends the wait.
+    /// Returns the next object; `None` after the last. Blocks until it has arrived; the body's own
+    /// read ends the wait.
     ///
     /// # Errors
-    /// [`StreamError`]; the list is of no use then.
+    /// [`StreamError`]; the list is unusable then.
     fn next_object(
         &mut self,
         interner: &mut Interner,
     ) -> Result<Option<Decoded<T::Object>>, StreamError>;
 
-    /// The list's metadata; complete once [`next_object`](Self::next_object) gave `None`.
+    /// The list's metadata; complete once [`next_object`](Self::next_object) returned `None`.
     fn metadata(&self) -> &ListMetadata;
 }
 
 /// The body of one watch.
 pub trait ReadWatch<T: Decode>: Debug {
-    /// The next message; `None` when the server has closed the watch. Blocks until it has arrived;
-    /// the body's own read ends the wait.
+    /// Returns the next message; `None` once the server has closed the watch. Blocks until it has
+    /// arrived; the body's own read ends the wait.
     ///
     /// # Errors
-    /// [`StreamError`]; the watch is of no use then.
+    /// [`StreamError`]; the watch is unusable then.
     fn next_frame(
         &mut self,
         interner: &mut Interner,

@@ -1,7 +1,7 @@
-//! Which encoding is asked for, and which one came.
+//! Chooses the encoding to request and the reader for a response.
 //!
-//! Used by the [`reflector`](super::reflector) on a watch thread. What is read follows from the
-//! answer's `Content-Type`, whatever was asked for. JSON always works.
+//! The [`reflector`](super::reflector) uses this on a watch thread. The response's `Content-Type`
+//! selects the reader, whatever the request accepted; JSON is always supported.
 
 use std::io::Read;
 
@@ -13,19 +13,19 @@ use super::protobuf_list::ProtobufList;
 use crate::api::encoded::JSON;
 use crate::api::protobuf;
 
-/// Which encoding is asked for.
+/// The encoding to request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContentType {
     /// JSON only.
     Json,
-    /// Protobuf, and JSON from a server that has none. A pod takes a third of the bytes and of the
-    /// time to read.
+    /// Protobuf, and JSON from a server without protobuf. A pod takes a third of JSON's bytes and
+    /// of its decoding time.
     #[default]
     Protobuf,
 }
 
 impl ContentType {
-    /// What is asked for, best first, as the header `Accept` says it.
+    /// The value of the `Accept` header, best encoding first.
     pub fn accept(self) -> &'static str {
         match self {
             Self::Protobuf => "application/vnd.kubernetes.protobuf, application/json",
@@ -34,7 +34,7 @@ impl ContentType {
     }
 }
 
-/// A reader for a list of this content type.
+/// Returns a reader for a list of this content type.
 ///
 /// # Errors
 /// [`StreamError::ContentType`] if it is neither of the two encodings.
@@ -49,7 +49,7 @@ pub fn read_list<T: Decode>(
     }
 }
 
-/// A reader for a watch of this content type.
+/// Returns a reader for a watch of this content type.
 ///
 /// # Errors
 /// [`StreamError::ContentType`] if it is neither of the two encodings.
@@ -64,7 +64,7 @@ pub fn read_watch<T: Decode>(
     }
 }
 
-/// `application/json` of `application/json;stream=watch`.
+/// Returns `application/json` for `application/json;stream=watch`.
 fn media_type(content_type: &str) -> String {
     let media_type = content_type.split(';').next().unwrap_or_default();
     media_type.trim().to_ascii_lowercase()

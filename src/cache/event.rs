@@ -1,20 +1,20 @@
-//! What a store tells the handlers after it has changed.
+//! The events that a store delivers to the handlers after it has changed.
 
 use std::sync::Arc;
 
-/// One change of a store. The store already shows it when the handler sees it.
+/// One change of a store. The store already has the new state when the handler runs.
 #[derive(Clone, Debug)]
 pub enum CacheEvent<T> {
-    /// An object is new.
+    /// The object is new.
     Added(Arc<T>),
-    /// An object is another than before; at a resync `old` and `new` are the same. An object that was
-    /// deleted and made anew unseen is an update with another UID.
+    /// The object has changed; at a resync `old` and `new` are the same. If an object was deleted
+    /// and created again while the watch was interrupted, this is an update with another UID.
     Updated {
-        /// As it was.
+        /// The old state.
         old: Arc<T>,
-        /// As it is.
+        /// The new state.
         new: Arc<T>,
     },
-    /// An object is gone. After a relist this is its last known state, a tombstone.
+    /// The object was deleted. After a relist this is its last known state, a tombstone.
     Deleted(Arc<T>),
 }

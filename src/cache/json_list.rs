@@ -1,4 +1,4 @@
-//! Lists in JSON: each item decoded from its own slice of the body.
+//! Lists in JSON: each item is decoded from its own slice of the body.
 
 use std::fmt;
 use std::io::Read;
@@ -20,7 +20,7 @@ impl JsonList {
         }
     }
 
-    /// A `Table` or another list is refused whole: as a list of pods it would be an empty one.
+    /// Rejects a `Table` or another kind's list: decoded as a list of pods it would be empty.
     fn check_kind<T: Decode>(&self) -> Result<(), StreamError> {
         match self.items.kind() {
             Some(kind) if kind.strip_suffix("List") != Some(T::KIND) => {

@@ -1,5 +1,5 @@
-//! How many pods of one group there are and in which state, kept up to date as they change, so that a
-//! sync that finds nothing to do need not look at the pods. Held by the pods' store under its lock.
+//! Pod counts of one group by state and labels, updated with each pod event, so that a no-op sync
+//! need not visit the pods. The lock of the pods' store guards them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,72 +7,72 @@ use std::sync::Arc;
 use crate::api::{Labels, Pod};
 use crate::stdx::hash::HashMap;
 
-/// Up to so many sets of labels are searched one by one. Nearly every group has one.
-const SEARCHED_MAX: usize = 16;
+/// Up to this number of label sets the tally searches them linearly. Nearly every group has one.
+const LINEAR_SEARCH_MAX: usize = 16;
 
-/// A vector or table that is this much larger than its content is shrunk.
+/// A vector or table is shrunk once its capacity exceeds its content by this factor.
 const SHRINK_FACTOR: usize = 4;
 
 /// The pods of one group by their labels. Cloning copies a pointer, and a clone never changes.
 #[derive(Clone, Default)]
 pub struct PodTally(Option<Arc<LabelTallies>>);
 
-/// INVARIANT: all sets of labels are different, and each has a pod.
+/// INVARIANT: all label sets are different, and each has a pod.
 #[derive(Clone, Default)]
 struct LabelTallies {
     tallies: Vec<LabelTally>,
-    /// Where in `tallies` each set stands; made when there are more than [`SEARCHED_MAX`], as of orphans
-    /// that have labels of their own.
-    places: Option<Box<HashMap<Labels, usize>>>,
+    /// The index of each set in `tallies`; present above [`LINEAR_SEARCH_MAX`] sets, as for orphans
+    /// with their own labels.
+    indices: Option<Box<HashMap<Labels, usize>>>,
 }
 
-/// The pods of one group that have one set of labels in common.
+/// The pods of one group that share one label set.
 #[derive(Clone, Debug)]
 pub struct LabelTally {
     /// The labels.
     pub labels: Labels,
-    /// All of them.
+    /// All pods.
     pub n_pods: u32,
-    /// Those that are active ([`Pod::is_active`]).
+    /// Active pods ([`Pod::is_active`]).
     pub n_active: u32,
-    /// Those that are active and Ready.
+    /// Active and Ready pods.
     pub n_ready: u32,
-    /// Those that are going away and have not finished.
+    /// Terminating pods that have not finished.
     pub n_terminating: u32,
 }
 
 impl PodTally {
-    /// One item for each set of labels; no item without a pod.
+    /// One item per label set; no item without a pod.
     pub fn iter(&self) -> impl Iterator<Item = &LabelTally> {
         self.0.iter().flat_map(|tallies| &tallies.tallies)
     }
 
-    /// Pods that are active.
+    /// Number of active pods.
     pub fn n_active(&self) -> usize {
         self.iter().map(|tally| tally.n_active as usize).sum()
     }
 
     pub(super) fn add(&mut self, pod: &Pod) {
         let tallies = Arc::make_mut(self.0.get_or_insert_default());
-        let at = tallies.place_of(&pod.labels);
-        let at = at.unwrap_or_else(|| tallies.push(&pod.labels));
-        for (number, is_counted) in tallies.tallies[at].numbers(pod) {
+        let index = tallies.index_of(&pod.labels);
+        let index = index.unwrap_or_else(|| tallies.push(&pod.labels));
+        for (number, is_counted) in tallies.tallies[index].numbers(pod) {
             *number += u32::from(is_counted);
         }
     }
 
     pub(super) fn remove(&mut self, pod: &Pod) {
-        const COUNTED: &str = "the pod was counted in with the same labels";
+        const COUNTED: &str = "the pod was counted with the same labels";
         let tallies = Arc::make_mut(self.0.as_mut().expect(COUNTED));
-        let at = tallies.place_of(&pod.labels).expect(COUNTED);
-        let tally = &mut tallies.tallies[at];
+        let index = tallies.index_of(&pod.labels).expect(COUNTED);
+        let tally = &mut tallies.tallies[index];
         for (number, is_counted) in tally.numbers(pod) {
             *number -= u32::from(is_counted);
         }
         if tally.n_pods == 0 {
-            let rest = (tally.n_active, tally.n_ready, tally.n_terminating);
-            debug_assert_eq!(rest, (0, 0, 0), "none is left");
-            tallies.remove(at);
+            let counts = (tally.n_active, tally.n_ready, tally.n_terminating);
+            debug_assert_eq!(counts, (0, 0, 0), "the counts match");
+            tallies.remove(index);
         }
     }
 }
@@ -84,52 +84,53 @@ impl fmt::Debug for PodTally {
 }
 
 impl LabelTallies {
-    fn place_of(&self, labels: &Labels) -> Option<usize> {
-        if let Some(places) = &self.places {
-            return places.get(labels).copied();
+    fn index_of(&self, labels: &Labels) -> Option<usize> {
+        if let Some(indices) = &self.indices {
+            return indices.get(labels).copied();
         }
-        // Pods of one owner share their labels, so that hardly ever texts are compared.
+        // Pods of one owner share their labels, so texts are hardly ever compared.
         let is_same =
             |tally: &LabelTally| tally.labels.is_shared_with(labels) || tally.labels == *labels;
         self.tallies.iter().position(is_same)
     }
 
-    /// Adds a set that is not there; answers its place.
+    /// Adds a set that is not present and returns its index.
     fn push(&mut self, labels: &Labels) -> usize {
-        let at = self.tallies.len();
-        if at == SEARCHED_MAX && self.places.is_none() {
+        let index = self.tallies.len();
+        if index == LINEAR_SEARCH_MAX && self.indices.is_none() {
             let sets = self.tallies.iter().map(|tally| tally.labels.clone());
-            self.places = Some(Box::new(sets.zip(0..).collect()));
+            self.indices = Some(Box::new(sets.zip(0..).collect()));
         }
-        if let Some(places) = &mut self.places {
-            places.insert(labels.clone(), at);
+        if let Some(indices) = &mut self.indices {
+            indices.insert(labels.clone(), index);
         } else {
-            // Nearly always there is one set only, and many groups.
+            // Most groups have only one set, and there are many groups.
             self.tallies.reserve_exact(1);
         }
         self.tallies.push(LabelTally::new(labels));
-        at
+        index
     }
 
-    fn remove(&mut self, at: usize) {
-        let removed = self.tallies.swap_remove(at);
-        let Some(places) = &mut self.places else {
+    fn remove(&mut self, index: usize) {
+        let removed = self.tallies.swap_remove(index);
+        let Some(indices) = &mut self.indices else {
             return;
         };
-        let n_left = self.tallies.len();
-        // Half of what makes an index, so that a group at the limit does not make it again and again.
-        if n_left <= SEARCHED_MAX / 2 {
-            self.places = None;
+        let n_remaining = self.tallies.len();
+        // Half the size that builds the index, so that a group near the limit does not rebuild it
+        // repeatedly.
+        if n_remaining <= LINEAR_SEARCH_MAX / 2 {
+            self.indices = None;
             self.tallies.shrink_to_fit();
             return;
         }
-        places.remove(&removed.labels);
-        if let Some(moved) = self.tallies.get(at) {
-            places.insert(moved.labels.clone(), at);
+        indices.remove(&removed.labels);
+        if let Some(moved) = self.tallies.get(index) {
+            indices.insert(moved.labels.clone(), index);
         }
-        if self.tallies.capacity() > SHRINK_FACTOR * n_left {
-            self.tallies.shrink_to(2 * n_left);
-            places.shrink_to(2 * n_left);
+        if self.tallies.capacity() > SHRINK_FACTOR * n_remaining {
+            self.tallies.shrink_to(2 * n_remaining);
+            indices.shrink_to(2 * n_remaining);
         }
     }
 }
@@ -145,7 +146,7 @@ impl LabelTally {
         }
     }
 
-    /// Every number, and whether `pod` counts for it.
+    /// Returns every count, and whether `pod` counts for it.
     fn numbers(&mut self, pod: &Pod) -> [(&mut u32, bool); 4] {
         let is_active = pod.is_active();
         let is_terminating = pod.is_terminating() && !pod.phase.is_terminal();

@@ -1,5 +1,5 @@
-//! The index of the pods: by owner, and those without one by namespace. Each group that a controller
-//! here asks about is counted.
+//! The index of the pods: by owner, and orphans by namespace. The store keeps a tally of each group
+//! that the controller queries.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use super::store::{Indexed, Store};
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{ObjectKey, OwnerKey, Pod, ResourceVersion, Uid};
 
-/// All pods. Each stands in exactly one bucket.
+/// All pods. Each is in exactly one bucket.
 pub type PodStore = Store<Pod>;
 
-/// A group of pods that is looked up together.
+/// A group of pods that is queried together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PodBucket {
-    /// Those with this controller.
+    /// Pods with this controller.
     OwnedBy(OwnerKey),
-    /// Those of a namespace that have no controller.
+    /// Pods of a namespace without a controller.
     OrphansIn(Arc<str>),
 }
 
@@ -57,8 +57,9 @@ impl Indexed for Pod {
     }
 }
 
-/// Nobody asks for the numbers of other owners' pods, of which each may have labels of its own, as those
-/// of an indexed Job and of a StatefulSet have.
+/// Returns whether `pod` counts in a tally. The controller never queries the tallies of other
+/// owners, and each of their pods may have its own labels, as those of an indexed Job and of a
+/// StatefulSet do.
 fn is_counted(pod: &Pod) -> bool {
     let kinds = [REPLICA_SET.kind, REPLICATION_CONTROLLER.kind];
     let controller = pod.controller.as_deref();

@@ -1,4 +1,4 @@
-//! Watches in protobuf: each message behind its length.
+//! Watches in protobuf: messages with a length prefix.
 
 use std::fmt;
 use std::io::Read;
@@ -13,18 +13,18 @@ use crate::api::interner::Interner;
 use crate::api::protobuf::wire::Fields;
 use crate::api::protobuf::{Envelope, ProtobufError};
 
-/// Numbers of the fields of `WatchEvent` (apimachinery `pkg/apis/meta/v1/generated.proto`).
+/// Field numbers of `WatchEvent` (apimachinery `pkg/apis/meta/v1/generated.proto`).
 const TYPE: u32 = 1;
 const OBJECT: u32 = 2;
 
-/// Number of the one field of `RawExtension`.
+/// Number of the only field of `RawExtension`.
 const RAW: u32 = 1;
 
-/// Bytes of a message's length, the highest first
-/// (apimachinery `pkg/util/framer/framer.go:lengthDelimitedFrameReader`).
+/// Bytes of a message's length in big-endian order (apimachinery
+/// `pkg/util/framer/framer.go:lengthDelimitedFrameReader`).
 const LENGTH_BYTES: usize = 4;
 
-/// A message longer than this, in bytes, does not leave its memory behind.
+/// The buffer of a message longer than this, in bytes, is shrunk afterwards.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// The body of a watch in protobuf.
@@ -41,7 +41,7 @@ impl<T: Decode> ProtobufWatch<T> {
         }
     }
 
-    /// Takes the next message; `None` if the body has ended before it.
+    /// Reads the next message; `None` if the body has ended before it.
     fn take_message(&mut self) -> Result<Option<Range<usize>>, StreamError> {
         self.body.shrink(KEPT_BYTES_MAX);
         if self.body.unread().is_empty() && !self.body.has_more()? {
@@ -92,8 +92,8 @@ fn read_frame<T: Decode>(
     }
     let object = Envelope::open(object)?;
     if object.kind != T::KIND {
-        let what = format!("an object of kind {:?}", object.kind);
-        return Ok(Frame::Foreign(what));
+        let description = format!("an object of kind {:?}", object.kind);
+        return Ok(Frame::Foreign(description));
     }
     Ok(match type_ {
         b"ADDED" => Frame::Added(read_object::<T>(object.raw, interner)),
@@ -107,7 +107,7 @@ fn read_frame<T: Decode>(
     })
 }
 
-/// The type of a message, and its object in its envelope.
+/// Returns the type of a message and its object in its envelope.
 fn open(message: &[u8]) -> Result<(&[u8], &[u8]), ProtobufError> {
     let (mut type_, mut object): (&[u8], &[u8]) = (&[], &[]);
     for field in Fields::of(message) {

@@ -1,4 +1,4 @@
-//! Lists in protobuf: cut into items that are decoded one by one as they arrive.
+//! Lists in protobuf: split into items, each decoded as it arrives.
 
 use std::fmt;
 use std::io::Read;
@@ -14,36 +14,36 @@ use crate::api::interner::Interner;
 use crate::api::protobuf::envelope::kind_in;
 use crate::api::protobuf::{Envelope, ListMeta, MAGIC, ProtobufError};
 
-/// Numbers of a list's fields, the same for all kinds.
+/// Field numbers of a list, the same for all kinds.
 const METADATA: u32 = 1;
 const ITEMS: u32 = 2;
 
-/// The longest varint, in bytes.
+/// Maximum bytes of a varint.
 const VARINT_BYTES_MAX: usize = 10;
 
 /// The body of a list in protobuf.
 pub(super) struct ProtobufList<T: Decode> {
     body: ReadBuffer<Box<dyn Read + Send>>,
-    place: Place,
+    position: Position,
     metadata: ListMetadata,
     resource: PhantomData<fn() -> T>,
 }
 
-/// Where in the body the next byte is.
+/// The position of the next byte in the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Position {
     /// At the magic bytes.
     Start,
     /// At a field of the envelope.
     Envelope,
-    /// At a field of the list, of which so many bytes are left.
-    List { n_left: u64 },
+    /// At a field of the list, which has `n_remaining` bytes left.
+    List { n_remaining: u64 },
 }
 
 /// The head of a field.
 struct Head {
     tag: u32,
-    /// Bytes that follow; none for a number, which is skipped already.
+    /// Bytes that follow the head; zero for a number, which `head` has already skipped.
     n_bytes: u64,
     n_head_bytes: u64,
 }
@@ -52,32 +52,32 @@ impl<T: Decode> ProtobufList<T> {
     pub(super) fn new(body: Box<dyn Read + Send>) -> Self {
         Self {
             body: ReadBuffer::new(body),
-            place: Place::Start,
+            position: Position::Start,
             metadata: ListMetadata::default(),
             resource: PhantomData,
         }
     }
 
-    /// The next item; `None` after the last.
+    /// Returns the next item; `None` after the last.
     fn next_item(&mut self) -> Result<Option<Range<usize>>, StreamError> {
         loop {
-            match self.place {
-                Place::Start => {
+            match self.position {
+                Position::Start => {
                     let magic = self.take(MAGIC.len() as u64)?;
                     if self.body.get(magic) != MAGIC {
                         return Err(ProtobufError::NoEnvelope.into());
                     }
-                    self.place = Place::Envelope;
+                    self.position = Position::Envelope;
                 }
-                Place::Envelope => {
+                Position::Envelope => {
                     if self.body.unread().is_empty() && !self.body.has_more()? {
                         return Ok(None);
                     }
                     self.read_envelope_field()?;
                 }
-                Place::List { n_left: 0 } => self.place = Place::Envelope,
-                Place::List { n_left } => {
-                    if let Some(item) = self.read_list_field(n_left)? {
+                Position::List { n_remaining: 0 } => self.position = Position::Envelope,
+                Position::List { n_remaining } => {
+                    if let Some(item) = self.read_list_field(n_remaining)? {
                         return Ok(Some(item));
                     }
                 }
@@ -89,14 +89,14 @@ impl<T: Decode> ProtobufList<T> {
         let head = self.head()?;
         match head.tag {
             Envelope::RAW => {
-                self.place = Place::List {
-                    n_left: head.n_bytes,
+                self.position = Position::List {
+                    n_remaining: head.n_bytes,
                 };
             }
             Envelope::TYPE_META => {
                 let type_meta = self.take(head.n_bytes)?;
                 let kind = kind_in(self.body.get(type_meta))?;
-                // As a list of pods, another list would be an empty one.
+                // Decoded as a list of pods, another kind's list would be empty.
                 if kind.strip_suffix("List") != Some(T::KIND) {
                     return Err(StreamError::OtherKind(kind.to_owned()));
                 }
@@ -108,12 +108,13 @@ impl<T: Decode> ProtobufList<T> {
         Ok(())
     }
 
-    fn read_list_field(&mut self, n_left: u64) -> Result<Option<Range<usize>>, StreamError> {
+    fn read_list_field(&mut self, n_remaining: u64) -> Result<Option<Range<usize>>, StreamError> {
         let head = self.head()?;
         let n_field = head.n_head_bytes.checked_add(head.n_bytes);
-        let n_left = n_field.and_then(|n_field| n_left.checked_sub(n_field));
-        let n_left = n_left.ok_or(ProtobufError::Wire("a field is longer than its list"))?;
-        self.place = Place::List { n_left };
+        let n_remaining = n_field.and_then(|n_field| n_remaining.checked_sub(n_field));
+        let n_remaining =
+            n_remaining.ok_or(ProtobufError::Wire("a field is longer than its list"))?;
+        self.position = Position::List { n_remaining };
         let field = self.take(head.n_bytes)?;
         match head.tag {
             ITEMS => Ok(Some(field)),
@@ -130,7 +131,7 @@ impl<T: Decode> ProtobufList<T> {
         }
     }
 
-    /// Reads the head of a field, and the whole field if it is a number.
+    /// Reads the head of a field, and the complete field if it is a number.
     fn head(&mut self) -> Result<Head, StreamError> {
         let (key, n_key) = self.varint()?;
         let tag = u32::try_from(key >> 3).ok();
@@ -149,7 +150,7 @@ impl<T: Decode> ProtobufList<T> {
         })
     }
 
-    /// A number, and how many bytes it took.
+    /// Reads a varint. Returns the number and its length in bytes.
     fn varint(&mut self) -> Result<(u64, u64), StreamError> {
         loop {
             let mut unread = self.body.unread();
@@ -171,7 +172,7 @@ impl<T: Decode> ProtobufList<T> {
         Ok(n)
     }
 
-    /// Takes so many bytes in one piece.
+    /// Takes `n` bytes as one range.
     fn take(&mut self, n: u64) -> Result<Range<usize>, StreamError> {
         let n = usize::try_from(n).unwrap_or(usize::MAX);
         if n > OBJECT_BYTES_MAX {
@@ -205,7 +206,7 @@ impl<T: Decode> ReadList<T> for ProtobufList<T> {
 impl<T: Decode> fmt::Debug for ProtobufList<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProtobufList")
-            .field("place", &self.place)
+            .field("position", &self.position)
             .field("metadata", &self.metadata)
             .finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! One object in protobuf, readable or not.
+//! Decodes one object from protobuf.
 
 use prost::Message;
 
@@ -13,7 +13,7 @@ pub(super) fn metadata_of(message: &[u8]) -> Result<ObjectMeta, ProtobufError> {
     Ok(ObjectMeta::decode(Parts::of(message)?.metadata)?)
 }
 
-/// Reads an object; of one that cannot be read at least what it is, if that can be read.
+/// Decodes an object, or at least its identity if the object cannot be decoded.
 pub(super) fn read_object<T: Decode>(
     message: &[u8],
     interner: &mut Interner,

@@ -1,20 +1,20 @@
-//! Bytes of a body that have arrived and not been used yet.
+//! A buffer of body bytes that have arrived and are not consumed yet.
 //!
-//! Used by the readers of lists and watches on a watch thread. Grows to the longest value that must be
-//! held in one piece, which the readers bound.
+//! The readers of lists and watches use it on a watch thread. It grows to the longest value that a
+//! reader needs in one piece; the readers limit that length.
 
 use std::io::{self, Read};
 use std::ops::Range;
 
 use super::decode::StreamError;
 
-/// First size, in bytes: several usual objects.
+/// Initial size, in bytes: several usual objects.
 pub(super) const BUFFER_BYTES: usize = 64 << 10;
 
-/// A body, and what has been read of it ahead.
+/// A body and its read-ahead bytes.
 pub(super) struct ReadBuffer<R> {
     body: R,
-    /// `start..end` has been read and not been taken.
+    /// `start..end` has arrived and is not taken.
     bytes: Vec<u8>,
     start: usize,
     end: usize,
@@ -30,12 +30,12 @@ impl<R: Read> ReadBuffer<R> {
         }
     }
 
-    /// What has arrived and not been taken.
+    /// The bytes that have arrived and are not taken.
     pub(super) fn unread(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// Takes `n` bytes that have arrived; the range is good for [`get`](Self::get) until the next
+    /// Takes `n` bytes that have arrived. The range is valid for [`get`](Self::get) until the next
     /// [`fill`](Self::fill).
     pub(super) fn take(&mut self, n: usize) -> Range<usize> {
         let taken = self.start..self.start + n;
@@ -43,16 +43,16 @@ impl<R: Read> ReadBuffer<R> {
         taken
     }
 
-    /// Bytes that were taken.
+    /// Returns bytes that were taken.
     pub(super) fn get(&self, taken: Range<usize>) -> &[u8] {
         &self.bytes[taken]
     }
 
-    /// Reads more bytes behind those that are there. Blocks until some have arrived; the body's own
+    /// Reads more bytes after those in the buffer. Blocks until some have arrived; the body's own
     /// read ends the wait.
     ///
     /// # Errors
-    /// As the body's read; an unexpected end if the body ends here.
+    /// As the body's read; an unexpected end if the body has ended.
     pub(super) fn fill(&mut self) -> Result<(), StreamError> {
         if self.has_more()? {
             return Ok(());
@@ -60,7 +60,7 @@ impl<R: Read> ReadBuffer<R> {
         Err(io::Error::from(io::ErrorKind::UnexpectedEof).into())
     }
 
-    /// Reads as [`fill`](Self::fill) does; false if the body ends here.
+    /// Like [`fill`](Self::fill), but returns false if the body has ended.
     ///
     /// # Errors
     /// As the body's read.
@@ -86,7 +86,7 @@ impl<R: Read> ReadBuffer<R> {
         }
     }
 
-    /// Lets go of what a very long value left behind.
+    /// Releases the memory of a very long value once the buffer is empty.
     pub(super) fn shrink(&mut self, bytes_max: usize) {
         if self.start == self.end && self.bytes.len() > bytes_max {
             (self.start, self.end) = (0, 0);

@@ -1,19 +1,20 @@
-//! The index of the ReplicaSets: by namespace, and by the UID of their own controller.
+//! The index of the ReplicaSets: by namespace, and by the UID of their controller.
 
 use std::sync::Arc;
 
 use super::store::{Indexed, Store};
 use crate::api::{ObjectKey, ReplicaSet, ResourceVersion, Uid};
 
-/// All ReplicaSets. Each stands in the bucket of its namespace and in that of its controller.
+/// All ReplicaSets. Each is in the bucket of its namespace and, if it has a controller, in that
+/// controller's.
 pub type ReplicaSetStore = Store<ReplicaSet>;
 
-/// A group of ReplicaSets that is looked up together.
+/// A group of ReplicaSets that is queried together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReplicaSetBucket {
-    /// Those of a namespace.
+    /// ReplicaSets of a namespace.
     In(Arc<str>),
-    /// Those whose controller has this UID.
+    /// ReplicaSets whose controller has this UID.
     ControlledBy(Uid),
 }
 

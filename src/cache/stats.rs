@@ -1,33 +1,34 @@
-//! What a watch thread counts.
+//! Counters of a watch thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Counters of one watch thread, all since its start. Read by whoever reports metrics; each counter
-/// is exact, together they need not be of one moment.
+/// Counters of one watch thread since its start, for the metrics. Each counter is exact; together
+/// they need not be consistent.
 #[derive(Debug)]
 pub struct CacheStats {
-    /// Objects on the wire that could not be read; one that comes again counts again.
+    /// Objects on the wire that could not be decoded. An object that arrives again counts again.
     pub unread_objects: AtomicU64,
-    /// Lists that were read to their end after the first one, streamed or paged.
+    /// Completed lists after the first one, streamed or paged.
     pub relists: AtomicU64,
-    /// Watches that the server has opened, streamed lists among them.
+    /// Watches that the server has opened, including streamed lists.
     pub watches: AtomicU64,
-    /// Changes that were told to the handlers, resyncs among them.
+    /// Events delivered to the handlers, including resyncs.
     pub events: AtomicU64,
     created: Instant,
-    /// Milliseconds from `created` to the last byte that came.
+    /// Milliseconds from `created` to the last byte received.
     last_byte_ms: AtomicU64,
 }
 
 impl CacheStats {
-    /// How long the API server has sent no byte of a list or watch; since the start if it never has.
+    /// Returns how long the API server has sent no byte of a list or watch; since `created` if it
+    /// never has.
     pub fn silence(&self) -> Duration {
         let heard = Duration::from_millis(self.last_byte_ms.load(Ordering::Relaxed));
         self.created.elapsed().saturating_sub(heard)
     }
 
-    /// Notes that bytes have come.
+    /// Records that bytes have arrived.
     pub(super) fn heard(&self) {
         let ms = u64::try_from(self.created.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last_byte_ms.store(ms, Ordering::Relaxed);
@@ -47,7 +48,7 @@ impl Default for CacheStats {
     }
 }
 
-/// Adds one.
+/// Increments a counter.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -11,7 +11,8 @@ use crate::api::Status;
 use crate::client::{ClientConfig, ClientError, ClientOptions, Fence, Request, TransportErrorKind};
 
 const NOT_FOUND: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",
-"message":"pods \"a\" not found","reason":"NotFound","details":{"name":"a","kind":"pods"},"code":404}"#;
+"message":"pods \"a\" not found","reason":"NotFound",
+"details":{"name":"a","kind":"pods"},"code":404}"#;
 
 fn always(code: u16, headers: &'static str, body: &'static str) -> Server {
     Server::plain(move |_| Reply::Write(response(code, headers, body)))
@@ -218,7 +219,8 @@ fn nothing_is_sent_once_the_fence_is_closed() {
     }
 }
 
-/// The server accepts the connection and reads nothing, so our kernel keeps the rest of the request.
+/// The server accepts the connection and reads nothing, so our kernel keeps the rest of the
+/// request.
 #[cfg(target_os = "linux")]
 #[test]
 fn undelivered_bytes_are_discarded_after_the_limit() {
@@ -404,7 +406,8 @@ fn abort_closes_connections_in_use_and_opens_no_more() {
 fn check_retry(code: u16, reason: &str, is_open: bool) {
     let n_tries = AtomicUsize::new(0);
     let body = format!(
-        r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"{reason}","code":{code}}}"#
+        r#"{{"kind":"Status","apiVersion":"v1","status":"Failure",
+        "reason":"{reason}","code":{code}}}"#
     );
     let server = Server::plain(move |_| {
         Reply::Write(match n_tries.fetch_add(1, Ordering::SeqCst) % 2 {

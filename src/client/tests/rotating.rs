@@ -41,7 +41,7 @@ impl Home {
         }
     }
 
-    /// Writes a plugin that issues the status in the file `status`. Returns the kubeconfig's user for it.
+    /// Writes a plugin that issues the status in the file `status`. Returns the kubeconfig's user.
     fn plugin(&self, status: &str) -> &'static str {
         self.write("status", status);
         self.write(
