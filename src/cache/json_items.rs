@@ -1,10 +1,10 @@
-//! Cuts the JSON body of a list into its items without ever holding more than one of them.
+//! Splits the JSON body of a list into its items and holds at most one of them at a time.
 //!
-//! Used by [`decode`](super::decode) on a watch thread. A scanner that knows only strings, escapes
-//! and depth finds where an item ends in a read buffer; whether the item is valid JSON is for its
-//! decoder to say, which so sees every byte once and from memory (decoding straight from a reader
-//! takes more than twice as long). What stands around the items is read here: `kind`, and
-//! `metadata`, before or after them.
+//! [`decode`](super::decode) uses it on a watch thread. A scanner that knows only strings, escapes
+//! and depth finds the end of each item in a read buffer. The item's decoder checks whether it is
+//! valid JSON, so it sees every byte once and from memory (decoding directly from a reader takes
+//! more than twice as long). This file also reads the members around the items: `kind`, and
+//! `metadata` before or after them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,15 +19,15 @@ use super::read_buffer::ReadBuffer;
 /// The items of one list body.
 pub(super) struct JsonItems<R> {
     body: ReadBuffer<R>,
-    place: Place,
+    position: Position,
     value_bytes_max: usize,
     kind: Option<String>,
     metadata: ListMetadata,
 }
 
-/// Where in the body the next byte is.
+/// The position of the next byte in the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Position {
     /// Before the opening brace.
     Start,
     /// Before a member or the closing brace.
@@ -47,51 +47,52 @@ struct MetadataJson<'a> {
 }
 
 impl<R: Read> JsonItems<R> {
-    /// Reads a list from `body`. No value in it may be longer than `value_bytes_max`.
+    /// Creates a reader for the list in `body`. No value in it may be longer than
+    /// `value_bytes_max`.
     pub(super) fn new(body: R, value_bytes_max: usize) -> Self {
         Self {
             body: ReadBuffer::new(body),
-            place: Place::Start,
+            position: Position::Start,
             value_bytes_max,
             kind: None,
             metadata: ListMetadata::default(),
         }
     }
 
-    /// The next item as it stands in the body; `None` after the last, when the body has been read
-    /// to its closing brace. Blocks until the item has arrived; the body's read ends the wait.
+    /// Returns the next item's bytes; `None` after the last, once the body has been read to its
+    /// closing brace. Blocks until the item has arrived; the body's read ends the wait.
     ///
     /// # Errors
-    /// [`StreamError`] if the body breaks off or is not a list. The reader is of no use after that.
+    /// [`StreamError`] if the body is incomplete or not a list. The reader is unusable after that.
     pub(super) fn next_item(&mut self) -> Result<Option<&[u8]>, StreamError> {
         loop {
-            match self.place {
-                Place::Start => {
+            match self.position {
+                Position::Start => {
                     self.expect(b'{')?;
-                    self.place = Place::Members { is_first: true };
+                    self.position = Position::Members { is_first: true };
                 }
-                Place::Members { is_first } => {
+                Position::Members { is_first } => {
                     if self.is_at_end_of(b'}', is_first)? {
-                        self.place = Place::End;
+                        self.position = Position::End;
                     } else {
                         self.member()?;
                     }
                 }
-                Place::Items { is_first } => {
+                Position::Items { is_first } => {
                     if self.is_at_end_of(b']', is_first)? {
-                        self.place = Place::Members { is_first: false };
+                        self.position = Position::Members { is_first: false };
                     } else {
-                        self.place = Place::Items { is_first: false };
+                        self.position = Position::Items { is_first: false };
                         let item = self.value()?;
                         return Ok(Some(self.body.get(item)));
                     }
                 }
-                Place::End => return Ok(None),
+                Position::End => return Ok(None),
             }
         }
     }
 
-    /// `kind` of the list, as far as the body has been read.
+    /// `kind` of the list, if it has been read already.
     pub(super) fn kind(&self) -> Option<&str> {
         self.kind.as_deref()
     }
@@ -101,16 +102,16 @@ impl<R: Read> JsonItems<R> {
         &self.metadata
     }
 
-    /// Reads one member up to its end, or up to the first item.
+    /// Reads one member to its end, or to the first item.
     fn member(&mut self) -> Result<(), StreamError> {
-        self.place = Place::Members { is_first: false };
+        self.position = Position::Members { is_first: false };
         let key = self.value()?;
         let key: Cow<'_, str> = serde_json::from_slice(self.body.get(key))?;
         let key = key.into_owned();
         self.expect(b':')?;
         if key == "items" && self.peek()? == b'[' {
             self.body.take(1);
-            self.place = Place::Items { is_first: true };
+            self.position = Position::Items { is_first: true };
             return Ok(());
         }
         let value = self.value()?;
@@ -132,8 +133,7 @@ impl<R: Read> JsonItems<R> {
         Ok(())
     }
 
-    /// Skips the comma before a member or an item, or the bracket that closes them; true if it was
-    /// the bracket.
+    /// Skips the comma before a member or an item, or the closing bracket; true for the bracket.
     fn is_at_end_of(&mut self, close: u8, is_first: bool) -> Result<bool, StreamError> {
         if self.peek()? == close {
             self.body.take(1);
@@ -145,18 +145,18 @@ impl<R: Read> JsonItems<R> {
         Ok(false)
     }
 
-    fn expect(&mut self, wanted: u8) -> Result<(), StreamError> {
+    fn expect(&mut self, expected: u8) -> Result<(), StreamError> {
         let found = self.peek()?;
-        if found != wanted {
-            let (wanted, found) = (wanted as char, found as char);
-            let message = format!("{found:?} where {wanted:?} belongs");
+        if found != expected {
+            let (expected, found) = (expected as char, found as char);
+            let message = format!("{found:?} where {expected:?} belongs");
             return Err(StreamError::Malformed(message));
         }
         self.body.take(1);
         Ok(())
     }
 
-    /// The next byte that is no white space, left where it is.
+    /// Returns the next byte that is not white space, without consuming it.
     fn peek(&mut self) -> Result<u8, StreamError> {
         loop {
             let unread = self.body.unread();
@@ -172,7 +172,7 @@ impl<R: Read> JsonItems<R> {
         }
     }
 
-    /// Takes one whole value; the range is good until the next call.
+    /// Takes one complete value; the range is valid until the next call.
     fn value(&mut self) -> Result<Range<usize>, StreamError> {
         self.peek()?;
         let mut scanner = ValueScanner::default();
@@ -194,18 +194,18 @@ impl<R: Read> JsonItems<R> {
 impl<R> fmt::Debug for JsonItems<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JsonItems")
-            .field("place", &self.place)
+            .field("position", &self.position)
             .field("kind", &self.kind)
             .field("metadata", &self.metadata)
             .finish_non_exhaustive()
     }
 }
 
-/// Finds the end of one JSON value that comes in pieces.
+/// Finds the end of one JSON value that arrives in pieces.
 #[derive(Debug, Default)]
 struct ValueScanner {
     state: ScanState,
-    /// Open braces and brackets.
+    /// Number of open braces and brackets.
     depth: usize,
 }
 
@@ -220,15 +220,15 @@ enum ScanState {
     String,
     /// In a string, after a backslash.
     Escape,
-    /// In a number, `true`, `false` or `null` that stands alone.
+    /// In a number, `true`, `false` or `null` outside any object or array.
     Scalar,
 }
 
 impl ValueScanner {
-    /// Looks at the next piece; some number of its bytes if the value ends after so many.
+    /// Scans the next piece. Returns the length of the value's part in it if the value ends there.
     fn feed(&mut self, bytes: &[u8]) -> Option<usize> {
-        let mut at = 0;
-        while let Some(&byte) = bytes.get(at) {
+        let mut offset = 0;
+        while let Some(&byte) = bytes.get(offset) {
             match self.state {
                 ScanState::Start => {
                     self.state = match byte {
@@ -237,42 +237,42 @@ impl ValueScanner {
                         _ => ScanState::Scalar,
                     };
                     self.depth = usize::from(matches!(byte, b'{' | b'['));
-                    at += 1;
+                    offset += 1;
                 }
                 ScanState::Structure => {
-                    let rest = &bytes[at..];
+                    let rest = &bytes[offset..];
                     let n = rest.iter().position(|byte| IS_STRUCTURE[*byte as usize])?;
-                    at += n + 1;
+                    offset += n + 1;
                     match rest[n] {
                         b'"' => self.state = ScanState::String,
                         b'{' | b'[' => self.depth += 1,
                         _ => self.depth -= 1,
                     }
                     if self.depth == 0 {
-                        return Some(at);
+                        return Some(offset);
                     }
                 }
                 ScanState::String => {
-                    let rest = &bytes[at..];
+                    let rest = &bytes[offset..];
                     let n = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
-                    at += n + 1;
+                    offset += n + 1;
                     if rest[n] == b'\\' {
                         self.state = ScanState::Escape;
                     } else if self.depth == 0 {
-                        return Some(at);
+                        return Some(offset);
                     } else {
                         self.state = ScanState::Structure;
                     }
                 }
                 ScanState::Escape => {
                     self.state = ScanState::String;
-                    at += 1;
+                    offset += 1;
                 }
                 ScanState::Scalar => {
                     if is_space(byte) || matches!(byte, b',' | b']' | b'}' | b':') {
-                        return Some(at);
+                        return Some(offset);
                     }
-                    at += 1;
+                    offset += 1;
                 }
             }
         }
@@ -280,7 +280,7 @@ impl ValueScanner {
     }
 }
 
-/// The bytes that matter outside strings.
+/// The bytes that are structural outside strings.
 const IS_STRUCTURE: [bool; 256] = {
     let mut table = [false; 256];
     table[b'"' as usize] = true;

@@ -1,4 +1,4 @@
-//! One object in JSON, readable or not.
+//! Decodes one object from JSON.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,13 +11,13 @@ use super::store::UnreadKey;
 use crate::api::interner::Interner;
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 
-/// Reads an object; of one that cannot be read at least what it is, if that can be read.
+/// Decodes an object, or at least its identity if the object cannot be decoded.
 pub(super) fn read_object<T: Decode>(json: &[u8], interner: &mut Interner) -> Decoded<T::Object> {
     let object = T::from_json(json, interner).map_err(|error| unread(json, &error))?;
     check_names(object)
 }
 
-/// What stands at the head of any object.
+/// The fields of a bookmark or of any other object that this file decodes itself.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Head<'a> {
@@ -37,7 +37,7 @@ pub(super) struct HeadMetadata<'a> {
     pub(super) annotations: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
 }
 
-/// What names an object, as it stands there: any field may be the one that cannot be read.
+/// The identifying fields as raw text, since any of them may be the undecodable one.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Names<'a> {

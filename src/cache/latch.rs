@@ -1,33 +1,34 @@
-//! A flag that is raised once and can be waited for.
+//! A flag that is set once and that threads can wait for.
 //!
-//! Raised by the watch thread when its first list has been delivered; waited for by the manager
-//! before it starts the syncing threads.
+//! The watch thread sets it once its first list has been delivered. The manager waits for it before
+//! it starts the syncing threads.
 
 use std::sync::{Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
-/// A flag that never goes down again.
+/// A flag that is never cleared.
 #[derive(Debug)]
 pub(super) struct Latch {
-    /// Held while the flag is down. The channel has no room and carries nothing: its end tells.
+    /// Present until the flag is set. The channel has no capacity and carries nothing; its
+    /// disconnection is the signal.
     sender: Mutex<Option<Sender<()>>>,
     receiver: Receiver<()>,
 }
 
 impl Latch {
-    /// Raises the flag; nothing happens if it is up already.
-    pub(super) fn raise(&self) {
+    /// Sets the flag; no effect if it is set already.
+    pub(super) fn set(&self) {
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         *sender = None;
     }
 
-    /// True once the flag is up.
-    pub(super) fn is_raised(&self) -> bool {
+    /// True once the flag is set.
+    pub(super) fn is_set(&self) -> bool {
         self.receiver.try_recv() == Err(TryRecvError::Disconnected)
     }
 
-    /// A channel that carries nothing and is disconnected when the flag goes up, for `select!`.
+    /// A channel that carries nothing and is disconnected once the flag is set, for `select!`.
     pub(super) fn receiver(&self) -> &Receiver<()> {
         &self.receiver
     }

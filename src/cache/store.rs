@@ -162,7 +162,7 @@ impl<T: Indexed> Store<T> {
 
     /// True once the first list is in the store and has been delivered.
     pub fn has_synced(&self) -> bool {
-        self.synced.is_raised()
+        self.synced.is_set()
     }
 
     /// A channel that carries nothing and is disconnected once the store has synced.
@@ -172,7 +172,7 @@ impl<T: Indexed> Store<T> {
 
     /// Makes [`has_synced`](Self::has_synced) true. For the one who delivers the events.
     pub fn set_synced(&self) {
-        self.synced.raise();
+        self.synced.set();
     }
 
     /// A watch said that an object is new.

@@ -41,8 +41,8 @@ fn requested() -> Cause {
     Cause::Requested("test".to_owned())
 }
 
-/// Runs the blocking `body` on its own thread, triggers the stop once `blocked` returns, and returns
-/// the result of `body`. Panics if `body` does not end soon after the stop.
+/// Runs the blocking `body` on its own thread, triggers the stop once `blocked` returns, and
+/// returns the result of `body`. Panics if `body` does not end soon after the stop.
 #[track_caller]
 fn stopped_while<T: Send + 'static>(
     stop: &Stop,

@@ -120,7 +120,7 @@ fn an_item_whose_name_leads_elsewhere_in_a_path_is_not_read() {
 #[test]
 fn what_is_no_list_of_pods_is_refused() {
     let other = list("ConfigMapList", vec![object("a")]);
-    let expected = "the answer is a ConfigMapList, which was not asked for";
+    let expected = "the response is a ConfigMapList, which was not requested";
     assert_eq!(read(other, 1000), [expected]);
     let json = br#"{"kind":"PodList","items":[]}"#.to_vec();
     let expected = "malformed body: protobuf without Kubernetes' envelope";

@@ -400,8 +400,8 @@ fn abort_closes_connections_in_use_and_opens_no_more() {
     assert!(error.is_unsent(), "{error:?}");
 }
 
-/// Checks the outcome of a POST and of a DELETE whose first attempt times out on the server and whose
-/// retry gets this code.
+/// Checks the outcome of a POST and of a DELETE whose first attempt times out on the server and
+/// whose retry gets this code.
 #[track_caller]
 fn check_retry(code: u16, reason: &str, is_open: bool) {
     let n_tries = AtomicUsize::new(0);

@@ -1,5 +1,5 @@
-//! A scripted HTTP server: one thread accepts connections, and one thread serves each. A function of
-//! the request returns the reply; the server keeps the received requests for the test.
+//! A scripted HTTP server: one thread accepts connections, and one thread serves each. A function
+//! of the request returns the reply; the server keeps the received requests for the test.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
