@@ -1,13 +1,13 @@
-//! When to list and when to watch, from which version, and what to do when that fails.
+//! Decides when to list and when to watch, from which version, and how to recover from failures.
 //!
-//! A state machine without I/O, clock, thread or objects: the [`reflector`](super::reflector) asks
-//! it for the next [`Step`], takes it, and tells what came of it. It mirrors client-go
+//! A state machine without I/O, clock, thread or objects: the [`reflector`](super::reflector)
+//! requests the next [`Step`], executes it, and reports the result. It mirrors client-go
 //! `tools/cache/reflector.go:ListAndWatch`.
 //!
-//! One *cycle* is a list and the watches that go on from it. The list is streamed where the server
-//! can do that (a watch that begins with all objects and marks their end with a bookmark), else
-//! read in pages. A watch that ends well is opened again where it stopped. A cycle that ends is
-//! followed by the next after one step of the back-off.
+//! One *cycle* is a list and the watches that continue from it. The list is streamed if the server
+//! supports that (a watch that begins with all objects and marks their end with a bookmark), else
+//! read in pages. After a watch has ended normally, the reflector opens the next one from its last
+//! version. After the end of a cycle the next one begins after one step of the back-off.
 
 mod internal_errors;
 mod options;
@@ -25,26 +25,26 @@ use super::decode::ListMetadata;
 use crate::api::ResourceVersion;
 use crate::stdx::backoff::Backoff;
 
-/// A watch that closes sooner than this without a message has failed
-/// (client-go `tools/cache/reflector.go:handleAnyWatch`).
+/// A watch that closes sooner than this without a message has failed (client-go
+/// `tools/cache/reflector.go:handleAnyWatch`).
 const VERY_SHORT_WATCH: Duration = Duration::from_secs(1);
 
-/// How often the missing end of a streamed list is worth a warning
-/// (client-go `tools/cache/reflector.go:newInitialEventsEndBookmarkTicker`).
+/// Interval of the warnings about the missing end of a streamed list (client-go
+/// `tools/cache/reflector.go:newInitialEventsEndBookmarkTicker`).
 const OVERDUE_WARNING_PERIOD: Duration = Duration::from_secs(10);
 
-/// What to do next.
+/// The reflector's next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Do nothing for so long.
+    /// Wait for this time.
     Wait(Duration),
     /// Request a list or one page of it; the first page if it has no continue token.
     List(ListQuery),
-    /// Open a watch; one that sends the initial list first if the query says so.
+    /// Open a watch, which sends the initial list first if the query requests it.
     Watch(WatchQuery),
 }
 
-/// What has come out of an open watch.
+/// The kind of a message from an open watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// An object was added.
@@ -56,27 +56,27 @@ pub enum Seen {
         /// True if it closes the initial list.
         is_initial_events_end: bool,
     },
-    /// Something that was not asked for.
+    /// A message that the request does not allow.
     Foreign,
 }
 
-/// What to do with what has come out of an open watch.
+/// How to treat a message from an open watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
+    /// Ignore it.
     Skip,
-    /// It is part of the initial list.
+    /// Collect it as part of the initial list.
     Collect,
-    /// The initial list is complete at the bookmark's version: it becomes the store's content.
+    /// The initial list is complete at the bookmark's version: make it the store's contents.
     Replace,
-    /// It changes the store.
+    /// Apply it to the store.
     Apply,
 }
 
-/// What the end of a page means.
+/// The result of a complete page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PageEnd {
-    /// There are more pages; what was read is to be kept.
+    /// More pages follow; keep the objects.
     More,
     /// The next page would be this one again: the list has failed.
     Nowhere,
@@ -84,16 +84,16 @@ pub enum PageEnd {
     Complete(ResourceVersion),
 }
 
-/// How the machine goes on after a failure or an end.
+/// How the machine continues after a failure or the end of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaction {
-    /// At once, with another request of the same kind.
+    /// Retry at once with another request of the same kind.
     Retry,
-    /// The same request after this time.
+    /// Retry the same request after this time.
     BackOff(Duration),
-    /// The server cannot stream the list, or not now: it is read in pages.
+    /// The server cannot stream the list, or not at the moment: list in pages.
     FallBack,
-    /// The cycle is over, the next one begins after this time.
+    /// The cycle is over; the next one begins after this time.
     EndCycle(Duration),
 }
 
@@ -103,19 +103,19 @@ pub struct ListWatch {
     /// Uniform in `0.0..1.0`.
     random: Box<dyn FnMut() -> f64 + Send>,
     backoff: Backoff,
-    /// The same while connections are refused.
+    /// The back-off while the server refuses connections.
     refused_backoff: Backoff,
-    /// The same for lists that replace an expired version.
+    /// The back-off for lists that replace an expired version.
     expiry_backoff: Backoff,
     /// The version of the last message or list; empty before the first list.
     last_resource_version: ResourceVersion,
-    /// The server cannot serve the last version any more, or not yet: ask for its newest instead.
+    /// The server cannot serve the last version, either no longer or not yet: request its newest.
     is_unavailable: bool,
-    /// A list at version 0 came in pages, so the server reads its lists from etcd.
+    /// A list at version 0 was paginated, so the server reads its lists from etcd.
     is_paginated: bool,
     internal_errors: InternalErrorWindow,
     phase: Phase,
-    /// No request before this time.
+    /// Earliest time of the next request.
     not_before: Option<Instant>,
 }
 
@@ -125,7 +125,7 @@ enum Phase {
     /// A streamed list is due or open.
     StreamedList {
         stream: Stream,
-        /// The last stream broke off before its end, for no reason given.
+        /// The last stream ended before its list was complete, without an error.
         is_repeated: bool,
     },
     /// A page is due or being read.
@@ -137,32 +137,33 @@ enum Phase {
 /// An open watch.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
-    /// When it was requested, since some proxies hold back the answer until the first message.
+    /// Time of the request, not of the response: some proxies delay the response until the first
+    /// message.
     requested: Instant,
     last_message: Instant,
     n_messages: u64,
-    /// False while the messages of a watch from an unset version are the state of the server in no
-    /// order, which says nothing on how far the watch has come.
+    /// False while a watch from an unset version sends the server's current objects. They come in
+    /// no order, so their versions do not show how far the watch has come.
     is_ordered: bool,
     warn_at: Instant,
 }
 
 #[derive(Clone, Debug)]
 struct Paging {
-    /// What the list was asked for; pages after the first carry the token alone.
+    /// The version of the first request; later pages send only the token.
     resource_version: ResourceVersion,
     limit: Option<u32>,
     continue_token: String,
     /// The version of the first page.
     listed: Option<ResourceVersion>,
-    /// There was more than one page, if only until the history was too short for them.
+    /// The list had more than one page, even if its token expired since.
     is_paginated: bool,
-    /// The version that was asked for at first could not be served.
+    /// The server could not serve the first requested version.
     is_second_try: bool,
 }
 
 impl ListWatch {
-    /// A machine that begins with a list at once. `random` is uniform in `0.0..1.0`.
+    /// Creates a machine whose first step is a list. `random` is uniform in `0.0..1.0`.
     pub fn new(options: ListWatchOptions, random: impl FnMut() -> f64 + Send + 'static) -> Self {
         Self {
             random: Box::new(random),
@@ -184,10 +185,10 @@ impl ListWatch {
         &self.last_resource_version
     }
 
-    /// What to do now. After [`Step::Wait`], ask again; after a request, tell what came of it by
-    /// [`on_event`](Self::on_event), [`on_page_end`](Self::on_page_end),
-    /// [`on_closed`](Self::on_closed), [`on_silent`](Self::on_silent) or [`on_error`](Self::on_error)
-    /// before asking again.
+    /// Returns the next step. After [`Step::Wait`], call it again. After a request, report the
+    /// result by [`on_event`](Self::on_event), [`on_page_end`](Self::on_page_end),
+    /// [`on_closed`](Self::on_closed), [`on_silent`](Self::on_silent) or
+    /// [`on_error`](Self::on_error) before the next call.
     pub fn next_step(&mut self, now: Instant) -> Step {
         if let Some(until) = self.not_before
             && until > now
@@ -237,7 +238,7 @@ impl ListWatch {
         }
     }
 
-    /// A message has come out of the open watch.
+    /// Reports a message from the open watch.
     pub fn on_event(
         &mut self,
         seen: Seen,
@@ -265,6 +266,8 @@ impl ListWatch {
             }
             Phase::Watch(stream) => {
                 stream.on_message(now);
+                // From an unset version only `Added` carries the initial objects; any other message
+                // has an order.
                 stream.is_ordered |= seen != Seen::Added;
                 if stream.is_ordered && !resource_version.is_empty() {
                     self.last_resource_version = resource_version.clone();
@@ -275,7 +278,7 @@ impl ListWatch {
         }
     }
 
-    /// A page of the list has been read to its end.
+    /// Reports that a page of the list has been read completely.
     pub fn on_page_end(&mut self, metadata: &ListMetadata, now: Instant) -> PageEnd {
         let Phase::PagedList(paging) = &mut self.phase else {
             return PageEnd::Complete(self.last_resource_version.clone());
@@ -292,6 +295,8 @@ impl ListWatch {
             paging.is_paginated = true;
             return PageEnd::More;
         }
+        // A server that serves version 0 from its watch cache ignores the limit, so pages mean
+        // etcd.
         let is_from_cache = paging.resource_version == "0".into();
         self.is_paginated |= is_from_cache && paging.is_paginated;
         self.phase = Phase::Watch(Stream::requested(now, true));
@@ -299,13 +304,13 @@ impl ListWatch {
         PageEnd::Complete(listed)
     }
 
-    /// The open watch has ended without an error, or its connection has broken.
+    /// Reports that the open watch has ended without an error, or that its connection broke.
     pub fn on_closed(&mut self, now: Instant) -> Reaction {
         match &mut self.phase {
             Phase::StreamedList { stream, .. } if stream.is_very_short(now) => self.fall_back(),
             Phase::StreamedList { is_repeated, .. } => {
-                // DIFFERS: upstream asks again at once each time. A server that sends half of a
-                // large list over and over would be kept busy by that.
+                // DIFFERS: upstream retries at once each time. That would keep a server busy that
+                // sends half of a large list over and over.
                 if std::mem::replace(is_repeated, true) {
                     self.back_off(Failure::Other, now)
                 } else {
@@ -319,11 +324,11 @@ impl ListWatch {
         }
     }
 
-    /// The open watch was given up since nothing came of it for too long.
+    /// Reports that the open watch timed out in silence.
     ///
-    /// DIFFERS: upstream opens such a watch again for ever. An API server whose etcd was restored from
-    /// a backup accepts a watch from a version that it has yet to come to, and is silent till then
-    /// (kubernetes issue 107457). To a list at that version it says that it has not come there.
+    /// DIFFERS: upstream reopens such a watch forever. An API server whose etcd was restored from a
+    /// backup accepts a watch from a version that it has not reached yet, and stays silent until
+    /// then (kubernetes issue 107457). A list at that version fails, and so reveals it.
     pub fn on_silent(&mut self, now: Instant) -> Reaction {
         match &self.phase {
             Phase::Watch(stream) if stream.n_messages == 0 => self.end_cycle(Failure::Other, now),
@@ -331,7 +336,7 @@ impl ListWatch {
         }
     }
 
-    /// A request was refused or not answered, a list broke off, or a watch reported an error.
+    /// Reports that a request failed, that a list is incomplete, or that a watch sent an error.
     pub fn on_error(&mut self, failure: Failure, now: Instant) -> Reaction {
         match self.phase {
             Phase::CycleStart => self.end_cycle(failure, now),
@@ -341,7 +346,7 @@ impl ListWatch {
         }
     }
 
-    /// How long ago the streamed list made progress, if that is worth a warning now.
+    /// Returns the time since the streamed list's last message if a warning is due.
     pub fn overdue_bookmark(&mut self, now: Instant) -> Option<Duration> {
         let Phase::StreamedList { stream, .. } = &mut self.phase else {
             return None;

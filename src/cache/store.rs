@@ -1,13 +1,13 @@
-//! One kind's objects as the watch has delivered them, with the indexes that the controller asks.
+//! The objects of one kind as the watch has delivered them, with the controller's indexes.
 //!
-//! Written by one watch thread, read by every syncing thread. All state stands behind one
-//! `RwLock`, held only to copy pointers or to move them in and out; what a change drops is freed
-//! after the lock is let go, and what it means is returned as [`CacheEvent`]s for the writer to
-//! deliver.
+//! One watch thread writes the store, and every syncing thread reads it. One `RwLock` guards all
+//! state. A thread holds it only to copy pointers or to move them in and out. The store frees
+//! dropped objects after it has released the lock, and returns the changes as [`CacheEvent`]s for
+//! the writer to deliver.
 //!
-//! An object costs one pointer and two slot numbers in the table, and one pointer in each
-//! bucket that it stands in. Because the table knows the slots, taking one of 10,000 pods out of
-//! its owner's bucket touches two entries.
+//! An object costs one pointer and two slot numbers in the table, and one pointer in each of its
+//! buckets. Because the table knows the slots, removing one of 10,000 pods from its owner's bucket
+//! touches two entries.
 
 mod table;
 
@@ -24,19 +24,19 @@ use super::latch::Latch;
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 use crate::stdx::hash::{HashMap, HashSet};
 
-/// In how many buckets an object can stand at once.
+/// Maximum buckets of an object.
 const BUCKETS_MAX: usize = 2;
 
-/// A vector or table that is this much larger than its content is shrunk, so that memory comes back
-/// after a peak.
+/// A vector or table is shrunk once its capacity exceeds its content by this factor, so that memory
+/// is released after a peak.
 const SHRINK_FACTOR: usize = 4;
 
-/// What a [`Store`] asks of the objects that it keeps.
+/// The interface of the objects in a [`Store`].
 pub trait Indexed: Debug + PartialEq + Send + Sync + 'static {
-    /// Names one group of objects that is looked up together.
+    /// Names one group of objects that is queried together.
     type Bucket: Clone + Debug + Eq + Hash + Send + Sync;
 
-    /// What is counted of the objects in one bucket. Cloning copies a pointer at most.
+    /// The counts of the objects in one bucket. Cloning copies at most a pointer.
     type Tally: Clone + Debug + Default + Send + Sync;
 
     /// Namespace and name.
@@ -48,23 +48,23 @@ pub trait Indexed: Debug + PartialEq + Send + Sync + 'static {
     /// `metadata.resourceVersion`.
     fn resource_version(&self) -> &ResourceVersion;
 
-    /// The groups that the object belongs to. Those at one place of the array are of one kind, so
-    /// that no object stands in the same bucket twice.
+    /// The buckets of the object. Each position of the array has its own kind of bucket, so an
+    /// object is never in one bucket twice.
     fn buckets(&self) -> [Option<Self::Bucket>; BUCKETS_MAX];
 
-    /// Counts this object in.
+    /// Adds this object to the counts.
     fn count(&self, tally: &mut Self::Tally);
 
-    /// Counts this object out, which was counted in.
+    /// Removes this object, which was counted, from the counts.
     fn discount(&self, tally: &mut Self::Tally);
 }
 
-/// An object on the wire that this build cannot read.
+/// An object on the wire that this build cannot decode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadKey {
     /// Namespace and name.
     pub key: ObjectKey,
-    /// Its UID; empty if that could not be read either.
+    /// Its UID; empty if that could not be decoded either.
     pub uid: Uid,
 }
 
@@ -78,8 +78,8 @@ pub struct Store<T: Indexed> {
 #[derive(Debug)]
 struct State<T: Indexed> {
     entries: Table<T>,
-    /// INVARIANT: holds every object of `entries` once in each of its buckets, at the slot that the
-    /// entry names, and nothing else; no bucket is empty.
+    /// INVARIANT: every object of `entries` is once in each of its buckets, at the slot in its
+    /// entry. Nothing else is in a bucket, and no bucket is empty.
     buckets: HashMap<T::Bucket, Group<T>>,
     resource_version: ResourceVersion,
 }
@@ -93,7 +93,7 @@ struct Group<T: Indexed> {
 }
 
 impl<T: Indexed> Store<T> {
-    /// An empty store that has not synced.
+    /// Creates an empty store that has not synced.
     pub fn new() -> Self {
         Self::default()
     }
@@ -105,15 +105,15 @@ impl<T: Indexed> Store<T> {
         Some(Arc::clone(&entry.object))
     }
 
-    /// The objects of one bucket, in an order that depends on nothing but the store's history.
+    /// The objects of one bucket, in an order that depends only on the store's history.
     pub fn bucket(&self, bucket: &T::Bucket) -> Vec<Arc<T>> {
         let state = self.read();
         let group = state.buckets.get(bucket);
         group.map_or_else(Vec::new, |group| group.objects.clone())
     }
 
-    /// Shows the objects of one bucket one after the other. Writers wait meanwhile, so `visit` has to be
-    /// quick and must not ask this store.
+    /// Calls `visit` with each object of one bucket. Writers wait meanwhile, so `visit` must be
+    /// quick and must not call this store.
     pub fn visit(&self, bucket: &T::Bucket, visit: &mut dyn FnMut(&T)) {
         let state = self.read();
         let objects = state.buckets.get(bucket).map(|group| &group.objects);
@@ -122,7 +122,7 @@ impl<T: Indexed> Store<T> {
         }
     }
 
-    /// What is counted of the objects of one bucket, at the price of copying a pointer.
+    /// The counts of the objects of one bucket, for the cost of copying a pointer.
     pub fn tally(&self, bucket: &T::Bucket) -> T::Tally {
         let state = self.read();
         let group = state.buckets.get(bucket);
@@ -138,7 +138,7 @@ impl<T: Indexed> Store<T> {
         objects
     }
 
-    /// How many objects there are.
+    /// Number of objects.
     pub fn len(&self) -> usize {
         self.read().entries.len()
     }
@@ -148,19 +148,18 @@ impl<T: Indexed> Store<T> {
         self.len() == 0
     }
 
-    /// How far the store has come: the version of the last event, bookmark or list that was
-    /// applied, which need not be the highest. Empty before the first.
+    /// The version that the store has reached: that of the last event, bookmark or list applied,
+    /// which need not be the highest. Empty before the first.
     pub fn resource_version(&self) -> ResourceVersion {
         self.read().resource_version.clone()
     }
 
-    /// True if what the server has at `version` is older than what the store shows: the server was
-    /// restored from a backup.
+    /// True if `version` on the server is older than the store's, as after a restore from a backup.
     pub fn is_ahead_of(&self, version: &ResourceVersion) -> bool {
         version.compare(&self.read().resource_version) == Some(Ordering::Less)
     }
 
-    /// True once the first list is in the store and has been delivered.
+    /// True once the first list has been stored and delivered.
     pub fn has_synced(&self) -> bool {
         self.synced.is_set()
     }
@@ -170,40 +169,41 @@ impl<T: Indexed> Store<T> {
         self.synced.receiver()
     }
 
-    /// Makes [`has_synced`](Self::has_synced) true. For the one who delivers the events.
+    /// Makes [`has_synced`](Self::has_synced) true. Call it once the events of the first list are
+    /// delivered.
     pub fn set_synced(&self) {
         self.synced.set();
     }
 
-    /// A watch said that an object is new.
+    /// Applies a watch event for a new object.
     pub fn apply_added(&self, object: impl Into<Arc<T>>) -> Option<CacheEvent<T>> {
         self.upsert(object.into())
     }
 
-    /// A watch said that an object has changed. One that was not known is new.
+    /// Applies a watch event for a changed object. An unknown object is new.
     pub fn apply_modified(&self, object: impl Into<Arc<T>>) -> Option<CacheEvent<T>> {
         self.upsert(object.into())
     }
 
-    /// A watch said that an object is gone, and this was its last state. Nothing is to be told if
-    /// it was not known.
+    /// Applies a watch event for a deleted object with its last state. Returns no event if the
+    /// object was unknown.
     pub fn apply_deleted(&self, object: impl Into<Arc<T>>) -> Option<CacheEvent<T>> {
         let object = object.into();
         let mut state = self.write();
         state.advance(object.resource_version());
-        let known = state.remove(object.key());
+        let removed = state.remove(object.key());
         drop(state);
-        known.map(|_| CacheEvent::Deleted(object))
+        removed.map(|_| CacheEvent::Deleted(object))
     }
 
-    /// A watch said that nothing has changed up to this version.
+    /// Applies a bookmark: nothing has changed up to this version.
     pub fn apply_bookmark(&self, resource_version: &ResourceVersion) {
         self.write().advance(resource_version);
     }
 
-    /// A watch told of an object that this build cannot read. The last state that could be read is
-    /// kept, since to drop it would be to claim that the object is gone; it goes only if the object
-    /// `is_deleted` or is another one of the same name.
+    /// Applies a watch event for an object that this build cannot decode. Its last decoded state
+    /// stays, because removing it would claim that the object is gone. It is removed only if the
+    /// object `is_deleted` or is another one of the same name.
     pub fn apply_unread(
         &self,
         unread: &UnreadKey,
@@ -216,24 +216,25 @@ impl<T: Indexed> Store<T> {
         if !is_deleted && unread.may_be(&*entry.object) {
             return None;
         }
-        let known = state.remove(&unread.key);
+        let removed = state.remove(&unread.key);
         drop(state);
-        known.map(CacheEvent::Deleted)
+        removed.map(CacheEvent::Deleted)
     }
 
-    /// Makes the store equal to a list in one step. Told are first the deletions, by ascending key
-    /// and with the last known states, then the additions and updates in the list's order; what
-    /// is the very same as before is not told. An object of another UID than before is an update,
-    /// and so is another state under the version of before: a server that was restored from a
-    /// backup hands out versions a second time.
+    /// Makes the store equal to a list in one step. Returns first the deletions, by ascending key
+    /// and with the last known states, then the additions and updates in the list's order.
+    /// Unchanged objects get no event. An object with another UID than before is an update. So is
+    /// another state with the same version, because a server that was restored from a backup issues
+    /// versions a second time.
     ///
-    /// Objects that are on the server but could not be read are `unread`; their last states stay.
+    /// `unread` are the objects on the server that could not be decoded; their last states stay.
     pub fn replace(
         &self,
         objects: Vec<Arc<T>>,
         unread: &[UnreadKey],
         resource_version: &ResourceVersion,
     ) -> Vec<CacheEvent<T>> {
+        // Build the sets before locking, to keep the lock short.
         let listed: HashSet<&ObjectKey> = objects.iter().map(|object| object.key()).collect();
         let unread: HashMap<_, _> = unread.iter().map(|unread| (&unread.key, unread)).collect();
         let mut events = Vec::new();
@@ -295,14 +296,14 @@ impl<T: Indexed> Default for Group<T> {
 }
 
 impl UnreadKey {
-    /// False only if the UIDs say that `object` is another one.
+    /// False only if the UIDs prove that `object` is another one.
     fn may_be<T: Indexed>(&self, object: &T) -> bool {
         self.uid.is_empty() || self.uid == *object.uid()
     }
 }
 
 impl<T: Indexed> State<T> {
-    /// The store has come this far. An empty version says nothing.
+    /// Records the version that the store has reached. An empty version is ignored.
     fn advance(&mut self, resource_version: &ResourceVersion) {
         if !resource_version.is_empty() {
             self.resource_version = resource_version.clone();
@@ -337,7 +338,7 @@ impl<T: Indexed> State<T> {
         Some(CacheEvent::Updated { old, new })
     }
 
-    /// Puts in an object whose key is not there.
+    /// Inserts an object whose key is not present.
     fn insert(&mut self, object: Arc<T>) {
         let mut slots = [0; BUCKETS_MAX];
         for (bucket, slot) in object.buckets().into_iter().zip(&mut slots) {
@@ -354,17 +355,17 @@ impl<T: Indexed> State<T> {
 
     fn remove(&mut self, key: &ObjectKey) -> Option<Arc<T>> {
         let Entry { object, slots } = self.entries.remove(key)?;
-        for (place, bucket) in object.buckets().into_iter().enumerate() {
+        for (i, bucket) in object.buckets().into_iter().enumerate() {
             let Some(bucket) = bucket else { continue };
             let group = self.buckets.get_mut(&bucket);
             let group = group.expect("a bucket holds the objects that belong to it");
             object.discount(&mut group.tally);
             let objects = &mut group.objects;
-            let slot = slots[place];
+            let slot = slots[i];
             objects.swap_remove(slot as usize);
             if let Some(moved) = objects.get(slot as usize) {
                 let moved = self.entries.get_mut(moved.key());
-                moved.expect("buckets hold known objects only").slots[place] = slot;
+                moved.expect("buckets hold only objects of the table").slots[i] = slot;
             }
             if objects.is_empty() {
                 self.buckets.remove(&bucket);

@@ -1,13 +1,13 @@
-//! For how long a watch is opened again after errors inside the server.
+//! Limits how long the reflector reopens a watch after internal errors of the server.
 
 use std::time::{Duration, Instant};
 
-/// Internal errors further apart than this have nothing to do with each other
-/// (client-go `tools/cache/reflector.go:watch`).
+/// Internal errors further apart than this are not one series (client-go
+/// `tools/cache/reflector.go:watch`).
 const RESET_AFTER: Duration = Duration::from_mins(1);
 
-/// A window that opens with the first of a series of internal errors
-/// (client-go `tools/cache/retry_with_deadline.go`).
+/// A window that opens with the first of a series of internal errors (client-go
+/// `tools/cache/retry_with_deadline.go`).
 #[derive(Debug)]
 pub(super) struct InternalErrorWindow {
     length: Duration,
@@ -16,13 +16,13 @@ pub(super) struct InternalErrorWindow {
 }
 
 impl InternalErrorWindow {
-    /// A window that stays open for `length`; zero for never.
+    /// Creates a window that stays open for `length`; zero for never.
     pub(super) fn new(length: Duration) -> Self {
         let series = None;
         Self { length, series }
     }
 
-    /// There was an internal error; true if the watch is to be opened again.
+    /// Records an internal error; true if the reflector may reopen the watch.
     pub(super) fn on_internal_error(&mut self, now: Instant) -> bool {
         let first = match self.series {
             Some((first, last)) if now.saturating_duration_since(last) < RESET_AFTER => first,
@@ -43,7 +43,7 @@ mod tests {
 
     use super::InternalErrorWindow;
 
-    /// Errors come once a second, with one longer pause before the one of that number.
+    /// One error arrives per second, with one longer pause before the error of the given number.
     #[track_caller]
     fn check(window_seconds: u64, pause: Option<(usize, u64)>, expected_retries: usize) {
         let mut window = InternalErrorWindow::new(Duration::from_secs(window_seconds));

@@ -1,31 +1,32 @@
-//! Requests as the state machine makes them, and failures as it tells them apart.
+//! The state machine's requests, and its classification of failures.
 
 use crate::api::{ResourceVersion, Status};
 
 /// The parameters of one list request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListQuery {
-    /// `resourceVersion`; left out if empty.
+    /// `resourceVersion`; omitted if empty.
     pub resource_version: ResourceVersion,
-    /// `limit`, if the list is to come in pages.
+    /// `limit`, for a list in pages.
     pub limit: Option<u32>,
     /// `continue`; empty for the first page.
     pub continue_token: String,
 }
 
-/// The parameters of one watch request. Bookmarks are always asked for.
+/// The parameters of one watch request. It always requests bookmarks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchQuery {
-    /// `resourceVersion`; left out if empty.
+    /// `resourceVersion`; omitted if empty.
     pub resource_version: ResourceVersion,
-    /// True to ask for the whole list first (`sendInitialEvents`), not older than the version.
+    /// True to request the complete list first (`sendInitialEvents`), at least as new as the
+    /// version.
     pub send_initial_events: bool,
     /// `timeoutSeconds`.
     pub timeout_seconds: u64,
 }
 
 impl ListQuery {
-    /// The query's parameters by name, those without a value left out.
+    /// The query's parameters by name, without empty ones.
     pub fn parameters(&self) -> Vec<(&'static str, String)> {
         let mut parameters = Vec::new();
         if !self.resource_version.is_empty() {
@@ -42,7 +43,7 @@ impl ListQuery {
 }
 
 impl WatchQuery {
-    /// The query's parameters by name, those without a value left out.
+    /// The query's parameters by name, without empty ones.
     pub fn parameters(&self) -> Vec<(&'static str, String)> {
         let mut parameters = vec![("watch", "true".to_owned())];
         if !self.resource_version.is_empty() {
@@ -58,26 +59,26 @@ impl WatchQuery {
     }
 }
 
-/// A failure, by what is to be done about it.
+/// A failure, classified by the reaction to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Nobody listens at the server's address.
+    /// No process listens at the server's address.
     ConnectionRefused,
-    /// The server asks to come back later.
+    /// The server requests a later retry.
     TooManyRequests,
-    /// The version asked for is no longer in the server's history.
+    /// The requested version is no longer in the server's history.
     Expired,
-    /// The version asked for lies in the server's future.
+    /// The server has not reached the requested version yet.
     TooLargeResourceVersion,
-    /// An open watch reported an error inside the server.
+    /// An open watch reported an internal error of the server.
     InternalError,
     /// Anything else.
     Other,
 }
 
 impl Failure {
-    /// What an answer instead of the one asked for means.
-    pub fn of_answer(status: &Status) -> Self {
+    /// Classifies the status error of a response.
+    pub fn of_response(status: &Status) -> Self {
         if status.is_too_large_resource_version() {
             Self::TooLargeResourceVersion
         } else if status.is_expired() {
@@ -89,12 +90,12 @@ impl Failure {
         }
     }
 
-    /// What an error in an open watch means.
+    /// Classifies the error in an open watch.
     pub fn of_message(status: &Status) -> Self {
         if status.is_internal_error() {
             Self::InternalError
         } else {
-            Self::of_answer(status)
+            Self::of_response(status)
         }
     }
 }

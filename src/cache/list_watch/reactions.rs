@@ -1,4 +1,4 @@
-//! How the state machine goes on after failures.
+//! The state machine's reactions to failures.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,9 @@ use crate::api::ResourceVersion;
 impl ListWatch {
     /// The first request of a paged list.
     ///
-    /// A version other than 0 is asked for without a limit, because servers answer that out of
-    /// their cache, and a limited list out of etcd. A server whose answer at version 0 came in
-    /// pages has no such cache (client-go `tools/cache/reflector.go:list`).
+    /// It requests a version other than 0 without a limit, because servers serve that from their
+    /// cache, but a limited list from etcd. A server whose list at version 0 came in pages has no
+    /// such cache (client-go `tools/cache/reflector.go:list`).
     pub(super) fn first_page(&self, is_second_try: bool) -> Paging {
         let resource_version = if self.is_unavailable {
             ResourceVersion::default()
@@ -41,7 +41,7 @@ impl ListWatch {
         self.options.watch_timeout_seconds((self.random)())
     }
 
-    /// A list has been read to its end.
+    /// Records the version of a complete list.
     pub(super) fn listed(&mut self, resource_version: ResourceVersion) {
         self.last_resource_version = resource_version;
         self.is_unavailable = false;
@@ -51,7 +51,7 @@ impl ListWatch {
         match failure {
             Failure::ConnectionRefused | Failure::TooManyRequests => self.back_off(failure, now),
             Failure::Expired | Failure::TooLargeResourceVersion => {
-                // The server refuses even its newest version; asking faster does not help.
+                // The server rejects even its newest version; a faster retry does not help.
                 if std::mem::replace(&mut self.is_unavailable, true) {
                     self.back_off(failure, now)
                 } else {
@@ -67,13 +67,14 @@ impl ListWatch {
             return self.end_cycle(failure, now);
         };
         match failure {
-            // The pages took longer than the server's history lasts: all in one, then.
+            // Reading the pages took longer than the server's history lasts, so request all in one.
             Failure::Expired if !paging.continue_token.is_empty() => {
                 paging.continue_token.clear();
                 paging.limit = None;
                 paging.listed = None;
                 Reaction::Retry
             }
+            // The server cannot serve the last known version, so request its newest, but only once.
             Failure::Expired | Failure::TooLargeResourceVersion if !paging.is_second_try => {
                 self.is_unavailable = true;
                 self.phase = Phase::PagedList(self.first_page(true));
@@ -85,8 +86,8 @@ impl ListWatch {
 
     pub(super) fn on_watch_error(&mut self, failure: Failure, now: Instant) -> Reaction {
         match failure {
-            // Nothing says that the version is lost, so the watch can likely go on where it was,
-            // and a server that is coming up is spared a list from each of its clients.
+            // The version is probably still available, so the watch can continue from it. That
+            // saves a server that is starting a list from each of its clients.
             Failure::ConnectionRefused | Failure::TooManyRequests => self.back_off(failure, now),
             Failure::InternalError if self.internal_errors.on_internal_error(now) => {
                 Reaction::Retry
@@ -120,11 +121,12 @@ impl ListWatch {
         delay
     }
 
-    /// The last version is not marked as unavailable: a list that is at least as new can still be had.
+    /// Ends the cycle without marking the last version as unavailable: the server can still serve a
+    /// list that is at least as new.
     ///
-    /// DIFFERS: upstream takes this step from the one back-off of its reflector. An API server that
-    /// was restarted has forgotten every version of before, so after the outage that wait would be
-    /// longer than the outage was, with the server up and the cache blind.
+    /// DIFFERS: upstream takes this step from the one back-off of its reflector. A restarted API
+    /// server no longer has any earlier version. With one back-off the wait after the outage would
+    /// be longer than the outage was, while the server is up and the cache is stale.
     fn end_expired_cycle(&mut self, now: Instant) -> Reaction {
         self.phase = Phase::CycleStart;
         let delay = self.expiry_backoff.step(now, (self.random)());
@@ -156,8 +158,8 @@ impl Stream {
 }
 
 impl Paging {
-    /// The request for the next page. A continue token stands for the version that the list began
-    /// with, and servers refuse both at once.
+    /// Returns the request for the next page. A continue token stands for the version of the first
+    /// page, and servers reject a request with both.
     pub(super) fn query(&self) -> ListQuery {
         let is_first = self.continue_token.is_empty();
         ListQuery {
@@ -172,7 +174,7 @@ impl Paging {
     }
 }
 
-/// True for a version that stands for "any" or "the newest".
+/// True for a version that means "any" or "the newest".
 pub(super) fn is_unset(resource_version: &ResourceVersion) -> bool {
     resource_version.is_empty() || *resource_version == "0".into()
 }

@@ -707,7 +707,7 @@ fn the_back_off_starts_anew_two_minutes_after_it_began() {
 
 #[track_caller]
 fn check_status(status: &Status, answer: Failure, message: Failure) {
-    assert_eq!(Failure::of_answer(status), answer, "{status:?}");
+    assert_eq!(Failure::of_response(status), answer, "{status:?}");
     assert_eq!(Failure::of_message(status), message, "{status:?}");
 }
 

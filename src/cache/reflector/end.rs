@@ -70,7 +70,7 @@ impl<T: Decode> Reflector<T> {
 impl End {
     pub(super) fn not_opened(error: &ClientError) -> Self {
         let failure = match error.status() {
-            Some(status) => Failure::of_answer(status),
+            Some(status) => Failure::of_response(status),
             None if error.is_connection_refused() => Failure::ConnectionRefused,
             None => Failure::Other,
         };

@@ -1,4 +1,4 @@
-//! All objects of a store by their key, of which each object holds the only copy.
+//! All objects of a store by key. The table holds no copies of the keys; each object holds its own.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use hashbrown::HashTable;
 use super::{BUCKETS_MAX, Indexed, SHRINK_FACTOR};
 use crate::api::ObjectKey;
 
-/// Room for so many objects is kept.
+/// Minimum capacity that the table keeps.
 pub(super) const TABLE_MIN: usize = 1024;
 
 /// Objects by key.
 #[derive(Debug)]
 pub(super) struct Table<T> {
-    /// INVARIANT: no two have the same key; each stands where the hash of its key says.
+    /// INVARIANT: keys are unique; each entry is at the position of its key's hash.
     entries: HashTable<Entry<T>>,
     hasher: RandomState,
 }
@@ -25,7 +25,7 @@ pub(super) struct Table<T> {
 pub(super) struct Entry<T> {
     /// The object.
     pub(super) object: Arc<T>,
-    /// Where it stands in each of its buckets; 0 where there is no such bucket.
+    /// Its index in each of its buckets; 0 if there is no such bucket.
     pub(super) slots: [u32; BUCKETS_MAX],
 }
 
@@ -36,21 +36,21 @@ impl<T: Indexed> Table<T> {
         self.entries.find(hash, |entry| entry.object.key() == key)
     }
 
-    /// The entry of this key, to be changed; its key must stay.
+    /// The entry of this key, for changes; the key must stay the same.
     pub(super) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut Entry<T>> {
         let hash = self.hasher.hash_one(key);
         self.entries
             .find_mut(hash, |entry| entry.object.key() == key)
     }
 
-    /// Puts in an object whose key is not there.
+    /// Inserts an object whose key is not present.
     pub(super) fn insert(&mut self, entry: Entry<T>) {
         let hash = self.hasher.hash_one(entry.object.key());
         let rehash = |entry: &Entry<T>| self.hasher.hash_one(entry.object.key());
         self.entries.insert_unique(hash, entry, rehash);
     }
 
-    /// Takes out the entry of this key, and gives memory back after a peak.
+    /// Removes the entry of this key, and releases memory after a peak.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Entry<T>> {
         let hash = self.hasher.hash_one(key);
         let found = self
@@ -69,12 +69,12 @@ impl<T: Indexed> Table<T> {
         self.entries.iter().map(|entry| &entry.object)
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// For how many there is room.
+    /// Number of entries that fit without growing.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.entries.capacity()
