@@ -79,7 +79,7 @@ pub enum PageEnd {
     /// More pages follow; keep the objects.
     More,
     /// The next page would be this one again: the list has failed.
-    Nowhere,
+    SamePage,
     /// The list is complete at this version.
     Complete(ResourceVersion),
 }
@@ -266,8 +266,8 @@ impl ListWatch {
             }
             Phase::Watch(stream) => {
                 stream.on_message(now);
-                // From an unset version only `Added` carries the initial objects; any other message
-                // has an order.
+                // From an unset version the initial objects arrive as `Added`, so any other message
+                // ends them.
                 stream.is_ordered |= seen != Seen::Added;
                 if stream.is_ordered && !resource_version.is_empty() {
                     self.last_resource_version = resource_version.clone();
@@ -289,7 +289,7 @@ impl ListWatch {
             .clone();
         if !metadata.continue_token.is_empty() {
             if metadata.continue_token == paging.continue_token {
-                return PageEnd::Nowhere;
+                return PageEnd::SamePage;
             }
             paging.continue_token.clone_from(&metadata.continue_token);
             paging.is_paginated = true;

@@ -1,12 +1,12 @@
-//! The blocking loop that keeps one store equal to one collection on the server.
+//! The reflector: a blocking loop that keeps one store equal to one collection on the server.
 //!
-//! Each reflector runs on a thread of its own (`watch-rs`, `watch-pods`), started by the manager.
-//! It takes the steps of a [`ListWatch`], applies what comes to the [`Store`], and then tells the
-//! handlers, on its own thread and under no lock. What it waits for is always a request, a read, or
-//! the next attempt after a failure; the stop signal ends all three.
+//! Each reflector runs on its own thread (`watch-rs`, `watch-pods`), which the manager starts. It
+//! executes the steps of a [`ListWatch`], applies the results to the [`Store`], and then calls the
+//! handlers, on its own thread and without holding a lock. It blocks only on a request, a read, or
+//! the delay after a failure; the stop signal ends all three.
 //!
-//! A watch that is quiet and healthy logs nothing at the default level, however often it is closed
-//! and opened again.
+//! A quiet and healthy watch logs nothing at the default level, however often the server closes it
+//! and the reflector reopens it.
 
 mod end;
 mod outage_log;
@@ -38,24 +38,23 @@ use crate::stdx::clock::Clock;
 use crate::stdx::report::report;
 use crate::stdx::stop::Stop;
 
-/// Who is told what the watch brings. Called on the watch thread and under no lock; what blocks
-/// here blocks the watch.
+/// Receives the events of a watch. The watch thread calls it without holding a lock; a handler that
+/// blocks delays the watch.
 pub trait Handler<T>: Send {
-    /// The server was restored from a backup: the list that is told next is older than what the
-    /// store shows, and shows still. What was written since may be lost, and versions come a second
-    /// time.
+    /// The server was restored from a backup: the store still shows a newer state than the list
+    /// whose events follow. Later writes may be lost, and the server issues versions a second time.
     fn on_rewind(&mut self);
 
-    /// The store has changed in this way.
+    /// The store has changed.
     fn on_event(&mut self, event: &CacheEvent<T>);
 
-    /// The store has come to this version, and all events up to it have been told.
+    /// The store has reached this version, and all events up to it have been delivered.
     fn on_position(&mut self, resource_version: &ResourceVersion);
 }
 
-/// Time, as the loop needs it.
+/// The clock and the waits of the loop.
 pub trait Pace: Clock {
-    /// Waits for so long, or until the signal is given.
+    /// Blocks for `timeout`, or until `stop` is triggered.
     fn wait(&self, stop: &Stop, timeout: Duration);
 }
 
@@ -65,16 +64,16 @@ impl Pace for crate::stdx::clock::SystemClock {
     }
 }
 
-/// How a reflector works.
+/// Options of a reflector.
 #[derive(Clone, Copy, Debug)]
 pub struct ReflectorOptions {
     /// When to list and to watch.
     pub list_watch: ListWatchOptions,
-    /// Every object is told as an update to itself after this time, times a random factor from 1 to
-    /// 2 that is drawn once; zero for never.
+    /// Period of the resync, which delivers every object as an update to itself. The reflector
+    /// multiplies it once by a random factor from 1 to 2. Zero disables the resync.
     pub min_resync_period: Duration,
-    /// Whether a watch may rest up to 10 ms before it reads on while many events come, which spares most
-    /// of its wake-ups; never before the list is complete.
+    /// Lets a busy watch wait up to 10 ms before the next read, which saves most of its wake-ups.
+    /// Never applies before the list is complete.
     pub gathers: bool,
 }
 
@@ -89,21 +88,21 @@ impl Default for ReflectorOptions {
     }
 }
 
-/// What a reflector works on and with.
+/// The dependencies of a reflector.
 pub struct ReflectorParts<T: Decode> {
-    /// What it keeps equal to the server.
+    /// The store to keep equal to the server.
     pub store: Arc<Store<T::Object>>,
-    /// Where the lists and watches come from.
+    /// Opens the lists and watches.
     pub source: Box<dyn Source>,
-    /// Who is told.
+    /// Receives the events.
     pub handler: Box<dyn Handler<T::Object>>,
-    /// What is counted.
+    /// The counters.
     pub stats: Arc<CacheStats>,
     /// Clock and waits.
     pub pace: Arc<dyn Pace>,
     /// Uniform in `0.0..1.0`.
     pub random: Box<dyn FnMut() -> f64 + Send>,
-    /// Ends it.
+    /// Ends the reflector.
     pub stop: Stop,
 }
 
@@ -115,14 +114,14 @@ pub struct Reflector<T: Decode> {
     stats: Arc<CacheStats>,
     pace: Arc<dyn Pace>,
     stop: Stop,
-    machine: ListWatch,
+    list_watch: ListWatch,
     /// The list that is being read.
     collector: Collector<T::Object>,
     interner: Interner,
     unread_log: UnreadLog,
     outage_log: OutageLog,
-    gathers: bool,
-    /// The open watch's, if it is to be used.
+    coalesces_reads: bool,
+    /// The open watch's switch, if `coalesces_reads`.
     coalescing: Option<ReadCoalescing>,
     resync_period: Duration,
     next_resync: Option<Instant>,
@@ -130,7 +129,7 @@ pub struct Reflector<T: Decode> {
 }
 
 impl<T: Decode> Reflector<T> {
-    /// A reflector that has not begun.
+    /// Creates a reflector without starting it.
     pub fn new(options: ReflectorOptions, mut parts: ReflectorParts<T>) -> Self {
         let resync_period = options.min_resync_period.mul_f64(1.0 + (parts.random)());
         let started = parts.pace.now();
@@ -141,12 +140,12 @@ impl<T: Decode> Reflector<T> {
             stats: parts.stats,
             pace: parts.pace,
             stop: parts.stop,
-            machine: ListWatch::new(options.list_watch, parts.random),
+            list_watch: ListWatch::new(options.list_watch, parts.random),
             collector: Collector::default(),
             interner: Interner::default(),
             unread_log: UnreadLog::default(),
             outage_log: OutageLog::default(),
-            gathers: options.gathers,
+            coalesces_reads: options.gathers,
             coalescing: None,
             resync_period,
             next_resync: (!resync_period.is_zero()).then(|| started + resync_period),
@@ -154,12 +153,12 @@ impl<T: Decode> Reflector<T> {
         }
     }
 
-    /// Lists and watches until the stop signal is given, which also ends every wait on the way: the
-    /// source's requests and reads, and the pause after a failure.
+    /// Lists and watches until the stop signal, which also ends every wait: the source's requests
+    /// and reads, and the delay after a failure.
     pub fn run(mut self) {
         while !self.stop.is_stopped() {
             self.resync_if_due();
-            let end = match self.machine.next_step(self.pace.now()) {
+            let end = match self.list_watch.next_step(self.pace.now()) {
                 Step::Wait(timeout) => {
                     let _wait = activity::enter("waits to list or watch again", T::RESOURCE);
                     self.pace.wait(&self.stop, timeout);
@@ -183,6 +182,7 @@ impl<T: Decode> Reflector<T> {
     /// Reads one page.
     fn list(&mut self, query: &ListQuery) -> End {
         if query.continue_token.is_empty() {
+            // A list starts over: drop what an earlier, failed one has collected.
             self.collector = Collector::default();
         }
         let body = match self.source.open_list(query) {
@@ -190,14 +190,14 @@ impl<T: Decode> Reflector<T> {
             Err(error) => return End::not_opened(&error),
         };
         self.outage_log.opened(T::RESOURCE, self.pace.now());
-        let metadata = match self.read_page(body.heard_by(&self.stats)) {
+        let metadata = match self.read_page(body.recorded_in(&self.stats)) {
             Ok(metadata) => metadata,
             Err(error) => return End::Failed(Failure::Other, report(&error)),
         };
-        match self.machine.on_page_end(&metadata, self.pace.now()) {
+        match self.list_watch.on_page_end(&metadata, self.pace.now()) {
             PageEnd::Complete(resource_version) => self.replace(&resource_version),
             PageEnd::More => {}
-            PageEnd::Nowhere => {
+            PageEnd::SamePage => {
                 let why = "the API server returned the same continue token twice".to_owned();
                 return End::Failed(Failure::Other, why);
             }
@@ -222,11 +222,12 @@ impl<T: Decode> Reflector<T> {
         };
         self.outage_log.opened(T::RESOURCE, self.pace.now());
         count(&self.stats.watches);
-        self.coalescing = self.gathers.then(|| body.coalescing.clone());
+        self.coalescing = self.coalesces_reads.then(|| body.coalescing.clone());
+        // With a streamed list, reads may wait only once the list is complete (see `on_frame`).
         if !query.send_initial_events {
-            self.let_it_gather();
+            self.allow_coalescing();
         }
-        let body = body.heard_by(&self.stats);
+        let body = body.recorded_in(&self.stats);
         match read_watch(&body.content_type, body.reader) {
             Ok(watch) => self.read_watch(watch),
             Err(error) => End::Failed(Failure::Other, report(&error)),
@@ -237,9 +238,9 @@ impl<T: Decode> Reflector<T> {
         loop {
             let frame = watch.next_frame(&mut self.interner);
             let now = self.pace.now();
-            if let Some(silence) = self.machine.overdue_bookmark(now) {
+            if let Some(silence) = self.list_watch.overdue_bookmark(now) {
                 log::warn!(
-                    "the initial list of {} is not complete and nothing came of it for {} s",
+                    "the initial list of {} is not complete and has been silent for {} s",
                     T::RESOURCE,
                     silence.as_secs()
                 );
@@ -275,23 +276,23 @@ impl<T: Decode> Reflector<T> {
                 (seen, resource_version.clone())
             }
             Frame::Error(_) => return,
-            Frame::Foreign(what) => {
-                self.unread_log.log_foreign(T::RESOURCE, what);
+            Frame::Foreign(description) => {
+                self.unread_log.log_foreign(T::RESOURCE, description);
                 return;
             }
         };
-        match self.machine.on_event(seen, &resource_version, now) {
+        match self.list_watch.on_event(seen, &resource_version, now) {
             Effect::Skip => {}
             Effect::Collect => self.collect_frame(frame),
             Effect::Replace => {
                 self.replace(&resource_version);
-                self.let_it_gather();
+                self.allow_coalescing();
             }
             Effect::Apply => self.apply(frame, &resource_version),
         }
     }
 
-    fn let_it_gather(&self) {
+    fn allow_coalescing(&self) {
         if let Some(coalescing) = &self.coalescing {
             coalescing.allow();
         }
@@ -333,6 +334,7 @@ impl<T: Decode> Reflector<T> {
             | Frame::Modified(Err(unread))
             | Frame::Deleted(Err(unread)) => {
                 self.on_unread(&unread);
+                // An undecodable object still advances the version: a sync may be waiting for it.
                 self.store.apply_bookmark(resource_version);
                 let key = unread.key.as_ref();
                 key.and_then(|key| self.store.apply_unread(key, resource_version, is_deleted))
@@ -344,19 +346,19 @@ impl<T: Decode> Reflector<T> {
             Frame::Error(_) | Frame::Foreign(_) => None,
         };
         if let Some(event) = event {
-            self.tell(&event);
+            self.deliver(&event);
         }
         self.handler.on_position(&self.store.resource_version());
     }
 
-    /// Makes what was collected the store's content.
+    /// Makes the collected objects the store's contents.
     fn replace(&mut self, resource_version: &ResourceVersion) {
         let (objects, unread) = std::mem::take(&mut self.collector).finish();
         let n_objects = objects.len();
         if self.store.is_ahead_of(resource_version) {
             log::warn!(
                 "the API server has gone back from version {} to {resource_version}, as after a \
-                 restore: what is known of {} is replaced",
+                 restore: the cached {} are replaced",
                 self.store.resource_version(),
                 T::RESOURCE
             );
@@ -364,8 +366,9 @@ impl<T: Decode> Reflector<T> {
         }
         let events = self.store.replace(objects, &unread, resource_version);
         let n_events = events.len();
+        // The store already has the new state, so a handler that reads it never sees an older one.
         for event in events {
-            self.tell(&event);
+            self.deliver(&event);
         }
         let resource = T::RESOURCE;
         if self.store.has_synced() {
@@ -382,9 +385,9 @@ impl<T: Decode> Reflector<T> {
         self.handler.on_position(&self.store.resource_version());
     }
 
-    /// Tells every object as an update to itself, when it is time. Looked at between messages: a
-    /// bookmark comes about once a minute, and what comes late here is late on a scale of hours.
-    /// The handlers do no more than to compare and to enqueue, so this takes milliseconds.
+    /// Delivers every object as an update to itself when the resync is due. The loop checks this
+    /// between messages: a bookmark arrives about once a minute, and the period is hours. The
+    /// handlers only compare and enqueue, so a resync takes milliseconds.
     fn resync_if_due(&mut self) {
         let now = self.pace.now();
         if self.next_resync.is_none_or(|due| due > now) || !self.store.has_synced() {
@@ -393,19 +396,19 @@ impl<T: Decode> Reflector<T> {
         self.next_resync = Some(now + self.resync_period);
         for object in self.store.list() {
             let old = Arc::clone(&object);
-            self.tell(&CacheEvent::Updated { old, new: object });
+            self.deliver(&CacheEvent::Updated { old, new: object });
         }
     }
 
-    fn tell(&mut self, event: &CacheEvent<T::Object>) {
+    fn deliver(&mut self, event: &CacheEvent<T::Object>) {
         count(&self.stats.events);
-        let (what, object) = match event {
+        let (change, object) = match event {
             CacheEvent::Added(object) => ("added", object),
             CacheEvent::Updated { new, .. } => ("updated", new),
             CacheEvent::Deleted(object) => ("deleted", object),
         };
         let (key, version) = (object.key(), object.resource_version());
-        log::debug!("{} {key} is {what} at version {version}", T::KIND);
+        log::debug!("{} {key} is {change} at version {version}", T::KIND);
         self.handler.on_event(event);
     }
 
@@ -420,7 +423,7 @@ impl<T: Decode> fmt::Debug for Reflector<T> {
         f.debug_struct("Reflector")
             .field("resource", &T::RESOURCE)
             .field("source", &self.source)
-            .field("machine", &self.machine)
+            .field("list_watch", &self.list_watch)
             .finish_non_exhaustive()
     }
 }

@@ -24,12 +24,12 @@ impl CacheStats {
     /// Returns how long the API server has sent no byte of a list or watch; since `created` if it
     /// never has.
     pub fn silence(&self) -> Duration {
-        let heard = Duration::from_millis(self.last_byte_ms.load(Ordering::Relaxed));
-        self.created.elapsed().saturating_sub(heard)
+        let last_byte = Duration::from_millis(self.last_byte_ms.load(Ordering::Relaxed));
+        self.created.elapsed().saturating_sub(last_byte)
     }
 
     /// Records that bytes have arrived.
-    pub(super) fn heard(&self) {
+    pub(super) fn bytes_received(&self) {
         let ms = u64::try_from(self.created.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last_byte_ms.store(ms, Ordering::Relaxed);
     }

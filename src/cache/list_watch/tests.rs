@@ -738,7 +738,7 @@ fn pages_that_lead_nowhere_end_the_list() {
         continue_token: "a".to_owned(),
     };
     let end = script.machine.on_page_end(&same, script.now);
-    assert_eq!(end, PageEnd::Nowhere);
+    assert_eq!(end, PageEnd::SamePage);
     script.fail(Failure::Other);
     script.expect(&["wait 800ms", "list rv=0 limit=500"]);
 }

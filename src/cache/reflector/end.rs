@@ -1,4 +1,4 @@
-//! How requests end, and what the reflector does and logs then.
+//! How requests end, and how the reflector reacts and logs.
 
 use super::Reflector;
 use crate::cache::decode::{Decode, StreamError};
@@ -6,61 +6,67 @@ use crate::cache::list_watch::{Failure, Reaction};
 use crate::client::ClientError;
 use crate::stdx::report::report;
 
-/// How a request, or the reading of its answer, ended.
+/// How a request, or the read of its response, ended.
 pub(super) enum End {
     /// The page is complete.
     Page,
-    /// The watch is closed; with the reason, if it was not the server that closed it.
+    /// The watch is closed; with the reason, unless the server closed it.
     Closed(Option<StreamError>),
-    /// It failed.
+    /// The request, the list or the watch failed.
     Failed(Failure, String),
 }
 
 impl<T: Decode> Reflector<T> {
-    /// Tells the machine how a request ended, and the log what follows from it.
+    /// Reports the end of a request to the state machine and logs the reaction.
     pub(super) fn react(&mut self, end: End) {
         let now = self.pace.now();
         let resource = T::RESOURCE;
         match end {
             End::Page => {}
             End::Closed(error) => {
-                let why = match &error {
+                let reason = match &error {
                     Some(error) => report(error),
                     None => "closed by the server".to_owned(),
                 };
                 let is_silent = error.as_ref().is_some_and(StreamError::is_timeout);
                 let reaction = if is_silent {
-                    self.machine.on_silent(now)
+                    self.list_watch.on_silent(now)
                 } else {
-                    self.machine.on_closed(now)
+                    self.list_watch.on_closed(now)
                 };
                 match reaction {
                     Reaction::Retry if error.is_none() => {
-                        log::debug!("watch of {resource} closed by the server, opens it again");
+                        log::debug!("watch of {resource} closed by the server, reopens it");
                     }
                     Reaction::Retry => {
-                        log::info!(error:% = why; "watch of {resource} broke, opens it again");
+                        log::info!(error:% = reason; "watch of {resource} broke, reopens it");
                     }
-                    // Where nothing changes, a watch may well bring nothing. If it is for another
-                    // reason, the list tells.
+                    // A collection without changes has a silent watch. If there is another reason,
+                    // the list shows it.
                     Reaction::EndCycle(_) if is_silent => {
-                        log::debug!(error:% = why; "nothing came of the watch of {resource}, {reaction}");
+                        log::debug!(error:% = reason; "watch of {resource} was silent, {reaction}");
                     }
                     reaction => {
-                        log::warn!(error:% = why; "watch of {resource} ended unexpectedly, {reaction}");
+                        log::warn!(
+                            error:% = reason;
+                            "watch of {resource} ended unexpectedly, {reaction}"
+                        );
                     }
                 }
             }
-            End::Failed(failure, why) => match self.machine.on_error(failure, now) {
+            End::Failed(failure, reason) => match self.list_watch.on_error(failure, now) {
                 reaction @ (Reaction::Retry | Reaction::FallBack) => {
-                    log::info!(error:% = why; "cannot list or watch {resource}, {reaction}");
+                    log::info!(error:% = reason; "cannot list or watch {resource}, {reaction}");
                 }
                 reaction @ Reaction::EndCycle(_) if failure == Failure::Expired => {
-                    log::info!(error:% = why; "watch of {resource} fell behind, {reaction}");
+                    log::info!(error:% = reason; "watch of {resource} fell behind, {reaction}");
                 }
                 reaction => {
                     let level = self.outage_log.level(failure, now);
-                    log::log!(level, error:% = why; "cannot list or watch {resource}, {reaction}");
+                    log::log!(
+                        level, error:% = reason;
+                        "cannot list or watch {resource}, {reaction}"
+                    );
                 }
             },
         }

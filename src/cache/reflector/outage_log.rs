@@ -1,27 +1,27 @@
-//! How loudly a watch says that it cannot list or watch: once at the beginning of an outage, then
-//! once a minute, and as often as the kind of failure changes.
+//! The log level of failed lists and watches: one warning at the start of an outage, then one per
+//! minute, and one whenever the kind of failure changes.
 
 use std::time::{Duration, Instant};
 
 use crate::cache::list_watch::Failure;
 
-/// Least time between two warnings of the same failure.
+/// Minimum time between two warnings of the same failure.
 const PERIOD: Duration = Duration::from_mins(1);
 
-/// What was said of the outage that lasts.
+/// The current outage, as far as it was logged.
 #[derive(Debug, Default)]
 pub(super) struct OutageLog {
-    /// When it began, what failed when it was last warned of, and when that was.
+    /// When the outage began, and failure and time of the last warning.
     outage: Option<(Instant, Failure, Instant)>,
 }
 
 impl OutageLog {
-    /// How loudly to say that something failed.
+    /// Returns the level to log a failure at.
     pub(super) fn level(&mut self, failure: Failure, now: Instant) -> log::Level {
-        let is_told = |(_, told, at): &(Instant, Failure, Instant)| {
-            *told == failure && now.saturating_duration_since(*at) < PERIOD
+        let is_logged = |(_, logged, at): &(Instant, Failure, Instant)| {
+            *logged == failure && now.saturating_duration_since(*at) < PERIOD
         };
-        if self.outage.as_ref().is_some_and(is_told) {
+        if self.outage.as_ref().is_some_and(is_logged) {
             return log::Level::Debug;
         }
         let began = self.outage.map_or(now, |(began, _, _)| began);
@@ -29,16 +29,16 @@ impl OutageLog {
         log::Level::Warn
     }
 
-    /// A list or a watch of `resource` was answered.
+    /// Records that the server accepted a list or a watch of `resource`.
     pub(super) fn opened(&mut self, resource: &str, now: Instant) {
-        if let Some(outage) = self.is_over(now) {
+        if let Some(outage) = self.end_outage(now) {
             let seconds = outage.as_secs_f64();
             log::info!("{resource} can be listed and watched again after {seconds:.1} s");
         }
     }
 
-    /// How long the outage has lasted that ends, if there is one.
-    fn is_over(&mut self, now: Instant) -> Option<Duration> {
+    /// Ends the outage, if there is one, and returns its duration.
+    fn end_outage(&mut self, now: Instant) -> Option<Duration> {
         let (began, _, _) = self.outage.take()?;
         Some(now.saturating_duration_since(began))
     }
@@ -51,21 +51,21 @@ mod tests {
     use super::{Failure, OutageLog};
 
     #[test]
-    fn an_outage_is_one_warning_then_one_a_minute() {
+    fn an_outage_is_logged_at_once_and_then_every_minute() {
         let (mut log, start) = (OutageLog::default(), Instant::now());
         let mut warned_at = |failure, seconds: &mut dyn Iterator<Item = u64>| {
-            let is_loud = |second: &u64| {
+            let is_warned = |second: &u64| {
                 let now = start + Duration::from_secs(*second);
                 log.level(failure, now) == log::Level::Warn
             };
-            seconds.filter(is_loud).collect::<Vec<u64>>()
+            seconds.filter(is_warned).collect::<Vec<u64>>()
         };
         let refused = Failure::ConnectionRefused;
         assert_eq!(warned_at(refused, &mut (0..150).step_by(4)), [0, 60, 120]);
         assert_eq!(warned_at(Failure::Other, &mut (150..160)), [150]);
-        let lasted = log.is_over(start + Duration::from_secs(160));
+        let lasted = log.end_outage(start + Duration::from_secs(160));
         assert_eq!(lasted, Some(Duration::from_secs(160)));
-        assert_eq!(log.is_over(start + Duration::from_secs(161)), None);
+        assert_eq!(log.end_outage(start + Duration::from_secs(161)), None);
         let again = log.level(refused, start + Duration::from_secs(162));
         assert_eq!(again, log::Level::Warn, "another outage");
     }

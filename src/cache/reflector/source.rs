@@ -1,4 +1,4 @@
-//! Where a reflector's lists and watches come from: the API server, or a script in tests.
+//! The source of a reflector's lists and watches: the API server, or a script in tests.
 
 use std::fmt::{self, Debug};
 use std::io::{self, Read};
@@ -10,54 +10,55 @@ use crate::client::{BodyStream, ClientError, ReadCoalescing, Request, StreamClie
 
 /// Opens lists and watches of one collection.
 pub trait Source: Debug + Send {
-    /// Requests a list or one page of it. Blocks until the answer begins; the stop signal ends the
-    /// wait.
+    /// Requests a list or one page of it. Blocks until the response begins; the stop signal ends
+    /// the wait.
     ///
     /// # Errors
-    /// [`ClientError`] if there is no answer or another one than a list.
+    /// [`ClientError`] if there is no response, or not a list.
     fn open_list(&mut self, query: &ListQuery) -> Result<Body, ClientError>;
 
-    /// Opens a watch. Blocks until the answer begins; the stop signal ends the wait.
+    /// Opens a watch. Blocks until the response begins; the stop signal ends the wait.
     ///
     /// # Errors
-    /// [`ClientError`] if there is no answer or another one than a watch.
+    /// [`ClientError`] if there is no response, or not a watch.
     fn open_watch(&mut self, query: &WatchQuery) -> Result<Body, ClientError>;
 }
 
-/// An answer that has begun.
+/// A response that has begun.
 pub struct Body {
-    /// `Content-Type` of the answer.
+    /// `Content-Type` of the response.
     pub content_type: String,
-    /// The answer's body. Its reads block until something has arrived; they end with an error when
-    /// the stop signal is given and when nothing has arrived for too long.
+    /// The response's body. Reads block until bytes arrive. They fail once the stop signal is
+    /// triggered, or when no bytes arrive for too long.
     pub reader: Box<dyn Read + Send>,
-    /// Lets the body's reads rest while much comes.
+    /// Lets the body's reads wait while many events arrive.
     pub coalescing: ReadCoalescing,
 }
 
 impl Body {
-    /// The same body, each arrival of which is noted in `stats`, that of its head at once.
-    pub(super) fn heard_by(self, stats: &Arc<CacheStats>) -> Self {
-        stats.heard();
+    /// Returns the same body, but records each arrival of bytes in `stats`; its head is recorded at
+    /// once.
+    pub(super) fn recorded_in(self, stats: &Arc<CacheStats>) -> Self {
+        stats.bytes_received();
         let (inner, stats) = (self.reader, Arc::clone(stats));
         Self {
-            reader: Box::new(Heard { inner, stats }),
+            reader: Box::new(Recorded { inner, stats }),
             ..self
         }
     }
 }
 
-/// Notes when bytes come.
-struct Heard {
+/// Records when bytes arrive.
+struct Recorded {
     inner: Box<dyn Read + Send>,
     stats: Arc<CacheStats>,
 }
 
-impl Read for Heard {
+impl Read for Recorded {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n_bytes = self.inner.read(buf)?;
         if n_bytes > 0 {
-            self.stats.heard();
+            self.stats.bytes_received();
         }
         Ok(n_bytes)
     }
@@ -80,7 +81,7 @@ pub struct Collection {
 }
 
 impl Collection {
-    /// The collection at `path`, such as `/api/v1/pods`, asked for in the encodings `accept`
+    /// The collection at `path`, such as `/api/v1/pods`, requested in the encodings `accept`
     /// ([`ContentType::accept`](crate::cache::encoding::ContentType::accept)).
     pub fn new(client: StreamClient, path: impl Into<String>, accept: &'static str) -> Self {
         Self {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use self::script::{
-    Reply, Run, added, bookmark, closing_bookmark, deleted, error, modified, paged, pods, refusal,
+    Reply, Run, added, bookmark, closing_bookmark, deleted, error, modified, paged, pods, rejected,
     streaming,
 };
 use crate::api::{ObjectKey, Pod, Status};
@@ -54,7 +54,7 @@ fn j_01_a_paged_start_brings_the_list_and_then_the_events_in_order() {
         "close",
         "watch resourceVersion=15&allowWatchBookmarks=true&timeoutSeconds=300",
     ]);
-    run.told(&[
+    run.delivered(&[
         "add p1@3",
         "position 10",
         "add p2@11",
@@ -85,7 +85,7 @@ fn j_02_a_streaming_start_needs_one_request() {
         "close",
         "watch resourceVersion=8&allowWatchBookmarks=true&timeoutSeconds=300",
     ]);
-    run.told(&[
+    run.delivered(&[
         "add p2@2",
         "add p1@1",
         "position 7",
@@ -110,9 +110,9 @@ fn a_watch_gathers_events_once_its_list_is_complete_if_it_may() {
         ..streaming()
     };
     let run = Run::new(options).play(list_and_events());
-    assert_eq!(run.gathered_at_reads(), [false, false, true, true]);
+    assert_eq!(run.waits_allowed_at_reads(), [false, false, true, true]);
     let run = Run::new(streaming()).play(list_and_events());
-    assert_eq!(run.gathered_at_reads(), [false; 4]);
+    assert_eq!(run.waits_allowed_at_reads(), [false; 4]);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn j_05_h_20_bookmarks_move_the_position_without_an_event() {
             deleted("p@40"),
         ]),
     ]);
-    run.told(&[
+    run.delivered(&[
         "position 10",
         "add p@10",
         "position 10",
@@ -185,7 +185,7 @@ fn j_06_every_round_begins_with_what_its_list_says() {
             "bar@3 baz@6 qux@5",
         ]
     );
-    let changes = run.told_changes();
+    let changes = run.delivered_changes();
     let expected = [
         "add foo@2",
         "add bar@3",
@@ -222,7 +222,7 @@ fn j_07_stopped_while_watching_the_watch_is_closed_once() {
 
 #[test]
 fn j_07_stopped_while_handling_the_watch_is_closed_once() {
-    let run = Run::new(paged()).stop_when_told("add p2@11").play([
+    let run = Run::new(paged()).stop_at_event("add p2@11").play([
         Reply::list("10", "", &[]),
         Reply::watch(&[added("p1@10"), added("p2@11"), added("p3@12")]),
     ]);
@@ -291,7 +291,7 @@ fn j_12_too_many_requests_cost_one_back_off_each_and_no_list() {
     let busy = Status::new(429, "TooManyRequests", "busy");
     let run = Run::new(paged()).play([
         Reply::list("10", "", &[]),
-        refusal(&busy),
+        rejected(&busy),
         Reply::watch(&[error(&busy)]),
         Reply::watch(&[added("p@11")]),
     ]);
@@ -307,14 +307,14 @@ fn j_14_j_15_j_22_an_expired_watch_lists_from_the_last_version_and_then_the_newe
     let run = Run::new(paged()).play([
         Reply::list("10", "", &["p@3"]),
         Reply::watch(&[error(&expired())]),
-        refusal(&expired()),
+        rejected(&expired()),
         Reply::list("20", "", &["p@3"]),
     ]);
     assert_eq!(
         run.short_requests(),
         ["list 0", "watch 10", "list 10", "list ", "watch 20"]
     );
-    run.told(&["add p@3", "position 10", "position 20"]);
+    run.delivered(&["add p@3", "position 10", "position 20"]);
     assert_eq!(run.stats.relists.load(Ordering::Relaxed), 1);
 }
 
@@ -324,13 +324,13 @@ fn j_17_a_server_restored_from_a_backup_is_listed_anew() {
     let run = Run::new(paged()).play([
         Reply::list("20", "", &[]),
         Reply::watch(&[gone()]),
-        refusal(&too_large()),
+        rejected(&too_large()),
         Reply::list("30", "", &[]),
         Reply::watch(&[gone()]),
-        refusal(&too_large()),
+        rejected(&too_large()),
         Reply::list("40", "", &[]),
         Reply::watch(&[gone()]),
-        refusal(&too_large()),
+        rejected(&too_large()),
     ]);
     let lists: Vec<_> = run
         .short_requests()
@@ -352,7 +352,7 @@ fn j_17_a_restored_server_that_keeps_silent_loses_its_ghosts() {
     let run = Run::new(paged()).play([
         Reply::list("90", "", &["p1@5", "ghost@8"]),
         silent_watch(),
-        refusal(&too_large()),
+        rejected(&too_large()),
         Reply::list("20", "", &["p1@5"]),
     ]);
     let expected = ["list 0", "watch 90", "list 90", "list ", "watch 20"];
@@ -368,7 +368,7 @@ fn j_17_a_restored_server_that_keeps_silent_loses_its_ghosts() {
         "delete ghost@8",
         "position 20",
     ];
-    run.told(&told);
+    run.delivered(&told);
 
     let run = Run::new(streaming()).play([
         Reply::watch(&[added("p1@5"), added("ghost@8"), closing_bookmark("90")]),
@@ -400,7 +400,7 @@ fn j_18_all_pages_become_one_list() {
         Reply::list("10", "b", &["p3@3"]),
         Reply::list("10", "", &["p4@4"]),
     ]);
-    run.told(&[
+    run.delivered(&[
         "add p1@1",
         "add p2@2",
         "add p3@3",
@@ -419,17 +419,17 @@ fn pages_that_lead_nowhere_are_not_asked_for_without_end() {
     let expected = ["list 0", "list ", "list 0", "watch 10"];
     assert_eq!(run.short_requests(), expected);
     assert_eq!(run.waits(), [800]);
-    run.told(&["add p1@1", "position 10"]);
+    run.delivered(&["add p1@1", "position 10"]);
 }
 
 #[test]
 fn pages_that_expired_are_thrown_away() {
     let run = Run::new(paged()).play([
         Reply::list("10", "a", &["p1@1", "p2@2"]),
-        refusal(&expired()),
+        rejected(&expired()),
         Reply::list("12", "", &["p2@2"]),
     ]);
-    run.told(&["add p2@2", "position 12"]);
+    run.delivered(&["add p2@2", "position 12"]);
 }
 
 #[test]
@@ -456,7 +456,7 @@ fn j_20_a_resync_tells_every_object_as_it_is() {
         Reply::watch(&[]).lasting(Duration::from_secs(1)),
         Reply::watch(&[bookmark("11")]).lasting(Duration::from_mins(1)),
     ]);
-    run.told(&[
+    run.delivered(&[
         "add p1@1",
         "add p2@2",
         "position 10",
@@ -477,7 +477,7 @@ fn j_24_what_was_missed_while_away_is_told_after_the_first_sync() {
         Reply::watch(&[error(&expired())]),
         Reply::list("20", "", &["p1@1", "p2@15", "p3@16"]),
     ]);
-    run.told(&[
+    run.delivered(&[
         "add p1@1",
         "add p2@2",
         "position 10",
@@ -493,7 +493,7 @@ fn j_25_without_the_closing_bookmark_nothing_is_shown() {
     let run = Run::new(streaming()).play([Reply::watch(&[added("p1@1"), "stop".to_owned()])]);
     assert!(!run.store.has_synced());
     assert_eq!(run.cached(), [] as [&str; 0]);
-    run.told(&[]);
+    run.delivered(&[]);
 }
 
 #[test]
@@ -516,14 +516,14 @@ fn j_27_changes_before_the_closing_bookmark_are_honoured() {
         deleted("p3@5"),
         closing_bookmark("5"),
     ])]);
-    run.told(&["add p1@3", "add p2@2", "position 5"]);
+    run.delivered(&["add p1@3", "add p2@2", "position 5"]);
 }
 
 #[test]
 fn j_29_a_busy_server_is_asked_for_the_same_stream_again() {
     let busy = Status::new(429, "TooManyRequests", "busy");
     let run = Run::new(streaming()).play([
-        refusal(&busy),
+        rejected(&busy),
         Reply::watch(&[error(&busy)]),
         Reply::watch(&[closing_bookmark("5")]),
     ]);
@@ -540,7 +540,7 @@ fn j_30_what_a_broken_stream_brought_is_thrown_away() {
         Reply::watch(&[added("p2@2"), "break".to_owned()]),
         Reply::watch(&[added("p2@2"), closing_bookmark("5")]),
     ]);
-    run.told(&["add p2@2", "position 5"]);
+    run.delivered(&["add p2@2", "position 5"]);
     assert_eq!(
         run.short_requests(),
         ["stream ", "stream ", "stream ", "watch 5"]
@@ -551,7 +551,7 @@ fn j_30_what_a_broken_stream_brought_is_thrown_away() {
 fn j_31_j_32_after_the_list_the_stream_is_an_ordinary_watch() {
     let run = Run::new(streaming()).play([
         Reply::watch(&[added("p1@1"), closing_bookmark("2"), added("p3@3")]),
-        refusal(&expired()),
+        rejected(&expired()),
     ]);
     assert_eq!(run.short_requests(), ["stream ", "watch 3", "stream 3"]);
     assert_eq!(run.cached(), ["p1@1", "p3@3"]);
@@ -568,14 +568,14 @@ fn a_reconnect_without_changes_tells_nothing() {
         ]),
         Reply::watch(&[added("p1@1"), added("p2@2"), closing_bookmark("9")]),
     ]);
-    run.told(&["add p1@1", "add p2@2", "position 2", "position 9"]);
+    run.delivered(&["add p1@1", "add p2@2", "position 2", "position 9"]);
 }
 
 #[test]
 fn j_34_a_server_that_cannot_stream_is_listed() {
     let invalid = Status::new(422, "Invalid", "sendInitialEvents: Forbidden");
     let run = Run::new(streaming()).play([
-        refusal(&invalid),
+        rejected(&invalid),
         Reply::list("10", "", &["p1@1"]),
         Reply::watch(&[added("p2@11")]),
     ]);
@@ -647,7 +647,7 @@ fn an_unreadable_object_hides_no_other_and_keeps_its_last_state() {
         ),
         Reply::watch(&[unreadable("DELETED", "21"), bookmark("22")]),
     ]);
-    run.told(&[
+    run.delivered(&[
         "add p1@1",
         "position 10",
         "position 11",
@@ -668,7 +668,7 @@ fn the_store_shows_an_event_before_it_is_told() {
         Reply::list("10", "", &["p1@1"]),
         Reply::watch(&[modified("p1@11"), deleted("p1@12")]),
     ]);
-    let shown = run.shown_at_events();
+    let shown = run.cached_at_events();
     assert_eq!(shown, ["p1@1", "p1@11", ""]);
 }
 
@@ -677,7 +677,7 @@ fn content_that_was_not_asked_for_is_an_error() {
     let run = Run::new(paged())
         .with_content_type("text/html")
         .play([pods(&[])]);
-    run.told(&[]);
+    run.delivered(&[]);
     assert_eq!(run.waits(), [800]);
     assert!(run.store.get(&ObjectKey::new("n", "p1")).is_none());
 }

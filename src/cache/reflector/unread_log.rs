@@ -1,4 +1,4 @@
-//! Remembers of which unreadable objects the log has told, so that it tells once.
+//! Logs each undecodable object once.
 
 use std::collections::HashSet;
 
@@ -7,11 +7,11 @@ use log::Level;
 use crate::api::ObjectKey;
 use crate::cache::decode::Unread;
 
-/// So many objects are remembered. A collection with more of them is broken as a whole, and has by
-/// then been logged about enough.
+/// Maximum objects remembered. A collection with more undecodable objects is broken, and has been
+/// logged enough by then.
 const KEYS_MAX: usize = 1000;
 
-/// The objects that have been logged.
+/// The objects that were logged.
 #[derive(Debug, Default)]
 pub(super) struct UnreadLog {
     keys: HashSet<ObjectKey>,
@@ -27,28 +27,28 @@ impl UnreadLog {
         }
     }
 
-    /// Logs something that was not asked for; at the default level only the first.
-    pub(super) fn log_foreign(&mut self, resource: &str, what: &str) {
+    /// Logs a message that the request does not allow; only the first one at the default level.
+    pub(super) fn log_foreign(&mut self, resource: &str, description: &str) {
         let is_logged = std::mem::replace(&mut self.is_foreign_logged, true);
         let level = if is_logged { Level::Debug } else { Level::Warn };
         log::log!(
             level,
-            "the watch of {resource} brought {what}, it is skipped"
+            "the watch of {resource} sent {description}, it is skipped"
         );
     }
 
     fn line(&mut self, kind: &str, unread: &Unread) -> Option<String> {
         let error = &unread.error;
-        let Some(known) = &unread.key else {
+        let Some(identity) = &unread.key else {
             let is_logged = std::mem::replace(&mut self.is_nameless_logged, true);
             let line =
                 format!("cannot read a {kind} and not even its name, it is skipped: {error}");
             return (!is_logged).then_some(line);
         };
-        if self.keys.len() >= KEYS_MAX || !self.keys.insert(known.key.clone()) {
+        if self.keys.len() >= KEYS_MAX || !self.keys.insert(identity.key.clone()) {
             return None;
         }
-        let key = &known.key;
+        let key = &identity.key;
         let more = if self.keys.len() == KEYS_MAX {
             "; no further ones are logged"
         } else {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn each_object_is_logged_once_and_not_too_many() {
+    fn each_object_is_logged_once_up_to_a_limit() {
         let mut log = UnreadLog::default();
         let line = log.line("Pod", &unread(Some("a")));
         assert_eq!(

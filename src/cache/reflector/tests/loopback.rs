@@ -1,4 +1,4 @@
-//! One reflector with a real client and a real socket: what goes over the wire, and the end of a
+//! One reflector with a real client and a real socket: its requests on the wire, and the end of a
 //! blocked read.
 
 use std::io::{BufRead, BufReader, Write};
@@ -18,10 +18,10 @@ use crate::stdx::clock::SystemClock;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::spawn;
 
-/// No step of this test takes longer than this unless it is stuck.
+/// Timeout of each step of this test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Passes on the positions. Has room for all of them.
+/// Forwards the positions. The channel has room for all of them.
 struct Positions(Sender<String>);
 
 impl Handler<Pod> for Positions {
@@ -36,8 +36,8 @@ impl Handler<Pod> for Positions {
     }
 }
 
-/// Answers the first request with these messages and leaves the watch open until it is cut. Gives
-/// the head of the request, and then word that the watch is closed.
+/// Sends these messages in response to the first request and leaves the watch open until the client
+/// closes it. The channel delivers the request's head, and an empty head once the watch is closed.
 fn serve(listener: TcpListener, messages: Vec<String>, stop: &Stop) -> Receiver<Vec<String>> {
     let (sender, heads) = crossbeam_channel::bounded(2);
     let body = move || {
@@ -56,7 +56,7 @@ fn serve(listener: TcpListener, messages: Vec<String>, stop: &Stop) -> Receiver<
                 .write_all(chunk.as_bytes())
                 .expect("the client reads");
         }
-        // Whether it ends by a FIN or a reset does not matter here.
+        // The connection may end by a FIN or by a reset.
         drop(lines.next());
         sender.send(Vec::new()).expect("the test listens");
     };

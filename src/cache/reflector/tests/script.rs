@@ -1,4 +1,4 @@
-//! A server that answers from a script, and a run of the reflector against it.
+//! A scripted server, and a run of the reflector against it.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -39,13 +39,13 @@ pub(super) fn streaming() -> ReflectorOptions {
     }
 }
 
-/// One answer of the server.
+/// One response of the server.
 pub(super) enum Reply {
-    /// A body, whole.
+    /// A complete body.
     Body(String),
-    /// A watch's messages; `stop`, `break` and `silence` stand for what may happen in place of one.
+    /// A watch's messages. `stop`, `break` and `silence` take the place of a message.
     Watch(Vec<String>, Duration),
-    /// No answer, or a refusal.
+    /// No response, or a status error.
     Fail(ClientError),
 }
 
@@ -57,12 +57,12 @@ impl Reply {
         Self::Body(json!({"kind": "PodList", "metadata": metadata, "items": items}).to_string())
     }
 
-    /// A watch that brings these messages and is then closed.
+    /// A watch that sends these messages and is then closed.
     pub(super) fn watch(messages: &[String]) -> Self {
         Self::Watch(messages.to_vec(), Duration::ZERO)
     }
 
-    /// So much time passes before the watch is closed.
+    /// The same watch, closed after `time`.
     pub(super) fn lasting(self, time: Duration) -> Self {
         match self {
             Self::Watch(messages, _) => Self::Watch(messages, time),
@@ -75,7 +75,7 @@ pub(super) fn pods(pods: &[&str]) -> Reply {
     Reply::list("1", "", pods)
 }
 
-pub(super) fn refusal(status: &Status) -> Reply {
+pub(super) fn rejected(status: &Status) -> Reply {
     Reply::Fail(ClientError::Status(status.clone()))
 }
 
@@ -124,18 +124,18 @@ fn text(pod: &Pod) -> String {
     format!("{}@{}", pod.key.name, pod.resource_version)
 }
 
-/// All that a run notes down, in order.
+/// Everything that a run records, in order.
 #[derive(Debug, Default)]
 struct Notes {
     requests: Vec<String>,
     cached_at_requests: Vec<String>,
-    told: Vec<String>,
+    delivered: Vec<String>,
     events: Vec<CacheEvent<Pod>>,
     synced_at_events: Vec<bool>,
-    shown_at_events: Vec<String>,
+    cached_at_events: Vec<String>,
     waits_ms: Vec<u128>,
-    gathered_at_reads: Vec<bool>,
-    stop_when_told: Option<String>,
+    waits_allowed_at_reads: Vec<bool>,
+    stop_at_event: Option<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -173,9 +173,9 @@ impl Run {
         stop(&self.stop);
     }
 
-    pub(super) fn stop_when_told(self, what: &str) -> Self {
+    pub(super) fn stop_at_event(self, event: &str) -> Self {
         self.notes
-            .write(|notes| notes.stop_when_told = Some(what.to_owned()));
+            .write(|notes| notes.stop_at_event = Some(event.to_owned()));
         self
     }
 
@@ -184,7 +184,7 @@ impl Run {
         self
     }
 
-    /// Runs until the first request for which the script has no answer.
+    /// Runs until the first request without a scripted response.
     pub(super) fn play(self, replies: impl IntoIterator<Item = Reply>) -> Self {
         let pace = Arc::new(FakePace {
             clock: FakeClock::default(),
@@ -237,13 +237,13 @@ impl Run {
 
     /// Checks events, as `add p@1`, and positions, as `position 1`.
     #[track_caller]
-    pub(super) fn told(&self, expected: &[&str]) {
-        assert_eq!(self.notes.write(|notes| notes.told.clone()), expected);
+    pub(super) fn delivered(&self, expected: &[&str]) {
+        assert_eq!(self.notes.write(|notes| notes.delivered.clone()), expected);
     }
 
-    pub(super) fn told_changes(&self) -> Vec<String> {
-        let told = self.notes.write(|notes| notes.told.clone());
-        let changes = told
+    pub(super) fn delivered_changes(&self) -> Vec<String> {
+        let delivered = self.notes.write(|notes| notes.delivered.clone());
+        let changes = delivered
             .into_iter()
             .filter(|line| !line.starts_with("position"));
         changes.collect()
@@ -265,13 +265,14 @@ impl Run {
         self.notes.write(|notes| notes.synced_at_events.clone())
     }
 
-    pub(super) fn shown_at_events(&self) -> Vec<String> {
-        self.notes.write(|notes| notes.shown_at_events.clone())
+    pub(super) fn cached_at_events(&self) -> Vec<String> {
+        self.notes.write(|notes| notes.cached_at_events.clone())
     }
 
-    /// Whether each read of a watch's message could rest before.
-    pub(super) fn gathered_at_reads(&self) -> Vec<bool> {
-        self.notes.write(|notes| notes.gathered_at_reads.clone())
+    /// For each message of a watch, whether the read before it was allowed to wait.
+    pub(super) fn waits_allowed_at_reads(&self) -> Vec<bool> {
+        self.notes
+            .write(|notes| notes.waits_allowed_at_reads.clone())
     }
 
     pub(super) fn waits(&self) -> Vec<u128> {
@@ -283,7 +284,7 @@ fn stop(stop: &Stop) {
     stop.stop(Cause::Requested("the script has ended".to_owned()));
 }
 
-/// A clock that waits move.
+/// A clock that each wait advances.
 #[derive(Debug)]
 struct FakePace {
     clock: FakeClock,
@@ -323,18 +324,18 @@ impl Handler<Pod> for Listener {
             }
             CacheEvent::Deleted(last) => (format!("delete {}", text(last)), &last.key),
         };
-        let shown = self
+        let cached = self
             .store
             .get(key)
             .map(|pod| text(&pod))
             .unwrap_or_default();
         let has_synced = self.store.has_synced();
         let is_last = self.notes.write(|notes| {
-            notes.told.push(line.clone());
+            notes.delivered.push(line.clone());
             notes.events.push(event.clone());
-            notes.shown_at_events.push(shown);
+            notes.cached_at_events.push(cached);
             notes.synced_at_events.push(has_synced);
-            notes.stop_when_told.as_ref() == Some(&line)
+            notes.stop_at_event.as_ref() == Some(&line)
         });
         if is_last {
             stop(&self.stop);
@@ -345,12 +346,12 @@ impl Handler<Pod> for Listener {
         let cached = self.store.list();
         let cached: Vec<_> = cached.iter().map(|pod| text(pod)).collect();
         let line = format!("rewind of {}", cached.join(" "));
-        self.notes.write(|notes| notes.told.push(line));
+        self.notes.write(|notes| notes.delivered.push(line));
     }
 
     fn on_position(&mut self, resource_version: &ResourceVersion) {
         let line = format!("position {resource_version}");
-        self.notes.write(|notes| notes.told.push(line));
+        self.notes.write(|notes| notes.delivered.push(line));
     }
 }
 
@@ -370,7 +371,7 @@ impl std::fmt::Debug for ScriptedSource {
 }
 
 impl ScriptedSource {
-    fn answer(
+    fn respond(
         &mut self,
         verb: &str,
         parameters: &[(&'static str, String)],
@@ -413,15 +414,16 @@ impl ScriptedSource {
 
 impl Source for ScriptedSource {
     fn open_list(&mut self, query: &ListQuery) -> Result<Body, ClientError> {
-        self.answer("list", &query.parameters())
+        self.respond("list", &query.parameters())
     }
 
     fn open_watch(&mut self, query: &WatchQuery) -> Result<Body, ClientError> {
-        self.answer("watch", &query.parameters())
+        self.respond("watch", &query.parameters())
     }
 }
 
-/// Gives one message per read, so that none is read before the one before it was handled.
+/// Returns one message per read, so that the reflector handles each message before it reads the
+/// next.
 struct ScriptedWatch {
     messages: VecDeque<String>,
     time: Duration,
@@ -447,9 +449,9 @@ impl Read for ScriptedWatch {
                 }
             }
             Some(message) => {
-                let gathers = self.coalescing.is_allowed();
+                let is_allowed = self.coalescing.is_allowed();
                 self.notes
-                    .write(|notes| notes.gathered_at_reads.push(gathers));
+                    .write(|notes| notes.waits_allowed_at_reads.push(is_allowed));
                 let line = format!("{message}\n");
                 buffer[..line.len()].copy_from_slice(line.as_bytes());
                 Ok(line.len())
@@ -458,12 +460,12 @@ impl Read for ScriptedWatch {
     }
 }
 
-/// As a body's read ends when nothing has come for too long.
+/// The error of a body's read after the silence timeout.
 fn silence() -> ClientError {
     ClientError::Transport(TransportError {
         kind: TransportErrorKind::TimedOut,
         sent: true,
-        message: "nothing came for 300 s".to_owned(),
+        message: "silent for 300 s".to_owned(),
     })
 }
 
