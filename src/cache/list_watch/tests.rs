@@ -1,4 +1,4 @@
-//! The state machine by script: what it asks for after what it was told, at which time.
+//! The state machine by script: its steps and their times after each reported result.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use super::{
 use crate::api::Status;
 use crate::stdx::backoff::BackoffParameters;
 
-/// A machine, and a clock that stands still but for what the script lets pass.
+/// A state machine and a clock that only the script advances.
 struct Script {
     machine: ListWatch,
     start: Instant,
@@ -51,7 +51,7 @@ impl Script {
         self.machine.next_step(self.now)
     }
 
-    /// The next step as text; a wait passes at once.
+    /// Returns the next step as text; a wait advances the clock.
     fn step(&mut self) -> String {
         let value = |name: &str, value: &str| match value {
             "" => String::new(),
@@ -73,8 +73,8 @@ impl Script {
             }
             Step::Watch(query) => {
                 let version = value("rv", &query.resource_version.to_string());
-                let what = ["watch", "stream"][usize::from(query.send_initial_events)];
-                format!("{what}{version}")
+                let verb = ["watch", "stream"][usize::from(query.send_initial_events)];
+                format!("{verb}{version}")
             }
         }
     }
@@ -117,7 +117,7 @@ impl Script {
         self
     }
 
-    /// Nothing more comes until the watch is given up.
+    /// The watch stays silent until it times out.
     fn fall_silent(&mut self) -> &mut Self {
         self.now += Duration::from_mins(5);
         self.machine.on_silent(self.now);
@@ -141,7 +141,7 @@ impl Script {
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn j_01_an_ordinary_start_lists_at_0_in_pages_and_watches_from_there() {
+fn j_01_a_paged_start_lists_at_0_and_watches_from_there() {
     let mut script = Script::paged();
     let Step::List(list) = script.next_step() else {
         panic!("no list");
@@ -208,7 +208,7 @@ fn j_03_watches_last_five_to_ten_minutes_or_longer() {
 }
 
 #[test]
-fn j_04_the_last_message_counts_and_not_the_highest() {
+fn j_04_the_version_of_the_last_message_counts() {
     let mut script = Script::paged();
     script.expect(&["list rv=0 limit=500"]).page("1", "");
     script.expect(&["watch rv=1"]);
@@ -239,7 +239,7 @@ fn j_05_the_version_follows_every_message() {
 }
 
 #[test]
-fn a_watch_from_no_version_counts_only_from_the_first_message_in_order() {
+fn a_watch_from_no_version_counts_after_its_initial_objects() {
     let mut script = Script::paged();
     script.expect(&["list rv=0 limit=500"]).page("0", "");
     script.expect(&["watch rv=0"]);
@@ -250,7 +250,7 @@ fn a_watch_from_no_version_counts_only_from_the_first_message_in_order() {
 }
 
 #[test]
-fn j_09_a_very_short_watch_ends_the_round_after_a_back_off() {
+fn j_09_a_very_short_watch_ends_the_cycle_with_a_back_off() {
     let mut script = Script::paged();
     script.expect(&["list rv=0 limit=500"]).page("10", "");
     script.expect(&["watch rv=10"]).pass(SECOND / 2).close();
@@ -326,7 +326,7 @@ fn j_10_the_back_off_doubles_up_to_its_cap_with_jitter() {
 }
 
 #[test]
-fn j_12_too_many_requests_cost_one_back_off_each_and_no_list() {
+fn j_12_too_many_requests_back_off_without_a_list() {
     let mut script = Script::paged();
     script.expect(&["list rv=0 limit=500"]).page("10", "");
     script.expect(&["watch rv=10"]);
@@ -359,7 +359,7 @@ fn j_13_internal_errors_are_retried_only_within_a_window() {
 }
 
 #[test]
-fn j_14_a_relist_asks_for_at_least_the_last_version() {
+fn j_14_a_relist_requests_at_least_the_last_version() {
     let mut script = Script::paged();
     script.expect(&["list rv=0 limit=500"]).page("10", "");
     script.expect(&["watch rv=10"]).fail(Failure::Other);
@@ -367,7 +367,7 @@ fn j_14_a_relist_asks_for_at_least_the_last_version() {
 }
 
 #[test]
-fn j_15_a_relist_that_expired_asks_for_the_newest_at_once() {
+fn j_15_an_expired_relist_requests_the_newest_at_once() {
     let mut script = Script::paged();
     script.expect(&["list rv=0 limit=500"]).page("10", "");
     script.expect(&["watch rv=10"]).fail(Failure::Other);
@@ -380,7 +380,7 @@ fn j_15_a_relist_that_expired_asks_for_the_newest_at_once() {
 }
 
 #[test]
-fn the_second_try_of_a_list_is_the_last_of_its_round() {
+fn the_second_attempt_of_a_list_is_the_last_of_its_cycle() {
     let mut script = Script::paged();
     script
         .expect(&["list rv=0 limit=500"])
@@ -393,7 +393,7 @@ fn the_second_try_of_a_list_is_the_last_of_its_round() {
 }
 
 #[test]
-fn j_17_a_version_from_the_future_is_given_up_for_the_newest() {
+fn j_17_a_future_version_is_replaced_by_the_newest() {
     let mut script = Script::paged();
     script.expect(&["list rv=0 limit=500"]).page("20", "");
     script.expect(&["watch rv=20"]).fail(Failure::Other);
@@ -417,7 +417,7 @@ fn j_17_a_version_from_the_future_is_given_up_for_the_newest() {
 }
 
 #[test]
-fn j_17_a_watch_from_the_future_that_brings_nothing_is_given_up_for_a_list() {
+fn j_17_a_silent_watch_from_a_future_version_is_relisted() {
     let mut script = Script::paged();
     script.expect(&["list rv=0 limit=500"]).page("90", "");
     script.expect(&["watch rv=90"]).fall_silent();
@@ -440,7 +440,7 @@ fn j_17_a_watch_from_the_future_that_brings_nothing_is_given_up_for_a_list() {
 }
 
 #[test]
-fn a_watch_that_fell_silent_later_goes_on_where_it_was() {
+fn a_watch_silent_after_a_message_continues_from_it() {
     let mut script = Script::paged();
     script.expect(&["list rv=0 limit=500"]).page("10", "");
     script.expect(&["watch rv=10"]);
@@ -453,7 +453,7 @@ fn a_watch_that_fell_silent_later_goes_on_where_it_was() {
 }
 
 #[test]
-fn j_18_pages_go_on_by_their_token_alone() {
+fn j_18_later_pages_send_only_their_token() {
     let mut script = Script::new(ListWatchOptions {
         use_watch_list: false,
         page_size: Some(4),
@@ -467,7 +467,7 @@ fn j_18_pages_go_on_by_their_token_alone() {
 }
 
 #[test]
-fn j_19_other_versions_than_0_are_listed_whole_unless_the_first_list_came_in_pages() {
+fn j_19_other_versions_have_no_limit_without_pages_at_0() {
     let mut script = Script::paged();
     script.expect(&["list rv=0 limit=500"]).page("10", "a");
     script.expect(&["list limit=500 continue=a"]).page("10", "");
@@ -480,7 +480,7 @@ fn j_19_other_versions_than_0_are_listed_whole_unless_the_first_list_came_in_pag
 }
 
 #[test]
-fn pages_that_outlive_the_history_are_read_anew_in_one() {
+fn an_expired_page_token_restarts_the_list_without_limit() {
     let mut script = Script::paged();
     script.expect(&["list rv=0 limit=500"]).page("10", "a");
     script
@@ -488,7 +488,7 @@ fn pages_that_outlive_the_history_are_read_anew_in_one() {
         .fail(Failure::Expired);
     script.expect(&["list rv=0"]).page("12", "");
     script.expect(&["watch rv=12"]).fail(Failure::Other);
-    // It came in pages at first, so the server does not answer out of a cache.
+    // The list came in pages at first, so the server has no cache to serve it from.
     script.expect(&["wait 800ms", "list rv=12 limit=500"]);
 }
 
@@ -517,7 +517,7 @@ fn j_22_an_expired_watch_lists_from_the_last_version() {
 }
 
 #[test]
-fn the_list_after_an_outage_does_not_wait_as_long_as_the_outage_did() {
+fn the_list_after_an_outage_waits_less_than_the_outage() {
     let mut script = Script::paged();
     script.expect(&["list rv=0 limit=500"]).page("10", "");
     for wait in ["wait 800ms", "wait 1600ms", "wait 3200ms", "wait 6400ms"] {
@@ -526,7 +526,7 @@ fn the_list_after_an_outage_does_not_wait_as_long_as_the_outage_did() {
     }
     script.expect(&["watch rv=10"]).fail(Failure::Expired);
     script.expect(&["wait 800ms", "list rv=10"]).page("20", "");
-    // A version that expires again and again is listed less and less often.
+    // Repeated expiry makes the lists less frequent.
     script.expect(&["watch rv=20"]).fail(Failure::Expired);
     script.expect(&["wait 1600ms", "list rv=20"]);
 }
@@ -542,7 +542,7 @@ fn j_25_without_its_end_a_streamed_list_is_not_complete() {
 }
 
 #[test]
-fn j_29_a_streamed_list_backs_off_from_a_busy_server_and_stays_streamed() {
+fn j_29_a_streamed_list_backs_off_and_stays_streamed() {
     let mut script = Script::streaming();
     script.expect(&["stream"]).fail(Failure::TooManyRequests);
     script
@@ -559,7 +559,7 @@ fn j_29_a_streamed_list_outlasts_a_refused_connection() {
 }
 
 #[test]
-fn refused_connections_are_tried_again_within_four_seconds() {
+fn refused_connections_are_retried_within_four_seconds() {
     for use_watch_list in [true, false] {
         let options = ListWatchOptions {
             use_watch_list,
@@ -574,7 +574,7 @@ fn refused_connections_are_tried_again_within_four_seconds() {
             assert!(waited <= Duration::from_secs(4), "{n_refused}: {waited:?}");
             assert_eq!(script.step(), first);
         }
-        // What the API server says once it is there has a back-off of its own.
+        // Status errors of the running API server have their own back-off.
         script
             .fail(Failure::TooManyRequests)
             .expect(&["wait 1600ms"]);
@@ -582,7 +582,7 @@ fn refused_connections_are_tried_again_within_four_seconds() {
 }
 
 #[test]
-fn j_30_a_streamed_list_that_broke_off_is_asked_for_again() {
+fn j_30_an_incomplete_streamed_list_is_requested_again() {
     let mut script = Script::streaming();
     script.expect(&["stream"]);
     script.see(Seen::Added, "1", Effect::Collect).close();
@@ -596,7 +596,7 @@ fn j_30_a_streamed_list_that_broke_off_is_asked_for_again() {
 }
 
 #[test]
-fn j_31_a_stream_that_ended_after_its_list_is_gone_on_with() {
+fn j_31_a_stream_that_ends_after_its_list_is_continued() {
     let mut script = Script::streaming();
     script.expect(&["stream"]);
     script.see(CLOSE, "2", Effect::Replace);
@@ -604,7 +604,7 @@ fn j_31_a_stream_that_ended_after_its_list_is_gone_on_with() {
 }
 
 #[test]
-fn j_32_a_stream_that_expired_later_ends_the_round() {
+fn j_32_a_stream_that_expires_later_ends_the_cycle() {
     let mut script = Script::streaming();
     script.expect(&["stream"]);
     script.see(CLOSE, "2", Effect::Replace);
@@ -637,7 +637,7 @@ fn j_34_a_server_that_cannot_stream_is_listed_in_pages() {
 }
 
 #[test]
-fn a_streamed_list_from_the_future_is_asked_for_the_newest() {
+fn a_streamed_list_at_a_future_version_requests_the_newest() {
     let mut script = Script::streaming();
     script.expect(&["stream"]);
     script
@@ -652,7 +652,7 @@ fn a_streamed_list_from_the_future_is_asked_for_the_newest() {
 }
 
 #[test]
-fn j_35_a_missing_end_is_warned_of_every_ten_seconds() {
+fn j_35_a_missing_end_is_logged_every_ten_seconds() {
     let mut script = Script::streaming();
     script.expect(&["stream"]);
     let mut warnings = Vec::new();
@@ -678,7 +678,7 @@ fn j_35_a_missing_end_is_warned_of_every_ten_seconds() {
 }
 
 #[test]
-fn j_37_a_watch_that_closes_is_opened_again_at_once() {
+fn j_37_a_watch_that_closes_is_reopened_at_once() {
     let mut script = Script::paged();
     script.expect(&["list rv=0 limit=500"]).page("10", "");
     script.expect(&["watch rv=10"]).pass(SECOND).close();
@@ -691,7 +691,7 @@ fn j_37_a_watch_that_closes_is_opened_again_at_once() {
 }
 
 #[test]
-fn the_back_off_starts_anew_two_minutes_after_it_began() {
+fn the_back_off_restarts_two_minutes_after_it_began() {
     let mut script = Script::streaming();
     script.expect(&["stream"]).fail(Failure::ConnectionRefused);
     script
@@ -706,13 +706,13 @@ fn the_back_off_starts_anew_two_minutes_after_it_began() {
 }
 
 #[track_caller]
-fn check_status(status: &Status, answer: Failure, message: Failure) {
-    assert_eq!(Failure::of_response(status), answer, "{status:?}");
+fn check_status(status: &Status, response: Failure, message: Failure) {
+    assert_eq!(Failure::of_response(status), response, "{status:?}");
     assert_eq!(Failure::of_message(status), message, "{status:?}");
 }
 
 #[test]
-fn refusals_are_told_apart() {
+fn status_errors_are_classified() {
     let status = |code, reason| Status::new(code, reason, "");
     check_status(&status(410, "Expired"), Failure::Expired, Failure::Expired);
     check_status(&status(410, "Gone"), Failure::Expired, Failure::Expired);
@@ -729,7 +729,7 @@ fn refusals_are_told_apart() {
 }
 
 #[test]
-fn pages_that_lead_nowhere_end_the_list() {
+fn a_repeated_continue_token_ends_the_list() {
     let mut script = Script::paged();
     script.expect(&["list rv=0 limit=500"]).page("10", "a");
     script.expect(&["list limit=500 continue=a"]);

@@ -1,4 +1,4 @@
-//! The loop against a scripted server: what it requests, what the store shows, what is told.
+//! The reflector against a scripted server: its requests, the store's contents, and the events.
 
 mod loopback;
 mod script;
@@ -37,7 +37,7 @@ fn transport(kind: TransportErrorKind) -> Reply {
 }
 
 #[test]
-fn j_01_a_paged_start_brings_the_list_and_then_the_events_in_order() {
+fn j_01_a_paged_start_delivers_the_list_and_then_events() {
     let run = Run::new(paged()).play([
         Reply::list("10", "", &["p1@3"]),
         Reply::watch(&[
@@ -81,7 +81,8 @@ fn j_02_a_streaming_start_needs_one_request() {
         modified("p1@8"),
     ])]);
     run.requested(&[
-        "watch sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=300",
+        "watch sendInitialEvents=true&resourceVersionMatch=NotOlderThan&\
+         allowWatchBookmarks=true&timeoutSeconds=300",
         "close",
         "watch resourceVersion=8&allowWatchBookmarks=true&timeoutSeconds=300",
     ]);
@@ -98,7 +99,7 @@ fn j_02_a_streaming_start_needs_one_request() {
 }
 
 #[test]
-fn a_watch_gathers_events_once_its_list_is_complete_if_it_may() {
+fn reads_may_wait_once_the_list_is_complete_if_enabled() {
     let list_and_events = || {
         [
             Reply::watch(&[added("p1@1"), closing_bookmark("7"), modified("p1@8")]),
@@ -116,7 +117,7 @@ fn a_watch_gathers_events_once_its_list_is_complete_if_it_may() {
 }
 
 #[test]
-fn j_04_objects_of_another_type_are_skipped_and_the_last_version_counts() {
+fn j_04_other_kinds_are_skipped_and_the_last_version_counts() {
     let table = r#"{"type":"ADDED","object":{"kind":"Table","metadata":{"name":"t"}}}"#;
     let run = Run::new(paged()).play([
         Reply::list("1", "", &["foo@1", "bar@1"]),
@@ -155,7 +156,7 @@ fn j_05_h_20_bookmarks_move_the_position_without_an_event() {
 }
 
 #[test]
-fn j_06_every_round_begins_with_what_its_list_says() {
+fn j_06_every_cycle_begins_with_the_contents_of_its_list() {
     let gone = || error(&expired());
     let run = Run::new(paged()).play([
         Reply::list("1", "", &[]),
@@ -195,33 +196,34 @@ fn j_06_every_round_begins_with_what_its_list_says() {
     ];
     assert_eq!(
         changes, expected,
-        "a relist without a difference is not told"
+        "a relist without a difference delivers no event"
     );
 }
 
 #[test]
-fn j_07_stopped_before_the_start_nothing_is_requested() {
+fn j_07_a_stop_before_the_start_requests_nothing() {
     let run = Run::new(paged());
     run.stop();
     run.play([Reply::list("1", "", &[])]).requested(&[]);
 }
 
 #[test]
-fn j_07_stopped_while_watching_the_watch_is_closed_once() {
+fn j_07_a_stop_during_a_watch_closes_it_once() {
     let run = Run::new(streaming()).play([Reply::watch(&[
         added("p1@1"),
         closing_bookmark("2"),
         "stop".to_owned(),
     ])]);
     run.requested(&[
-        "watch sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=300",
+        "watch sendInitialEvents=true&resourceVersionMatch=NotOlderThan&\
+         allowWatchBookmarks=true&timeoutSeconds=300",
         "close",
     ]);
     assert_eq!(run.waits(), [] as [u128; 0]);
 }
 
 #[test]
-fn j_07_stopped_while_handling_the_watch_is_closed_once() {
+fn j_07_a_stop_in_a_handler_closes_the_watch_once() {
     let run = Run::new(paged()).stop_at_event("add p2@11").play([
         Reply::list("10", "", &[]),
         Reply::watch(&[added("p1@10"), added("p2@11"), added("p3@12")]),
@@ -269,7 +271,7 @@ fn j_09_watches_that_close_at_once_do_not_spin() {
 }
 
 #[test]
-fn j_10_a_refused_connection_keeps_the_version_and_spares_the_list() {
+fn j_10_a_refused_connection_keeps_the_version() {
     let run = Run::new(paged()).play([
         Reply::list("10", "", &[]),
         transport(TransportErrorKind::Refused),
@@ -287,7 +289,7 @@ fn j_10_a_refused_connection_keeps_the_version_and_spares_the_list() {
 }
 
 #[test]
-fn j_12_too_many_requests_cost_one_back_off_each_and_no_list() {
+fn j_12_too_many_requests_back_off_without_a_list() {
     let busy = Status::new(429, "TooManyRequests", "busy");
     let run = Run::new(paged()).play([
         Reply::list("10", "", &[]),
@@ -303,7 +305,7 @@ fn j_12_too_many_requests_cost_one_back_off_each_and_no_list() {
 }
 
 #[test]
-fn j_14_j_15_j_22_an_expired_watch_lists_from_the_last_version_and_then_the_newest() {
+fn j_14_j_15_j_22_an_expired_watch_lists_last_then_newest() {
     let run = Run::new(paged()).play([
         Reply::list("10", "", &["p@3"]),
         Reply::watch(&[error(&expired())]),
@@ -319,7 +321,7 @@ fn j_14_j_15_j_22_an_expired_watch_lists_from_the_last_version_and_then_the_newe
 }
 
 #[test]
-fn j_17_a_server_restored_from_a_backup_is_listed_anew() {
+fn j_17_a_server_restored_from_a_backup_is_listed_again() {
     let gone = || error(&expired());
     let run = Run::new(paged()).play([
         Reply::list("20", "", &[]),
@@ -348,7 +350,7 @@ fn silent_watch() -> Reply {
 }
 
 #[test]
-fn j_17_a_restored_server_that_keeps_silent_loses_its_ghosts() {
+fn j_17_a_silent_restored_server_is_listed_again() {
     let run = Run::new(paged()).play([
         Reply::list("90", "", &["p1@5", "ghost@8"]),
         silent_watch(),
@@ -360,7 +362,7 @@ fn j_17_a_restored_server_that_keeps_silent_loses_its_ghosts() {
     assert_eq!(run.waits(), [800]);
     assert_eq!(run.cached(), ["p1@5"]);
     assert_eq!(run.store.resource_version(), "20".into());
-    let told = [
+    let expected = [
         "add p1@5",
         "add ghost@8",
         "position 90",
@@ -368,7 +370,7 @@ fn j_17_a_restored_server_that_keeps_silent_loses_its_ghosts() {
         "delete ghost@8",
         "position 20",
     ];
-    run.delivered(&told);
+    run.delivered(&expected);
 
     let run = Run::new(streaming()).play([
         Reply::watch(&[added("p1@5"), added("ghost@8"), closing_bookmark("90")]),
@@ -384,7 +386,7 @@ fn j_17_a_restored_server_that_keeps_silent_loses_its_ghosts() {
 }
 
 #[test]
-fn a_watch_that_falls_silent_after_a_message_is_opened_again() {
+fn a_watch_that_falls_silent_after_a_message_is_reopened() {
     let run = Run::new(paged()).play([
         Reply::list("10", "", &["p1@5"]),
         Reply::watch(&[bookmark("15"), "silence".to_owned()]).lasting(Duration::from_mins(5)),
@@ -410,7 +412,7 @@ fn j_18_all_pages_become_one_list() {
 }
 
 #[test]
-fn pages_that_lead_nowhere_are_not_asked_for_without_end() {
+fn a_repeated_continue_token_ends_the_list() {
     let run = Run::new(paged()).play([
         Reply::list("10", "a", &["p1@1"]),
         Reply::list("10", "a", &["p1@1"]),
@@ -423,7 +425,7 @@ fn pages_that_lead_nowhere_are_not_asked_for_without_end() {
 }
 
 #[test]
-fn pages_that_expired_are_thrown_away() {
+fn pages_of_an_expired_list_are_dropped() {
     let run = Run::new(paged()).play([
         Reply::list("10", "a", &["p1@1", "p2@2"]),
         rejected(&expired()),
@@ -433,7 +435,7 @@ fn pages_that_expired_are_thrown_away() {
 }
 
 #[test]
-fn a_list_that_breaks_off_changes_nothing() {
+fn an_incomplete_list_changes_nothing() {
     let run = Run::new(paged()).play([
         Reply::list("10", "", &["p1@1"]),
         Reply::watch(&[error(&expired())]),
@@ -447,7 +449,7 @@ fn a_list_that_breaks_off_changes_nothing() {
 }
 
 #[test]
-fn j_20_a_resync_tells_every_object_as_it_is() {
+fn j_20_a_resync_delivers_every_object_unchanged() {
     let mut options = paged();
     options.min_resync_period = Duration::from_mins(1);
     let run = Run::new(options).play([
@@ -466,12 +468,15 @@ fn j_20_a_resync_tells_every_object_as_it_is() {
         "update p1@1 p1@1",
         "update p2@2 p2@2",
     ]);
-    let is_same = |event: &CacheEvent<Pod>| !matches!(event, CacheEvent::Updated { old, new } if !Arc::ptr_eq(old, new));
+    let is_same = |event: &CacheEvent<Pod>| match event {
+        CacheEvent::Updated { old, new } => Arc::ptr_eq(old, new),
+        CacheEvent::Added(_) | CacheEvent::Deleted(_) => true,
+    };
     assert!(run.events().iter().all(is_same));
 }
 
 #[test]
-fn j_24_what_was_missed_while_away_is_told_after_the_first_sync() {
+fn j_24_missed_changes_are_delivered_after_the_first_sync() {
     let run = Run::new(paged()).play([
         Reply::list("10", "", &["p1@1", "p2@2"]),
         Reply::watch(&[error(&expired())]),
@@ -489,7 +494,7 @@ fn j_24_what_was_missed_while_away_is_told_after_the_first_sync() {
 }
 
 #[test]
-fn j_25_without_the_closing_bookmark_nothing_is_shown() {
+fn j_25_without_the_end_bookmark_the_store_stays_empty() {
     let run = Run::new(streaming()).play([Reply::watch(&[added("p1@1"), "stop".to_owned()])]);
     assert!(!run.store.has_synced());
     assert_eq!(run.cached(), [] as [&str; 0]);
@@ -497,7 +502,7 @@ fn j_25_without_the_closing_bookmark_nothing_is_shown() {
 }
 
 #[test]
-fn j_26_a_bookmark_that_closes_nothing_does_not_sync() {
+fn j_26_an_ordinary_bookmark_does_not_complete_the_list() {
     let run = Run::new(streaming()).play([Reply::watch(&[
         added("p1@1"),
         bookmark("2"),
@@ -507,7 +512,7 @@ fn j_26_a_bookmark_that_closes_nothing_does_not_sync() {
 }
 
 #[test]
-fn j_27_changes_before_the_closing_bookmark_are_honoured() {
+fn j_27_changes_before_the_end_bookmark_are_applied() {
     let run = Run::new(streaming()).play([Reply::watch(&[
         added("p1@1"),
         added("p2@2"),
@@ -520,7 +525,7 @@ fn j_27_changes_before_the_closing_bookmark_are_honoured() {
 }
 
 #[test]
-fn j_29_a_busy_server_is_asked_for_the_same_stream_again() {
+fn j_29_a_busy_server_gets_the_same_request_again() {
     let busy = Status::new(429, "TooManyRequests", "busy");
     let run = Run::new(streaming()).play([
         rejected(&busy),
@@ -534,7 +539,7 @@ fn j_29_a_busy_server_is_asked_for_the_same_stream_again() {
 }
 
 #[test]
-fn j_30_what_a_broken_stream_brought_is_thrown_away() {
+fn j_30_the_objects_of_a_broken_stream_are_dropped() {
     let run = Run::new(streaming()).play([
         Reply::watch(&[added("p1@1"), added("p2@2")]),
         Reply::watch(&[added("p2@2"), "break".to_owned()]),
@@ -558,7 +563,7 @@ fn j_31_j_32_after_the_list_the_stream_is_an_ordinary_watch() {
 }
 
 #[test]
-fn a_reconnect_without_changes_tells_nothing() {
+fn a_reconnect_without_changes_delivers_no_event() {
     let run = Run::new(streaming()).play([
         Reply::watch(&[
             added("p1@1"),
@@ -572,7 +577,7 @@ fn a_reconnect_without_changes_tells_nothing() {
 }
 
 #[test]
-fn j_34_a_server_that_cannot_stream_is_listed() {
+fn j_34_a_server_that_cannot_stream_is_listed_in_pages() {
     let invalid = Status::new(422, "Invalid", "sendInitialEvents: Forbidden");
     let run = Run::new(streaming()).play([
         rejected(&invalid),
@@ -587,7 +592,7 @@ fn j_34_a_server_that_cannot_stream_is_listed() {
 }
 
 #[test]
-fn j_36_a_table_is_refused_and_not_taken_for_an_empty_list() {
+fn j_36_a_table_is_an_error_and_not_an_empty_list() {
     let table = r#"{"kind":"Table","metadata":{"resourceVersion":"9"},"rows":[]}"#;
     let run = Run::new(paged()).play([
         Reply::list("8", "", &["p1@1"]),
@@ -598,7 +603,7 @@ fn j_36_a_table_is_refused_and_not_taken_for_an_empty_list() {
 }
 
 #[test]
-fn a_list_without_a_version_is_refused_and_not_taken_for_an_empty_one() {
+fn a_list_without_a_version_is_an_error() {
     let empty = br#"{"kind":"PodList","items":[],"metadata":{}}"#;
     for body in [&b"{}"[..], br#"{"message":"maintenance"}"#, empty] {
         let body = String::from_utf8(body.to_vec()).expect("text");
@@ -616,7 +621,7 @@ fn a_list_without_a_version_is_refused_and_not_taken_for_an_empty_one() {
 }
 
 #[test]
-fn j_37_a_watch_that_ends_well_goes_on_at_once() {
+fn j_37_a_watch_that_ends_normally_is_reopened_at_once() {
     let run = Run::new(paged()).play([
         Reply::list("10", "", &[]),
         Reply::watch(&[]).lasting(Duration::from_secs(1)),
@@ -631,17 +636,23 @@ fn j_37_a_watch_that_ends_well_goes_on_at_once() {
 }
 
 #[test]
-fn an_unreadable_object_hides_no_other_and_keeps_its_last_state() {
+fn an_unreadable_object_keeps_its_last_state() {
     let unreadable = |type_: &str, version: &str| {
-        format!(
-            r#"{{"type":"{type_}","object":{{"kind":"Pod","metadata":{{"namespace":"n","name":"p1","uid":"p1","resourceVersion":"{version}","labels":7}}}}}}"#
-        )
+        let metadata = format!(
+            r#"{{"namespace":"n","name":"p1","uid":"p1","resourceVersion":"{version}","labels":7}}"#
+        );
+        format!(r#"{{"type":"{type_}","object":{{"kind":"Pod","metadata":{metadata}}}}}"#)
     };
     let run = Run::new(paged()).play([
         Reply::list("10", "", &["p1@1"]),
-        Reply::watch(&[unreadable("MODIFIED", "11"), added("p2@12"), error(&expired())]),
+        Reply::watch(&[
+            unreadable("MODIFIED", "11"),
+            added("p2@12"),
+            error(&expired()),
+        ]),
         Reply::Body(
-            r#"{"metadata":{"resourceVersion":"20"},"items":[{"metadata":{"namespace":"n","name":"p1","labels":7}},
+            r#"{"metadata":{"resourceVersion":"20"},"items":[
+                {"metadata":{"namespace":"n","name":"p1","labels":7}},
                 {"metadata":{"namespace":"n","name":"p2","uid":"p2","resourceVersion":"12"}}]}"#
                 .to_owned(),
         ),
@@ -663,17 +674,17 @@ fn an_unreadable_object_hides_no_other_and_keeps_its_last_state() {
 }
 
 #[test]
-fn the_store_shows_an_event_before_it_is_told() {
+fn the_store_changes_before_its_event_is_delivered() {
     let run = Run::new(paged()).play([
         Reply::list("10", "", &["p1@1"]),
         Reply::watch(&[modified("p1@11"), deleted("p1@12")]),
     ]);
-    let shown = run.cached_at_events();
-    assert_eq!(shown, ["p1@1", "p1@11", ""]);
+    let cached = run.cached_at_events();
+    assert_eq!(cached, ["p1@1", "p1@11", ""]);
 }
 
 #[test]
-fn content_that_was_not_asked_for_is_an_error() {
+fn an_unsupported_content_type_is_an_error() {
     let run = Run::new(paged())
         .with_content_type("text/html")
         .play([pods(&[])]);

@@ -46,7 +46,8 @@ fn serve(listener: TcpListener, messages: Vec<String>, stop: &Stop) -> Receiver<
         let head = lines.by_ref().map(|line| line.expect("a request"));
         let head = head.take_while(|line| !line.is_empty()).collect();
         sender.send(head).expect("the test listens");
-        let headers = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let headers = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\
+                       Transfer-Encoding: chunked\r\n\r\n";
         stream
             .write_all(headers.as_bytes())
             .expect("the client reads");
@@ -65,7 +66,7 @@ fn serve(listener: TcpListener, messages: Vec<String>, stop: &Stop) -> Receiver<
 }
 
 #[test]
-fn j_07_stopped_in_a_blocked_read_the_thread_ends() {
+fn j_07_a_stop_ends_the_thread_in_a_blocked_read() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
     let stop = Stop::new();
@@ -108,7 +109,7 @@ fn j_07_stopped_in_a_blocked_read_the_thread_ends() {
     assert_eq!(heads.recv_timeout(PATIENCE), Ok(Vec::new()));
     assert!(
         positions.recv_timeout(PATIENCE).is_err(),
-        "nothing more is told"
+        "no further position is delivered"
     );
     thread.join().expect("the thread ends");
 }
