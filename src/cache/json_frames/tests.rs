@@ -1,4 +1,4 @@
-//! Watch messages as API servers write them, and as they might.
+//! Watch messages in the form that API servers write, and in other valid forms.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use crate::api::Pod;
 use crate::cache::decode::{Decoded, Frame, ListMetadata, ReadList, StreamError};
 use crate::cache::json_list::JsonList;
 
-fn told(frame: &Frame<Pod>) -> String {
+fn render(frame: &Frame<Pod>) -> String {
     let object = |what: &str, object: &Decoded<Pod>| match object {
         Ok(pod) => format!("{what} {}@{}", pod.key, pod.resource_version),
         Err(unread) => {
@@ -36,7 +36,7 @@ fn check(body: &str, expected: &[&str]) {
     let mut frames: Vec<String> = Vec::new();
     loop {
         match ReadWatch::<Pod>::next_frame(&mut watch, &mut interner) {
-            Ok(Some(frame)) => frames.push(told(&frame)),
+            Ok(Some(frame)) => frames.push(render(&frame)),
             Ok(None) => break,
             Err(error) => {
                 frames.push(error.to_string());
@@ -47,22 +47,29 @@ fn check(body: &str, expected: &[&str]) {
     assert_eq!(frames, expected);
 }
 
-const POD: &str = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"n","resourceVersion":"5"}}"#;
+const POD: &str = concat!(
+    r#"{"kind":"Pod","apiVersion":"v1","#,
+    r#""metadata":{"name":"a","namespace":"n","resourceVersion":"5"}}"#
+);
 
 #[test]
-fn every_type_of_message_is_read() {
+fn every_message_type_is_decoded() {
     check(
         &format!(r#"{{"type":"ADDED","object":{POD}}}"#),
         &["added n/a@5"],
     );
     check(
         &format!(
-            "{{\"type\":\"MODIFIED\",\"object\":{POD}}}\n\n{{\"type\":\"DELETED\",\"object\":{POD}}}\r\n"
+            "{{\"type\":\"MODIFIED\",\"object\":{POD}}}\n\n\
+             {{\"type\":\"DELETED\",\"object\":{POD}}}\r\n"
         ),
         &["modified n/a@5", "deleted n/a@5"],
     );
     check(
-        r#"{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"9"},"spec":{"containers":null}}}"#,
+        concat!(
+            r#"{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"9"},"#,
+            r#""spec":{"containers":null}}}"#
+        ),
         &["bookmark 9 false"],
     );
     check(
@@ -76,7 +83,7 @@ fn every_type_of_message_is_read() {
 }
 
 #[test]
-fn messages_written_another_way_are_read_too() {
+fn messages_in_other_forms_are_decoded() {
     check(
         &format!(r#" {{ "object" : {POD} , "type" : "ADDED" }} "#),
         &["added n/a@5"],
@@ -92,11 +99,11 @@ fn messages_written_another_way_are_read_too() {
 }
 
 #[test]
-fn j_26_only_the_annotation_true_closes_the_initial_list() {
+fn j_26_only_the_annotation_true_ends_the_initial_list() {
     let bookmark = |value: &str| {
-        format!(
-            r#"{{"type":"BOOKMARK","object":{{"kind":"Pod","metadata":{{"resourceVersion":"9","annotations":{{"k8s.io/initial-events-end":"{value}"}}}}}}}}"#
-        )
+        let annotations = format!(r#"{{"k8s.io/initial-events-end":"{value}"}}"#);
+        let metadata = format!(r#"{{"resourceVersion":"9","annotations":{annotations}}}"#);
+        format!(r#"{{"type":"BOOKMARK","object":{{"kind":"Pod","metadata":{metadata}}}}}"#)
     };
     check(&bookmark("true"), &["bookmark 9 true"]);
     check(&bookmark("false"), &["bookmark 9 false"]);
@@ -119,9 +126,12 @@ fn j_36_objects_of_another_kind_are_foreign() {
 }
 
 #[test]
-fn an_object_that_cannot_be_read_says_which_it_is() {
+fn an_undecodable_object_keeps_its_identity() {
     check(
-        r#"{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"5","labels":7}}}"#,
+        concat!(
+            r#"{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"a","namespace":"n","#,
+            r#""uid":"u","resourceVersion":"5","labels":7}}}"#
+        ),
         &[r#"added unread Some("n/a u")@5"#],
     );
     check(
@@ -131,7 +141,7 @@ fn an_object_that_cannot_be_read_says_which_it_is() {
 }
 
 #[test]
-fn a_line_that_breaks_off_is_an_error_and_no_object() {
+fn an_incomplete_line_is_an_error_and_no_object() {
     check(
         r#"{"type":"ADDED","object":{"kind":"Pod","#,
         &["unexpected end of file"],
@@ -143,7 +153,7 @@ fn a_line_that_breaks_off_is_an_error_and_no_object() {
 }
 
 #[test]
-fn a_long_line_does_not_leave_its_memory_behind() {
+fn the_memory_of_a_long_line_is_released() {
     let padding = "x".repeat(3 << 20);
     let pod =
         format!(r#"{{"kind":"Pod","metadata":{{"name":"a","annotations":{{"x":"{padding}"}}}}}}"#);
@@ -151,16 +161,17 @@ fn a_long_line_does_not_leave_its_memory_behind() {
     let mut watch = JsonWatch::new(Box::new(io::Cursor::new(body)));
     let mut interner = Interner::default();
     let frame = ReadWatch::<Pod>::next_frame(&mut watch, &mut interner);
-    assert_eq!(told(&frame.expect("read").expect("a frame")), "added a@");
+    assert_eq!(render(&frame.expect("read").expect("a frame")), "added a@");
     let end = ReadWatch::<Pod>::next_frame(&mut watch, &mut interner);
     assert!(end.expect("a clean end").is_none());
     assert!(watch.line.capacity() <= KEPT_LINE_BYTES_MAX);
 }
 
 #[test]
-fn a_list_gives_its_objects_and_its_metadata() {
+fn a_list_has_its_objects_and_its_metadata() {
     let body = r#"{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"next"},"items":[
-        {"metadata":{"name":"a"}}, {"metadata":{"name":"b","labels":[]}}, {"metadata":{"name":"c"}}]}"#;
+        {"metadata":{"name":"a"}}, {"metadata":{"name":"b","labels":[]}},
+        {"metadata":{"name":"c"}}]}"#;
     let mut list = JsonList::new(Box::new(body.as_bytes()));
     let (mut read, mut unread) = (Vec::new(), Vec::new());
     let mut interner = Interner::default();
@@ -183,7 +194,7 @@ fn a_list_gives_its_objects_and_its_metadata() {
 }
 
 #[test]
-fn an_object_whose_name_leads_elsewhere_in_a_path_is_not_read() {
+fn an_object_whose_name_changes_the_path_is_rejected() {
     let name = "../../../api/v1/nodes";
     let pod = POD.replace("\"name\":\"a\"", &format!("\"name\":{name:?}"));
     let body = format!("{{\"type\":\"ADDED\",\"object\":{pod}}}\n");
@@ -193,23 +204,23 @@ fn an_object_whose_name_leads_elsewhere_in_a_path_is_not_read() {
     );
 }
 
-/// Only what names the object is read of one that cannot be read, however long it is.
+/// Of an undecodable object only the identity is decoded, however long the object is.
 #[test]
-fn what_cannot_be_read_takes_no_memory() {
+fn an_undecodable_object_takes_no_memory() {
     let field = r#"{"a":[1,"b",{}]},"#.repeat(100_000);
     let json = format!(
         r#"{{"metadata":{{"name":"a","namespace":"n","uid":"u","labels":[{field}1],
         "resourceVersion":"5"}},"spec":[{field}1],"status":7}}"#
     );
-    let mut told = None;
+    let mut decoded = None;
     let spent = allocation_counter::measure(|| {
-        told = crate::cache::json_object::read_object::<Pod>(
+        decoded = crate::cache::json_object::read_object::<Pod>(
             json.as_bytes(),
             &mut crate::api::interner::Interner::default(),
         )
         .err();
     });
-    let unread = told.expect("labels are no list");
+    let unread = decoded.expect("labels are not a list");
     assert_eq!(unread.resource_version, "5".into());
     let key = unread.key.expect("a key");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The splitter against `serde_json` on any list, cut into reads anywhere.
+//! The splitter against `serde_json` for any list, in reads of any size.
 
 use std::io::{self, Read};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{JsonItems, StreamError};
 use crate::cache::read_buffer::BUFFER_BYTES;
 
-/// Gives its bytes in pieces of the given sizes, over and over.
+/// A body that returns its bytes in pieces of the given sizes, repeated in a cycle.
 struct Pieces<'a> {
     bytes: &'a [u8],
     sizes: Vec<usize>,
@@ -58,7 +58,7 @@ fn check(body: &str, n_items: usize, version: &str, token: &str) {
 }
 
 #[track_caller]
-fn check_refused(body: &str, message: &str) {
+fn check_malformed(body: &str, message: &str) {
     let error = split(body.as_bytes(), &[3]).expect_err("no list");
     assert!(error.to_string().contains(message), "{error}");
 }
@@ -84,31 +84,31 @@ fn metadata_is_found_on_either_side_of_the_items() {
 }
 
 #[test]
-fn brackets_and_quotes_in_strings_are_no_structure() {
+fn brackets_and_quotes_in_strings_are_not_structural() {
     let body = r#"{"kind":"PodList","other":["]",{"items":[1]}],"items":[
         {"a":"}]\"{","b":"\\"},"x\"]","",[],1,-2.5e3 ,null,true]}"#;
     check(body, 8, "", "");
 }
 
 #[test]
-fn an_item_longer_than_the_buffer_is_whole() {
+fn an_item_longer_than_the_buffer_is_complete() {
     let text = "x".repeat(3 * BUFFER_BYTES);
     check(&json!({"items": [text, 1]}).to_string(), 2, "", "");
 }
 
 #[test]
-fn what_is_no_list_is_refused() {
-    check_refused(r#"{"items":[{}"#, "end of file");
-    check_refused("", "end of file");
-    check_refused("[1]", "'[' where '{' belongs");
-    check_refused(r#"{"items":[1 2]}"#, "'2' where ',' belongs");
-    check_refused(r#"{"items":7}"#, "no array");
-    check_refused(r#"{"metadata":{"continue":1}}"#, "invalid type");
+fn a_body_that_is_not_a_list_is_an_error() {
+    check_malformed(r#"{"items":[{}"#, "end of file");
+    check_malformed("", "end of file");
+    check_malformed("[1]", "'[' where '{' belongs");
+    check_malformed(r#"{"items":[1 2]}"#, "'2' where ',' belongs");
+    check_malformed(r#"{"items":7}"#, "no array");
+    check_malformed(r#"{"metadata":{"continue":1}}"#, "invalid type");
     let long = json!({"items": ["x".repeat(2 << 20)]}).to_string();
-    check_refused(&long, "longer than");
+    check_malformed(&long, "longer than");
 }
 
-/// JSON values of every kind, with strings that look like structure.
+/// JSON values of every kind, with structural characters in their strings.
 fn values() -> impl Strategy<Value = Value> {
     let text = proptest::string::string_regex(r#"[a"\\{}\[\],: \n\u{e9}\u{1f600}]{0,12}"#);
     let text = text.expect("a valid pattern").boxed();
@@ -129,7 +129,7 @@ fn values() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn any_list_in_any_pieces_gives_the_items_that_serde_json_finds(
+    fn any_list_in_any_pieces_has_the_items_of_serde_json(
         items in proptest::collection::vec(values(), 0..8),
         sizes in proptest::collection::vec(1..40_usize, 1..6),
         is_pretty in any::<bool>(),
@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_the_splitter_panic(
+    fn no_input_makes_the_splitter_panic(
         body in proptest::collection::vec(any::<u8>(), 0..200),
         tail in r#"[\[\]{}",:\\a1 ]{0,60}"#,
     ) {

@@ -1,4 +1,4 @@
-//! The tallies against a count of all pods, with few and with many sets of labels.
+//! The tallies against a count of all pods, with few and with many label sets.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ fn pod(labels: &Labels, rng: &mut Rng) -> Pod {
     }
 }
 
-/// All, active, Ready and terminating pods by their labels.
+/// Numbers of all, active, Ready and terminating pods by their labels.
 type Numbers = BTreeMap<String, [u32; 4]>;
 
 fn recount(pods: &[Pod]) -> Numbers {
@@ -59,12 +59,12 @@ fn check(tally: &PodTally, pods: &[Pod]) {
 }
 
 #[test]
-fn the_numbers_are_right_with_few_sets_and_with_many() {
+fn the_counts_are_right_with_few_and_with_many_label_sets() {
     for n_sets in [1, SEARCHED_MAX / 2, SEARCHED_MAX, SEARCHED_MAX + 1, 60] {
         let mut rng = Rng::with_seed(n_sets as u64);
         let sets: Vec<Labels> = (0..n_sets).map(labels).collect();
         let (mut tally, mut pods) = (PodTally::default(), Vec::<Pod>::new());
-        // Grows and shrinks, so that the number of sets goes over the limits again and again.
+        // Grow and shrink, so that the number of sets crosses the limits repeatedly.
         for round in 0..6 {
             for _ in 0..200 {
                 if pods.is_empty() || rng.usize(..4) > 2 * (round % 2) {
@@ -84,9 +84,9 @@ fn the_numbers_are_right_with_few_sets_and_with_many() {
     }
 }
 
-/// Takes minutes if a pod is searched for among all others.
+/// Takes minutes if every pod needs a linear search.
 #[test]
-fn twenty_thousand_orphans_with_labels_of_their_own_are_counted() {
+fn twenty_thousand_orphans_with_their_own_labels_are_counted() {
     let mut rng = Rng::with_seed(7);
     let mut tally = PodTally::default();
     let sets = (0..20_000).map(labels);
@@ -120,7 +120,7 @@ fn twenty_thousand_orphans_with_labels_of_their_own_are_counted() {
 }
 
 #[test]
-fn sets_that_are_equal_are_counted_together() {
+fn equal_label_sets_are_counted_together() {
     let mut rng = Rng::with_seed(1);
     let mut tally = PodTally::default();
     let pods = [labels(1), labels(1)].map(|labels| pod(&labels, &mut rng));

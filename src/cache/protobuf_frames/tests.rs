@@ -1,4 +1,4 @@
-//! Watch messages as API servers write them, and as they might.
+//! Watch messages in the form that API servers write, and in other valid forms.
 
 use std::io;
 
@@ -38,7 +38,7 @@ fn metadata(name: &str) -> ObjectMeta {
     }
 }
 
-fn told(frame: &Frame<Pod>) -> String {
+fn render(frame: &Frame<Pod>) -> String {
     let object = |what: &str, object: &Decoded<Pod>| match object {
         Ok(pod) => format!("{what} {}@{}", pod.key, pod.resource_version),
         Err(unread) => format!("{what} unread @{}", unread.resource_version),
@@ -62,7 +62,7 @@ fn read(body: Vec<u8>) -> Vec<String> {
     let mut frames = Vec::new();
     loop {
         match watch.next_frame(&mut interner) {
-            Ok(Some(frame)) => frames.push(told(&frame)),
+            Ok(Some(frame)) => frames.push(render(&frame)),
             Ok(None) => return frames,
             Err(error) => {
                 frames.push(error.to_string());
@@ -73,7 +73,7 @@ fn read(body: Vec<u8>) -> Vec<String> {
 }
 
 #[test]
-fn every_type_of_message_is_read() {
+fn every_message_type_is_decoded() {
     let end = ObjectMeta {
         annotations: [(INITIAL_EVENTS_END.to_owned(), "true".to_owned())].into(),
         ..metadata("")
@@ -104,7 +104,7 @@ fn every_type_of_message_is_read() {
 }
 
 #[test]
-fn a_watch_ends_between_messages_or_it_broke() {
+fn a_watch_that_ends_inside_a_message_is_an_error() {
     let whole = message("ADDED", "Pod", &metadata("a"));
     assert_eq!(read(whole.clone()), ["added n/a@5"]);
     for n in 1..whole.len() {
@@ -115,7 +115,7 @@ fn a_watch_ends_between_messages_or_it_broke() {
 }
 
 #[test]
-fn a_pod_whose_name_leads_elsewhere_in_a_path_is_not_read() {
+fn a_pod_whose_name_changes_the_path_is_rejected() {
     let names = ["a/b", "../../../api/v1/nodes"];
     let messages = names.map(|name| message("ADDED", "Pod", &metadata(name)));
     let namespace = ObjectMeta {

@@ -1,4 +1,4 @@
-//! Lists as API servers write them, whole and broken, and in pieces of every size.
+//! Lists of API servers, complete and incomplete, in pieces of every size.
 
 use std::io::{self, Read};
 
@@ -22,12 +22,12 @@ struct ListMessage {
     metadata: Option<ListMeta>,
     #[prost(message, repeated, tag = "2")]
     items: Vec<AnyObject>,
-    /// As a later version of the API might add.
+    /// A field that a later version of the API might add.
     #[prost(fixed64, tag = "9")]
     number: u64,
 }
 
-/// Gives at most so many bytes at once.
+/// A body that returns at most the given number of bytes per read.
 struct Trickle(io::Cursor<Vec<u8>>, usize);
 
 impl Read for Trickle {
@@ -62,7 +62,7 @@ fn list(kind: &str, items: Vec<AnyObject>) -> Vec<u8> {
     Envelope::seal_raw("v1", kind, &message.encode_to_vec())
 }
 
-/// The names of what was read, then how it ended.
+/// The names of the decoded objects, then the end of the list.
 fn read(bytes: Vec<u8>, piece: usize) -> Vec<String> {
     let body = Box::new(Trickle(io::Cursor::new(bytes), piece));
     let mut list = ProtobufList::<Pod>::new(body);
@@ -87,7 +87,7 @@ fn read(bytes: Vec<u8>, piece: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_list_of_a_real_server_is_read() {
+fn a_list_of_a_real_server_is_decoded() {
     let bytes = include_bytes!("../../../tests/data/pod-list.pb").to_vec();
     let told = read(bytes, 1000);
     assert_eq!(told[0], "golden/web-x2b4c");
@@ -95,7 +95,7 @@ fn a_list_of_a_real_server_is_read() {
 }
 
 #[test]
-fn items_come_one_by_one_however_the_bytes_arrive() {
+fn items_are_decoded_singly_however_the_bytes_arrive() {
     let bytes = list("PodList", vec![object("a"), object("b")]);
     for piece in [1, 2, 3, 7, 1000] {
         assert_eq!(read(bytes.clone(), piece), ["n/a", "n/b", "end 77 more"]);
@@ -104,21 +104,21 @@ fn items_come_one_by_one_however_the_bytes_arrive() {
 }
 
 #[test]
-fn an_item_that_cannot_be_read_spoils_only_itself() {
+fn an_undecodable_item_does_not_affect_the_others() {
     let bytes = list("PodList", vec![AnyObject::default(), object("b")]);
     let expected = ["unread \"metadata.name is missing\"", "n/b", "end 77 more"];
     assert_eq!(read(bytes, 1000), expected);
 }
 
 #[test]
-fn an_item_whose_name_leads_elsewhere_in_a_path_is_not_read() {
+fn an_item_whose_name_changes_the_path_is_rejected() {
     let told = read(list("PodList", vec![object("a/b"), object("b")]), 1000);
     assert!(told[0].starts_with("unread "), "{told:?}");
     assert_eq!(told[1..], ["n/b", "end 77 more"]);
 }
 
 #[test]
-fn what_is_no_list_of_pods_is_refused() {
+fn a_body_that_is_not_a_list_of_pods_is_an_error() {
     let other = list("ConfigMapList", vec![object("a")]);
     let expected = "the response is a ConfigMapList, which was not requested";
     assert_eq!(read(other, 1000), [expected]);
@@ -128,7 +128,7 @@ fn what_is_no_list_of_pods_is_refused() {
 }
 
 #[test]
-fn a_list_without_a_version_is_refused() {
+fn a_list_without_a_version_is_an_error() {
     let expected = "malformed body: a list without a resource version";
     for items in [vec![], vec![object("a")]] {
         let message = ListMessage {
@@ -143,7 +143,7 @@ fn a_list_without_a_version_is_refused() {
 }
 
 #[test]
-fn a_list_that_breaks_off_is_an_error_wherever_it_does() {
+fn a_list_that_ends_early_is_an_error_at_every_byte() {
     let bytes = list("PodList", vec![object("a"), object("b")]);
     for n in 0..bytes.len() {
         let told = read(bytes[..n].to_vec(), 1000);
@@ -153,7 +153,7 @@ fn a_list_that_breaks_off_is_an_error_wherever_it_does() {
 }
 
 #[test]
-fn a_field_of_nearly_two_to_the_64_bytes_is_refused() {
+fn a_field_of_nearly_two_to_the_64_bytes_is_an_error() {
     let field = [[0x12].as_slice(), &[0xff; 9], &[0x01]].concat();
     let bytes = Envelope::seal_raw("v1", "PodList", &field);
     let expected = "malformed body: malformed protobuf: a field is longer than its list";

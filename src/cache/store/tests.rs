@@ -1,4 +1,4 @@
-//! The stores: what a change tells, and that the indexes always hold what a scan would find.
+//! The stores: the events of each change, and indexes that always equal a scan.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
@@ -43,7 +43,7 @@ fn list(pods: &[(&str, &str)]) -> Vec<Arc<Pod>> {
 }
 
 /// `add p1@1`, `update p1@1 p1@2` or `delete p1@1`.
-fn told(event: &CacheEvent<Pod>) -> String {
+fn render(event: &CacheEvent<Pod>) -> String {
     let state = |pod: &Pod| format!("{}@{}", pod.key.name, pod.resource_version);
     match event {
         CacheEvent::Added(new) => format!("add {}", state(new)),
@@ -57,13 +57,13 @@ fn check_replace(before: &[(&str, &str)], listed: &[(&str, &str)], expected: &[&
     let store = Store::new();
     store.replace(list(before), &[], &"5".into());
     let events = store.replace(list(listed), &[], &"9".into());
-    assert_eq!(events.iter().map(told).collect::<Vec<_>>(), expected);
+    assert_eq!(events.iter().map(render).collect::<Vec<_>>(), expected);
     assert_eq!(store.resource_version(), "9".into());
     check_indexes(&store);
 }
 
 #[test]
-fn j_23_a_relist_tells_tombstones_first_then_the_rest_in_list_order() {
+fn j_23_a_relist_delivers_tombstones_first_then_list_order() {
     check_replace(&[], &[("p1", "1")], &["add p1@1"]);
     check_replace(
         &[("p1", "1"), ("p3", "3")],
@@ -84,7 +84,7 @@ fn j_23_a_relist_tells_tombstones_first_then_the_rest_in_list_order() {
 }
 
 #[test]
-fn j_24_only_what_changed_while_away_is_told_after_a_relist() {
+fn j_24_a_relist_delivers_only_missed_changes() {
     check_replace(
         &[("p1", "1"), ("p2", "2")],
         &[("p1", "1"), ("p2", "8"), ("p3", "9")],
@@ -93,7 +93,7 @@ fn j_24_only_what_changed_while_away_is_told_after_a_relist() {
 }
 
 #[test]
-fn the_store_shows_a_relist_before_it_is_told() {
+fn the_store_has_a_relist_before_its_events() {
     let store = Store::new();
     store.replace(list(&[("p1", "1")]), &[], &"1".into());
     let events = store.replace(list(&[("p2", "2")]), &[], &"2".into());
@@ -112,23 +112,23 @@ fn another_uid_under_the_same_name_is_an_update() {
     };
     let events = store.replace(vec![Arc::new(again)], &[], &"4".into());
     assert_eq!(
-        events.iter().map(told).collect::<Vec<_>>(),
+        events.iter().map(render).collect::<Vec<_>>(),
         ["update p1@1 p1@4"]
     );
     check_indexes(&store);
 }
 
 #[test]
-fn d_06_an_update_to_the_same_version_is_not_told() {
+fn d_06_an_update_to_the_same_version_has_no_event() {
     let store = Store::new();
     assert!(store.apply_added(pod("p1", "1")).is_some());
     assert!(store.apply_modified(pod("p1", "1")).is_none());
     assert!(store.apply_added(pod("p1", "2")).is_some());
 }
 
-/// Versions are handed out a second time by a server that was restored from a backup.
+/// A server that was restored from a backup issues versions a second time.
 #[test]
-fn a_version_that_comes_twice_replaces_what_had_it_before() {
+fn a_reissued_version_replaces_the_old_state() {
     let store = Store::new();
     store.replace(list(&[("p1", "7"), ("p2", "8")]), &[], &"20".into());
     let other = Pod {
@@ -138,7 +138,7 @@ fn a_version_that_comes_twice_replaces_what_had_it_before() {
     let listed = vec![Arc::new(other.clone()), Arc::new(pod("p2", "8"))];
     let events = store.replace(listed, &[], &"9".into());
     assert_eq!(
-        events.iter().map(told).collect::<Vec<_>>(),
+        events.iter().map(render).collect::<Vec<_>>(),
         ["update p1@7 p1@7"]
     );
     assert_eq!(store.get(&other.key).as_deref(), Some(&other));
@@ -168,16 +168,16 @@ fn h_20_the_version_follows_events_bookmarks_and_lists() {
 }
 
 #[test]
-fn a_deletion_tells_the_last_state_and_only_of_what_was_known() {
+fn a_deletion_has_the_last_state_if_the_object_was_known() {
     let store = Store::new();
     store.apply_added(pod("p1", "1"));
     let event = store.apply_deleted(pod("p1", "2")).expect("it was known");
-    assert_eq!(told(&event), "delete p1@2");
+    assert_eq!(render(&event), "delete p1@2");
     assert!(store.apply_deleted(pod("p1", "2")).is_none());
 }
 
 #[test]
-fn what_cannot_be_read_keeps_its_last_good_state() {
+fn an_undecodable_object_keeps_its_last_state() {
     let store = Store::new();
     store.apply_added(pod("p1", "1"));
     let unread = |uid| UnreadKey {
@@ -195,10 +195,13 @@ fn what_cannot_be_read_keeps_its_last_good_state() {
     assert_eq!((events.len(), store.len()), (0, 1));
 
     let events = store.replace(Vec::new(), &[unread("successor")], &version("4"));
-    assert_eq!(events.iter().map(told).collect::<Vec<_>>(), ["delete p1@1"]);
+    assert_eq!(
+        events.iter().map(render).collect::<Vec<_>>(),
+        ["delete p1@1"]
+    );
     store.apply_added(pod("p1", "5"));
     let event = store.apply_unread(&unread("p1"), &version("6"), true);
-    assert_eq!(event.as_ref().map(told).as_deref(), Some("delete p1@5"));
+    assert_eq!(event.as_ref().map(render).as_deref(), Some("delete p1@5"));
 }
 
 #[test]
@@ -320,7 +323,7 @@ fn the_view_finds_replica_sets_by_namespace_and_by_controller() {
     check_indexes(&cache.replica_sets);
 }
 
-/// One random change; objects and owners come from small sets so that they meet often.
+/// One random change. Objects and owners are drawn from small sets, so that they collide often.
 #[derive(Clone, Debug)]
 enum Change {
     Upsert(u8, Option<u8>),
@@ -348,7 +351,7 @@ fn random_pod(name: u8, owner: Option<u8>, version: usize) -> Pod {
         None => pod(&name, &text),
     };
     let labels = match version % 3 {
-        // Some have labels of their own.
+        // Some pods have their own labels.
         0 => [("app", &*name)].into_iter().collect(),
         _ => LABELS[usize::from(version.is_multiple_of(5))].clone(),
     };
@@ -364,7 +367,7 @@ fn random_pod(name: u8, owner: Option<u8>, version: usize) -> Pod {
     }
 }
 
-/// Compares the buckets with those that a scan over all objects gives.
+/// Compares the buckets with those of a scan over all objects.
 #[track_caller]
 fn check_indexes<T: Indexed>(store: &Store<T>) {
     let state = store.read();
@@ -386,7 +389,7 @@ fn check_indexes<T: Indexed>(store: &Store<T>) {
     }
     assert_eq!(state.buckets.len(), expected.len());
     for (bucket, Group { objects, tally }) in &state.buckets {
-        // What is counted out to the last object must have been counted in exactly.
+        // Removing every object from a correct tally empties it.
         let mut tally = tally.clone();
         for object in objects {
             object.discount(&mut tally);
@@ -437,7 +440,7 @@ proptest! {
 }
 
 #[test]
-fn memory_comes_back_after_a_peak() {
+fn memory_is_released_after_a_peak() {
     let store = Store::<Pod>::new();
     let name = |n: usize| format!("p{n}");
     for n in 0..10_000 {
