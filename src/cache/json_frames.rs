@@ -18,13 +18,13 @@ use crate::api::interner::Interner;
 /// Size of the read buffer, in bytes: several usual messages.
 const BUFFER_BYTES: usize = 32 << 10;
 
-/// A line longer than this, in bytes, does not leave its memory behind.
+/// The buffer of a line longer than this, in bytes, is shrunk afterwards.
 const KEPT_LINE_BYTES_MAX: usize = 1 << 20;
 
 /// The body of a watch in JSON.
 pub(super) struct JsonWatch {
     body: BufReader<Box<dyn Read + Send>>,
-    /// The current line, kept for its memory.
+    /// The current line; reading reuses its memory.
     line: Vec<u8>,
 }
 
@@ -36,7 +36,7 @@ struct FrameJson<'a> {
     object: &'a RawValue,
 }
 
-/// How the three kinds of change begin, as API servers write them.
+/// The prefixes of the three kinds of change, in the form that API servers write.
 const PREFIXES: [(&[u8], ChangeType); 3] = [
     (br#"{"type":"ADDED","object":"#, ChangeType::Added),
     (br#"{"type":"MODIFIED","object":"#, ChangeType::Modified),
@@ -79,11 +79,11 @@ impl JsonWatch {
         if n == OBJECT_BYTES_MAX {
             return Err(StreamError::TooLarge(OBJECT_BYTES_MAX));
         }
-        // The last line of a body that has ended may lack nothing but the line feed.
-        let is_whole = n == 0
+        // The last line of a body that has ended is complete even without its line feed.
+        let is_complete = n == 0
             || self.line.ends_with(b"\n")
             || serde_json::from_slice::<FrameJson<'_>>(&self.line).is_ok();
-        if is_whole {
+        if is_complete {
             Ok(n > 0)
         } else {
             Err(io::Error::from(io::ErrorKind::UnexpectedEof).into())
@@ -119,7 +119,7 @@ fn read_frame<T: Decode>(
     line: &[u8],
     interner: &mut Interner,
 ) -> Result<Frame<T::Object>, StreamError> {
-    if let Some(frame) = read_usual_frame::<T>(line, interner) {
+    if let Some(frame) = read_common_frame::<T>(line, interner) {
         return Ok(frame);
     }
     let frame: FrameJson<'_> = serde_json::from_slice(line)?;
@@ -138,14 +138,14 @@ fn read_frame<T: Decode>(
     Ok(change.of(read_object::<T>(object, interner)))
 }
 
-/// Reads a change that is written as API servers write it. Where the object begins and ends is then
-/// known beforehand, and it is looked at once instead of twice.
-fn read_usual_frame<T: Decode>(line: &[u8], interner: &mut Interner) -> Option<Frame<T::Object>> {
-    let starts = |(prefix, change): &(&[u8], ChangeType)| {
+/// Decodes a change in the form that API servers write. The object's position is known then, so the
+/// object is parsed once instead of twice.
+fn read_common_frame<T: Decode>(line: &[u8], interner: &mut Interner) -> Option<Frame<T::Object>> {
+    let split = |(prefix, change): &(&[u8], ChangeType)| {
         let rest = line.strip_prefix(*prefix)?;
         Some((rest.strip_suffix(b"}")?, *change))
     };
-    let (object, change) = PREFIXES.iter().find_map(starts)?;
+    let (object, change) = PREFIXES.iter().find_map(split)?;
     let kind = object.strip_prefix(br#"{"kind":""#)?;
     kind.strip_prefix(T::KIND.as_bytes())?.strip_prefix(b"\"")?;
     let object = T::from_json(object, interner).ok()?;
@@ -170,7 +170,8 @@ fn read_bookmark<T: Decode>(object: &[u8]) -> Frame<T::Object> {
     }
 }
 
-/// An object without a kind is taken for what was asked for.
+/// Returns a foreign frame for an object of another kind. An object without a kind is accepted as
+/// the requested one.
 fn foreign_kind<T: Decode>(head: &Head<'_>) -> Option<Frame<T::Object>> {
     let kind = head.kind.as_deref()?;
     (kind != T::KIND).then(|| Frame::Foreign(format!("an object of kind {kind:?}")))

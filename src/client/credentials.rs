@@ -159,7 +159,7 @@ impl Credentials {
                 }
             }
             (Source::Plugin(old), Source::Plugin(new)) if old.command() == new.command() => {
-                let token = |plugin: &ExecPlugin| plugin.last_issued().and_then(|last| last.token.clone());
+                let token = |plugin: &ExecPlugin| plugin.last_issued()?.token.clone();
                 if token(old) != token(new) {
                     changes.push("the credential plugin's token");
                 }

@@ -162,7 +162,7 @@ fn j_01_a_paged_start_lists_at_0_and_watches_from_there() {
 }
 
 #[test]
-fn j_02_a_streaming_start_is_one_watch_that_begins_with_the_list() {
+fn j_02_a_streaming_start_is_one_watch_with_the_list_first() {
     let mut script = Script::streaming();
     let Step::Watch(watch) = script.next_step() else {
         panic!("no watch");

@@ -66,21 +66,21 @@ fn list(kind: &str, items: Vec<AnyObject>) -> Vec<u8> {
 fn read(bytes: Vec<u8>, piece: usize) -> Vec<String> {
     let body = Box::new(Trickle(io::Cursor::new(bytes), piece));
     let mut list = ProtobufList::<Pod>::new(body);
-    let mut told = Vec::new();
+    let mut outcome = Vec::new();
     let mut interner = Interner::default();
     loop {
         match list.next_object(&mut interner) {
-            Ok(Some(Ok(pod))) => told.push(pod.key.to_string()),
-            Ok(Some(Err(unread))) => told.push(format!("unread {:?}", unread.error)),
+            Ok(Some(Ok(pod))) => outcome.push(pod.key.to_string()),
+            Ok(Some(Err(unread))) => outcome.push(format!("unread {:?}", unread.error)),
             Ok(None) => {
                 let metadata = list.metadata();
                 let (version, token) = (&metadata.resource_version, &metadata.continue_token);
-                told.push(format!("end {version} {token}"));
-                return told;
+                outcome.push(format!("end {version} {token}"));
+                return outcome;
             }
             Err(error) => {
-                told.push(error.to_string());
-                return told;
+                outcome.push(error.to_string());
+                return outcome;
             }
         }
     }
@@ -89,9 +89,9 @@ fn read(bytes: Vec<u8>, piece: usize) -> Vec<String> {
 #[test]
 fn a_list_of_a_real_server_is_decoded() {
     let bytes = include_bytes!("../../../tests/data/pod-list.pb").to_vec();
-    let told = read(bytes, 1000);
-    assert_eq!(told[0], "golden/web-x2b4c");
-    assert!(told[1].starts_with("end "), "{told:?}");
+    let outcome = read(bytes, 1000);
+    assert_eq!(outcome[0], "golden/web-x2b4c");
+    assert!(outcome[1].starts_with("end "), "{outcome:?}");
 }
 
 #[test]
@@ -112,9 +112,9 @@ fn an_undecodable_item_does_not_affect_the_others() {
 
 #[test]
 fn an_item_whose_name_changes_the_path_is_rejected() {
-    let told = read(list("PodList", vec![object("a/b"), object("b")]), 1000);
-    assert!(told[0].starts_with("unread "), "{told:?}");
-    assert_eq!(told[1..], ["n/b", "end 77 more"]);
+    let outcome = read(list("PodList", vec![object("a/b"), object("b")]), 1000);
+    assert!(outcome[0].starts_with("unread "), "{outcome:?}");
+    assert_eq!(outcome[1..], ["n/b", "end 77 more"]);
 }
 
 #[test]
@@ -146,8 +146,8 @@ fn a_list_without_a_version_is_an_error() {
 fn a_list_that_ends_early_is_an_error_at_every_byte() {
     let bytes = list("PodList", vec![object("a"), object("b")]);
     for n in 0..bytes.len() {
-        let told = read(bytes[..n].to_vec(), 1000);
-        let last = told.last().expect("an end");
+        let outcome = read(bytes[..n].to_vec(), 1000);
+        let last = outcome.last().expect("an end");
         assert!(!last.starts_with("end"), "{n} bytes were taken for a list");
     }
 }

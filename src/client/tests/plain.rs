@@ -303,7 +303,7 @@ fn an_unknown_host_is_unsent_and_not_refused() {
     let error = client
         .send(&Request::get("/a"))
         .expect_err("it does not exist");
-    let transport = error.transport().expect("it is no refusal");
+    let transport = error.transport().expect("it is a transport error");
     assert_eq!(
         (transport.kind, transport.sent),
         (TransportErrorKind::Other, false)

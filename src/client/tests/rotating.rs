@@ -110,8 +110,8 @@ fn a_new_certificate_needs_new_connections_and_ends_watches() {
     assert_eq!(get(), first);
 
     rotate();
-    let told = config.reload(&stop).expect("nothing is wrong");
-    assert!(told.contains("changed: client certificate"), "{told}");
+    let changes = config.reload(&stop).expect("nothing is wrong");
+    assert!(changes.contains("changed: client certificate"), "{changes}");
     assert_ne!(get(), first);
     let mut line = String::new();
     let cut = std::io::Read::read_to_string(&mut watched, &mut line);
@@ -143,7 +143,7 @@ fn a_reload_applies_the_kubeconfig_unless_it_is_invalid() {
     let config = home.load();
     let (client, stop) = client(&config, &unlimited());
     let check = |token: &str| {
-        client.send(&Request::get("/a")).expect("it answers");
+        client.send(&Request::get("/a")).expect("there is a response");
         assert_eq!(
             server.next().all("authorization"),
             [format!("Bearer {token}")]
@@ -151,10 +151,10 @@ fn a_reload_applies_the_kubeconfig_unless_it_is_invalid() {
     };
     check("one");
     write("two");
-    let told = config.reload(&stop).expect("it is good");
+    let changes = config.reload(&stop).expect("it is good");
     assert!(
-        told.contains("changed: token") && !told.contains("two"),
-        "{told}"
+        changes.contains("changed: token") && !changes.contains("two"),
+        "{changes}"
     );
     check("two");
     home.write("config", "hunter2: [");
@@ -168,8 +168,8 @@ fn a_reload_applies_the_kubeconfig_unless_it_is_invalid() {
         "config",
         &kubeconfig("http://elsewhere.invalid", &[], &[("token", "three")]),
     );
-    let told = config.reload(&stop).expect("it is good");
-    assert!(told.contains("after a restart"), "{told}");
+    let changes = config.reload(&stop).expect("it is good");
+    assert!(changes.contains("after a restart"), "{changes}");
     check("three");
 }
 
@@ -196,8 +196,8 @@ fn a_plugin_runs_again_after_the_server_rejected_its_token() {
     client.send(&post).expect("what it gave is kept");
     assert_eq!(home.n_runs(), 2);
 
-    let told = config.reload(&stop).expect("the plugin works");
-    assert!(told.contains("nothing has changed"), "{told}");
+    let changes = config.reload(&stop).expect("the plugin works");
+    assert!(changes.contains("nothing has changed"), "{changes}");
     assert_eq!(home.n_runs(), 3, "a reload runs it");
     home.write("status", "hunter2");
     let wrong = config.reload(&stop).expect_err("the plugin is broken");
@@ -267,7 +267,7 @@ fn a_users_token_and_certificate_win_over_the_plugin() {
     let user = [("exec", exec), ("token", "own")];
     home.write("config", &kubeconfig(&server.url(), &[], &user));
     let (client, _) = client(&home.load(), &unlimited());
-    client.send(&Request::get("/a")).expect("it answers");
+    client.send(&Request::get("/a")).expect("there is a response");
     assert_eq!(server.next().all("authorization"), ["Bearer own"]);
     assert_eq!(home.n_runs(), 0);
 }
@@ -294,15 +294,15 @@ fn a_plugin_replaced_during_its_run_presents_no_certificate() {
     let config = home.load();
     let (client, stop) = client(&config, &unlimited());
     let sending = spawn("t-sends", &Stop::new(), move || {
-        client.send(&Request::get("/a")).expect("it answers");
+        client.send(&Request::get("/a")).expect("there is a response");
     });
     let deadline = Instant::now() + PATIENCE;
     while home.n_runs() == 0 && Instant::now() < deadline {
         std::thread::yield_now();
     }
     write(("token", "new"));
-    let told = config.reload(&stop).expect("it is good");
-    assert!(told.contains("kind of credentials"), "{told}");
+    let changes = config.reload(&stop).expect("it is good");
+    assert!(changes.contains("kind of credentials"), "{changes}");
     home.write("go", "");
     assert_eq!(server.next().all("authorization"), ["Bearer new"]);
     sending.join().expect("it was sent");
