@@ -100,6 +100,7 @@ impl Client {
         }
         Ok(Self {
             http: Http::pooled(config, options, stop),
+            // The clone shares the credentials, so a reload reaches every client.
             config: Arc::new(config.clone()),
             throttle: Arc::new(Throttle::new(options.qps, options.burst, stop)),
             options: Arc::new(options.clone()),
@@ -126,13 +127,14 @@ impl Client {
         let timeouts = Timeouts::of_response(limit);
         let kind = Kind::of(request.method());
         let meter = self.http.meter();
+        // The meter spans all attempts: the duration includes throttling and retries.
         let mut measured = ResponseMeter::new(meter, request);
         let throttle = Some(&*self.throttle);
         retry::run(request, kind, throttle, meter, &self.stop, |retries| {
             measured.attempted(request);
             let response = self.http.exchange(request, timeouts, retries)?;
             let code = response.status().as_u16();
-            let body = read_whole(response.into_body(), request.response_bytes_max());
+            let body = read_body(response.into_body(), request.response_bytes_max());
             let body = body.map_err(|error| self.http.transport_error(error.into()))?;
             measured.received(body.len());
             Ok(Response { code, body })
@@ -168,7 +170,7 @@ impl Client {
 
 /// Reads a body of at most `bytes_max` bytes. Allocates once and reads in few steps, because most
 /// bodies have arrived together with their head.
-fn read_whole(body: ureq::Body, bytes_max: u64) -> io::Result<Vec<u8>> {
+fn read_body(body: ureq::Body, bytes_max: u64) -> io::Result<Vec<u8>> {
     let length = body.content_length().unwrap_or(UNKNOWN_LENGTH);
     let n_bytes = length.min(READ_AT_ONCE_MAX);
     // The spare room lets the last `read`, which returns zero bytes, run without another

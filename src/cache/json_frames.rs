@@ -148,6 +148,7 @@ fn read_common_frame<T: Decode>(line: &[u8], interner: &mut Interner) -> Option<
     let (object, change) = PREFIXES.iter().find_map(split)?;
     let kind = object.strip_prefix(br#"{"kind":""#)?;
     kind.strip_prefix(T::KIND.as_bytes())?.strip_prefix(b"\"")?;
+    // On an error the general path decodes the line again and keeps the object's identity.
     let object = T::from_json(object, interner).ok()?;
     Some(change.of(check_names(object)))
 }

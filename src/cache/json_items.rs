@@ -117,6 +117,7 @@ impl<R: Read> JsonItems<R> {
         let value = self.value()?;
         let value = self.body.get(value);
         match key.as_str() {
+            // Go encodes an empty list as `null`.
             "items" if value != b"null" => {
                 return Err(StreamError::Malformed("items is no array".to_owned()));
             }

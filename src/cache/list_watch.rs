@@ -256,6 +256,7 @@ impl ListWatch {
                         is_initial_events_end: true,
                     } => {
                         stream.is_ordered = true;
+                        // The same stream continues as the watch.
                         self.phase = Phase::Watch(*stream);
                         self.listed(resource_version.clone());
                         Effect::Replace
@@ -283,6 +284,7 @@ impl ListWatch {
         let Phase::PagedList(paging) = &mut self.phase else {
             return PageEnd::Complete(self.last_resource_version.clone());
         };
+        // All pages show the state at the first page's version.
         let listed = paging
             .listed
             .get_or_insert_with(|| metadata.resource_version.clone())

@@ -110,6 +110,7 @@ impl<T: Decode> ProtobufList<T> {
 
     fn read_list_field(&mut self, n_remaining: u64) -> Result<Option<Range<usize>>, StreamError> {
         let head = self.head()?;
+        // The server sends these lengths, so they may overflow.
         let n_field = head.n_head_bytes.checked_add(head.n_bytes);
         let n_remaining = n_field.and_then(|n_field| n_remaining.checked_sub(n_field));
         let n_remaining =

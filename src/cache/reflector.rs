@@ -173,6 +173,7 @@ impl<T: Decode> Reflector<T> {
                     self.watch(&query)
                 }
             };
+            // A stop makes requests fail too; such a failure needs no reaction.
             if !self.stop.is_stopped() {
                 self.react(end);
             }
@@ -251,6 +252,7 @@ impl<T: Decode> Reflector<T> {
                 }
                 Ok(Some(frame)) => self.on_frame(frame, now),
                 Ok(None) => return End::Closed(None),
+                // A broken connection expires no version: the next watch continues from the last.
                 Err(error @ StreamError::Io(_)) => return End::Closed(Some(error)),
                 Err(error) => return End::Failed(Failure::Other, report(&error)),
             }
@@ -362,6 +364,8 @@ impl<T: Decode> Reflector<T> {
                 self.store.resource_version(),
                 T::RESOURCE
             );
+            // ORDER: handlers must forget the positions that they wait for before older versions
+            // arrive.
             self.handler.on_rewind();
         }
         let events = self.store.replace(objects, &unread, resource_version);
@@ -380,6 +384,8 @@ impl<T: Decode> Reflector<T> {
         } else {
             let seconds = (self.pace.now() - self.started).as_secs_f64();
             log::info!("{n_objects} {resource} listed in {seconds:.1} s");
+            // ORDER: the manager starts the syncs now that the handlers have enqueued the first
+            // list.
             self.store.set_synced();
         }
         self.handler.on_position(&self.store.resource_version());

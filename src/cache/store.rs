@@ -239,15 +239,16 @@ impl<T: Indexed> Store<T> {
         let unread: HashMap<_, _> = unread.iter().map(|unread| (&unread.key, unread)).collect();
         let mut events = Vec::new();
         let mut state = self.write();
-        let is_gone = |object: &&Arc<T>| {
+        let is_deleted = |object: &&Arc<T>| {
             let unread = unread.get(object.key());
             !listed.contains(object.key())
                 && !unread.is_some_and(|unread| unread.may_be(&***object))
         };
-        let gone = state.entries.objects().filter(is_gone);
-        let mut gone: Vec<ObjectKey> = gone.map(|object| object.key().clone()).collect();
-        gone.sort_unstable();
-        for key in &gone {
+        let deleted = state.entries.objects().filter(is_deleted);
+        let mut deleted: Vec<ObjectKey> = deleted.map(|object| object.key().clone()).collect();
+        // The table has no order; sorted deletions are reproducible.
+        deleted.sort_unstable();
+        for key in &deleted {
             events.extend(state.remove(key).map(CacheEvent::Deleted));
         }
         drop(listed);
@@ -315,10 +316,12 @@ impl<T: Indexed> State<T> {
             self.insert(Arc::clone(&new));
             return Some(CacheEvent::Added(new));
         };
+        // Relists and reconnects repeat objects; equal ones need no event.
         if entry.object == new {
             return None;
         }
         let buckets = new.buckets();
+        // The usual change keeps the buckets, so it replaces the pointers in place.
         let old = if buckets == entry.object.buckets() {
             for (bucket, slot) in buckets.iter().zip(entry.slots) {
                 if let Some(bucket) = bucket {
@@ -363,6 +366,7 @@ impl<T: Indexed> State<T> {
             let objects = &mut group.objects;
             let slot = slots[i];
             objects.swap_remove(slot as usize);
+            // `swap_remove` has moved the last object into this slot, so its entry must follow.
             if let Some(moved) = objects.get(slot as usize) {
                 let moved = self.entries.get_mut(moved.key());
                 moved.expect("buckets hold only objects of the table").slots[i] = slot;

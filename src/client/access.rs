@@ -100,12 +100,14 @@ impl Access {
         tls: Option<TlsSource>,
         stop: &Stop,
     ) -> Result<Vec<&'static str>, String> {
+        // ORDER: run the plugin first, so that a failing plugin changes nothing.
         let issued = credentials.try_out(stop)?;
         let current = self.current.load();
         let mut changes = current.credentials.changes(&credentials);
         let mut number = current.number;
         if let (Some(live), Some(source)) = (&self.tls, tls) {
             let identity = issued.and_then(|issued| issued.identity.clone());
+            // With a new number `LiveTls` rejects identities of the replaced plugin.
             number += 1;
             changes.extend(live.replace(&source, identity, number)?);
         }
@@ -113,6 +115,7 @@ impl Access {
             credentials,
             number,
         };
+        // ORDER: publish after TLS. Until then `authorize` finds another number in TLS and retries.
         self.current.store(Arc::new(current));
         Ok(changes)
     }

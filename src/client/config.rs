@@ -114,6 +114,7 @@ impl ClientConfig {
         let (draft, located) = loaded.map_err(|error| error.to_string())?;
         let problem = |problem| located.error(problem).to_string();
         let checked = draft.check(environment).map_err(problem)?;
+        // Clients keep the server and the proxy of their creation, so only a restart changes these.
         let moved = checked.url != self.url || checked.proxy != self.proxy;
         let replaced = self.access.replace(checked.credentials, checked.tls, stop);
         let changes = replaced.map_err(problem)?;

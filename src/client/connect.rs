@@ -41,6 +41,7 @@ pub(super) fn connector(
         delivery_limit: fence.map(|fence| fence.delivery_limit()),
         coalescing: coalescing.cloned(),
     };
+    // ORDER: the fence is below TLS, so that its check runs directly before the write.
     let server = tcp.chain(FenceConnector(fence.cloned())).chain(Wrap(tls));
     let chain =
         ().chain(SocksConnector::default())
@@ -200,6 +201,7 @@ impl<In: Transport, C: Connector<In>> Connector<In> for Resolve<C> {
         let addrs = system.resolve(details.uri, details.config, NextTimeout::default())?;
         let details = ConnectionDetails {
             addrs,
+            // The connect timeout starts after the resolution, which has the resolver's own limits.
             now: (details.current_time)(),
             ..copy_details(details)
         };
@@ -269,6 +271,7 @@ impl<In: Transport> Connector<In> for Wrap {
         stream.sock.set_timeout(remaining_time(details)?);
         if let Err(error) = stream.conn.complete_io(&mut stream.sock) {
             if is_certificate_problem(&error) {
+                // The cluster's authority may have been rotated since the last check.
                 tls.server_certificate_rejected();
             }
             return Err(error.into());

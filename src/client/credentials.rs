@@ -99,7 +99,7 @@ impl Credentials {
     ///
     /// # Errors
     /// Why there are no credentials, as text.
-    /// Why there are no credentials, for people.
+    /// Why there are no credentials, as text.
     pub(super) fn apply(
         &self,
         headers: &mut HeaderMap,
@@ -119,6 +119,7 @@ impl Credentials {
             headers.insert(AUTHORIZATION, value);
         }
         for (name, value) in &self.impersonation {
+            // Append, because `Impersonate-Group` may occur more than once.
             headers.append(name.clone(), value.clone());
         }
         Ok(issued)

@@ -126,6 +126,7 @@ impl ExecPlugin {
     /// # Errors
     /// Why the plugin issued nothing, as text.
     pub(super) fn credential(&self, stop: &Stop) -> Result<Arc<Issued>, String> {
+        // Waiting threads allow slightly more than the run itself, so that they see its result.
         let mut limit = Limit::new(self.run_timeout() + RERUN_INTERVAL, stop);
         loop {
             // Check the limit before locking, since the check takes the stop's lock.
@@ -137,6 +138,7 @@ impl ExecPlugin {
             {
                 return Ok(Arc::clone(issued));
             }
+            // A plugin that fails or issues expired credentials must not run for every request.
             if state.not_before.is_some_and(|then| now < then) {
                 return state.fallback_credential(&self.settings.command);
             }
@@ -215,6 +217,7 @@ impl ExecPlugin {
         let old = state.issued.take();
         *state = State {
             issued: Some(Arc::clone(&issued)),
+            // `Running` clears this flag when it is dropped.
             is_running: true,
             not_before: Some(now + RERUN_INTERVAL),
             ..State::default()
@@ -251,6 +254,7 @@ impl ExecPlugin {
         let variables = settings.environment.iter();
         let environment = variables
             .map(|(name, value)| (name.as_str(), value.as_str()))
+            // The daemon may have inherited a variable of this name.
             .filter(|(name, _)| *name != exec_info_var[0].0);
         let program = Program {
             command: &settings.command,

@@ -203,6 +203,7 @@ impl Http {
             return Ok(response);
         }
         if response.status() == StatusCode::UNAUTHORIZED {
+            // The file or the plugin may have a newer token; the next request fetches it.
             used.refuse();
         }
         Err(self.status_error(response))

@@ -277,6 +277,7 @@ impl LiveTls {
         let read = certificate
             .read()
             .and_then(|certificate| Ok((certificate, key.read()?)));
+        // The closure owns the guard, so `log_refresh` can lock again.
         let refreshed = read.and_then(|identity| {
             if state.ingredients.material.identity.as_ref() == Some(&identity) {
                 return Ok(Changes::new());
@@ -327,6 +328,8 @@ impl LiveTls {
         }
         drop(state);
         if new_identity {
+            // ORDER: the new settings are public by now, so the reopened watches present the new
+            // identity.
             self.close_streams();
         }
         Ok(changes)
@@ -334,6 +337,7 @@ impl LiveTls {
 
     fn close_streams(&self) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        // Take the list first: the lock must not be held while sockets are shut down.
         let closing = std::mem::take(&mut *streams);
         drop(streams);
         for handle in closing.iter().filter_map(Weak::upgrade) {

@@ -77,6 +77,7 @@ impl ReadCoalescer {
     }
 
     fn wait(&self) -> Duration {
+        // Bytes that are in the socket already need no wait.
         if self.has_read_all && self.allowed.is_allowed() {
             wait_for(self.bytes, self.time)
         } else {
@@ -90,6 +91,7 @@ impl ReadCoalescer {
     }
 
     fn record(&mut self, bytes: usize, room: usize, now: Instant) {
+        // A long silence must not make the next burst look slow.
         let elapsed = now.duration_since(self.last_read).min(WORTHWHILE_MAX);
         self.bytes = self.bytes / 2 + bytes as u64;
         self.time = self.time / 2 + elapsed;

@@ -196,6 +196,7 @@ impl Request {
     /// waiting requests in turn. Requests without an owner share one turn.
     #[must_use]
     pub fn on_behalf_of(mut self, owner: &Uid) -> Self {
+        // A hash is enough: owners whose hashes collide only share a turn.
         let mut hasher = DefaultHasher::new();
         owner.hash(&mut hasher);
         self.flow = hasher.finish();

@@ -105,6 +105,7 @@ pub(super) fn run<T>(
             .status()
             .is_some_and(|status| status.is_already_exists() || status.is_not_found());
         let error = match open_outcome.take() {
+            // The new error would hide that the earlier attempt may have taken effect.
             Some(earlier) if !error.leaves_outcome_open() && !shows_outcome => {
                 log::debug!(error:%; "{request} may have taken effect before it failed with");
                 earlier

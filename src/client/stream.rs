@@ -39,6 +39,7 @@ impl StreamClient {
         options: Arc<ClientOptions>,
         stop: Stop,
     ) -> Self {
+        // A blocked read cannot poll the stop signal; only shutting down its socket wakes it.
         let at_stop = http.clone();
         stop.on_stop(move || at_stop.shut_down());
         Self {
@@ -103,6 +104,7 @@ impl StreamClient {
         });
         let response = match response {
             Ok(response) => response,
+            // The closed socket looks like a transport error.
             Err(_) if self.stop.is_stopped() => return Err(ClientError::Stopped),
             Err(error) => return Err(error),
         };

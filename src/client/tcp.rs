@@ -89,6 +89,7 @@ impl Tcp {
             guard_socket(&stream, limit)?;
         }
         let stream = Arc::new(stream);
+        // The agent can shut this socket down from here on, which ends a blocked read.
         (details.register_shutdown)(Arc::downgrade(&stream) as Weak<dyn ShutdownHandle>)?;
         let config = details.config;
         Ok(Self {
@@ -195,6 +196,7 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
 
 fn to_error(error: io::Error, timeout: NextTimeout) -> Error {
     if error.raw_os_error() == Some(Errno::TIMEDOUT.raw_os_error()) {
+        // Keepalive or the delivery limit ended the connection, not a timeout of this request.
         let why = "the server does not acknowledge what is sent";
         return io::Error::new(io::ErrorKind::ConnectionAborted, why).into();
     }

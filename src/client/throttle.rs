@@ -70,6 +70,7 @@ impl FairBucket {
     /// Adds a request to the queue.
     fn enqueue(&mut self, flow: u64) -> Place {
         if self.waiting.is_empty() {
+            // If no request waits, no flow is ahead of another.
             self.turns.clear();
         } else if self.turns.len() >= TURNS_MAX {
             let turn = self.turn;
@@ -94,6 +95,7 @@ impl FairBucket {
         let elapsed = now.saturating_duration_since(self.updated).as_secs_f64();
         self.updated = self.updated.max(now);
         self.tokens = (self.tokens + elapsed * self.per_second).min(self.burst);
+        // Every request before this one takes a token first.
         let n_before = u32::try_from(self.waiting.range(..place).count()).unwrap_or(u32::MAX);
         let missing = f64::from(n_before) + 1.0 - self.tokens;
         if missing > TOKEN_EPSILON {
@@ -181,6 +183,7 @@ impl Throttle {
             log::debug!("{request} waits {wait:.3?} for this client's own rate limit");
         }
         let _wait = activity::enter("waits for the rate limit", format_args!("{wait:.1?}"));
+        // Requests of other flows may have enqueued before this one during its wait.
         while let Err(wait) = taken {
             if self.stop.wait_timeout(wait) {
                 lock().bucket.remove(place);

@@ -143,7 +143,9 @@ fn a_reload_applies_the_kubeconfig_unless_it_is_invalid() {
     let config = home.load();
     let (client, stop) = client(&config, &unlimited());
     let check = |token: &str| {
-        client.send(&Request::get("/a")).expect("there is a response");
+        client
+            .send(&Request::get("/a"))
+            .expect("there is a response");
         assert_eq!(
             server.next().all("authorization"),
             [format!("Bearer {token}")]
@@ -267,7 +269,9 @@ fn a_users_token_and_certificate_win_over_the_plugin() {
     let user = [("exec", exec), ("token", "own")];
     home.write("config", &kubeconfig(&server.url(), &[], &user));
     let (client, _) = client(&home.load(), &unlimited());
-    client.send(&Request::get("/a")).expect("there is a response");
+    client
+        .send(&Request::get("/a"))
+        .expect("there is a response");
     assert_eq!(server.next().all("authorization"), ["Bearer own"]);
     assert_eq!(home.n_runs(), 0);
 }
@@ -294,7 +298,9 @@ fn a_plugin_replaced_during_its_run_presents_no_certificate() {
     let config = home.load();
     let (client, stop) = client(&config, &unlimited());
     let sending = spawn("t-sends", &Stop::new(), move || {
-        client.send(&Request::get("/a")).expect("there is a response");
+        client
+            .send(&Request::get("/a"))
+            .expect("there is a response");
     });
     let deadline = Instant::now() + PATIENCE;
     while home.n_runs() == 0 && Instant::now() < deadline {
