@@ -8,12 +8,12 @@ use crate::cache::decode::{Decoded, Frame, ListMetadata, ReadList, StreamError};
 use crate::cache::json_list::JsonList;
 
 fn render(frame: &Frame<Pod>) -> String {
-    let object = |what: &str, object: &Decoded<Pod>| match object {
-        Ok(pod) => format!("{what} {}@{}", pod.key, pod.resource_version),
+    let object = |change: &str, object: &Decoded<Pod>| match object {
+        Ok(pod) => format!("{change} {}@{}", pod.key, pod.resource_version),
         Err(unread) => {
             let key = unread.key.as_ref();
             let key = key.map(|unread| format!("{} {}", unread.key, unread.uid));
-            format!("{what} unread {key:?}@{}", unread.resource_version)
+            format!("{change} unread {key:?}@{}", unread.resource_version)
         }
     };
     match frame {

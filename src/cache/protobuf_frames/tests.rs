@@ -39,9 +39,9 @@ fn metadata(name: &str) -> ObjectMeta {
 }
 
 fn render(frame: &Frame<Pod>) -> String {
-    let object = |what: &str, object: &Decoded<Pod>| match object {
-        Ok(pod) => format!("{what} {}@{}", pod.key, pod.resource_version),
-        Err(unread) => format!("{what} unread @{}", unread.resource_version),
+    let object = |change: &str, object: &Decoded<Pod>| match object {
+        Ok(pod) => format!("{change} {}@{}", pod.key, pod.resource_version),
+        Err(unread) => format!("{change} unread @{}", unread.resource_version),
     };
     match frame {
         Frame::Added(pod) => object("added", pod),
@@ -105,10 +105,10 @@ fn every_message_type_is_decoded() {
 
 #[test]
 fn a_watch_that_ends_inside_a_message_is_an_error() {
-    let whole = message("ADDED", "Pod", &metadata("a"));
-    assert_eq!(read(whole.clone()), ["added n/a@5"]);
-    for n in 1..whole.len() {
-        assert_eq!(read(whole[..n].to_vec()), ["unexpected end of file"]);
+    let complete = message("ADDED", "Pod", &metadata("a"));
+    assert_eq!(read(complete.clone()), ["added n/a@5"]);
+    for n in 1..complete.len() {
+        assert_eq!(read(complete[..n].to_vec()), ["unexpected end of file"]);
     }
     let huge = [0xff_u8; 8].to_vec();
     assert_eq!(read(huge), ["an object is longer than 67108864 bytes"]);

@@ -89,8 +89,8 @@ fn no_flags() -> ConfigSource {
 
 fn headers(config: &ClientConfig) -> Vec<(String, String)> {
     let mut headers = ureq::http::HeaderMap::new();
-    let shown = config.access.authorize(&mut headers, &Stop::new());
-    drop(shown.expect("there are credentials"));
+    let used = config.access.authorize(&mut headers, &Stop::new());
+    drop(used.expect("there are credentials"));
     let pairs = headers.iter().map(|(name, value)| {
         let value = value.to_str().expect("it is text");
         (name.to_string(), value.to_owned())

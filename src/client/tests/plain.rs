@@ -81,7 +81,7 @@ fn a_rejected_request_is_a_status_error_and_sent_once() {
     let error = client.send(&Request::get("/a")).expect_err("it is refused");
     assert!(error.status().is_some_and(Status::is_not_found) && !error.is_unsent());
     assert_eq!(error.to_string(), "pods \"a\" not found");
-    assert_eq!(server.rest().len(), 1);
+    assert_eq!(server.remaining().len(), 1);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn k_09_a_write_is_sent_once_if_its_connection_breaks() {
         error.is_closed() && !error.is_unsent() && error.status().is_none(),
         "{error}"
     );
-    assert_eq!(server.rest().len(), 1);
+    assert_eq!(server.remaining().len(), 1);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn k_09_a_request_that_cannot_be_built_is_not_sent() {
     let post = Request::post("/events").body("application/\njson", "{}");
     let error = client.send(&post).expect_err("no header can be like that");
     assert!(matches!(error, ClientError::Invalid(_)) && error.is_unsent());
-    assert_eq!(server.rest().len(), 0);
+    assert_eq!(server.remaining().len(), 0);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_read_is_retried_if_its_idle_connection_was_closed() {
         .send(&Request::get("/1"))
         .expect("there is a response");
     client.send(&Request::get("/2")).expect("it is repeated");
-    let seen = server.rest().into_iter();
+    let seen = server.remaining().into_iter();
     let seen: Vec<_> = seen
         .map(|request| (request.first_line, request.connection))
         .collect();
@@ -157,7 +157,12 @@ fn retry_after_is_obeyed_for_writes_too() {
     let (client, _) = client_of(&server);
     let post = Request::post("/a").body("application/json", "{}");
     assert_eq!(client.send(&post).expect("third time lucky").code, 201);
-    assert!(server.rest().iter().all(|request| request.body == "{}"));
+    assert!(
+        server
+            .remaining()
+            .iter()
+            .all(|request| request.body == "{}")
+    );
 }
 
 /// A fence that is open for the given number of checks.
@@ -189,7 +194,7 @@ fn an_unsent_retry_does_not_make_the_write_unsent() {
         let (client, _) = client(&ClientConfig::plain(&server.url()), &options);
         let post = Request::post("/a").body("application/json", "{}");
         let error = client.send(&post).expect_err("it is refused or held back");
-        let n_sent = server.rest().len();
+        let n_sent = server.remaining().len();
         assert_eq!(error.is_unsent(), n_sent == 0, "{n_sent} sent: {error}");
     }
 }
@@ -215,7 +220,7 @@ fn nothing_is_sent_once_the_fence_is_closed() {
             matches!(held_back, Err(ClientError::Fenced)),
             "{responses:?}"
         );
-        assert_eq!(server.rest().len(), n_checks);
+        assert_eq!(server.remaining().len(), n_checks);
     }
 }
 
@@ -261,7 +266,7 @@ fn a_status_error_without_retry_after_is_not_retried() {
         let (client, _) = client_of(&server);
         let error = client.send(&Request::get("/a")).expect_err("it is refused");
         assert_eq!(error.status().map(crate::api::Status::code), Some(code));
-        assert_eq!(server.rest().len(), 1);
+        assert_eq!(server.remaining().len(), 1);
     }
 }
 
@@ -271,7 +276,7 @@ fn retries_are_limited_and_stop_ends_them_with_the_error() {
     let (client, _) = client_of(&server);
     let error = client.send(&Request::get("/a")).expect_err("it is refused");
     assert!(error.status().is_some_and(Status::is_too_many_requests));
-    assert_eq!(server.rest().len(), 11);
+    assert_eq!(server.remaining().len(), 11);
 
     let server = always(429, "Retry-After: 30\r\n", "");
     let (client, stop) = client_of(&server);
@@ -380,7 +385,7 @@ fn each_client_has_its_throttle_and_stop_ends_its_waits() {
     let blocked = move || blocked.send(&Request::get("/pods"));
     let error = stopped_while(&stop, || {}, blocked).expect_err("it waits for a token");
     assert!(matches!(error, ClientError::Stopped) && error.is_unsent());
-    assert_eq!(server.rest().len(), 2);
+    assert_eq!(server.remaining().len(), 2);
     events
         .send(&Request::get("/lease"))
         .expect("what need not wait goes even now");
@@ -421,7 +426,7 @@ fn check_retry(code: u16, reason: &str, is_open: bool) {
         let error = client.send(&request).expect_err("it is refused");
         assert_eq!(error.leaves_outcome_open(), is_open, "{code}: {error}");
     }
-    assert_eq!(server.rest().len(), 4);
+    assert_eq!(server.remaining().len(), 4);
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn a_tunnel_carries_tls_and_the_proxy_resolves_the_name() {
     assert_eq!(get.first_line, "GET /a HTTP/1.1");
     assert_eq!(get.all("authorization"), ["Bearer t"]);
     assert_eq!(get.server_name.as_deref(), Some("cluster.invalid"));
-    assert_eq!(proxy.rest().len(), 1);
+    assert_eq!(proxy.remaining().len(), 1);
 }
 
 #[test]

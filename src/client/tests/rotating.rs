@@ -220,7 +220,7 @@ fn a_plugin_that_fails_sends_nothing() {
     let error = client.send(&Request::get("/a")).expect_err("no token");
     assert!(error.is_unsent() && matches!(error, ClientError::Credentials(_)));
     assert!(!error.to_string().contains("hunter2"), "{error}");
-    assert_eq!(server.rest().len(), 0);
+    assert_eq!(server.remaining().len(), 0);
 }
 
 #[test]

@@ -135,7 +135,12 @@ fn every_authority_of_the_bundle_is_trusted() {
     for _ in 0..3 {
         client.send(&Request::get("/a")).expect("it is trusted");
     }
-    assert!(server.rest().iter().all(|request| request.connection == 0));
+    assert!(
+        server
+            .remaining()
+            .iter()
+            .all(|request| request.connection == 0)
+    );
 }
 
 #[test]
@@ -148,7 +153,7 @@ fn a_server_of_another_authority_is_rejected_with_a_reason() {
     let error = client.send(&post).expect_err("it is a stranger");
     assert!(error.is_unsent() && !error.is_connection_refused());
     assert!(error.to_string().contains("not signed by"), "{error}");
-    assert_eq!(server.rest().len(), 0);
+    assert_eq!(server.remaining().len(), 0);
 }
 
 #[test]

@@ -157,7 +157,7 @@ impl Server {
     }
 
     /// The requests that [`next`](Self::next) has not returned.
-    pub(super) fn rest(&self) -> Vec<Received> {
+    pub(super) fn remaining(&self) -> Vec<Received> {
         self.received.try_iter().collect()
     }
 }

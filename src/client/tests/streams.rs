@@ -79,7 +79,7 @@ fn a_clean_end_is_no_error_and_keeps_the_connection() {
         check_ends_well(&mut stream);
     }
     assert_eq!(
-        server.rest().last().map(|request| request.connection),
+        server.remaining().last().map(|request| request.connection),
         Some(0)
     );
 }
@@ -152,12 +152,12 @@ fn a_broken_watch_is_retried_once_and_a_list_more_often() {
     let streams = client.stream_client();
     let error = streams.open_watch(&watch()).expect_err("it breaks twice");
     assert!(error.is_closed());
-    assert_eq!(server.rest().len(), 2);
+    assert_eq!(server.remaining().len(), 2);
     let mut list = streams
         .open_list(&Request::get("/a"))
         .expect("there is a response at last");
     assert_eq!(read_to_end(&mut list).0, "[]");
-    assert_eq!(server.rest().len(), 3);
+    assert_eq!(server.remaining().len(), 3);
 }
 
 #[test]
