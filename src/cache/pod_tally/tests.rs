@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use jiff::Timestamp;
 
-use super::{PodTally, SEARCHED_MAX};
+use super::{LINEAR_SEARCH_MAX, PodTally};
 use crate::api::{Labels, Pod, PodPhase};
 
 fn labels(number: usize) -> Labels {
@@ -60,7 +60,13 @@ fn check(tally: &PodTally, pods: &[Pod]) {
 
 #[test]
 fn the_counts_are_right_with_few_and_with_many_label_sets() {
-    for n_sets in [1, SEARCHED_MAX / 2, SEARCHED_MAX, SEARCHED_MAX + 1, 60] {
+    for n_sets in [
+        1,
+        LINEAR_SEARCH_MAX / 2,
+        LINEAR_SEARCH_MAX,
+        LINEAR_SEARCH_MAX + 1,
+        60,
+    ] {
         let mut rng = Rng::with_seed(n_sets as u64);
         let sets: Vec<Labels> = (0..n_sets).map(labels).collect();
         let (mut tally, mut pods) = (PodTally::default(), Vec::<Pod>::new());
@@ -109,14 +115,14 @@ fn twenty_thousand_orphans_with_their_own_labels_are_counted() {
         tally.remove(&pod);
     }
     check(&tally, &pods);
-    let tallies = tally.0.as_deref().expect("some are left");
-    assert!(tallies.tallies.capacity() <= 80, "memory comes back");
-    for pod in pods.drain(SEARCHED_MAX / 2..) {
+    let tallies = tally.0.as_deref().expect("pods remain");
+    assert!(tallies.tallies.capacity() <= 80, "memory is released");
+    for pod in pods.drain(LINEAR_SEARCH_MAX / 2..) {
         tally.remove(&pod);
     }
     check(&tally, &pods);
-    let tallies = tally.0.as_deref().expect("some are left");
-    assert!(tallies.places.is_none(), "few are searched");
+    let tallies = tally.0.as_deref().expect("pods remain");
+    assert!(tallies.indices.is_none(), "few sets need no index");
 }
 
 #[test]

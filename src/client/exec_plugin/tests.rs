@@ -297,7 +297,7 @@ fn a_hanging_program_is_killed_with_its_children() {
         "not ended after 300ms",
     );
     assert!(began.elapsed() < Duration::from_secs(10));
-    let pid = fs::read_to_string(file.path()).expect("it wrote it down");
+    let pid = fs::read_to_string(file.path()).expect("the script wrote its process ID");
     let stat = format!("/proc/{}/stat", pid.trim());
     let is_gone = || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
     let deadline = Instant::now() + Duration::from_secs(5);

@@ -110,7 +110,7 @@ fn socks(mut stream: TcpStream) -> std::io::Result<String> {
     assert_eq!(
         head[..4],
         [5, 1, 0, 3],
-        "it asks for a connection to a name"
+        "it requests a connection to a name"
     );
     let mut name_and_port = vec![0; usize::from(head[4]) + 2];
     stream.read_exact(&mut name_and_port)?;
@@ -141,7 +141,7 @@ fn a_socks_proxy_resolves_the_name() {
     client.send(&Request::get("/a")).expect("it gets through");
     let name = names
         .recv_timeout(super::PATIENCE)
-        .expect("the proxy was asked");
+        .expect("the proxy got a request");
     assert_eq!(name.expect("nothing broke"), "cluster.invalid");
     thread.join().expect("the proxy does not panic");
 }
@@ -154,7 +154,7 @@ fn tls_proxy(stream: TcpStream, outer: Arc<ServerConfig>, inner: Arc<ServerConfi
     let mut connect = String::new();
     let mut read_head = |reader: &mut dyn BufRead| loop {
         let mut line = String::new();
-        reader.read_line(&mut line).expect("the head comes whole");
+        reader.read_line(&mut line).expect("the head is complete");
         if line.trim().is_empty() {
             break;
         }
@@ -202,7 +202,7 @@ fn a_connection_to_the_proxy_may_use_tls() {
     client.send(&Request::get("/a")).expect("it gets through");
     let heads = heads
         .recv_timeout(super::PATIENCE)
-        .expect("both were asked");
+        .expect("both got a request");
     let (connect, get) = heads.split_once("GET ").expect("a tunnel, then a request");
     assert!(
         connect.starts_with("CONNECT cluster.invalid:6443 "),

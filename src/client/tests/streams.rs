@@ -45,7 +45,7 @@ fn lines_arrive_as_written_and_stop_ends_the_next_read() {
     assert_eq!(stream.content_type(), "application/json;stream=watch");
     let mut lines = BufReader::new(stream);
     let mut line = String::new();
-    lines.read_line(&mut line).expect("a whole line is here");
+    lines.read_line(&mut line).expect("a complete line arrives");
     assert_eq!(line, "{\"a\":1}\n");
     let error = stopped_while(&stop, || {}, move || lines.read_line(&mut String::new()));
     let error = ClientError::from_read(error.expect_err("the line has no end"));
