@@ -143,7 +143,6 @@ impl ListMetadata {
     ///
     /// # Errors
     /// [`StreamError::Malformed`] if there is no version.
-    /// [`StreamError::Malformed`] if there is no version.
     pub(super) fn check(&self) -> Result<(), StreamError> {
         if self.resource_version.is_empty() {
             let problem = "a list without a resource version".to_owned();

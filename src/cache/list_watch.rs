@@ -78,7 +78,7 @@ pub enum Effect {
 pub enum PageEnd {
     /// More pages follow; keep the objects.
     More,
-    /// The next page would be this one again: the list has failed.
+    /// The continue token repeats, so the next page would be the same: the list has failed.
     SamePage,
     /// The list is complete at this version.
     Complete(ResourceVersion),

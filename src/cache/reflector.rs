@@ -42,7 +42,8 @@ use crate::stdx::stop::Stop;
 /// blocks delays the watch.
 pub trait Handler<T>: Send {
     /// The server was restored from a backup: the store still shows a newer state than the list
-    /// whose events follow. Later writes may be lost, and the server issues versions a second time.
+    /// whose events follow. Writes since the backup may be lost, and the server issues versions
+    /// a second time.
     fn on_rewind(&mut self);
 
     /// The store has changed.

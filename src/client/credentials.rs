@@ -99,7 +99,6 @@ impl Credentials {
     ///
     /// # Errors
     /// Why there are no credentials, as text.
-    /// Why there are no credentials, as text.
     pub(super) fn apply(
         &self,
         headers: &mut HeaderMap,

@@ -315,8 +315,8 @@ impl Drop for Running<'_> {
 
 impl State {
     /// Returns the last credential while the plugin issues no other, even if it has expired: the
-    /// API server decides whether it is valid. Fails if there is none, or if
-    /// the API server has rejected it and the last run failed.
+    /// API server decides whether it is valid. Fails if there is none, or if the API server has
+    /// rejected it and the last run failed.
     fn fallback_credential(&self, command: &str) -> Result<Arc<Issued>, String> {
         match (&self.issued, &self.failure) {
             (Some(_), Some((problem, _))) if self.is_rejected => {

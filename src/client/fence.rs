@@ -20,7 +20,7 @@ use ureq::unversioned::transport::{
 /// Decides whether this process may still write.
 pub trait Fence: fmt::Debug + Send + Sync {
     /// True while requests may be sent. Implementations must be cheap, must not block, and must
-    /// stay closed once a request might have been wrong.
+    /// not reopen if a request sent in between might have been wrong.
     fn is_open(&self) -> bool;
 
     /// Maximum time from the last check of [`is_open`](Self::is_open) until bytes reach the server.

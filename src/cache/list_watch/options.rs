@@ -36,8 +36,8 @@ pub const REFUSED_BACKOFF: BackoffParameters = BackoffParameters {
 pub struct ListWatchOptions {
     /// Request the list as the beginning of a watch; if that fails, in pages.
     pub use_watch_list: bool,
-    /// Request pages of this size for every version. `None`: request pages of [`PAGE_SIZE`] only if
-    /// the server reads the list from etcd anyway, because a limit keeps it from using its cache.
+    /// Request pages of this size for every version. `None`: request pages of [`PAGE_SIZE`], but
+    /// only if the limit does not keep the server from using its cache.
     pub page_size: Option<u32>,
     /// Minimum timeout to request for a watch; values under 5 minutes count as 5 minutes.
     pub min_watch_timeout: Duration,
