@@ -75,7 +75,7 @@ pub struct ReflectorOptions {
     pub min_resync_period: Duration,
     /// Lets a busy watch wait up to 10 ms before the next read, which saves most of its wake-ups.
     /// Never applies before the list is complete.
-    pub gathers: bool,
+    pub coalesces_reads: bool,
 }
 
 impl Default for ReflectorOptions {
@@ -84,7 +84,7 @@ impl Default for ReflectorOptions {
             list_watch: ListWatchOptions::default(),
             // kube-controller-manager `--min-resync-period`.
             min_resync_period: Duration::from_hours(12),
-            gathers: false,
+            coalesces_reads: false,
         }
     }
 }
@@ -146,7 +146,7 @@ impl<T: Decode> Reflector<T> {
             interner: Interner::default(),
             unread_log: UnreadLog::default(),
             outage_log: OutageLog::default(),
-            coalesces_reads: options.gathers,
+            coalesces_reads: options.coalesces_reads,
             coalescing: None,
             resync_period,
             next_resync: (!resync_period.is_zero()).then(|| started + resync_period),

@@ -152,7 +152,7 @@ impl Watch<'_> {
         let accept = options.content_type.accept();
         let options = ReflectorOptions {
             min_resync_period: options.min_resync_period,
-            gathers: self.coalesces_reads,
+            coalesces_reads: self.coalesces_reads,
             ..ReflectorOptions::default()
         };
         let stats = Arc::default();

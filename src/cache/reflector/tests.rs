@@ -107,7 +107,7 @@ fn reads_may_wait_once_the_list_is_complete_if_enabled() {
         ]
     };
     let options = ReflectorOptions {
-        gathers: true,
+        coalesces_reads: true,
         ..streaming()
     };
     let run = Run::new(options).play(list_and_events());
