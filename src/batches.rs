@@ -1,8 +1,8 @@
-//! Creates and deletes of many pods: how many a sync sends before it looks at the answers
+//! Batches of creates and deletes: how many requests a sync sends before it checks the responses
 //! ([`slow_start`]), and the threads that send them ([`pool`], [`fair_pool`]).
 //!
-//! A job is one request. A batch is a number of jobs that may run at the same time; the next batch
-//! of a sync begins when the last job of the one before has ended.
+//! A job is one request. The jobs of a batch may run at the same time. The next batch of a sync
+//! starts after the last job of the previous one has ended.
 //!
 //! # Locks
 //!
@@ -19,7 +19,7 @@ pub use pool::BatchPool;
 pub use runner::{BatchRunner, Serial};
 pub use slow_start::{run_all, slow_start_batch};
 
-/// A sync that creates or deletes so many pods is a large one, and small ones do not wait for it:
-/// some workers and some threads for batches never serve large syncs. A slow start with fewer pods
+/// A sync that creates or deletes this many pods is a large one. Small syncs do not wait for large
+/// ones: some workers and some batch threads never serve large syncs. A slow start with fewer pods
 /// has no batch of more than 16.
 pub const LARGE: usize = 32;

@@ -1,10 +1,14 @@
-//! A queue of keys in which no key is worked on twice at once and repeats fall together, with
-//! priorities, a lane for large work that some workers do not take from, keys that are due later,
-//! and keys that have to wait because they failed.
+//! A deduplicating queue of keys: no two workers process the same key at once, and repeated adds
+//! coalesce. It has priorities, a lane for large work that some workers do not serve, delayed keys,
+//! and back-off for keys that failed.
 //!
-//! Generic over the key, and nothing of Kubernetes in it. Watch threads and the `sync-*` threads add,
-//! the `sync-*` threads get, and the thread `delay` runs [`WorkQueue::run_delay`]. Without any thread,
-//! [`WorkQueue::try_get`] and [`WorkQueue::advance`] do the same.
+//! Generic over the key, without any knowledge of Kubernetes. Watch threads and the `sync-*`
+//! threads add keys, the `sync-*` threads get them, and the thread `delay` runs
+//! [`WorkQueue::run_delay`]. Without threads, [`WorkQueue::try_get`] and [`WorkQueue::advance`]
+//! have the same effect.
+//!
+//! Two locks, never held together: one for the waiting and processed keys ([`queue`]), one for the
+//! delayed keys ([`delaying`]). Each rate limiter has its own lock.
 //!
 //! # Locks
 //!
@@ -36,7 +40,7 @@ pub use queue::{Lanes, QueueStats};
 pub use rate_limiter::{RateLimiter, default_controller_rate_limiter};
 pub use timing::InProgress;
 
-/// A delay that never ends in practice: what does not fit the clock is cut to it.
+/// A practically endless delay. Longer delays are cut to it, so that the clock does not overflow.
 const FOREVER: Duration = Duration::from_hours(24 * 365);
 
 /// A rate-limiting, delaying, deduplicating queue
@@ -49,7 +53,7 @@ pub struct WorkQueue<K: Clone + Eq + Hash + Send> {
     retries_total: AtomicU64,
 }
 
-/// How full a [`WorkQueue`] is and what it has seen: what its metrics are made of.
+/// Figures of a [`WorkQueue`], the source of its metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkQueueStats {
     /// The queue proper.
@@ -60,21 +64,21 @@ pub struct WorkQueueStats {
     pub retries_total: u64,
 }
 
-/// Where one key stands, for whoever asks why it is not worked on.
+/// The state of one key, for `explain`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyState {
-    /// Waits for a worker, or will as soon as the one that has it is done.
+    /// The key waits for a worker, or will when its current worker is done.
     pub is_waiting: bool,
-    /// A worker has it.
+    /// A worker processes the key.
     pub is_processing: bool,
-    /// How long until it is queued by the passing of time; `None` if it is not.
+    /// Time until the key is queued after its delay; `None` without a delay.
     pub due_in: Option<Duration>,
     /// Its failures since its last success.
     pub n_failures: u32,
 }
 
 impl<K: Clone + fmt::Debug + Eq + Hash + Send + 'static> WorkQueue<K> {
-    /// An empty queue with the rate limits of [`default_controller_rate_limiter`].
+    /// Creates an empty queue with the rate limits of [`default_controller_rate_limiter`].
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let rate_limiter = default_controller_rate_limiter(Arc::clone(&clock));
         Self::with_rate_limiter(clock, rate_limiter)
@@ -82,7 +86,7 @@ impl<K: Clone + fmt::Debug + Eq + Hash + Send + 'static> WorkQueue<K> {
 }
 
 impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
-    /// An empty queue with rate limits of its own.
+    /// Creates an empty queue with its own rate limits.
     pub fn with_rate_limiter(clock: Arc<dyn Clock>, rate_limiter: Box<dyn RateLimiter<K>>) -> Self {
         Self {
             queue: Queue::new(Arc::clone(&clock)),
@@ -93,40 +97,40 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         }
     }
 
-    /// The same queue that observes into `metrics`.
+    /// Returns this queue with `metrics` attached.
     #[must_use]
     pub fn with_metrics(mut self, metrics: WorkQueueMetrics) -> Self {
         self.queue.set_metrics(metrics);
         self
     }
 
-    /// Queues `key` now with high priority, unless it waits so already. Never blocks. Ignored once the
-    /// queue shuts down.
+    /// Queues `key` now with high priority, unless it waits so already. Never blocks. Ignored after
+    /// shutdown.
     pub fn add(&self, key: K) {
         self.queue.add(key, Priority::High);
     }
 
-    /// Queues `key` now among those whose work is large, unless it waits so already or with high
-    /// priority. Never blocks. Ignored once the queue shuts down.
+    /// Queues `key` now among the keys with large work, unless it waits there or with high
+    /// priority. Never blocks. Ignored after shutdown.
     pub fn add_large(&self, key: K) {
         self.queue.add(key, Priority::Large);
     }
 
-    /// Queues `key` now with low priority, unless it waits already. Never blocks. Ignored once the
-    /// queue shuts down.
+    /// Queues `key` now with low priority, unless it waits already. Never blocks. Ignored after
+    /// shutdown.
     pub fn add_low(&self, key: K) {
         self.queue.add(key, Priority::Low);
     }
 
-    /// Queues `key` with low priority when `delay` has passed, or earlier if it was or will be asked
-    /// for earlier. Never blocks. Ignored once the queue shuts down. Not counted as a retry: whoever
-    /// asks is only in no hurry.
+    /// Queues `key` with low priority after `delay`, or at an earlier time requested by another
+    /// add. Never blocks. Ignored after shutdown. Does not count as a retry, because the caller
+    /// only defers work.
     pub fn add_low_after(&self, key: K, delay: Duration) {
         self.add_with_priority_after(key, delay, Priority::Low);
     }
 
-    /// Queues `key` with high priority when `delay` has passed, or earlier if it was or will be asked
-    /// for earlier. Never blocks. Ignored once the queue shuts down.
+    /// Queues `key` with high priority after `delay`, or at an earlier time requested by another
+    /// add. Never blocks. Ignored after shutdown.
     pub fn add_after(&self, key: K, delay: Duration) {
         if self.queue.is_shutting_down() {
             return;
@@ -147,54 +151,54 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         }
     }
 
-    /// Queues `key` when the rate limiter lets it, which counts this as a failure of `key`. Never
-    /// blocks. The key is dropped once the queue shuts down.
+    /// Queues `key` when the rate limiter permits, and counts a failure of `key`. Never blocks.
+    /// Ignored after shutdown.
     pub fn add_rate_limited(&self, key: K) {
         let delay = self.rate_limiter.when(&key);
         self.add_after(key, delay);
     }
 
-    /// Forgets the failures of `key`, as after a success. It has nothing to do with
-    /// [`WorkQueue::done`], which must be said too.
+    /// Resets the failure count of `key` after a success. Does not replace [`WorkQueue::done`],
+    /// which the worker must call too.
     pub fn forget(&self, key: &K) {
         self.rate_limiter.forget(key);
     }
 
-    /// The failures of `key` since it was last forgotten.
+    /// Returns the failures of `key` since [`WorkQueue::forget`].
     pub fn num_requeues(&self, key: &K) -> u32 {
         self.rate_limiter.num_requeues(key)
     }
 
-    /// The next key; the caller must say [`WorkQueue::done`] when it is done with it, whatever came of
-    /// it.
+    /// Returns the next key. The caller must call [`WorkQueue::done`] afterwards, whatever the
+    /// result of the work.
     ///
-    /// Blocks until there is one, or until the queue was shut down and all keys accepted before are
-    /// handed out; then the answer is `None`.
+    /// Blocks until there is a key. After shutdown, returns the keys accepted before, and then
+    /// `None`.
     pub fn get(&self) -> Option<K> {
         self.get_from(Lanes::All)
     }
 
-    /// As [`WorkQueue::get`] for a worker that takes only keys of these lanes.
+    /// As [`WorkQueue::get`], for a worker that serves only these lanes.
     pub fn get_from(&self, lanes: Lanes) -> Option<K> {
         self.queue.get(lanes)
     }
 
-    /// The next key if there is one now. Never blocks.
+    /// Returns the next key if there is one. Never blocks.
     pub fn try_get(&self) -> Option<K> {
         self.try_get_from(Lanes::All)
     }
 
-    /// The next key of these lanes if there is one now. Never blocks.
+    /// Returns the next key of these lanes if there is one. Never blocks.
     pub fn try_get_from(&self, lanes: Lanes) -> Option<K> {
         self.queue.try_get(lanes)
     }
 
-    /// Ends the work on `key`. If it was added meanwhile it is queued again. Never blocks.
+    /// Ends the work on `key`, and queues it again if it was added meanwhile. Never blocks.
     pub fn done(&self, key: &K) {
         self.queue.done(key);
     }
 
-    /// Keys that wait for a worker, without those being worked on and those not due yet.
+    /// Number of keys that wait for a worker, without keys in progress and delayed keys.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
@@ -204,19 +208,19 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         self.queue.is_empty()
     }
 
-    /// Ignores all further adds, forgets the keys that are not due, ends [`WorkQueue::run_delay`] and
-    /// wakes every worker. Keys queued before are still handed out. Never blocks.
+    /// Ignores all further adds, drops the delayed keys, ends [`WorkQueue::run_delay`] and wakes
+    /// every worker. Workers still get the keys queued before. Never blocks.
     pub fn shut_down(&self) {
         self.queue.shut_down();
         self.delayed.clear();
     }
 
-    /// True once the queue was told to shut down.
+    /// True after [`WorkQueue::shut_down`].
     pub fn is_shutting_down(&self) -> bool {
         self.queue.is_shutting_down()
     }
 
-    /// Queues the keys that are due at `now`; how many they are. Never blocks.
+    /// Queues the keys that are due at `now`, and returns their number. Never blocks.
     pub fn advance(&self, now: Instant) -> usize {
         let due = self.delayed.due(now);
         let n_due = due.len();
@@ -226,14 +230,13 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         n_due
     }
 
-    /// When the next delayed key is due: how far a clock that is turned by hand may jump.
+    /// Returns when the next delayed key is due, which is how far a manual clock may jump.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.delayed.next_deadline()
     }
 
-    /// The body of the thread `delay`: queues keys when they are due.
-    ///
-    /// Waits for the next such time, for 10 s at most; ends when the queue shuts down.
+    /// The body of the thread `delay`: queues delayed keys when they are due. Waits at most 10 s at
+    /// a time, and returns after shutdown.
     pub fn run_delay(&self) {
         while !self.is_shutting_down() {
             let now = self.clock.now();
@@ -243,7 +246,7 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         }
     }
 
-    /// Where `key` stands. Never blocks.
+    /// Returns the state of `key`. Never blocks.
     pub fn state_of(&self, key: &K) -> KeyState {
         let (is_waiting, is_processing) = self.queue.state_of(key);
         let due_in = |at: Instant| at.saturating_duration_since(self.clock.now());
@@ -255,18 +258,18 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         }
     }
 
-    /// How long the key has waited that waits longest, the delayed ones and those whose work is
-    /// large not counted; zero if none does.
+    /// Returns the wait of the longest-waiting key, without delayed keys and keys with large work;
+    /// zero without one.
     pub fn longest_wait(&self) -> Duration {
         self.queue.longest_wait()
     }
 
-    /// How long the workers have been at what they are doing.
+    /// Returns how long the workers have processed their current keys.
     pub fn in_progress(&self) -> InProgress {
         self.queue.in_progress()
     }
 
-    /// How full the queue is and what it has seen.
+    /// Returns the queue's figures.
     pub fn stats(&self) -> WorkQueueStats {
         WorkQueueStats {
             queue: self.queue.stats(),

@@ -1,13 +1,13 @@
-//! The batches of all ReplicaSets on one pool of threads, so that none waits for another one's to end.
+//! Runs the batches of all ReplicaSets on one pool of threads, so that no batch waits for the end
+//! of another.
 //!
-//! The worker whose sync asks for batches does their jobs itself, one after the other, and calls threads
-//! of the pool to help. How many may help depends on how many workers have batches: all share the pool
-//! evenly, and a helper that is one too many goes home after the job in hand. So a ReplicaSet that
-//! wants one pod sends its request at once, on its own worker's thread, however many thousands another
-//! one creates.
+//! The worker with the batches runs its jobs itself, one after the other, and calls pool threads as
+//! helpers. All workers with batches share the pool evenly, and surplus helpers leave after their
+//! current job. So a ReplicaSet that needs one pod sends its request at once, on its own worker's
+//! thread, however many thousands another ReplicaSet creates.
 //!
-//! A helper stays from one batch of a slow start to the next. A thread that goes home looks for other
-//! work first, again and again before it sleeps, which takes as much of the processor as TLS does.
+//! A helper stays from one batch of a slow start to the next. A pool thread without a job searches
+//! for other work repeatedly before it sleeps, which costs as much processor time as TLS does.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,20 +17,20 @@ use rayon::{Scope, ThreadPool};
 
 use super::runner::{BatchRunner, run_single_jobs};
 
-/// The private pool of `batch-*` threads. Its jobs block on HTTP, so it is sized for the concurrency
-/// that the API server should see, not for the processor.
+/// The private pool of `batch-*` threads. Its jobs block on HTTP, so its size is the intended
+/// concurrency at the API server, not the number of processors.
 #[derive(Debug)]
 pub struct FairPool {
     pool: ThreadPool,
-    /// Workers that have batches with more than one job.
+    /// Number of workers with batches of more than one job.
     n_sharers: AtomicUsize,
     turn: Mutex<()>,
-    /// A batch begins, is done or was the last one, or more threads are wanted elsewhere.
+    /// Signalled when a batch starts, ends or was the last, or when other workers need threads.
     turned: Condvar,
 }
 
 impl FairPool {
-    /// Shares `pool` among batches.
+    /// Creates a runner that shares `pool` among batches.
     pub fn new(pool: ThreadPool) -> Self {
         Self {
             pool,
@@ -40,8 +40,8 @@ impl FairPool {
         }
     }
 
-    /// Threads of the pool that may help one worker: as many of its jobs run at once, its own
-    /// included, as its share of the pool has threads.
+    /// Maximum helpers of one worker: with its own thread, as many of its jobs run at once as its
+    /// share of the pool has threads.
     fn n_helpers_max(&self) -> usize {
         let n_sharers = self.n_sharers.load(Ordering::Relaxed).max(1);
         (self.pool.current_num_threads() / n_sharers).saturating_sub(1)
@@ -51,17 +51,17 @@ impl FairPool {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has everyone who waits look again.
-    fn tell(&self) {
-        // ORDER: who has looked and does not wait yet holds the lock, and would miss it.
+    /// Wakes every waiting thread to check its condition again.
+    fn notify_waiters(&self) {
+        // ORDER: a thread between its check and its wait holds the lock, and would miss the signal.
         drop(self.lock());
         self.turned.notify_all();
     }
 }
 
 impl BatchRunner for FairPool {
-    /// Blocks until the last job is done, and for a helper that was called and finds nothing left to
-    /// do until a thread is free to see that.
+    /// Blocks until the last job has ended. If a called helper finds no job left, also blocks until
+    /// a pool thread is free to notice that.
     fn run(&self, _count: usize, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync)) {
         let (done, size) = run_single_jobs(sizes, job);
         if size == 0 {
@@ -78,7 +78,7 @@ impl BatchRunner for FairPool {
         };
         let sharer = Sharer::new(&batches);
         self.pool.in_place_scope(|scope| {
-            // Dropped in here, since the scope ends when the helpers have gone home.
+            // Dropped inside the scope: the scope ends only after the helpers have left.
             let _sharer = sharer;
             batches.work(scope, size, sizes);
         });
@@ -88,13 +88,13 @@ impl BatchRunner for FairPool {
 /// The batches of one worker, one after the other.
 struct Batches<'a> {
     pool: &'a FairPool,
-    /// The next index to be taken; at `end` none is left.
+    /// The next index to take; no job remains at `end`.
     next: AtomicUsize,
-    /// Where the batch that runs ends.
+    /// The end of the current batch.
     end: AtomicUsize,
-    /// Jobs of the batch that runs which are not done.
+    /// Unfinished jobs of the current batch.
     n_unfinished: AtomicUsize,
-    /// Threads of the pool that were called and have not left.
+    /// Helpers that were called and have not left.
     n_helpers: AtomicUsize,
     /// No more batches follow.
     is_over: AtomicBool,
@@ -102,8 +102,7 @@ struct Batches<'a> {
 }
 
 impl Batches<'_> {
-    /// What the worker does: every job that no helper takes, and between two batches what there is to
-    /// decide.
+    /// The worker's part: it runs every job that no helper takes, and computes the next batch.
     fn work<'scope>(
         &'scope self,
         scope: &Scope<'scope>,
@@ -112,17 +111,18 @@ impl Batches<'_> {
     ) {
         let mut size = first;
         while size > 0 {
-            // ORDER: whoever takes an index has seen the new end, and so counts down from this number.
+            // ORDER: a thread that takes an index has seen the new end, so it counts down from this
+            // number.
             self.n_unfinished.store(size, Ordering::Relaxed);
             self.end.fetch_add(size, Ordering::Release);
-            self.pool.tell();
+            self.pool.notify_waiters();
             self.call_helpers(scope, size);
             while let Some(index) = self.take() {
                 self.do_job(index);
-                self.call_helpers(scope, self.n_left());
+                self.call_helpers(scope, self.n_remaining());
             }
             self.wait_until_done();
-            // A job that panicked ends it all; the scope has the panic.
+            // A panic in a job ends the run; the scope resumes the panic.
             if self.is_over.load(Ordering::Relaxed) {
                 return;
             }
@@ -133,10 +133,10 @@ impl Batches<'_> {
     fn help<'scope>(&'scope self, scope: &Scope<'scope>) {
         while let Some(index) = self.wait_for_job() {
             self.do_job(index);
-            if self.left_as_one_too_many() {
+            if self.leave_if_surplus() {
                 return;
             }
-            self.call_helpers(scope, self.n_left());
+            self.call_helpers(scope, self.n_remaining());
         }
     }
 
@@ -154,10 +154,10 @@ impl Batches<'_> {
             .ok()
     }
 
-    /// Blocks a helper until there is a job for it; `None` if it has to leave, and then it is not
-    /// counted any more.
+    /// Blocks a helper until it has a job. Returns `None` if the helper has to leave; it is then no
+    /// longer counted.
     fn wait_for_job(&self) -> Option<usize> {
-        // Most find one, and so without the lock that all share.
+        // Most helpers find a job here, without the shared lock.
         if let Some(index) = self.take() {
             return Some(index);
         }
@@ -170,7 +170,7 @@ impl Batches<'_> {
                 self.n_helpers.fetch_sub(1, Ordering::Relaxed);
                 return None;
             }
-            if self.left_as_one_too_many() {
+            if self.leave_if_surplus() {
                 return None;
             }
             let waited = self.pool.turned.wait(turn);
@@ -178,7 +178,7 @@ impl Batches<'_> {
         }
     }
 
-    /// Blocks the worker until the batch is done.
+    /// Blocks the worker until the batch has ended.
     fn wait_until_done(&self) {
         let mut turn = self.pool.lock();
         while self.n_unfinished.load(Ordering::Acquire) > 0 {
@@ -187,16 +187,17 @@ impl Batches<'_> {
         }
     }
 
-    fn n_left(&self) -> usize {
+    fn n_remaining(&self) -> usize {
         let end = self.end.load(Ordering::Relaxed);
         end.saturating_sub(self.next.load(Ordering::Relaxed))
     }
 
-    /// Calls as many as may help and have something to do: more when another worker's batches are over.
-    fn call_helpers<'scope>(&'scope self, scope: &Scope<'scope>, n_left: usize) {
+    /// Calls helpers up to the share of this worker and the number of open jobs. The share grows
+    /// when another worker's batches end.
+    fn call_helpers<'scope>(&'scope self, scope: &Scope<'scope>, n_remaining: usize) {
         loop {
-            // One job is for the thread that calls.
-            let n_useful = n_left.saturating_sub(1).min(self.pool.n_helpers_max());
+            // The calling thread takes one job itself.
+            let n_useful = n_remaining.saturating_sub(1).min(self.pool.n_helpers_max());
             let one_more = |n_helpers| (n_helpers < n_useful).then_some(n_helpers + 1);
             if !update(&self.n_helpers, one_more) {
                 return;
@@ -205,8 +206,8 @@ impl Batches<'_> {
         }
     }
 
-    /// Takes the helper that asks out of the count if there is one too many; then it has to go.
-    fn left_as_one_too_many(&self) -> bool {
+    /// Discounts the calling helper if it is surplus. Returns true if it has to leave.
+    fn leave_if_surplus(&self) -> bool {
         let n_helpers_max = self.pool.n_helpers_max();
         update(&self.n_helpers, |n_helpers| {
             (n_helpers > n_helpers_max).then(|| n_helpers - 1)
@@ -214,14 +215,14 @@ impl Batches<'_> {
     }
 }
 
-/// Whether the number was changed.
+/// Returns true if the number changed.
 fn update(number: &AtomicUsize, change: impl FnMut(usize) -> Option<usize>) -> bool {
     number
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, change)
         .is_ok()
 }
 
-/// Counts a job as finished when it is dropped, a panic included.
+/// Counts a job as finished when dropped, also after a panic.
 struct Finished<'a>(&'a Batches<'a>);
 
 impl Drop for Finished<'_> {
@@ -231,12 +232,12 @@ impl Drop for Finished<'_> {
             batches.is_over.store(true, Ordering::Relaxed);
         }
         if batches.n_unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
-            batches.pool.tell();
+            batches.pool.notify_waiters();
         }
     }
 }
 
-/// Counts a worker with batches for as long as it has them, a panic included.
+/// Counts a worker with batches until dropped, also after a panic.
 struct Sharer<'a>(&'a Batches<'a>);
 
 impl<'a> Sharer<'a> {
@@ -250,7 +251,7 @@ impl Drop for Sharer<'_> {
     fn drop(&mut self) {
         self.0.pool.n_sharers.fetch_sub(1, Ordering::Relaxed);
         self.0.is_over.store(true, Ordering::Relaxed);
-        self.0.pool.tell();
+        self.0.pool.notify_waiters();
     }
 }
 

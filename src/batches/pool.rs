@@ -1,9 +1,9 @@
-//! The threads `batch-0…n`, which last as long as the daemon.
+//! The threads `batch-0…n`, which run as long as the daemon.
 //!
-//! Small syncs have threads that no large one ever gets, and the other way round. So whatever the
-//! threads of large syncs wait for, be it an answer that takes seconds or a token of the rate limit, a
-//! small sync finds its threads free; and no more requests of large syncs stand before its own in the
-//! API server than large syncs have threads.
+//! Small and large syncs have separate threads. Whatever the threads of large syncs wait for, be it
+//! a slow response or a token of the rate limit, a small sync finds its own threads free. The
+//! number of threads for large syncs also limits how many of their requests queue before a small
+//! sync's at the API server.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,8 +17,8 @@ use super::runner::{BatchRunner, Serial};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::{Liveness, Thread, join_all};
 
-/// One thread in so many is for large syncs. More of their requests at once make a small sync wait
-/// longer for an answer than they make large ones faster (tests/bench/README.md).
+/// One in this many threads is for large syncs. More concurrent requests of large syncs delay small
+/// syncs by more than they speed up the large ones (tests/bench/README.md).
 const LARGE_SHARE: u16 = 4;
 
 /// All threads for batches, and their handles.
@@ -29,10 +29,10 @@ pub struct BatchPool {
 }
 
 impl BatchPool {
-    /// Starts `n_threads`, of which a quarter, but one at least, is for large syncs.
+    /// Starts `n_threads`. A quarter of them, but at least one, is for large syncs.
     ///
     /// # Errors
-    /// If the system refuses a thread; those that were started end.
+    /// If the system refuses a thread. The threads started before end.
     pub fn start(n_threads: u16, stop: &Stop) -> Result<Self, ThreadPoolBuildError> {
         let n_small = n_threads - n_threads.div_ceil(LARGE_SHARE);
         Ok(Self {
@@ -41,8 +41,8 @@ impl BatchPool {
         })
     }
 
-    /// The pool as the controller sees it. The threads end when no runner is left and the pool is
-    /// joined.
+    /// Returns the runner for the controller. The threads end once every runner is dropped and the
+    /// pool is joined.
     pub fn runner(&self) -> Arc<dyn BatchRunner> {
         Arc::new(Runner {
             small: self.small.runner(),
@@ -50,14 +50,14 @@ impl BatchPool {
         })
     }
 
-    /// Whether each of the threads still runs.
+    /// Returns a liveness check for each thread.
     pub fn liveness(&self) -> impl Iterator<Item = Liveness> {
         let parts = [&self.small, &self.large].into_iter();
         parts.flat_map(|part| part.threads.iter().map(Thread::liveness))
     }
 
-    /// Gives up the pool and waits until its threads have ended, at most until `deadline`. Returns the
-    /// names of those that have not.
+    /// Drops the pool and blocks until its threads have ended, at most until `deadline`. Returns
+    /// the names of the threads that still run.
     pub fn join_until(self, deadline: Instant) -> Vec<String> {
         let mut stuck = self.small.join_until(deadline);
         stuck.extend(self.large.join_until(deadline));
@@ -74,8 +74,8 @@ struct Part {
 }
 
 impl Part {
-    /// Starts the threads with these `numbers`, by this project's own means, so that they are named,
-    /// joined and watched as all others are.
+    /// Starts the threads with these `numbers` through [`Thread`], so that they are named, joined
+    /// and watched as all other threads are.
     fn start(numbers: Range<u16>, stop: &Stop) -> Result<Self, ThreadPoolBuildError> {
         let threads = Mutex::new(Vec::new());
         let spawn = |thread: rayon::ThreadBuilder| {
@@ -87,7 +87,7 @@ impl Part {
                 .push(thread);
             Ok(())
         };
-        // Asked for no threads, rayon would start one for each processor.
+        // With 0 threads requested, rayon starts one for each processor.
         let pool = if numbers.is_empty() {
             None
         } else {
@@ -102,7 +102,7 @@ impl Part {
         })
     }
 
-    /// Without threads, each worker does its batches alone.
+    /// Returns the runner. Without threads, each worker runs its batches itself.
     fn runner(&self) -> Arc<dyn BatchRunner> {
         match &self.pool {
             Some(pool) => Arc::clone(pool) as _,
@@ -116,7 +116,7 @@ impl Part {
     }
 }
 
-/// Runs small and large batches on threads of their own.
+/// Runs small and large batches on separate threads.
 #[derive(Debug)]
 struct Runner {
     small: Arc<dyn BatchRunner>,

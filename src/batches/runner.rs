@@ -1,17 +1,17 @@
-//! What runs the jobs of a sync: the pool in the daemon, the calling thread in tests.
+//! Runners of a sync's jobs: the pool in the daemon, the calling thread in tests.
 
 use std::fmt::Debug;
 
 /// Runs jobs in batches.
 pub trait BatchRunner: Debug + Send + Sync {
-    /// Runs `job` once for each index from 0 on, in batches of as many as `sizes` says: a batch runs as
-    /// many jobs at a time as it may, and `sizes` is asked for the next when all of them are done. 0 ends
-    /// it; otherwise all batches together have `count` jobs.
+    /// Runs `job` once for each index from 0 on, in batches. `sizes` returns the size of the next
+    /// batch; the runner calls it when all jobs of the previous batch have ended. 0 ends the run;
+    /// otherwise all batches together have `count` jobs.
     fn run(&self, count: usize, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync));
 }
 
-/// Does batches of a single job on the calling thread, which is quicker than to call others. Returns how
-/// many there were, and the size of the first one that has more jobs: 0 if none has.
+/// Runs leading batches of a single job on the calling thread, which is faster than to call
+/// helpers. Returns their number, and the size of the first larger batch, or 0 without one.
 pub(super) fn run_single_jobs(
     sizes: &mut dyn FnMut() -> usize,
     job: &(dyn Fn(usize) + Sync),
@@ -27,7 +27,7 @@ pub(super) fn run_single_jobs(
     }
 }
 
-/// One job after the other on the calling thread.
+/// Runs one job after the other on the calling thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Serial;
 

@@ -1,4 +1,4 @@
-//! Doing a thing many times, carefully: one first, then two, then four, as long as nothing fails.
+//! Slow start: runs jobs in batches of 1, 2, 4, … until one fails.
 
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,11 +6,12 @@ use std::sync::{Mutex, PoisonError};
 
 use super::runner::BatchRunner;
 
-/// Size of the first batch (kubernetes `pkg/controller/controller_utils.go:SlowStartInitialBatchSize`).
+/// Size of the first batch (kubernetes
+/// `pkg/controller/controller_utils.go:SlowStartInitialBatchSize`).
 pub const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
 
-/// Runs `job` for `0..count` in batches of 1, 2, 4, … Each batch is finished; the batch in which a
-/// job fails is the last. Answers the number of successes and the first error that came in
+/// Runs `job` for `0..count` in batches of 1, 2, 4, … Each batch runs to its end, and the first
+/// batch with a failure is the last. Returns the number of successes and the first error
 /// (kubernetes `pkg/controller/replicaset/replica_set.go:slowStartBatch`).
 pub fn slow_start_batch<E: Send>(
     count: usize,
@@ -18,31 +19,32 @@ pub fn slow_start_batch<E: Send>(
     job: &(dyn Fn(usize) -> Result<(), E> + Sync),
 ) -> (usize, Result<(), E>) {
     let mut next = SLOW_START_INITIAL_BATCH_SIZE;
-    let mut left = count;
+    let mut remaining = count;
+    // As upstream: if the first create fails, as with an exceeded quota, hundreds more would too.
     let sizes = |has_failed: bool| {
         if has_failed {
             return 0;
         }
-        let size = next.min(left);
-        left -= size;
+        let size = next.min(remaining);
+        remaining -= size;
         next = 2 * size;
         size
     };
     run_batches(count, sizes, runner, job)
 }
 
-/// Runs `job` for `0..count` whatever fails. Answers the number of successes and the first error that
-/// came in.
+/// Runs `job` for `0..count` in one batch, regardless of failures. Returns the number of successes
+/// and the first error.
 pub fn run_all<E: Send>(
     count: usize,
     runner: &dyn BatchRunner,
     job: &(dyn Fn(usize) -> Result<(), E> + Sync),
 ) -> (usize, Result<(), E>) {
-    let mut left = count;
-    run_batches(count, |_has_failed| mem::take(&mut left), runner, job)
+    let mut remaining = count;
+    run_batches(count, |_has_failed| mem::take(&mut remaining), runner, job)
 }
 
-/// `sizes` is told whether any job has failed.
+/// Runs batches; `sizes` receives whether any job has failed, and returns the next batch's size.
 fn run_batches<E: Send>(
     count: usize,
     mut sizes: impl FnMut(bool) -> usize,
@@ -78,7 +80,7 @@ mod tests {
     use super::{BatchRunner, slow_start_batch};
     use crate::batches::runner::Serial;
 
-    /// Runs serially and remembers the size of each batch.
+    /// Runs serially and records the size of each batch.
     #[derive(Debug, Default)]
     struct Sizes(Mutex<Vec<usize>>);
 
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn g_01_if_all_calls_fail_one_is_made() {
+    fn g_01_if_all_calls_fail_only_one_is_sent() {
         check(10, 0, 0, &[1]);
     }
 

@@ -1,65 +1,65 @@
-//! Which keys wait and which are being worked on: the state that makes repeats fall together and
-//! keeps two workers off one key.
+//! Deduplication: the state that coalesces repeated adds and keeps two workers off one key.
 //!
-//! Pure: [`super::queue::Queue`] holds it under its lock and does what the answers say, and the tests
-//! walk through every interleaving of a small model of that.
+//! Pure: [`super::queue::Queue`] holds it under its lock and sends keys as its methods return. The
+//! tests walk through every interleaving of a small model of that queue.
 
 use crate::stdx::hash::{HashMap, HashSet};
 use std::hash::Hash;
 
-/// How soon a key is to be worked on.
+/// The priority of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Priority {
-    /// When nothing else waits, or after a bounded number of other keys.
+    /// Handed out when nothing else waits, or after a bounded number of other keys.
     Low,
-    /// Before all keys of low priority, by the workers that do large work.
+    /// Handed out before all keys of low priority, to workers that serve large work.
     Large,
-    /// Before all other keys.
+    /// Handed out before all other keys.
     High,
 }
 
-/// The sets `dirty` and `processing` of client-go `util/workqueue/queue.go:Typed`, with the priorities
-/// of controller-runtime's `pkg/controller/priorityqueue`, of which there are three.
+/// The sets `dirty` and `processing` of client-go `util/workqueue/queue.go:Typed`, with three
+/// priorities as in controller-runtime's `pkg/controller/priorityqueue`.
 ///
-/// INVARIANT: a key is in the channel of high priority, or on its way there or from there in the
-/// hands of exactly one thread, if and only if it is dirty with high priority and not being
-/// processed. A key that is dirty with another priority and not being processed is in the channel
-/// of that priority, or on its way there or from there. No key is in one channel twice.
+/// INVARIANT: a key is in the channel of high priority, or exactly one thread carries it to or from
+/// that channel, if and only if the key is dirty with high priority and not processing. A key that
+/// is dirty with another priority and not processing is in the channel of that priority, or a
+/// thread carries it to or from there. No channel holds a key twice.
 ///
-/// A key that is raised stays in the channel that it waits in, since nothing can be taken out of
-/// the middle of a channel. What is received there and was worked on meanwhile is thrown away;
-/// until then another add with that priority needs no sending, so that such remains never pile up.
+/// A raised key stays in its old channel, because a channel has no removal from the middle. A
+/// worker that receives such a stale key drops it. Until then another add with that priority sends
+/// nothing, so stale keys never pile up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dedup<K: Eq + Hash> {
-    /// Needs work, whether or not somebody works on it right now.
+    /// Keys that need work, whether or not a worker processes them.
     dirty: HashMap<K, Priority>,
-    /// Is being worked on. At most as many keys as there are workers.
+    /// Keys in progress, at most one per worker.
     processing: HashSet<K>,
-    /// Is in the channel of low priority or on its way there or from there, wanted or not.
+    /// Keys in the channel of low priority or on their way to or from it, stale ones included.
     in_low: HashSet<K>,
     /// The same for the channel of large work.
     in_large: HashSet<K>,
 }
 
-/// What [`Dedup::add`] found.
+/// The result of [`Dedup::add`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// The key is new: the caller must send it with the priority that it was added with.
+    /// The key is new. The caller must send it with its priority.
     Send,
-    /// The key is new and in the channel of this priority from an earlier add.
+    /// The key is new, and the channel of this priority holds it from an earlier add.
     Waits,
-    /// The key waited with a lower priority: the caller must send it with this one too.
+    /// The key waited with a lower priority. The caller must send it with this one too.
     Raised,
-    /// The key waited with a lower priority, and is in the channel of this one from an earlier add.
-    RaisedThere,
-    /// The key is being worked on: it comes back through [`Dedup::done`].
+    /// The key waited with a lower priority, and the channel of this one holds it from an earlier
+    /// add.
+    RaisedStale,
+    /// The key is processing. [`Dedup::done`] returns it for another run.
     Returns,
-    /// The key waits already.
+    /// The key waits already with at least this priority, or returns for another run anyway.
     Coalesced,
 }
 
 impl<K: Clone + Eq + Hash> Dedup<K> {
-    /// No key.
+    /// Creates an empty state.
     pub fn new() -> Self {
         Self {
             dirty: HashMap::default(),
@@ -69,7 +69,7 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         }
     }
 
-    /// Notes that `key` needs work this soon.
+    /// Marks `key` dirty with this priority.
     pub fn add(&mut self, key: &K, priority: Priority) -> Added {
         let is_processing = self.processing.contains(key);
         if let Some(known) = self.dirty.get_mut(key) {
@@ -82,7 +82,7 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
             } else if self.needs_sending(key, priority) {
                 Added::Raised
             } else {
-                Added::RaisedThere
+                Added::RaisedStale
             };
         }
         self.dirty.insert(key.clone(), priority);
@@ -95,12 +95,12 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         }
     }
 
-    /// True if `key` waits for a worker, or will as soon as the one that has it is done.
+    /// True if `key` waits for a worker, or will when its current worker is done.
     pub fn is_dirty(&self, key: &K) -> bool {
         self.dirty.contains_key(key)
     }
 
-    /// Keys that wait for a worker although their work is not large.
+    /// Returns the keys that wait for a worker, without those with large work.
     pub fn waiting_with_small_work(&self) -> impl Iterator<Item = &K> {
         let waits = |(key, priority): &(&K, &Priority)| {
             **priority != Priority::Large && !self.processing.contains(*key)
@@ -108,17 +108,18 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         self.dirty.iter().filter(waits).map(|(key, _)| key)
     }
 
-    /// True if a worker has `key`.
+    /// True if a worker processes `key`.
     pub fn is_processing(&self, key: &K) -> bool {
         self.processing.contains(key)
     }
 
-    /// Notes that a worker has received `key` from the channel of this priority. True if it begins to
-    /// work on it then; false if that is to be done, or was done, for another one that was sent.
+    /// Records that a worker has received `key` from the channel of this priority. Returns true if
+    /// the worker must process it; false if the key is stale there.
     pub fn begin(&mut self, key: &K, received: Priority) -> bool {
-        if let Some(channel) = self.remains(received) {
+        if let Some(channel) = self.channel_keys(received) {
             channel.remove(key);
         }
+        // Stale: the key was raised and taken from another channel, or is in progress.
         if self.dirty.get(key) != Some(&received) || self.processing.contains(key) {
             return false;
         }
@@ -126,8 +127,8 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         self.processing.insert(key.clone())
     }
 
-    /// Notes that the worker is done with `key`. If it was added meanwhile, the caller must send it
-    /// again with the priority that is answered.
+    /// Records that the worker is done with `key`. If it was added meanwhile, the caller must send
+    /// it again with the returned priority.
     pub fn done(&mut self, key: &K) -> Option<Priority> {
         if !self.processing.remove(key) {
             return None;
@@ -137,12 +138,12 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
     }
 
     fn needs_sending(&mut self, key: &K, priority: Priority) -> bool {
-        self.remains(priority)
+        self.channel_keys(priority)
             .is_none_or(|channel| channel.insert(key.clone()))
     }
 
-    /// What is in the channel of this priority, if keys stay there that are not wanted.
-    fn remains(&mut self, priority: Priority) -> Option<&mut HashSet<K>> {
+    /// Returns the keys in the channel of this priority; `None` for the channel without stale keys.
+    fn channel_keys(&mut self, priority: Priority) -> Option<&mut HashSet<K>> {
         match priority {
             Priority::Low => Some(&mut self.in_low),
             Priority::Large => Some(&mut self.in_large),
@@ -150,17 +151,17 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         }
     }
 
-    /// Keys that wait for a worker.
+    /// Number of keys that wait for a worker.
     pub fn n_waiting(&self) -> usize {
         self.dirty.len() - self.n_returning()
     }
 
-    /// Keys that are being worked on.
+    /// Number of keys in progress.
     pub fn n_processing(&self) -> usize {
         self.processing.len()
     }
 
-    /// Keys that are being worked on and were added again.
+    /// Number of keys in progress that were added again.
     pub fn n_returning(&self) -> usize {
         let returns = |key: &&K| self.dirty.contains_key(*key);
         self.processing.iter().filter(returns).count()
@@ -183,24 +184,24 @@ mod tests {
     const KEYS: [u8; 2] = [0, 1];
     const PRIORITIES: [Priority; 3] = [Low, Large, High];
 
-    /// A queue as it stands between two steps of its threads. Everything that is under way is kept with
-    /// the channel that it is bound for or comes from.
+    /// The state of a queue between two steps of its threads. Keys in the hands of a thread are
+    /// kept with their source or destination channel.
     #[derive(Clone)]
     struct Model {
         dedup: Dedup<u8>,
-        /// Keys that some thread is about to send, in any order.
+        /// Keys that a thread is about to send, in any order.
         sending: Vec<(u8, Priority)>,
         high: Vec<u8>,
         large: Vec<u8>,
         low: Vec<u8>,
-        /// Keys that some worker has received and not begun.
+        /// Keys that a worker has received and not started.
         received: Vec<(u8, Priority)>,
-        /// Keys that were added since a worker last began with them, by the model's own account.
+        /// Keys added since a worker last started on them, by the model's own account.
         needs_work: HashSet<u8>,
     }
 
     impl Model {
-        /// Every state that one step of one thread leads to.
+        /// Returns every state that one step of one thread can reach.
         fn steps(&self) -> Vec<Self> {
             let mut steps = Vec::new();
             for key in KEYS {
@@ -209,7 +210,7 @@ mod tests {
                     added.needs_work.insert(key);
                     match added.dedup.add(&key, priority) {
                         Added::Send | Added::Raised => added.sending.push((key, priority)),
-                        Added::Waits | Added::RaisedThere | Added::Returns | Added::Coalesced => {}
+                        Added::Waits | Added::RaisedStale | Added::Returns | Added::Coalesced => {}
                     }
                     steps.push(added);
                 }
@@ -328,12 +329,12 @@ mod tests {
                 to_do.extend(model.steps());
             }
         }
-        // One key alone is idle, sending, sent, received, processing or returning, with each priority.
+        // One key alone is idle, sending, sent, received, processing or returning, per priority.
         assert!(seen.len() > 10 * 10, "{} states", seen.len());
     }
 
     #[test]
-    fn a_key_that_is_raised_again_and_again_leaves_one_remainder_behind() {
+    fn repeated_raises_leave_one_stale_key() {
         let mut dedup = Dedup::new();
         let mut n_sent_low = 0;
         for _ in 0..100 {
@@ -348,20 +349,20 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_raised_finds_its_remainder_in_the_channel() {
+    fn a_raised_key_reuses_its_stale_entry() {
         let mut dedup = Dedup::new();
         assert_eq!(dedup.add(&1, Large), Added::Send);
         assert_eq!(dedup.add(&1, High), Added::Raised);
         assert!(dedup.begin(&1, High));
         assert_eq!(dedup.done(&1), None);
         assert_eq!(dedup.add(&1, Low), Added::Send);
-        assert_eq!(dedup.add(&1, Large), Added::RaisedThere);
+        assert_eq!(dedup.add(&1, Large), Added::RaisedStale);
         assert!(dedup.begin(&1, Large));
         assert!(!dedup.begin(&1, Low), "it is being worked on");
     }
 
     #[test]
-    fn done_for_a_key_that_nobody_works_on_changes_nothing() {
+    fn done_for_a_key_not_in_progress_changes_nothing() {
         let mut dedup = Dedup::new();
         assert_eq!(dedup.add(&1, High), Added::Send);
         assert_eq!(dedup.done(&1), None, "it is in the channel already");

@@ -1,7 +1,7 @@
-//! Keys that are to be queued later.
+//! Delayed keys.
 //!
-//! [`DelayHeap`] is pure. [`Delayed`] shares it between those who add and the thread `delay`, which
-//! waits in [`Delayed::wait`].
+//! [`DelayHeap`] is pure. [`Delayed`] shares it between the threads that add keys and the thread
+//! `delay`, which waits in [`Delayed::wait`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -14,18 +14,18 @@ use crossbeam_channel::{Receiver, Sender};
 use super::dedup::Priority;
 use crate::stdx::activity;
 
-/// The thread `delay` looks at its heap at least this often, so that a lost wake-up or a clock that
-/// jumped costs no more than this (client-go `util/workqueue/delaying_queue.go:maxWait`).
+/// The thread `delay` checks its heap at least this often, which bounds the cost of a lost wake-up
+/// or a clock jump (client-go `util/workqueue/delaying_queue.go:maxWait`).
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// Keys by the time at which they are due: one entry per key, the earliest wins
-/// (client-go `util/workqueue/delaying_queue.go:waitForPriorityQueue`).
+/// Keys by due time, one entry per key; the earliest time wins (client-go
+/// `util/workqueue/delaying_queue.go:waitForPriorityQueue`).
 #[derive(Clone, Debug)]
 pub struct DelayHeap<K> {
-    /// Ordered by time, and among equal times by when they were added.
+    /// Ordered by time, and among equal times by order of addition.
     by_time: BTreeMap<Slot, K>,
-    /// INVARIANT: each key of `by_time` once, with its slot there. The priority is the highest that
-    /// was asked for.
+    /// INVARIANT: contains each key of `by_time` once, with its slot there. The priority is the
+    /// highest of all adds.
     slots: HashMap<K, (Slot, Priority)>,
     added_total: u64,
 }
@@ -33,7 +33,7 @@ pub struct DelayHeap<K> {
 type Slot = (Instant, u64);
 
 impl<K: Clone + Eq + Hash> DelayHeap<K> {
-    /// No key.
+    /// Creates an empty heap.
     pub fn new() -> Self {
         Self {
             by_time: BTreeMap::new(),
@@ -42,8 +42,8 @@ impl<K: Clone + Eq + Hash> DelayHeap<K> {
         }
     }
 
-    /// Makes `key` due at `at`, unless it is due earlier anyway, with this priority at least. True if
-    /// no key is due earlier now.
+    /// Makes `key` due at `at` or at its earlier time, with at least this priority. Returns true if
+    /// `key` is next.
     pub fn add(&mut self, key: K, at: Instant, priority: Priority) -> bool {
         let mut highest = priority;
         if let Some((slot, known)) = self.slots.get_mut(&key) {
@@ -61,7 +61,7 @@ impl<K: Clone + Eq + Hash> DelayHeap<K> {
         self.by_time.first_key_value().map(|(first, _)| *first) == Some(slot)
     }
 
-    /// Takes out the keys that are due at `now`, in the order of their times.
+    /// Takes out the keys that are due at `now`, in order of time.
     pub fn due(&mut self, now: Instant) -> Vec<(K, Priority)> {
         let mut due = Vec::new();
         while let Some(entry) = self.by_time.first_entry() {
@@ -96,7 +96,7 @@ impl<K: Clone + Eq + Hash> DelayHeap<K> {
         self.slots.is_empty()
     }
 
-    /// Forgets all keys.
+    /// Drops all keys.
     pub fn clear(&mut self) {
         self.by_time.clear();
         self.slots.clear();
@@ -109,20 +109,20 @@ impl<K: Clone + Eq + Hash> Default for DelayHeap<K> {
     }
 }
 
-/// A [`DelayHeap`] under a lock, and the bell of the thread that waits for it.
+/// A [`DelayHeap`] under a lock, with a wake-up channel for the thread that waits for it.
 ///
-/// DIFFERS: upstream hands keys over in a channel of 1000 and blocks whoever finds it full. Here they
-/// go straight into the heap, which never holds a key twice: nobody ever waits to add one, least of
-/// all a watch thread, and none is lost if the thread `delay` should be gone.
+/// DIFFERS: upstream passes keys through a channel of 1000, and an add blocks while it is full.
+/// Here keys go straight into the heap, which never holds a key twice. So no thread blocks in an
+/// add, above all no watch thread, and no key is lost if the thread `delay` is gone.
 pub struct Delayed<K> {
     heap: Mutex<DelayHeap<K>>,
-    /// Bound 1. Full means that the thread is going to wake anyway, so another ring may be dropped.
+    /// Capacity 1. If it is full, the thread wakes anyway, so another signal may be dropped.
     ring: Sender<()>,
     bell: Receiver<()>,
 }
 
 impl<K: Clone + Eq + Hash> Delayed<K> {
-    /// No key.
+    /// Creates an empty set of delayed keys.
     pub fn new() -> Self {
         let (ring, bell) = crossbeam_channel::bounded(1);
         Self {
@@ -132,8 +132,7 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
         }
     }
 
-    /// Makes `key` due at `at`, unless it is due earlier anyway, with this priority at least. Never
-    /// blocks.
+    /// Makes `key` due at `at` or at its earlier time, with at least this priority. Never blocks.
     pub fn add(&self, key: K, at: Instant, priority: Priority) {
         let is_first = self.lock().add(key, at, priority);
         if is_first {
@@ -141,7 +140,7 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
         }
     }
 
-    /// Takes out the keys that are due at `now`, in the order of their times.
+    /// Takes out the keys that are due at `now`, in order of time.
     pub fn due(&self, now: Instant) -> Vec<(K, Priority)> {
         self.lock().due(now)
     }
@@ -166,27 +165,27 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
         self.len() == 0
     }
 
-    /// Forgets all keys and ends a [`Delayed::wait`].
+    /// Drops all keys and ends a [`Delayed::wait`].
     pub fn clear(&self) {
         self.lock().clear();
         self.wake();
     }
 
-    /// Blocks until the next key is due by `now`'s clock, until one that is due earlier is added,
-    /// until [`Delayed::clear`], or for the heartbeat of 10 s.
+    /// Blocks until the next key is due, measured from `now`; until an add of an earlier key; until
+    /// [`Delayed::clear`]; or for the heartbeat of 10 s.
     pub fn wait(&self, now: Instant) {
         let until_due = self
             .next_deadline()
             .map_or(HEARTBEAT, |at| at.saturating_duration_since(now));
         let _wait = activity::enter("waits until a key is due", "");
-        // Rung, timed out: either way the caller looks again.
+        // Signal or timeout: the caller checks the heap in either case.
         self.bell
             .recv_timeout(until_due.min(HEARTBEAT))
             .unwrap_or_default();
     }
 
     fn wake(&self) {
-        // A full channel is as good as one more ring.
+        // A full channel has the same effect as another signal.
         self.ring.try_send(()).unwrap_or_default();
     }
 

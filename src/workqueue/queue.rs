@@ -1,7 +1,8 @@
-//! The queue proper: a crossbeam channel of keys for each priority, and beside them which keys are
-//! dirty or being processed.
+//! The queue proper: a crossbeam channel of keys for each priority, and the sets of dirty and
+//! processing keys.
 //!
-//! Watch threads, `delay` and the `sync-*` threads add; the `sync-*` threads get and are done.
+//! Watch threads, `delay` and the `sync-*` threads add keys. The `sync-*` threads get keys and mark
+//! them done.
 
 use std::fmt;
 use std::hash::Hash;
@@ -16,76 +17,75 @@ use super::timing::{InProgress, Timing};
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
 
-/// One get in so many tries a later lane first, low and large in turn, so that they wait for a
-/// bounded number of the others each.
+/// One in this many gets starts with a later lane, low and large in turn, so that keys there wait
+/// for a bounded number of other keys.
 const TURN: u32 = 8;
 
-/// Which keys a worker takes.
+/// The keys that a worker serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lanes {
     /// Every key.
     All,
-    /// Every key but those whose work is large, so that the others never wait until such work ends.
+    /// Every key without large work, so that these keys never wait for large work to end.
     Small,
 }
 
-/// Hands out keys of high priority before those whose work is large, and those before the ones of
-/// low priority (but see `TURN`), and those of one priority first come first served. A key that is
-/// added again before a worker has taken it is handed out once; one that is added while a worker
-/// has it is handed out again after [`Queue::done`]. No two workers ever have the same key
-/// (client-go `util/workqueue/queue.go:Typed`).
+/// Hands out keys by priority, high before large before low (except as `TURN` says), and first in,
+/// first out within a priority. A key added again before a worker gets it is handed out once. A key
+/// added while a worker processes it is handed out again after [`Queue::done`]. No two workers ever
+/// process the same key (client-go `util/workqueue/queue.go:Typed`).
 ///
-/// The channels need no bound of their own: none ever holds a key twice, so it is never longer than
-/// there are objects, and sending to it never blocks.
+/// The channels are unbounded, but none ever holds a key twice: each is at most as long as there
+/// are objects, and sending never blocks.
 pub struct Queue<K: Eq + Hash> {
     high: Receiver<K>,
     large: Receiver<K>,
     low: Receiver<K>,
-    /// In the place of a channel that a worker does not take from.
+    /// Replaces the channel that a worker does not serve.
     never: Receiver<K>,
-    /// Looks at each of [`Lanes`] so far; wraps.
+    /// Number of gets for each of [`Lanes`]; wraps.
     n_looks: [AtomicU32; 2],
     state: Mutex<State<K>>,
     clock: Arc<dyn Clock>,
-    /// `None`: nobody looks.
+    /// `None` without metrics.
     metrics: Option<WorkQueueMetrics>,
 }
 
 struct State<K: Eq + Hash> {
     dedup: Dedup<K>,
     timing: Timing<K>,
-    /// Cloned under the lock, used after it. `None` once the queue shuts down and no key is to come
-    /// back through `done`.
+    /// Cloned under the lock, used after its release. `None` once the queue shuts down and no key
+    /// has to return through `done`.
     ///
-    /// INVARIANT: whoever is about to send a key holds a clone, so the channel is not disconnected
-    /// before the last accepted key is in it, and workers see its end only after they took that key.
+    /// INVARIANT: a thread about to send a key holds a clone. So the channel disconnects only after
+    /// it holds the last accepted key, and workers see its end only after they got that key.
     senders: Option<Arc<Senders<K>>>,
     shutting_down: bool,
     adds_total: u64,
 }
 
-/// The entrances of all channels. They go at the same time.
+/// The senders of all channels, dropped together.
 struct Senders<K> {
     high: Sender<K>,
     large: Sender<K>,
     low: Sender<K>,
 }
 
-/// How full a [`Queue`] is.
+/// Figures of a [`Queue`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
     /// Keys that wait for a worker.
     pub depth: usize,
-    /// Keys that are being worked on.
+    /// Keys that workers process.
     pub n_processing: usize,
-    /// Keys that are being worked on and were added again.
+    /// Keys that workers process and that were added again.
     pub n_returning: usize,
-    /// Adds so far that did not fall together with an earlier one.
+    /// Adds so far that did not coalesce with an earlier one.
     pub adds_total: u64,
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let (high_sender, high) = crossbeam_channel::unbounded();
         let (large_sender, large) = crossbeam_channel::unbounded();
@@ -113,13 +113,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// From now on, observes into `metrics`.
+    /// Attaches metrics.
     pub fn set_metrics(&mut self, metrics: WorkQueueMetrics) {
         self.metrics = Some(metrics);
     }
 
-    /// Marks `key` as in need of work this soon. One that waits with a lower priority is raised by
-    /// an add with a higher one. Never blocks. Ignored once the queue shuts down.
+    /// Marks `key` dirty with this priority. An add with a higher priority raises a waiting key.
+    /// Never blocks. Ignored after shutdown.
     pub fn add(&self, key: K, priority: Priority) {
         let now = self.clock.now();
         let mut state = self.lock();
@@ -133,29 +133,30 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
         let senders = match added {
             Added::Send | Added::Raised => state.senders.clone(),
-            Added::Waits | Added::RaisedThere | Added::Returns | Added::Coalesced => None,
+            Added::Waits | Added::RaisedStale | Added::Returns | Added::Coalesced => None,
         };
+        // The send may wake a worker, which takes the lock next.
         drop(state);
         if let Some(senders) = senders {
             senders.send(key, priority);
         }
     }
 
-    /// The next key of these lanes; the caller must say [`Queue::done`] when it is done with it,
-    /// whatever came of it.
+    /// Returns the next key of these lanes. The caller must call [`Queue::done`] afterwards,
+    /// whatever the result of the work.
     ///
-    /// Blocks until there is one, or until the queue was shut down and all accepted keys of these
-    /// lanes are handed out; then the answer is `None`.
+    /// Blocks until there is a key. After shutdown, returns the accepted keys of these lanes, and
+    /// then `None`.
     pub fn get(&self, lanes: Lanes) -> Option<K> {
         loop {
-            let [first, second, third] = self.look(lanes);
+            let [first, second, third] = self.channels(lanes);
             let (received, priority) = select_biased! {
                 recv(first.0) -> key => (key, first.1),
                 recv(second.0) -> key => (key, second.1),
                 recv(third.0) -> key => (key, third.1),
             };
             let Ok(key) = received else {
-                // Shut down: nothing is sent any more, and what is left can be had at once.
+                // Shut down: all accepted keys are in their channels, so no wait is needed.
                 return self.try_get(lanes);
             };
             if self.begin(&key, priority) {
@@ -164,10 +165,10 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// The next key of these lanes if there is one now. Never blocks.
+    /// Returns the next key of these lanes if there is one. Never blocks.
     pub fn try_get(&self, lanes: Lanes) -> Option<K> {
         loop {
-            let mut channels = self.look(lanes).into_iter();
+            let mut channels = self.channels(lanes).into_iter();
             let (key, priority) = channels.find_map(|(channel, priority)| {
                 channel.try_recv().ok().map(|key| (key, priority))
             })?;
@@ -177,8 +178,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// The channels of these lanes, in the order in which they are to be tried now.
-    fn look(&self, lanes: Lanes) -> [(&Receiver<K>, Priority); 3] {
+    /// Returns the channels of these lanes, in the order in which to try them.
+    fn channels(&self, lanes: Lanes) -> [(&Receiver<K>, Priority); 3] {
         let (high, low) = ((&self.high, Priority::High), (&self.low, Priority::Low));
         let large = match lanes {
             Lanes::All => &self.large,
@@ -209,7 +210,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         true
     }
 
-    /// Ends the work on `key`. If it was added meanwhile it is queued again. Never blocks.
+    /// Ends the work on `key`, and queues it again if it was added meanwhile. Never blocks.
     pub fn done(&self, key: &K) {
         let now = self.clock.now();
         let mut state = self.lock();
@@ -233,7 +234,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Keys that wait for a worker, without those being worked on.
+    /// Number of keys that wait for a worker, without keys in progress.
     pub fn len(&self) -> usize {
         self.lock().dedup.n_waiting()
     }
@@ -243,34 +244,34 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.len() == 0
     }
 
-    /// Ignores all further adds and wakes every worker. Keys accepted before are still handed out.
+    /// Ignores all further adds and wakes every worker. Workers still get the keys accepted before.
     /// Never blocks.
     pub fn shut_down(&self) {
         let mut state = self.lock();
         state.shutting_down = true;
-        // Nothing is accepted any more, so only keys that are to come back still need the senders.
+        // The queue accepts no more keys, so only returning keys still need the senders.
         let senders = if state.dedup.n_returning() == 0 {
             state.senders.take()
         } else {
             None
         };
         drop(state);
-        // This wakes the workers that wait in `get`, hence not under the lock.
+        // The drop wakes the workers blocked in `get`, so it happens after the lock's release.
         drop(senders);
     }
 
-    /// True once the queue was told to shut down.
+    /// True after [`Queue::shut_down`].
     pub fn is_shutting_down(&self) -> bool {
         self.lock().shutting_down
     }
 
-    /// Whether `key` waits for a worker, and whether a worker has it.
+    /// Returns whether `key` waits for a worker, and whether a worker processes it.
     pub fn state_of(&self, key: &K) -> (bool, bool) {
         let state = self.lock();
         (state.dedup.is_dirty(key), state.dedup.is_processing(key))
     }
 
-    /// How full the queue is.
+    /// Returns the queue's figures.
     pub fn stats(&self) -> QueueStats {
         let state = self.lock();
         QueueStats {
@@ -281,8 +282,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// How long the key has waited that waits longest; zero if none does. Those do not count whose
-    /// work is large: they wait for each other for as long as that takes.
+    /// Returns the wait of the longest-waiting key; zero without one. Keys with large work do not
+    /// count: they wait for each other as long as that work takes.
     pub fn longest_wait(&self) -> Duration {
         let now = self.clock.now();
         let state = self.lock();
@@ -290,7 +291,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         state.timing.longest_wait(waiting, now)
     }
 
-    /// How long the workers have been at what they are doing.
+    /// Returns how long the workers have processed their current keys.
     pub fn in_progress(&self) -> InProgress {
         let now = self.clock.now();
         self.lock().timing.in_progress(now)

@@ -1,6 +1,7 @@
-//! How long a key that failed has to wait (client-go `util/workqueue/default_rate_limiters.go`).
+//! Rate limiters: the back-off of keys that failed (client-go
+//! `util/workqueue/default_rate_limiters.go`).
 //!
-//! Called by whoever adds rate-limited keys, mostly the `sync-*` threads.
+//! Every thread that adds rate-limited keys calls them, mostly the `sync-*` threads.
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug};
@@ -13,31 +14,31 @@ use crate::stdx::clock::Clock;
 /// First retry of a key (client-go `DefaultTypedControllerRateLimiter`).
 const BASE_DELAY: Duration = Duration::from_millis(5);
 
-/// No retry of a key waits longer than this (client-go `DefaultTypedControllerRateLimiter`).
+/// Maximum delay of a retry (client-go `DefaultTypedControllerRateLimiter`).
 const MAX_DELAY: Duration = Duration::from_secs(1000);
 
-/// Retries of all keys together: one in this time, 10 a second, in the long run
-/// (client-go `DefaultTypedControllerRateLimiter`).
+/// Long-term interval between retries of all keys together: 10 a second (client-go
+/// `DefaultTypedControllerRateLimiter`).
 const BUCKET_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Retries of all keys together that need not wait after a quiet time
-/// (client-go `DefaultTypedControllerRateLimiter`).
+/// Retries of all keys together that run without delay after a quiet time (client-go
+/// `DefaultTypedControllerRateLimiter`).
 const BUCKET_BURST: u32 = 100;
 
-/// Decides how long a key waits before it is tried again. No call blocks.
+/// Decides how long a key waits before its retry. No call blocks.
 pub trait RateLimiter<K>: Debug + Send + Sync {
-    /// Counts one failure of `key`, and says how long it has to wait.
+    /// Counts one failure of `key` and returns its delay.
     fn when(&self, key: &K) -> Duration;
 
-    /// Forgets the failures of `key`.
+    /// Resets the failures of `key`.
     fn forget(&self, key: &K);
 
-    /// The failures of `key` since it was last forgotten.
+    /// Returns the failures of `key` since its last reset.
     fn num_requeues(&self, key: &K) -> u32;
 }
 
-/// What the controller uses: per key 5 ms doubled with each failure up to 1000 s, but over all keys
-/// no more than 10 a second after a burst of 100.
+/// The controller's rate limiter: per key 5 ms, doubled with each failure up to 1000 s, and over
+/// all keys at most 10 a second after a burst of 100.
 pub fn default_controller_rate_limiter<K>(clock: Arc<dyn Clock>) -> Box<dyn RateLimiter<K>>
 where
     K: Clone + Debug + Eq + Hash + Send + 'static,
@@ -48,7 +49,7 @@ where
     ]))
 }
 
-/// Failures by key. An entry lasts until the key is forgotten.
+/// Failures by key. An entry lasts until the key is reset.
 struct Failures<K>(Mutex<HashMap<K, u32>>);
 
 impl<K: Clone + Eq + Hash> Failures<K> {
@@ -56,7 +57,7 @@ impl<K: Clone + Eq + Hash> Failures<K> {
         Self(Mutex::new(HashMap::new()))
     }
 
-    /// Counts one more; the number of those before it.
+    /// Counts one failure and returns the number before it.
     fn count(&self, key: &K) -> u32 {
         let mut failures = self.lock();
         let count = failures.entry(key.clone()).or_default();
@@ -106,7 +107,8 @@ impl<K: Clone + Eq + Hash> ItemExponential<K> {
 
 impl<K: Clone + Debug + Eq + Hash + Send> RateLimiter<K> for ItemExponential<K> {
     fn when(&self, key: &K) -> Duration {
-        // Ends at the first delay that reaches the cap, so it neither overflows nor loops for long.
+        // Stops at the first delay that reaches the cap, so it neither overflows nor loops for
+        // long.
         let double = |delay: Duration, _| delay.checked_mul(2).filter(|delay| *delay < self.cap);
         (0..self.failures.count(key))
             .try_fold(self.base, double)
@@ -122,19 +124,19 @@ impl<K: Clone + Debug + Eq + Hash + Send> RateLimiter<K> for ItemExponential<K> 
     }
 }
 
-/// A token bucket over all keys (`TypedBucketRateLimiter`). A token is taken whatever the caller then
-/// does, and may be taken ahead of its time.
+/// A token bucket over all keys (`TypedBucketRateLimiter`). A call takes a token whatever the
+/// caller does next, and may take it in advance.
 #[derive(Debug)]
 pub struct Bucket {
     clock: Arc<dyn Clock>,
     interval: Duration,
     burst: Duration,
-    /// When the bucket will be full again if nothing is taken any more.
+    /// When the bucket is full again if no call takes a token.
     full_at: Mutex<Instant>,
 }
 
 impl Bucket {
-    /// A full bucket of `burst` tokens that gets one more in each `interval`.
+    /// Creates a full bucket of `burst` tokens that gains one in each `interval`.
     pub fn new(clock: Arc<dyn Clock>, interval: Duration, burst: u32) -> Self {
         let full_at = Mutex::new(clock.now());
         Self {
@@ -145,7 +147,7 @@ impl Bucket {
         }
     }
 
-    /// Takes a token; how long until it is there.
+    /// Takes a token and returns the delay until it is available.
     pub fn take(&self) -> Duration {
         let now = self.clock.now();
         let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
@@ -168,12 +170,12 @@ impl<K> RateLimiter<K> for Bucket {
     }
 }
 
-/// The longest of several delays; all of them count (`TypedMaxOfRateLimiter`).
+/// The longest of several delays; each limiter counts the failure (`TypedMaxOfRateLimiter`).
 #[derive(Debug)]
 pub struct MaxOf<K>(Vec<Box<dyn RateLimiter<K>>>);
 
 impl<K> MaxOf<K> {
-    /// Asks all of `limiters`.
+    /// Combines `limiters`.
     pub fn new(limiters: Vec<Box<dyn RateLimiter<K>>>) -> Self {
         Self(limiters)
     }

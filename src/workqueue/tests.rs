@@ -1,4 +1,4 @@
-//! Conformance group I, and that nothing is lost or doubled among threads.
+//! Conformance group I, and that no key is lost or duplicated among threads.
 
 mod delayed;
 mod priorities;
@@ -14,7 +14,7 @@ use crate::telemetry::metrics::Metrics;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A queue whose time is turned by hand. Retries start at 1 ms.
+/// A queue with a manual clock. Retries start at 1 ms.
 struct Fixture {
     clock: Arc<FakeClock>,
     queue: WorkQueue<&'static str>,
@@ -28,13 +28,13 @@ impl Fixture {
         Self { clock, queue }
     }
 
-    /// Turns the clock forward and queues what is due.
+    /// Advances the clock and queues the due keys.
     fn pass(&self, time: Duration) {
         self.clock.advance(time);
         self.queue.advance(self.clock.now());
     }
 
-    /// Takes the next key and is done with it at once.
+    /// Takes the next key and marks it done at once.
     fn take(&self) -> Option<&'static str> {
         let key = self.queue.try_get()?;
         self.queue.done(&key);
@@ -47,7 +47,7 @@ impl Fixture {
 }
 
 #[test]
-fn i_01_keys_come_in_the_order_of_their_adds_and_none_after_shutdown() {
+fn i_01_keys_are_fifo_and_none_follow_shutdown() {
     let Fixture { queue, .. } = Fixture::new();
     for key in ["c", "a", "b", "a"] {
         queue.add(key);
@@ -110,7 +110,7 @@ fn i_08_plain_shutdown_returns_with_keys_in_flight() {
 }
 
 #[test]
-fn a_key_that_was_to_come_back_at_shutdown_does() {
+fn a_returning_key_is_handed_out_after_shutdown() {
     let Fixture { queue, .. } = Fixture::new();
     queue.add("foo");
     queue.add("bar");
@@ -178,7 +178,7 @@ fn i_24_numbers_for_metrics() {
 }
 
 #[test]
-fn i_24_how_long_keys_wait_and_are_worked_on() {
+fn i_24_wait_and_work_durations() {
     let metrics = Metrics::new().workqueue.of("test");
     let Fixture { clock, queue } = Fixture::new();
     let queue = queue.with_metrics(metrics.clone());

@@ -1,4 +1,4 @@
-//! Since when keys wait and since when they are worked on. Pure: [`super::queue::Queue`] holds it under
+//! Start times of waiting and of processing keys. Pure: [`super::queue::Queue`] holds them under
 //! its lock.
 
 use std::collections::HashMap;
@@ -12,37 +12,37 @@ pub struct Timing<K: Eq + Hash> {
     started: HashMap<K, Instant>,
 }
 
-/// How long the workers have been at what they are doing.
+/// How long the workers have processed their current keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InProgress {
-    /// All keys that are being worked on together.
+    /// Sum over all keys in progress.
     pub total: Duration,
-    /// The one that takes longest.
+    /// The longest time of one key.
     pub longest: Duration,
 }
 
 impl<K: Clone + Eq + Hash> Timing<K> {
-    /// Notes that `key` waits from now on. The first of several adds counts.
+    /// Records that `key` waits. The first of several adds counts.
     pub fn added(&mut self, key: &K, now: Instant) {
         if !self.added.contains_key(key) {
             self.added.insert(key.clone(), now);
         }
     }
 
-    /// Notes that a worker begins with `key`; how long the key has waited.
+    /// Records that a worker starts on `key`. Returns the wait of the key.
     pub fn begun(&mut self, key: &K, now: Instant) -> Option<Duration> {
         self.started.insert(key.clone(), now);
         let added = self.added.remove(key)?;
         Some(now.saturating_duration_since(added))
     }
 
-    /// Notes that the worker is done with `key`; how long it took.
+    /// Records that the worker is done with `key`. Returns the duration of the work.
     pub fn done(&mut self, key: &K, now: Instant) -> Option<Duration> {
         let started = self.started.remove(key)?;
         Some(now.saturating_duration_since(started))
     }
 
-    /// How long that of `keys` has waited that waits longest; zero if none does. Looks at each of
+    /// Returns the wait of the longest-waiting key of `keys`; zero without one. Visits each of
     /// them.
     pub fn longest_wait<'a>(&self, keys: impl Iterator<Item = &'a K>, now: Instant) -> Duration
     where
@@ -54,7 +54,7 @@ impl<K: Clone + Eq + Hash> Timing<K> {
         })
     }
 
-    /// How long the work in progress takes already.
+    /// Returns the duration of the work in progress.
     pub fn in_progress(&self, now: Instant) -> InProgress {
         let ages = self.started.values();
         let ages = ages.map(|started| now.saturating_duration_since(*started));
@@ -81,7 +81,7 @@ mod tests {
     use super::{InProgress, Timing};
 
     #[test]
-    fn who_waits_longest_and_who_works_longest() {
+    fn the_longest_wait_and_the_longest_work() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut timing = Timing::default();
@@ -105,7 +105,7 @@ mod tests {
         };
         assert_eq!(timing.in_progress(at(60)), expected);
         timing.done(&"a", at(60));
-        // Added again while a worker has it.
+        // Added again while a worker processes it.
         timing.added(&"b", at(70));
         assert_eq!(waits(&timing, 75), 5);
         assert_eq!(timing.in_progress(at(75)).longest.as_secs(), 25);

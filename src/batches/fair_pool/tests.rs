@@ -1,4 +1,4 @@
-//! Helpers that come, stay, share and go.
+//! Helpers: arrival, sharing and departure.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -58,7 +58,7 @@ fn every_job_of_every_batch_runs_once() {
 }
 
 #[test]
-fn a_batch_alone_has_as_many_jobs_at_once_as_the_pool_has_threads() {
+fn a_single_batch_uses_every_thread_of_the_pool() {
     let barrier = Barrier::new(4);
     pool(4).run(8, &mut of(&[8]), &|_| {
         barrier.wait();
@@ -89,7 +89,7 @@ fn batches_share_the_threads_evenly_as_they_come_and_go() {
         yield_until(|| first.n_running() == 8);
         scope.spawn(|| pool.run(8, &mut of(&[8]), &|_| second.pass()));
         yield_until(|| second.n_running() >= 1);
-        // Each that ends lets a helper go home, until both have their half.
+        // Each finished job releases a helper, until both workers have their half.
         first.allow(20);
         yield_until(|| first.n_running() == 4 && second.n_running() == 4);
         second.allow(8);
@@ -118,7 +118,7 @@ fn a_batch_begins_when_the_one_before_it_is_done() {
 }
 
 #[test]
-fn who_waits_for_the_next_batch_goes_where_threads_are_wanted() {
+fn an_idle_helper_moves_to_another_batch() {
     let (pool, first, second) = (pool(8), Gate::default(), Gate::default());
     thread::scope(|scope| {
         scope.spawn(|| pool.run(16, &mut of(&[8, 8]), &|_| first.pass()));

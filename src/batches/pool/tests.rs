@@ -1,4 +1,4 @@
-//! Who does which batch.
+//! Which threads run which batch.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{BatchPool, BatchRunner, Instant, LARGE, Mutex, Stop};
 
-/// Long enough for whatever has to happen.
+/// Timeout of the test's waits.
 const LONG: Duration = Duration::from_secs(10);
 
 fn pool(n_threads: u16) -> BatchPool {
@@ -35,8 +35,8 @@ fn check_ends(pool: BatchPool) {
     assert_eq!(pool.join_until(Instant::now() + LONG), [""; 0]);
 }
 
-/// Runs a batch of `count` jobs of which as many begin at once as there are threads for it. Returns the
-/// names of the pool's threads that have helped.
+/// Runs a batch of `count` jobs, with as many at once as there are threads for it. Returns the
+/// names of the pool threads that helped.
 fn helpers(runner: &dyn BatchRunner, count: usize, at_once: usize) -> Vec<String> {
     let (barrier, names) = (Barrier::new(at_once), Mutex::new(Vec::new()));
     runner.run(count, &mut of(&[count]), &|index| {
@@ -104,7 +104,7 @@ fn few_jobs_have_threads_while_many_hold_theirs() {
             }
             let n_at_once = usize::from(n_threads / 4);
             yield_until(|| n_begun.load(Ordering::SeqCst) >= n_at_once);
-            // Two at once, one of them on a thread of the pool.
+            // Two jobs at once, one of them on a pool thread.
             let barrier = Barrier::new(2);
             runner.run(2, &mut of(&[2]), &|_| {
                 barrier.wait();

@@ -11,7 +11,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Asks once for each of `expected`, in milliseconds.
+/// Checks the delays of successive calls, in milliseconds.
 #[track_caller]
 fn check(limiter: &dyn RateLimiter<&'static str>, key: &'static str, expected: &[u64]) {
     for (i, &expected_ms) in expected.iter().enumerate() {
@@ -85,7 +85,7 @@ fn i_22_over_all_keys_a_burst_is_followed_by_ten_a_second() {
     }
     assert_eq!(limiter.when(&100), 100 * MS);
     assert_eq!(limiter.when(&101), 200 * MS);
-    // The reservations of the past count, whatever became of them.
+    // Past reservations count, whatever the caller did.
     clock.advance(SECOND);
     for key in 102..110 {
         assert_eq!(limiter.when(&key), 5 * MS);

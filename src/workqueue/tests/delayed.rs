@@ -1,4 +1,4 @@
-//! Keys that are due later, on a clock turned by hand.
+//! Delayed keys, with a manual clock.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Keys that can wait, and those that go before them.
+//! Priorities and lanes.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn a_key_that_waits_is_raised_and_comes_once() {
 }
 
 #[test]
-fn a_key_that_is_raised_while_it_is_worked_on_comes_back_raised() {
+fn a_key_raised_in_progress_returns_raised() {
     let fixture = Fixture::new();
     fixture.queue.add("a");
     assert_eq!(fixture.queue.try_get(), Some("a"));
@@ -65,7 +65,7 @@ fn keys_of_low_priority_do_not_starve() {
 }
 
 #[test]
-fn a_key_that_is_due_later_keeps_the_highest_priority_that_was_asked_for() {
+fn a_delayed_key_keeps_its_highest_priority() {
     let fixture = Fixture::new();
     fixture.queue.add_low_after("a", 5 * MS);
     fixture.queue.add_after("a", 9 * MS);
@@ -93,7 +93,7 @@ fn both_priorities_are_handed_out_after_shutdown() {
 }
 
 #[test]
-fn large_work_goes_after_small_and_before_what_can_wait() {
+fn large_work_goes_after_high_and_before_low_priority() {
     let fixture = Fixture::new();
     fixture.queue.add_low("status");
     fixture.queue.add_large("giant");
@@ -114,7 +114,7 @@ fn a_worker_for_small_work_gets_no_large_work() {
     }
     queue.add_low("status");
     queue.add("raised");
-    // What can wait does not make it large again.
+    // An add with low priority does not make it large again.
     queue.add_large("raised");
     queue.add_low("giant");
     for _ in 0..20 {
@@ -162,7 +162,7 @@ fn large_work_does_not_starve() {
 }
 
 #[test]
-fn only_the_wait_of_small_work_is_told() {
+fn only_waits_of_small_work_are_reported() {
     let fixture = Fixture::new();
     fixture.queue.add_large("giant");
     fixture.pass(5 * MS);
@@ -170,7 +170,7 @@ fn only_the_wait_of_small_work_is_told() {
     fixture.queue.add_low("status");
     fixture.pass(2 * MS);
     assert_eq!(fixture.queue.longest_wait(), 2 * MS);
-    // It waits for a small sync too, since it was added.
+    // It also waits for a small sync, since its first add.
     fixture.queue.add("giant");
     assert_eq!(fixture.queue.longest_wait(), 7 * MS);
 }

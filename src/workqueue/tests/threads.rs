@@ -1,4 +1,4 @@
-//! What only shows among threads.
+//! Behaviour that only shows with threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -17,7 +17,7 @@ fn new_queue() -> WorkQueue<u32> {
     WorkQueue::new(Arc::new(SystemClock))
 }
 
-/// Waits for another thread to come so far.
+/// Waits until another thread has reached this state.
 fn yield_until(reached: impl Fn() -> bool) {
     while !reached() {
         thread::yield_now();
@@ -113,7 +113,7 @@ fn the_delay_thread_queues_keys_and_ends_at_shutdown() {
         let delay = scope.spawn(|| queue.run_delay());
         queue.add_after(3, Duration::from_hours(1));
         queue.add_after(2, 20 * MS);
-        // It is earlier than what the thread waits for, and must wake it.
+        // It is due earlier than the thread's current wait, so it must wake the thread.
         queue.add_after(1, MS);
         assert_eq!([queue.get(), queue.get()], [Some(1), Some(2)]);
         queue.shut_down();
@@ -123,9 +123,9 @@ fn the_delay_thread_queues_keys_and_ends_at_shutdown() {
     });
 }
 
-/// Every add must be followed by a delivery that begins after it, and no key may be in two hands.
+/// A delivery that starts afterwards must follow every add, and no key may have two workers.
 #[test]
-fn no_add_is_lost_and_no_key_is_in_two_hands() {
+fn no_add_is_lost_and_no_key_has_two_workers() {
     const N_KEYS: usize = 7;
     const N_PRODUCERS: u64 = 4;
     for seed in 0..8 {
