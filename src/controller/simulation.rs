@@ -1,20 +1,21 @@
-//! Random histories of the whole controller against a model of the API server, on one thread (or, for
-//! what only overlaps there, on several) and with a clock turned by hand: watches that lag and break,
-//! answers that are lost, requests that arrive after their client has given up, daemons killed in the
-//! middle of a request.
+//! Random histories of the whole controller against a model of the API server, with a manual clock,
+//! on one thread (or on several, for what only overlapping threads show). Watches lag and break,
+//! responses get lost, requests arrive after their client has given up, and daemons are killed in
+//! the middle of a request.
 //!
-//! What must hold in all of them: a pod is created only while there are really fewer than the
-//! ReplicaSet, as the daemon knows it, wants; no sync ends with a loss unsaid, and none that is
-//! seen waits; and when the trouble ends, everybody gets what they want by the daemon's own timers
-//! and the watches alone.
+//! Three properties must hold in every history. The daemon creates a pod only while there really
+//! are fewer than `spec.replicas` of the ReplicaSet as the daemon knows it. No sync ends without
+//! reporting a loss, and no known loss waits. When the faults end, every ReplicaSet converges by
+//! the daemon's own timers and the watches alone.
 //!
-//! And nobody waits for anything but a back-off longer than 20 s. That is judged once the trouble is
-//! over, and in the calms in the middle of it: for a while nothing happens but that requests fail, the
-//! daemon is killed in one, and the watches bring what there is. Elsewhere waits are not the daemon's:
-//! chance keeps lines of a watch and keys of the queue back for minutes. For the same reason histories
-//! with threads are judged at their end only.
+//! Also, no ReplicaSet waits longer than 20 s for anything except a back-off. The simulation checks
+//! this after the faults end, and in calm periods before: for a while only request failures and
+//! kills of the daemon during a request happen, and the watches deliver at once. Outside of these
+//! periods the daemon is not responsible for waits, because the random scheduler holds back watch
+//! lines and queue keys for minutes. For the same reason histories with threads are checked at
+//! their end only.
 //!
-//! A failure names its seed; `SIMULATION_SEEDS=FIRST..END` runs other seeds than the usual ones.
+//! A failure names its seed. `SIMULATION_SEEDS=FIRST..END` runs other seeds than the default ones.
 
 mod oracles;
 mod requests;
@@ -43,32 +44,32 @@ const STEPS: usize = 250;
 
 const THREADED_STEPS: usize = 1_000;
 
-/// Virtual time within which everything must be as wanted once the trouble is over: a back-off at its
-/// longest, and two expiries of an expectation.
+/// Virtual time within which every ReplicaSet must converge after the faults end: the longest
+/// back-off, and two expiries of an expectation.
 const SETTLE_TIME: Duration = Duration::from_mins(30);
 
-/// What may happen in one history, beside what always may.
+/// The optional faults of one history.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each kind of trouble comes with and without each other"
 )]
 #[derive(Clone, Copy, Debug)]
 struct Trouble {
-    /// Pods fail, are deleted or relabelled by somebody else.
+    /// Pods fail, or another client deletes or relabels them.
     deaths: bool,
-    /// Pods without an owner turn up.
+    /// Pods without an owner appear.
     orphans: bool,
-    /// ReplicaSets are deleted and made anew.
+    /// ReplicaSets are deleted and recreated.
     recreations: bool,
-    /// The daemon is killed and started again, also in the middle of a request.
+    /// The daemon is killed and restarted, also in the middle of a request.
     kills: bool,
-    /// Lines of a watch are lost in a relist.
+    /// A relist skips lines of a watch.
     relists: bool,
-    /// Now and then nothing happens for a while but what the daemon waits for.
+    /// There are calm periods, in which only the daemon's timers run.
     calms: bool,
 }
 
-/// One running daemon: its memory, and how far its watches have come.
+/// One running daemon: its memory, and the positions of its watches.
 #[derive(Debug)]
 struct Daemon {
     cache: Cache,
@@ -93,21 +94,22 @@ struct State {
     rng: Rng,
     server: Server,
     daemon: Option<Arc<Daemon>>,
-    /// Lines of the logs that the daemon has seen.
+    /// Number of log lines that the daemon has seen.
     pods_seen: usize,
     replica_sets_seen: usize,
-    /// Requests fail only while this is set.
+    /// True while requests may fail.
     is_troubled: bool,
-    /// The watches have threads of their own, which alone deliver.
+    /// True if the watches have their own threads, which alone deliver.
     has_threads: bool,
-    /// The daemon is dead; the panic that unwinds its sync is on its way.
+    /// The daemon is dead; a panic unwinds its sync.
     is_killed: bool,
     wrong: Vec<String>,
-    /// By the sync that runs.
+    /// Requests of the current sync.
     sent: Sent,
-    /// How long who is not as wanted has waited in this calm, or since the daemon was started in it.
+    /// How long each ReplicaSet that has not converged has waited in this calm period, or since the
+    /// daemon's start in it.
     waits: Waits,
-    /// What happened, for people.
+    /// The history in readable form.
     history: Vec<String>,
 }
 
@@ -171,7 +173,7 @@ impl World {
         Arc::clone(state.daemon.as_ref().expect("a daemon runs from the start"))
     }
 
-    /// One thing that happens. Which one is up to chance.
+    /// Takes one random step.
     fn step(&self) {
         match self.dice(24) {
             0..6 => self.work(),
@@ -191,7 +193,7 @@ impl World {
         }
     }
 
-    /// One thing that happens outside of the daemon.
+    /// Takes one step outside the daemon.
     fn change_something(&self) {
         match self.dice(10) {
             0..2 => self.pass_time(),
@@ -210,7 +212,7 @@ impl World {
             if self.lock().has_threads {
                 daemon.controller.process(&key, Lanes::All);
             } else {
-                daemon.controller.check_quick_counts(&key);
+                daemon.controller.check_tally_counts(&key);
                 let before = self.before_sync(&daemon, &key);
                 daemon.controller.process(&key, Lanes::All);
                 if let Some(before) = before {
@@ -302,7 +304,7 @@ impl World {
         }
     }
 
-    /// Ends all trouble and waits until everybody has what they want.
+    /// Ends all faults and waits until every ReplicaSet has converged.
     fn settle(&self) {
         self.lock().is_troubled = false;
         if self.trouble.relists {
@@ -311,8 +313,8 @@ impl World {
         self.keep_calm(u32::MAX, self.clock.now() + SETTLE_TIME);
     }
 
-    /// For so many of the daemon's timers nothing happens but what it does itself and what the watches
-    /// bring at once; `end` is when the last one may be due. Requests fail on, if they do.
+    /// Runs a calm period of this many daemon timers: only the daemon acts, and the watches deliver
+    /// at once; `end` limits the last timer. Requests still fail if they did before.
     fn keep_calm(&self, n_timers: u32, end: Instant) {
         self.lock().waits = Waits::default();
         for _ in 0..n_timers {
@@ -320,17 +322,17 @@ impl World {
             let daemon = self.daemon();
             let due = daemon.queue.next_deadline().filter(|due| *due <= end);
             let until = due.unwrap_or(end);
-            let left = until.saturating_duration_since(self.clock.now());
-            self.note_wait(&daemon, left);
+            let remaining = until.saturating_duration_since(self.clock.now());
+            self.note_wait(&daemon, remaining);
             if due.is_none() {
                 return;
             }
-            self.clock.advance(left);
+            self.clock.advance(remaining);
             daemon.queue.advance(self.clock.now());
         }
     }
 
-    /// Lets everything happen that needs no time.
+    /// Runs everything that needs no time.
     fn become_quiet(&self) {
         loop {
             while self.deliver_pod() || self.deliver_replica_set() {}
@@ -361,8 +363,8 @@ impl World {
         }
     }
 
-    /// The pods too many that a kill has led to. One that adopts a pod wants fewer than the one
-    /// before it.
+    /// Returns the surplus pods due to a kill. A daemon that adopts a pod needs fewer creates than
+    /// its predecessor.
     fn surplus(&self) -> Vec<String> {
         let surplus = std::mem::take(&mut self.lock().server.surplus);
         let surplus = surplus.iter().filter(|_| !self.trouble.orphans);
@@ -372,14 +374,14 @@ impl World {
     }
 }
 
-/// Ends the trouble and looks whether everybody got what they want.
+/// Ends the faults and checks that every ReplicaSet has converged.
 #[track_caller]
 fn check_settles(world: &World, what: &str) {
     world.settle();
     let mut wrong = std::mem::take(&mut world.lock().wrong);
     wrong.extend(world.lock().unsettled().map(|(_, what)| what));
     world.assert_right(&format!("{what}, settling"), &wrong);
-    // The daemon and the world know each other; this lets both go.
+    // The daemon and the world refer to each other; this breaks the cycle.
     world.lock().daemon = None;
 }
 
@@ -402,14 +404,14 @@ fn seeds() -> Range<u64> {
 }
 
 #[test]
-fn no_history_makes_a_pod_too_many_and_every_history_settles() {
+fn no_history_creates_surplus_pods_and_every_one_settles() {
     for seed in seeds() {
         check(seed);
     }
 }
 
 /// The same with the threads of the real daemon, so that watches, syncs and the requests of a batch
-/// truly overlap. Not repeatable by its seed.
+/// overlap. A seed does not reproduce such a history.
 fn check_threads(seed: u64) {
     let trouble = Trouble {
         deaths: seed.is_multiple_of(2),
@@ -455,7 +457,7 @@ fn check_threads(seed: u64) {
 }
 
 #[test]
-fn with_threads_no_history_makes_a_pod_too_many_either() {
+fn no_history_with_threads_creates_surplus_pods() {
     for seed in 0..8 {
         check_threads(seed);
     }

@@ -1,5 +1,5 @@
-//! Fixtures of the controller's unit tests: objects, writes that are recorded instead of sent, and a
-//! controller over a real cache and queue with a clock turned by hand.
+//! Fixtures of the controller's unit tests: objects, recorded writes, and a controller over a real
+//! cache and queue with a manual clock.
 
 mod fake_writes;
 
@@ -30,7 +30,7 @@ use crate::writes::WriteError;
 
 pub(super) use fake_writes::{FakeWrites, Write, refused, with_status};
 
-/// The JSON of a ReplicaSet in `default` with selector and labels `type=production`.
+/// Returns the JSON of a ReplicaSet in `default` with selector and labels `type=production`.
 pub(super) fn replica_set_json(name: &str, replicas: i32) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet",
@@ -50,13 +50,13 @@ pub(super) fn replica_set_json(name: &str, replicas: i32) -> Value {
     })
 }
 
-/// The ReplicaSet that this JSON describes.
+/// Parses a ReplicaSet from JSON.
 pub(super) fn read_replica_set(object: &Value) -> ReplicaSet {
     ReplicaSet::from_json(object.to_string().as_bytes(), &mut Interner::default())
         .expect("a readable ReplicaSet")
 }
 
-/// [`replica_set_json`], read.
+/// [`replica_set_json`], parsed.
 pub(super) fn replica_set(name: &str, replicas: i32) -> ReplicaSet {
     read_replica_set(&replica_set_json(name, replicas))
 }
@@ -109,7 +109,7 @@ pub(super) fn now() -> Timestamp {
     FakeClock::default().wall()
 }
 
-/// A time before [`now`]; after it if negative.
+/// A time before [`now`], or after it if negative.
 pub(super) fn seconds_ago(seconds: i64) -> CompactTimestamp {
     (now() - SignedDuration::from_secs(seconds)).into()
 }
@@ -119,7 +119,7 @@ pub(super) fn key(name: &str) -> ObjectKey {
     ObjectKey::new("default", name)
 }
 
-/// A controller with everything around it, driven by the test's own thread.
+/// A controller with its collaborators, driven by the test's own thread.
 pub(super) struct Fixture {
     pub(super) cache: Cache,
     pub(super) writes: Arc<FakeWrites>,
@@ -152,7 +152,7 @@ impl Fixture {
         )
     }
 
-    /// One that holds back statuses in which counts only get better, for this long at most.
+    /// A fixture that defers status writes with mere progress by at most this long.
     pub(super) fn with_status_interval(interval: Duration) -> Self {
         Self::with(
             &REPLICA_SET,
@@ -206,7 +206,7 @@ impl Fixture {
         }
     }
 
-    /// Another controller over the same cache, queue and writes, with another clock.
+    /// Creates another controller over the same cache, queue and writes, with another clock.
     pub(super) fn controller_with(&self, clock: Arc<dyn Clock>) -> ReplicaSetController {
         ReplicaSetController::new(Parts {
             kind: &REPLICA_SET,
@@ -226,7 +226,7 @@ impl Fixture {
         })
     }
 
-    /// Puts a ReplicaSet into the cache, new or changed, and hands the event to the handlers.
+    /// Puts a new or changed ReplicaSet into the cache and passes the event to the handlers.
     pub(super) fn deliver_replica_set(&self, rs: ReplicaSet) {
         if let Some(event) = self.cache.replica_sets.apply_modified(rs) {
             self.controller.handle_replica_set_event(&event);
@@ -234,7 +234,7 @@ impl Fixture {
         self.controller.handle_cache_advanced();
     }
 
-    /// Takes a ReplicaSet out of the cache and hands the event to the handlers.
+    /// Removes a ReplicaSet from the cache and passes the event to the handlers.
     pub(super) fn deliver_replica_set_deleted(&self, rs: ReplicaSet) {
         if let Some(event) = self.cache.replica_sets.apply_deleted(rs) {
             self.controller.handle_replica_set_event(&event);
@@ -242,7 +242,7 @@ impl Fixture {
         self.controller.handle_cache_advanced();
     }
 
-    /// Puts a pod into the cache, new or changed, and hands the event to the handlers.
+    /// Puts a new or changed pod into the cache and passes the event to the handlers.
     pub(super) fn deliver_pod(&self, pod: Pod) {
         if let Some(event) = self.cache.pods.apply_modified(pod) {
             self.controller.handle_pod_event(&event);
@@ -250,7 +250,7 @@ impl Fixture {
         self.controller.handle_cache_advanced();
     }
 
-    /// Takes a pod out of the cache and hands the event to the handlers.
+    /// Removes a pod from the cache and passes the event to the handlers.
     pub(super) fn deliver_pod_deleted(&self, pod: Pod) {
         if let Some(event) = self.cache.pods.apply_deleted(pod) {
             self.controller.handle_pod_event(&event);
@@ -258,7 +258,7 @@ impl Fixture {
         self.controller.handle_cache_advanced();
     }
 
-    /// Puts objects into the cache without telling anybody.
+    /// Puts objects into the cache without any event.
     pub(super) fn cache_silently(
         &self,
         rs: Option<ReplicaSet>,
@@ -272,7 +272,7 @@ impl Fixture {
         }
     }
 
-    /// Tells the caches that they have come to these versions; empty for no news.
+    /// Advances the caches to these versions; an empty version changes nothing.
     pub(super) fn deliver_bookmarks(&self, pods: &str, replica_sets: &str) {
         if !pods.is_empty() {
             self.cache.pods.apply_bookmark(&pods.into());
@@ -283,24 +283,24 @@ impl Fixture {
         self.controller.handle_cache_advanced();
     }
 
-    /// One sync of `default/name`.
+    /// Syncs `default/name` once.
     pub(super) fn sync(&self, name: &str) -> Result<Outcome, SyncError> {
         self.controller.sync(&key(name), Lanes::All)
     }
 
-    /// Syncs a key that was taken from the queue, as a worker does.
+    /// Syncs a key from the queue, as a worker does.
     pub(super) fn process(&self, key: &ObjectKey) {
         self.controller.process(key, Lanes::All);
     }
 
-    /// One sync of `default/name` that must come to its end.
+    /// Syncs `default/name` once; the sync must run to its end.
     #[track_caller]
     pub(super) fn sync_ok(&self, name: &str) {
         let outcome = self.sync(name).expect("a sync without error");
         assert_eq!(outcome, Outcome::Synced);
     }
 
-    /// Creates, deletes and patches since the last [`FakeWrites::take`].
+    /// Counts creates, deletes and patches since the last [`FakeWrites::take`].
     #[track_caller]
     pub(super) fn assert_counts(&self, creates: usize, deletes: usize, patches: usize) {
         let counts = self.writes.counts();
@@ -311,14 +311,14 @@ impl Fixture {
         );
     }
 
-    /// What is still expected of `rs`: creations, deletions.
+    /// Returns the open expectations of `rs`: creations, deletions.
     pub(super) fn open(&self, rs: &ReplicaSet) -> Option<(usize, usize)> {
         let open = |memory: &mut Memory| memory.own_writes.expected();
         let memories = &self.controller.memories;
         memories.get(&rs.key, &rs.uid, open).flatten()
     }
 
-    /// Expects pods of these names to appear and of these UIDs to go.
+    /// Expects pods with these names to appear and pods with these UIDs to terminate.
     pub(super) fn expect(
         &self,
         rs: &ReplicaSet,
@@ -328,13 +328,13 @@ impl Fixture {
         self.controller.expect(rs, creations, deletions);
     }
 
-    /// A pod of this name was seen.
+    /// Observes the creation of the pod with this name.
     pub(super) fn see_creation(&self, rs: &ReplicaSet, name: &str) {
         let controller = &self.controller;
         controller.own_writes(rs, |writes| writes.creation_seen(name));
     }
 
-    /// Notes that a write for `rs` was stored under this version.
+    /// Records the version of a write for `rs`.
     pub(super) fn wrote_at(&self, rs: &ReplicaSet, resource: Resource, version: &str) {
         let (now, memories) = (self.clock.now(), &self.controller.memories);
         memories.with(&rs.key, &rs.uid, |memory| {
@@ -342,21 +342,21 @@ impl Fixture {
         });
     }
 
-    /// What was written for `rs` and not seen by a sync yet.
+    /// Returns the written versions of `rs` that no sync has found in the caches yet.
     pub(super) fn written(&self, rs: &ReplicaSet) -> Option<Versions> {
         let written = |memory: &mut Memory| memory.positions.written().cloned();
         let memories = &self.controller.memories;
         memories.get(&rs.key, &rs.uid, written).flatten()
     }
 
-    /// Lets time pass and takes the keys that are due then.
+    /// Advances the clock and takes the keys that are due then.
     pub(super) fn queued_after(&self, delay: Duration) -> Vec<String> {
         self.clock.advance(delay);
         self.queue.advance(self.clock.now());
         self.queued()
     }
 
-    /// The keys that wait in the queue now, in order; they are taken out and done.
+    /// Takes all waiting keys from the queue, in order, and marks them done.
     pub(super) fn queued(&self) -> Vec<String> {
         let take = || {
             let key = self.queue.try_get()?;
@@ -367,31 +367,31 @@ impl Fixture {
     }
 }
 
-/// A controller whose cache shows `rs` and `pods`, of which it was not told.
+/// A controller with `rs` and `pods` in its cache, without any event.
 pub(super) fn fixture(rs: &ReplicaSet, pods: impl IntoIterator<Item = Pod>) -> Fixture {
     let fixture = Fixture::new();
     fixture.cache_silently(Some(rs.clone()), pods);
     fixture
 }
 
-/// An answer that never came.
+/// The error of a lost response.
 pub(super) fn lost() -> WriteError {
     WriteError::Unknown("connection reset".to_owned())
 }
 
-/// A refusal that only somebody else can end.
+/// A status error that this daemon cannot resolve.
 pub(super) fn forbidden() -> WriteError {
     refused(403, "Forbidden", "exceeded quota")
 }
 
-/// The names of the pods created since the last look.
+/// Takes the names of the pods created since the last call.
 pub(super) fn creates(fixture: &Fixture) -> Vec<String> {
     let created = fixture.writes.created();
     fixture.writes.take();
     created
 }
 
-/// The names of the pods deleted since the last look.
+/// Takes the names of the pods deleted since the last call.
 pub(super) fn deletes(fixture: &Fixture) -> Vec<String> {
     let deleted = fixture.writes.deleted();
     fixture.writes.take();

@@ -1,5 +1,5 @@
-//! What the simulation holds the daemon to beside the number of pods: no loss goes unsaid, and
-//! nobody waits for long.
+//! The checks of the simulation beside the number of pods: every loss is reported, and no
+//! ReplicaSet waits for long.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,34 +11,35 @@ use crate::controller::decide::counts::Counts;
 use crate::controller::memory::history::SyncEnd;
 use crate::controller::memory::positions::SETTLE_MAX;
 
-/// Nobody who is not as wanted waits longer for anything but a back-off.
+/// Maximum wait of a ReplicaSet that has not converged, for anything except a back-off.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// The first back-off of a key that failed, which each further failure doubles
-/// (client-go `DefaultTypedControllerRateLimiter`).
+/// The first back-off of a failed key, doubled by each further failure (client-go
+/// `DefaultTypedControllerRateLimiter`).
 const BACK_OFF_BASE: Duration = Duration::from_millis(5);
 
-/// What a sync sent that decides what its status has to say.
+/// The requests of a sync that determine what its status has to report.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     /// The counts of the last status, stored or not.
     pub(super) status: Option<Counts>,
-    /// Something before the status during which pods may have come and gone: a patch or a read.
+    /// A patch or a read before the status, during which pods may have appeared or vanished.
     pub(super) took_time: bool,
 }
 
-/// What a sync is about to see.
+/// The input of the next sync.
 pub(super) struct Before {
     rs: Arc<ReplicaSet>,
     counts: Counts,
 }
 
-/// How long each ReplicaSet that is not as wanted has waited, since how many failures.
+/// How long each ReplicaSet that has not converged has waited, and its failures at the start.
 #[derive(Debug, Default)]
 pub(super) struct Waits(BTreeMap<ObjectKey, (u32, Duration)>);
 
-/// True if `status` says less than `counts` of nothing, and of terminating pods no more.
-fn says_each_loss(status: &Counts, counts: &Counts) -> bool {
+/// True if `status` hides no loss: none of its counts exceeds that of `counts`, and it has at least
+/// as many terminating pods.
+fn reports_each_loss(status: &Counts, counts: &Counts) -> bool {
     status.replicas <= counts.replicas
         && status.fully_labeled <= counts.fully_labeled
         && status.ready <= counts.ready
@@ -47,21 +48,22 @@ fn says_each_loss(status: &Counts, counts: &Counts) -> bool {
 }
 
 impl World {
-    /// What a sync of `key` will count, if nothing happens before it does.
+    /// Returns what a sync of `key` counts if nothing happens before it.
     pub(super) fn before_sync(&self, daemon: &Daemon, key: &ObjectKey) -> Option<Before> {
         self.lock().sent = Sent::default();
         let (rs, counts) = daemon.controller.count_every_pod(key)?;
         Some(Before { rs, counts })
     }
 
-    /// A sync has ended: its status says what it counted, or hides nothing but what got better.
+    /// Checks after a sync that its status equals its counts, or hides only progress.
     pub(super) fn check_status_after(&self, daemon: &Daemon, before: &Before) {
         let Before { rs, counts } = before;
         let last = daemon.controller.last_sync(rs);
         let end = last.map_or(SyncEnd::TooEarly, |sync| sync.end);
         let queue = daemon.queue.state_of(&rs.key);
-        // A generation may wait for pods that were created for it.
-        let comes_soon = queue.is_waiting || queue.due_in.is_some_and(|left| left <= SETTLE_MAX);
+        // A generation may wait for its created pods.
+        let is_due_soon =
+            queue.is_waiting || queue.due_in.is_some_and(|due_in| due_in <= SETTLE_MAX);
         let mut state = self.lock();
         if state.is_killed || state.sent.took_time || end == SyncEnd::TooEarly {
             return;
@@ -69,8 +71,8 @@ impl World {
         let is_right = match &state.sent.status {
             Some(written) => written == counts,
             None => {
-                says_each_loss(&Counts::from(&rs.status), counts)
-                    && (rs.status.observed_generation == rs.generation || comes_soon)
+                reports_each_loss(&Counts::from(&rs.status), counts)
+                    && (rs.status.observed_generation == rs.generation || is_due_soon)
                     && rs.status.conditions.is_empty() == (end == SyncEnd::Synced)
             }
         };
@@ -81,8 +83,8 @@ impl World {
         }
     }
 
-    /// An event of this ReplicaSet was handled: if its cached status hides a loss, it is in the
-    /// queue.
+    /// Checks after an event of this ReplicaSet that its key is queued if its cached status hides a
+    /// loss.
     pub(super) fn check_loss_is_queued(&self, daemon: &Daemon, key: &ObjectKey, uid: &Uid) {
         let counted = daemon.controller.count_every_pod(key);
         let Some((rs, counts)) = counted.filter(|(rs, _)| rs.uid == *uid) else {
@@ -91,14 +93,14 @@ impl World {
         if self.lock().has_threads {
             return;
         }
-        let is_said = says_each_loss(&Counts::from(&rs.status), &counts);
-        if !is_said && !daemon.queue.state_of(key).is_waiting {
+        let is_reported = reports_each_loss(&Counts::from(&rs.status), &counts);
+        if !is_reported && !daemon.queue.state_of(key).is_waiting {
             let wrong = format!("{key} waits with {:?} though it has {counts:?}", rs.status);
             self.lock().wrong.push(wrong);
         }
     }
 
-    /// So much time is about to pass in which nothing happens.
+    /// Records that this much time passes without any event.
     pub(super) fn note_wait(&self, daemon: &Daemon, time: Duration) {
         let mut state = self.lock();
         let state = &mut *state;
@@ -126,7 +128,7 @@ impl World {
 }
 
 impl State {
-    /// The ReplicaSets that are not as they must be once the trouble is over, and what is wrong.
+    /// Returns the ReplicaSets that have not converged, and the reasons.
     pub(super) fn unsettled(&self) -> impl Iterator<Item = (ObjectKey, String)> {
         let unsettled = |rs: &ReplicaSet| {
             let (active, wanted) = (self.server.n_active(rs), rs.replicas.max(0));

@@ -1,4 +1,4 @@
-//! The requests of the daemon in the simulation, and what becomes of them.
+//! The daemon's requests in the simulation, and their fates.
 
 use std::fmt::{Debug, Display};
 
@@ -11,18 +11,18 @@ use crate::live::{LiveReader, Manager};
 use crate::stdx::clock::Clock;
 use crate::writes::{CreatedPod, PatchedPod, PodControl, ReplicaSetControl, WriteError};
 
-/// What becomes of one request.
+/// The fate of one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
-    Answered,
+    Responded,
     Refused,
-    AnswerLost,
+    ResponseLost,
     RequestLost,
     Late,
 }
 
 impl World {
-    /// Carries out one request, or not, and answers it, or not.
+    /// Executes one request or drops it, and returns or loses its response.
     fn request<T: Debug>(
         &self,
         what: &dyn Display,
@@ -33,17 +33,17 @@ impl World {
         let mut state = self.lock();
         let is_killed = state.is_troubled && self.trouble.kills && state.rng.u32(..60) == 0;
         let fate = match state.rng.u32(..40) {
-            _ if !state.is_troubled => Fate::Answered,
+            _ if !state.is_troubled => Fate::Responded,
             0..20 if is_killed && late.is_some() => Fate::Late,
             0 | 1 => Fate::Refused,
-            2 | 3 => Fate::AnswerLost,
+            2 | 3 => Fate::ResponseLost,
             4 => Fate::RequestLost,
             5 if late.is_some() => Fate::Late,
-            _ => Fate::Answered,
+            _ => Fate::Responded,
         };
         let before = state.server.n_lines();
-        let answer: Option<Result<T, WriteError>> = match fate {
-            Fate::Answered | Fate::AnswerLost => Some(carry_out(&mut state)),
+        let response: Option<Result<T, WriteError>> = match fate {
+            Fate::Responded | Fate::ResponseLost => Some(carry_out(&mut state)),
             Fate::Late => {
                 state.server.late.extend(late);
                 None
@@ -56,20 +56,20 @@ impl World {
         state.history.push(line);
         drop(state);
         if is_killed {
-            // Unwinds as a panic does, but without a message for each of thousands.
+            // Unwinds like a panic, but without one message for each of thousands.
             std::panic::resume_unwind(Box::new("the daemon is killed"));
         }
         self.deliver_some();
-        match answer {
-            Some(answer) if fate == Fate::Answered => answer,
+        match response {
+            Some(response) if fate == Fate::Responded => response,
             _ if fate == Fate::Refused => Err(refused(403, "Forbidden", "refused")),
-            _ => Err(WriteError::Unknown("the answer was lost".to_owned())),
+            _ => Err(WriteError::Unknown("the response was lost".to_owned())),
         }
     }
 }
 
 impl World {
-    /// The sync that runs has sent something but creates, deletes and statuses.
+    /// Records that the current sync has sent a request other than a create, delete or status.
     fn take_time(&self) {
         let mut state = self.lock();
         if state.sent.status.is_none() {
@@ -83,12 +83,12 @@ impl PodControl for World {
         let late = self.lock().server.late_create(rs, name);
         self.request(&format_args!("create {name}"), Some(late), |state| {
             let (active, wanted) = (state.server.n_active(rs), rs.replicas);
-            let answer = state.server.add_pod(rs, name, true);
-            if answer.is_ok() && active >= usize::try_from(wanted).unwrap_or(0) {
+            let response = state.server.add_pod(rs, name, true);
+            if response.is_ok() && active >= usize::try_from(wanted).unwrap_or(0) {
                 let wrong = format!("{name} is created though {active} of {wanted} are there");
                 state.wrong.push(wrong);
             }
-            answer
+            response
         })
     }
 
@@ -100,9 +100,9 @@ impl PodControl for World {
             Some(late),
             |state| {
                 let active = state.server.n_active(rs);
-                let answer = state.server.delete_pod(pod, now);
+                let response = state.server.delete_pod(pod, now);
                 let wanted = usize::try_from(rs.replicas).unwrap_or(0);
-                // Pods that die unseen may make a deletion one too many; otherwise nothing may.
+                // Only pods that die unseen may cause a surplus deletion.
                 let is_guarded = !self.trouble.deaths && !self.trouble.recreations;
                 if is_guarded && state.server.n_active(rs) < active.min(wanted) {
                     let name = &pod.key.name;
@@ -110,7 +110,7 @@ impl PodControl for World {
                         format!("{name} is deleted though only {active} of {wanted} are there");
                     state.wrong.push(wrong);
                 }
-                answer
+                response
             },
         )
     }
@@ -166,7 +166,7 @@ impl LiveReader for World {
         })
     }
 
-    /// It does not say; nobody takes over here.
+    /// Returns no versions: no take-over happens here.
     fn newest_versions(&self, _namespace: &str) -> Result<[ResourceVersion; 2], WriteError> {
         Ok(Default::default())
     }

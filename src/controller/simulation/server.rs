@@ -1,4 +1,4 @@
-//! The API server of the simulation: what is stored, and the log that the watches read.
+//! The API server of the simulation: its store, and the log that the watches read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -59,17 +59,17 @@ impl fmt::Display for Line<ReplicaSet> {
     }
 }
 
-/// The server sees no delete later than this. Creates come whenever they like.
+/// The server sees no delete later than this. Creates may arrive at any time.
 const DELETE_ARRIVES_WITHIN: SignedDuration = SignedDuration::from_mins(1);
 
-/// A request that the server will see later, after its client has given up.
+/// A request that reaches the server after its client has given up.
 #[derive(Debug)]
 pub(super) enum Late {
     Create(ReplicaSet, Arc<str>),
-    /// Of a daemon that was killed meanwhile. It arrives only as long as the ReplicaSet is as it
-    /// was when the name was drawn: so long the next daemon asks for the same names.
+    /// From a daemon killed meanwhile. The request arrives only while the ReplicaSet is unchanged
+    /// since the draw of the name: until then the next daemon uses the same names.
     CreateOfKilled(ReplicaSet, Arc<str>),
-    /// With the time at which it was sent.
+    /// With the time of sending.
     Delete(Pod, Timestamp),
 }
 
@@ -82,7 +82,8 @@ impl Late {
     }
 }
 
-/// All objects are in the namespace `default`; a ReplicaSet selects the pods labelled with its name.
+/// All objects are in the namespace `default`. A ReplicaSet selects the pods labelled with its
+/// name.
 #[derive(Debug, Default)]
 pub(super) struct Server {
     version: u64,
@@ -92,10 +93,10 @@ pub(super) struct Server {
     pub(super) pod_log: Vec<Line<Pod>>,
     pub(super) replica_set_log: Vec<Line<ReplicaSet>>,
     pub(super) late: Vec<Late>,
-    /// The ReplicaSets' versions at which names were asked for first: a name that was refused is asked
-    /// for again at later versions, but not by the next daemon (differences.md, "Pod names").
+    /// The ReplicaSet versions at which names were first drawn. The daemon retries a refused name
+    /// at later versions, but the next daemon does not (README, "Names and restarts").
     drawn_at: BTreeMap<Arc<str>, ResourceVersion>,
-    /// Pods that a killed daemon and the next one have made for the same one that was wanted.
+    /// Pods that a killed daemon and the next one created for the same missing replica.
     pub(super) surplus: Vec<Arc<str>>,
 }
 
@@ -114,7 +115,7 @@ impl Server {
         Uid::new(&format!("uid-{}", self.n_uids))
     }
 
-    /// Stores a new ReplicaSet, in place of one with the same name.
+    /// Stores a new ReplicaSet and replaces one of the same name.
     pub(super) fn add_replica_set(&mut self, name: &str, replicas: i32) {
         let mut object = replica_set_json(name, replicas);
         object["spec"]["selector"]["matchLabels"]["type"] = name.into();
@@ -135,7 +136,7 @@ impl Server {
         }
     }
 
-    /// Changes a ReplicaSet, if it is there.
+    /// Changes a ReplicaSet if it exists.
     pub(super) fn change_replica_set(&mut self, name: &str, change: impl FnOnce(&mut ReplicaSet)) {
         if let Some(rs) = self.replica_sets.get(name) {
             let mut rs = rs.clone();
@@ -152,7 +153,7 @@ impl Server {
         rs
     }
 
-    /// `rs` at the version at which this name was drawn for it, as the request that may come late.
+    /// Returns `rs` at the version of this name's draw, for a request that may arrive late.
     pub(super) fn late_create(&mut self, rs: &ReplicaSet, name: &str) -> Late {
         let drawn_at = self.drawn_at.entry(name.into());
         let resource_version = drawn_at.or_insert_with(|| rs.resource_version.clone());
@@ -161,7 +162,7 @@ impl Server {
         Late::Create(rs, name.into())
     }
 
-    /// Changes a pod, if it is there.
+    /// Changes a pod if it exists.
     pub(super) fn change_pod(&mut self, name: &str, change: impl FnOnce(&mut Pod)) {
         if let Some(pod) = self.pods.get(name) {
             let mut pod = pod.clone();
@@ -180,15 +181,16 @@ impl Server {
 
     pub(super) fn remove_pod(&mut self, name: &str) {
         if let Some(mut pod) = self.pods.remove(name) {
-            // A late request for the same name was refused meanwhile. That it comes only after this pod
-            // has gone is left out: nothing but the server could tell that it is the old one.
+            // The server refused a late request for the same name meanwhile. Its arrival after this
+            // pod's deletion is not modelled: only the server could tell that it is the old
+            // request.
             self.late.retain(|late| !late.is_create_of(name));
             pod.resource_version = self.next_version();
             self.pod_log.push(Line::Gone(pod));
         }
     }
 
-    /// Stores a new pod for `rs`, or one that nobody owns but that `rs` would adopt.
+    /// Stores a new pod of `rs`, or an orphan that `rs` would adopt.
     pub(super) fn add_pod(
         &mut self,
         rs: &ReplicaSet,
@@ -212,7 +214,7 @@ impl Server {
         Ok(CreatedPod { resource_version })
     }
 
-    /// A pod that runs somewhere takes its time to go, others go at once.
+    /// Deletes a pod: one on a node terminates slowly, others vanish at once.
     pub(super) fn delete_pod(&mut self, pod: &Pod, now: Timestamp) -> Result<(), WriteError> {
         let Some(stored) = self.pods.get(&pod.key.name) else {
             return Err(refused(404, "NotFound", "pod not found"));
@@ -287,7 +289,7 @@ impl Server {
         Ok(self.put_replica_set(stored))
     }
 
-    /// Sees one request whose client has given up long ago.
+    /// Executes one request whose client has given up long ago.
     pub(super) fn see_late(&mut self, now: Timestamp) {
         match self.late.pop() {
             Some(Late::Create(rs, name)) => drop(self.add_pod(&rs, &name, true)),
@@ -308,7 +310,7 @@ impl Server {
         }
     }
 
-    /// Ends what takes its time: pods that go, and pods whose owner is gone.
+    /// Removes terminating pods, and pods whose owner is gone.
     pub(super) fn finish(&mut self, name: &str) {
         let Some(pod) = self.pods.get(name) else {
             return;
@@ -323,17 +325,17 @@ impl Server {
         }
     }
 
-    /// How much has happened.
+    /// Returns the number of changes so far.
     pub(super) fn n_lines(&self) -> usize {
         self.pod_log.len() + self.replica_set_log.len()
     }
 
-    /// How many pods `rs` really has.
+    /// Returns how many pods `rs` really has.
     pub(super) fn n_active(&self, rs: &ReplicaSet) -> usize {
         self.active(rs).count()
     }
 
-    /// How many of them are Ready.
+    /// Returns how many of them are Ready.
     pub(super) fn n_ready(&self, rs: &ReplicaSet) -> usize {
         self.active(rs).filter(|pod| pod.is_ready).count()
     }

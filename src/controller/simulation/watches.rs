@@ -1,4 +1,4 @@
-//! How the daemon of the simulation comes to know what the server stores: lists and watches.
+//! The lists and watches of the simulation's daemon.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::stdx::clock::Clock;
 use crate::workqueue::WorkQueue;
 
 impl World {
-    /// Starts a daemon in place of the one that runs. Requests under way arrive before its first list
-    /// or not at all; but a create may arrive later, as long as its ReplicaSet is the same.
+    /// Replaces the running daemon by a new one. Requests in progress arrive before its first list
+    /// or never, except that a create may arrive later while its ReplicaSet is unchanged.
     pub(super) fn start_daemon(&self) {
         let cache = Cache::default();
         let queue = Arc::new(WorkQueue::new(Arc::clone(&self.clock) as Arc<_>));
@@ -31,7 +31,7 @@ impl World {
             clock: Arc::clone(&self.clock) as Arc<_>,
             options: Options {
                 burst_replicas: self.burst,
-                // With upstream's rhythm or without.
+                // With or without throttled status writes.
                 status_update_interval: Duration::from_millis(250 * u64::from(self.dice(2))),
                 gates: FeatureGates::default(),
             },
@@ -82,7 +82,7 @@ impl World {
         daemon.controller.handle_cache_advanced();
     }
 
-    /// The watch of pods breaks and begins anew. What came meanwhile may have gone again.
+    /// The pod watch breaks and relists. Pods created in between may be gone again.
     pub(super) fn relist_pods_after_a_gap(&self) {
         if self.trouble.deaths {
             let mut state = self.lock();
@@ -116,7 +116,8 @@ impl World {
         daemon.controller.handle_cache_advanced();
     }
 
-    /// One line of the watch of pods; a bookmark if there is none. False if there was none.
+    /// Delivers one line of the pod watch, or a bookmark without one. Returns false if there was no
+    /// line.
     pub(super) fn deliver_pod(&self) -> bool {
         let daemon = self.daemon();
         let mut state = self.lock();
@@ -150,7 +151,7 @@ impl World {
         is_line
     }
 
-    /// As [`Self::deliver_pod`], of ReplicaSets.
+    /// As [`Self::deliver_pod`], for ReplicaSets.
     pub(super) fn deliver_replica_set(&self) -> bool {
         let daemon = self.daemon();
         let mut state = self.lock();
@@ -182,7 +183,7 @@ impl World {
         is_line
     }
 
-    /// The watches go on while a sync waits for its answer.
+    /// The watches deliver while a sync waits for its response.
     pub(super) fn deliver_some(&self) {
         if self.lock().has_threads {
             return std::thread::yield_now();

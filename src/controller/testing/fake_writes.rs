@@ -1,4 +1,5 @@
-//! Writes and live reads that are recorded instead of sent; what they answer can be set by test.
+//! Fake writes and live reads: they record calls instead of sending them, and tests set their
+//! results.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -23,14 +24,14 @@ pub(in crate::controller) enum Write {
 
 type Scripted<T> = Option<Result<T, WriteError>>;
 
-/// What a call answers. Gets the number of the call, counted from 0 since the hook was set, and the
-/// pod's name; `None` means the ordinary answer.
+/// The result of a call. Receives the number of the call, counted from 0 since the hook was set,
+/// and the pod's name. `None` selects the default result.
 type Hook<T> = Option<(usize, Box<dyn FnMut(usize, &str) -> Scripted<T> + Send>)>;
 
 type UpdateHook = Box<dyn FnMut(&ReplicaSet, &ReplicaSetStatus) -> Scripted<ReplicaSet> + Send>;
 
-/// Writes that are recorded; what they answer can be set by test. Hooks run without the lock, so they
-/// may do whatever a test does; one that is running is not set for calls made by itself.
+/// Recorded writes with results set by tests. Hooks run without the lock, so they may do whatever a
+/// test does. A running hook is not active for calls that it makes itself.
 #[derive(Default)]
 pub(in crate::controller) struct FakeWrites(Mutex<State>);
 
@@ -57,11 +58,11 @@ impl std::fmt::Debug for FakeWrites {
 
 /// Declares the setters of hooks.
 macro_rules! hooks {
-    ($($name:ident: $answer:ty),* $(,)?) => {
+    ($($name:ident: $response:ty),* $(,)?) => {
         impl FakeWrites {
             $(pub(in crate::controller) fn $name(
                 &self,
-                hook: impl FnMut(usize, &str) -> Scripted<$answer> + Send + 'static,
+                hook: impl FnMut(usize, &str) -> Scripted<$response> + Send + 'static,
             ) {
                 self.lock().$name = Some((0, Box::new(hook)));
             })*
@@ -78,7 +79,7 @@ hooks! {
 }
 
 impl FakeWrites {
-    /// What a status update answers; `None` means success.
+    /// Sets the result of a status update; `None` means success.
     pub(in crate::controller) fn on_update_status(
         &self,
         hook: impl FnMut(&ReplicaSet, &ReplicaSetStatus) -> Scripted<ReplicaSet> + Send + 'static,
@@ -86,42 +87,41 @@ impl FakeWrites {
         self.lock().on_update_status = Some(Box::new(hook));
     }
 
-    /// What a live GET of the ReplicaSet answers; without it, 404.
+    /// Sets the result of a live GET of the ReplicaSet; the default is 404.
     pub(in crate::controller) fn set_live_replica_set(
         &self,
-        answer: Result<ReplicaSet, WriteError>,
+        response: Result<ReplicaSet, WriteError>,
     ) {
-        self.lock().live_replica_set = Some(answer);
+        self.lock().live_replica_set = Some(response);
     }
 
-    /// The versions of pods and of ReplicaSets that the API server has; without it, it does not
-    /// say.
+    /// Sets the API server's versions of pods and of ReplicaSets; by default it reports none.
     pub(in crate::controller) fn set_live_versions(&self, pods: &str, replica_sets: &str) {
         self.lock().live_versions = Some(Ok([pods.into(), replica_sets.into()]));
     }
 
-    /// Refuses the question for them.
+    /// Makes the query for these versions fail.
     pub(in crate::controller) fn refuse_live_versions(&self) {
         let refusal = refused(503, "ServiceUnavailable", "no");
         self.lock().live_versions = Some(Err(refusal));
     }
 
-    /// The pods that live reads find.
+    /// Sets the pods that live reads find.
     pub(in crate::controller) fn set_live_pods(&self, pods: Vec<Pod>) {
         self.lock().live_pods = pods;
     }
 
-    /// All writes since the last call.
+    /// Takes all writes since the last call.
     pub(in crate::controller) fn take(&self) -> Vec<Write> {
         std::mem::take(&mut self.lock().writes)
     }
 
-    /// Reasons and messages of the warnings since the last call.
+    /// Takes the reasons and messages of the warnings since the last call.
     pub(in crate::controller) fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().warnings)
     }
 
-    /// Creates, deletes and patches since the last [`Self::take`].
+    /// Counts creates, deletes and patches since the last [`Self::take`].
     pub(in crate::controller) fn counts(&self) -> (usize, usize, usize) {
         let count = |is: fn(&Write) -> bool| self.lock().writes.iter().filter(|w| is(w)).count();
         (
@@ -131,7 +131,7 @@ impl FakeWrites {
         )
     }
 
-    /// Status updates since the last [`Self::take`].
+    /// Returns the status updates since the last [`Self::take`].
     pub(in crate::controller) fn status_updates(&self) -> Vec<ReplicaSetStatus> {
         let status = |write: &Write| match write {
             Write::UpdateStatus(status) => Some(status.clone()),
@@ -140,7 +140,7 @@ impl FakeWrites {
         self.lock().writes.iter().filter_map(status).collect()
     }
 
-    /// Names of the pods created since the last [`Self::take`].
+    /// Returns the names of the pods created since the last [`Self::take`].
     pub(in crate::controller) fn created(&self) -> Vec<String> {
         let name = |write: &Write| match write {
             Write::Create(name) => Some(name.clone()),
@@ -149,7 +149,7 @@ impl FakeWrites {
         self.lock().writes.iter().filter_map(name).collect()
     }
 
-    /// Names of the pods deleted since the last [`Self::take`].
+    /// Returns the names of the pods deleted since the last [`Self::take`].
     pub(in crate::controller) fn deleted(&self) -> Vec<String> {
         let name = |write: &Write| match write {
             Write::Delete(name) => Some(name.clone()),
@@ -158,7 +158,7 @@ impl FakeWrites {
         self.lock().writes.iter().filter_map(name).collect()
     }
 
-    /// Records the call and asks the hook that `field` finds.
+    /// Records the call and runs the hook that `field` selects.
     fn call<T>(
         &self,
         write: Write,
@@ -169,9 +169,9 @@ impl FakeWrites {
         state.writes.push(write);
         let (call, mut hook) = field(&mut state).take()?;
         drop(state);
-        let answer = hook(call, name);
+        let response = hook(call, name);
         field(&mut self.lock()).get_or_insert((call + 1, hook));
-        answer
+        response
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -182,14 +182,14 @@ impl FakeWrites {
 impl PodControl for FakeWrites {
     fn create_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
         let write = Write::Create(name.to_owned());
-        let answer = self.call(write, name, |state| &mut state.on_create);
-        answer.unwrap_or_else(|| Ok(CreatedPod::default()))
+        let response = self.call(write, name, |state| &mut state.on_create);
+        response.unwrap_or_else(|| Ok(CreatedPod::default()))
     }
 
     fn delete_pod(&self, _rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
         let write = Write::Delete(pod.key.name.to_string());
-        let answer = self.call(write, &pod.key.name, |state| &mut state.on_delete);
-        answer.unwrap_or(Ok(()))
+        let response = self.call(write, &pod.key.name, |state| &mut state.on_delete);
+        response.unwrap_or(Ok(()))
     }
 
     fn warn(&self, _rs: &ReplicaSet, reason: &'static str, message: String) {
@@ -204,8 +204,8 @@ impl PodControl for FakeWrites {
     ) -> Result<PatchedPod, WriteError> {
         let patch = serde_json::from_slice(&patch).expect("a patch is JSON");
         let write = Write::Patch(pod.key.name.to_string(), patch);
-        let answer = self.call(write, &pod.key.name, |state| &mut state.on_patch);
-        answer.unwrap_or_else(|| Ok(PatchedPod::default()))
+        let response = self.call(write, &pod.key.name, |state| &mut state.on_patch);
+        response.unwrap_or_else(|| Ok(PatchedPod::default()))
     }
 }
 
@@ -218,8 +218,8 @@ impl ReplicaSetControl for FakeWrites {
         let mut state = self.lock();
         state.writes.push(Write::UpdateStatus(status.clone()));
         let hook = state.on_update_status.as_mut();
-        let answer = hook.and_then(|hook| hook(rs, status));
-        answer.unwrap_or_else(|| Ok(with_status(rs, status.clone())))
+        let response = hook.and_then(|hook| hook(rs, status));
+        response.unwrap_or_else(|| Ok(with_status(rs, status.clone())))
     }
 }
 
@@ -233,8 +233,8 @@ impl LiveReader for FakeWrites {
 
     fn find_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError> {
         let write = Write::FindPod(name.to_owned());
-        let answer = self.call(write, name, |state| &mut state.on_find_pod);
-        answer.unwrap_or_else(|| {
+        let response = self.call(write, name, |state| &mut state.on_find_pod);
+        response.unwrap_or_else(|| {
             let state = self.lock();
             let found = state.live_pods.iter().find(|pod| *pod.key.name == *name);
             Ok(found.cloned())
@@ -242,8 +242,8 @@ impl LiveReader for FakeWrites {
     }
 
     fn list_pods(&self, _rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError> {
-        let answer = self.call(Write::ListPods, "", |state| &mut state.on_list_pods);
-        answer.unwrap_or_else(|| {
+        let response = self.call(Write::ListPods, "", |state| &mut state.on_list_pods);
+        response.unwrap_or_else(|| {
             let state = self.lock();
             let is_selected = |pod: &&Pod| selector.matches(&pod.labels);
             Ok(state
@@ -271,7 +271,7 @@ impl LiveReader for FakeWrites {
     }
 }
 
-/// A refusal by the API server.
+/// A status error of the API server.
 pub(in crate::controller) fn refused(code: u16, reason: &str, message: &str) -> WriteError {
     WriteError::Refused(Status::new(code, reason, message))
 }
