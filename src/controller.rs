@@ -1,11 +1,10 @@
-//! The ReplicaSet controller itself: from a cache event to the writes that follow from it. It controls
-//! ReplicationControllers too, in an instance of its own; [`WorkloadKind`] says what is different then.
+//! The ReplicaSet controller: from a cache event to the writes that follow. A second instance
+//! controls ReplicationControllers; [`WorkloadKind`] holds the differences.
 //!
-//! [`handlers`] turn cache events into keys and strike out expectations, on the watch threads. Workers
-//! take the keys from the queue one by one; [`sync`] decides and writes. What is decided is pure
-//! ([`decide`]); everything else comes in as a trait
-//! (clock, cache view, live reads, writes, batch runner), so that one thread with a clock turned by hand
-//! can drive exactly the code that ships.
+//! [`handlers`] run on the watch threads: they observe expectations and enqueue keys. Workers take
+//! one key at a time from the queue, and [`sync`] decides and writes. Decisions are pure
+//! ([`decide`]). Everything else enters as a trait (clock, cache view, live reads, writes, batch
+//! runner), so that one test thread with a manual clock drives the code that ships.
 //!
 //! # Locks
 //!
@@ -55,53 +54,54 @@ use crate::writes::{PodControl, ReplicaSetControl, WriteError};
 
 pub use self::error::SyncError;
 
-/// Everything that the controller works with.
+/// The collaborators of the controller.
 #[derive(Debug)]
 pub struct Parts {
-    /// The kind of workload that is controlled.
+    /// The kind of the controlled objects.
     pub kind: &'static WorkloadKind,
-    /// What the watches have delivered.
+    /// The objects that the watches delivered.
     pub cache: Arc<dyn CacheView>,
-    /// Asks the API server past the cache.
+    /// Reads from the API server directly, without the cache.
     pub live: Arc<dyn LiveReader>,
     /// Writes pods.
     pub pod_control: Arc<dyn PodControl>,
     /// Writes status.
     pub replica_set_control: Arc<dyn ReplicaSetControl>,
-    /// The keys to be looked at.
+    /// The keys to sync.
     pub queue: Arc<WorkQueue<ObjectKey>>,
     /// Runs the creates and deletes of one batch.
     pub batches: Arc<dyn BatchRunner>,
-    /// Where time comes from.
+    /// The source of time.
     pub clock: Arc<dyn Clock>,
-    /// What can be chosen.
+    /// The options.
     pub options: Options,
-    /// Where it counts what it does.
+    /// The metrics.
     pub metrics: ControllerMetrics,
 }
 
-/// What can be chosen of a controller.
+/// Options of a controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The most pods that one sync creates or deletes: [`decide::plan::BURST_REPLICAS`] but for tests.
+    /// Maximum pods created or deleted per sync: [`decide::plan::BURST_REPLICAS`] except in tests.
     pub burst_replicas: usize,
-    /// The longest that a status waits after the last one if all it says is that counts get better;
-    /// zero for upstream's rhythm.
+    /// Maximum delay between two status writes if the later one reports mere progress; zero writes
+    /// every change at once, as upstream does.
     pub status_update_interval: Duration,
-    /// What can be switched off.
+    /// The feature gates.
     pub gates: FeatureGates,
 }
 
 /// Whether a controller writes.
 #[derive(Debug)]
 enum Mode {
-    /// It does, and looks whether others write too.
+    /// It writes, and detects other writers.
     Writes(OtherWriters),
-    /// It only decides: `--dry-run`.
+    /// It decides and writes nothing: `--dry-run`.
     DryRun(Arc<Shadow>),
 }
 
-/// Makes ReplicaSets own as many pods as they want. Shared by all workers and watch threads.
+/// Keeps the number of pods of each ReplicaSet at `spec.replicas`. Shared by all workers and watch
+/// threads.
 #[derive(Debug)]
 pub struct ReplicaSetController {
     kind: &'static WorkloadKind,
@@ -119,7 +119,7 @@ pub struct ReplicaSetController {
 }
 
 impl ReplicaSetController {
-    /// A controller that has seen nothing yet.
+    /// Creates a controller without any memory.
     pub fn new(parts: Parts) -> Self {
         Self {
             kind: parts.kind,
@@ -140,13 +140,14 @@ impl ReplicaSetController {
         }
     }
 
-    /// How many own creations and deletions of all ReplicaSets are still to be seen, for telemetry.
+    /// Returns how many expected creations and deletions of all ReplicaSets are open, for
+    /// telemetry.
     pub fn n_expected(&self) -> (usize, usize) {
         self.memories.n_expected()
     }
 
-    /// How many own creations and deletions of the ReplicaSet `key` with UID `owner` are still to be
-    /// seen; `None` if nothing is remembered of it.
+    /// Returns how many expected creations and deletions of the ReplicaSet `key` with UID `owner`
+    /// are open; `None` without a record.
     pub fn n_expected_of(&self, key: &ObjectKey, owner: &Uid) -> Option<(usize, usize)> {
         let n_expected = |memory: &mut Memory| memory.own_writes.n_expected();
         self.memories.get(key, owner, n_expected)
@@ -159,14 +160,13 @@ impl ReplicaSetController {
         }
     }
 
-    /// Whether its statuses have a number of terminating pods.
+    /// True if statuses count terminating pods.
     fn counts_terminating(&self) -> bool {
         self.kind.has_terminating_replicas && self.options.gates.terminating_replicas
     }
 
-    /// The number of terminating pods as `stored` can be compared with it: where the field is dropped, that
-    /// it is absent says nothing, and asking for it again and again would be a write for nothing in every
-    /// sync.
+    /// Returns `terminating` in a form comparable with `stored`. An API server that drops the field
+    /// stores no number, so a comparison would cause one useless write per sync.
     fn comparable_terminating(
         &self,
         stored: &ReplicaSetStatus,
@@ -177,7 +177,7 @@ impl ReplicaSetController {
         terminating.filter(|_| !is_dropped)
     }
 
-    /// Every status that is written tells anew.
+    /// Learns from each status write whether the API server drops `terminatingReplicas`.
     fn note_terminating_support(&self, sent: &ReplicaSetStatus, stored: &ReplicaSetStatus) {
         if sent.terminating_replicas.is_some() {
             let is_dropped = stored.terminating_replicas.is_none();
@@ -187,7 +187,7 @@ impl ReplicaSetController {
     }
 }
 
-/// How the metrics call what came of a write.
+/// Maps a failed write to the outcome in the metrics.
 fn outcome_of(error: &WriteError) -> WriteOutcome {
     match error {
         WriteError::Refused(_) => WriteOutcome::Refused,

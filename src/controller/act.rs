@@ -1,6 +1,6 @@
-//! What a sync does to the cluster once it has decided: it patches owner references ([`claim`]), creates
-//! and deletes pods ([`manage`]), writes the status ([`status`]), and asks the API server where the
-//! caches cannot tell ([`verify`], [`unresolved`]).
+//! The actions of a sync after its decision: it patches owner references ([`claim`]), creates and
+//! deletes pods ([`manage`]), writes the status ([`status`]), and queries the API server where the
+//! caches are not enough ([`verify`], [`unresolved`]).
 
 pub(super) mod claim;
 mod create;

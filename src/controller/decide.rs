@@ -1,5 +1,5 @@
-//! What a sync does about a ReplicaSet, as a value: pure, from what the caches show to what follows. The
-//! sync acts on it, a dry run reports it, `explain` renders it.
+//! The decision of a sync as a value: a pure function from the cache's state to actions. The sync
+//! acts on it, a dry run reports it, `explain` renders it.
 
 pub mod age_ratio;
 pub mod availability;
@@ -24,18 +24,18 @@ use self::plan::{DeletionContext, Plan, RelatedPods, plan, pods_to_delete};
 use crate::api::{Pod, ReplicaSet, Selector, Uid};
 use crate::stdx::hash::HashSet;
 
-/// What a decision rests on beside the objects.
+/// The settings that a decision depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// The most pods that one sync creates or deletes.
+    /// Maximum pods created or deleted per sync.
     pub burst_replicas: usize,
-    /// Whether the deletion cost of pods counts.
+    /// Whether the deletion order uses the deletion cost of pods.
     pub uses_deletion_cost: bool,
-    /// Whether statuses have a number of terminating pods.
+    /// Whether the status counts terminating pods.
     pub counts_terminating: bool,
 }
 
-/// All that is known of one ReplicaSet when it is decided on.
+/// The input of a decision about one ReplicaSet.
 #[derive(Debug)]
 pub struct Facts<'a> {
     /// The ReplicaSet.
@@ -44,13 +44,13 @@ pub struct Facts<'a> {
     pub selector: &'a Selector,
     /// Its pods.
     pub pods: Pods,
-    /// The pods that decide how crowded a node is. Asked only if pods have to be sorted.
+    /// Finds the pods that determine how crowded a node is. Called only if the decision sorts pods.
     pub related_pods: Box<dyn RelatedPods + 'a>,
-    /// Pods whose deletion may already have happened: chosen before all others, in this order.
+    /// Pods whose deletion may have happened already. The decision picks them first, in this order.
     pub unresolved: Vec<Uid>,
-    /// What may be done now, by its kind: pods created, pods deleted, or nothing of both.
+    /// The permitted kind of action: create pods, delete pods, or neither.
     pub may: Plan,
-    /// What else it rests on.
+    /// The settings.
     pub rules: Rules,
     /// The time of day.
     pub now: Timestamp,
@@ -59,26 +59,26 @@ pub struct Facts<'a> {
 /// The pods of a ReplicaSet.
 #[derive(Clone, Debug)]
 pub enum Pods {
-    /// Counted by the cache. None is to be adopted, released, created or deleted.
+    /// Counted by the cache. No pod must be adopted, released, created or deleted.
     Counted {
-        /// How many there are, in which state.
+        /// Number of pods in each state.
         counts: Counts,
-        /// When the next one becomes available.
+        /// Time until the next pod becomes available.
         next_check: Option<Duration>,
     },
-    /// One by one.
+    /// Listed one by one.
     Listed {
-        /// Those whose controller is the ReplicaSet.
+        /// Pods controlled by the ReplicaSet.
         owned: Vec<Arc<Pod>>,
-        /// Those of its namespace without a controller.
+        /// Pods of its namespace without a controller.
         orphans: Vec<Arc<Pod>>,
     },
 }
 
-/// What one sync does.
+/// The actions of one sync.
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// The active pods that it keeps, with those that it adopts; none if they were only counted.
+    /// The active pods that the ReplicaSet keeps or adopts; empty if the pods were only counted.
     pub active: Vec<Arc<Pod>>,
     /// Pods to adopt.
     pub adopt: Vec<Arc<Pod>>,
@@ -86,30 +86,30 @@ pub struct Decision {
     pub release: Vec<Arc<Pod>>,
     /// How many pods to create or delete, within the burst.
     pub plan: Plan,
-    /// Whether that is done now.
+    /// Whether this sync carries out `plan`.
     pub acts: bool,
-    /// The pods to delete now, the first one first.
+    /// The pods to delete in this sync, in deletion order.
     pub delete: Vec<Arc<Pod>>,
-    /// The numbers of its status.
+    /// The counts of its status.
     pub counts: Counts,
-    /// When the next ready pod becomes available by the passing of time alone.
+    /// Time until the next Ready pod becomes available.
     pub next_check: Option<Duration>,
-    /// The time of day at which it was decided.
+    /// The time of day of the decision.
     pub now: Timestamp,
 }
 
 impl Facts<'_> {
-    /// What is to be done.
+    /// Decides within the permitted kind of action.
     pub fn decide(&self) -> Decision {
         self.decide_without(&HashSet::default())
     }
 
-    /// The same, as if there were none of the pods `gone`.
+    /// As [`decide`](Self::decide), as if the pods `gone` did not exist.
     pub fn decide_without(&self, gone: &HashSet<Uid>) -> Decision {
         self.decide_as(gone, Some(self.may))
     }
 
-    /// What would be done if everything might be done.
+    /// Decides without any restriction on actions.
     pub fn decide_freely(&self) -> Decision {
         self.decide_as(&HashSet::default(), None)
     }
@@ -127,6 +127,7 @@ impl Facts<'_> {
         for pod in candidates.filter(|pod| pod.is_active() && !gone.contains(&pod.uid)) {
             match claim_of(rs, self.selector, pod) {
                 Claim::Keep => active.push(Arc::clone(pod)),
+                // As upstream: a pod adopted in this sync counts as active at once.
                 Claim::Adopt => {
                     adopt.push(Arc::clone(pod));
                     active.push(Arc::clone(pod));
@@ -140,10 +141,12 @@ impl Facts<'_> {
         } else {
             plan(active.len(), rs.replicas, self.rules.burst_replicas)
         };
+        // The freshness check permitted one kind of action. A different kind waits for its own
+        // check.
         let is_alike = |may: Plan| discriminant(&plan) == discriminant(&may);
         let acts = plan != Plan::Nothing && may.is_none_or(is_alike);
         let delete = match plan {
-            // None is chosen for nothing, since that costs a sort.
+            // The choice costs a sort, so it happens only for a delete in this sync.
             Plan::Delete(count) if acts => pods_to_delete(&active, count, &self.deletion_context()),
             Plan::Delete(_) | Plan::Create(_) | Plan::Nothing => Vec::new(),
         };
@@ -160,7 +163,7 @@ impl Facts<'_> {
         }
     }
 
-    /// What the choice of pods to delete rests on.
+    /// The input of the choice of pods to delete.
     pub fn deletion_context(&self) -> DeletionContext<'_> {
         DeletionContext {
             related_pods: &*self.related_pods,
@@ -183,7 +186,7 @@ impl Facts<'_> {
 }
 
 impl Decision {
-    /// Nothing is to be done but to report these numbers.
+    /// The decision to do nothing except report these counts.
     fn to_report(counts: Counts, next_check: Option<Duration>, now: Timestamp) -> Self {
         Self {
             active: Vec::new(),

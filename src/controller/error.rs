@@ -1,8 +1,8 @@
-//! Why a sync has to be repeated.
+//! Errors of a sync.
 
 use crate::writes::WriteError;
 
-/// A sync that did not come to its end; its key goes back into the queue with back-off.
+/// An error that ended a sync early. The worker requeues the key with back-off.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
     /// One write failed.
@@ -20,7 +20,7 @@ pub enum SyncError {
 }
 
 impl SyncError {
-    /// True if it only failed because the daemon is stopping.
+    /// True if the sync failed only because the daemon is stopping.
     pub fn is_stopped(&self) -> bool {
         matches!(
             self,
@@ -29,8 +29,8 @@ impl SyncError {
     }
 }
 
-/// One error for many: none, the one, or all different messages in brackets
-/// (apimachinery `pkg/util/errors:NewAggregate`).
+/// Merges errors: none, a single one, or all distinct messages in brackets (apimachinery
+/// `pkg/util/errors:NewAggregate`).
 pub(super) fn aggregate(mut errors: Vec<WriteError>) -> Option<SyncError> {
     let mut messages: Vec<String> = Vec::new();
     for message in errors.iter().map(ToString::to_string) {

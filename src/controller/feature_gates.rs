@@ -1,16 +1,15 @@
-//! Feature gates of Kubernetes that change what the controller does, for those that can be switched
-//! off.
+//! The Kubernetes feature gates that change this controller's behaviour and can be switched off.
 
-/// What is on; all of it by default, as upstream (kubernetes `pkg/features/kube_features.go`).
+/// The enabled gates; all by default, as upstream (kubernetes `pkg/features/kube_features.go`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureGates {
-    /// `PodDeletionCost`: the deletion cost of pods counts when some have to go.
+    /// `PodDeletionCost`: the deletion order uses the deletion cost of pods.
     pub pod_deletion_cost: bool,
-    /// `DeploymentReplicaSetTerminatingReplicas`: a ReplicaSet's status counts terminating pods;
-    /// off, it has no such number.
+    /// `DeploymentReplicaSetTerminatingReplicas`: the status counts terminating pods. Off, the
+    /// field is absent.
     pub terminating_replicas: bool,
-    /// `StaleControllerConsistencyReplicaSet`: a sync waits until the cache shows what was written
-    /// before. Off, only expectations keep a sync from acting twice.
+    /// `StaleControllerConsistencyReplicaSet`: a sync waits until the cache shows all own writes.
+    /// Off, only expectations prevent duplicate actions.
     pub stale_controller_consistency: bool,
 }
 

@@ -1,9 +1,11 @@
-//! Is what the caches show of a ReplicaSet new enough to be acted on? Asked once in each sync, here alone.
+//! Decides whether the caches are new enough for a sync to act on. Each sync checks this once, here
+//! only.
 //!
-//! Two kinds of evidence count. *Identities*: the names of pods that this daemon created and the UIDs of
-//! those that it deleted must have been seen ([`OwnWrites`](super::memory::own_writes::OwnWrites)).
-//! *Positions*: the caches must have come to certain versions, those of own answers, of a changed spec, of
-//! pods that went ([`Positions`](super::memory::positions::Positions)) and of the take-over
+//! Two kinds of evidence count. *Identities*: the cache must have shown the names of the pods that
+//! this daemon created and the UIDs of the pods that it deleted
+//! ([`OwnWrites`](super::memory::own_writes::OwnWrites)). *Positions*: the caches must have reached
+//! certain resource versions, namely those of own writes, of a changed spec, of lost pods
+//! ([`Positions`](super::memory::positions::Positions)) and of the take-over
 //! ([`TakeOver`](super::memory::take_over::TakeOver)).
 
 use std::time::Duration;
@@ -21,61 +23,63 @@ use crate::workqueue::Lanes;
 /// What a sync may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Freshness {
-    /// The caches are new enough for what they say is due: this, or nothing.
+    /// The caches are new enough. The sync may do this much, or nothing.
     Current(Plan),
-    /// Pods are neither created nor deleted (upstream: `rsNeedsSync` is false). The key comes back by an
-    /// event, or after this time.
+    /// The sync neither creates nor deletes pods (upstream: `rsNeedsSync` is false). An event, or
+    /// this delay, requeues the key.
     CountOnly(Option<Duration>),
-    /// Nothing is done. The key comes back by an event, or after this time.
+    /// The sync does nothing. An event, or this delay, requeues the key.
     Wait(Duration),
-    /// Nothing is done before the API server was asked.
+    /// The sync must query the API server before it does anything.
     Verify(Doubt),
-    /// Many pods are due, which this worker leaves to others.
+    /// Many pods are due, so this worker leaves the key to workers for [`Lanes::All`].
     TooLarge,
 }
 
-/// Why the API server has to be asked.
+/// Why a sync must query the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doubt {
-    /// A version that was written has not come for so long that the spec may be an old one too.
+    /// A written version is overdue for so long that the cached spec may be outdated too.
     Overdue,
-    /// A pod that was created or deleted was not seen in time, or was missed.
+    /// The watch did not show a created or deleted pod in time, or skipped it.
     Unseen,
-    /// The caches may be older than the last leader's writes.
+    /// The caches may be older than the previous leader's writes.
     TakeOver,
 }
 
 impl ReplicaSetController {
-    /// What a sync of `key` may do, by a worker for these lanes. If it has to wait, the key is noted, so
-    /// that the event that ends the wait enqueues it.
+    /// Returns what a sync of `key` may do on a worker for these lanes. If the sync has to wait,
+    /// this registers the key, so that the event that ends the wait enqueues it.
     ///
-    /// ORDER: asked before the caches are read, which then are as new as the answer or newer. What they
-    /// show then beside what is due now is left to the next sync, which its event asks for.
+    /// ORDER: call this before the cache reads of the sync. Changes that arrive in between belong
+    /// to the next sync, which their event enqueues.
     pub(super) fn freshness(&self, key: &ObjectKey, lanes: Lanes) -> Freshness {
         let Some(rs) = self.cache.replica_set(key) else {
             return Freshness::Current(Plan::Nothing);
         };
         let (cached, began) = (|| self.cached_versions(), self.clock.now());
-        // Before any status is written, since that says that the spec was observed.
-        let saw_spec = |memory: &mut Memory| memory.positions.saw_spec(&rs, began);
-        self.memories.with(key, &rs.uid, saw_spec);
+        // ORDER: before any status write, because a status declares the spec observed.
+        let observe_spec = |memory: &mut Memory| memory.positions.observe_spec(&rs, began);
+        self.memories.with(key, &rs.uid, observe_spec);
         match self.memories.readiness(key, Some(&rs.uid), cached) {
-            // A status that has waited for them long enough does not wait for pods that do not come.
-            Readiness::TooEarly(left) if self.owes_status(&rs) => {
-                return Freshness::CountOnly(Some(left));
+            // The status has waited for the created pods for as long as it may.
+            Readiness::TooEarly(delay) if self.owes_status(&rs) => {
+                return Freshness::CountOnly(Some(delay));
             }
-            Readiness::TooEarly(left) => {
+            Readiness::TooEarly(delay) => {
                 self.count_skip(&rs, &cached());
-                return Freshness::Wait(left);
+                return Freshness::Wait(delay);
             }
             Readiness::Overdue => return Freshness::Verify(Doubt::Overdue),
             Readiness::Ready => {}
         }
         let (is_proven, cached, now) = (self.take_over_is_proven(), cached(), self.clock.now());
-        let satisfaction = self.look_at_expectations(&rs);
+        let satisfaction = self.check_expectations(&rs);
         let due = self.due(&rs);
         let is_due = satisfaction == Satisfaction::Satisfied && due.plan != Plan::Nothing;
         let n_pods = if is_due { due.plan.n_pods() } else { 0 };
+        // Claims count too: a sync with many patches occupies its worker as long as one with many
+        // pods.
         if lanes == Lanes::Small && n_pods.max(due.n_claims) >= LARGE {
             return Freshness::TooLarge;
         }
@@ -87,18 +91,22 @@ impl ReplicaSetController {
         self.memories.with(key, &rs.uid, |memory| {
             let positions = &mut memory.positions;
             match due.plan {
+                // A status needs no proof: the next sync corrects an outdated one.
                 Plan::Nothing => Freshness::Current(Plan::Nothing),
                 _ if !is_proven && !positions.is_confirmed => Freshness::Verify(Doubt::TakeOver),
+                // Only a choice among pods depends on their newest state. A delete of all needs
+                // none.
                 Plan::Delete(count) if count < due.n_active => {
-                    let left = positions.left_to_choose(&cached.pods, now);
-                    left.map_or(Freshness::Current(due.plan), Freshness::Wait)
+                    let delay = positions.delete_delay(&cached.pods, now);
+                    delay.map_or(Freshness::Current(due.plan), Freshness::Wait)
                 }
                 Plan::Delete(_) | Plan::Create(_) => Freshness::Current(due.plan),
             }
         })
     }
 
-    /// Whether a status is due that could not wait for own pods any longer, and `rs` shows its last one.
+    /// True if a deferred status has waited for own pods for as long as it may, and `rs` shows the
+    /// last written status.
     fn owes_status(&self, rs: &ReplicaSet) -> bool {
         let cached = self.cached_versions();
         let now = self.clock.now();
@@ -110,7 +118,7 @@ impl ReplicaSetController {
         self.memories.get(&rs.key, &rs.uid, owes_status) == Some(true)
     }
 
-    /// What the cache's tallies say is due.
+    /// Returns what is due by the cache's tallies.
     fn due(&self, rs: &ReplicaSet) -> Due {
         let Ok(selector) = &rs.selector else {
             return Due::default();
@@ -120,20 +128,21 @@ impl ReplicaSetController {
         Due::of_tallies(rs, selector, &owned, &orphans, self.options.burst_replicas)
     }
 
-    /// Whether all that is expected of the own writes of `rs` was seen.
+    /// Checks whether the cache has shown every own write of `rs`.
     ///
-    /// A pod that the cache must show by its version and does not show has come and gone, or the cache is
-    /// of another history than the answer, as after a restore of etcd: its expectation counts as expired,
-    /// so that the API server decides. A pod of that name that is not controlled by `rs` is left to the
-    /// expiry, which is the brake on a webhook that takes the owner off each new pod.
-    pub(super) fn look_at_expectations(&self, rs: &ReplicaSet) -> Satisfaction {
+    /// A created pod may be missing although the cache has passed its version: the pod came and
+    /// went, or the store was restored from a backup. Then the expectation counts as expired, and
+    /// the API server decides. If a pod of that name exists but `rs` does not control it, only the
+    /// expiry ends the expectation. That slows down a webhook which strips the owner of each new
+    /// pod.
+    pub(super) fn check_expectations(&self, rs: &ReplicaSet) -> Satisfaction {
         let position = self.cache.pods_resource_version();
         let mut is_missing = false;
         let passed = |memory: &mut Memory| memory.own_writes.passed(&position);
         let passed = self.memories.get(&rs.key, &rs.uid, passed);
         for name in passed.into_iter().flatten() {
             match self.cache.pod(&pod_key(rs, &name)) {
-                // The store shows a pod before its handler has struck it out.
+                // The store shows a pod before the handler observes its creation.
                 Some(pod) if pod.is_controlled_by(&rs.uid) => {
                     self.own_writes(rs, |writes| writes.creation_seen(&name));
                 }
@@ -147,7 +156,7 @@ impl ReplicaSetController {
         }
     }
 
-    /// As far as the watch threads have struck it out.
+    /// Whether the watch threads have observed every expected write.
     pub(super) fn satisfaction(&self, rs: &ReplicaSet) -> Satisfaction {
         let now = self.clock.now();
         let satisfaction = |memory: &mut Memory| memory.own_writes.satisfaction(now);
@@ -155,8 +164,8 @@ impl ReplicaSetController {
         satisfaction.unwrap_or(Satisfaction::Satisfied)
     }
 
-    /// Counts a sync that came too early, by the cache that is behind: the ReplicaSets' only if the
-    /// pods' is not.
+    /// Counts a skipped sync by the cache that lags: the ReplicaSet cache only if the pod cache
+    /// does not.
     fn count_skip(&self, rs: &ReplicaSet, cached: &Versions) {
         let shows_pods = |memory: &mut Memory| {
             let written = memory.positions.written();

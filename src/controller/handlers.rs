@@ -1,8 +1,8 @@
-//! What an event of the cache means: which keys are enqueued, which expectations are struck out
-//! (kubernetes `pkg/controller/replicaset/replica_set.go:addPod` and its neighbours).
+//! Event handlers: each cache event updates expectations and enqueues keys (kubernetes
+//! `pkg/controller/replicaset/replica_set.go:addPod` and its neighbours).
 //!
 //! Handlers run on the watch threads. They never call the API server and never wait for a sync,
-//! because a running sync rests on its expectations being struck out meanwhile.
+//! because a running sync relies on the handlers to observe its creations and deletions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::api::{ControllerRef, ObjectKey, Pod, ReplicaSet};
 use crate::cache::CacheEvent;
 
 impl ReplicaSetController {
-    /// Takes one event of the ReplicaSet store.
+    /// Handles one event of the ReplicaSet store.
     pub fn handle_replica_set_event(&self, event: &CacheEvent<ReplicaSet>) {
         match event {
             CacheEvent::Added(rs) => self.add_replica_set(rs),
@@ -22,7 +22,7 @@ impl ReplicaSetController {
         }
     }
 
-    /// Takes one event of the pod store.
+    /// Handles one event of the pod store.
     pub fn handle_pod_event(&self, event: &CacheEvent<Pod>) {
         match event {
             CacheEvent::Added(pod) => self.add_pod(pod),
@@ -31,7 +31,7 @@ impl ReplicaSetController {
         }
     }
 
-    /// Takes the news that a store has come to a newer version: whoever waited for it is enqueued.
+    /// Enqueues the keys that waited for a store to reach its new version.
     pub fn handle_cache_advanced(&self) {
         for key in self.memories.advanced(|| self.cached_versions()) {
             self.enqueue(&key);
@@ -60,38 +60,44 @@ impl ReplicaSetController {
             );
         }
         self.note_change(Some(old), new);
-        let is_asked_for = old.uid != new.uid
+        let is_urgent = old.uid != new.uid
             || old.generation != new.generation
             || old.replicas != new.replicas
             || old.deletion != new.deletion;
-        if is_asked_for {
+        if is_urgent {
             self.enqueue(&new.key);
         } else {
-            // Also when nothing relevant changed: a periodic resync repairs what was missed this
-            // way, and a status that was written may hide what has happened before it was seen.
+            // An update without a relevant change still enqueues: a periodic resync repairs missed
+            // events this way, and a written status may hide a change that came before the cache
+            // showed it.
             self.enqueue_owner(new);
         }
     }
 
-    /// What a standby sees is on its way without it.
+    /// Records the change in the ReplicaSet's history. A standby records nothing, because the
+    /// leader serves that change.
     fn note_change(&self, old: Option<&ReplicaSet>, rs: &ReplicaSet) {
-        if self.memories.stands_by() {
+        if self.memories.is_standby() {
             return;
         }
         let now = self.clock.now();
         self.memories.with(&rs.key, &rs.uid, |memory| {
-            memory.history.saw_change(old, rs, now);
+            memory.history.observe_change(old, rs, now);
             if let Some(old) = old {
                 self.suspect_status(memory, old, rs);
             }
         });
     }
 
+    /// As upstream: forget the expectations, then enqueue the key, so that a sync finds a recreated
+    /// ReplicaSet of that name or cleans up.
     fn delete_replica_set(&self, rs: &ReplicaSet) {
         self.memories.forget(&rs.key, Some(&rs.uid));
         self.enqueue(&rs.key);
     }
 
+    /// Handles a pod that is new in the cache. An orphan enqueues every ReplicaSet that may adopt
+    /// it.
     fn add_pod(&self, pod: &Pod) {
         if pod.controller.is_none() && !pod.is_terminating() {
             return self.enqueue_replica_sets_matching(pod);
@@ -101,63 +107,66 @@ impl ReplicaSetController {
         };
         self.enqueue_owner_after(&rs, |memory| {
             if pod.is_terminating() {
-                // After a restart of the daemon a pod may show up that is going away already.
-                observe_first_sight(memory, pod);
-                self.observe_loss(memory, pod);
+                // After a restart of the daemon the first event of a pod may show it terminating.
+                observe_creation(memory, pod);
+                self.observe_deletion(memory, pod);
             } else {
+                // ORDER: the suspicion reads the expectation that the next line removes.
                 self.suspect_pod(memory, pod);
-                observe_first_sight(memory, pod);
+                observe_creation(memory, pod);
             }
         });
     }
 
-    /// DIFFERS: upstream ignores every update to the version of before. Here only a resync is one:
-    /// a server that was restored from a backup hands out versions a second time.
+    /// DIFFERS: upstream ignores every update with an unchanged resource version. Here only an
+    /// equal object counts as a resync: an API server restored from a backup reuses versions.
     fn update_pod(&self, old: &Pod, new: &Pod) {
         if old == new {
             return; // A resync.
         }
         if new.differs_in_version_only(old) {
-            self.repeat_if_failing(new);
+            self.retry_if_failing(new);
             return;
         }
-        // Deleted and made anew unseen: the new pod may be one that is waited for.
-        let is_another = old.uid != new.uid;
+        // True if the pod was deleted and recreated unseen. The new pod may be an expected one.
+        let is_recreated = old.uid != new.uid;
         let controller_changed = old.controller != new.controller;
-        // Others may be concerned by it than before. A relist makes one update of several.
-        let concerns_others = controller_changed || old.labels != new.labels || is_another;
+        // True if the update may affect other ReplicaSets than the new owner. A relist merges
+        // several updates into one.
+        let affects_others = controller_changed || old.labels != new.labels || is_recreated;
         if new.is_terminating() {
-            // The deletion counts from its start: a pod may take long to go.
+            // The deletion counts from its start, because a pod may take long to terminate.
             if let Some(rs) = self.controller_of(new) {
                 self.enqueue_owner_after(&rs, |memory| {
-                    if is_another {
-                        observe_first_sight(memory, new);
+                    if is_recreated {
+                        observe_creation(memory, new);
                     }
-                    self.observe_loss(memory, new);
+                    self.observe_deletion(memory, new);
                 });
             }
-            if concerns_others {
+            if affects_others {
                 self.delete_pod(old);
             }
             return;
         }
         if controller_changed && let Some(rs) = self.controller_of(old) {
-            // When it goes at last, nothing will tell whose it was.
+            // The event of its final deletion will no longer name this controller.
             self.enqueue_after(&rs, |memory| memory.own_writes.deletion_seen(&old.uid));
         }
         if let Some(rs) = self.controller_of(new) {
             let mut failures = None;
             let observe = |memory: &mut Memory| {
-                if is_another {
-                    observe_first_sight(memory, new);
+                if is_recreated {
+                    observe_creation(memory, new);
                 }
                 if !new.is_active() {
-                    // A pod that has finished counts no more than one that is going away.
+                    // A finished pod is inactive, as a terminating pod is, so its deletion counts
+                    // as done.
                     memory.own_writes.deletion_seen(&new.uid);
                     failures = self.note_failure(memory, &rs, old, new);
                 }
             };
-            if concerns_others {
+            if affects_others {
                 self.enqueue_after(&rs, observe);
             } else {
                 self.enqueue_owner_after(&rs, observe);
@@ -165,40 +174,44 @@ impl ReplicaSetController {
             if let Some(failures) = failures {
                 self.warn_of_failures(&rs, new, failures);
             }
+            // No event announces that a Ready pod becomes available, so the key is added with a
+            // delay.
             let becomes_ready = !old.is_ready && new.is_ready;
-            if becomes_ready && rs.min_ready_seconds > 0 && !self.memories.stands_by() {
+            if becomes_ready && rs.min_ready_seconds > 0 && !self.memories.is_standby() {
                 let seconds = u64::try_from(rs.min_ready_seconds).unwrap_or(0);
                 self.queue
                     .add_low_after(rs.key.clone(), Duration::from_secs(seconds));
             }
-        } else if new.controller.is_none() && concerns_others {
+        } else if new.controller.is_none() && affects_others {
             self.enqueue_replica_sets_matching(new);
         }
-        if is_another {
+        if is_recreated {
             self.delete_pod(old);
         }
     }
 
+    /// Handles a pod that left the cache or moved out of its controller's reach.
     fn delete_pod(&self, pod: &Pod) {
         if let Some(rs) = self.controller_of(pod) {
-            self.enqueue_owner_after(&rs, |memory| self.observe_loss(memory, pod));
+            self.enqueue_owner_after(&rs, |memory| self.observe_deletion(memory, pod));
         } else if pod.controller.is_none() {
-            // Adopted and deleted since the cache saw it last: a relist tells of its going alone, and its
-            // labels may have matched only before or after that.
+            // The pod may have been adopted and deleted since its last event: a relist then shows
+            // only the deletion. Its labels may not match the selector, so only the expected UID
+            // decides.
             for rs in self.cache.replica_sets_in(&pod.key.namespace) {
                 let expects = |memory: &mut Memory| memory.own_writes.expects_deletion(&pod.uid);
                 if self.memories.get(&rs.key, &rs.uid, expects) == Some(true) {
-                    self.enqueue_owner_after(&rs, |memory| self.observe_loss(memory, pod));
+                    self.enqueue_owner_after(&rs, |memory| self.observe_deletion(memory, pod));
                 }
             }
         }
     }
 
-    /// Nothing that a sync reads has changed, so none is needed; but one that failed and waits for its
-    /// back-off is tried at once, as with every event of a pod.
+    /// Retries a failed sync at once instead of after its back-off. The update itself needs no
+    /// sync, because nothing that a sync reads has changed.
     ///
     /// DIFFERS: upstream syncs after every new version of a pod, such as a kubelet's heartbeat.
-    fn repeat_if_failing(&self, pod: &Pod) {
+    fn retry_if_failing(&self, pod: &Pod) {
         if let Some(rs) = self.controller_of(pod)
             && self.queue.num_requeues(&rs.key) > 0
         {
@@ -206,28 +219,29 @@ impl ReplicaSetController {
         }
     }
 
-    /// A pod goes, or has gone.
-    fn observe_loss(&self, memory: &mut Memory, pod: &Pod) {
+    /// Observes that a pod is terminating or gone.
+    fn observe_deletion(&self, memory: &mut Memory, pod: &Pod) {
         memory.own_writes.deletion_seen(&pod.uid);
-        // A standby creates no pods, so it has no create that would wait.
-        if !self.memories.stands_by() {
+        // A standby creates no pods, so no create has to wait for this loss.
+        if !self.memories.is_standby() {
             let now = self.clock.now();
             memory.positions.lost_pod(&pod.resource_version, now);
         }
     }
 
-    /// The ReplicaSet that controls `pod`, if it is in the cache.
+    /// Returns the cached ReplicaSet that controls `pod`.
     fn controller_of(&self, pod: &Pod) -> Option<Arc<ReplicaSet>> {
         let controller = pod.controller.as_ref()?;
         self.resolve_controller_ref(pod, controller)
     }
 
-    /// The ReplicaSet that `controller` means, if it is of our kind, in the cache, and has that UID.
+    /// Resolves `controller` to a cached ReplicaSet of this controller's kind with the same UID.
     fn resolve_controller_ref(
         &self,
         pod: &Pod,
         controller: &ControllerRef,
     ) -> Option<Arc<ReplicaSet>> {
+        // Upstream compares the kind only, not the API group.
         if *controller.kind != *self.kind.kind {
             return None;
         }
@@ -240,7 +254,7 @@ impl ReplicaSetController {
             .filter(|rs| rs.uid == controller.uid)
     }
 
-    /// An orphan concerns every ReplicaSet that would adopt it.
+    /// Enqueues every ReplicaSet that may adopt this orphan.
     fn enqueue_replica_sets_matching(&self, pod: &Pod) {
         let matching = self.replica_sets_matching(pod);
         if matching.len() > 1 {
@@ -252,7 +266,7 @@ impl ReplicaSetController {
         }
     }
 
-    /// All ReplicaSets of the pod's namespace whose selector matches its labels.
+    /// Returns all ReplicaSets of the pod's namespace whose selector matches its labels.
     pub(super) fn replica_sets_matching(&self, pod: &Pod) -> Vec<Arc<ReplicaSet>> {
         if pod.labels.is_empty() {
             return Vec::new();
@@ -267,9 +281,9 @@ impl ReplicaSetController {
     }
 }
 
-/// A pod is seen for the first time, if only to go. That an older one of its name has gone says
-/// nothing, so a deletion alone is no creation observed.
-fn observe_first_sight(memory: &mut Memory, pod: &Pod) {
+/// Observes the creation of a pod on its first event, even if that event shows it terminating. A
+/// deletion event alone is no evidence: an earlier pod may have had the same name.
+fn observe_creation(memory: &mut Memory, pod: &Pod) {
     memory.own_writes.creation_seen(&pod.key.name);
 }
 

@@ -1,17 +1,17 @@
-//! What the controller remembers of each ReplicaSet from one sync to the next: one record for each, in
-//! one store with one lock, which is held for the length of a map operation and never while a request is
-//! sent or a cache is read.
+//! The controller's memory between two syncs: one record per ReplicaSet, in one store with one
+//! lock. Code holds that lock for a map operation only, never during a request or a cache read.
 //!
-//! Beside the records stands what a new leader has still to prove of the caches, for all of them together
-//! ([`take_over`]).
+//! Beside the records stands the proof that a new leader owes for all of them: that the caches are
+//! as new as its take-over ([`take_over`]).
 //!
-//! The parts of a record are plain data, each in a file of its own: what was written and not seen yet
-//! ([`own_writes`]), how new the caches must be ([`positions`]), the names of the next pods
-//! ([`pod_names`]), when the status may be written ([`status_throttle`]), what happened ([`history`]), and
-//! what looks like somebody else's doing ([`suspicion`]).
+//! The parts of a record are plain data, each in its own file: own writes that the watch has not
+//! shown ([`own_writes`]), positions that the caches must reach ([`positions`]), names of the next
+//! pods ([`pod_names`]), the time of the next status write ([`status_throttle`]), past events
+//! ([`history`]), and signs of another writer ([`suspicion`]).
 //!
-//! A record goes with its ReplicaSet ([`Memories::forget`]), or when nothing in it matters any more
-//! ([`Memory::is_over`]) and twice as many records are there as the last sweep has left.
+//! A record disappears with its ReplicaSet ([`Memories::forget`]). When the number of records has
+//! doubled since the last sweep, a sweep also drops those that hold nothing of use
+//! ([`Memory::is_over`]).
 
 pub mod history;
 pub mod own_writes;
@@ -38,52 +38,52 @@ use crate::api::{ObjectKey, Uid};
 use crate::stdx::clock::Clock;
 use crate::stdx::hash::HashMap;
 
-/// Records that are kept before those that are over are swept.
+/// Below this number of records there is no sweep.
 const SWEEP_AT_LEAST: usize = 1024;
 
 /// The records of all ReplicaSets. Shared by the workers, the watch threads and `lease`.
 #[derive(Debug)]
 pub struct Memories {
     clock: Arc<dyn Clock>,
-    /// False: no sync waits for what was written.
+    /// False: no sync waits for the versions of own writes.
     waits_for_written: bool,
     state: Mutex<State>,
-    /// So that an event that can wake nobody takes no lock.
+    /// Number of waiting keys. An event that can wake no key takes no lock.
     n_waiting: AtomicUsize,
-    /// So that a sync takes no lock for the take-over once all is proven.
+    /// True until the take-over is proven. A sync takes no lock for it afterwards.
     is_unproven: AtomicBool,
     stands_by: AtomicBool,
-    /// True if the API server dropped `terminatingReplicas` from the last status that carried it. While a
-    /// cluster is upgraded some of its API servers may, and others not.
+    /// True if the API server dropped `terminatingReplicas` from the last status that carried it.
+    /// During a cluster upgrade some API servers may drop it and others not.
     pub terminating_is_dropped: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     records: HashMap<ObjectKey, Memory>,
-    /// INVARIANT: each has a record in which something was written.
+    /// INVARIANT: each key has a record with a written version.
     waiting: Waiting,
     take_over: TakeOver,
-    /// Twice as many records as the last sweep has left, so that the cost of a sweep is spread over as
-    /// many newcomers.
+    /// Twice the number of records that the last sweep kept, which spreads the cost of a sweep over
+    /// as many new records.
     sweep_at: usize,
 }
 
-/// What is remembered of one ReplicaSet.
+/// The record of one ReplicaSet.
 #[derive(Debug)]
 pub struct Memory {
     owner: Uid,
-    /// What was written and not seen yet, by identity.
+    /// Own writes that the watch has not shown, by identity.
     pub own_writes: OwnWrites,
-    /// How new the caches must be.
+    /// Versions that the caches must reach.
     pub positions: Positions,
     /// The names of the next pods.
     pub names: PodNames,
     /// When the status may be written.
     pub status_throttle: StatusThrottle,
-    /// What happened.
+    /// Past syncs, errors and changes.
     pub history: History,
-    /// What looks like somebody else's doing.
+    /// Signs of another writer.
     pub suspicion: Suspicion,
 }
 
@@ -100,7 +100,7 @@ impl Memory {
         }
     }
 
-    /// True if forgetting it would change nothing.
+    /// True if dropping the record would change nothing.
     pub fn is_over(&self, now: Instant) -> bool {
         self.own_writes.is_empty()
             && self.positions.are_over(now)
@@ -112,11 +112,11 @@ impl Memory {
 }
 
 impl Memories {
-    /// Nothing to remember yet. Unless `waits_for_written`, every sync finds the caches new enough;
-    /// writes are noted all the same, since [`Self::wake_when_shown`] needs them.
+    /// Creates an empty store. Without `waits_for_written` every sync finds the caches new enough.
+    /// Writes are recorded all the same, because [`Self::wake_when_shown`] needs them.
     ///
-    /// DIFFERS: upstream's store notes nothing then
-    /// (kubernetes `pkg/controller/util/consistency:NewNoopConsistencyStore`).
+    /// DIFFERS: upstream's no-op store records nothing (kubernetes
+    /// `pkg/controller/util/consistency:NewNoopConsistencyStore`).
     pub fn new(clock: Arc<dyn Clock>, waits_for_written: bool) -> Self {
         Self {
             clock,
@@ -129,8 +129,8 @@ impl Memories {
         }
     }
 
-    /// Changes the record of `owner`, which is made if there is none. At most one owner of a key is
-    /// alive, so the record of another one is void.
+    /// Changes the record of `owner`, and creates it first if there is none. At most one owner of a
+    /// key is alive, so another owner's record is dropped.
     pub fn with<R>(
         &self,
         key: &ObjectKey,
@@ -174,7 +174,7 @@ impl Memories {
         self.lock().records.values_mut().for_each(&mut change);
     }
 
-    /// Forgets a ReplicaSet that is gone: the one with UID `owner`, or (with `None`) whichever has the key.
+    /// Forgets a deleted ReplicaSet: the one with UID `owner`, or with `None` any owner of the key.
     pub fn forget(&self, key: &ObjectKey, owner: Option<&Uid>) {
         let mut state = self.lock();
         let memory = state.records.get(key);
@@ -183,12 +183,12 @@ impl Memories {
         }
     }
 
-    /// Whether the caches show everything written for `key` by `owner`, who has the key now, if anybody
-    /// has. If it is too early the key is noted, and [`Self::advanced`] will name it. `cached` reads how
-    /// far the caches have come; it is called up to twice and never under the lock.
+    /// Checks whether the caches show every write for `key` by `owner`, its current owner. If not,
+    /// this registers the key, and [`Self::advanced`] returns it later. `cached` reads the
+    /// positions of the caches; this calls it up to twice, never under the lock.
     ///
-    /// What another owner has written is not waited for: an answer to one of its last writes may have
-    /// been noted after it was gone.
+    /// No sync waits for the writes of an earlier owner: a late response to one of its writes may
+    /// have been recorded after its deletion.
     pub fn readiness(
         &self,
         key: &ObjectKey,
@@ -199,8 +199,8 @@ impl Memories {
             return Readiness::Ready;
         }
         self.wake_when_shown(key);
-        // ORDER: the caches may have moved between the first look and the note; from the note on the
-        // watch threads tell, so a second look closes the gap.
+        // ORDER: the caches may have advanced between the check and the registration. From here on
+        // the watch threads report; a second check closes the gap.
         if self.settle(key, owner, &cached()) {
             return Readiness::Ready;
         }
@@ -209,7 +209,7 @@ impl Memories {
         owner.and_then(patience).unwrap_or(Readiness::Ready)
     }
 
-    /// Notes `key`, so that [`Self::advanced`] names it when the caches show what was written for it.
+    /// Registers `key`, so that [`Self::advanced`] returns it once the caches show its writes.
     pub fn wake_when_shown(&self, key: &ObjectKey) {
         let mut state = self.lock();
         let State {
@@ -221,7 +221,8 @@ impl Memories {
         }
     }
 
-    /// Called by the watch threads when a cache has come to `cached`: the keys that waited for that.
+    /// Returns the keys whose wait ends now that a cache has reached `cached`. The watch threads
+    /// call this.
     pub fn advanced(&self, cached: impl Fn() -> Versions) -> Vec<ObjectKey> {
         if self.n_waiting.load(Ordering::SeqCst) == 0 {
             return Vec::new();
@@ -237,38 +238,37 @@ impl Memories {
         shown
     }
 
-    /// True while another may lead: no keys are collected. Takes no lock.
-    pub fn stands_by(&self) -> bool {
+    /// True while another daemon may lead: no key is enqueued. Takes no lock.
+    pub fn is_standby(&self) -> bool {
         self.stands_by.load(Ordering::SeqCst)
     }
 
-    /// Another may lead from now on, or none other any more.
-    pub fn set_stands_by(&self, stands_by: bool) {
+    /// Starts or ends the standby state.
+    pub fn set_standby(&self, stands_by: bool) {
         self.stands_by.store(stands_by, Ordering::SeqCst);
     }
 
-    /// Nothing that the caches show is proven to be as new as this moment, nor confirmed of any
-    /// ReplicaSet.
+    /// Discards every proof and confirmation: the caches may be older than this moment.
     pub fn need_proof(&self) {
         let mut state = self.lock();
         state.take_over.need_proof();
         state.forget_confirmations();
-        // ORDER: under the lock, so that a proof of before does not undo it.
+        // ORDER: under the lock, so that a proof from before does not undo it.
         self.is_unproven.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it is still to be found out what the caches must reach.
+    /// True if the positions that the caches must reach are still unknown.
     pub fn lacks_target(&self) -> bool {
         self.lock().take_over.lacks_target()
     }
 
-    /// Notes what the caches must reach, if nobody has yet.
+    /// Sets the positions that the caches must reach, unless another worker has set them.
     pub fn set_target(&self, target: Versions) {
         self.lock().take_over.set_target(target);
     }
 
-    /// Whether all that is read of the caches from now on is as new as the take-over. `cached` reads how
-    /// far the caches have come; it is called at most once and never under the lock.
+    /// Checks whether every later cache read is as new as the take-over. `cached` reads the
+    /// positions of the caches; this calls it at most once, never under the lock.
     pub fn is_proven(&self, cached: impl FnOnce() -> Versions) -> bool {
         if !self.is_unproven.load(Ordering::SeqCst) {
             return true;
@@ -282,7 +282,7 @@ impl Memories {
         state.take_over.is_proven()
     }
 
-    /// How many creations and deletions of all ReplicaSets together are still to be seen.
+    /// Returns how many expected creations and deletions of all ReplicaSets are open.
     pub fn n_expected(&self) -> (usize, usize) {
         let state = self.lock();
         let add = |(creations, deletions): (usize, usize), memory: &Memory| {
@@ -292,12 +292,13 @@ impl Memories {
         state.records.values().fold((0, 0), add)
     }
 
-    /// Forgets what was written for `key` if the caches show it; true if nothing is left.
+    /// Forgets the writes for `key` if the caches show them. Returns true if no write is open.
     fn settle(&self, key: &ObjectKey, owner: Option<&Uid>, cached: &Versions) -> bool {
         let mut state = self.lock();
         let Some(memory) = state.records.get_mut(key) else {
             return true;
         };
+        // Another owner's writes end with it, so they count as shown.
         let is_shown = owner != Some(&memory.owner) || memory.positions.are_shown_by(cached);
         if is_shown {
             memory.positions.forget_written();
@@ -323,7 +324,7 @@ impl Memories {
 }
 
 impl State {
-    /// Of which ReplicaSets the API server has confirmed the caches.
+    /// Forgets for which ReplicaSets the API server has confirmed the caches.
     fn forget_confirmations(&mut self) {
         for memory in self.records.values_mut() {
             memory.positions.is_confirmed = false;

@@ -1,5 +1,5 @@
-//! What looks at the controller and is not needed for the right number of pods: each of these could go
-//! without another line changing what is created, deleted or written.
+//! Observers of the controller. None of them affects what the controller creates, deletes or
+//! writes.
 
 pub mod dry_run;
 mod failing_pods;

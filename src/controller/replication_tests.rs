@@ -1,5 +1,5 @@
-//! The instance on the second kind: what it does otherwise for ReplicationControllers, and that it does
-//! the rest the same (group O).
+//! The instance for ReplicationControllers: its differences, and the behaviour that stays the same
+//! (group O).
 
 use super::testing::{
     Fixture, controller_ref, deletes, pod, read_replica_set, ready_pod, refused, replica_set,
@@ -21,7 +21,7 @@ fn pod_of(name: &str, rc: &ReplicaSet) -> Pod {
     }
 }
 
-/// `rc` as the cache shows it later.
+/// Returns `rc` as the cache shows it later.
 fn at(version: &str, mut rc: ReplicaSet) -> ReplicaSet {
     rc.resource_version = version.into();
     rc
@@ -67,8 +67,8 @@ fn o_22_dormancy() {
     fixture.sync("web").expect_err("the create fails");
     fixture.assert_counts(2, 0, 0);
     assert_eq!(fixture.open(&rc), Some((0, 0)));
-    // Upstream's older test of controllers counts one update here: it was written before they had a
-    // condition for failures.
+    // Upstream's older test counts one update here: it predates the failure condition of
+    // ReplicationControllers.
     assert_eq!(fixture.writes.status_updates().len(), 2);
 }
 
@@ -101,7 +101,7 @@ fn o_22_a_deletion_found_by_a_relist_queues_the_owner() {
 }
 
 #[test]
-fn o_22_a_status_counts_what_the_sync_saw_first() {
+fn o_22_a_status_counts_the_pods_that_the_sync_listed() {
     let (fixture, rc) = (controllers(), replica_set("web", 5));
     let pods = (0..4).map(|n| pod_of(&format!("p{n}"), &rc));
     fixture.cache_silently(Some(rc.clone()), pods.collect::<Vec<_>>());
@@ -128,7 +128,7 @@ fn o_04_f_13_terminating_pods_are_not_reported() {
 fn o_05_pods_of_replica_sets_concern_no_controller() {
     let (fixture, rc) = (controllers(), replica_set("web", 1));
     fixture.cache_silently(Some(rc.clone()), []);
-    // Of the same name, and even with its UID.
+    // With the same name, and even the same UID.
     fixture.deliver_pod(ready_pod("a", &rc));
     assert_eq!(fixture.queued(), [""; 0]);
     fixture.deliver_pod(pod_of("b", &rc));
@@ -136,7 +136,7 @@ fn o_05_pods_of_replica_sets_concern_no_controller() {
 }
 
 #[test]
-fn what_siblings_own_does_not_rank_pods() {
+fn pods_of_siblings_do_not_rank_pods() {
     let of_family = |name: &str| {
         let mut object = replica_set_json(name, 1);
         object["metadata"]["ownerReferences"] = serde_json::json!([{
@@ -160,6 +160,6 @@ fn what_siblings_own_does_not_rank_pods() {
     fixture.cache_silently(Some(old), pods);
     fixture.cache_silently(Some(new), []);
     fixture.sync_ok("new");
-    // For a ReplicaSet it would be the one on the crowded node.
+    // A ReplicaSet would delete the pod on the crowded node.
     assert_eq!(deletes(&fixture), ["a"]);
 }

@@ -20,29 +20,32 @@ use crate::workqueue::Lanes;
 /// How a sync without error ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The ReplicaSet was looked at from beginning to end.
+    /// The sync ran to its end.
     Synced,
-    /// The cache does not show yet what it must; the event that brings it enqueues the key.
+    /// The cache does not show every own write yet. The event that brings it requeues the key.
     TooEarly,
-    /// Many pods are to be created, deleted, adopted or released, which this worker must leave to
-    /// others. At most a status that shows a loss was written.
+    /// Many pods are due, and only workers for [`Lanes::All`] serve large syncs. This sync wrote at
+    /// most a status that reports a loss of pods.
     TooLarge,
 }
 
 impl ReplicaSetController {
-    /// Claims the pods of a ReplicaSet, creates or deletes some, writes its status. Never runs for one
-    /// key on two threads at once. Blocks for the requests that this takes. A worker that takes keys of
-    /// [`Lanes::Small`] does nothing for a ReplicaSet for which many pods are due.
+    /// Claims the pods of a ReplicaSet, creates or deletes pods, and writes the status. The queue
+    /// never runs one key on two threads at once. Blocks for the requests. A worker for
+    /// [`Lanes::Small`] leaves a ReplicaSet with many pods due to the other workers.
     ///
     /// # Errors
-    /// The first thing that failed; then the key has to be synced again.
+    /// The first failure. The caller must requeue the key with back-off.
     pub fn sync_replica_set(&self, key: &ObjectKey, lanes: Lanes) -> Result<Outcome, SyncError> {
-        // ORDER: asked before the caches are read, which then are as new as the answer or newer.
+        // ORDER: the freshness check comes before the cache reads. Reads can then only be newer
+        // than the check.
         let freshness = self.freshness(key, lanes);
+        // The ReplicaSet is gone. Its record is all that remains to clean up.
         let Some(rs) = self.cache.replica_set(key) else {
             self.memories.forget(key, None);
             return Ok(Outcome::Synced);
         };
+        // No retry repairs a bad selector, so the sync succeeds, as upstream's does.
         let Ok(selector) = &rs.selector else {
             self.log_unusable_selector(&rs);
             return Ok(Outcome::Synced);
@@ -54,56 +57,58 @@ impl ReplicaSetController {
         let may = match freshness {
             Freshness::Current(due) => due,
             Freshness::CountOnly(_) => Plan::Nothing,
-            not_now => return self.come_back(&rs, selector, not_now),
+            not_now => return self.requeue(&rs, selector, not_now),
         };
         self.follow_suspicion(&rs);
 
-        let facts = self.gather(&rs, selector, may)?;
-        // Patches come first, as upstream's: a pod that cannot be adopted does not count.
+        let facts = self.collect_facts(&rs, selector, may)?;
+        // Upstream also patches first: a pod that cannot be adopted must not count as a replica.
         let decision = self.claim_pods(&facts, facts.decide())?;
-        let decision = self.look_again_before_creating(&rs, decision);
+        let decision = self.recheck_before_creating(&rs, decision);
         let managed = self.manage_replicas(&facts, &decision);
+        // The daemon stops or has lost its lease, so it sends no status either.
         if managed.as_ref().is_err_and(SyncError::is_stopped) {
             return managed.map(|()| Outcome::Synced);
         }
-        self.bring_status_up_to_date(&rs, &decision, managed.as_ref().err())?;
+        // The status goes out even after a failed create or delete, since it carries the failure.
+        self.sync_status(&rs, &decision, managed.as_ref().err())?;
         managed?;
-        self.schedule_next_look(&rs, &decision, freshness);
+        self.schedule_next_sync(&rs, &decision, freshness);
         Ok(Outcome::Synced)
     }
 
-    /// `decision`, without creates if `rs` goes meanwhile, or if pods went that may have gone with it: the
-    /// pods were read after it, and the requests of this sync took time. The status, which tells of the
-    /// loss, does not wait.
-    fn look_again_before_creating(&self, rs: &ReplicaSet, mut decision: Decision) -> Decision {
+    /// Returns `decision`, but without creates if `rs` is being deleted by this time, or if lost
+    /// pods may be part of that deletion. This sync's requests took time, and it read the pods
+    /// after `rs`. The status is still written, because it reports the loss.
+    fn recheck_before_creating(&self, rs: &ReplicaSet, mut decision: Decision) -> Decision {
         if !decision.acts || !matches!(decision.plan, Plan::Create(_)) {
             return decision;
         }
-        // ORDER: the version first, so that the ReplicaSet is as new as it or newer.
+        // ORDER: the version is read first, so the ReplicaSet is at least as new as that version.
         let version = self.cache.replica_sets_resource_version();
         let cached = self.cache.replica_set(&rs.key);
-        let goes_on = cached.is_some_and(|it| it.uid == rs.uid && !it.is_terminating());
+        let is_alive = cached.is_some_and(|it| it.uid == rs.uid && !it.is_terminating());
         let now = self.clock.now();
-        let left = |memory: &mut Memory| memory.positions.left_to_replace(&version, now);
-        let left = if goes_on {
-            self.memories.get(&rs.key, &rs.uid, left).flatten()
+        let delay = |memory: &mut Memory| memory.positions.create_delay(&version, now);
+        let delay = if is_alive {
+            self.memories.get(&rs.key, &rs.uid, delay).flatten()
         } else {
             Some(Duration::ZERO)
         };
-        if let Some(left) = left {
+        if let Some(delay) = delay {
             decision.acts = false;
-            self.queue.add_after(rs.key.clone(), left);
+            self.queue.add_after(rs.key.clone(), delay);
         }
         decision
     }
 
-    /// All that the decision rests on. The pods themselves are looked at only if some are to be created,
-    /// deleted, adopted or released: a sync that comes for nothing must be cheap, however many pods there
-    /// are. Blocks for one LIST if deletions of unknown outcome have to be told apart.
+    /// Collects the input of the decision. A no-op sync must be cheap, however many pods exist, so
+    /// the pods are listed only if some must be created, deleted, adopted or released. Blocks for
+    /// one LIST if the outcome of earlier deletes is unknown.
     ///
     /// # Errors
     /// If the LIST fails.
-    fn gather<'a>(
+    fn collect_facts<'a>(
         &'a self,
         rs: &'a ReplicaSet,
         selector: &'a Selector,
@@ -123,7 +128,7 @@ impl ReplicaSetController {
             let owned = self.cache.pods_owned_by(&self.owner_key(rs));
             let orphans = self.cache.orphans_in(&rs.key.namespace);
             let unresolved = match may {
-                Plan::Delete(_) => self.deletions_to_repeat(rs, selector, &owned)?,
+                Plan::Delete(_) => self.deletions_to_retry(rs, selector, &owned)?,
                 Plan::Create(_) | Plan::Nothing => Vec::new(),
             };
             (Pods::Listed { owned, orphans }, unresolved)
@@ -136,7 +141,7 @@ impl ReplicaSetController {
         })
     }
 
-    /// What a decision rests on that may do nothing.
+    /// The input of a decision that creates and deletes nothing.
     pub(super) fn facts<'a>(
         &'a self,
         rs: &'a ReplicaSet,
@@ -160,8 +165,9 @@ impl ReplicaSetController {
         }
     }
 
-    /// `counts` with those pods alone as available ones that have been Ready long enough, and when
-    /// the next one will have been. Takes no memory that grows with the pods.
+    /// Returns `counts` with the pods that have been Ready for `minReadySeconds` as available, and
+    /// the time until the next pod becomes available. Visits the pods in place, without a list of
+    /// them.
     pub(super) fn count_available(
         &self,
         rs: &ReplicaSet,
@@ -169,7 +175,7 @@ impl ReplicaSetController {
         now: Timestamp,
     ) -> (Counts, Option<Duration>) {
         let mut availability = Availability::default();
-        // All that are active match the selector; else the tallies would not have been enough.
+        // Every active pod matches the selector here; otherwise the tallies return no counts.
         let add = &mut |pod: &Pod| {
             if pod.is_active() {
                 availability.add(pod, rs.min_ready_seconds, now);
@@ -177,15 +183,15 @@ impl ReplicaSetController {
         };
         self.cache.visit_pods_owned_by(&self.owner_key(rs), add);
         let counts = Counts {
-            // A pod may have turned Ready since the tallies were read.
+            // A pod may have become Ready after the tallies were read.
             available: availability.n_available.min(counts.ready),
             ..counts
         };
         (counts, availability.next_check)
     }
 
-    /// Leaves a ReplicaSet that cannot be synced now, so that its key comes again in time.
-    fn come_back(
+    /// Ends a sync that cannot run yet, and requeues the key for the time when it can.
+    fn requeue(
         &self,
         rs: &Arc<ReplicaSet>,
         selector: &Selector,
@@ -193,43 +199,45 @@ impl ReplicaSetController {
     ) -> Result<Outcome, SyncError> {
         match not_now {
             Freshness::TooLarge => return self.hand_over(rs, selector),
-            Freshness::Wait(left) if !left.is_zero() => self.queue.add_after(rs.key.clone(), left),
+            Freshness::Wait(delay) if !delay.is_zero() => {
+                self.queue.add_after(rs.key.clone(), delay);
+            }
             _ => self.enqueue(&rs.key),
         }
         Ok(Outcome::TooEarly)
     }
 
-    /// Enqueues the key again for what no event will tell.
-    fn schedule_next_look(&self, rs: &ReplicaSet, decision: &Decision, freshness: Freshness) {
+    /// Requeues the key for changes that no watch event announces.
+    fn schedule_next_sync(&self, rs: &ReplicaSet, decision: &Decision, freshness: Freshness) {
         match freshness {
             Freshness::Current(_) if decision.plan == Plan::Nothing => self.note_converged(rs),
-            Freshness::CountOnly(Some(left)) => self.queue.add_after(rs.key.clone(), left),
+            Freshness::CountOnly(Some(delay)) => self.queue.add_after(rs.key.clone(), delay),
             _ => {}
         }
         self.schedule_availability_check(rs, decision);
         let now = self.clock.now();
-        let left = |memory: &mut Memory| memory.own_writes.time_left(now);
-        match self.memories.get(&rs.key, &rs.uid, left).flatten() {
-            Some(left) => {
-                // DIFFERS: upstream comes back with the next event of the ReplicaSet or its pods, or with
-                // the periodic resync. A pod that comes and goes unseen and an event that was lost wake
-                // nobody.
-                self.queue.add_after(rs.key.clone(), left);
-                // ORDER: the cache may have come so far before the key was noted, so a second look closes
-                // the gap.
+        let remaining = |memory: &mut Memory| memory.own_writes.remaining(now);
+        match self.memories.get(&rs.key, &rs.uid, remaining).flatten() {
+            Some(remaining) => {
+                // DIFFERS: upstream waits for the next event of the ReplicaSet or its pods, or for
+                // the periodic resync. A lost event, or a pod that appeared and vanished between
+                // two reads, would then never wake the key.
+                self.queue.add_after(rs.key.clone(), remaining);
+                // ORDER: the cache may have caught up before the key was registered. A second check
+                // closes that gap.
                 self.memories.wake_when_shown(&rs.key);
-                if self.look_at_expectations(rs) != Satisfaction::Open {
+                if self.check_expectations(rs) != Satisfaction::Open {
                     self.enqueue(&rs.key);
                 }
             }
-            // The watch has shown every write before this sync returned; the events found the
-            // expectations still open and were in no hurry.
+            // The watch showed every write before this sync returned. Those events found the
+            // expectations still open and were queued with low priority, so requeue the key here.
             None if decision.acts => self.enqueue(&rs.key),
             None => {}
         }
     }
 
-    /// Comes back when the next ready pod becomes available by the passing of time alone.
+    /// Requeues the key for the time when the next Ready pod becomes available.
     pub(super) fn schedule_availability_check(&self, rs: &ReplicaSet, decision: &Decision) {
         let Counts {
             ready, available, ..
@@ -238,14 +246,14 @@ impl ReplicaSetController {
             return;
         }
         let fallback = Duration::from_secs(rs.min_ready_seconds.unsigned_abs().into());
-        // The requests of this sync took time: what is left counts from now.
+        // The requests of this sync took time, so the delay counts from this moment.
         let spent = self.clock.wall().duration_since(decision.now);
-        let left = |next: Duration| next.saturating_sub(spent.unsigned_abs());
-        let delay = decision.next_check.map_or(fallback, left);
+        let remaining = |next: Duration| next.saturating_sub(spent.unsigned_abs());
+        let delay = decision.next_check.map_or(fallback, remaining);
         self.queue.add_low_after(rs.key.clone(), delay);
     }
 
-    /// There are as many pods as wanted, after however long.
+    /// Records that `rs` has as many pods as its spec asks for.
     fn note_converged(&self, rs: &ReplicaSet) {
         let now = self.clock.now();
         let note = |memory: &mut Memory| memory.history.note_converged(rs, now);
@@ -254,7 +262,7 @@ impl ReplicaSetController {
         }
     }
 
-    /// Once per generation: the next sync would say the same, and only a change of the spec helps.
+    /// Logs an unusable selector, once per generation: only a change of the spec can repair it.
     pub(super) fn log_unusable_selector(&self, rs: &ReplicaSet) {
         let note = |memory: &mut Memory| memory.history.note_unusable_selector(rs.generation);
         if let Err(error) = &rs.selector
@@ -262,7 +270,7 @@ impl ReplicaSetController {
         {
             log::error!(
                 object:% = self.kind.named(&rs.key), error:%;
-                "the selector cannot be used, so this {} is left alone until its spec changes",
+                "the selector cannot be used, so this {} is not synced until its spec changes",
                 self.kind.kind
             );
         }

@@ -1,22 +1,22 @@
-//! Standing by until this daemon leads, and beginning where the last leader ended.
+//! Standby until this daemon leads, and the take-over from the previous leader.
 //!
-//! A standby runs its watches, so that its caches are warm, and collects no keys: a queue that nobody
-//! takes from would remember every ReplicaSet that ever was. When it takes over, every ReplicaSet
-//! is looked at once.
+//! A standby runs its watches to keep the caches warm, but enqueues no keys: without workers the
+//! queue would grow by every ReplicaSet that ever existed. The new leader syncs every ReplicaSet
+//! once.
 //!
-//! What the last leader did in its last moments may not have come through the watches yet. Acting
-//! on such a cache would make its pods a second time. So the first sync that has to act asks the
-//! API server how far it has come, until it is answered; and each ReplicaSet waits with its first
-//! act until both caches have come so far. Since a quiet watch hears only about once a minute how
-//! far it has come, the API server is asked instead within that minute: one GET and one LIST for
-//! each ReplicaSet that something is to be done about. Each cache is measured by a version of its
-//! own kind of objects: versions of two kinds need not be of one history.
+//! The watches may not have shown the previous leader's last writes yet. A sync that acted on such
+//! a cache would create the same pods again. So the first sync with something to do queries the API
+//! server for its current versions, until a query succeeds, and each ReplicaSet delays its first
+//! action until both caches have reached those versions. A quiet watch learns its position only
+//! about once a minute, so within that minute the sync compares with the API server instead: one
+//! GET and one LIST for each ReplicaSet with something to do. Each cache is compared with a version
+//! of its own resource, because versions of two resources need not share a history.
 //!
-//! The same holds when the API server was restored from a backup. The caches follow one after the other
-//! then, and until both have, one may show what is lost; so each ReplicaSet is asked about, and again
-//! when the other cache has followed.
+//! The same holds after a restore of the API server from a backup. The caches then follow one after
+//! the other, and until both have, one may show lost objects. So the sync queries the API server
+//! for each ReplicaSet, and again when the other cache has followed.
 //!
-//! What is still to be proven stands beside the records of the ReplicaSets
+//! The state of the proof stands beside the records of the ReplicaSets
 //! ([`memory::take_over`](super::memory::take_over)).
 
 use super::memory::positions::Versions;
@@ -24,25 +24,25 @@ use super::{ReplicaSetController, SyncError};
 use crate::api::ReplicaSet;
 
 impl ReplicaSetController {
-    /// From now on no keys are collected, until [`take_over`](Self::take_over).
+    /// Stops enqueueing keys, until [`take_over`](Self::take_over).
     pub fn stand_by(&self) {
-        self.memories.set_stands_by(true);
+        self.memories.set_standby(true);
     }
 
-    /// From now on we lead, and the last leader writes no more. Every ReplicaSet must be enqueued
-    /// after this ([`enqueue_all`](Self::enqueue_all)), and no worker may run before. Blocks on
-    /// nothing.
+    /// Starts leading: the previous leader writes no more. The caller must enqueue every ReplicaSet
+    /// afterwards ([`enqueue_all`](Self::enqueue_all)), and must start no worker before. Never
+    /// blocks.
     pub fn take_over(&self) {
         self.memories.need_proof();
-        // ORDER: whoever enqueues everything does so after this, so a change that is told before it is
-        // in the cache then, and one that is told after it is enqueued by its own event.
-        self.memories.set_stands_by(false);
+        // ORDER: `enqueue_all` runs after this. A change from before is then in the cache, and a
+        // change from after enqueues its key by its own event.
+        self.memories.set_standby(false);
     }
 
-    /// The API server was restored from a backup, and a cache is about to follow. What was written in the
-    /// lost time can be neither waited for nor relied on.
+    /// Handles a restore of the API server from a backup, before a cache follows it. A sync can
+    /// neither wait for nor rely on the writes of the lost time.
     pub fn handle_rewind(&self) {
-        // ORDER: nothing is acted on any more before what holds it up is forgotten.
+        // ORDER: syncs must stop acting before the waits that block them are dropped.
         self.memories.need_proof();
         self.memories.each(|memory| {
             memory.own_writes.forget_expected();
@@ -53,24 +53,24 @@ impl ReplicaSetController {
         }
     }
 
-    /// Whether all that is read of the caches from now on is as new as the take-over.
+    /// True if every later cache read is as new as the take-over.
     pub(super) fn take_over_is_proven(&self) -> bool {
         self.memories.is_proven(|| self.cached_versions())
     }
 
-    /// Finds out how far the API server has come, if that is to be known and nobody has yet. Blocks for
-    /// two requests then.
+    /// Queries the current versions of the API server, if the take-over needs them and no worker
+    /// has queried them. Blocks for two requests in that case.
     ///
     /// # Errors
     /// If one of them fails.
-    pub(super) fn ask_for_versions(&self, rs: &ReplicaSet) -> Result<(), SyncError> {
+    pub(super) fn query_versions(&self, rs: &ReplicaSet) -> Result<(), SyncError> {
         if !self.memories.lacks_target() {
             return Ok(());
         }
         let cached = self.cached_versions();
         let [pods, replica_sets] = self.live.newest_versions(&rs.key.namespace)?;
-        // A cache that is ahead of the API server has not followed it into a restored past, and is
-        // as new as anything: nothing is known until it has.
+        // A cache ahead of the API server has not followed it into the restored past yet. Its
+        // position would pass any check, so the target stays unknown until it has followed.
         let have_followed =
             pods.is_as_new_as(&cached.pods) && replica_sets.is_as_new_as(&cached.replica_sets);
         if have_followed {

@@ -1,4 +1,4 @@
-//! What a worker does with a key: takes it from the queue, syncs it, and hands it back.
+//! The worker: it takes a key from the queue, syncs it, and marks it done.
 
 use super::memory::Memory;
 use super::memory::history::{LastSync, SyncEnd};
@@ -10,7 +10,8 @@ use crate::stdx::thread::catch_panic;
 use crate::workqueue::Lanes;
 
 impl ReplicaSetController {
-    /// Waits for a key of these lanes and syncs it; false once the queue is shut down and has none.
+    /// Waits for a key of these lanes and syncs it. Returns false once the queue is shut down and
+    /// empty.
     pub fn process_next_work_item(&self, lanes: Lanes) -> bool {
         let wait = activity::enter("waits for a key", "");
         let key = self.queue.get_from(lanes);
@@ -18,8 +19,8 @@ impl ReplicaSetController {
         key.map(|key| self.process(&key, lanes)).is_some()
     }
 
-    /// Syncs a key that was taken from the queue, and hands it back: done, or to be repeated with
-    /// back-off. A panic is an error like any other.
+    /// Syncs a key from the queue and marks it done. After an error, a panic included, the worker
+    /// requeues the key with back-off.
     pub fn process(&self, key: &ObjectKey, lanes: Lanes) {
         let _sync = activity::enter("sync", key);
         let (at, began) = (self.clock.wall(), self.clock.now());
@@ -38,27 +39,28 @@ impl ReplicaSetController {
         let took = self.clock.now().saturating_duration_since(began);
         self.note_sync(key, LastSync { at, took, end }, result.as_ref().err());
         match result {
-            // A leader whose lease ran out while it was frozen may find that it leads still. Once the
-            // daemon stops, the queue takes nothing any more.
+            // A frozen leader's lease runs out, yet it may find itself still leading, so the key is
+            // requeued. A queue that shuts down ignores the add.
             Err(error) if error.is_stopped() => self.queue.add_rate_limited(key.clone()),
             Err(error) => {
                 let object = self.kind.named(key);
-                log::warn!(object:% = object, error:%; "sync failed and is repeated");
+                log::warn!(object:% = object, error:%; "sync failed, requeuing with back-off");
                 self.metrics.sync_ended(end);
                 self.queue.add_rate_limited(key.clone());
             }
             Ok(outcome) => {
                 self.metrics.sync_ended(end);
-                // A sync that came too early proves nothing, so an earlier failure's back-off stays.
+                // A skipped sync proves nothing, so an earlier failure's back-off stays.
                 if outcome == Outcome::Synced {
                     self.queue.forget(key);
                 }
             }
         }
+        // Last, as in upstream: another worker may take the key from here on.
         self.queue.done(key);
     }
 
-    /// One sync, or what a dry run does instead.
+    /// Runs one sync, or the dry run in its place.
     pub(super) fn sync(&self, key: &ObjectKey, lanes: Lanes) -> Result<Outcome, SyncError> {
         match &self.mode {
             Mode::Writes(_) => self.sync_replica_set(key, lanes),

@@ -1,5 +1,5 @@
-//! Whose pods are they: adopting orphans, releasing strangers
-//! (kubernetes `pkg/controller/controller_ref_manager.go:PodControllerRefManager`).
+//! Adopts orphans and releases pods that no longer match (kubernetes
+//! `pkg/controller/controller_ref_manager.go:PodControllerRefManager`).
 
 use std::cell::OnceCell;
 
@@ -16,12 +16,12 @@ use crate::telemetry::metrics::controller::{ByOutcome, Outcome};
 use crate::writes::{PatchedPod, WriteError};
 
 impl ReplicaSetController {
-    /// Patches owner references, so that the pods of `decision` belong to the ReplicaSet. Returns what is
-    /// to be done after that: a pod that has gone instead of being adopted does not count. Blocks for the
-    /// patches, one after the other.
+    /// Patches owner references according to `decision`. Returns the decision that remains: a pod
+    /// that vanished before its adoption does not count. Blocks for the patches, one after the
+    /// other.
     ///
     /// # Errors
-    /// All failed patches together; the remaining pods were tried all the same.
+    /// The merged errors of all failed patches. One failure does not stop the other patches.
     pub(in crate::controller) fn claim_pods(
         &self,
         facts: &Facts<'_>,
@@ -31,6 +31,8 @@ impl ReplicaSetController {
             return Ok(decision);
         }
         let rs = facts.rs;
+        // Upstream's `RecheckDeletionTimestamp`: one live read decides on all adoptions of this
+        // sync.
         let can_adopt = OnceCell::new();
         let (mut n_adopted, mut n_released) = (0_usize, 0_usize);
         let mut errors: Vec<WriteError> = Vec::new();
@@ -58,7 +60,7 @@ impl ReplicaSetController {
             None => {
                 let decision = facts.decide_without(&gone);
                 if decision.plan != Plan::Nothing && !decision.acts {
-                    // Something else is due now, which this sync has not asked for.
+                    // Another action is due now than the one that the freshness check permitted.
                     self.enqueue(&rs.key);
                 }
                 Ok(decision)
@@ -66,7 +68,7 @@ impl ReplicaSetController {
         }
     }
 
-    /// True if the pod is ours now; false if it is gone.
+    /// Adopts one pod. Returns false if the pod is gone.
     fn adopt_pod(
         &self,
         rs: &ReplicaSet,
@@ -92,8 +94,8 @@ impl ReplicaSetController {
         }
     }
 
-    /// True if the pod was released; one that is gone, has no references or was recreated needs no
-    /// release.
+    /// Releases one pod. Returns false if the pod is gone, has no references or was recreated, and
+    /// so needs no release.
     fn release_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<bool, WriteError> {
         let patched = self.patch_and_record(rs, pod, release_patch(&pod.uid, &[&rs.uid]));
         count(&self.metrics.pods_released, &patched);
@@ -103,13 +105,15 @@ impl ReplicaSetController {
                 log::debug!(object:% = object; "released pod {}", pod.key.name);
                 Ok(true)
             }
+            // Invalid: the pod has no owner references, or was recreated with another UID.
             Err(error) if error.is_not_found() || error.is_invalid() => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// A patch that leaves the pod with another controller, or with none, is not waited for
-    /// (kubernetes `pkg/controller/controller_utils.go:RealPodControl.PatchPod`).
+    /// Patches a pod and records the new version. No sync waits for a pod that ends up with another
+    /// controller or none (kubernetes
+    /// `pkg/controller/controller_utils.go:RealPodControl.PatchPod`).
     fn patch_and_record(
         &self,
         rs: &ReplicaSet,
@@ -131,8 +135,8 @@ impl ReplicaSetController {
         Ok(())
     }
 
-    /// Asks the API server, past the cache, whether `rs` is still there and alive. At most once per
-    /// sync and only when a pod is to be adopted, because the cache may be the last to know.
+    /// Checks at the API server that `rs` still exists and is not being deleted. Runs at most once
+    /// per sync, and only before an adoption, because the cache may lag behind a deletion.
     fn can_adopt(&self, rs: &ReplicaSet) -> Result<(), String> {
         let fresh = self.live.get_replica_set(&rs.key);
         let fresh = fresh.map_err(|error| format!("can't recheck DeletionTimestamp: {error}"))?;
@@ -162,14 +166,14 @@ impl ReplicaSetController {
 fn count(counters: &ByOutcome, patched: &Result<(), WriteError>) {
     counters.count(match patched {
         Ok(()) => Outcome::Success,
-        // The pod is gone, or is another one, or has changed its owner already.
+        // The pod is gone, was recreated, or has changed its owner already.
         Err(error) if error.is_not_found() || error.is_invalid() => Outcome::Moot,
         Err(error) => outcome_of(error),
     });
 }
 
-/// Body of the patch that takes owners away from a pod; its own UID guards against a pod that was
-/// recreated under the same name.
+/// Body of the patch that removes owners from a pod. The pod's own UID guards against a recreated
+/// pod of the same name.
 fn release_patch(pod: &Uid, owners: &[&Uid]) -> Vec<u8> {
     let delete = |uid| DeleteReference {
         patch: "delete",

@@ -1,4 +1,4 @@
-//! Creating pods.
+//! Creates pods.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,10 +21,11 @@ use crate::writes::WriteError;
 const NAMES_TRIED_MAX: usize = 8;
 
 impl ReplicaSetController {
-    /// Creates `count` pods, fewer if some have come meanwhile. Blocks until every request was answered.
+    /// Creates `count` pods, or fewer if pods have appeared meanwhile. Blocks until every request
+    /// has ended.
     ///
     /// # Errors
-    /// The first error that came in.
+    /// The first error.
     pub(super) fn create_pods(
         &self,
         facts: &Facts<'_>,
@@ -33,12 +34,12 @@ impl ReplicaSetController {
     ) -> Result<(), SyncError> {
         let (rs, selector) = (facts.rs, facts.selector);
         let names = self.choose_names(rs, selector, count)?;
-        // ORDER: names are chosen before pods are counted once more. A create of unknown outcome may
-        // have shown up since the sync looked at its pods; its name is not repeated then, so the pod
-        // has to count.
+        // ORDER: this chooses names before it counts the pods again. A create of unknown outcome
+        // may have appeared since the sync listed its pods. Its name is then not retried, so its
+        // pod has to count.
         let arrived = self.count_arrived(rs, selector, &decision.active);
-        let (names, left_over) = names.split_at(count - arrived.min(count));
-        self.give_back(rs, left_over, PodNames::untried);
+        let (names, surplus) = names.split_at(count - arrived.min(count));
+        self.return_names(rs, surplus, PodNames::untried);
         self.create_all(rs, names)
     }
 
@@ -47,8 +48,8 @@ impl ReplicaSetController {
         if count == 0 {
             return Ok(());
         }
-        // ORDER: every name is expected before the first request, since a pod may come back through
-        // the watch before the answer to its create.
+        // ORDER: every name is expected before the first request, because the watch may show a pod
+        // before the response to its create arrives.
         self.expect(rs, names.iter().cloned(), []);
         self.note_first_request(rs);
         let tried: Vec<AtomicBool> = names.iter().map(|_| AtomicBool::new(false)).collect();
@@ -57,7 +58,7 @@ impl ReplicaSetController {
             tried[index].store(true, Ordering::Relaxed);
             self.create_pod(rs, &names[index])
         });
-        // What was not tried are the last ones, since batches are begun in order.
+        // Batches run in order, so the unsent names are the last ones.
         let n_tried = tried.iter().filter(|it| it.load(Ordering::Relaxed)).count();
         let skipped = &names[n_tried..];
         self.own_writes(rs, |writes| {
@@ -65,12 +66,12 @@ impl ReplicaSetController {
                 writes.creation_failed(name);
             }
         });
-        self.give_back(rs, skipped, PodNames::untried);
+        self.return_names(rs, skipped, PodNames::untried);
         self.log_batch(rs, "created", (created, count), &result);
         result.map_err(SyncError::Write)
     }
 
-    /// How many pods of `rs` the cache shows that are not among `active`.
+    /// Counts the pods of `rs` in the cache that are not among `active`.
     fn count_arrived(&self, rs: &ReplicaSet, selector: &Selector, active: &[Arc<Pod>]) -> usize {
         let known: HashSet<&Uid> = active.iter().map(|pod| &pod.uid).collect();
         let pods = self.cache.pods_owned_by(&self.owner_key(rs));
@@ -80,14 +81,15 @@ impl ReplicaSetController {
         pods.iter().filter(has_arrived).count()
     }
 
-    /// Names whose fate is unknown come first: repeating those cannot make a second pod.
+    /// Chooses `count` names. Names of creates with an unknown outcome come first, because retrying
+    /// those cannot create a second pod.
     fn choose_names(
         &self,
         rs: &ReplicaSet,
         selector: &Selector,
         count: usize,
     ) -> Result<Vec<Arc<str>>, SyncError> {
-        let mut names = self.creations_to_repeat(rs, selector, count)?;
+        let mut names = self.creations_to_retry(rs, selector, count)?;
         let is_known = |name: &str| {
             self.cache.pod(&pod_key(rs, name)).is_some()
                 || names.iter().any(|known| **known == *name)
@@ -103,7 +105,8 @@ impl ReplicaSetController {
         self.memories.with(&rs.key, &rs.uid, draw)
     }
 
-    /// Creates one pod; its expectation stays exactly if the pod is there and will be seen.
+    /// Creates one pod. Its expectation stays if and only if the pod exists and the watch will show
+    /// it.
     fn create_pod(&self, rs: &ReplicaSet, name: &Arc<str>) -> Result<(), WriteError> {
         let _job = activity::enter("creates a pod of", &rs.key);
         let mut name = Arc::clone(name);
@@ -123,9 +126,10 @@ impl ReplicaSetController {
                 Err(error) if error.is_already_exists() => error,
                 Err(error) => return self.creation_failed(rs, &name, error),
             };
+            // The name is taken, by an earlier create of this daemon or by a foreign pod.
             match self.live.find_pod(rs, &name) {
                 Ok(Some(pod)) if pod.is_controlled_by(&rs.uid) && pod.is_active() => {
-                    // An earlier create of ours has arrived after all.
+                    // An earlier create of unknown outcome succeeded.
                     self.creation_succeeded(rs, &name, &pod.resource_version);
                     self.observe_if_cached(rs, &name);
                     return Ok(());
@@ -133,7 +137,7 @@ impl ReplicaSetController {
                 Ok(_) if tried < NAMES_TRIED_MAX => name = self.rename_creation(rs, &name),
                 Ok(_) => return self.creation_failed(rs, &name, error),
                 Err(error) => {
-                    // The pod may be ours: only the same name is safe to be tried next.
+                    // The pod may be this daemon's own, so only the same name is safe to retry.
                     self.own_writes(rs, |writes| writes.creation_is_unknown(&name));
                     return self.creation_failed(rs, &name, error);
                 }
@@ -156,11 +160,11 @@ impl ReplicaSetController {
         name: &Arc<str>,
         error: WriteError,
     ) -> Result<(), WriteError> {
-        // Nothing more can be created there, so there is nothing to repeat. The expectation stays
-        // and keeps later syncs from trying.
+        // As upstream: no pod can be created in a terminating namespace, so this is no failure to
+        // retry. The expectation stays and keeps later syncs from trying.
         if error.is_namespace_terminating() {
             let (message, at) = (error.to_string(), self.clock.wall());
-            let note = |memory: &mut Memory| memory.history.note_error_for_good(message, at);
+            let note = |memory: &mut Memory| memory.history.note_permanent_error(message, at);
             self.memories.with(&rs.key, &rs.uid, note);
             return Ok(());
         }
@@ -168,18 +172,18 @@ impl ReplicaSetController {
         if error.is_unknown() {
             self.own_writes(rs, |writes| writes.creation_is_unknown(name));
         } else if error.status().is_some() && !error.is_already_exists() {
-            // ORDER: last, since another creation of this batch may take the name and expect it.
-            self.give_back(rs, std::slice::from_ref(name), PodNames::refused);
+            // ORDER: last, because another create of this batch may draw the name and expect it.
+            self.return_names(rs, std::slice::from_ref(name), PodNames::refused);
         }
         Err(error)
     }
 
-    /// Names under which nothing was stored come first next time, but for those that are repeated anyway.
-    /// So whoever restarts the daemon meets the creates that are under way: they have the first names.
+    /// Returns names without a stored pod to the sequence, except names that the next sync retries
+    /// anyway. A restarted daemon thus repeats the creates in progress: they have the first names.
     ///
-    /// DIFFERS: upstream has no names to repeat. The API server names the pod after the first half of
-    /// admission, so its refusals have no name in them, or a new one each time.
-    fn give_back(
+    /// DIFFERS: upstream has no names to retry. The API server names the pod after the first half
+    /// of admission, so its errors contain no name, or a new one each time.
+    fn return_names(
         &self,
         rs: &ReplicaSet,
         names: &[Arc<str>],
@@ -193,12 +197,12 @@ impl ReplicaSetController {
         });
     }
 
-    /// The name belongs to somebody else, or to a pod of ours that is going away.
+    /// Replaces a name that belongs to a foreign pod, or to an own pod that is terminating.
     fn rename_creation(&self, rs: &ReplicaSet, name: &Arc<str>) -> Arc<str> {
         self.memories.with(&rs.key, &rs.uid, |memory| {
             loop {
                 let mut other = memory.names.draw(rs, 1);
-                let other = other.pop().expect("one name was asked for");
+                let other = other.pop().expect("one name was drawn");
                 if other != *name {
                     memory.own_writes.rename_creation(name, &other);
                     return other;
@@ -207,8 +211,8 @@ impl ReplicaSetController {
         })
     }
 
-    /// Strikes out the creation of a pod that the cache shows already: its event may have come before
-    /// the expectation was written down.
+    /// Observes the creation of a pod that the cache shows already: its event may precede the
+    /// expectation.
     pub(in crate::controller) fn observe_if_cached(&self, rs: &ReplicaSet, name: &str) {
         if self.cache.pod(&pod_key(rs, name)).is_some() {
             self.own_writes(rs, |writes| writes.creation_seen(name));

@@ -1,4 +1,4 @@
-//! Deleting pods.
+//! Deletes pods.
 
 use crate::api::{Pod, ReplicaSet};
 use crate::batches::run_all;
@@ -10,10 +10,10 @@ use crate::telemetry::metrics::controller::Outcome;
 use crate::writes::WriteError;
 
 impl ReplicaSetController {
-    /// Deletes the pods that were chosen, all at once. Blocks until every request was answered.
+    /// Deletes the chosen pods, all in one batch. Blocks until every request has ended.
     ///
     /// # Errors
-    /// The first error that came in.
+    /// The first error.
     pub(super) fn delete_pods(
         &self,
         rs: &ReplicaSet,
@@ -24,7 +24,8 @@ impl ReplicaSetController {
             delete: pods,
             ..
         } = decision;
-        // ORDER: every pod is expected to go before the first request is sent.
+        // ORDER: every deletion is expected before the first request, because its event may arrive
+        // first.
         let uids = pods.iter().map(|pod| pod.uid.clone());
         self.expect(rs, [], uids);
         self.note_first_request(rs);
@@ -40,15 +41,15 @@ impl ReplicaSetController {
         result.map_err(SyncError::Delete)
     }
 
-    /// Deletes one pod; its expectation stays exactly if its going will be seen.
+    /// Deletes one pod. Its expectation stays if and only if the watch will show the deletion.
     fn delete_pod_of(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
         let _job = activity::enter("deletes a pod of", &rs.key);
         let deleted = match self.pod_control.delete_pod(rs, pod) {
-            // DIFFERS: upstream stops waiting for a pod that is gone, and would take another one for it
-            // as long as the cache shows it.
+            // DIFFERS: upstream drops the expectation of a pod that is not found. While the cache
+            // still shows that pod, its next sync may delete another one in its place.
             Err(error) if error.is_not_found() => Ok(Outcome::Moot),
             Err(error) if error.is_conflict() => self.resolve_delete_conflict(rs, pod, error),
-            answer => answer.map(|()| Outcome::Success),
+            result => result.map(|()| Outcome::Success),
         };
         self.metrics.pods_deleted.count(match &deleted {
             Ok(outcome) => *outcome,
@@ -61,8 +62,8 @@ impl ReplicaSetController {
             self.own_writes(rs, |writes| writes.deletion_failed(&pod.uid));
             return Err(error);
         }
-        // The event may have come before the expectation was written down, and may have been the only
-        // one for a long time: a pod can take its time to go.
+        // The event may precede the expectation, and the next one may be long in coming: a pod can
+        // take long to terminate.
         let cached = self.cache.pod(&pod.key);
         let is_seen = !cached.is_some_and(|cached| cached.uid == pod.uid && cached.is_active());
         self.own_writes(rs, |writes| {
@@ -79,8 +80,8 @@ impl ReplicaSetController {
         self.own_writes(rs, |writes| writes.deletion_is_unknown(&pod.uid, now));
     }
 
-    /// A delete that meets a conflict was for a pod that is another one by now, or an admission webhook
-    /// has refused it with that code. Blocks for one LIST.
+    /// Resolves a delete that failed with a conflict: the pod was recreated, or an admission
+    /// webhook refused with that code. Blocks for one LIST.
     fn resolve_delete_conflict(
         &self,
         rs: &ReplicaSet,
@@ -94,7 +95,7 @@ impl ReplicaSetController {
             }
             Ok(_) => Ok(Outcome::Moot),
             Err(error) => {
-                // The pod may be gone: no other one is safe to be taken next.
+                // The pod may be gone, so the next sync must not choose another one.
                 self.deletion_is_unknown(rs, pod);
                 Err(error)
             }

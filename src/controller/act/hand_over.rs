@@ -1,5 +1,5 @@
-//! Syncs with many pods to create, delete, adopt or release: what a worker for small work does before it
-//! leaves the ReplicaSet to a worker for large work.
+//! Hand-over of large syncs: what a worker for small syncs does before it leaves a ReplicaSet with
+//! many pods due to another worker.
 
 use std::sync::Arc;
 
@@ -10,12 +10,13 @@ use crate::controller::sync::Outcome;
 use crate::controller::{ReplicaSetController, SyncError};
 
 impl ReplicaSetController {
-    /// Leaves `rs` to a worker for large work, and writes a loss before that worker comes to it. The
-    /// spec counts as observed, and an earlier failure as mended, only after that. A status that
-    /// cannot be written does not keep the pods from being created: the large sync writes it again.
+    /// Hands `rs` over to a worker for large syncs, and first writes the status if it hides a loss.
+    /// That status keeps the observed generation and the conditions, because the spec is not acted
+    /// on yet. If the write fails, the pods are created all the same: the large sync writes the
+    /// status again.
     ///
     /// # Errors
-    /// That the daemon stops.
+    /// Only if the daemon is stopping.
     pub(in crate::controller) fn hand_over(
         &self,
         rs: &Arc<ReplicaSet>,
@@ -26,12 +27,12 @@ impl ReplicaSetController {
             selector,
             Pods::Listed {
                 owned: self.cache.pods_owned_by(&self.owner_key(rs)),
-                // None is adopted here.
+                // This sync adopts no pod.
                 orphans: Vec::new(),
             },
         );
         let decision = facts.decide();
-        if self.comparable(rs, decision.counts).are_a_loss(rs) {
+        if self.comparable(rs, decision.counts).show_loss(rs) {
             let status = ReplicaSetStatus {
                 observed_generation: rs.status.observed_generation,
                 conditions: rs.status.conditions.clone(),

@@ -1,4 +1,4 @@
-//! Creating and deleting pods
+//! Creates and deletes pods
 //! (kubernetes `pkg/controller/replicaset/replica_set.go:manageReplicas`).
 
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::controller::{ReplicaSetController, SyncError};
 use crate::writes::WriteError;
 
 impl ReplicaSetController {
-    /// Creates or deletes pods, if that is decided. Blocks until every request was answered.
+    /// Creates or deletes pods according to `decision`. Blocks until every request has ended.
     ///
     /// # Errors
-    /// The first error that came in.
+    /// The first error.
     pub(in crate::controller) fn manage_replicas(
         &self,
         facts: &Facts<'_>,
@@ -50,7 +50,8 @@ impl ReplicaSetController {
         }
     }
 
-    /// Expects pods of these names to appear and of these UIDs to go, and nothing else any more.
+    /// Expects pods with these names to appear and pods with these UIDs to terminate. Replaces all
+    /// earlier expectations.
     pub(in crate::controller) fn expect(
         &self,
         rs: &ReplicaSet,
@@ -63,7 +64,7 @@ impl ReplicaSetController {
         });
     }
 
-    /// Changes what is remembered of the own writes of `rs`.
+    /// Changes the expectations in the record of `rs`.
     pub(in crate::controller) fn own_writes<R>(
         &self,
         rs: &ReplicaSet,
@@ -74,7 +75,7 @@ impl ReplicaSetController {
     }
 }
 
-/// Of a batch of which nothing was sent there is nothing to tell.
+/// A batch without any request is worth a debug line only.
 fn level_of_batch(done: usize, result: &Result<(), WriteError>) -> Level {
     match result {
         Err(WriteError::Stopped) if done == 0 => Level::Debug,
@@ -82,7 +83,7 @@ fn level_of_batch(done: usize, result: &Result<(), WriteError>) -> Level {
     }
 }
 
-/// The key of a pod of `rs`.
+/// Returns the key of a pod of `rs`.
 pub(in crate::controller) fn pod_key(rs: &ReplicaSet, name: &str) -> ObjectKey {
     ObjectKey {
         namespace: Arc::clone(&rs.key.namespace),

@@ -1,4 +1,4 @@
-//! The related pods of a ReplicaSet.
+//! The related pods of a ReplicaSet, for the deletion order.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::controller::ReplicaSetController;
 use crate::controller::decide::plan::RelatedPods;
 
 impl ReplicaSetController {
-    /// Finds the related pods of `rs` when they are asked for.
+    /// Returns a finder of the related pods of `rs`. It reads the cache only when called.
     pub(in crate::controller) fn siblings<'a>(
         &'a self,
         rs: &'a ReplicaSet,
@@ -25,9 +25,9 @@ impl ReplicaSetController {
 /// The pods of all ReplicaSets that share this one's controller, such as the old and the new one of
 /// a Deployment (kubernetes `pkg/controller/replicaset/replica_set.go:getIndirectlyRelatedPods`).
 ///
-/// DIFFERS: upstream takes every pod of the namespace that a selector matches. Here pods that belong to
-/// somebody else do not count, so that the look-up costs no more than the pods it finds. A ReplicaSet
-/// without a controller has no related pods; upstream logs an error about that, we do not.
+/// DIFFERS: upstream takes every pod of the namespace that a selector matches. Here pods of other
+/// controllers do not count, so the cost follows the pods found. A ReplicaSet without a controller
+/// has no related pods; upstream logs an error in that case, this controller does not.
 #[derive(Debug)]
 pub(in crate::controller) struct Siblings<'a> {
     controller: &'a ReplicaSetController,
@@ -38,6 +38,7 @@ pub(in crate::controller) struct Siblings<'a> {
 impl RelatedPods for Siblings<'_> {
     fn related_pods(&self) -> Vec<Arc<Pod>> {
         let controller = self.controller;
+        // Upstream's index of siblings holds no ReplicationControllers, so their ranks are all 0.
         if !controller.kind.ranks_by_siblings {
             return Vec::new();
         }

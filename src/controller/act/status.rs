@@ -1,4 +1,4 @@
-//! Writing the status.
+//! Writes the status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::controller::memory::positions::Resource;
 use crate::controller::{ReplicaSetController, SyncError};
 use crate::writes::WriteError;
 
-/// Attempts to write a status in one sync
+/// Attempts of one sync to write a status
 /// (kubernetes `pkg/controller/replicaset/replica_set.go:statusUpdateRetries`).
 const STATUS_UPDATE_TRIES: usize = 2;
 
 impl ReplicaSetController {
-    /// Writes the status if it has changed, now or as soon as it may be. Blocks as
+    /// Writes the status if it changed, or requeues the key if the write is throttled. Blocks as
     /// [`update_replica_set_status`](Self::update_replica_set_status).
     ///
     /// # Errors
-    /// As there.
-    pub(in crate::controller) fn bring_status_up_to_date(
+    /// As [`update_replica_set_status`](Self::update_replica_set_status).
+    pub(in crate::controller) fn sync_status(
         &self,
         rs: &Arc<ReplicaSet>,
         decision: &Decision,
@@ -37,10 +37,10 @@ impl ReplicaSetController {
         });
         let status = calculate_status(rs, &decision.counts, failure.as_ref());
         let news = News::of(rs, &status, self.comparable(rs, Counts::from(&status)));
-        if let Some(left) = self.defer_status(rs, news, decision) {
+        if let Some(delay) = self.defer_status(rs, news, decision) {
             match news {
-                News::Generation => self.queue.add_after(rs.key.clone(), left),
-                _ => self.queue.add_low_after(rs.key.clone(), left),
+                News::Generation => self.queue.add_after(rs.key.clone(), delay),
+                _ => self.queue.add_low_after(rs.key.clone(), delay),
             }
             return Ok(());
         }
@@ -49,8 +49,9 @@ impl ReplicaSetController {
         Ok(())
     }
 
-    /// Writes `status` unless it says what `rs` says already. Answers the ReplicaSet as it is then.
-    /// Blocks for at most three requests: an update, and after a failure a read and one more update.
+    /// Writes `status` if it differs from the status of `rs`. Returns the resulting ReplicaSet.
+    /// Blocks for at most three requests: an update, and after a failure a read and one more
+    /// update.
     ///
     /// # Errors
     /// The error of the read, or of the second update.
@@ -98,9 +99,11 @@ impl ReplicaSetController {
                 return Err(error.into());
             }
             tries += 1;
+            // As upstream: the read yields the version for the second attempt, whatever the error
+            // was.
             let fresh = self.live.get_replica_set(&rs.key)?;
             if fresh.uid != rs.uid {
-                // Upstream would write the old object's counts into the new one.
+                // Upstream writes the old object's counts into the new object in this case.
                 return Err(error.into());
             }
             status = carry_over(&fresh.status, status);
@@ -108,15 +111,15 @@ impl ReplicaSetController {
         }
     }
 
-    /// How long a status with this `news` need not be written
-    /// ([`StatusThrottle::defer_status`](crate::controller::memory::status_throttle::StatusThrottle::defer_status)).
+    /// Returns how long a status with this `news` waits
+    /// ([`StatusThrottle`](crate::controller::memory::status_throttle::StatusThrottle)).
     fn defer_status(&self, rs: &ReplicaSet, news: News, decision: &Decision) -> Option<Duration> {
         if self.options.status_update_interval.is_zero() {
             return None;
         }
         let now = self.clock.now();
         let creates = decision.acts && matches!(decision.plan, Plan::Create(_));
-        // Of many the watch may not have shown the last ones for long.
+        // With many creates the watch may not show the last pods for a long time.
         let n_missing = rs.replicas.saturating_sub(decision.counts.replicas);
         let are_few = usize::try_from(n_missing).is_ok_and(|n| n < LARGE);
         let defer_status = |memory: &mut Memory| {
@@ -124,7 +127,7 @@ impl ReplicaSetController {
             memory.status_throttle.defer_status(news, awaits_pods, now)
         };
         match news {
-            // Nothing is remembered of who has nothing to wait for.
+            // These do not wait, so they create no record.
             News::Nothing | News::Urgent => {
                 self.memories.get(&rs.key, &rs.uid, defer_status).flatten()
             }
@@ -132,7 +135,7 @@ impl ReplicaSetController {
         }
     }
 
-    /// `counts` as they can be compared with those of `rs.status`.
+    /// Returns `counts` in a form comparable with `rs.status`.
     pub(in crate::controller) fn comparable(&self, rs: &ReplicaSet, counts: Counts) -> Counts {
         Counts {
             terminating: self.comparable_terminating(&rs.status, counts.terminating),
@@ -140,8 +143,8 @@ impl ReplicaSetController {
         }
     }
 
-    /// Notes the version of `rs` after the status step, so that the next sync does not start from an
-    /// older one. Of the many that the cache shows already nothing is kept.
+    /// Records the version of `rs` after the status step, so that the next sync does not start from
+    /// an older one. A version that the cache shows already is not recorded.
     pub(in crate::controller) fn record_replica_set(&self, rs: &ReplicaSet) {
         let cached = self.cache.replica_sets_resource_version();
         if cached.is_as_new_as(&rs.resource_version) {
@@ -157,9 +160,10 @@ impl ReplicaSetController {
     }
 }
 
-/// What others wrote into the fresh status stays: their conditions, and fields unknown to this build.
+/// Keeps what other clients wrote into the fresh status: their conditions, and fields unknown to
+/// this build.
 ///
-/// DIFFERS: upstream repeats the update with the conditions of its older view.
+/// DIFFERS: upstream retries the update with the conditions of its older view.
 fn carry_over(fresh: &ReplicaSetStatus, mut computed: ReplicaSetStatus) -> ReplicaSetStatus {
     let ours = get_condition(&computed.conditions, REPLICA_FAILURE).cloned();
     computed.conditions.clone_from(&fresh.conditions);

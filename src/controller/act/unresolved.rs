@@ -1,10 +1,10 @@
-//! Writes whose outcome nobody knows, when they are repeated: which of them go first, and what the API
-//! server says of them where the cache does not tell.
+//! Retries of writes with an unknown outcome: which of them go first, and what the API server
+//! reports about them where the cache is not enough.
 //!
-//! A create that may have been stored is repeated under the *same name* before any other is tried, so
-//! that it cannot make a second pod; a delete that may have happened is repeated on the *same pod*
-//! before another one is chosen, so that it cannot take a second one.
-//! A delete that can take no effect any more has a known outcome if the API server is asked for it.
+//! A sync retries a create that may have succeeded under the *same name* before any other, so that
+//! it cannot create a second pod. It retries a delete that may have succeeded on the *same pod*
+//! before it chooses another one, so that it cannot delete a second pod. A delete that can take no
+//! effect any more has a known outcome once the sync has queried the API server.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,19 +15,20 @@ use crate::controller::decide::plan::plan;
 use crate::controller::{ReplicaSetController, SyncError};
 
 impl ReplicaSetController {
-    /// The names under which pods of `rs` may be there already.
+    /// Returns the names of pods of `rs` that may exist already.
     pub(in crate::controller) fn unknown_creations(&self, rs: &ReplicaSet) -> Vec<Arc<str>> {
         self.own_writes(rs, |writes| {
             writes.unknown_creations().iter().cloned().collect()
         })
     }
 
-    /// Up to `count` names whose creation is to be repeated. Blocks for one LIST if there are more: of
-    /// those left out some pods may exist, so those that do have to be counted first.
+    /// Returns up to `count` names whose create must be retried. Blocks for one LIST if there are
+    /// more: some of the omitted pods may exist, so names of existing pods go first and their pods
+    /// count.
     ///
     /// # Errors
     /// If the LIST fails.
-    pub(in crate::controller) fn creations_to_repeat(
+    pub(in crate::controller) fn creations_to_retry(
         &self,
         rs: &ReplicaSet,
         selector: &Selector,
@@ -46,20 +47,21 @@ impl ReplicaSetController {
             let is_ours = |pod: &&Pod| pod.is_active() && pod.is_controlled_by(&rs.uid);
             let live = live.iter().filter(is_ours);
             let live: HashSet<&Arc<str>> = live.map(|pod| &pod.key.name).collect();
+            // Existing pods first: creating another pod beside them would exceed `replicas`.
             names.sort_by_key(|name| !live.contains(name));
             names.truncate(count);
         }
         Ok(names)
     }
 
-    /// The active pods among `owned` whose deletion is to be repeated, those first that are gone already
-    /// if not all can be among those that go. Blocks for one LIST in that case, and if a deletion is so
-    /// long ago that it has not happened if the pod is there: the cache alone does not tell, since it
-    /// may be as old as that.
+    /// Returns the active pods among `owned` whose delete must be retried. If not all of them fit
+    /// into this sync, those already gone come first. Blocks for one LIST in that case, and if a
+    /// delete is so old that an existing pod proves its failure: the cache alone proves nothing,
+    /// since it may be as old.
     ///
     /// # Errors
     /// If the LIST fails.
-    pub(in crate::controller) fn deletions_to_repeat(
+    pub(in crate::controller) fn deletions_to_retry(
         &self,
         rs: &ReplicaSet,
         selector: &Selector,
@@ -95,6 +97,7 @@ impl ReplicaSetController {
                 !is_live
             });
             uids.extend(over);
+            // Deleted pods first: deleting a live pod beside them would undershoot `replicas`.
             uids.sort_by_key(|uid| live.contains(uid));
         }
         Ok(uids)

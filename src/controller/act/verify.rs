@@ -1,4 +1,4 @@
-//! When what was written does not come back in time: asking the API server instead of guessing.
+//! Verification at the API server when the watch does not show own writes in time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,13 +11,14 @@ use crate::controller::memory::own_writes::Satisfaction;
 use crate::controller::{ReplicaSetController, SyncError};
 use crate::workqueue::Lanes;
 
-/// When to look again whether a ReplicaSet that has changed has come through its watch, should no
-/// event say so.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Delay until the next check whether the watch has shown a changed ReplicaSet, in case no event
+/// does.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ReplicaSetController {
-    /// Asks the API server about `rs`, whose caches are in doubt. Returns what the sync may do then. Blocks
-    /// for a GET, a LIST, or both; in the first sync after a take-over for two more LISTs of one item.
+    /// Queries the API server about `rs`, whose caches are in doubt. Returns what the sync may do
+    /// afterwards. Blocks for a GET, a LIST, or both; in the first sync after a take-over for two
+    /// more LISTs of one item.
     ///
     /// # Errors
     /// If a request fails.
@@ -30,16 +31,16 @@ impl ReplicaSetController {
     ) -> Result<Freshness, SyncError> {
         match doubt {
             Doubt::TakeOver => return self.verify_take_over(rs, selector),
-            // A cache that lacks what was written so long ago may show a spec that nobody wants any more.
+            // A cache that lacks such an old write may also show an outdated spec.
             Doubt::Overdue if !self.confirm_spec(rs)? => {
                 self.metrics.stale_owners_skips.inc();
-                return Ok(Freshness::Wait(LOOK_AGAIN));
+                return Ok(Freshness::Wait(RECHECK_INTERVAL));
             }
             Doubt::Overdue | Doubt::Unseen => {}
         }
         log::warn!(
             object:% = self.kind.named(&rs.key);
-            "what was written was not seen, asking the API server"
+            "own writes are missing in the cache, querying the API server"
         );
         let is_current = self.compare_with_live(rs, selector)?;
         let forget = |memory: &mut Memory| memory.positions.forget_written();
@@ -53,33 +54,33 @@ impl ReplicaSetController {
             cached.is_some_and(|it| it.uid == rs.uid && it.resource_version == rs.resource_version);
         Ok(match freshness {
             known if is_same && !matches!(known, Freshness::Verify(_)) => known,
-            // The verdict is about another one than this sync has read, or there is one doubt more.
+            // The ReplicaSet changed after this sync read it, or there is one more doubt.
             _ => Freshness::Wait(Duration::ZERO),
         })
     }
 
-    /// The caches are not proven to be as new as the take-over.
+    /// Verifies `rs` while the caches are not proven to be as new as the take-over.
     fn verify_take_over(
         &self,
         rs: &ReplicaSet,
         selector: &Selector,
     ) -> Result<Freshness, SyncError> {
-        self.ask_for_versions(rs)?;
+        self.query_versions(rs)?;
         if !self.take_over_is_proven() {
             if !self.confirm_spec(rs)? {
-                return Ok(Freshness::Wait(LOOK_AGAIN));
+                return Ok(Freshness::Wait(RECHECK_INTERVAL));
             }
             self.compare_with_live(rs, selector)?;
             let confirm = |memory: &mut Memory| memory.positions.is_confirmed = true;
             self.memories.with(&rs.key, &rs.uid, confirm);
         }
-        // What differs is expected now. If nothing does, this sync has still read the ReplicaSet before
-        // the caches were as new as that.
+        // Every difference is an expectation by this point. Even without one, this sync read the
+        // ReplicaSet before the caches were proven, so another sync must act.
         Ok(Freshness::Wait(Duration::ZERO))
     }
 
-    /// Whether the API server has this ReplicaSet with this spec. If not, its watch brings it. Blocks for
-    /// one GET.
+    /// Checks whether the API server has this ReplicaSet with this spec. If not, the watch will
+    /// bring the change. Blocks for one GET.
     ///
     /// # Errors
     /// If the GET fails.
@@ -89,16 +90,17 @@ impl ReplicaSetController {
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error.into()),
         };
-        // A generation can come a second time, with another spec: after a restore from a backup.
+        // After a restore from a backup a generation can recur with another spec.
         let spec = |it: &ReplicaSet| (it.uid.clone(), it.generation, it.replicas);
         let is_the_same = |it: &ReplicaSet| spec(it) == spec(rs);
         Ok(live.as_ref().is_some_and(is_the_same))
     }
 
-    /// Compares the cache with what the API server has now. Whatever the cache lacks is expected
-    /// anew; true if in the end it lacks nothing, so that the sync may act. Blocks for one LIST.
+    /// Compares the cache with a LIST of the pods, and sets expectations for whatever the cache
+    /// lacks. Returns true if it lacks nothing in the end, so that the sync may act. Blocks for one
+    /// LIST.
     ///
-    /// DIFFERS: upstream takes an expired expectation for a met one and acts on the cache as it is,
+    /// DIFFERS: upstream treats an expired expectation as fulfilled and acts on the cache as it is,
     /// however old (kubernetes/kubernetes#129795).
     ///
     /// # Errors
@@ -108,7 +110,7 @@ impl ReplicaSetController {
         let cached_before = self.cache.pods_owned_by(&owner);
         let live = self.live.list_pods(rs, selector)?;
         let cached = self.cache.pods_owned_by(&owner);
-        // What the cache had before the LIST and has no more is known to have gone since.
+        // A pod that left the cache during the LIST is known to be deleted.
         let known = cached.iter().chain(&cached_before);
         let known_uids: HashSet<&Uid> = known.map(|pod| &pod.uid).collect();
         let live_uids: HashSet<&Uid> = live
@@ -127,9 +129,9 @@ impl ReplicaSetController {
             .filter(|pod| !live_uids.contains(&pod.uid))
             .map(|pod| pod.uid.clone())
             .collect();
-        // INVARIANT: what arrived in the cache since it was read above is struck out below, because
-        // its event may have come before the new expectation was written down. With nothing left the
-        // sync has to act by itself: no event wakes its key again.
+        // INVARIANT: the loops below observe every event since the cache read above, because it may
+        // precede the new expectation. If no expectation remains, this sync has to act itself: no
+        // event wakes its key.
         let names = creations.iter().map(|pod| Arc::clone(&pod.key.name));
         self.expect(rs, names, deletions.clone());
         for pod in creations {

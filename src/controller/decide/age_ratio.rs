@@ -1,5 +1,6 @@
-//! How well the deletion order spares old pods: ages of the chosen ones as multiples of the youngest
-//! (kubernetes `pkg/controller/replicaset/replica_set.go:reportSortingDeletionAgeRatioMetric`). Pure.
+//! Measures how well the deletion order spares old pods: the ages of the chosen pods as multiples
+//! of the youngest pod's age (kubernetes
+//! `pkg/controller/replicaset/replica_set.go:reportSortingDeletionAgeRatioMetric`). Pure.
 
 use std::sync::Arc;
 
@@ -7,11 +8,11 @@ use jiff::Timestamp;
 
 use crate::api::Pod;
 
-/// One number for each ready pod among the `chosen`: its age divided by that of the youngest ready pod
-/// of `all`, in whole milliseconds, and cut to a whole number as upstream has it.
+/// Returns one ratio for each Ready pod among `chosen`: its age divided by the age of the youngest
+/// Ready pod of `all`. Like upstream's, this is an integer division of milliseconds.
 ///
-/// DIFFERS: upstream panics if the youngest pod is less than a millisecond old. Such a choice says
-/// nothing about ages, so here nothing comes of it.
+/// DIFFERS: upstream panics if the youngest pod is less than a millisecond old. Such a choice
+/// proves nothing about ages, so this returns no ratio.
 pub fn age_ratios(all: &[Arc<Pod>], chosen: &[Arc<Pod>], now: Timestamp) -> Vec<f64> {
     let age = |pod: &Arc<Pod>| {
         let creation = pod.creation.filter(|_| pod.is_ready)?;
@@ -67,7 +68,7 @@ mod tests {
     #[test]
     fn e_26_a_pod_without_an_age_divides_nothing() {
         check(&[(5000, true), (0, true)], 2, &[]);
-        // One that the API server's clock has put into the future.
+        // A creation time in the future by the API server's clock.
         check(&[(4000, true), (-2000, true)], 2, &[-2.0, 1.0]);
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a pod has been Ready for long enough, and when it will have been. Pure.
+//! Whether a pod has been Ready for `minReadySeconds`, and when it will have been. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use crate::api::Pod;
 
-/// True if the pod has been ready for `min_ready_seconds`, the boundary included
-/// (kubernetes `pkg/api/v1/pod/util.go:IsPodAvailable`).
+/// True if the pod has been Ready for `min_ready_seconds`, the boundary included (kubernetes
+/// `pkg/api/v1/pod/util.go:IsPodAvailable`).
 pub fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
     pod.is_ready
         && (min_ready_seconds == 0
@@ -17,8 +17,9 @@ pub fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
                 .is_some_and(|since| since.age(now).as_secs_f64() >= f64::from(min_ready_seconds)))
 }
 
-/// How long until a ready pod becomes available; `None` if it is, or if time alone will not make it so
-/// (kubernetes `pkg/controller/controller_utils.go:nextPodAvailabilityCheck`).
+/// Returns the time until a Ready pod becomes available; `None` if it is available, or if time
+/// alone does not make it so (kubernetes
+/// `pkg/controller/controller_utils.go:nextPodAvailabilityCheck`).
 pub fn next_pod_availability_check(
     pod: &Pod,
     min_ready_seconds: i32,
@@ -29,11 +30,11 @@ pub fn next_pod_availability_check(
     }
     let ready_for = pod.ready_transition?.age(now);
     let missing = jiff::SignedDuration::from_secs(min_ready_seconds.into()) - ready_for;
-    // Not by a conversion that fails, since its error would be made for each available pod.
+    // No fallible conversion: it would build an error for each available pod.
     missing.is_positive().then(|| missing.unsigned_abs())
 }
 
-/// How many pods are available, and when the next one will be.
+/// The number of available pods, and the time until the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Availability {
     /// Pods that [are available](is_available).
@@ -51,7 +52,7 @@ impl Availability {
         self.next_check = self.next_check.into_iter().chain(check).min();
     }
 
-    /// Of all these active pods.
+    /// Computes the availability of these active pods.
     pub fn of(pods: &[Arc<Pod>], min_ready_seconds: i32, now: Timestamp) -> Self {
         let mut availability = Self::default();
         for pod in pods {

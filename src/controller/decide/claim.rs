@@ -1,27 +1,28 @@
-//! Whose pods are they: which orphans are adopted, which pods are released. Pure
-//! (kubernetes `pkg/controller/controller_ref_manager.go:BaseControllerRefManager.ClaimObject`).
+//! Decides which orphans a ReplicaSet adopts and which pods it releases. Pure (kubernetes
+//! `pkg/controller/controller_ref_manager.go:BaseControllerRefManager.ClaimObject`).
 
 use crate::api::{Pod, ReplicaSet, Selector};
 
-/// What is to be done with one pod.
+/// The claim of a ReplicaSet on one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// It belongs to the ReplicaSet already.
+    /// The ReplicaSet controls the pod and keeps it.
     Keep,
-    /// It is somebody else's, or nothing can be done about it.
+    /// The pod has another controller, or the ReplicaSet cannot claim it.
     Ignore,
-    /// It belongs to nobody and matches.
+    /// The pod has no controller and matches the selector.
     Adopt,
-    /// It belongs to the ReplicaSet and does not match any more.
+    /// The ReplicaSet controls the pod, but the selector no longer matches.
     Release,
 }
 
-/// What is to be done with `pod`, as far as the two objects tell.
+/// Returns the claim of `rs` on `pod`, judged by the two objects alone.
 pub fn claim_of(rs: &ReplicaSet, selector: &Selector, pod: &Pod) -> Claim {
     let matches = selector.matches(&pod.labels);
     match &pod.controller {
         Some(controller) if controller.uid != rs.uid => Claim::Ignore,
         Some(_) if matches => Claim::Keep,
+        // A ReplicaSet under deletion releases nothing: the garbage collector handles its pods.
         Some(_) if rs.is_terminating() => Claim::Ignore,
         Some(_) => Claim::Release,
         None if rs.is_terminating() || !matches || pod.is_terminating() => Claim::Ignore,

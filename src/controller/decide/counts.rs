@@ -1,7 +1,5 @@
-//! The numbers in a status, and what they say about the pods to come.
-//!
-//! Pure. Counted either from a list of pods or from the cache's tallies, which is the same number at
-//! the price of a look at each set of labels.
+//! Replica counts for `status`, from pods or from the cache's tallies. Both give the same result;
+//! tallies cost one selector match per distinct label set. Pure.
 
 use std::sync::Arc;
 
@@ -11,7 +9,7 @@ use super::availability::is_available;
 use crate::api::{Pod, ReplicaSet, ReplicaSetStatus, Selector};
 use crate::cache::PodTally;
 
-/// How many pods of a ReplicaSet are in which state.
+/// Number of pods of a ReplicaSet in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Active pods.
@@ -20,9 +18,9 @@ pub struct Counts {
     pub fully_labeled: i32,
     /// Active pods that are Ready.
     pub ready: i32,
-    /// Active pods that have been Ready long enough.
+    /// Active pods that have been Ready for `minReadySeconds`.
     pub available: i32,
-    /// Pods that are going away; `None` where that is not reported.
+    /// Terminating pods; `None` where the status does not count them.
     pub terminating: Option<i32>,
 }
 
@@ -47,8 +45,8 @@ impl Counts {
         counts
     }
 
-    /// Adds up what the cache has counted, with every Ready pod as an available one. `None` if that is
-    /// not enough: some pod is to be adopted or released.
+    /// Sums up the cache's tallies, with every Ready pod as available. `None` if some pod must be
+    /// adopted or released, which takes the pods themselves.
     pub fn of_tallies(
         rs: &ReplicaSet,
         selector: &Selector,
@@ -76,6 +74,7 @@ impl Counts {
             }
         }
         counts.available = counts.ready;
+        // An orphan becomes a replica only if its patch succeeds, so a tally cannot count it.
         let is_ours = |labels| selector.matches(labels);
         let is_adopted = orphans
             .iter()
@@ -83,26 +82,26 @@ impl Counts {
         (!is_adopted).then_some(counts)
     }
 
-    /// True if how many of these pods of `rs` are available depends on the time.
+    /// True if the number of available pods changes with time alone.
     pub fn depend_on_time(&self, rs: &ReplicaSet) -> bool {
         self.ready > 0 && rs.min_ready_seconds != 0
     }
 
-    /// True if there is less of something than `rs.status` says, or more pods that are going away.
-    pub fn are_a_loss(&self, rs: &ReplicaSet) -> bool {
+    /// True if some count is lower than in `rs.status`, or if more pods are terminating.
+    pub fn show_loss(&self, rs: &ReplicaSet) -> bool {
         self.against(rs).iter().any(|(old, new, _)| new < old)
     }
 
-    /// True if every number that is not the one of `rs.status` has come nearer to the one that is
-    /// wanted, and has not reached it: `rs` has more of its pods, or Ready ones, or fewer that are
-    /// going away. Nothing goes wrong if nobody knows of that for a while.
+    /// True if every changed count has come nearer to its target without reaching it: more pods,
+    /// more Ready pods, or fewer terminating pods. Such progress may reach clients later without
+    /// harm.
     pub fn can_wait(&self, rs: &ReplicaSet) -> bool {
         let can_wait = |(old, new, wanted): &_| new == old || old < new && new < wanted;
         self.against(rs).iter().all(can_wait)
     }
 
-    /// Each number: as `rs.status` has it, as it is, as it is wanted. Pods that are going away
-    /// count negative, so that for all of them more is better.
+    /// Returns each count as (stored, computed, target). Terminating pods count negative, so that a
+    /// higher number is better in each case.
     fn against(&self, rs: &ReplicaSet) -> [(i32, i32, i32); 5] {
         let (old, wanted) = (Self::from(&rs.status), rs.replicas.max(0));
         let terminating = |counts: &Self| -counts.terminating.unwrap_or(0);
@@ -145,7 +144,7 @@ mod tests {
     }
     use Is::{Due, Loss, Patient};
 
-    /// Of a ReplicaSet that wants 10: replicas, Ready ones, terminating ones.
+    /// For a ReplicaSet with 10 replicas: existing pods, Ready pods, terminating pods.
     #[track_caller]
     fn check(old: [i32; 3], new: [i32; 3], expected: Is) {
         let mut rs = replica_set("web", 10);
@@ -162,7 +161,7 @@ mod tests {
         rs.status.ready_replicas = old.ready;
         rs.status.available_replicas = old.available;
         rs.status.terminating_replicas = old.terminating;
-        let is = match (new.are_a_loss(&rs), new.can_wait(&rs)) {
+        let is = match (new.show_loss(&rs), new.can_wait(&rs)) {
             (true, false) => Loss,
             (false, false) => Due,
             (false, true) => Patient,
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_gets_better_on_its_way_to_what_is_wanted_can_wait() {
+    fn only_progress_towards_the_target_can_wait() {
         check([0, 0, 0], [5, 3, 0], Patient);
         check([10, 3, 0], [10, 9, 0], Patient);
         check([10, 10, 5], [10, 10, 4], Patient);
@@ -181,10 +180,10 @@ mod tests {
         check([5, 3, 0], [10, 3, 0], Due);
         check([10, 9, 0], [10, 10, 0], Due);
         check([10, 10, 4], [10, 10, 0], Due);
-        // Away from what is wanted.
+        // Away from the target.
         check([9, 9, 0], [12, 9, 0], Due);
         check([12, 9, 0], [13, 9, 0], Due);
-        // Less, wanted or not, whatever else got better.
+        // A lower count is a loss, on the way to the target or not, whatever else improved.
         check([10, 10, 0], [9, 9, 0], Loss);
         check([10, 5, 0], [9, 8, 0], Loss);
         check([10, 10, 0], [10, 9, 0], Loss);

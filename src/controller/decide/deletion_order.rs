@@ -1,10 +1,10 @@
-//! Which pod goes first when there are too many: upstream's nine criteria
-//! (kubernetes `pkg/controller/controller_utils.go:ActivePodsWithRanks`).
+//! The deletion order of surplus pods: upstream's nine criteria (kubernetes
+//! `pkg/controller/controller_utils.go:ActivePodsWithRanks`).
 //!
-//! The order is **not** a strict weak order: pods that are ready for about equally long compare by
-//! UID, while those ready for exactly equally long go on to restarts, so circles exist. The sort
-//! must therefore be one that neither panics nor loops whatever the comparison says: a merge sort of
-//! our own, since that of the standard library may panic.
+//! The order is **not** a strict weak order: pods with about the same ready time compare by UID,
+//! while pods with exactly the same ready time compare by restarts, so cycles exist. The sort must
+//! therefore neither panic nor loop for any comparison. This module has its own merge sort, because
+//! the standard library's sort may panic.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -22,21 +22,21 @@ pub struct RankedPod {
     pub rank: usize,
 }
 
-/// What the order rests on beside the pods.
+/// The input of the order beside the pods.
 #[derive(Clone, Copy, Debug)]
 pub struct DeletionOrder {
-    /// The time of day that ages are counted from.
+    /// The time of day at which ages are measured.
     pub now: Timestamp,
-    /// Whether [`Rule::DeletionCost`] counts.
+    /// Whether [`Rule::DeletionCost`] applies.
     pub uses_deletion_cost: bool,
 }
 
-/// Sorts so that the pod to be deleted first comes first.
+/// Sorts pods into deletion order.
 pub fn sort_for_deletion(pods: Vec<RankedPod>, order: DeletionOrder) -> Vec<RankedPod> {
     merge_sort(pods, &|a, b| compare(a, b, order) == Ordering::Greater)
 }
 
-/// One of the nine criteria, named for those who ask why a pod goes.
+/// One of the nine criteria, named for `explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Not assigned to a node before assigned.
@@ -55,12 +55,12 @@ pub enum Rule {
     Restarts,
     /// More restarts of sidecars first.
     SidecarRestarts,
-    /// The younger first.
+    /// The younger pod first.
     Age,
 }
 
 impl Rule {
-    /// In the order in which they count.
+    /// All criteria in their order of precedence.
     pub const ALL: [Self; 9] = [
         Self::Unassigned,
         Self::Phase,
@@ -73,7 +73,7 @@ impl Rule {
         Self::Age,
     ];
 
-    /// The name for programs, such as `deletion-cost`.
+    /// The name in machine-readable output, such as `deletion-cost`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unassigned => "unassigned",
@@ -88,7 +88,7 @@ impl Rule {
         }
     }
 
-    /// `Less` means that this criterion sends `a` before `b`.
+    /// `Less` means that this criterion puts `a` before `b`.
     fn compare(self, a: &RankedPod, b: &RankedPod, order: DeletionOrder) -> Ordering {
         let now = order.now;
         let (rank_a, rank_b) = (a.rank, b.rank);
@@ -99,6 +99,7 @@ impl Rule {
             Self::NotReady => a.is_ready.cmp(&b.is_ready),
             Self::DeletionCost if !order.uses_deletion_cost => Ordering::Equal,
             Self::DeletionCost => a.deletion_cost.cmp(&b.deletion_cost),
+            // Upstream also reverses this comparison: the higher rank goes first.
             Self::CrowdedNode => rank_b.cmp(&rank_a),
             Self::ReadyTime => by_ready_time(a, b, now),
             Self::Restarts => b.restarts.cmp(&a.restarts),
@@ -108,12 +109,12 @@ impl Rule {
     }
 }
 
-/// `Less` means that `a` is deleted before `b`; the first criterion that decides counts.
+/// `Less` means that `a` is deleted before `b`. The first criterion that differs decides.
 pub fn compare(a: &RankedPod, b: &RankedPod, order: DeletionOrder) -> Ordering {
     decide(a, b, order).map_or(Ordering::Equal, |(_, order)| order)
 }
 
-/// The first criterion that tells the two apart, and what it says; `None` if none does.
+/// Returns the first criterion that differs, and its result; `None` if all are equal.
 pub fn decide(a: &RankedPod, b: &RankedPod, order: DeletionOrder) -> Option<(Rule, Ordering)> {
     let decided = Rule::ALL
         .iter()
@@ -125,7 +126,7 @@ fn phase_order(phase: PodPhase) -> u8 {
     match phase {
         PodPhase::Unknown => 1,
         PodPhase::Running => 2,
-        // Upstream looks phases up in a map, where everything unlisted is 0, as Pending is.
+        // Upstream uses a map, where every unlisted phase gets 0, as Pending does.
         _ => 0,
     }
 }
@@ -138,8 +139,9 @@ fn by_ready_time(a: &Pod, b: &Pod, now: Timestamp) -> Ordering {
     }
 }
 
-/// The younger first, on a logarithmic scale, so that which of several old pods goes is left to
-/// their UIDs and thereby to chance. A time that is not set counts as youngest of all.
+/// Compares ages on a logarithmic scale, younger first. Old pods of about the same age fall into
+/// one bucket, where the UID decides, which makes the choice random. An unset time counts as
+/// youngest.
 fn by_age(
     (a, time_a): (&Pod, Option<CompactTimestamp>),
     (b, time_b): (&Pod, Option<CompactTimestamp>),
@@ -157,7 +159,7 @@ fn by_age(
     }
 }
 
-/// Binary logarithm of the age in nanoseconds; −1 for what lies in the future.
+/// Returns the binary logarithm of the age in nanoseconds; −1 for a time in the future.
 fn log_bucket(time: CompactTimestamp, now: Timestamp) -> i64 {
     let age = time.age(now).as_nanos();
     match u128::try_from(age) {
@@ -166,7 +168,7 @@ fn log_bucket(time: CompactTimestamp, now: Timestamp) -> i64 {
     }
 }
 
-/// Merges sorted halves; `is_after(a, b)` asks whether `b` has to come before `a`.
+/// A merge sort; `is_after(a, b)` is true if `b` has to come before `a`.
 fn merge_sort<T>(mut items: Vec<T>, is_after: &dyn Fn(&T, &T) -> bool) -> Vec<T> {
     if items.len() < 2 {
         return items;

@@ -1,17 +1,17 @@
-//! What is due by the cache's tallies, before any pod is looked at. Pure.
+//! What is due by the cache's tallies, before the sync reads any pod. Pure.
 
 use super::plan::{Plan, plan};
 use crate::api::{ReplicaSet, Selector};
 use crate::cache::PodTally;
 
-/// What a sync would do.
+/// The work of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Pods that would count: active ones that it keeps or adopts.
+    /// Active pods that the ReplicaSet keeps or adopts.
     pub n_active: usize,
-    /// Pods that it would adopt or release.
+    /// Pods to adopt or release.
     pub n_claims: usize,
-    /// How many it would create or delete then; if none, how many if those to be adopted have gone.
+    /// Pods to create or delete after the claims; if none, then those if every adoption fails.
     pub plan: Plan,
 }
 
@@ -26,7 +26,7 @@ impl Default for Due {
 }
 
 impl Due {
-    /// Adds up what the cache has counted.
+    /// Sums up the cache's tallies.
     pub fn of_tallies(
         rs: &ReplicaSet,
         selector: &Selector,
@@ -48,6 +48,7 @@ impl Due {
         Self {
             n_active: n_kept + n_adopted,
             n_claims: n_released + n_adopted,
+            // An adoption may find its pod gone. The freshness check then covers the create too.
             plan: match plan_of(n_kept + n_adopted) {
                 Plan::Nothing => plan_of(n_kept),
                 due => due,

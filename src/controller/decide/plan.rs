@@ -1,4 +1,4 @@
-//! What a sync does about the number of pods: pure arithmetic over a snapshot.
+//! Plans creates and deletes: pure arithmetic over a snapshot.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -9,14 +9,14 @@ use crate::api::{Pod, Uid};
 
 pub use crate::batches::LARGE;
 
-/// The most pods that one sync creates or deletes
-/// (kubernetes `pkg/controller/replicaset/replica_set.go:BurstReplicas`).
+/// Maximum pods created or deleted per sync (kubernetes
+/// `pkg/controller/replicaset/replica_set.go:BurstReplicas`).
 pub const BURST_REPLICAS: usize = 500;
 
-/// What one sync does.
+/// The creates or deletes of one sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// There are as many pods as wanted.
+    /// The number of pods is right.
     Nothing,
     /// Create this many pods.
     Create(usize),
@@ -25,7 +25,7 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// How many pods it creates or deletes.
+    /// Number of pods created or deleted.
     pub fn n_pods(self) -> usize {
         match self {
             Self::Nothing => 0,
@@ -34,7 +34,7 @@ impl Plan {
     }
 }
 
-/// Compares the active pods with what is wanted; never more than `burst` at once.
+/// Compares the number of active pods with `replicas`. The plan never exceeds `burst` pods.
 pub fn plan(active: usize, replicas: i32, burst: usize) -> Plan {
     let wanted = usize::try_from(replicas).unwrap_or(0);
     match active.cmp(&wanted) {
@@ -44,27 +44,26 @@ pub fn plan(active: usize, replicas: i32, burst: usize) -> Plan {
     }
 }
 
-/// What the choice of pods rests on, beside the pods themselves.
+/// The input of the choice of pods to delete, beside the pods.
 #[derive(Debug)]
 pub struct DeletionContext<'a> {
-    /// Pods of all ReplicaSets with the same controller, this one's included; none if the
-    /// ReplicaSet has no controller. Asked only if pods have to be sorted.
+    /// Finds the pods of all ReplicaSets with the same controller, including this one; none if the
+    /// ReplicaSet has no controller. Called only if the choice sorts pods.
     pub related_pods: &'a dyn RelatedPods,
-    /// Pods whose deletion may already have happened: chosen before all others, in this order.
+    /// Pods whose deletion may have happened already. The choice takes them first, in this order.
     pub unresolved: &'a [Uid],
-    /// What the order of the others rests on.
+    /// The order of the other pods.
     pub order: DeletionOrder,
 }
 
-/// Finds the pods that decide how crowded a node is.
+/// Finds the pods that determine how crowded a node is.
 pub trait RelatedPods: std::fmt::Debug {
-    /// The pods of all ReplicaSets with the same controller.
+    /// Returns the pods of all ReplicaSets with the same controller.
     fn related_pods(&self) -> Vec<Arc<Pod>>;
 }
 
-/// Which `count` of `pods` to delete, first to be deleted first. If that is all of them, they stay in
-/// their order and nothing is sorted
-/// (kubernetes `pkg/controller/replicaset/replica_set.go:getPodsToDelete`).
+/// Chooses `count` of `pods`, in deletion order. If `count` covers all pods, they keep their order
+/// without a sort (kubernetes `pkg/controller/replicaset/replica_set.go:getPodsToDelete`).
 pub fn pods_to_delete(
     pods: &[Arc<Pod>],
     count: usize,
@@ -76,6 +75,7 @@ pub fn pods_to_delete(
     let rank = |pod: &Arc<Pod>| context.unresolved.iter().position(|uid| *uid == pod.uid);
     let (mut chosen, rest): (Vec<_>, Vec<_>) =
         pods.iter().cloned().partition(|pod| rank(pod).is_some());
+    // A delete of unknown outcome is repeated on the same pod, so that it costs no second pod.
     chosen.sort_by_cached_key(rank);
     chosen.truncate(count);
     let more = count - chosen.len();
@@ -86,13 +86,13 @@ pub fn pods_to_delete(
     chosen
 }
 
-/// All of `pods` with their ranks, the one to be deleted first in front; unresolved ones not moved.
+/// Ranks all of `pods` and sorts them into deletion order. Unresolved deletes do not affect it.
 pub fn deletion_ranking(pods: &[Arc<Pod>], context: &DeletionContext<'_>) -> Vec<RankedPod> {
     let related = context.related_pods.related_pods();
     sort_for_deletion(rank_by_node(pods, &related), context.order)
 }
 
-/// The rank of a pod is the number of active related pods on its node
+/// Ranks each pod by the number of active related pods on its node
 /// (kubernetes `pkg/controller/replicaset/replica_set.go:getPodsRankedByRelatedPodsOnSameNode`).
 fn rank_by_node(pods: &[Arc<Pod>], related: &[Arc<Pod>]) -> Vec<RankedPod> {
     let mut on_node: HashMap<Option<&str>, usize> = HashMap::new();

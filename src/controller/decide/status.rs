@@ -1,4 +1,4 @@
-//! What `status` should say. Pure.
+//! Calculates `status`. Pure.
 
 use jiff::Timestamp;
 
@@ -9,19 +9,19 @@ use crate::api::conditions::{
 };
 use crate::api::{ReplicaSet, ReplicaSetStatus};
 
-/// What was tried and failed in a sync.
+/// A failed create or delete of a sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What was to be done.
+    /// The failed plan.
     pub plan: Plan,
-    /// Why it was not.
+    /// The error.
     pub message: String,
-    /// When that was known, by the time of day.
+    /// The time of day of the failure.
     pub at: Timestamp,
 }
 
-/// What `status` should say
-/// (kubernetes `pkg/controller/replicaset/replica_set_utils.go:calculateStatus`).
+/// Calculates the status (kubernetes
+/// `pkg/controller/replicaset/replica_set_utils.go:calculateStatus`).
 pub fn calculate_status(
     rs: &ReplicaSet,
     counts: &Counts,
@@ -30,7 +30,7 @@ pub fn calculate_status(
     let mut conditions = rs.status.conditions.clone();
     match failure {
         None => remove_condition(&mut conditions, REPLICA_FAILURE),
-        // A condition that is there stays as it is, even if another error came since.
+        // As upstream: an existing condition stays unchanged, even if the error differs.
         Some(_) if get_condition(&conditions, REPLICA_FAILURE).is_some() => {}
         Some(failure) => set_condition(&mut conditions, replica_failure(failure)),
     }
@@ -47,23 +47,23 @@ pub fn calculate_status(
     }
 }
 
-/// What a status says that the stored one does not.
+/// The difference between a calculated and the stored status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// Nothing.
+    /// No difference.
     Nothing,
-    /// A loss, a condition, or a count that has reached what is wanted: somebody may wait for it.
+    /// A loss, a condition, or a count that reached its target: a client may wait for it.
     Urgent,
-    /// That the spec was observed, and neither a loss nor a condition.
+    /// A newly observed generation, without a loss or a condition.
     Generation,
-    /// Counts that have come nearer to what is wanted, and nothing else.
+    /// Counts that came nearer to their targets, and nothing else.
     Progress,
 }
 
 impl News {
-    /// What `status` says that `rs.status` does not; `counts` are its numbers as they can be compared.
+    /// Compares `status` with `rs.status`; `counts` are its counts in comparable form.
     pub fn of(rs: &ReplicaSet, status: &ReplicaSetStatus, counts: Counts) -> Self {
-        if rs.status.conditions != status.conditions || counts.are_a_loss(rs) {
+        if rs.status.conditions != status.conditions || counts.show_loss(rs) {
             Self::Urgent
         } else if rs.status.observed_generation != status.observed_generation {
             Self::Generation
@@ -85,7 +85,7 @@ fn replica_failure(failure: &Failure) -> Condition {
     Condition {
         type_: REPLICA_FAILURE.to_owned(),
         status: "True".to_owned(),
-        // The API has whole seconds.
+        // The API stores whole seconds.
         last_transition_time: Timestamp::from_second(failure.at.as_second()).ok(),
         reason: Some(reason.to_owned()),
         message: Some(failure.message.clone()),

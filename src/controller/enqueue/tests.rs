@@ -1,4 +1,4 @@
-//! Who goes first, who waits for how long, and that the last numbers are always written.
+//! The order of keys, the length of waits, and that the last counts always reach the status.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn at(version: usize, pod: Pod) -> Pod {
     }
 }
 
-/// `name` with so many pods, all there and not Ready, and the status says so.
+/// `name` with this many pods, all existing and not Ready, and a matching status.
 fn settled(fixture: &Fixture, name: &str, n_pods: i32) -> ReplicaSet {
     let rs = replica_set(name, n_pods);
     let status = ReplicaSetStatus {
@@ -40,13 +40,13 @@ fn paced() -> Fixture {
     Fixture::with_status_interval(Duration::from_secs(1))
 }
 
-/// Syncs all keys that wait now, and shows the cache the statuses that are written. How many Ready pods
-/// each of them says.
+/// Syncs all waiting keys, and shows the cache the written statuses. Returns the Ready count of
+/// each status.
 fn statuses(fixture: &Fixture) -> Vec<i32> {
     syncs(fixture).into_iter().flatten().collect()
 }
 
-/// The same for each sync; one may well write none.
+/// The same for each sync; a sync may write no status.
 fn syncs(fixture: &Fixture) -> Vec<Vec<i32>> {
     let mut syncs = Vec::new();
     while let Some(key) = fixture.queue.try_get() {
@@ -66,7 +66,7 @@ fn syncs(fixture: &Fixture) -> Vec<Vec<i32>> {
     syncs
 }
 
-/// `rs` as the cache has it.
+/// Returns `rs` from the cache.
 fn cached(fixture: &Fixture, rs: &ReplicaSet) -> ReplicaSet {
     let cached = fixture.cache.replica_sets.get(&rs.key);
     cached.expect("it is there").as_ref().clone()
@@ -83,7 +83,7 @@ fn pass(fixture: &Fixture, time: Duration) {
 }
 
 #[test]
-fn a_burst_of_ready_pods_costs_one_status_at_once_few_between_and_the_last_at_once() {
+fn a_burst_of_ready_pods_costs_few_status_writes() {
     let fixture = paced();
     let rs = settled(&fixture, "web", 100);
     let mut done = Vec::new();
@@ -93,7 +93,7 @@ fn a_burst_of_ready_pods_costs_one_status_at_once_few_between_and_the_last_at_on
         pass(&fixture, 3 * MS);
         done.extend(syncs(&fixture));
     }
-    // 100 pods earn a pause of 100 ms.
+    // 100 pods cause a pause of 100 ms.
     let written: Vec<i32> = done.concat();
     assert_eq!(written, [1, 34, 68, 100]);
     assert!(done.len() <= 2 * written.len(), "{} syncs", done.len());
@@ -102,7 +102,7 @@ fn a_burst_of_ready_pods_costs_one_status_at_once_few_between_and_the_last_at_on
 }
 
 #[test]
-fn numbers_that_stop_before_they_arrive_are_written_when_the_pause_is_over() {
+fn stalled_counts_are_written_after_the_pause() {
     let fixture = paced();
     let rs = settled(&fixture, "web", 100);
     for n in 0..50 {
@@ -127,7 +127,7 @@ fn without_an_interval_every_change_is_written() {
     }
 }
 
-/// `web`, which wants and has 100 pods, 50 of them Ready; the status says so and was written just
+/// `web` with 100 desired and existing pods, 50 of them Ready, and a matching status, written just
 /// now.
 fn just_written(fixture: &Fixture) -> ReplicaSet {
     let rs = settled(fixture, "web", 100);
@@ -136,14 +136,14 @@ fn just_written(fixture: &Fixture) -> ReplicaSet {
     }
     assert_eq!(statuses(fixture), [50]);
     let now = fixture.clock.now();
-    let left = |memory: &mut Memory| memory.status_throttle.remaining(now);
-    let left = fixture.controller.memories.get(&rs.key, &rs.uid, left);
-    assert!(left.flatten().is_some());
+    let remaining = |memory: &mut Memory| memory.status_throttle.remaining(now);
+    let remaining = fixture.controller.memories.get(&rs.key, &rs.uid, remaining);
+    assert!(remaining.flatten().is_some());
     rs
 }
 
-/// What `event` makes of the status that was written just now, without any time in between:
-/// replicas, fully labelled, ready, available, terminating.
+/// Returns the status after `event` directly follows a status write: replicas, fully labelled,
+/// ready, available, terminating.
 #[track_caller]
 fn check_is_written_at_once(min_ready_seconds: i32, event: &dyn Fn(&Fixture), expected: [i32; 5]) {
     let fixture = paced();
@@ -181,7 +181,7 @@ fn every_loss_is_written_at_once() {
         });
     };
     let unready = |fixture: &Fixture| fixture.deliver_pod(at(2000, owned_pod("web-7", rs)));
-    // Others turn Ready in the same moment: more are ready than were, and fewer pods are there.
+    // Other pods become Ready at the same moment: more pods are Ready, but fewer exist.
     let mixed = |fixture: &Fixture| {
         turn_ready(fixture, rs, 60);
         turn_ready(fixture, rs, 61);
@@ -198,9 +198,9 @@ fn every_loss_is_written_at_once() {
     }
 }
 
-/// The status says that 50 are available. 60 are Ready when one of the 50 is not any more.
+/// The status reports 50 available pods. 60 are Ready when one of the 50 fails.
 #[test]
-fn an_available_pod_less_is_written_though_more_are_ready() {
+fn a_lower_available_count_is_written_despite_more_ready() {
     let rs = &replica_set("web", 100);
     let event = |fixture: &Fixture| {
         for n in 50..60 {
@@ -218,7 +218,7 @@ fn an_available_pod_less_is_written_though_more_are_ready() {
 }
 
 #[test]
-fn a_lost_pod_is_replaced_and_told_at_once() {
+fn a_lost_pod_is_replaced_and_reported_at_once() {
     let fixture = paced();
     let rs = settled(&fixture, "web", 100);
     turn_ready(&fixture, &rs, 0);
@@ -228,15 +228,15 @@ fn a_lost_pod_is_replaced_and_told_at_once() {
     let key = fixture.queue.try_get().expect("it is queued at once");
     fixture.process(&key);
     fixture.assert_counts(1, 0, 0);
-    let told = fixture.writes.status_updates();
-    let told = told.iter().map(|it| (it.replicas, it.ready_replicas));
-    assert_eq!(told.collect::<Vec<_>>(), [(99, 2)]);
+    let reported = fixture.writes.status_updates();
+    let reported = reported.iter().map(|it| (it.replicas, it.ready_replicas));
+    assert_eq!(reported.collect::<Vec<_>>(), [(99, 2)]);
 }
 
-/// Its own deletions are still to be seen: there is nothing to create or delete, and yet it is a
+/// Its own deletions are still expected: nothing must be created or deleted, and yet there is a
 /// loss.
 #[test]
-fn a_wanted_scale_down_tells_of_each_loss_before_what_can_wait() {
+fn a_scale_down_reports_each_loss_first() {
     let fixture = paced();
     let rs = just_written(&fixture);
     let mut scaled = cached(&fixture, &rs);
@@ -260,47 +260,46 @@ fn a_wanted_scale_down_tells_of_each_loss_before_what_can_wait() {
         let key = fixture.queue.try_get().expect("it is queued at once");
         assert_eq!(key, rs.key, "before what only gets better");
         fixture.process(&key);
-        let told = fixture.writes.status_updates().remove(0);
+        let reported = fixture.writes.status_updates().remove(0);
         fixture.writes.take();
         let n = i32::try_from(n).expect("one of two");
         assert_eq!(
-            (told.replicas, told.terminating_replicas),
+            (reported.replicas, reported.terminating_replicas),
             (99 - n, Some(1 + n))
         );
-        // The cache shows it, so that the next sync may begin.
-        let mut echo = with_status(&scaled, told);
+        // The cache shows it, so the next sync may start.
+        let mut echo = with_status(&scaled, reported);
         echo.resource_version = format!("{}", 6000 + n).as_str().into();
         fixture.cache_silently(Some(echo), []);
     }
 }
 
-/// The event comes before the cache shows the status that was written last, from which it takes
-/// away.
+/// The event precedes the cached copy of the last status, from which it takes away.
 #[test]
-fn a_loss_from_a_status_not_seen_yet_is_found_when_it_is() {
+fn a_loss_is_found_once_the_cache_shows_the_status() {
     let fixture = paced();
     let rs = settled(&fixture, "web", 100);
     for n in 0..50 {
         turn_ready(&fixture, &rs, n);
     }
     fixture.sync_ok("web");
-    let told = fixture.writes.status_updates().remove(0);
-    assert_eq!(told.ready_replicas, 50);
+    let reported = fixture.writes.status_updates().remove(0);
+    assert_eq!(reported.ready_replicas, 50);
     fixture.deliver_pod(at(2000, owned_pod("web-7", &rs)));
     assert_eq!(fixture.queued(), ["default/web"]);
     let other = settled(&fixture, "other", 1);
     turn_ready(&fixture, &other, 0);
-    let mut echo = with_status(&rs, told);
+    let mut echo = with_status(&rs, reported);
     echo.resource_version = "5000".into();
     fixture.deliver_replica_set(echo);
     assert_eq!(fixture.queued(), ["default/web", "default/other"]);
     fixture.sync_ok("web");
-    let told = fixture.writes.status_updates().pop().expect("a status");
-    assert_eq!(told.ready_replicas, 49);
+    let reported = fixture.writes.status_updates().pop().expect("a status");
+    assert_eq!(reported.ready_replicas, 49);
 }
 
 #[test]
-fn a_new_generation_is_told_though_a_status_was_just_written() {
+fn a_new_generation_ignores_the_status_pause() {
     let fixture = paced();
     let rs = just_written(&fixture);
     turn_ready(&fixture, &rs, 50);
@@ -310,12 +309,15 @@ fn a_new_generation_is_told_though_a_status_was_just_written() {
     fixture.deliver_replica_set(changed);
     let key = fixture.queue.try_get().expect("it is queued at once");
     fixture.process(&key);
-    let told = fixture.writes.status_updates().pop().expect("a status");
-    assert_eq!((told.observed_generation, told.ready_replicas), (2, 51));
+    let reported = fixture.writes.status_updates().pop().expect("a status");
+    assert_eq!(
+        (reported.observed_generation, reported.ready_replicas),
+        (2, 51)
+    );
 }
 
 #[test]
-fn a_failure_is_told_though_a_status_was_just_written() {
+fn a_failure_ignores_the_status_pause() {
     let fixture = paced();
     let rs = settled(&fixture, "web", 100);
     turn_ready(&fixture, &rs, 0);
@@ -324,8 +326,8 @@ fn a_failure_is_told_though_a_status_was_just_written() {
     fixture.deliver_pod_deleted(owned_pod("web-7", &rs));
     let key = fixture.queue.try_get().expect("it is queued at once");
     fixture.process(&key);
-    let told = fixture.writes.status_updates();
-    assert_eq!((told.len(), told[0].conditions.len()), (1, 1));
+    let reported = fixture.writes.status_updates();
+    assert_eq!((reported.len(), reported[0].conditions.len()), (1, 1));
 }
 
 #[test]
@@ -346,7 +348,7 @@ fn lost_pods_and_changes_go_before_status() {
 }
 
 #[test]
-fn while_others_are_to_be_seen_pods_only_count() {
+fn with_open_expectations_pods_are_only_counted() {
     let fixture = paced();
     let rs = replica_set("web", 3);
     fixture.cache_silently(Some(rs.clone()), []);
@@ -366,7 +368,7 @@ fn while_others_are_to_be_seen_pods_only_count() {
 }
 
 #[test]
-fn a_pod_in_which_nothing_has_changed_wakes_only_who_failed() {
+fn an_unchanged_pod_wakes_only_a_failed_key() {
     let fixture = paced();
     let rs = settled(&fixture, "web", 3);
     fixture.deliver_pod(at(50, owned_pod("web-0", &rs)));
@@ -377,7 +379,7 @@ fn a_pod_in_which_nothing_has_changed_wakes_only_who_failed() {
 }
 
 #[test]
-fn after_the_first_lists_those_with_work_go_first() {
+fn after_the_first_lists_keys_with_work_go_first() {
     let fixture = paced();
     for name in ["a", "b", "c", "d", "e"] {
         fixture.queue.add_low(key(name));
@@ -385,7 +387,7 @@ fn after_the_first_lists_those_with_work_go_first() {
     }
     let b = settled(&fixture, "b", 2);
     fixture.cache.pods.apply_deleted(owned_pod("b-1", &b));
-    // The status of these two is out of date, and one's depends on the time.
+    // The status of these two is outdated, and one depends on the time.
     let d = settled(&fixture, "d", 2);
     fixture.cache_silently(None, [at(9, ready_pod("d-0", &d))]);
     let mut e = settled(&fixture, "e", 2);
@@ -415,7 +417,7 @@ fn after_the_first_lists_those_with_work_go_first() {
 }
 
 #[test]
-fn what_only_the_time_makes_available_waits_for_lost_pods() {
+fn availability_by_time_goes_after_lost_pods() {
     let fixture = paced();
     let mut slow = settled(&fixture, "slow", 2);
     slow.min_ready_seconds = 3;
@@ -430,7 +432,7 @@ fn what_only_the_time_makes_available_waits_for_lost_pods() {
 }
 
 #[test]
-fn the_quick_way_counts_as_the_slow_one() {
+fn tallies_and_pods_give_the_same_counts() {
     let fixture = paced();
     let rs = settled(&fixture, "web", 6);
     let states = [
@@ -457,13 +459,14 @@ fn the_quick_way_counts_as_the_slow_one() {
     ];
     for (n, state) in states.into_iter().enumerate() {
         fixture.cache_silently(None, [at(100 + n, state)]);
-        fixture.controller.check_quick_counts(&rs.key);
+        fixture.controller.check_tally_counts(&rs.key);
     }
     fixture.cache.pods.apply_deleted(pod("orphan"));
-    fixture.controller.check_quick_counts(&rs.key);
+    fixture.controller.check_tally_counts(&rs.key);
 }
 
-/// A new ReplicaSet of two pods in the cache, synced once: the names of its pods, of which no status tells.
+/// A new ReplicaSet with two replicas, synced once. Returns the names of its pods, which no status
+/// reports.
 fn just_created(fixture: &Fixture) -> (ReplicaSet, Vec<String>) {
     let rs = replica_set("web", 2);
     fixture.cache_silently(Some(rs.clone()), []);
@@ -473,7 +476,7 @@ fn just_created(fixture: &Fixture) -> (ReplicaSet, Vec<String>) {
 }
 
 #[test]
-fn a_generation_and_the_pods_that_were_created_for_it_take_one_status() {
+fn a_generation_and_its_created_pods_take_one_status() {
     let fixture = paced();
     let (rs, names) = just_created(&fixture);
     fixture.deliver_pod(at(50, owned_pod(&names[0], &rs)));
@@ -487,12 +490,12 @@ fn a_generation_and_the_pods_that_were_created_for_it_take_one_status() {
     fixture.sync_ok("web");
     let statuses = fixture.writes.status_updates();
     assert_eq!(statuses.len(), 1);
-    let said = (statuses[0].replicas, statuses[0].observed_generation);
-    assert_eq!(said, (2, 1));
+    let reported = (statuses[0].replicas, statuses[0].observed_generation);
+    assert_eq!(reported, (2, 1));
 }
 
 #[test]
-fn a_generation_waits_for_pods_that_were_created_for_25_ms() {
+fn a_generation_waits_25_ms_for_its_created_pods() {
     let fixture = paced();
     let (rs, names) = just_created(&fixture);
     fixture.deliver_pod(at(50, owned_pod(&names[0], &rs)));
@@ -501,12 +504,12 @@ fn a_generation_waits_for_pods_that_were_created_for_25_ms() {
     assert_eq!(fixture.queued_after(MS), ["default/web"]);
     fixture.sync_ok("web");
     let statuses = fixture.writes.status_updates();
-    let said = (statuses[0].replicas, statuses[0].observed_generation);
-    assert_eq!(said, (1, 1));
+    let reported = (statuses[0].replicas, statuses[0].observed_generation);
+    assert_eq!(reported, (1, 1));
 }
 
 #[test]
-fn a_refused_create_is_told_at_once() {
+fn a_refused_create_is_reported_at_once() {
     let fixture = paced();
     fixture.cache_silently(Some(replica_set("web", 2)), []);
     fixture.writes.on_create(|_, _| Some(Err(forbidden())));

@@ -63,7 +63,7 @@ fn m_22_without_the_gate_no_status_counts_terminating_pods() {
             ..FeatureGates::default()
         };
         let (fixture, mut rs) = (Fixture::with_gates(gates), replica_set("web", 1));
-        // A status of a time when the gate had the other value.
+        // A status from a time when the gate had the other value.
         rs.status.terminating_replicas = if terminating_replicas { None } else { Some(1) };
         rs.status.replicas = 1;
         rs.status.fully_labeled_replicas = 1;
@@ -77,7 +77,7 @@ fn m_22_without_the_gate_no_status_counts_terminating_pods() {
         let updates = fixture.writes.status_updates();
         assert_eq!(updates.len(), 1, "{gates:?}");
         assert_eq!(updates[0].terminating_replicas, expected, "{gates:?}");
-        fixture.controller.check_quick_counts(&rs.key);
+        fixture.controller.check_tally_counts(&rs.key);
     }
 }
 
@@ -107,7 +107,7 @@ fn h_15_without_the_gate_own_writes_are_not_waited_for() {
         assert_eq!(fixture.open(&rs), Some((2, 0)), "{gates:?}");
         let facts = fixture.controller.inspect(&rs.key).expect("in the cache");
         let memory = facts.memory.expect("that of a controller");
-        let is_told = memory.waits_for.is_some();
-        assert_eq!(is_told, stale_controller_consistency);
+        let is_reported = memory.waits_for.is_some();
+        assert_eq!(is_reported, stale_controller_consistency);
     }
 }

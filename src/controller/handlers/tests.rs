@@ -1,4 +1,4 @@
-//! Group D, and what the event side has of B and C.
+//! Group D, and the event handlers' part of groups B and C.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn terminating(pod: Pod) -> Pod {
     }
 }
 
-/// With the ReplicaSets `one` and `two` in the cache and an empty queue.
+/// A fixture with the ReplicaSets `one` and `two` in the cache and an empty queue.
 fn two() -> (Fixture, ReplicaSet, ReplicaSet) {
     let (fixture, one, two) = (Fixture::new(), selecting("one"), selecting("two"));
     fixture.cache_silently(Some(one.clone()), []);
@@ -42,7 +42,7 @@ fn two() -> (Fixture, ReplicaSet, ReplicaSet) {
     (fixture, one, two)
 }
 
-/// Which keys an update of one pod enqueues.
+/// Checks which keys an update of one pod enqueues.
 #[track_caller]
 fn check_update(fixture: &Fixture, old: Pod, new: Pod, queued: &[&str]) {
     fixture.cache_silently(None, [at("1", old)]);
@@ -52,7 +52,7 @@ fn check_update(fixture: &Fixture, old: Pod, new: Pod, queued: &[&str]) {
 
 /// As after a restore of the API server's store from a backup.
 #[test]
-fn another_state_under_the_version_of_before_is_no_resync() {
+fn a_changed_pod_with_an_unchanged_version_is_no_resync() {
     let (fixture, one, _) = two();
     let pod = owned_pod("a", &one);
     fixture.cache_silently(None, [pod.clone()]);
@@ -120,7 +120,7 @@ fn d_04_an_added_pod_queues_its_owner_whatever_its_phase() {
 }
 
 #[test]
-fn d_05_an_added_orphan_queues_all_who_match_and_lowers_nothing() {
+fn d_05_an_added_orphan_queues_matches_and_observes_nothing() {
     let (fixture, one, _) = two();
     let mut twin = selecting("one");
     twin.key = key("twin");
@@ -173,7 +173,7 @@ fn d_07_new_labels_under_the_same_owner_queue_the_owner() {
 }
 
 #[test]
-fn d_08_a_released_pod_queues_who_lost_it_and_who_matches_once() {
+fn d_08_a_released_pod_queues_old_owner_and_matches_once() {
     let (fixture, _, two) = two();
     let old = Pod {
         labels: labels("two"),
@@ -187,7 +187,7 @@ fn d_08_a_released_pod_queues_who_lost_it_and_who_matches_once() {
 }
 
 #[test]
-fn d_09_a_released_pod_queues_the_loser_and_the_other_who_matches() {
+fn d_09_a_released_pod_queues_old_owner_and_another_match() {
     let (fixture, one, _) = two();
     let old = Pod {
         labels: labels("two"),
@@ -215,7 +215,7 @@ fn d_10_labels_of_another_do_not_wake_it_while_the_pod_is_owned() {
 }
 
 #[test]
-fn d_12_an_orphan_that_changes_otherwise_queues_nobody() {
+fn d_12_an_orphan_with_the_same_labels_queues_nothing() {
     let (fixture, ..) = two();
     let old = Pod {
         labels: labels("one"),
@@ -228,8 +228,8 @@ fn d_12_an_orphan_that_changes_otherwise_queues_nobody() {
     check_update(&fixture, old, new, &[]);
 }
 
-/// The five steps of upstream's one test. In the first the creation count is untouched there; here a
-/// creation is struck out only if it is the one of that very name.
+/// The five steps of upstream's test. Upstream's first step leaves the creation count unchanged;
+/// here only the creation of that very name is observed.
 #[test]
 fn d_13_to_d_16_a_deletion_counts_once_and_from_its_start() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 2));
@@ -270,7 +270,7 @@ fn d_13_to_d_16_a_deletion_counts_once_and_from_its_start() {
 }
 
 #[test]
-fn d_14_labels_that_change_with_the_deletion_tell_both_owners() {
+fn d_14_labels_changed_with_the_deletion_queue_both_owners() {
     let (fixture, one, two) = two();
     let old = Pod {
         labels: labels("one"),
@@ -299,7 +299,7 @@ fn d_18_a_deletion_found_by_a_relist_queues_the_owner() {
 }
 
 #[test]
-fn d_19_a_deletion_without_a_known_owner_queues_nobody() {
+fn d_19_a_deletion_without_a_known_owner_queues_nothing() {
     let (fixture, one, _) = two();
     let stranger = replica_set("unknown", 1);
     for pod in [
@@ -318,7 +318,7 @@ fn d_19_a_deletion_without_a_known_owner_queues_nobody() {
 
 #[test]
 fn a_pod_adopted_and_deleted_unseen_is_expected_no_longer() {
-    // Others may change its labels before the adoption arrives.
+    // Another client may change its labels before the adoption arrives.
     for label in ["web", "lost"] {
         let rs = selecting("web");
         let fixture = Fixture::new();
@@ -337,7 +337,7 @@ fn a_pod_adopted_and_deleted_unseen_is_expected_no_longer() {
 }
 
 #[test]
-fn d_20_a_pod_that_turns_ready_is_looked_at_again_when_it_is_available() {
+fn d_20_a_ready_pod_requeues_its_owner_when_available() {
     for (min_ready, was_ready, again) in [(10, false, true), (0, false, false), (10, true, false)] {
         let (fixture, mut rs) = (Fixture::new(), replica_set("web", 1));
         rs.min_ready_seconds = min_ready;
@@ -413,7 +413,7 @@ fn c_29_only_the_controller_of_nine_alike_is_queued() {
 }
 
 #[test]
-fn c_30_without_a_usable_selector_nobody_is_found() {
+fn c_30_an_unusable_selector_matches_no_pod() {
     for selector in [
         serde_json::json!(null),
         serde_json::json!({}),
@@ -433,7 +433,7 @@ fn c_30_without_a_usable_selector_nobody_is_found() {
 }
 
 #[test]
-fn b_12_a_replica_set_made_anew_unseen_starts_from_nothing() {
+fn b_12_a_replica_set_recreated_unseen_starts_from_nothing() {
     let (fixture, old) = (Fixture::new(), replica_set("web", 1));
     fixture.cache_silently(Some(old.clone()), []);
     fixture.sync_ok("web");
@@ -448,9 +448,9 @@ fn b_12_a_replica_set_made_anew_unseen_starts_from_nothing() {
     fixture.assert_counts(1, 0, 0);
 }
 
-/// The store hands out one update where a pod was deleted and made anew between two looks.
+/// The store reports one update if a pod was deleted and recreated between two events.
 #[test]
-fn a_pod_made_anew_unseen_is_a_deletion_and_a_creation() {
+fn a_pod_recreated_unseen_is_a_deletion_and_a_creation() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
     let old = owned_pod("a", &rs);
     fixture.cache_silently(Some(rs.clone()), [old.clone()]);
@@ -467,7 +467,7 @@ fn a_pod_made_anew_unseen_is_a_deletion_and_a_creation() {
 }
 
 #[test]
-fn a_pod_made_anew_unseen_and_going_already_is_two_deletions() {
+fn a_terminating_pod_recreated_unseen_is_two_deletions() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
     let old = owned_pod("a", &rs);
     fixture.cache_silently(Some(rs.clone()), [old.clone()]);
@@ -479,9 +479,9 @@ fn a_pod_made_anew_unseen_and_going_already_is_two_deletions() {
     assert_eq!(fixture.open(&rs), Some((0, 0)));
 }
 
-/// A creation that is expected no more must not keep its owner among those who can wait.
+/// A settled creation must not keep its owner among the keys that can wait.
 #[test]
-fn a_pod_that_is_first_seen_going_puts_its_owner_before_those_who_can_wait() {
+fn a_pod_first_seen_terminating_queues_its_owner_first() {
     for is_made_anew in [false, true] {
         let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
         let pod = owned_pod("a", &rs);
@@ -497,9 +497,9 @@ fn a_pod_that_is_first_seen_going_puts_its_owner_before_those_who_can_wait() {
     }
 }
 
-/// The event of its end will not name the one who waits for it.
+/// The event of its final deletion does not name the owner that waits for it.
 #[test]
-fn a_pod_that_is_lost_to_somebody_else_is_not_waited_for() {
+fn a_pod_taken_by_another_owner_is_not_expected() {
     let (fixture, one, two) = two();
     for controller in [None, owned_pod("a", &two).controller] {
         let old = owned_pod("a", &one);
@@ -510,9 +510,9 @@ fn a_pod_that_is_lost_to_somebody_else_is_not_waited_for() {
     }
 }
 
-/// A relist makes one update of several.
+/// A relist merges several updates into one.
 #[test]
-fn a_pod_that_is_lost_and_goes_unseen_wakes_who_lost_it() {
+fn a_pod_lost_and_deleted_unseen_wakes_its_old_owner() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
     fixture.cache_silently(Some(rs.clone()), []);
     let new = terminating(pod("a"));
@@ -520,7 +520,7 @@ fn a_pod_that_is_lost_and_goes_unseen_wakes_who_lost_it() {
 }
 
 #[test]
-fn an_orphan_made_anew_unseen_wakes_who_would_adopt_it() {
+fn an_orphan_recreated_unseen_wakes_its_adopter() {
     let fixture = Fixture::new();
     fixture.cache_silently(Some(replica_set("web", 1)), []);
     let new = Pod {

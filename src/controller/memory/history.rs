@@ -1,5 +1,5 @@
-//! What happened to a ReplicaSet lately, for metrics and for whoever asks why it does not move. Plain data
-//! without lock, clock or I/O; nothing is decided by it.
+//! Recent events of a ReplicaSet, for metrics and for `explain`. Plain data without lock, clock or
+//! I/O; no decision depends on it.
 
 use std::time::{Duration, Instant};
 
@@ -8,23 +8,24 @@ use jiff::Timestamp;
 use crate::api::ReplicaSet;
 pub use crate::telemetry::metrics::controller::SyncEnd;
 
-/// A message is cut after this many bytes.
+/// Error messages are cut to this many bytes.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
-/// How long failures of pods are counted together, and the least time between two warnings.
+/// The period in which pod failures are counted together, and the minimum time between two
+/// warnings.
 pub const FAILURES_PERIOD: Duration = Duration::from_mins(1);
 
-/// Fewer failures than this within [`FAILURES_PERIOD`] are not warned of, and neither are up to as many as
-/// there are replicas: a node may have taken all of them along. As many as the second number are,
-/// however many replicas.
-pub const FAILURES_TOLD_FROM: usize = 10;
-/// See [`FAILURES_TOLD_FROM`].
-pub const FAILURES_TOLD_FROM_MAX: usize = 100;
+/// Within [`FAILURES_PERIOD`], fewer failures than this cause no warning, and neither do as many
+/// failures as there are replicas: a node may have taken all of them down.
+/// [`FAILURES_REPORTED_FROM_MAX`] failures always cause one.
+pub const FAILURES_REPORTED_FROM: usize = 10;
+/// See [`FAILURES_REPORTED_FROM`].
+pub const FAILURES_REPORTED_FROM_MAX: usize = 100;
 
 /// One sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastSync {
-    /// When it began.
+    /// When the sync started.
     pub at: Timestamp,
     /// How long it took.
     pub took: Duration,
@@ -32,18 +33,18 @@ pub struct LastSync {
     pub end: SyncEnd,
 }
 
-/// What went wrong last.
+/// The last error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastError {
-    /// When.
+    /// When it occurred.
     pub at: Timestamp,
-    /// What.
+    /// The message.
     pub message: Box<str>,
-    /// True if no later sync can put it right.
+    /// True if no later sync can repair it.
     is_for_good: bool,
 }
 
-/// What happened to one ReplicaSet.
+/// The history of one ReplicaSet.
 #[derive(Debug, Default)]
 pub struct History {
     last_sync: Option<LastSync>,
@@ -54,10 +55,10 @@ pub struct History {
     unusable_selector: Option<i64>,
 }
 
-/// A ReplicaSet on its way to what its spec asks for.
+/// A change of the spec that the ReplicaSet has not converged to.
 #[derive(Debug)]
 struct Change {
-    /// What the spec's change made of it.
+    /// The generation of the changed spec.
     generation: i64,
     since: Instant,
     is_requested: bool,
@@ -70,7 +71,7 @@ struct Failures {
 }
 
 impl History {
-    /// Notes how a sync ended. A success takes the error away.
+    /// Records how a sync ended. A success clears the error.
     pub fn note_sync(&mut self, sync: LastSync, error: Option<String>) {
         let (at, is_success) = (sync.at, sync.end == SyncEnd::Synced);
         self.last_sync = Some(sync);
@@ -81,24 +82,24 @@ impl History {
         }
     }
 
-    /// Notes an error that no sync repeats, since nothing that the daemon can do would help.
-    pub fn note_error_for_good(&mut self, message: String, at: Timestamp) {
+    /// Records an error that no sync retries, because the daemon cannot repair it.
+    pub fn note_permanent_error(&mut self, message: String, at: Timestamp) {
         self.fail(message, at, true);
     }
 
-    /// The latest sync; `None` if it was too long ago to be remembered.
+    /// The latest sync; `None` if the record was dropped since.
     pub fn last_sync(&self) -> Option<&LastSync> {
         self.last_sync.as_ref()
     }
 
-    /// What went wrong and has not been put right since.
+    /// The last error, unless a later sync succeeded.
     pub fn last_error(&self) -> Option<&LastError> {
         self.last_error.as_ref()
     }
 
-    /// Notes that the watch brought `rs`, which was `old` before. It counts as a change if no controller
-    /// has seen its generation yet: so the ReplicaSets that a start finds in order do not.
-    pub fn saw_change(&mut self, old: Option<&ReplicaSet>, rs: &ReplicaSet, now: Instant) {
+    /// Records that the watch updated `old` to `rs`. This counts as a change if no controller has
+    /// observed its generation yet, so a start finds no change in an unchanged ReplicaSet.
+    pub fn observe_change(&mut self, old: Option<&ReplicaSet>, rs: &ReplicaSet, now: Instant) {
         let is_new = old.is_none_or(|old| old.uid != rs.uid || old.generation != rs.generation);
         if is_new && rs.status.observed_generation < rs.generation && !rs.is_terminating() {
             self.change = Some(Change {
@@ -109,8 +110,8 @@ impl History {
         }
     }
 
-    /// Notes that a pod of `rs` is going to be created or deleted; how long that took, if it is the
-    /// first one since the last change.
+    /// Records that a sync creates or deletes pods of `rs`. Returns the time since the last change,
+    /// if this is the first action after it.
     pub fn note_request(&mut self, rs: &ReplicaSet, now: Instant) -> Option<Duration> {
         let change = self.change.as_mut();
         let change = change.filter(|it| it.generation == rs.generation && !it.is_requested)?;
@@ -118,15 +119,16 @@ impl History {
         Some(now.saturating_duration_since(change.since))
     }
 
-    /// Notes that `rs` has as many pods as it wants; how long that took, if it was on its way.
+    /// Records that `rs` has as many pods as its spec asks for. Returns the time since the change,
+    /// if there was one.
     pub fn note_converged(&mut self, rs: &ReplicaSet, now: Instant) -> Option<Duration> {
         let is_its = |change: &mut Change| change.generation == rs.generation;
         let change = self.change.take_if(is_its)?;
         Some(now.saturating_duration_since(change.since))
     }
 
-    /// Counts a pod of `rs` that has failed; how many have within which time, if this one calls for a
-    /// warning.
+    /// Counts a failed pod of `rs`. Returns the number of failures and their period if this one
+    /// causes a warning.
     pub fn count_failure(&mut self, rs: &ReplicaSet, now: Instant) -> Option<(usize, Duration)> {
         let is_over =
             |it: &mut Failures| now.saturating_duration_since(it.since) >= FAILURES_PERIOD;
@@ -137,17 +139,17 @@ impl History {
         });
         failures.count += 1;
         let replicas = usize::try_from(rs.replicas).unwrap_or(0);
-        let told_at = (replicas + 1).clamp(FAILURES_TOLD_FROM, FAILURES_TOLD_FROM_MAX);
+        let threshold = (replicas + 1).clamp(FAILURES_REPORTED_FROM, FAILURES_REPORTED_FROM_MAX);
         let within = now.saturating_duration_since(failures.since);
-        (failures.count == told_at).then_some((told_at, within))
+        (failures.count == threshold).then_some((threshold, within))
     }
 
-    /// Notes that the selector of this generation cannot be used; true if that is news.
+    /// Records that the selector of this generation is unusable. Returns true the first time.
     pub fn note_unusable_selector(&mut self, generation: i64) -> bool {
         self.unusable_selector.replace(generation) != Some(generation)
     }
 
-    /// True if nothing has to be remembered; the last sync is, as long as there is room.
+    /// True if the history may be dropped. The last sync alone does not keep it.
     pub fn is_over(&self, now: Instant) -> bool {
         let failures = self.failures.as_ref();
         self.last_error.is_none()
@@ -173,7 +175,8 @@ mod tests {
     use jiff::Timestamp;
 
     use super::{
-        FAILURES_PERIOD, FAILURES_TOLD_FROM, FAILURES_TOLD_FROM_MAX, History, LastSync, SyncEnd,
+        FAILURES_PERIOD, FAILURES_REPORTED_FROM, FAILURES_REPORTED_FROM_MAX, History, LastSync,
+        SyncEnd,
     };
     use crate::controller::testing::replica_set;
 
@@ -196,29 +199,46 @@ mod tests {
         history.note_sync(sync(3, SyncEnd::Synced), None);
         assert_eq!(history.last_error(), None);
         assert_eq!(history.last_sync(), Some(&sync(3, SyncEnd::Synced)));
-        history.note_error_for_good("gone".to_owned(), Timestamp::UNIX_EPOCH);
+        history.note_permanent_error("gone".to_owned(), Timestamp::UNIX_EPOCH);
         history.note_sync(sync(4, SyncEnd::Synced), None);
         assert!(history.last_error().is_some());
     }
 
     #[test]
-    fn pods_that_fail_at_once_are_told_of_once_a_minute() {
+    fn pod_failures_are_reported_once_a_minute() {
         let (mut history, mut now) = (History::default(), Instant::now());
-        let told = |history: &mut History, now, replicas: i32, n: usize| {
+        let n_warnings = |history: &mut History, now, replicas: i32, n: usize| {
             let rs = replica_set("web", replicas);
             let count = |_: &usize| history.count_failure(&rs, now).is_some();
             (0..n).filter(count).count()
         };
-        assert_eq!(told(&mut history, now, 2, FAILURES_TOLD_FROM - 1), 0);
-        assert_eq!(told(&mut history, now, 2, 1_000), 1);
+        assert_eq!(
+            n_warnings(&mut history, now, 2, FAILURES_REPORTED_FROM - 1),
+            0
+        );
+        assert_eq!(n_warnings(&mut history, now, 2, 1_000), 1);
         now += FAILURES_PERIOD;
-        assert_eq!(told(&mut history, now, 2, 1_000), 1, "the storm goes on");
+        assert_eq!(
+            n_warnings(&mut history, now, 2, 1_000),
+            1,
+            "the storm goes on"
+        );
         now += FAILURES_PERIOD;
-        assert_eq!(told(&mut history, now, 50, 50), 0, "as many as replicas");
-        assert_eq!(told(&mut history, now, 50, 1), 1);
+        assert_eq!(
+            n_warnings(&mut history, now, 50, 50),
+            0,
+            "as many as replicas"
+        );
+        assert_eq!(n_warnings(&mut history, now, 50, 1), 1);
         now += FAILURES_PERIOD;
-        assert_eq!(told(&mut history, now, 5_000, FAILURES_TOLD_FROM_MAX), 1);
+        assert_eq!(
+            n_warnings(&mut history, now, 5_000, FAILURES_REPORTED_FROM_MAX),
+            1
+        );
         now += Duration::from_secs(59);
-        assert_eq!(told(&mut history, now, 5_000, FAILURES_TOLD_FROM_MAX), 0);
+        assert_eq!(
+            n_warnings(&mut history, now, 5_000, FAILURES_REPORTED_FROM_MAX),
+            0
+        );
     }
 }

@@ -1,20 +1,22 @@
-//! A ReplicaSet's own writes that the cache does not show yet, by identity: the *names* of pods that were
-//! created, the *UIDs* of pods that were deleted. Plain data without lock, clock or I/O.
+//! Expectations: a ReplicaSet's own writes that the cache does not show yet, by identity, namely
+//! the *names* of created pods and the *UIDs* of deleted pods. Plain data without lock, clock or
+//! I/O.
 //!
-//! A write is in one of two states, or in both. While it is *expected*, the sync neither creates nor
-//! deletes, since its view does not show its own doings; the watch threads strike out exactly what they
-//! see, so a stranger's pod lowers nothing. While its fate is *unknown*, because the answer was lost or
-//! the server gave up in the middle, it blocks nothing, but it goes first: a create is repeated under the
-//! same name, so that it cannot make a second pod, and a delete on the same pod, so that it cannot take a
-//! second one. That a repetition was refused, or not even tried, says nothing about the first try.
+//! A write is in one of two states, or in both. While it is *expected*, the sync neither creates
+//! nor deletes, because its view lacks its own writes. The watch threads observe exact identities,
+//! so a foreign pod fulfils no expectation. A write is *unknown* if its response was lost or the
+//! server gave up halfway. An unknown write blocks nothing, but the sync retries it first: a create
+//! under the same name, so that it cannot create a second pod, and a delete of the same pod, so
+//! that it cannot delete a second one. A retry that failed or was never sent proves nothing about
+//! the first attempt.
 //!
-//! A write is settled by its pod, by the pod's going, by an answer that tells its fate, or by a position:
-//! an answer names the version under which a pod was stored, so a cache that has come so far without the
-//! pod has missed it, and the API server is asked.
+//! A write is settled by an event of its pod, by the pod's deletion, by a response with its
+//! outcome, or by a position: a response names the version of the stored pod, so a cache that has
+//! passed that version without the pod has missed it, and the sync queries the API server.
 //!
-//! DIFFERS: upstream counts creations and expects deletions by name
-//! (kubernetes `pkg/controller/controller_utils.go:ControllerExpectations`), so that unrelated pods
-//! can satisfy an expectation or drive a counter below zero.
+//! DIFFERS: upstream counts creations and expects deletions by name (kubernetes
+//! `pkg/controller/controller_utils.go:ControllerExpectations`), so unrelated pods can satisfy an
+//! expectation or drive a counter below zero.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,65 +26,67 @@ use std::time::{Duration, Instant};
 use crate::api::{ResourceVersion, Uid};
 use crate::stdx::hash::{HashMap, HashSet};
 
-/// After this long an expectation is not believed any more
-/// (kubernetes `pkg/controller/controller_utils.go:ExpectationsTimeout`).
+/// After this long an expectation expires (kubernetes
+/// `pkg/controller/controller_utils.go:ExpectationsTimeout`).
 pub const EXPECTATIONS_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// A delete without an answer takes no effect later than this. Counted from when we gave up on its
-/// last try: the API server gives up on a request after a minute (apiserver
-/// `pkg/server/config.go:RequestTimeout`), and so do we; the rest is for proxies in between.
+/// A delete without a response takes no effect later than this. The time counts from the moment at
+/// which this daemon gave up on its last attempt. The API server gives up on a request after a
+/// minute (apiserver `pkg/server/config.go:RequestTimeout`), and so does this daemon; the rest is a
+/// margin for proxies in between.
 const DELETE_ARRIVES_WITHIN: Duration = Duration::from_mins(5);
 
 /// The writes of one ReplicaSet.
 #[derive(Debug, Default)]
 pub struct OwnWrites {
-    /// Names of pods to appear, with the version under which each was stored; empty until that is known.
+    /// Names of created pods, each with the version of the stored pod; empty until that is known.
     expected_creations: HashMap<Arc<str>, ResourceVersion>,
-    /// UIDs of pods to go.
+    /// UIDs of deleted pods.
     expected_deletions: HashSet<Uid>,
-    /// When the expected ones were written down.
+    /// When the expectations were set.
     since: Option<Instant>,
     /// Names under which a pod may or may not have been stored.
     unknown_creations: BTreeSet<Arc<str>>,
-    /// UIDs of pods that may or may not have been deleted, with the time of the latest try.
+    /// UIDs of pods that may or may not have been deleted, each with the time of the latest
+    /// attempt.
     unknown_deletions: BTreeMap<Uid, Instant>,
 }
 
 /// Whether a sync may act on what the cache shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Satisfaction {
-    /// Everything expected was seen, or nothing was expected.
+    /// The watch has shown everything expected, or nothing was expected.
     Satisfied,
-    /// Something is still to come.
+    /// Some expectation is open.
     Open,
-    /// Something never came within [`EXPECTATIONS_TIMEOUT`]. The cache may have missed it or may be
-    /// far behind, so the caller has to ask the API server instead.
+    /// Some expectation stayed open for [`EXPECTATIONS_TIMEOUT`]. The cache may have missed the
+    /// event or may be far behind, so the caller has to query the API server.
     Expired,
 }
 
-/// What a ReplicaSet is still to see of its own doings, in no order.
+/// The open expectations of a ReplicaSet, in no order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenExpectations {
-    /// Names of pods that were created.
+    /// Names of created pods.
     pub creations: Vec<Arc<str>>,
-    /// UIDs of pods that were deleted.
+    /// UIDs of deleted pods.
     pub deletions: Vec<Uid>,
-    /// How long ago they were written down.
+    /// How long ago the expectations were set.
     pub age: Duration,
 }
 
-/// Deletes of unknown fate.
+/// Deletes with an unknown outcome.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct UnknownDeletions {
-    /// Those that may still take effect.
+    /// Deletes that may still take effect.
     pub under_way: Vec<Uid>,
-    /// Those that have taken effect by now or never will.
+    /// Deletes that have either taken effect or never will.
     pub over: Vec<Uid>,
 }
 
 impl OwnWrites {
-    /// Expects pods of these names to appear and pods of these UIDs to go, instead of whatever was
-    /// expected before.
+    /// Expects pods with these names to appear and pods with these UIDs to terminate. Replaces all
+    /// earlier expectations.
     pub fn expect(
         &mut self,
         creations: impl IntoIterator<Item = Arc<str>>,
@@ -96,13 +100,13 @@ impl OwnWrites {
         self.since = Some(now);
     }
 
-    /// A pod of this name was seen: it is there, so nothing is left to be expected or repeated.
+    /// The watch showed a pod with this name, so its create is neither expected nor retried.
     pub fn creation_seen(&mut self, name: &str) {
         self.expected_creations.remove(name);
         self.unknown_creations.remove(name);
     }
 
-    /// The pod of this name was stored under `version`.
+    /// The response to the create of this pod names the stored `version`.
     pub fn creation_answered(&mut self, name: &str, version: &ResourceVersion) {
         self.unknown_creations.remove(name);
         if let Some(expected) = self.expected_creations.get_mut(name) {
@@ -110,34 +114,34 @@ impl OwnWrites {
         }
     }
 
-    /// The pod of this name is not to be expected: its create failed, or was not tried.
+    /// The create of this pod failed or was not sent, so it is not expected.
     pub fn creation_failed(&mut self, name: &str) {
         self.expected_creations.remove(name);
     }
 
-    /// The pod of this name may or may not be there.
+    /// The outcome of the create of this pod is unknown.
     pub fn creation_is_unknown(&mut self, name: &Arc<str>) {
         self.unknown_creations.insert(Arc::clone(name));
     }
 
-    /// A pod of another name is expected, because `name` turned out to be taken.
+    /// The create uses the name `other` instead of `name`, which is taken.
     pub fn rename_creation(&mut self, name: &str, other: &Arc<str>) {
         self.creation_seen(name);
         self.expected_creations
             .insert(Arc::clone(other), ResourceVersion::default());
     }
 
-    /// Whether a create of this name is expected, or of unknown fate.
+    /// True if a create of this name is expected or its outcome is unknown.
     pub fn has_creation(&self, name: &str) -> bool {
         self.expected_creations.contains_key(name) || self.unknown_creations.contains(name)
     }
 
-    /// The names under which a pod may be there already, in their order.
+    /// The names of pods that may exist already, in order.
     pub fn unknown_creations(&self) -> &BTreeSet<Arc<str>> {
         &self.unknown_creations
     }
 
-    /// The expected names of pods that were stored up to `position`, where the pods' cache is.
+    /// The expected names of pods stored at or before `position`, the position of the pod cache.
     pub fn passed(&self, position: &ResourceVersion) -> Vec<Arc<str>> {
         let is_passed = |version| position.compare(version).is_some_and(Ordering::is_ge);
         let creations = self.expected_creations.iter();
@@ -147,33 +151,33 @@ impl OwnWrites {
             .collect()
     }
 
-    /// Whether the pod with this UID is expected to go.
+    /// True if the pod with this UID is expected to terminate.
     pub fn expects_deletion(&self, pod: &Uid) -> bool {
         self.expected_deletions.contains(pod)
     }
 
-    /// The pod with this UID was seen going away, gone, or otherwise out of the count.
+    /// The watch showed the pod with this UID terminating, deleted, or otherwise inactive.
     pub fn deletion_seen(&mut self, pod: &Uid) {
         self.expected_deletions.remove(pod);
         self.unknown_deletions.remove(pod);
     }
 
-    /// The pod with this UID is not expected to go: its delete failed.
+    /// The delete of the pod with this UID failed, so it is not expected.
     pub fn deletion_failed(&mut self, pod: &Uid) {
         self.expected_deletions.remove(pod);
     }
 
-    /// It is known now whether the pod with this UID was deleted.
+    /// The outcome of the delete of the pod with this UID is known.
     pub fn deletion_resolved(&mut self, pod: &Uid) {
         self.unknown_deletions.remove(pod);
     }
 
-    /// The pod with this UID may or may not have been deleted.
+    /// The outcome of the delete of the pod with this UID is unknown.
     pub fn deletion_is_unknown(&mut self, pod: &Uid, now: Instant) {
         self.unknown_deletions.insert(pod.clone(), now);
     }
 
-    /// The deletes of unknown fate, in the order of their UIDs.
+    /// The deletes with an unknown outcome, in the order of their UIDs.
     pub fn unknown_deletions(&self, now: Instant) -> UnknownDeletions {
         let mut found = UnknownDeletions::default();
         for (pod, since) in &self.unknown_deletions {
@@ -188,19 +192,19 @@ impl OwnWrites {
         found
     }
 
-    /// Whether a sync may act on what the cache shows. Ask this *before* the pods are listed, so that
-    /// what arrives in between can only make the view newer.
+    /// Whether a sync may act on what the cache shows. Call this *before* listing the pods, so that
+    /// events in between can only make the view newer.
     pub fn satisfaction(&self, now: Instant) -> Satisfaction {
-        match self.time_left(now) {
+        match self.remaining(now) {
             None => Satisfaction::Satisfied,
             Some(Duration::ZERO) => Satisfaction::Expired,
             Some(_) => Satisfaction::Open,
         }
     }
 
-    /// How long until what is still expected expires; `None` if nothing is. An expectation is believed
-    /// for the whole of its time, the last moment included.
-    pub fn time_left(&self, now: Instant) -> Option<Duration> {
+    /// How long until the open expectations expire; `None` if there are none. An expectation is
+    /// valid for the full timeout, its last nanosecond included.
+    pub fn remaining(&self, now: Instant) -> Option<Duration> {
         if self.n_expected() == (0, 0) {
             return None;
         }
@@ -208,14 +212,14 @@ impl OwnWrites {
         Some((EXPECTATIONS_TIMEOUT + Duration::from_nanos(1)).saturating_sub(age))
     }
 
-    /// How many creations and deletions are still to be seen.
+    /// Number of open creations and deletions.
     pub fn n_expected(&self) -> (usize, usize) {
         (self.expected_creations.len(), self.expected_deletions.len())
     }
 
-    /// What exactly is still to be seen; `None` if nothing is.
+    /// The open expectations; `None` if there are none.
     pub fn open(&self, now: Instant) -> Option<OpenExpectations> {
-        self.time_left(now)?;
+        self.remaining(now)?;
         Some(OpenExpectations {
             creations: self.expected_creations.keys().cloned().collect(),
             deletions: self.expected_deletions.iter().cloned().collect(),
@@ -229,14 +233,14 @@ impl OwnWrites {
         self.since.map(|_| self.n_expected())
     }
 
-    /// Expects nothing any more; what is of unknown fate stays.
+    /// Drops all expectations, but keeps the writes with an unknown outcome.
     pub fn forget_expected(&mut self) {
         self.expected_creations = HashMap::default();
         self.expected_deletions = HashSet::default();
         self.since = None;
     }
 
-    /// True if there is nothing to remember.
+    /// True if no write is expected or unknown.
     pub fn is_empty(&self) -> bool {
         self.n_expected() == (0, 0)
             && self.unknown_creations.is_empty()

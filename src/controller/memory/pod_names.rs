@@ -1,24 +1,23 @@
-//! The names of the pods that are created.
+//! The names of created pods.
 //!
-//! They look as the API server's own choice would: the prefix of `generateName`, cut so that the
-//! whole fits 63 characters, and five characters of a small alphabet. They are drawn from a
-//! sequence that depends on the ReplicaSet's UID and resource version, and nothing else. A daemon
-//! that was killed in the middle of a scale-up and started again finds the ReplicaSet at the same
-//! version, since the status that tells of the new pods is written after them. It therefore asks
-//! for the *same* names as before: a create that was still under way at the API server makes the
-//! repeated one fail as "already exists" instead of making one pod too many. That does not hold if
-//! somebody else has written the ReplicaSet meanwhile.
+//! They have the form that the API server generates: the prefix of `generateName`, cut so that the
+//! name fits 63 characters, and five characters of a small alphabet. They come from a sequence that
+//! depends only on the ReplicaSet's UID and resource version. A daemon that was killed during a
+//! scale-up and restarted finds the ReplicaSet at the same version, because the status write
+//! follows the creates. So it uses the *same* names again: if an earlier create is still in
+//! progress at the API server, the repeated one fails with "already exists" instead of creating a
+//! surplus pod. This does not hold if another client wrote the ReplicaSet meanwhile.
 //!
-//! All versions share one cycle through the 27^5 suffixes, in an order that each UID shuffles, and
-//! a version begins in it where its number says. Every pod that is stored makes a version of its
-//! own, so those that a version names end before the next version of the ReplicaSet begins: no name
-//! returns until the API server has made 14 million versions, whoever draws and however often. Two
-//! things are left: the names of pods that came and went since the ReplicaSet was written last, if
-//! the daemon is restarted then; and names under which nothing was stored, which nobody has had.
+//! All versions share one cycle through the 27^5 suffixes, in an order that each UID shuffles; the
+//! number of a version is its start in the cycle. Each stored pod takes a version of its own, so
+//! the names of one ReplicaSet version end before the next version starts: no name returns until
+//! the API server has issued 14 million versions, across any number of restarts. Two exceptions
+//! remain: the names of pods that appeared and vanished since the last write of the ReplicaSet, if
+//! the daemon restarts then; and names under which no pod was stored.
 //!
-//! A name that the API server refused is tried again before others, whatever the version. Its
-//! refusal then reads the same as the one before, so that its event is counted up instead of
-//! standing beside it.
+//! The sync retries a name that the API server refused before any new name, whatever the version.
+//! The error message then stays the same, so the recorder counts up the event instead of creating
+//! another.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -36,14 +35,14 @@ const SUFFIX_LENGTH: usize = 5;
 /// Characters that spell no words (apimachinery `pkg/util/rand/rand.go:alphanums`).
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// How many suffixes there are: 27^5.
+/// Number of suffixes: 27^5.
 const N_SUFFIXES: u64 = (ALPHABET.len() as u64).pow(5);
 
-/// Odd and no multiple of 3, so that multiplying by it modulo [`N_SUFFIXES`] shuffles them; some
-/// 0.618 of them, so that neighbours are far apart.
+/// Odd and no multiple of 3, so multiplication modulo [`N_SUFFIXES`] is a permutation; about 0.618
+/// times as large, so neighbours are far apart.
 const STRIDE: u64 = 8_868_113;
 
-/// Where one ReplicaSet stands in its sequence.
+/// The position of one ReplicaSet in its sequence.
 #[derive(Debug, Default)]
 pub struct PodNames {
     position: Option<Position>,
@@ -52,16 +51,16 @@ pub struct PodNames {
 #[derive(Debug)]
 struct Position {
     version: ResourceVersion,
-    /// Where the next name stands in the cycle.
+    /// Index of the next name in the cycle.
     next: u64,
-    /// Names that the API server refused, to be tried first.
+    /// Names that the API server refused; drawn first.
     refused: VecDeque<Arc<str>>,
-    /// Names of this version that were drawn and not tried, to come next.
+    /// Names of this version that were drawn but not sent; drawn next.
     untried: VecDeque<Arc<str>>,
 }
 
 impl PodNames {
-    /// The next `count` names for pods of `rs`: those that were given back, then new ones.
+    /// Draws `count` names for pods of `rs`: first the returned ones, then new ones.
     pub fn draw(&mut self, rs: &ReplicaSet, count: usize) -> Vec<Arc<str>> {
         let prefix = prefix(&rs.key.name);
         let begin = begin(&rs.resource_version);
@@ -88,34 +87,34 @@ impl PodNames {
         (0..count).map(|_| draw()).collect()
     }
 
-    /// Takes back a name under which the API server refused to store a pod. Bounded, since only
-    /// what was drawn comes back, and what came back is drawn first.
+    /// Returns a name that the API server refused. The list is bounded: only drawn names return,
+    /// and the next draw takes them first.
     pub fn refused(&mut self, name: &Arc<str>) {
         if let Some(position) = &mut self.position {
             position.refused.push_back(Arc::clone(name));
         }
     }
 
-    /// Takes back a name that was not tried.
+    /// Returns a name that was not sent.
     pub fn untried(&mut self, name: &Arc<str>) {
         if let Some(position) = &mut self.position {
             position.untried.push_back(Arc::clone(name));
         }
     }
 
-    /// The cache shows a new version of the ReplicaSet, which begins elsewhere in the cycle.
+    /// Drops the sequence of an older version, unless it holds refused names.
     pub fn forget_versions_before(&mut self, version: &ResourceVersion) {
         let is_over = |it: &mut Position| it.version != *version && it.refused.is_empty();
         self.position.take_if(is_over);
     }
 
-    /// True if there is nothing to remember.
+    /// True if no sequence has started.
     pub fn is_empty(&self) -> bool {
         self.position.is_none()
     }
 }
 
-/// The next `count` names that `draw` gives and `is_taken` does not know.
+/// Draws names until `count` of them are not taken.
 pub fn take(
     count: usize,
     draw: impl Fn(usize) -> Vec<Arc<str>>,
@@ -138,8 +137,8 @@ fn prefix(rs_name: &str) -> String {
     prefix
 }
 
-/// Where the names of a version begin. One that is no number says nothing of how many were before
-/// it.
+/// The start of a version in the cycle. A version that is no number starts at its hash, because it
+/// does not count the versions before it.
 fn begin(version: &ResourceVersion) -> u64 {
     version.number().unwrap_or_else(|| hash(version))
 }
@@ -150,7 +149,7 @@ fn hash(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// What stands at `index` in the cycle of this UID.
+/// The suffix at `index` in the cycle of this UID.
 fn suffix(uid: &Uid, index: u64) -> String {
     let base = ALPHABET.len() as u64;
     let mut number = (index % N_SUFFIXES * STRIDE + hash(uid) % N_SUFFIXES) % N_SUFFIXES;
@@ -171,14 +170,14 @@ mod tests {
     use crate::api::ReplicaSet;
     use crate::controller::testing::replica_set;
 
-    /// `web` as it was stored under this version.
+    /// Returns `web` as stored under this version.
     fn at(version: &str) -> ReplicaSet {
         let mut rs = replica_set("web", 1);
         rs.resource_version = version.into();
         rs
     }
 
-    /// The names of one ReplicaSet, which several threads may draw.
+    /// The names of one ReplicaSet, shared by several threads.
     #[derive(Default)]
     struct Names(Mutex<PodNames>);
 
@@ -256,7 +255,7 @@ mod tests {
         assert!(!first.contains(&third[0]) && !second.contains(&third[0]));
     }
 
-    /// So that the next daemon, which knows only the version, asks for the same.
+    /// A restarted daemon knows only the version, and must draw the same names.
     #[test]
     fn names_not_tried_go_with_their_version_and_refused_ones_stay() {
         let names = Names::default();
@@ -281,7 +280,7 @@ mod tests {
         );
     }
 
-    /// Each pod that is stored, and each status, is a version of its own.
+    /// Each stored pod and each status takes a version of its own.
     #[test]
     fn no_name_returns_however_often_the_daemon_is_restarted() {
         let (mut version, mut seen) = (7_000_u64, HashSet::new());
@@ -319,7 +318,7 @@ mod tests {
         let mut seen = HashSet::new();
         let n_tried = 200_000;
         let uid = "uid".into();
-        // The last ones and the first ones of a round.
+        // The last and the first suffixes of a cycle.
         for index in N_SUFFIXES - n_tried / 2..N_SUFFIXES + n_tried / 2 {
             assert!(seen.insert(suffix(&uid, index)), "{index}");
         }

@@ -1,27 +1,27 @@
-//! How new the caches must be before a ReplicaSet is acted on, by version. Plain data without lock, clock
-//! or I/O.
+//! Positions: resource versions that the caches must reach before a sync acts. Plain data without
+//! lock, clock or I/O.
 //!
-//! Four things ask for a position:
+//! Four things require a position:
 //!
-//! - *Own answers.* Each answer to a write names the version under which it was stored. Until the caches
-//!   have reached the highest of them, a sync returns at once and writes nothing, status included. A
-//!   version that never comes, as after a restore of the API server's store from a backup, is not waited
-//!   for longer than an expectation is believed; then the API server is asked.
-//! - *A changed spec.* Whoever wants certain pods to go first says so on the pods, and then lowers
-//!   `replicas`. The two come through different watches, and what was written first may arrive last. So
-//!   the choice of pods to delete waits until the pods' cache is as new as the spec.
-//! - *Pods that went.* They may have gone because their owner goes: the garbage collector deletes them
-//!   when it has seen that the ReplicaSet waits for them to go, which its watch may bring later than
-//!   theirs. So pods are not created in their place until the ReplicaSets' cache is as new as the loss.
-//! - *The take-over*, for all ReplicaSets together ([`take_over`](super::take_over)). Here is
-//!   only noted for which of them the API server has confirmed the caches meanwhile.
+//! - *Own writes.* Each response to a write names the version of the stored object. Until the
+//!   caches have reached the highest version, a sync returns at once and writes nothing, not even
+//!   the status. A version may never arrive, as after a restore of the API server's store from a
+//!   backup. A sync waits for it as long as for an expectation, and then queries the API server.
+//! - *A changed spec.* A user who wants certain pods deleted first marks the pods, and then lowers
+//!   `replicas`. The two changes arrive through different watches, possibly in reverse order. So
+//!   the choice of pods to delete waits until the pod cache is as new as the spec.
+//! - *Lost pods.* The garbage collector may have deleted them because their ReplicaSet is being
+//!   deleted, and the pod watch may show that first. So the sync creates no replacements until the
+//!   ReplicaSet cache is as new as the loss.
+//! - *The take-over*, for all ReplicaSets together ([`take_over`](super::take_over)). A record only
+//!   notes whether the API server has confirmed the caches for its ReplicaSet.
 //!
-//! Since a quiet watch does not say how far it has come, the second and the third wait for
-//! [`SETTLE_MAX`] only.
+//! A quiet watch does not report its position, so the second and the third wait are limited to
+//! [`SETTLE_MAX`].
 //!
-//! DIFFERS: upstream (kubernetes `pkg/controller/util/consistency`) returns an error for the first
-//! instead, comes back by rate-limited retry, and waits for ever. It does not wait for the others
-//! (kubernetes/kubernetes#126138).
+//! DIFFERS: in the first case upstream (kubernetes `pkg/controller/util/consistency`) returns an
+//! error, requeues with rate limit, and waits without limit. Upstream does not wait in the other
+//! cases (kubernetes/kubernetes#126138).
 
 use std::time::{Duration, Instant};
 
@@ -29,22 +29,23 @@ use super::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::api::{ReplicaSet, ResourceVersion};
 use crate::cache::REST_MAX;
 
-/// The longest that a choice or a replacement waits, or a status for pods that were just created: what a
-/// watch rests at most, twice, since a read may bring only a part of what has come, and 5 ms to decode it.
+/// The longest wait of a delete for a spec, of a create for a loss, or of a status for pods just
+/// created: twice the longest rest of a watch, since one read may bring only part of the events,
+/// and 5 ms to decode it.
 pub const SETTLE_MAX: Duration = REST_MAX
     .saturating_mul(2)
     .saturating_add(Duration::from_millis(5));
 
-/// How far a cache has come, or must have come, for both kinds of objects. Empty: not known.
+/// The position that each cache has reached, or must reach. Empty: unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Versions {
-    /// Of the pods.
+    /// Version of the pod cache.
     pub pods: ResourceVersion,
-    /// Of the ReplicaSets.
+    /// Version of the ReplicaSet cache.
     pub replica_sets: ResourceVersion,
 }
 
-/// Which of the two a write went to.
+/// The resource of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// Pods.
@@ -53,58 +54,59 @@ pub enum Resource {
     ReplicaSets,
 }
 
-/// Whether a sync may rest on the caches.
+/// Whether a sync may rely on the caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// They show everything that was written.
+    /// They show every own write.
     Ready,
-    /// They do not yet; waiting is worth while for this long.
+    /// They lag; the sync waits for at most this long.
     TooEarly(Duration),
-    /// They should have long ago.
+    /// They have lagged for too long.
     Overdue,
 }
 
-/// The positions that one ReplicaSet asks for.
+/// The positions that one ReplicaSet requires.
 #[derive(Debug, Default)]
 pub struct Positions {
     written: Option<Written>,
     spec: Option<Spec>,
     loss: Option<Loss>,
-    /// Since the take-over, the API server was asked for this ReplicaSet.
+    /// True if the API server has confirmed the caches for this ReplicaSet since the take-over.
     pub is_confirmed: bool,
 }
 
 #[derive(Debug)]
 struct Written {
     versions: Versions,
-    /// When the highest of them was written.
+    /// When the highest version was written.
     since: Instant,
 }
 
 #[derive(Debug)]
 struct Spec {
     generation: i64,
-    /// Of the ReplicaSet as it was seen first: later ones may come of our own statuses.
+    /// Version of the ReplicaSet when this generation was first seen. Later versions may be own
+    /// status writes.
     version: ResourceVersion,
     since: Instant,
 }
 
-/// Pods that went.
+/// Lost pods.
 #[derive(Debug)]
 struct Loss {
-    /// Of the last event that said so.
+    /// Version of the latest loss.
     version: ResourceVersion,
     since: Instant,
-    /// A sync has waited for it. Later losses then begin no new wait, or pods that go one after the
-    /// other would keep a sync waiting for as long as they do.
+    /// True once a sync has waited for it. Later losses then start no new wait; otherwise a series
+    /// of losses would delay the sync for as long as it lasts.
     is_waited_for: bool,
 }
 
 impl Positions {
-    /// Notes that a write was stored under `version`. The highest counts. A version that is empty or
-    /// does not compare is not noted.
+    /// Records the version of a write. The highest version counts. An empty or incomparable version
+    /// is ignored.
     pub fn wrote_at(&mut self, resource: Resource, version: &ResourceVersion, now: Instant) {
-        // A version that does not even compare with itself can never be waited for.
+        // No cache ever reaches a version that does not compare with itself.
         if version.compare(version).is_none() {
             return;
         }
@@ -122,12 +124,12 @@ impl Positions {
         }
     }
 
-    /// What was written and not seen in the caches by a sync yet.
+    /// Returns the written versions that no sync has found in the caches yet.
     pub fn written(&self) -> Option<&Versions> {
         self.written.as_ref().map(|written| &written.versions)
     }
 
-    /// True if the caches at `cached` show everything that was written.
+    /// True if the caches at `cached` show every own write.
     pub fn are_shown_by(&self, cached: &Versions) -> bool {
         self.written().is_none_or(|written| {
             cached.pods.is_as_new_as(&written.pods)
@@ -135,12 +137,12 @@ impl Positions {
         })
     }
 
-    /// Forgets what was written.
+    /// Forgets the written versions.
     pub fn forget_written(&mut self) {
         self.written = None;
     }
 
-    /// What a sync that finds the caches behind what was written does.
+    /// Returns how long a sync still waits for the written versions.
     pub fn patience(&self, now: Instant) -> Readiness {
         let Some(written) = &self.written else {
             return Readiness::Ready;
@@ -148,14 +150,14 @@ impl Positions {
         let age = now.saturating_duration_since(written.since);
         match EXPECTATIONS_TIMEOUT.saturating_sub(age) {
             Duration::ZERO => Readiness::Overdue,
-            left => Readiness::TooEarly(left),
+            remaining => Readiness::TooEarly(remaining),
         }
     }
 
-    /// Notes that a sync begins that has read `rs`. To be called before it writes a status, since that
-    /// says that the spec was observed: a spec that a status has observed before this daemon saw it is
-    /// not waited for, since its time is over.
-    pub fn saw_spec(&mut self, rs: &ReplicaSet, now: Instant) {
+    /// Records at the start of a sync that it has read `rs`. Call this before a status write, which
+    /// declares the spec observed. If a status observed the spec before this daemon saw it, no sync
+    /// waits for that spec: the wait is over.
+    pub fn observe_spec(&mut self, rs: &ReplicaSet, now: Instant) {
         let is_known = self
             .spec
             .as_ref()
@@ -169,18 +171,19 @@ impl Positions {
         }
     }
 
-    /// How long no choice is made among pods of the cache at `pods`; `None` if it may be.
-    pub fn left_to_choose(&self, pods: &ResourceVersion, now: Instant) -> Option<Duration> {
+    /// Returns how long the choice of pods to delete must wait, with the pod cache at `pods`;
+    /// `None` if a sync may choose.
+    pub fn delete_delay(&self, pods: &ResourceVersion, now: Instant) -> Option<Duration> {
         let spec = self.spec.as_ref();
         let spec = spec.filter(|spec| !pods.is_as_new_as(&spec.version))?;
-        left(spec.since, now)
+        remaining(spec.since, now)
     }
 
-    /// Notes that a pod went, as an event of this version says.
+    /// Records that an event of this version showed a lost pod.
     pub fn lost_pod(&mut self, version: &ResourceVersion, now: Instant) {
-        let is_over = |loss: &Loss| left(loss.since, now).is_none();
+        let is_over = |loss: &Loss| remaining(loss.since, now).is_none();
         match &mut self.loss {
-            // However many go one after the other, the wait counts from the first.
+            // In a series of losses the wait counts from the first.
             Some(loss) if loss.is_waited_for || !is_over(loss) => loss.version = version.clone(),
             loss => {
                 *loss = Some(Loss {
@@ -192,33 +195,34 @@ impl Positions {
         }
     }
 
-    /// How long no pods are created in place of some that went, with ReplicaSets of the cache at
-    /// `replica_sets`; `None` if they may be.
-    pub fn left_to_replace(
+    /// Returns how long creates must wait after a loss, with the ReplicaSet cache at
+    /// `replica_sets`; `None` if a sync may create.
+    pub fn create_delay(
         &mut self,
         replica_sets: &ResourceVersion,
         now: Instant,
     ) -> Option<Duration> {
         let loss = self.loss.as_mut()?;
-        let left = left(loss.since, now).filter(|_| !replica_sets.is_as_new_as(&loss.version));
-        if left.is_some() {
+        let remaining =
+            remaining(loss.since, now).filter(|_| !replica_sets.is_as_new_as(&loss.version));
+        if remaining.is_some() {
             loss.is_waited_for = true;
         } else {
             self.loss = None;
         }
-        left
+        remaining
     }
 
-    /// True if nothing is left to wait for.
+    /// True if no wait remains.
     pub fn are_over(&self, now: Instant) -> bool {
         let spec = self.spec.as_ref().map(|spec| spec.since);
         let loss = self.loss.as_ref().map(|loss| loss.since);
         let mut waits = spec.into_iter().chain(loss);
-        self.written.is_none() && !self.is_confirmed && waits.all(|at| left(at, now).is_none())
+        self.written.is_none() && !self.is_confirmed && waits.all(|at| remaining(at, now).is_none())
     }
 }
 
-fn left(since: Instant, now: Instant) -> Option<Duration> {
-    let left = SETTLE_MAX.saturating_sub(now.saturating_duration_since(since));
-    (!left.is_zero()).then_some(left)
+fn remaining(since: Instant, now: Instant) -> Option<Duration> {
+    let remaining = SETTLE_MAX.saturating_sub(now.saturating_duration_since(since));
+    (!remaining.is_zero()).then_some(remaining)
 }

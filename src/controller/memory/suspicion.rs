@@ -1,5 +1,5 @@
-//! What looks as if somebody else had written a ReplicaSet or a pod of it. Plain data without lock, clock
-//! or I/O; [`other_writers`](crate::controller::observe::other_writers) follows it up.
+//! Signs that another writer changed a ReplicaSet or one of its pods. Plain data without lock,
+//! clock or I/O; [`other_writers`](crate::controller::observe::other_writers) follows them up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,13 +8,14 @@ use jiff::Timestamp;
 
 use crate::api::{Pod, ResourceVersion};
 
-/// Nothing is suspected for so long after the daemon took over: longer than a watch lags in health.
+/// No suspicion arises for this long after the take-over; it exceeds the lag of a healthy watch.
 pub const GRACE: Duration = Duration::from_secs(10);
 
-/// A ReplicaSet is told of once in this time; what is suspected in between only counts.
-const TOLD_INTERVAL: Duration = Duration::from_mins(10);
+/// The controller reports a ReplicaSet at most once per interval; later hits only increment the
+/// metric.
+const REPORT_INTERVAL: Duration = Duration::from_mins(10);
 
-/// When this daemon began to write, by both clocks.
+/// When this daemon started to write, by both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Armed {
     /// By the monotonic clock.
@@ -23,7 +24,7 @@ pub struct Armed {
     pub wall: Timestamp,
 }
 
-/// What is suspected of one ReplicaSet, and what was told of it.
+/// The suspicion about one ReplicaSet, and the time of the last report.
 #[derive(Debug, Default)]
 pub struct Suspicion {
     suspects: Suspects,
@@ -32,7 +33,7 @@ pub struct Suspicion {
     told: Option<Instant>,
 }
 
-/// What looks like somebody else's.
+/// Objects that another writer may have written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suspects {
     /// A pod that this daemon did not create.
@@ -48,7 +49,7 @@ impl Armed {
 }
 
 impl Suspicion {
-    /// A status of ours was stored under `version`.
+    /// Records that an own status was stored under `version`.
     pub fn wrote_status(&mut self, version: &ResourceVersion) {
         if self.suspects.status.as_ref() == Some(version) {
             self.suspects.status = None;
@@ -57,7 +58,7 @@ impl Suspicion {
         }
     }
 
-    /// The watch brought a pod that this daemon does not expect.
+    /// Records that the watch showed a pod that this daemon does not expect.
     pub fn saw_pod(&mut self, pod: &Pod, armed: &Armed, now: Instant) {
         let is_new = |creation: &crate::api::CompactTimestamp| creation.timestamp() > armed.wall;
         if armed.is_past_grace(now) && pod.creation.as_ref().is_some_and(is_new) {
@@ -65,7 +66,7 @@ impl Suspicion {
         }
     }
 
-    /// The watch brought a status that has changed.
+    /// Records that the watch showed a changed status.
     pub fn saw_status(&mut self, version: &ResourceVersion, armed: Option<&Armed>, now: Instant) {
         let own = self.own_status.take_if(|own| version.is_as_new_as(own));
         if own.as_ref() != Some(version) && armed.is_some_and(|armed| armed.is_past_grace(now)) {
@@ -73,35 +74,35 @@ impl Suspicion {
         }
     }
 
-    /// True if something is suspected.
+    /// True if there is a suspicion.
     pub fn is_raised(&self) -> bool {
         self.suspects != Suspects::default()
     }
 
-    /// True if somebody else was told of not long ago.
-    pub fn is_told(&self, now: Instant) -> bool {
-        let is_recent = |told: Instant| now.saturating_duration_since(told) < TOLD_INTERVAL;
+    /// True if the controller has reported another writer within the interval.
+    pub fn is_reported(&self, now: Instant) -> bool {
+        let is_recent = |told: Instant| now.saturating_duration_since(told) < REPORT_INTERVAL;
         self.told.is_some_and(is_recent)
     }
 
-    /// Takes what is suspected.
+    /// Takes out the suspicion.
     pub fn take(&mut self) -> Suspects {
         std::mem::take(&mut self.suspects)
     }
 
-    /// Somebody else was told of.
-    pub fn note_told(&mut self, now: Instant) {
+    /// Records that the controller has reported another writer.
+    pub fn note_reported(&mut self, now: Instant) {
         self.told = Some(now);
     }
 
-    /// True if nothing has to be remembered.
+    /// True if the suspicion may be dropped.
     pub fn is_over(&self, now: Instant) -> bool {
-        !self.is_raised() && self.own_status.is_none() && !self.is_told(now)
+        !self.is_raised() && self.own_status.is_none() && !self.is_reported(now)
     }
 }
 
 impl Suspects {
-    /// What they are, as the metric calls it.
+    /// The kinds of the suspects, as in the metric's label.
     pub fn kinds(&self) -> impl Iterator<Item = &'static str> {
         let pod = self.pod.as_ref().map(|_| "pod");
         pod.into_iter()
@@ -140,7 +141,7 @@ mod tests {
         suspicion.saw_pod(&pod(&clock), &armed, clock.now());
         suspicion.saw_status(&"7".into(), Some(&armed), clock.now());
         clock.advance(Duration::from_secs(1));
-        // It comes late, but it was created before.
+        // The watch shows it late, but it was created before.
         suspicion.saw_pod(&before, &armed, clock.now());
         assert!(!suspicion.is_raised());
         suspicion.saw_pod(&pod(&clock), &armed, clock.now());
@@ -148,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn once_told_it_is_told_no_more_for_ten_minutes() {
+    fn a_report_is_not_repeated_for_ten_minutes() {
         let (mut suspicion, clock) = (Suspicion::default(), FakeClock::default());
-        assert!(!suspicion.is_told(clock.now()));
-        suspicion.note_told(clock.now());
+        assert!(!suspicion.is_reported(clock.now()));
+        suspicion.note_reported(clock.now());
         clock.advance(Duration::from_secs(599));
-        assert!(suspicion.is_told(clock.now()));
+        assert!(suspicion.is_reported(clock.now()));
         clock.advance(Duration::from_secs(1));
-        assert!(!suspicion.is_told(clock.now()));
+        assert!(!suspicion.is_reported(clock.now()));
     }
 
     #[test]
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn own_statuses_raise_none_whichever_of_event_and_answer_comes_first() {
+    fn own_statuses_raise_no_suspicion_in_either_order() {
         let (mut suspicion, clock) = (Suspicion::default(), FakeClock::default());
         let armed = armed(&clock);
         clock.advance(GRACE + Duration::from_secs(1));

@@ -1,43 +1,43 @@
-//! What a new leader has still to prove before it acts: that both caches are as new as its take-over.
-//! Plain data without lock, clock or I/O; [`take_over`](crate::controller::take_over) says why, and asks
-//! the API server.
+//! The proof that a new leader owes before it acts: that both caches are as new as its take-over.
+//! Plain data without lock, clock or I/O. [`take_over`](crate::controller::take_over) explains the
+//! reason, and queries the API server.
 
 use super::positions::Versions;
 
-/// What is still to be proven of the caches, for all ReplicaSets together. At first nothing is.
+/// The proof owed for all ReplicaSets together. Initially there is none.
 #[derive(Debug, Default)]
 pub struct TakeOver {
-    /// What the caches must have reached to be as new as the take-over; empty: not known yet. `None`
-    /// once they have.
+    /// The positions that the caches must reach to be as new as the take-over; empty while unknown.
+    /// `None` once they have reached them.
     unproven: Option<Versions>,
 }
 
 impl TakeOver {
-    /// Nothing is proven from now on, and what would prove it is not known.
+    /// Requires a new proof, with positions yet unknown.
     pub fn need_proof(&mut self) {
         self.unproven = Some(Versions::default());
     }
 
-    /// True if there is nothing left to prove.
+    /// True if no proof is owed.
     pub fn is_proven(&self) -> bool {
         self.unproven.is_none()
     }
 
-    /// True if it is to be found out what the caches must reach.
+    /// True if the positions that the caches must reach are still unknown.
     pub fn lacks_target(&self) -> bool {
         self.unproven == Some(Versions::default())
     }
 
-    /// The caches must reach this, unless something else was noted before.
+    /// Sets the positions that the caches must reach, unless they are set.
     pub fn set_target(&mut self, target: Versions) {
         if self.lacks_target() {
             self.unproven = Some(target);
         }
     }
 
-    /// The caches have come to `cached`. True if that proves what was unproven before.
+    /// Records that the caches have reached `cached`. Returns true if that completes the proof.
     pub fn prove(&mut self, cached: &Versions) -> bool {
-        // A version that says nothing never blocks, so it must not prove anything either.
+        // An empty version never blocks, so it must not prove anything either.
         let is_reached = |Versions { pods, replica_sets }: &Versions| {
             !pods.is_empty()
                 && !replica_sets.is_empty()
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_be_reached_is_noted_once_and_only_if_there_is_something_to_prove() {
+    fn the_target_is_set_once_and_only_if_a_proof_is_owed() {
         let mut take_over = TakeOver::default();
         take_over.set_target(versions("20", "20"));
         assert!(take_over.is_proven() && !take_over.lacks_target());
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_say_nothing_prove_nothing() {
+    fn empty_versions_prove_nothing() {
         for (pods, replica_sets) in [("", ""), ("10", ""), ("", "10")] {
             let mut take_over = TakeOver::default();
             take_over.need_proof();

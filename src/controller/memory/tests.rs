@@ -1,4 +1,4 @@
-//! The store of records, driven as the workers and the watch threads do.
+//! The store of records, driven as by the workers and the watch threads.
 
 mod expectations;
 mod written;
@@ -13,7 +13,7 @@ use crate::api::{ObjectKey, ResourceVersion, Uid};
 use crate::controller::testing::{key, replica_set};
 use crate::stdx::clock::{Clock, FakeClock};
 
-/// A store with a clock turned by hand.
+/// A store with a manual clock.
 #[derive(Debug)]
 struct Rig {
     clock: Arc<FakeClock>,
@@ -131,7 +131,7 @@ impl Rig {
         self.memories.lock().records.len()
     }
 
-    /// A pod of each of these ReplicaSets goes.
+    /// Records a lost pod for each of these ReplicaSets.
     fn lose(&self, names: impl IntoIterator<Item = usize>) {
         for n in names {
             let (rs, now) = (replica_set(&n.to_string(), 1), self.clock.now());
@@ -168,7 +168,7 @@ fn a_record_in_which_something_matters_is_not_swept() {
 }
 
 #[test]
-fn nothing_is_left_of_replica_sets_that_are_gone() {
+fn deleted_replica_sets_leave_no_records() {
     let rig = Rig::default();
     for n in 0..10_000 {
         let (key, owner) = (key(&n.to_string()), Uid::new(&n.to_string()));

@@ -1,5 +1,5 @@
-//! Which keys wait for the caches to come to a version, in the order of those versions, so that an event
-//! that wakes nobody costs the same whether a few wait or very many. Plain data without lock or I/O.
+//! The keys that wait for the caches to reach a version, ordered by version, so that an event that
+//! wakes no key costs the same however many keys wait. Plain data without lock or I/O.
 
 use std::collections::BTreeSet;
 
@@ -7,36 +7,37 @@ use super::positions::Versions;
 use crate::api::{ObjectKey, ResourceVersion};
 use crate::stdx::hash::HashSet;
 
-/// The keys that wait.
+/// The waiting keys.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     keys: HashSet<ObjectKey>,
-    /// By pods, and by ReplicaSets, which version each of them waits for.
-    /// INVARIANT: each of `keys` stands in one of the two, at a version that it waits for or waited for.
-    /// Others may stand there too.
+    /// The version that each key waits for, first by pods, then by ReplicaSets.
+    ///
+    /// INVARIANT: each of `keys` has an entry in one of the two, at a version that it waits or
+    /// waited for. Other keys may have entries too.
     order: [BTreeSet<(u64, ObjectKey)>; 2],
 }
 
 impl Waiting {
-    /// Notes that `key` waits for these versions.
+    /// Registers `key` to wait for these versions.
     pub(super) fn add(&mut self, key: &ObjectKey, versions: &Versions) {
         self.keys.insert(key.clone());
         let first = number(&versions.pods);
         self.order[0].insert((first, key.clone()));
     }
 
-    /// This key waits no longer.
+    /// Ends the wait of this key.
     pub(super) fn remove(&mut self, key: &ObjectKey) {
         self.keys.remove(key);
     }
 
-    /// How many keys wait.
+    /// Number of waiting keys.
     pub(super) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// The keys for which the caches have come far enough, at `cached`; they wait no longer. `written`
-    /// tells what a key waits for. Looks at those keys only whose next version was reached.
+    /// Takes out the keys whose versions the caches at `cached` have reached. `written` returns the
+    /// versions that a key waits for. Visits only keys whose next version was reached.
     pub(super) fn take_shown<'a>(
         &mut self,
         cached: &Versions,
@@ -48,7 +49,7 @@ impl Waiting {
             .iter_mut()
             .zip([&cached.pods, &cached.replica_sets])
         {
-            // What does not compare never blocks.
+            // An incomparable position blocks no key.
             let position = cached.number().unwrap_or(u64::MAX);
             while order
                 .first()
@@ -76,8 +77,8 @@ impl Waiting {
     }
 }
 
-/// Where a version stands in the order; one that is no number at its beginning, so that it is
-/// looked at each time.
+/// The place of a version in the order. A version that is no number goes first, so that each call
+/// visits its key.
 fn number(version: &ResourceVersion) -> u64 {
     version.number().unwrap_or(0)
 }

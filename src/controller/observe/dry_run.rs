@@ -1,7 +1,8 @@
-//! A sync that decides and writes nothing: `--dry-run`. What it would do goes to the [`Shadow`], which
-//! says it once and compares it with what another writer then does.
+//! A sync that decides and writes nothing: `--dry-run`. The decision goes to the [`Shadow`], which
+//! logs it once and compares it with the actions of another writer.
 //!
-//! It decides by the function that ships ([`Facts::decide`]). Expectations stay empty, since nothing is written that could be waited for.
+//! It uses the decision function that ships ([`Facts::decide`]). Expectations stay empty, because
+//! it writes nothing.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -16,14 +17,14 @@ use crate::controller::observe::shadow::{Intent, Shadow, WINDOW};
 use crate::controller::{Mode, ReplicaSetController};
 
 impl ReplicaSetController {
-    /// The same controller, which from now on only decides.
+    /// Turns this controller into one that decides and writes nothing.
     #[must_use]
     pub fn only_deciding(mut self, shadow: Arc<Shadow>) -> Self {
         self.mode = Mode::DryRun(shadow);
         self
     }
 
-    /// Decides for the ReplicaSet `key` and tells the shadow. Sends nothing.
+    /// Decides for the ReplicaSet `key` and passes the decision to the shadow. Sends no request.
     pub(in crate::controller) fn dry_run(&self, key: &ObjectKey, shadow: &Shadow) {
         let Some(rs) = self.cache.replica_set(key) else {
             self.memories.forget(key, None);
@@ -38,7 +39,7 @@ impl ReplicaSetController {
         let facts = self.facts(&rs, selector, Pods::Listed { owned, orphans });
         let decision = facts.decide_freely();
         let mut status = calculate_status(&rs, &decision.counts, None);
-        // Only who writes learns of refusals, so that condition is taken for right.
+        // Only the writer learns of failures, so the stored condition is taken as right.
         if let Some(failure) = get_condition(&rs.status.conditions, REPLICA_FAILURE) {
             set_condition(&mut status.conditions, failure.clone());
         }
@@ -51,13 +52,13 @@ impl ReplicaSetController {
             decision,
         };
         if shadow.decided(&rs, &intent) {
-            // Another writer that does nothing sends no event.
+            // No event arrives if the other writer does nothing.
             self.queue.add_after(rs.key.clone(), WINDOW);
         }
     }
 }
 
-/// The pods that no rule tells from the last one to delete.
+/// Returns the pods that no rule distinguishes from the last one to delete.
 fn ties(facts: &Facts<'_>, decision: &Decision) -> Vec<Arc<Pod>> {
     let Some(last) = decision.delete.last() else {
         return Vec::new();
@@ -72,7 +73,7 @@ fn ties(facts: &Facts<'_>, decision: &Decision) -> Vec<Arc<Pod>> {
     ties.map(|ranked| Arc::clone(&ranked.pod)).collect()
 }
 
-/// Pods that have ended by themselves, and so were deleted by nobody.
+/// Returns the pods that finished by themselves, and so were not deleted by a client.
 fn ended(owned: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
     let has_ended = |pod: &&Arc<Pod>| !pod.is_active() && !pod.is_terminating();
     owned.iter().filter(has_ended).cloned().collect()

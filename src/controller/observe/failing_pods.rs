@@ -1,6 +1,7 @@
-//! Pods that fail as fast as they are replaced: a node that rejects them, a container that cannot even
-//! begin. As upstream, each is replaced at once (kubernetes/kubernetes#72593), so that thousands of them
-//! may pile up; the log says so, once a minute for one ReplicaSet.
+//! Pods that fail as fast as the controller replaces them: a node rejects them, or a container
+//! cannot start. As upstream, the controller replaces each one at once
+//! (kubernetes/kubernetes#72593), so thousands of failed pods may pile up. The log warns once a
+//! minute per ReplicaSet.
 
 use std::time::Duration;
 
@@ -9,9 +10,9 @@ use crate::controller::ReplicaSetController;
 use crate::controller::memory::Memory;
 
 impl ReplicaSetController {
-    /// Counts a pod of `rs` that has failed, in the record of `rs`; how many have within which time, if
-    /// that calls for a warning. Of a standby nothing is counted: the leader counts this pod, and a sum
-    /// over all replicas must not have it twice.
+    /// Counts a failed pod in the record of `rs`. Returns the number of failures and their period
+    /// if that causes a warning. A standby counts nothing: the leader counts this pod, and a sum
+    /// over all daemons must not count it twice.
     pub(in crate::controller) fn note_failure(
         &self,
         memory: &mut Memory,
@@ -20,14 +21,14 @@ impl ReplicaSetController {
         new: &Pod,
     ) -> Option<(usize, Duration)> {
         let fails = new.phase == PodPhase::Failed && old.phase != PodPhase::Failed;
-        if !fails || self.memories.stands_by() {
+        if !fails || self.memories.is_standby() {
             return None;
         }
         self.metrics.pods_failed.inc();
         memory.history.count_failure(rs, self.clock.now())
     }
 
-    /// Warns that so many pods of `rs` have failed within this time, `pod` among them.
+    /// Warns that `count` pods of `rs` have failed within this time, `pod` among them.
     pub(in crate::controller) fn warn_of_failures(
         &self,
         rs: &ReplicaSet,
@@ -50,7 +51,7 @@ mod tests {
     use crate::api::{Pod, PodPhase};
     use crate::controller::testing::{Fixture, owned_pod, replica_set};
 
-    /// A pod of one ReplicaSet fails, and is seen again.
+    /// A pod of one ReplicaSet fails, and the watch shows it twice.
     fn one_fails(fixture: &Fixture) {
         let rs = replica_set("web", 1);
         fixture.deliver_replica_set(rs.clone());

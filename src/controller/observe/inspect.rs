@@ -1,5 +1,5 @@
-//! Everything that the controller knows of one ReplicaSet, gathered for whoever explains it. Reads
-//! and copies; changes nothing, sends nothing.
+//! Everything that the controller knows about one ReplicaSet, for `explain`. Reads and copies;
+//! changes and sends nothing.
 
 use std::sync::Arc;
 
@@ -11,51 +11,51 @@ use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
 use crate::workqueue::KeyState;
 
-/// What decides what happens with a ReplicaSet.
+/// The input of the decisions about a ReplicaSet.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The kind of workload.
     pub kind: &'static WorkloadKind,
     /// The ReplicaSet.
     pub replica_set: Arc<ReplicaSet>,
-    /// Pods whose controller it is.
+    /// Pods that it controls.
     pub owned: Vec<Arc<Pod>>,
     /// Pods of its namespace without a controller.
     pub orphans: Vec<Arc<Pod>>,
-    /// The pods of all ReplicaSets that share its controller, which decide how crowded a node is.
+    /// The pods of all ReplicaSets with the same controller, which determine how crowded a node is.
     pub related: Vec<Arc<Pod>>,
-    /// The most pods that one sync creates or deletes.
+    /// Maximum pods created or deleted per sync.
     pub burst_replicas: usize,
-    /// Whether the deletion cost of pods counts.
+    /// Whether the deletion order uses the deletion cost of pods.
     pub uses_deletion_cost: bool,
-    /// What a running daemon remembers; `None` where none was asked.
+    /// The record of a running daemon; `None` without one.
     pub memory: Option<Memory>,
 }
 
-/// What a running daemon remembers of a ReplicaSet.
+/// A running daemon's record of a ReplicaSet.
 #[derive(Clone, Debug)]
 pub struct Memory {
     /// Own writes that the watch has not shown yet.
     pub expectations: Option<OpenExpectations>,
-    /// Names of pods whose creation had an unknown outcome.
+    /// Names of pods whose create has an unknown outcome.
     pub unresolved_creations: Vec<Arc<str>>,
-    /// UIDs of pods whose deletion had an unknown outcome.
+    /// UIDs of pods whose delete has an unknown outcome.
     pub unresolved_deletions: Vec<Uid>,
-    /// Versions that the cache must reach before the next sync; `None` if it is there.
+    /// Versions that the caches must reach before the next sync; `None` if they have.
     pub waits_for: Option<Versions>,
-    /// How far the cache has come.
+    /// The positions of the caches.
     pub cached: Versions,
-    /// The latest sync, if it is not too long ago.
+    /// The latest sync, if the record still holds it.
     pub last_sync: Option<LastSync>,
-    /// What went wrong and was not put right since.
+    /// The last error, unless a later sync succeeded.
     pub last_error: Option<LastError>,
-    /// Where its key stands in the queue.
+    /// The state of its key in the queue.
     pub queue: KeyState,
 }
 
 impl ReplicaSetController {
-    /// What is known of the ReplicaSet `key`; `None` if the cache has none of that name. Takes several
-    /// short locks one after the other, so the parts need not be of one moment.
+    /// Collects the state of the ReplicaSet `key`; `None` if the cache has none of that name. Takes
+    /// several short locks in turn, so the parts may stem from different moments.
     pub fn inspect(&self, key: &ObjectKey) -> Option<Facts> {
         let rs = self.cache.replica_set(key)?;
         let owner = OwnerKey::new(self.kind.kind, key, &rs.uid);
@@ -75,7 +75,7 @@ impl ReplicaSetController {
         })
     }
 
-    /// The last sync of `rs`, for tests.
+    /// Returns the last sync of `rs`, for tests.
     #[cfg(test)]
     pub(in crate::controller) fn last_sync(&self, rs: &ReplicaSet) -> Option<LastSync> {
         self.memory_of(rs).last_sync

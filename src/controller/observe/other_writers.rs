@@ -1,13 +1,13 @@
-//! Is somebody else writing what this daemon controls? Two controllers for one ReplicaSet fight, and
-//! each looks healthy; so a second one that is seen at work is told of.
+//! Detects other writers of the objects that this daemon controls. Two controllers of one
+//! ReplicaSet fight while each looks healthy, so this daemon reports a second one.
 //!
-//! The watch threads raise a *suspicion*, cheaply: a pod of ours that is new and that this daemon does
-//! not expect, or a status that has changed and that it did not write. The next sync of the ReplicaSet
-//! asks the API server once who it was (`metadata.managedFields`), so that a write of our own whose
-//! answer was lost is never taken for a foreign_manager's. For some time after the daemon took over nothing is
-//! suspected: its predecessor's last writes may still arrive.
+//! The watch threads raise a *suspicion* at little cost: a new pod of a ReplicaSet that this daemon
+//! does not expect, or a changed status that it did not write. The next sync of the ReplicaSet
+//! queries the API server once for the writer (`metadata.managedFields`), so an own write with a
+//! lost response never counts as foreign. For some time after the take-over there is no suspicion,
+//! because the previous leader's last writes may still arrive.
 //!
-//! What it cannot tell: another instance of this very program, which writes under the same name.
+//! Another instance of this program stays undetected, because it writes under the same name.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,14 +21,14 @@ use crate::controller::memory::suspicion::{Armed, Suspects};
 use crate::controller::{Mode, ReplicaSetController};
 use crate::live::field_managers::{MANAGER, Manager};
 
-/// Between two questions to the API server, over all ReplicaSets.
+/// Minimum time between two queries, over all ReplicaSets.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Reason of the event.
+/// Reason of the warning event.
 pub const OTHER_WRITER: &str = "OtherWriter";
 
-/// Since when this daemon writes, and when it asked the API server last. Shared by workers and watch
-/// threads; one short lock, which only a worker with a suspicion takes.
+/// When this daemon started to write, and when it last queried the API server. Shared by workers
+/// and watch threads. Only a worker with a suspicion takes the one short lock.
 #[derive(Debug, Default)]
 pub struct OtherWriters {
     /// `None` while this daemon must not write.
@@ -37,21 +37,21 @@ pub struct OtherWriters {
 }
 
 impl OtherWriters {
-    /// True if the API server was not asked just now; then it is asked, now.
-    fn may_ask(&self, now: Instant) -> bool {
+    /// Returns true if the last query is old enough, and counts that as a new query.
+    fn may_query(&self, now: Instant) -> bool {
         let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
         let is_recent = |then: Instant| now.saturating_duration_since(then) < CHECK_INTERVAL;
-        let may_ask = !checked.is_some_and(is_recent);
-        if may_ask {
+        let may_query = !checked.is_some_and(is_recent);
+        if may_query {
             *checked = Some(now);
         }
-        may_ask
+        may_query
     }
 }
 
 impl ReplicaSetController {
-    /// From now on, what others write is told: the caches are complete, and syncs begin. Only the first
-    /// call counts.
+    /// Starts reporting foreign writes. Call once the caches have synced. Later calls have no
+    /// effect.
     pub fn start_detection(&self) {
         if let Mode::Writes(others) = &self.mode
             && others.armed.load().is_none()
@@ -68,8 +68,8 @@ impl ReplicaSetController {
         }
     }
 
-    /// Notes in the record of its ReplicaSet that the watch brought a new pod. To be called before its
-    /// creation is struck out.
+    /// Records in `memory` that the watch showed a new pod. Call this before the handler observes
+    /// its creation.
     pub(in crate::controller) fn suspect_pod(&self, memory: &mut Memory, pod: &Pod) {
         if let Some(armed) = self.armed()
             && !memory.own_writes.has_creation(&pod.key.name)
@@ -78,7 +78,7 @@ impl ReplicaSetController {
         }
     }
 
-    /// Notes in its record that the watch brought a ReplicaSet that has changed.
+    /// Records in `memory` that the watch showed a changed ReplicaSet.
     pub(in crate::controller) fn suspect_status(
         &self,
         memory: &mut Memory,
@@ -93,27 +93,27 @@ impl ReplicaSetController {
         }
     }
 
-    /// Follows up what the watch threads suspect of `rs`. Blocks for one read if there is something.
+    /// Follows up a suspicion of the watch threads. Blocks for one read if there is one.
     pub(in crate::controller) fn follow_suspicion(&self, rs: &ReplicaSet) {
         let Mode::Writes(others) = &self.mode else {
             return;
         };
         let now = self.clock.now();
-        let look = |memory: &mut Memory| {
+        let raised = |memory: &mut Memory| {
             let suspicion = &memory.suspicion;
-            suspicion.is_raised().then(|| suspicion.is_told(now))
+            suspicion.is_raised().then(|| suspicion.is_reported(now))
         };
-        let Some(is_told) = self.memories.get(&rs.key, &rs.uid, look).flatten() else {
+        let Some(is_reported) = self.memories.get(&rs.key, &rs.uid, raised).flatten() else {
             return;
         };
-        if !is_told && !others.may_ask(now) {
+        if !is_reported && !others.may_query(now) {
             return;
         }
         let take = |memory: &mut Memory| memory.suspicion.take();
         let Some(suspects) = self.memories.get(&rs.key, &rs.uid, take) else {
             return;
         };
-        if is_told {
+        if is_reported {
             self.count_foreign_writes(&suspects);
         } else {
             self.query_managers(rs, &suspects, now);
@@ -130,7 +130,7 @@ impl ReplicaSetController {
             Err(error) => {
                 log::debug!(
                     object:% = self.kind.named(&rs.key), error:%;
-                    "who wrote {what} is not known"
+                    "cannot determine the writer of {what}"
                 );
                 return;
             }
@@ -139,14 +139,14 @@ impl ReplicaSetController {
             return;
         };
         self.count_foreign_writes(suspects);
-        let note_told = |memory: &mut Memory| memory.suspicion.note_told(now);
-        self.memories.with(&rs.key, &rs.uid, note_told);
+        let note_reported = |memory: &mut Memory| memory.suspicion.note_reported(now);
+        self.memories.with(&rs.key, &rs.uid, note_reported);
         let message = format!(
             "{what} was written by {other}, while {} controls this {}: stop one of the two",
             self.kind.component, self.kind.kind
         );
         let object = self.kind.named(&rs.key);
-        log::warn!(object:% = object; "another writer is at work: {message}");
+        log::warn!(object:% = object; "another writer is active: {message}");
         self.pod_control.warn(rs, OTHER_WRITER, message);
     }
 
@@ -157,13 +157,13 @@ impl ReplicaSetController {
     }
 }
 
-/// Who wrote last, unless it was this program.
+/// Returns the last writer, unless it was this program.
 fn foreign_manager(managers: Vec<Manager>) -> Option<String> {
     let latest = managers.iter().map(|manager| manager.time).max()?;
     let mut last = managers
         .into_iter()
         .filter(|manager| manager.time == latest);
-    // Times have whole seconds: one of ours in the same second leaves it open, and then it is not told.
+    // Times have whole seconds, so an own write in the same second leaves the order open.
     let mut other = None;
     last.all(|manager| {
         let is_other = manager.name != MANAGER;
@@ -174,7 +174,8 @@ fn foreign_manager(managers: Vec<Manager>) -> Option<String> {
     .flatten()
 }
 
-/// True if the two agree in what this controller writes; conditions of other types are others' matter.
+/// True if the fields that this controller writes are equal. Conditions of other types belong to
+/// other clients.
 fn is_alike(a: &ReplicaSetStatus, b: &ReplicaSetStatus) -> bool {
     let failure = |status: &ReplicaSetStatus| {
         let condition = get_condition(&status.conditions, REPLICA_FAILURE);
@@ -220,11 +221,11 @@ mod tests {
     }
 
     #[test]
-    fn the_api_server_is_asked_seldom() {
+    fn queries_are_rate_limited() {
         let (others, clock) = (OtherWriters::default(), FakeClock::default());
-        assert!(others.may_ask(clock.now()));
-        assert!(!others.may_ask(clock.now()));
+        assert!(others.may_query(clock.now()));
+        assert!(!others.may_query(clock.now()));
         clock.advance(CHECK_INTERVAL);
-        assert!(others.may_ask(clock.now()));
+        assert!(others.may_query(clock.now()));
     }
 }

@@ -1,17 +1,20 @@
-//! What was decided in a dry run, said once, and compared with what another writer then does.
+//! Logs the decisions of a dry run, each once, and compares them with the actions of another
+//! writer.
 //!
-//! A decision opens an *episode* of its ReplicaSet; it ends when there is nothing left to do, and then
-//! the pods that have come and gone since are compared with the decision that opened it. So neither
-//! side's batches nor the order in which two watches deliver matter. What cannot be compared fairly is
-//! counted as such:
+//! A decision opens an *episode* of its ReplicaSet. The episode ends when there is nothing left to
+//! do, and then the pods that appeared and vanished since are compared with the opening decision.
+//! So neither side's batches nor the delivery order of two watches matter. Cases without a fair
+//! comparison are counted as such:
 //!
-//! - the spec changed in between, so that both sides aimed at something else in the end;
-//! - pods ended by themselves meanwhile, or more of them are to go than one sync deletes;
-//! - the API server refuses the other writer's creates (condition `ReplicaFailure`): both want the same;
-//! - work that the cache showed as done before this daemon came to decide never opens an episode.
+//! - the spec changed in between, so both sides aimed at something else in the end;
+//! - pods finished by themselves meanwhile, or more pods are surplus than one sync deletes;
+//! - the API server refuses the other writer's creates (condition `ReplicaFailure`), although both
+//!   sides want the same pods;
+//! - actions that finished before the shadow synced the ReplicaSet open no episode.
 //!
-//! A status counts as agreed on when the stored one is what is calculated here; intermediate ones,
-//! and the condition `ReplicaFailure`, which only the writer can know, are not compared.
+//! A status counts as agreement when the stored status equals the calculated one. Intermediate
+//! statuses are not compared, and neither is the condition `ReplicaFailure`, which only the writer
+//! can know.
 
 mod work;
 
@@ -28,34 +31,35 @@ use crate::controller::decide::Decision;
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics::controller::OtherWriterMetrics;
 
-/// How long another writer may take for what was decided here, before that counts as disagreement.
+/// Time that another writer has for the same action, before the comparison counts as disagreement.
 pub const WINDOW: Duration = Duration::from_secs(30);
 
-/// What one sync would do, and what a comparison has to know beside it.
+/// The decision of one sync, with the extra input of a comparison.
 #[derive(Clone, Debug)]
 pub struct Intent {
-    /// What it would do.
+    /// The decision.
     pub decision: Decision,
-    /// Pods that no rule tells from the last one to delete: any of them is as right.
+    /// Pods that no rule distinguishes from the last one to delete: any of them is as right.
     pub ties: Vec<Arc<Pod>>,
-    /// Its pods that have ended by themselves.
+    /// Pods that finished by themselves.
     pub ended: Vec<Arc<Pod>>,
     /// The status to write; `None` if the stored one is right.
     pub status: Option<ReplicaSetStatus>,
 }
 
-/// What a comparison came to.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Comparison {
     /// The other writer did the same.
     Agree,
-    /// It did something else, or nothing.
+    /// The other writer did something else, or nothing.
     Disagree,
-    /// Nothing can be said.
+    /// No fair comparison is possible.
     NotCompared,
 }
 
-/// Follows the decisions of one controller. Shared by the workers; one lock, never held while logging.
+/// Tracks the decisions of one controller. Shared by the workers; no thread logs under its one
+/// lock.
 #[derive(Debug)]
 pub struct Shadow {
     clock: Arc<dyn Clock>,
@@ -76,13 +80,13 @@ struct Episode {
     generation: i64,
     began: Instant,
     work: Work,
-    /// The pods that counted at its beginning.
+    /// The active pods at its start.
     known: HashMap<Uid, Arc<str>>,
-    /// Judged already, because it lasted too long.
+    /// True if it was judged already, because it exceeded [`WINDOW`].
     is_judged: bool,
-    /// What the last sync decided; `work` is what the first one did.
+    /// The decision of the last sync; `work` is the decision of the first.
     latest: Work,
-    /// Pods that the last sync would adopt.
+    /// Pods that the last sync decided to adopt.
     adopts: HashSet<Uid>,
 }
 
@@ -93,14 +97,14 @@ struct PendingStatus {
     is_judged: bool,
 }
 
-/// A line that is still to be logged, once the lock is let go.
+/// A log line, written after the lock is released.
 struct Line {
     level: log::Level,
     text: String,
 }
 
 impl Comparison {
-    /// The word in the metric.
+    /// The value of the metric's label.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Agree => "agree",
@@ -111,7 +115,7 @@ impl Comparison {
 }
 
 impl Shadow {
-    /// Nothing decided yet; what comparisons come to is counted in `metrics`.
+    /// Creates a shadow without decisions. It counts the results of comparisons in `metrics`.
     pub fn new(clock: Arc<dyn Clock>, metrics: OtherWriterMetrics) -> Self {
         let state = State {
             episodes: HashMap::new(),
@@ -125,7 +129,8 @@ impl Shadow {
         }
     }
 
-    /// Takes what was decided for `rs`. True if it should be looked at again after [`WINDOW`].
+    /// Takes a decision about `rs`. Returns true if the caller should sync it again after
+    /// [`WINDOW`].
     pub fn decided(&self, rs: &ReplicaSet, intent: &Intent) -> bool {
         let now = self.clock.now();
         let mut lines = Vec::new();
@@ -142,7 +147,7 @@ impl Shadow {
         episode == Some(false) || status == Some(false)
     }
 
-    /// Forgets a ReplicaSet that is gone.
+    /// Forgets a deleted ReplicaSet.
     pub fn forget(&self, key: &ObjectKey) {
         let mut state = self.lock();
         if state.episodes.remove(key).is_some_and(|it| !it.is_judged) {
@@ -151,7 +156,7 @@ impl Shadow {
         state.statuses.remove(key);
     }
 
-    /// How often what was found of what.
+    /// Returns the number of comparisons by kind and result.
     pub fn counts(&self) -> BTreeMap<(&'static str, Comparison), u64> {
         self.lock().counts.clone()
     }
@@ -161,7 +166,7 @@ impl Shadow {
     }
 }
 
-/// The summary at the end: `create: 3 agree, 1 disagree; …`.
+/// The final summary: `create: 3 agree, 1 disagree; …`.
 impl fmt::Display for Shadow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (counts, n_open) = {
@@ -213,9 +218,12 @@ impl State {
                 self.count(episode.work.name(), verdict);
                 lines.push(Line::of(verdict, text));
             }
-            if let Some(work) = work.as_ref().filter(|work| episode.goes_on(rs, work)) {
+            if let Some(work) = work
+                .as_ref()
+                .filter(|work| episode.is_continued_by(rs, work))
+            {
                 if episode.is_exceeded_by(work, &adopts) {
-                    lines.push(Line::decision(&work.told(rs, intent)));
+                    lines.push(Line::decision(&work.render(rs, intent)));
                 }
                 let episode = Episode {
                     is_judged: episode.is_judged || is_over,
@@ -228,7 +236,7 @@ impl State {
             }
         }
         if let Some(work) = work {
-            lines.push(Line::decision(&work.told(rs, intent)));
+            lines.push(Line::decision(&work.render(rs, intent)));
             let named = |pod: &Arc<Pod>| (pod.uid.clone(), Arc::clone(&pod.key.name));
             let episode = Episode {
                 owner: rs.uid.clone(),
@@ -275,12 +283,12 @@ impl State {
         }
         pending.is_judged = true;
         self.count("status", Comparison::Disagree);
-        let told = |status: &ReplicaSetStatus| serde_json::to_string(status).unwrap_or_default();
+        let render = |status: &ReplicaSetStatus| serde_json::to_string(status).unwrap_or_default();
         let text = format!(
             "disagreement on the status for {} s: here {}, stored {}",
             WINDOW.as_secs(),
-            told(computed),
-            told(&rs.status)
+            render(computed),
+            render(&rs.status)
         );
         lines.push(Line::of(Comparison::Disagree, text));
     }
@@ -296,18 +304,18 @@ impl Episode {
         self.owner == rs.uid && self.generation == rs.generation
     }
 
-    /// Whether `work` is about what this episode is about.
-    fn goes_on(&self, rs: &ReplicaSet, work: &Work) -> bool {
+    /// True if `work` continues this episode.
+    fn is_continued_by(&self, rs: &ReplicaSet, work: &Work) -> bool {
         self.is_of(rs) && self.work.is_like(work)
     }
 
-    /// Whether there is more to do than the sync before decided. That there is less is another
-    /// writer's doing, and no decision.
+    /// True if there is more to do than in the previous decision. If there is less, another writer
+    /// acted, and that is no new decision.
     fn is_exceeded_by(&self, work: &Work, adopts: &HashSet<Uid>) -> bool {
         work.exceeds(&self.latest) || !adopts.is_subset(&self.adopts)
     }
 
-    /// What it came to; `None` if it goes on.
+    /// Returns the result; `None` if the episode continues.
     fn verdict(
         &self,
         rs: &ReplicaSet,
@@ -329,8 +337,9 @@ impl Episode {
                     let text = "not compared: the API server refuses the other writer".to_owned();
                     (Comparison::NotCompared, text)
                 } else {
-                    let (secs, told) = (WINDOW.as_secs(), work.told(rs, intent));
-                    let text = format!("disagreement: here {told}, the other not within {secs} s");
+                    let (secs, action) = (WINDOW.as_secs(), work.render(rs, intent));
+                    let text =
+                        format!("disagreement: here {action}, the other not within {secs} s");
                     (Comparison::Disagree, text)
                 },
             );
@@ -400,10 +409,10 @@ impl Episode {
 }
 
 impl Line {
-    fn decision(told: &str) -> Self {
+    fn decision(action: &str) -> Self {
         Self {
             level: log::Level::Info,
-            text: format!("would {told}"),
+            text: format!("would {action}"),
         }
     }
 
@@ -416,7 +425,7 @@ impl Line {
     }
 }
 
-/// True if `gone` are the chosen ones, but for some that no rule tells apart.
+/// True if `gone` equals `chosen`, except for pods that no rule distinguishes.
 fn is_as_right(gone: &HashSet<Uid>, chosen: &HashSet<Uid>, ties: &HashSet<Uid>) -> bool {
     gone.len() == chosen.len()
         && chosen.difference(gone).all(|uid| ties.contains(uid))

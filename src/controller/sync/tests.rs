@@ -1,4 +1,4 @@
-//! Groups A and B, as far as they are about whole syncs.
+//! Groups A and B, the part about whole syncs.
 
 mod large;
 mod nothing;
@@ -21,7 +21,7 @@ use crate::workqueue::Lanes;
 use crate::writes::{CreatedPod, WriteError};
 
 /// A fixture with `rs` and these pods in the cache.
-/// `rs` under a newer version.
+/// Returns `rs` with a newer version.
 fn at(version: &str, mut rs: ReplicaSet) -> ReplicaSet {
     rs.resource_version = version.into();
     rs
@@ -64,7 +64,7 @@ fn a_03_surplus_pods_are_deleted() {
 }
 
 #[test]
-fn a_sync_that_was_not_allowed_to_write_is_repeated() {
+fn a_sync_stopped_before_a_write_is_retried() {
     let fixture = fixture(&replica_set("web", 2), []);
     fixture
         .writes
@@ -79,7 +79,7 @@ fn a_sync_that_was_not_allowed_to_write_is_repeated() {
 }
 
 #[test]
-fn a_04_of_a_replica_set_that_is_gone_nothing_is_kept() {
+fn a_04_a_deleted_replica_set_leaves_no_state() {
     let rs = replica_set("web", 2);
     let fixture = Fixture::new();
     fixture.expect(&rs, ["a".into()], []);
@@ -91,7 +91,7 @@ fn a_04_of_a_replica_set_that_is_gone_nothing_is_kept() {
 }
 
 #[test]
-fn a_05_a_replica_set_that_goes_away_neither_creates_nor_adopts() {
+fn a_05_under_deletion_nothing_is_created_or_adopted() {
     let mut rs = replica_set("web", 2);
     rs.deletion = Some(seconds_ago(0));
     let fixture = fixture(&rs, [pod("orphan")]);
@@ -100,7 +100,7 @@ fn a_05_a_replica_set_that_goes_away_neither_creates_nor_adopts() {
 }
 
 #[test]
-fn a_06_a_07_finished_and_leaving_pods_do_not_count() {
+fn a_06_a_07_finished_and_terminating_pods_do_not_count() {
     let rs = replica_set("web", 5);
     let phased = |name: &str, phase| Pod {
         phase,
@@ -139,7 +139,7 @@ fn a_14_an_unusable_selector_is_left_alone() {
 }
 
 #[test]
-fn a_17_a_sync_with_an_error_is_repeated() {
+fn a_17_a_failed_sync_is_retried() {
     let fixture = fixture(&replica_set("web", 0), []);
     fixture
         .writes
@@ -169,7 +169,7 @@ fn a_18_a_sync_without_error_ends_the_back_off() {
 }
 
 #[test]
-fn a_20_a_key_that_is_being_synced_is_not_given_to_another_worker() {
+fn a_20_a_key_in_progress_goes_to_no_other_worker() {
     let fixture = fixture(&replica_set("web", 1), []);
     let queue = std::sync::Arc::clone(&fixture.queue);
     fixture.writes.on_create(move |_, _| {
@@ -206,7 +206,7 @@ fn absent_replicas_mean_one() {
 }
 
 #[test]
-fn a_panic_is_caught_and_the_sync_repeated() {
+fn a_panic_is_caught_and_the_sync_retried() {
     let fixture = fixture(&replica_set("web", 3), []);
     fixture.writes.on_create(|call, _| {
         assert_ne!(call, 1, "on purpose");
@@ -219,13 +219,14 @@ fn a_panic_is_caught_and_the_sync_repeated() {
         fixture.queued_after(Duration::from_millis(5)),
         ["default/web"]
     );
-    // Nobody knows how far it came, so nothing more is created until the API server was asked.
+    // The progress of that sync is unknown, so the next one queries the API server before it
+    // creates.
     fixture.sync_ok("web");
     fixture.assert_counts(2, 0, 0);
 }
 
-/// The order of upstream's test is kept. Where it says "one creation observed" the pod of that name
-/// is seen, since a number alone would lower nothing here.
+/// This keeps the order of upstream's test. Where upstream observes one creation, the watch shows
+/// the pod of that name, since a mere number fulfils nothing here.
 #[test]
 fn b_08_dormancy() {
     let mut rs = replica_set("web", 2);
@@ -305,7 +306,7 @@ fn b_11_recreated_under_its_name_it_starts_from_nothing() {
     assert_eq!(fixture.open(&new), Some((1, 0)));
 }
 
-/// The answers carry versions here, so that the sync does not even come to the expectations (H-21).
+/// The responses carry versions here, so the sync ends before it checks expectations (H-21).
 #[test]
 fn b_13_a_slow_pod_watch_makes_no_second_pod() {
     for version in ["", "50"] {

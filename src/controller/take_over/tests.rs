@@ -1,4 +1,4 @@
-//! Standing by, and the first syncs of a new leader whose cache may be old.
+//! Standby, and the first syncs of a new leader whose cache may be old.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::controller::sync::Outcome;
 use crate::controller::testing::{Fixture, Write, fixture, owned_pod, pod, replica_set};
 use crate::writes::CreatedPod;
 
-/// A new leader whose caches stand at version 10, while the API server was at 20.
+/// A new leader with caches at version 10, while the API server is at 20.
 fn new_leader(rs: &ReplicaSet) -> Fixture {
     let fixture = fixture(rs, []);
     fixture.controller.stand_by();
@@ -21,7 +21,7 @@ fn new_leader(rs: &ReplicaSet) -> Fixture {
 }
 
 #[test]
-fn a_standby_collects_no_keys() {
+fn a_standby_enqueues_no_keys() {
     let rs = replica_set("a", 2);
     let fixture = Fixture::new();
     fixture.controller.stand_by();
@@ -35,7 +35,7 @@ fn a_standby_collects_no_keys() {
 }
 
 #[test]
-fn what_changed_while_it_stood_by_is_not_measured() {
+fn changes_seen_as_a_standby_are_not_measured() {
     let (fixture, mut rs) = (Fixture::new(), replica_set("a", 2));
     fixture.controller.stand_by();
     fixture.deliver_replica_set(rs.clone());
@@ -51,7 +51,7 @@ fn what_changed_while_it_stood_by_is_not_measured() {
 }
 
 #[test]
-fn what_the_last_leader_made_unseen_is_not_made_again() {
+fn unseen_creates_of_the_last_leader_are_not_repeated() {
     let rs = replica_set("a", 2);
     let fixture = new_leader(&rs);
     let pods = [owned_pod("x", &rs), owned_pod("y", &rs)];
@@ -67,13 +67,13 @@ fn what_the_last_leader_made_unseen_is_not_made_again() {
 }
 
 #[test]
-fn what_the_last_leader_deleted_unseen_is_not_deleted_again() {
+fn unseen_deletes_of_the_last_leader_are_not_repeated() {
     let rs = replica_set("a", 1);
     let fixture = new_leader(&rs);
     let pods = [owned_pod("x", &rs), owned_pod("y", &rs)];
     fixture.cache_silently(None, pods.clone());
-    let [gone, left] = pods;
-    fixture.writes.set_live_pods(vec![left]);
+    let [gone, remaining] = pods;
+    fixture.writes.set_live_pods(vec![remaining]);
     assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
     fixture.sync_ok("a");
     fixture.deliver_pod_deleted(gone);
@@ -82,7 +82,7 @@ fn what_the_last_leader_deleted_unseen_is_not_deleted_again() {
 }
 
 #[test]
-fn a_replica_set_that_has_changed_unseen_is_waited_for() {
+fn a_sync_waits_for_an_unseen_change_of_its_replica_set() {
     let rs = replica_set("a", 2);
     let fixture = new_leader(&rs);
     let mut changed = rs.clone();
@@ -91,14 +91,14 @@ fn a_replica_set_that_has_changed_unseen_is_waited_for() {
     assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
     assert_eq!(fixture.queued_after(Duration::from_secs(1)), ["default/a"]);
     fixture.assert_counts(0, 0, 0);
-    // The caches have come so far by now, and it is as it was read: so it is acted on.
+    // The caches have reached their targets and the ReplicaSet is unchanged, so the sync acts.
     fixture.deliver_bookmarks("20", "20");
     fixture.sync_ok("a");
     fixture.assert_counts(2, 0, 0);
 }
 
 #[test]
-fn a_cache_that_shows_all_is_asked_about_once_and_then_acted_on() {
+fn a_complete_cache_is_verified_once_and_then_acted_on() {
     let rs = replica_set("a", 2);
     let fixture = new_leader(&rs);
     assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
@@ -108,7 +108,7 @@ fn a_cache_that_shows_all_is_asked_about_once_and_then_acted_on() {
 }
 
 #[test]
-fn caches_as_new_as_the_api_server_are_asked_nothing_else() {
+fn current_caches_need_no_further_query() {
     let rs = replica_set("a", 2);
     let fixture = new_leader(&rs);
     fixture.deliver_bookmarks("20", "20");
@@ -121,8 +121,7 @@ fn caches_as_new_as_the_api_server_are_asked_nothing_else() {
     assert!(fixture.sync("b").is_ok());
 }
 
-/// Pods that are new enough beside a spec from before the last leader's time, or the other way
-/// round.
+/// New pods beside a spec from before the previous leader's time, or the reverse.
 #[test]
 fn both_caches_must_be_as_new_as_the_take_over() {
     for (pods, replica_sets) in [("20", "19"), ("19", "20")] {
@@ -156,7 +155,7 @@ fn versions_of_two_histories_are_not_compared() {
 }
 
 #[test]
-fn a_question_without_an_answer_is_asked_again() {
+fn a_failed_version_query_is_retried() {
     let rs = replica_set("a", 2);
     let fixture = fixture(&rs, []);
     fixture.controller.take_over();
@@ -172,15 +171,15 @@ fn a_question_without_an_answer_is_asked_again() {
     fixture.assert_counts(2, 0, 0);
 }
 
-/// A new leader asks about the first ReplicaSets, and about none once its caches have moved on.
+/// A new leader queries for the first ReplicaSets, and for none once its caches have advanced.
 #[test]
-fn nothing_of_a_take_over_lasts() {
+fn a_take_over_leaves_no_state() {
     let fixture = Fixture::new();
     fixture.controller.stand_by();
     fixture.deliver_bookmarks("10", "10");
     fixture.controller.take_over();
     fixture.writes.set_live_versions("1000", "1000");
-    let mut n_asked = 0;
+    let mut n_queries = 0;
     for n in 0..100 {
         let name = format!("rs-{n}");
         let rs = replica_set(&name, 1);
@@ -190,7 +189,7 @@ fn nothing_of_a_take_over_lasts() {
         fixture.writes.set_live_replica_set(Ok(rs.clone()));
         while fixture.sync(&name).expect("a sync") == Outcome::TooEarly {}
         let writes = fixture.writes.take();
-        n_asked += usize::from(writes.contains(&Write::ListPods));
+        n_queries += usize::from(writes.contains(&Write::ListPods));
         let is_confirmed = |memory: &mut Memory| memory.positions.is_confirmed;
         let is_confirmed = || {
             let memories = &fixture.controller.memories;
@@ -200,12 +199,12 @@ fn nothing_of_a_take_over_lasts() {
         fixture.deliver_replica_set_deleted(rs.clone());
         assert_eq!(is_confirmed(), None);
     }
-    assert_eq!(n_asked, 10);
+    assert_eq!(n_queries, 10);
 }
 
-/// The proof comes while a sync is under way that has read the caches before it.
+/// The proof completes during a sync that has read the caches before it.
 #[test]
-fn what_was_read_before_the_proof_is_not_acted_on() {
+fn a_sync_never_acts_on_reads_before_the_proof() {
     let rs = replica_set("a", 2);
     let fixture = Arc::new(new_leader(&rs));
     assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
@@ -223,9 +222,9 @@ fn what_was_read_before_the_proof_is_not_acted_on() {
     fixture.assert_counts(0, 0, 0);
 }
 
-/// Also at those of which only the status is out of date.
+/// Including those with only an outdated status.
 #[test]
-fn a_new_leader_looks_at_everybody() {
+fn a_new_leader_enqueues_every_replica_set() {
     let rs = replica_set("a", 1);
     let fixture = new_leader(&rs);
     fixture.cache_silently(None, [owned_pod("x", &rs)]);
@@ -236,7 +235,7 @@ fn a_new_leader_looks_at_everybody() {
 }
 
 #[test]
-fn nothing_is_asked_for_where_nothing_is_to_be_done() {
+fn a_sync_without_work_sends_no_query() {
     let rs = replica_set("a", 1);
     let fixture = new_leader(&rs);
     fixture.cache_silently(None, [owned_pod("x", &rs)]);
@@ -244,7 +243,7 @@ fn nothing_is_asked_for_where_nothing_is_to_be_done() {
     assert_eq!(fixture.writes.take().len(), 1, "a status");
 }
 
-/// The pods' cache goes back to version 5, where there are these pods.
+/// The pod cache returns to version 5, which has these pods.
 fn rewind(fixture: &Fixture, pods: &[Pod]) {
     fixture.controller.handle_rewind();
     let pods = pods.iter().cloned().map(Arc::new).collect();
@@ -264,7 +263,7 @@ fn after_a_restore_nothing_is_deleted_by_a_lost_spec() {
     fixture.sync_ok("a");
     rewind(&fixture, &pods);
     fixture.writes.set_live_pods(pods.to_vec());
-    // Before the restore it had three replicas; then it was scaled down, which is lost.
+    // At the backup it had three replicas. A later scale-down is lost.
     for generation in [1, 2] {
         let mut live = replica_set("a", 3);
         live.generation = generation;
@@ -272,7 +271,7 @@ fn after_a_restore_nothing_is_deleted_by_a_lost_spec() {
         assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
     }
     fixture.assert_counts(0, 0, 0);
-    // Its own cache follows.
+    // The ReplicaSet cache follows.
     fixture.controller.handle_rewind();
     let listed = vec![Arc::new(replica_set("a", 3))];
     for event in fixture.cache.replica_sets.replace(listed, &[], &"6".into()) {
@@ -282,7 +281,7 @@ fn after_a_restore_nothing_is_deleted_by_a_lost_spec() {
     fixture.assert_counts(0, 0, 0);
 }
 
-/// The cache of ReplicaSets is still from before the restore, so it has seen more than there is.
+/// The ReplicaSet cache still predates the restore, so its version exceeds the API server's.
 #[test]
 fn after_a_restore_a_cache_that_is_ahead_proves_nothing() {
     let rs = replica_set("a", 2);
@@ -308,7 +307,7 @@ fn after_a_restore_pods_that_are_lost_are_not_counted() {
     fixture.writes.set_live_replica_set(Ok(rs.clone()));
     fixture.writes.set_live_pods(pods[..1].to_vec());
     fixture.controller.handle_rewind();
-    // The list that shows it is on its way.
+    // The list that shows it is still in progress.
     assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
     fixture.sync_ok("a");
     fixture.assert_counts(0, 0, 0);
@@ -316,7 +315,7 @@ fn after_a_restore_pods_that_are_lost_are_not_counted() {
 }
 
 #[test]
-fn after_a_restore_nobody_waits_for_what_is_lost() {
+fn after_a_restore_no_sync_waits_for_lost_writes() {
     let rs = replica_set("a", 2);
     let fixture = fixture(&rs, []);
     fixture.deliver_bookmarks("10", "10");
@@ -331,7 +330,11 @@ fn after_a_restore_nobody_waits_for_what_is_lost() {
     rewind(&fixture, &[]);
     assert_eq!(fixture.queued(), ["default/a"]);
     assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
-    assert_eq!(fixture.queued(), ["default/a"], "the API server was asked");
+    assert_eq!(
+        fixture.queued(),
+        ["default/a"],
+        "the API server was queried"
+    );
     fixture.sync_ok("a");
     fixture.assert_counts(2, 0, 0);
 }

@@ -1,4 +1,4 @@
-//! Group C, as far as it is about whole syncs and about the patches' bytes.
+//! Group C, the part about whole syncs and the bytes of the patches.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::controller::testing::{
 };
 use crate::writes::{PatchedPod, WriteError};
 
-/// A fixture whose API server knows `rs` as the cache does.
+/// A fixture whose API server has the same `rs` as the cache.
 fn fixture(rs: &ReplicaSet, pods: impl IntoIterator<Item = Pod>) -> Fixture {
     let fixture = Fixture::new();
     fixture.cache_silently(Some(rs.clone()), pods);
@@ -29,7 +29,7 @@ fn unlabelled(pod: Pod) -> Pod {
     }
 }
 
-/// Which pods are claimed out of all of `pods`, and which are patched on the way.
+/// Checks which of `pods` are claimed, and which are patched for that.
 #[track_caller]
 fn check_claim(rs: &ReplicaSet, pods: Vec<Pod>, claimed: &[&str], patched: &[&str]) {
     let fixture = fixture(rs, []);
@@ -68,7 +68,7 @@ fn c_01_a_matching_orphan_is_adopted_another_is_not() {
 }
 
 #[test]
-fn c_02_a_replica_set_that_goes_away_adopts_nothing() {
+fn c_02_a_replica_set_under_deletion_adopts_nothing() {
     let mut rs = replica_set("web", 2);
     rs.deletion = Some(seconds_ago(0));
     check_claim(&rs, vec![pod("p1"), pod("p2")], &[], &[]);
@@ -183,7 +183,7 @@ fn c_17_c_23_failed_adoptions_are_all_tried_and_end_the_sync() {
 }
 
 #[test]
-fn a_23_the_same_failure_of_many_is_told_once() {
+fn a_23_equal_errors_are_reported_once() {
     let rs = replica_set("web", 2);
     let mut pods = vec![
         unlabelled(owned_pod("p1", &rs)),
@@ -232,7 +232,7 @@ fn c_18_the_live_replica_set_decides_on_adoption() {
 }
 
 #[test]
-fn the_live_replica_set_is_asked_once_and_only_for_an_adoption() {
+fn one_live_read_per_sync_and_only_for_an_adoption() {
     let rs = replica_set("web", 3);
     for (pods, asked) in [
         (vec![pod("p1"), pod("p2"), pod("p3")], 1),
@@ -286,7 +286,7 @@ fn c_22_an_orphan_that_is_gone_is_replaced() {
 }
 
 #[test]
-fn c_24_nothing_is_released_by_a_replica_set_that_goes_away() {
+fn c_24_a_replica_set_under_deletion_releases_nothing() {
     let mut rs = replica_set("web", 2);
     rs.deletion = Some(seconds_ago(0));
     let pods = vec![owned_pod("p1", &rs), unlabelled(owned_pod("p2", &rs))];
@@ -304,7 +304,10 @@ fn c_26_the_api_version_of_a_reference_does_not_matter() {
                 "labels": {"type": "production"},
                 "ownerReferences": [
                     {"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "o"},
-                    {"apiVersion": version, "kind": "ReplicaSet", "name": "web", "uid": "uid-web", "controller": true},
+                    {
+                        "apiVersion": version, "kind": "ReplicaSet", "name": "web",
+                        "uid": "uid-web", "controller": true,
+                    },
                 ],
             },
         });
@@ -339,9 +342,9 @@ fn a_pod_that_goes_away_is_not_adopted() {
 }
 
 #[test]
-fn h_16_h_17_only_adoptions_that_were_stored_are_waited_for() {
+fn h_16_h_17_syncs_wait_for_stored_adoptions_only() {
     let rs = replica_set("web", 2);
-    for (answer, version) in [
+    for (response, version) in [
         (
             Ok(PatchedPod {
                 resource_version: "9".into(),
@@ -360,22 +363,22 @@ fn h_16_h_17_only_adoptions_that_were_stored_are_waited_for() {
         (Err(WriteError::Unknown("lost".into())), ""),
     ] {
         let fixture = fixture(&rs, [pod("p1")]);
-        fixture.writes.on_patch(move |_, _| Some(answer.clone()));
+        fixture.writes.on_patch(move |_, _| Some(response.clone()));
         drop(fixture.sync("web"));
         let written = fixture.written(&rs);
         assert_eq!(written.unwrap_or_default().pods, version.into());
     }
 }
 
-/// An adoption whose answer was lost is repeated; the server takes the same patch twice.
+/// The sync retries an adoption with a lost response; the server accepts the same patch twice.
 #[test]
-fn an_adoption_of_unknown_outcome_is_repeated() {
+fn an_adoption_of_unknown_outcome_is_retried() {
     let rs = replica_set("web", 1);
     let fixture = fixture(&rs, [pod("p1")]);
     fixture
         .writes
         .on_patch(|call, _| (call == 0).then(|| Err(WriteError::Unknown("lost".into()))));
-    fixture.sync("web").expect_err("the answer was lost");
+    fixture.sync("web").expect_err("the response was lost");
     fixture.sync_ok("web");
     fixture.assert_counts(0, 0, 2);
 }

@@ -1,4 +1,4 @@
-//! Groups B and G, as far as they are about creating pods.
+//! Groups B and G, the part about creates.
 
 use crate::controller::testing::{creates, fixture, forbidden, lost, owned_pod, replica_set};
 use crate::writes::WriteError;
@@ -15,7 +15,8 @@ fn b_14_failed_and_skipped_creates_are_not_expected() {
     assert_eq!(fixture.open(&rs), Some((5, 0)));
 }
 
-/// "Those already observed" of the checklist: pods that came back before the answers of the batch.
+/// "Those already observed" of the checklist: the watch shows these pods before the batch's
+/// responses.
 #[test]
 fn b_14_creates_that_came_back_already_are_not_expected() {
     let rs = replica_set("web", 3);
@@ -27,7 +28,7 @@ fn b_14_creates_that_came_back_already_are_not_expected() {
         None
     });
     fixture.sync_ok("web");
-    // Delivered to the cache only; now the handlers are told, as after a relist.
+    // Delivered to the cache only. The handlers get the event here, as after a relist.
     let names = creates(&fixture);
     for name in &names[..2] {
         fixture.see_creation(&rs, name);
@@ -35,10 +36,10 @@ fn b_14_creates_that_came_back_already_are_not_expected() {
     assert_eq!(fixture.open(&rs), Some((1, 0)));
 }
 
-/// A restarted daemon begins its names anew, and would find each of its pods by a refusal and a
-/// look.
+/// A restarted daemon restarts its name sequence. Otherwise each existing pod would cost a failed
+/// create and a read.
 #[test]
-fn names_of_pods_that_are_seen_are_not_asked_for() {
+fn names_of_cached_pods_are_not_chosen() {
     let mut rs = replica_set("web", 5);
     let before = fixture(&rs, []);
     before.sync_ok("web");
@@ -67,7 +68,7 @@ fn g_03_g_04_a_refusal_ends_the_creates_after_its_batch() {
 }
 
 #[test]
-fn g_09_a_namespace_that_goes_away_is_no_failure() {
+fn g_09_a_terminating_namespace_is_no_failure() {
     let rs = replica_set("web", 3);
     let fixture = fixture(&rs, []);
     fixture.writes.on_create(|_, _| {
@@ -85,7 +86,7 @@ fn g_09_a_namespace_that_goes_away_is_no_failure() {
 }
 
 #[test]
-fn g_11_a_transient_failure_is_repeated() {
+fn g_11_a_transient_failure_is_retried() {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, []);
     fixture
@@ -101,10 +102,10 @@ fn g_11_a_transient_failure_is_repeated() {
     fixture.assert_counts(3, 0, 0);
 }
 
-/// The API server has a name in most refusals. Under another name each time they would be as many
-/// events, of which `kubectl describe` shows ten and then no more.
+/// Most error messages of the API server contain the name. A new name each time would cause as many
+/// events, of which `kubectl describe` shows only ten.
 #[test]
-fn a_refused_creation_is_repeated_under_its_name() {
+fn a_refused_create_is_retried_under_its_name() {
     let rs = replica_set("web", 3);
     let fixture = fixture(&rs, []);
     fixture.writes.on_create(|_, _| Some(Err(forbidden())));
@@ -116,10 +117,10 @@ fn a_refused_creation_is_repeated_under_its_name() {
     }
 }
 
-/// A daemon that is killed next and started again asks for the first names of the sequence, so those must
-/// be the ones that are under way.
+/// A daemon that is killed and restarted uses the first names of the sequence, so those must be the
+/// creates in progress.
 #[test]
-fn names_that_were_not_tried_come_next() {
+fn unsent_names_are_drawn_next() {
     let rs = replica_set("web", 7);
     let twin = fixture(&rs, []);
     twin.sync_ok("web");

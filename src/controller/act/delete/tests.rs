@@ -1,4 +1,4 @@
-//! Groups B and G, as far as they are about deleting pods.
+//! Groups B and G, the part about deletes.
 
 use crate::api::Pod;
 use crate::controller::testing::{
@@ -27,7 +27,7 @@ fn b_16_deletions_are_expected_by_identity_before_they_are_sent() {
 }
 
 #[test]
-fn g_13_all_deletes_are_sent_and_the_first_error_is_told() {
+fn g_13_all_deletes_are_sent_and_the_first_error_returned() {
     let rs = replica_set("web", 0);
     let fixture = fixture(&rs, ["a", "b", "c", "d"].map(|name| owned_pod(name, &rs)));
     fixture.writes.on_delete(|call, _| {
@@ -40,9 +40,9 @@ fn g_13_all_deletes_are_sent_and_the_first_error_is_told() {
     assert_eq!(fixture.open(&rs), Some((0, 2)));
 }
 
-/// DIFFERS from upstream, which expects the deletion no more and would take another pod next.
+/// DIFFERS from upstream, which drops the expectation and deletes another pod next.
 #[test]
-fn a_pod_that_is_gone_already_is_waited_for_as_if_it_had_been_deleted() {
+fn a_pod_already_gone_is_expected_like_a_deleted_one() {
     for error in [
         refused(404, "NotFound", "gone"),
         refused(409, "Conflict", "another UID"),
@@ -64,7 +64,7 @@ fn a_pod_that_is_gone_already_is_waited_for_as_if_it_had_been_deleted() {
 
 /// An admission webhook may refuse with any code.
 #[test]
-fn a_conflict_about_a_pod_that_is_there_is_a_refusal() {
+fn a_conflict_on_an_existing_pod_is_an_error() {
     let rs = replica_set("web", 1);
     let fixture = fixture(&rs, [owned_pod("a", &rs), ready_pod("b", &rs)]);
     fixture
@@ -85,17 +85,17 @@ fn a_conflict_about_a_pod_that_is_there_is_a_refusal() {
 }
 
 #[test]
-fn a_conflict_that_nobody_can_explain_is_repeated_on_the_same_pod() {
+fn an_unresolved_conflict_is_retried_on_the_same_pod() {
     let rs = replica_set("web", 1);
     let fixture = fixture(&rs, [owned_pod("a", &rs), ready_pod("b", &rs)]);
     fixture
         .writes
         .on_delete(|_, _| Some(Err(refused(409, "Conflict", "not now"))));
     fixture.writes.on_find_pod(|_, _| Some(Err(forbidden())));
-    fixture.sync("web").expect_err("the look is refused");
+    fixture.sync("web").expect_err("the read is refused");
     assert_eq!(deletes(&fixture), ["a"]);
     assert_eq!(fixture.open(&rs), Some((0, 0)));
-    // Without the delete of before, this one would go first.
+    // Without the earlier delete, this pod would go first.
     fixture.deliver_pod(Pod {
         resource_version: "2".into(),
         node: None,
@@ -107,13 +107,13 @@ fn a_conflict_that_nobody_can_explain_is_repeated_on_the_same_pod() {
 }
 
 #[test]
-fn a_deletion_that_the_cache_shows_already_is_not_waited_for() {
+fn a_deletion_already_in_the_cache_is_not_expected() {
     for is_found in [true, false] {
         let rs = replica_set("web", 0);
         let fixture = fixture(&rs, [owned_pod("a", &rs)]);
         let (cache, going) = (fixture.cache.clone(), owned_pod("a", &rs));
         fixture.writes.on_delete(move |_, _| {
-            // The event comes between the look at the pods and the answer.
+            // The event arrives between the listing of the pods and the response.
             if is_found {
                 cache.pods.apply_modified(Pod {
                     resource_version: "2".into(),

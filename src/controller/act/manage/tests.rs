@@ -1,9 +1,9 @@
-//! Group G: bursts, and what is logged of a batch.
+//! Group G: bursts, and the log line of a batch.
 
 use crate::controller::testing::{Fixture, creates, deletes, forbidden, owned_pod, replica_set};
 use crate::writes::WriteError;
 
-/// Scales up and down in bursts, delivering what was written one by one.
+/// Scales up and down in bursts, delivering the writes one by one.
 #[track_caller]
 fn check_bursts(burst: usize, wanted: usize) {
     let fixture = Fixture::with_burst(burst);
@@ -69,7 +69,7 @@ fn g_07_a_burst_that_is_never_full() {
 }
 
 #[test]
-fn a_batch_of_which_nothing_was_sent_is_not_told() {
+fn a_batch_without_requests_logs_at_debug_level() {
     use log::Level;
     let level = super::level_of_batch;
     assert_eq!(level(0, &Err(WriteError::Stopped)), Level::Debug);

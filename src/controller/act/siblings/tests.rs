@@ -1,4 +1,4 @@
-//! Groups D and E, as far as they are about related pods.
+//! Groups D and E, the part about related pods.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::controller::testing::{
     Fixture, controller_ref, deletes, fixture, owned_pod, ready_pod, seconds_ago,
 };
 
-/// A ReplicaSet with a Deployment for its controller.
+/// A ReplicaSet controlled by a Deployment.
 fn of_deployment(name: &str, labels: &[(&str, &str)], uid: &str) -> ReplicaSet {
     let mut object = crate::controller::testing::replica_set_json(name, 1);
     let labels: std::collections::BTreeMap<_, _> = labels.iter().copied().collect();
@@ -26,7 +26,7 @@ fn labelled(pod: Pod, track: &str) -> Pod {
     }
 }
 
-/// Which pods are related to those of `new`, which has two pods on two nodes.
+/// Returns the pods related to those of `new`, which has two pods on two nodes.
 fn related(fixture: &Fixture, rs: &ReplicaSet) -> Vec<String> {
     use super::Siblings;
     use crate::controller::decide::plan::RelatedPods;
@@ -72,7 +72,7 @@ fn d_21_e_22_e_23_related_pods_are_those_of_the_same_controller() {
     alone.controller = None;
     assert_eq!(related(&fixture, &alone), [""; 0]);
 
-    // Not even in the cache itself, it still counts its own.
+    // A ReplicaSet that is not in the cache still counts its own pods.
     let mut leaving = new;
     leaving.deletion = Some(seconds_ago(0));
     fixture.deliver_replica_set_deleted(leaving.clone());
@@ -80,7 +80,7 @@ fn d_21_e_22_e_23_related_pods_are_those_of_the_same_controller() {
 }
 
 #[test]
-fn e_22_the_node_where_the_sibling_is_gives_first() {
+fn e_22_the_node_of_the_sibling_loses_pods_first() {
     let new = of_deployment("new", &[("track", "new")], "uid-d");
     let old = of_deployment("old", &[("track", "old")], "uid-d");
     let on = |pod: Pod, node: &str| Pod {

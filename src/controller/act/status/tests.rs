@@ -1,4 +1,4 @@
-//! Group F: what a status says, and when it is written.
+//! Group F: the contents of a status, and when the sync writes it.
 
 mod availability;
 
@@ -15,8 +15,8 @@ use crate::controller::testing::{
     Fixture, Write, now, owned_pod, ready_pod, refused, replica_set, seconds_ago, with_status,
 };
 
-/// A ReplicaSet that wants ready pods for so many seconds; with `partial` its template has one label
-/// more than the pods.
+/// A ReplicaSet with this `minReadySeconds`; with `partial` its template has one label more than
+/// the pods.
 fn rs(min_ready_seconds: i32, partial: bool) -> ReplicaSet {
     let mut rs = replica_set("web", 2);
     rs.min_ready_seconds = min_ready_seconds;
@@ -60,7 +60,7 @@ fn calculate(rs: &ReplicaSet, pods: &[Pod], failure: Option<(Plan, String)>) -> 
     calculate_status(rs, &counts, failure.as_ref())
 }
 
-/// Expects replicas, fully labelled, ready, available.
+/// Checks replicas, fully labelled, ready, available.
 #[track_caller]
 fn check(rs: &ReplicaSet, pods: &[Pod], expected: [i32; 4]) {
     let status = calculate(rs, pods, None);
@@ -86,7 +86,7 @@ fn f_01_to_f_05_f_07_to_f_10_counts() {
     check(&patient, &[ready_since(7200)], [1, 1, 1, 1]);
 }
 
-/// F-03 and F-11 with the feature off are met where the API server drops the field, see below.
+/// For F-03 and F-11 with the feature off, see the API server that drops the field, below.
 #[test]
 fn f_03_f_04_f_12_terminating_pods_are_counted_from_zero() {
     for (n_going, expected) in [(0, 0), (2, 2)] {
@@ -126,9 +126,9 @@ fn only_owned_matching_unfinished_pods_count_as_terminating() {
     fixture.assert_counts(0, 0, 0);
 }
 
-/// F-03, F-11: an API server without the field drops it; then it is asked for no more.
+/// F-03, F-11: an API server without the field drops it, and the sync does not write it again.
 #[test]
-fn f_11_a_server_that_drops_terminating_replicas_is_not_asked_again() {
+fn f_11_a_dropped_terminating_count_is_not_rewritten() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
     fixture.cache_silently(Some(rs.clone()), [ready_pod("a", &rs), going("b", &rs)]);
     let stored = Arc::new(std::sync::Mutex::new(rs));
@@ -152,9 +152,9 @@ fn f_11_a_server_that_drops_terminating_replicas_is_not_asked_again() {
     assert_eq!(writes.status_updates().len(), 1, "no loop");
 }
 
-/// While an API server is upgraded beside others, one may drop what the next one keeps.
+/// During an upgrade one API server may drop the field and the next one keep it.
 #[test]
-fn a_server_that_keeps_terminating_replicas_is_found_by_the_next_write() {
+fn the_next_write_detects_a_kept_terminating_count() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 2));
     fixture.cache_silently(Some(rs.clone()), [ready_pod("a", &rs), going("b", &rs)]);
     fixture.cache_silently(None, [ready_pod("c", &rs)]);
@@ -186,7 +186,7 @@ fn a_server_that_keeps_terminating_replicas_is_found_by_the_next_write() {
     let written: Vec<Option<i32>> = terminating();
     assert_eq!(written, [Some(1)], "sent with what is due");
 
-    // Another ReplicaSet shows no number yet; now it is worth a write.
+    // Another ReplicaSet has no number yet; at this point it is worth a write.
     let mut other = with_status(&echo, echo.status.clone());
     other.resource_version = "4".into();
     other.status.observed_generation = 2;
@@ -229,7 +229,7 @@ fn f_15_to_f_17_f_19_the_failure_condition() {
         ),
         (vec![create.clone()], None, vec![]),
         (vec![], None, vec![]),
-        // One that is there stays, whatever the error; F-27: those of others stay in any case.
+        // An existing condition stays, whatever the error. F-27: foreign conditions always stay.
         (
             vec![create.clone()],
             failed(Plan::Delete(1), "F"),
@@ -265,7 +265,7 @@ fn f_15_f_16_errors_of_a_sync_become_the_condition() {
         let status = fixture.writes.status_updates().pop().expect("a status");
         assert_eq!(status.conditions[0].message.as_deref(), Some(message));
 
-        // F-17: without an error it goes.
+        // F-17: without an error the condition is removed.
         fixture.writes.on_create(|_, _| None);
         fixture.writes.on_delete(|_, _| None);
         let mut failed = with_status(&rs, status);
@@ -284,7 +284,7 @@ fn f_15_f_16_errors_of_a_sync_become_the_condition() {
     }
 }
 
-/// A ReplicaSet with two ready pods whose status says so.
+/// A ReplicaSet with two ready pods and a matching status.
 fn settled() -> (Fixture, ReplicaSet) {
     let (fixture, mut rs) = (Fixture::new(), replica_set("web", 2));
     rs.status = ReplicaSetStatus {
@@ -374,7 +374,7 @@ fn f_25_a_failing_read_ends_it() {
     assert_eq!(fixture.writes.status_updates().len(), 1);
 }
 
-/// DIFFERS from upstream, which would write the counts of the old object into the new one.
+/// DIFFERS from upstream, which writes the counts of the old object into the new one.
 #[test]
 fn the_second_update_never_goes_to_another_object() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
@@ -388,9 +388,9 @@ fn the_second_update_never_goes_to_another_object() {
     assert_eq!(fixture.writes.status_updates().len(), 1);
 }
 
-/// DIFFERS from upstream, which would write the conditions that it saw first.
+/// DIFFERS from upstream, which writes the conditions of its first read.
 #[test]
-fn f_27_what_others_wrote_meanwhile_survives_the_second_update() {
+fn f_27_foreign_status_fields_survive_the_second_update() {
     let (fixture, mut rs) = (Fixture::new(), replica_set("web", 1));
     rs.status.conditions = vec![failure("FailedCreate", "old")];
     let mut live = rs.clone();
@@ -411,7 +411,7 @@ fn f_27_what_others_wrote_meanwhile_survives_the_second_update() {
 }
 
 #[test]
-fn f_26_a_status_counts_what_the_sync_saw_first() {
+fn f_26_a_status_counts_the_pods_that_the_sync_listed() {
     let (fixture, mut rs) = (Fixture::new(), rs(0, true));
     rs.replicas = 5;
     let pods = (0..4).map(|i| Pod {
@@ -437,7 +437,7 @@ fn f_26_a_status_counts_what_the_sync_saw_first() {
 
 /// The other half, while expectations are open, is B-08.
 #[test]
-fn f_29_a_status_is_written_while_the_replica_set_goes_away() {
+fn f_29_a_replica_set_under_deletion_gets_its_status() {
     let (fixture, mut rs) = (Fixture::new(), replica_set("web", 5));
     rs.deletion = Some(seconds_ago(0));
     fixture.cache_silently(Some(rs.clone()), [ready_pod("a", &rs)]);

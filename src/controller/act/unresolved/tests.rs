@@ -1,4 +1,4 @@
-//! Writes whose outcome is not known: what the next syncs do about them.
+//! Writes with an unknown outcome, and how the next syncs handle them.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ fn already_exists() -> WriteError {
 }
 
 #[test]
-fn a_create_of_unknown_outcome_is_repeated_under_the_same_name() {
+fn a_create_of_unknown_outcome_is_retried_under_its_name() {
     let rs = replica_set("web", 3);
     let fixture = fixture(&rs, []);
     fixture
         .writes
         .on_create(|call, _| (call == 1).then(|| Err(lost())));
-    fixture.sync("web").expect_err("one answer was lost");
+    fixture.sync("web").expect_err("one response was lost");
     let first = creates(&fixture);
     assert_eq!(first.len(), 3);
     for name in [&first[0], &first[2]] {
@@ -35,7 +35,7 @@ fn a_create_that_was_stored_after_all_counts_as_done() {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, []);
     fixture.writes.on_create(|_, _| Some(Err(lost())));
-    fixture.sync("web").expect_err("the answer was lost");
+    fixture.sync("web").expect_err("the response was lost");
     let name = creates(&fixture).remove(0);
 
     let stored = Pod {
@@ -78,8 +78,8 @@ fn a_create_that_was_stored_and_seen_meanwhile_is_not_expected() {
 }
 
 #[test]
-fn a_taken_name_that_cannot_be_looked_at_is_repeated() {
-    // The second: the lease runs out in between.
+fn a_taken_name_is_retried_if_its_pod_is_unreadable() {
+    // The second case: the lease expires in between.
     for error in [forbidden(), WriteError::Stopped] {
         let mut rs = replica_set("web", 1);
         let fixture = fixture(&rs, []);
@@ -89,9 +89,9 @@ fn a_taken_name_that_cannot_be_looked_at_is_repeated() {
         fixture
             .writes
             .on_find_pod(move |_, _| Some(Err(error.clone())));
-        fixture.sync("web").expect_err("the look fails");
+        fixture.sync("web").expect_err("the read fails");
         let first = creates(&fixture);
-        // Another version draws other names, unless one may have made a pod.
+        // Another version draws other names, unless one of them may have created a pod.
         rs.generation = 2;
         rs.resource_version = "2".into();
         fixture.deliver_replica_set(rs);
@@ -101,7 +101,7 @@ fn a_taken_name_that_cannot_be_looked_at_is_repeated() {
 }
 
 #[test]
-fn a_name_that_is_taken_by_somebody_else_is_given_up() {
+fn a_name_taken_by_a_foreign_pod_is_replaced() {
     let rs = replica_set("web", 1);
     let going = |name: &str| Pod {
         deletion: Some(seconds_ago(0)),
@@ -115,7 +115,7 @@ fn a_name_that_is_taken_by_somebody_else_is_given_up() {
         fixture
             .writes
             .on_create(|call, _| (call == 0).then(|| Err(already_exists())));
-        // The same names come in the same order, so a twin tells which one will be taken.
+        // A twin draws the same names in the same order, so it predicts the taken name.
         let twin = Fixture::new();
         twin.cache_silently(Some(rs.clone()), []);
         twin.sync_ok("web");
@@ -150,16 +150,16 @@ fn a_name_stays_first_until_its_outcome_is_known() {
     let rs = replica_set("web", 3);
     let fixture = fixture(&rs, []);
     fixture.writes.on_create(|_, _| Some(Err(lost())));
-    fixture.sync("web").expect_err("the answer was lost");
+    fixture.sync("web").expect_err("the response was lost");
     let name = creates(&fixture).remove(0);
-    // A refusal of the second request says nothing about the first.
+    // A failure of the second request proves nothing about the first.
     fixture.writes.on_create(|_, _| Some(Err(forbidden())));
     fixture.sync("web").expect_err("refused");
     assert_eq!(creates(&fixture), std::slice::from_ref(&name));
-    // Nor does a failed look at the pod that has the name.
+    // Nor does a failed read of the pod with that name.
     fixture.writes.on_create(|_, _| Some(Err(already_exists())));
     fixture.writes.on_find_pod(|_, _| Some(Err(forbidden())));
-    fixture.sync("web").expect_err("the look is refused");
+    fixture.sync("web").expect_err("the read is refused");
     assert_eq!(creates(&fixture), std::slice::from_ref(&name));
     fixture.writes.on_find_pod(|_, _| None);
     fixture.writes.on_create(|_, _| None);
@@ -169,7 +169,7 @@ fn a_name_stays_first_until_its_outcome_is_known() {
 }
 
 #[test]
-fn names_that_slow_start_did_not_come_to_stay_first() {
+fn names_skipped_by_slow_start_stay_first() {
     let rs = replica_set("web", 7);
     let fixture = fixture(&rs, []);
     fixture
@@ -189,11 +189,11 @@ fn names_that_slow_start_did_not_come_to_stay_first() {
 }
 
 #[test]
-fn a_name_that_the_cache_shows_is_not_repeated() {
+fn a_name_in_the_cache_is_not_retried() {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, []);
     fixture.writes.on_create(|_, _| Some(Err(lost())));
-    fixture.sync("web").expect_err("the answer was lost");
+    fixture.sync("web").expect_err("the response was lost");
     let name = creates(&fixture).remove(0);
     fixture.deliver_pod(owned_pod(&name, &rs));
     fixture.writes.on_create(|_, _| None);
@@ -230,14 +230,14 @@ fn fewer_wanted_pods_keep_the_other_unknown_names_for_later() {
 }
 
 #[test]
-fn a_deletion_of_unknown_outcome_is_repeated_on_the_same_pod() {
+fn a_delete_of_unknown_outcome_is_retried_on_its_pod() {
     let rs = replica_set("web", 1);
     let fixture = fixture(&rs, [owned_pod("a", &rs), owned_pod("b", &rs)]);
     fixture.writes.on_delete(|_, _| Some(Err(lost())));
-    fixture.sync("web").expect_err("the answer was lost");
+    fixture.sync("web").expect_err("the response was lost");
     assert_eq!(fixture.open(&rs), Some((0, 0)));
     let name = deletes(&fixture).remove(0);
-    // Now another pod would be chosen, were it not for the first.
+    // Without the first delete, the sync would choose another pod here.
     let other = if name == "a" { "b" } else { "a" };
     fixture.deliver_pod(Pod {
         resource_version: "2".into(),
@@ -287,13 +287,13 @@ fn an_unknown_deletion_that_is_not_needed_now_is_remembered() {
     assert_eq!(repeated, unknown);
 }
 
-/// A fixture of three pods that was told to have two, whose delete of the pod with the answered name
-/// was lost, and that was told to have three again; then one of the others is to go first.
-fn unknown_deletion_and_no_need_of_it() -> (Fixture, ReplicaSet, String) {
+/// A fixture of three pods, scaled down to two and back up to three. The response to its only
+/// delete was lost; returns the name of that pod. Another pod goes first afterwards.
+fn unneeded_unknown_deletion() -> (Fixture, ReplicaSet, String) {
     let mut rs = replica_set("web", 2);
     let fixture = fixture(&rs, ["a", "b", "c"].map(|name| owned_pod(name, &rs)));
     fixture.writes.on_delete(|_, _| Some(Err(lost())));
-    fixture.sync("web").expect_err("the answer was lost");
+    fixture.sync("web").expect_err("the response was lost");
     let unknown = deletes(&fixture).remove(0);
     fixture.writes.on_delete(|_, _| None);
     rs.replicas = 3;
@@ -318,7 +318,7 @@ fn unknown_deletion_and_no_need_of_it() -> (Fixture, ReplicaSet, String) {
 
 #[test]
 fn a_deletion_that_cannot_happen_any_more_is_not_preferred() {
-    let (fixture, _, unknown) = unknown_deletion_and_no_need_of_it();
+    let (fixture, _, unknown) = unneeded_unknown_deletion();
     fixture.clock.advance(Duration::from_hours(3));
     fixture.sync_ok("web");
     let other = if unknown == "b" { "a" } else { "b" };
@@ -327,16 +327,16 @@ fn a_deletion_that_cannot_happen_any_more_is_not_preferred() {
 
 #[test]
 fn a_deletion_that_may_still_happen_is_preferred() {
-    let (fixture, _, unknown) = unknown_deletion_and_no_need_of_it();
+    let (fixture, _, unknown) = unneeded_unknown_deletion();
     fixture.clock.advance(Duration::from_mins(5));
     fixture.sync_ok("web");
     assert_eq!(deletes(&fixture), [unknown]);
 }
 
-/// The cache may be hours behind, so that it shows a pod that was deleted long ago.
+/// The cache may lag by hours, and so show a pod that was deleted long ago.
 #[test]
-fn a_deletion_that_happened_long_ago_unseen_is_waited_for() {
-    let (fixture, rs, unknown) = unknown_deletion_and_no_need_of_it();
+fn an_old_unseen_deletion_is_expected() {
+    let (fixture, rs, unknown) = unneeded_unknown_deletion();
     fixture.clock.advance(Duration::from_hours(3));
     let mut live = ["a", "b", "c"].map(|name| owned_pod(name, &rs)).to_vec();
     live.retain(|pod| *pod.key.name != *unknown);
@@ -349,9 +349,9 @@ fn a_deletion_that_happened_long_ago_unseen_is_waited_for() {
     assert_eq!(fixture.open(&rs), Some((0, 1)));
 }
 
-/// One of two lost creates was stored; if only one more pod is wanted now, that is the one.
+/// One of two lost creates succeeded. If only one more pod is needed, it is that one.
 #[test]
-fn of_more_unknown_names_than_pods_wanted_the_stored_ones_are_repeated() {
+fn with_too_many_unknown_names_stored_pods_go_first() {
     let mut rs = replica_set("web", 3);
     let fixture = fixture(&rs, []);
     fixture
@@ -378,7 +378,7 @@ fn of_more_unknown_names_than_pods_wanted_the_stored_ones_are_repeated() {
 }
 
 #[test]
-fn of_more_unknown_deletions_than_pods_too_many_those_that_happened_are_repeated() {
+fn with_too_many_unknown_deletes_gone_pods_go_first() {
     let mut rs = replica_set("web", 1);
     let pods = ["a", "b", "c"].map(|name| owned_pod(name, &rs));
     let fixture = fixture(&rs, pods.clone());
@@ -400,15 +400,15 @@ fn of_more_unknown_deletions_than_pods_too_many_those_that_happened_are_repeated
     assert_eq!(fixture.open(&rs), Some((0, 1)));
 }
 
-/// A pod that shows up after the sync has looked at its pods is neither repeated nor made up for.
+/// A pod that appears after the sync listed the pods is neither created again nor replaced.
 #[test]
 fn an_unknown_create_that_shows_up_during_the_sync_counts() {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, []);
     fixture.writes.on_create(|_, _| Some(Err(lost())));
-    fixture.sync("web").expect_err("the answer was lost");
+    fixture.sync("web").expect_err("the response was lost");
     let stored = owned_pod(&creates(&fixture)[0], &rs);
-    // The sync looks at its pods, releases one, and meanwhile another arrives.
+    // The sync lists its pods and releases one, and meanwhile another one arrives.
     let mut leaving = owned_pod("leaving", &rs);
     leaving.labels = [("type", "test")].into_iter().collect();
     fixture.cache_silently(None, [leaving]);
@@ -421,7 +421,7 @@ fn an_unknown_create_that_shows_up_during_the_sync_counts() {
     fixture.sync_ok("web");
     fixture.assert_counts(1, 0, 1);
     let created = creates(&fixture).remove(0);
-    // The name that was not needed is the next one, as it is after a restart.
+    // The surplus name is the next one, as after a restart.
     let twin = Fixture::new();
     twin.cache_silently(Some(replica_set("web", 3)), []);
     twin.sync_ok("web");

@@ -1,4 +1,4 @@
-//! Expectations that were not met in time.
+//! Expectations that the watch did not fulfil in time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,9 +18,9 @@ use crate::stdx::clock::{Clock, FakeClock};
 use crate::writes::{CreatedPod, WriteError};
 
 /// A fixture with `rs` and these pods in the cache.
-/// An expired expectation asks the API server: the moment at which a pod slips in.
+/// A pod appears while an expired expectation queries the API server.
 #[test]
-fn b_09_a_pod_that_comes_while_expectations_are_asked_is_counted() {
+fn b_09_a_pod_shown_during_the_check_is_counted() {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, [ready_pod("a", &rs)]);
     fixture.expect(&rs, ["b".into()], []);
@@ -39,7 +39,7 @@ fn b_09_a_pod_that_comes_while_expectations_are_asked_is_counted() {
 }
 
 #[test]
-fn an_expectation_that_nobody_meets_leads_to_a_list() {
+fn an_unmet_expectation_leads_to_a_list() {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, []);
     fixture.sync_ok("web");
@@ -48,7 +48,7 @@ fn an_expectation_that_nobody_meets_leads_to_a_list() {
     fixture.sync_ok("web");
     assert!(!fixture.writes.take().contains(&Write::ListPods), "not yet");
 
-    // The cache lags behind: nothing is created, but the pods are expected anew.
+    // The cache lags: the sync creates nothing, but expects the pods again.
     fixture.clock.advance(Duration::from_millis(1));
     let live: Vec<Pod> = created.iter().map(|name| owned_pod(name, &rs)).collect();
     fixture.writes.set_live_pods(live.clone());
@@ -56,7 +56,7 @@ fn an_expectation_that_nobody_meets_leads_to_a_list() {
     assert!(fixture.writes.take().contains(&Write::ListPods));
     assert_eq!(fixture.open(&rs), Some((2, 0)));
 
-    // When the cache has caught up, the sync goes on as usual.
+    // Once the cache has caught up, the sync proceeds as usual.
     for pod in live {
         fixture.deliver_pod(pod);
     }
@@ -76,7 +76,7 @@ fn an_expired_expectation_of_pods_that_never_were_is_dropped() {
 }
 
 #[test]
-fn an_expired_expectation_waits_for_pods_that_the_cache_should_lose() {
+fn an_expired_expectation_waits_for_deletions_to_show() {
     let rs = replica_set("web", 1);
     let pods = ["a", "b", "c"].map(|name| owned_pod(name, &rs));
     let fixture = fixture(&rs, pods.clone());
@@ -147,17 +147,18 @@ fn an_expectation_wakes_its_key_when_it_expires() {
 }
 
 #[test]
-fn a_pod_that_came_and_went_unseen_holds_up_nobody() {
+fn a_pod_created_and_deleted_unseen_blocks_no_sync() {
     check_came_and_went_unseen(true, Outcome::TooEarly);
 }
 
-/// Nobody waits for what was written, but an owner that waits for the pod is woken all the same.
+/// Without the gate no sync waits for own writes, but an owner with an open expectation wakes all
+/// the same.
 #[test]
-fn without_the_gate_a_pod_that_came_and_went_holds_up_nobody() {
+fn without_the_gate_a_vanished_pod_blocks_no_sync() {
     check_came_and_went_unseen(false, Outcome::Synced);
 }
 
-/// The watch broke, and while it was away the created pod was stored and has gone again.
+/// The watch broke, and meanwhile the created pod was stored and deleted.
 #[track_caller]
 fn check_came_and_went_unseen(stale_controller_consistency: bool, early: Outcome) {
     let fixture = Fixture::with_gates(FeatureGates {
@@ -191,10 +192,10 @@ fn check_came_and_went_unseen(stale_controller_consistency: bool, early: Outcome
     assert_ne!(first, second);
 }
 
-/// etcd is back at an older version, and the pods' watch has not noticed: what is created has
-/// versions that the cache has passed.
+/// etcd is back at an older version unnoticed by the pod watch: created pods have versions that the
+/// cache has passed.
 #[test]
-fn an_answer_of_another_history_creates_no_further_pods() {
+fn a_version_of_another_history_creates_no_more_pods() {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, []);
     fixture.deliver_bookmarks("2000", "2000");
@@ -214,16 +215,16 @@ fn an_answer_of_another_history_creates_no_further_pods() {
             fixture.sync("web").expect("no error");
         }
     }
-    let asked = fixture.writes.take();
+    let sent = fixture.writes.take();
     let is_list = |write: &&Write| matches!(write, Write::ListPods);
-    assert_eq!(asked.iter().filter(is_list).count(), 1);
+    assert_eq!(sent.iter().filter(is_list).count(), 1);
     assert_eq!(fixture.writes.created(), [""; 0]);
     assert_eq!(fixture.open(&rs), Some((2, 0)), "until they are seen");
 }
 
-/// A webhook takes owner and labels off each new pod: no more than one batch in five minutes.
+/// A webhook strips owner and labels of each new pod: at most one batch in five minutes.
 #[test]
-fn a_created_pod_that_is_nobodys_is_not_created_again() {
+fn a_created_pod_without_an_owner_is_not_recreated() {
     let rs = replica_set("web", 1);
     let fixture = fixture(&rs, []);
     fixture.writes.on_create(|_, _| {
@@ -247,7 +248,7 @@ fn a_created_pod_that_is_nobodys_is_not_created_again() {
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// Runs something when it is asked for the time.
+/// A clock that runs a hook when read.
 #[derive(Default)]
 struct HookedClock(FakeClock, Mutex<Option<Hook>>);
 
@@ -277,9 +278,9 @@ impl Clock for HookedClock {
     }
 }
 
-/// The new expectation is dated after the cache was read and before it is written down.
+/// The new expectation takes its time after the cache read and before it is set.
 #[test]
-fn a_pod_that_goes_while_it_is_written_down_is_not_waited_for() {
+fn a_pod_deleted_while_being_expected_is_settled() {
     let clock = Arc::new(HookedClock::default());
     let mut fixture = Fixture::new();
     fixture.controller = fixture.controller_with(Arc::clone(&clock) as Arc<dyn Clock>);
@@ -292,13 +293,13 @@ fn a_pod_that_goes_while_it_is_written_down_is_not_waited_for() {
     let cache = fixture.cache.clone();
     *clock.hook() = Some(Box::new(move || drop(cache.pods.apply_deleted(pod))));
     let is_current = fixture.controller.compare_with_live(&rs, selector);
-    assert!(is_current.expect("an answer"));
+    assert!(is_current.expect("a response"));
     assert_eq!(fixture.open(&rs), Some((0, 0)));
 }
 
-/// As after a restore of the API server's store from a backup: the versions start over from below.
+/// As after a restore of the API server's store from a backup: versions restart below the cache's.
 #[test]
-fn a_version_that_never_comes_leads_to_a_list_too() {
+fn a_version_that_never_arrives_leads_to_a_list() {
     let rs = replica_set("web", 1);
     let fixture = fixture(&rs, []);
     fixture.deliver_bookmarks("1000", "1000");
@@ -334,7 +335,7 @@ fn a_version_that_never_comes_leads_to_a_list_too() {
     assert!(writes.iter().any(|write| matches!(write, Write::Create(_))));
 }
 
-/// The watch of the ReplicaSets has brought nothing for five minutes, though one was written.
+/// The ReplicaSet watch has shown nothing for five minutes, despite a write.
 #[track_caller]
 fn check_waits_for(kind: &'static WorkloadKind, live: Result<ReplicaSet, WriteError>) {
     let (fixture, rs) = (Fixture::of(kind), replica_set("web", 2));
@@ -367,20 +368,20 @@ fn check_waits_for(kind: &'static WorkloadKind, live: Result<ReplicaSet, WriteEr
 }
 
 #[test]
-fn nothing_is_done_by_a_spec_that_is_overdue_and_not_that_of_now() {
+fn an_overdue_outdated_spec_is_not_acted_on() {
     for kind in [&REPLICA_SET, &REPLICATION_CONTROLLER] {
         let mut scaled = replica_set("web", 0);
         scaled.generation = 2;
         check_waits_for(kind, Ok(scaled));
-        let mut made_anew = replica_set("web", 2);
-        made_anew.uid = "uid-again".into();
-        check_waits_for(kind, Ok(made_anew));
+        let mut recreated = replica_set("web", 2);
+        recreated.uid = "uid-again".into();
+        check_waits_for(kind, Ok(recreated));
         check_waits_for(kind, Err(refused(404, "NotFound", "not found")));
     }
 }
 
 #[test]
-fn a_sync_that_cannot_ask_for_an_overdue_spec_is_repeated() {
+fn a_failed_check_of_an_overdue_spec_is_retried() {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, []);
     fixture.deliver_bookmarks("10", "10");
@@ -394,9 +395,9 @@ fn a_sync_that_cannot_ask_for_an_overdue_spec_is_repeated() {
     fixture.assert_counts(2, 0, 0);
 }
 
-/// The pod in the cache was deleted and made anew under its name; neither is seen yet.
+/// The cached pod was deleted and recreated under its name; the watch has shown neither.
 #[test]
-fn a_pod_made_anew_is_expected_although_its_name_is_in_the_cache() {
+fn a_recreated_pod_is_expected_despite_its_cached_name() {
     let rs = replica_set("web", 1);
     let old = owned_pod("a", &rs);
     let fixture = fixture(&rs, [old.clone()]);
@@ -417,10 +418,10 @@ fn a_pod_made_anew_is_expected_although_its_name_is_in_the_cache() {
     fixture.assert_counts(0, 0, 0);
 }
 
-/// An owner reference with our UID under another name: such a pod is in the cache, but among nobody's
-/// that has a name here.
+/// An owner reference with this ReplicaSet's UID under another name: the pod is in the cache, but
+/// under no owner with a cached name.
 #[test]
-fn a_pod_of_ours_under_another_owners_name_does_not_end_the_syncs() {
+fn an_own_pod_under_a_foreign_name_blocks_no_sync() {
     let rs = replica_set("web", 1);
     let astray = Pod {
         controller: Some(controller_ref("ReplicaSet", "other", "uid-web")),

@@ -11,7 +11,7 @@ use crate::controller::testing::{now, seconds_ago};
 const HOUR: i64 = 3600;
 const MONTH: i64 = 30 * 24 * HOUR;
 
-/// All nine of them.
+/// Checks all nine criteria.
 fn rules() -> DeletionOrder {
     DeletionOrder {
         now: now(),
@@ -34,7 +34,7 @@ fn scheduled(phase: PodPhase) -> Pod {
     }
 }
 
-/// Running and ready since, created when; `None` for a time that is not set.
+/// A running pod with its ready and creation times; `None` for an unset time.
 fn ready(since: Option<i64>, created: Option<i64>) -> Pod {
     Pod {
         is_ready: true,
@@ -63,7 +63,7 @@ fn order((a, rank_a): (&Pod, usize), (b, rank_b): (&Pod, usize)) -> Ordering {
     compare(&ranked(a, rank_a), &ranked(b, rank_b), rules())
 }
 
-/// `first` is deleted before `second`, with these ranks.
+/// Checks that `first` is deleted before `second`, with these ranks.
 #[track_caller]
 fn check((first, first_rank): (Pod, usize), (second, second_rank): (Pod, usize)) {
     let (a, b) = ((&first, first_rank), (&second, second_rank));
@@ -122,7 +122,7 @@ fn e_03_to_e_06_node_then_phase_then_readiness() {
 }
 
 #[test]
-fn a_phase_that_nobody_knows_ranks_as_pending() {
+fn an_unlisted_phase_ranks_as_pending() {
     check_equal(&scheduled(PodPhase::Pending), &scheduled(PodPhase::Other));
     check(
         (scheduled(PodPhase::Other), 1),
@@ -131,7 +131,7 @@ fn a_phase_that_nobody_knows_ranks_as_pending() {
 }
 
 #[test]
-fn e_08_ready_for_a_shorter_time_goes_first_but_rank_counts_more() {
+fn e_08_a_shorter_ready_time_goes_first_below_the_rank() {
     check((ready(Some(0), None), 1), (ready(Some(MONTH), None), 1));
     check((ready(Some(0), None), 2), (ready(Some(MONTH), None), 1));
     check((ready(None, None), 1), (ready(Some(0), None), 1));
@@ -167,7 +167,7 @@ fn e_12_the_lower_cost_goes_first_whatever_the_rank() {
     check((cost(10), 2), (cost(100), 1));
     check((cost(10), 1), (cost(100), 2));
     check((cost(-5), 1), (cost(0), 2));
-    // But readiness counts more than cost.
+    // But readiness takes precedence over cost.
     let not_ready = Pod {
         deletion_cost: 1000,
         ..scheduled(PodPhase::Running)
@@ -190,7 +190,7 @@ fn ages_in_the_future_come_before_all_others() {
 }
 
 #[test]
-fn of_one_logarithm_the_smaller_uid_goes_first_and_restarts_do_not_count() {
+fn in_one_age_bucket_the_smaller_uid_goes_first() {
     let pod = |uid: &str, hours: i64, restarts| Pod {
         uid: Uid::new(uid),
         ..restarted(ready(Some(hours * HOUR), None), restarts)
@@ -198,7 +198,7 @@ fn of_one_logarithm_the_smaller_uid_goes_first_and_restarts_do_not_count() {
     check((pod("a", 8, 0), 1), (pod("b", 5, 9001), 1));
 }
 
-/// All ranks and all costs equal and ages far apart, so that the order is the one of upstream's plain
+/// Equal ranks and costs with distant ages, so that the order is that of upstream's plain
 /// comparison.
 #[test]
 fn e_14_nine_pods_sort_into_one_order() {
@@ -254,7 +254,7 @@ fn random_pod(rng: &mut fastrand::Rng, number: usize) -> RankedPod {
         PodPhase::Unknown,
         PodPhase::Other,
     ];
-    // Few values and close ages, so that ties and circles are frequent.
+    // Few values and close ages, so that ties and cycles are frequent.
     let time = |rng: &mut fastrand::Rng| rng.bool().then(|| seconds_ago(rng.i64(-2..20)));
     let pod = Pod {
         uid: format!("uid-{}", rng.usize(..1000)).as_str().into(),

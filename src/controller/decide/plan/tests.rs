@@ -16,13 +16,13 @@ impl RelatedPods for Related {
     }
 }
 
-/// Must not be asked, since nothing has to be sorted.
+/// Must not be called, because the choice needs no sort.
 #[derive(Debug)]
-struct Unasked;
+struct Unused;
 
-impl RelatedPods for Unasked {
+impl RelatedPods for Unused {
     fn related_pods(&self) -> Vec<Arc<Pod>> {
-        panic!("related pods are asked for only if pods have to be sorted")
+        panic!("only a sort needs related pods")
     }
 }
 
@@ -95,7 +95,7 @@ fn the_difference_is_made_up_within_the_burst() {
 
 #[test]
 fn e_15_nothing_from_nothing() {
-    assert_eq!(choose(&[], 0, &Unasked, &[]), [""; 0]);
+    assert_eq!(choose(&[], 0, &Unused, &[]), [""; 0]);
 }
 
 #[test]
@@ -109,11 +109,11 @@ fn e_16_all_of_them_stay_in_their_order() {
         running("f"),
     ];
     assert_eq!(
-        choose(&mixed, 6, &Unasked, &[]),
+        choose(&mixed, 6, &Unused, &[]),
         ["a", "b", "c", "d", "e", "f"]
     );
     assert_eq!(
-        choose(&mixed, 7, &Unasked, &["uid-f"]),
+        choose(&mixed, 7, &Unused, &["uid-f"]),
         ["a", "b", "c", "d", "e", "f"]
     );
 }
@@ -135,7 +135,7 @@ fn e_18_unscheduled_before_pending_before_running() {
 }
 
 #[test]
-fn e_19_the_crowded_node_gives_first() {
+fn e_19_the_crowded_node_loses_pods_first() {
     let pods = [ready("a", "node-1"), ready("b", "node-2")];
     let related = Related(
         [
@@ -168,8 +168,8 @@ fn e_22_only_active_pods_make_a_node_crowded() {
 fn pods_whose_deletion_may_have_happened_go_before_all_others() {
     let pods = [running("a"), ready("b", "n"), ready("c", "n"), running("d")];
     let related = Related(Vec::new());
-    assert_eq!(choose(&pods, 1, &Unasked, &["uid-c"]), ["c"]);
+    assert_eq!(choose(&pods, 1, &Unused, &["uid-c"]), ["c"]);
     assert_eq!(choose(&pods, 2, &related, &["uid-c"]), ["c", "a"]);
-    assert_eq!(choose(&pods, 1, &Unasked, &["uid-c", "uid-b"]), ["c"]);
+    assert_eq!(choose(&pods, 1, &Unused, &["uid-c", "uid-b"]), ["c"]);
     assert_eq!(choose(&pods, 1, &related, &["uid-unknown"]), ["a"]);
 }

@@ -1,5 +1,5 @@
-//! Group B, as far as it is about the expectations alone. Where the checklist speaks of counters that
-//! may fall below zero, identity expectations have nothing to count: tested is what was meant.
+//! Group B, the part about expectations alone. Where the checklist requires counters below zero,
+//! identity expectations have no counter, so these tests check the intended effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,9 +29,9 @@ fn rs() -> (ObjectKey, Uid) {
     (key("web"), Uid::new("uid-web"))
 }
 
-/// Upstream counts, so that 11 creations may be seen of 10. Here the eleventh names nothing.
+/// Upstream counts, so it may observe 11 creations of 10. Here the eleventh matches no name.
 #[test]
-fn b_01_parallel_observations_leave_what_they_do_not_name() {
+fn b_01_parallel_observations_affect_only_their_names() {
     let (_, expectations) = fixture();
     let (key, owner) = rs();
     expectations.expect(&key, &owner, names(10), uids("web", 30));
@@ -45,9 +45,9 @@ fn b_01_parallel_observations_leave_what_they_do_not_name() {
     assert_eq!(expectations.satisfaction(&key, &owner), Satisfaction::Open);
 }
 
-/// The counters of (−1, −1) are void: an observation too many is no debt to a later expectation.
+/// Upstream's counters of (−1, −1) do not exist here: a surplus observation leaves no debt.
 #[test]
-fn b_02_an_observation_too_many_leaves_no_debt() {
+fn b_02_a_surplus_observation_leaves_no_debt() {
     let (_, expectations) = fixture();
     let (key, owner) = rs();
     expectations.expect(&key, &owner, names(10), uids("web", 30));
@@ -81,10 +81,10 @@ fn b_03_a_new_expectation_replaces_the_old_one() {
     assert_eq!(expectations.open(&key, &owner), Some((0, 4)));
 }
 
-/// Upstream takes an old expectation for a met one; here it is told apart, because it leads to a look
-/// at the API server and not to a guess.
+/// Upstream treats an expired expectation as fulfilled. Here the result differs, because the sync
+/// then queries the API server instead of guessing.
 #[test]
-fn b_04_an_expectation_is_believed_for_five_minutes() {
+fn b_04_an_expectation_is_valid_for_five_minutes() {
     let (clock, expectations) = fixture();
     let (key, owner) = rs();
     expectations.expect_creations(&key, &owner, names(2));

@@ -1,4 +1,4 @@
-//! Group H, as far as it is about the record alone.
+//! Group H, the part about the record alone.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ fn rs() -> (ObjectKey, Uid) {
     (key("web"), Uid::new("uid-web"))
 }
 
-/// A record of these writes: first pods, then ReplicaSets.
+/// Records these writes: first pods, then ReplicaSets.
 fn written(pods: &[&str], replica_sets: &[&str]) -> Rig {
     let store = store();
     let (key, owner) = rs();
@@ -87,7 +87,7 @@ fn h_05_ready_from_the_written_version_on() {
 }
 
 #[test]
-fn h_06_both_resources_must_have_come() {
+fn h_06_both_caches_must_reach_their_versions() {
     let store = written(&["10"], &["20"]);
     check_ready(&store, &versions("10", "19"), false);
     check_ready(&store, &versions("9", "20"), false);
@@ -116,7 +116,7 @@ fn h_10_another_uid_replaces_the_record() {
     check_ready(&store, &versions("5", "1"), true);
 }
 
-/// Upstream hands out the record itself; here every write looks it up under the lock.
+/// Upstream returns the record itself; here every write goes through the lock.
 #[test]
 fn h_11_parallel_writers_make_one_record() {
     let (key, owner) = rs();
@@ -169,7 +169,7 @@ fn h_14_a_ready_answer_drops_the_record() {
 }
 
 #[test]
-fn only_who_came_too_early_is_woken_and_only_once() {
+fn only_a_waiting_key_is_woken_and_only_once() {
     let store = written(&["10"], &[]);
     assert_eq!(store.advanced(|| versions("10", "1")), []);
     check_ready(&store, &versions("9", "1"), false);
@@ -180,35 +180,35 @@ fn only_who_came_too_early_is_woken_and_only_once() {
 }
 
 #[test]
-fn a_record_replaced_while_waiting_wakes_nobody_by_itself() {
+fn a_record_replaced_while_waiting_wakes_no_key() {
     let (key, owner) = rs();
     let store = written(&["10"], &[]);
     check_ready(&store, &versions("9", "1"), false);
-    // Whoever clears or replaces a record enqueues the key for reasons of its own.
+    // The code that clears or replaces a record enqueues the key itself.
     store.forget(&key, Some(&owner));
     assert_eq!(store.advanced(|| versions("10", "1")), []);
 }
 
-/// Between the look at the cache and the note that the key waits, the cache may come to the version:
-/// nobody would tell then.
+/// The cache may reach the version between the check and the registration of the key. No event
+/// reports that afterwards.
 #[test]
-fn a_version_that_comes_during_the_look_is_not_missed() {
+fn a_version_reached_during_the_check_is_not_missed() {
     let store = written(&["10"], &[]);
-    let looks = std::cell::Cell::new(9);
+    let reads = std::cell::Cell::new(9);
     let cached = || {
-        let version = looks.get();
-        looks.set(version + 1);
+        let version = reads.get();
+        reads.set(version + 1);
         versions(&version.to_string(), "1")
     };
     let (key, owner) = rs();
     let readiness = store.readiness(&key, Some(&owner), cached);
     assert_eq!(readiness, Readiness::Ready);
-    assert_eq!(looks.get(), 11, "looked at twice");
+    assert_eq!(reads.get(), 11, "read twice");
     assert_eq!(store.advanced(|| versions("10", "1")), []);
 }
 
 #[test]
-fn what_another_owner_wrote_is_not_waited_for() {
+fn another_owners_writes_are_not_waited_for() {
     let cached = || versions("9", "1");
     for owner in [None, Some(Uid::new("uid-of-the-next-one"))] {
         let (store, (key, _)) = (written(&["10"], &[]), rs());
@@ -219,7 +219,7 @@ fn what_another_owner_wrote_is_not_waited_for() {
 }
 
 #[test]
-fn a_version_is_waited_for_as_long_as_an_expectation_is_believed() {
+fn a_version_expires_like_an_expectation() {
     let store = store();
     let clock = Arc::clone(&store.clock);
     let (key, owner) = rs();
@@ -234,7 +234,7 @@ fn a_version_is_waited_for_as_long_as_an_expectation_is_believed() {
     let minute = std::time::Duration::from_mins(1);
     clock.advance(minute);
     check("9", Readiness::TooEarly(4 * minute));
-    // A lower version is nothing new, a higher one is.
+    // A lower version changes nothing, a higher one does.
     store.wrote_at(&key, &owner, Resource::Pods, &"8".into());
     check("9", Readiness::TooEarly(4 * minute));
     store.wrote_at(&key, &owner, Resource::Pods, &"11".into());
@@ -244,9 +244,9 @@ fn a_version_is_waited_for_as_long_as_an_expectation_is_believed() {
     check("11", Readiness::Ready);
 }
 
-/// An event that wakes nobody costs the same whether a few wait or very many.
+/// An event that wakes no key costs the same however many keys wait.
 #[test]
-fn waking_does_not_look_at_all_who_wait() {
+fn waking_does_not_visit_every_waiting_key() {
     let store = store();
     for n in 0..10_000 {
         let (key, owner) = (key(&format!("rs-{n}")), Uid::new(&format!("uid-{n}")));
@@ -264,15 +264,15 @@ fn waking_does_not_look_at_all_who_wait() {
     assert_eq!(store.advanced(|| versions("1009999", "5")).len(), 9_997);
 }
 
-/// Each of the two caches is waited for, in whatever order they come.
+/// A key waits for both caches, in either order.
 #[test]
-fn whoever_waits_for_both_caches_is_woken_by_the_later_one() {
+fn a_key_waiting_for_both_caches_wakes_with_the_later() {
     for first in [("10", "15"), ("5", "20")] {
         let store = written(&["10"], &["20"]);
         let (key, owner) = rs();
         store.readiness(&key, Some(&owner), || versions("5", "15"));
         assert!(store.advanced(|| versions(first.0, first.1)).is_empty());
-        // What is written meanwhile is waited for too.
+        // The key also waits for writes made meanwhile.
         store.wrote_at(&key, &owner, Resource::Pods, &"11".into());
         assert!(store.advanced(|| versions("10", "20")).is_empty());
         assert_eq!(store.advanced(|| versions("11", "20")), [key]);

@@ -1,4 +1,4 @@
-//! A controller that only decides, beside a writer that the test plays.
+//! A controller in dry run, beside another writer played by the test.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::controller::testing::{Fixture, owned_pod, pod, replica_set, replica_s
 use crate::controller::testing::{fixture, read_replica_set};
 use crate::stdx::clock::Clock;
 
-/// A fixture whose controller only decides.
+/// A fixture with a controller in dry run.
 fn shadowed(mut fixture: Fixture) -> (Fixture, Arc<Shadow>) {
     let clock = Arc::clone(&fixture.clock) as Arc<dyn Clock>;
     let metrics = fixture.metrics.other_writers.clone();
@@ -54,7 +54,7 @@ fn another_number_of_creations_disagrees() {
 fn the_set_of_deleted_pods_is_compared() {
     for (victim, verdict) in [("a", Comparison::Agree), ("b", Comparison::Disagree)] {
         let rs = replica_set("web", 1);
-        // The one without a node goes first.
+        // The pod without a node goes first.
         let unassigned = Pod {
             node: None,
             ..owned_pod("a", &rs)
@@ -68,7 +68,7 @@ fn the_set_of_deleted_pods_is_compared() {
 }
 
 #[test]
-fn pods_that_no_rule_tells_apart_are_as_good_as_each_other() {
+fn tied_pods_are_interchangeable() {
     let rs = replica_set("web", 1);
     let (fixture, shadow) = shadowed(fixture(&rs, [owned_pod("a", &rs), owned_pod("b", &rs)]));
     fixture.sync_ok("web");

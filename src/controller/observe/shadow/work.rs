@@ -1,4 +1,4 @@
-//! What a decision of a dry run is about, how it is told, and when it is a new one. Pure.
+//! The work of a dry run's decision: its kind, its text for the log, and whether it is new. Pure.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use super::Intent;
 use crate::api::{Pod, ReplicaSet, Uid};
 use crate::controller::decide::plan::Plan;
 
-/// Pods that a line of the log names at most.
+/// Maximum pod names in one log line.
 const NAMED_MAX: usize = 5;
 
-/// What a decision is about.
+/// The kind and the objects of a decision.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
     Create(usize),
@@ -60,7 +60,7 @@ impl Work {
         self.name() == other.name()
     }
 
-    /// Whether this asks for something that `before`, of the same kind, did not.
+    /// True if this requires an action that `before`, of the same kind, did not.
     pub(super) fn exceeds(&self, before: &Self) -> bool {
         match (self, before) {
             (Self::Create(count), Self::Create(before)) => count > before,
@@ -75,9 +75,9 @@ impl Work {
                 },
             ) => {
                 let is_new = |uid: &Uid| !chosen_before.contains(uid) && !ties.contains(uid);
-                // Of more than one sync deletes, others are chosen with each that has gone.
-                let is_whole = *surplus == chosen.len();
-                surplus > surplus_before || (is_whole && chosen.iter().any(is_new))
+                // With more surplus pods than one sync deletes, each deletion changes the choice.
+                let is_complete = *surplus == chosen.len();
+                surplus > surplus_before || (is_complete && chosen.iter().any(is_new))
             }
             (Self::Adopt(pods), Self::Adopt(before))
             | (Self::Release(pods), Self::Release(before)) => !pods.is_subset(before),
@@ -85,11 +85,11 @@ impl Work {
         }
     }
 
-    pub(super) fn told(&self, rs: &ReplicaSet, intent: &Intent) -> String {
+    pub(super) fn render(&self, rs: &ReplicaSet, intent: &Intent) -> String {
         let named =
             |pods: &[Arc<Pod>]| names(pods.iter().map(|p| p.key.name.to_string()).collect());
         let has = intent.decision.active.len();
-        let mut told = match self {
+        let mut text = match self {
             Self::Create(count) => {
                 format!("create {}: {has} of {}", pods(*count), rs.replicas)
             }
@@ -103,14 +103,14 @@ impl Work {
             Self::Release(_) => format!("release {}", named(&intent.decision.release)),
         };
         if !matches!(self, Self::Adopt(_)) && !intent.decision.adopt.is_empty() {
-            told += ", and adopt ";
-            told += &named(&intent.decision.adopt);
+            text += ", and adopt ";
+            text += &named(&intent.decision.adopt);
         }
-        told
+        text
     }
 }
 
-/// Some of the names, in order.
+/// Returns the first names in order, and how many follow.
 pub(super) fn names(mut names: Vec<String>) -> String {
     names.sort();
     let n_more = names.len().saturating_sub(NAMED_MAX);

@@ -1,5 +1,5 @@
-//! Syncs with many pods to create, delete, adopt or release: which workers do them, and what never
-//! waits for them.
+//! Syncs with many pods to create, delete, adopt or release: which workers serve them, and what
+//! never waits for them.
 
 use crate::api::{Pod, ReplicaSet, ReplicaSetStatus};
 use crate::controller::testing::{
@@ -7,7 +7,7 @@ use crate::controller::testing::{
 };
 use crate::workqueue::Lanes;
 
-/// What a worker for small work would take, one after the other.
+/// Returns the keys that a worker for small work takes, in order.
 fn small_keys(fixture: &Fixture) -> Vec<String> {
     let mut keys = Vec::new();
     while let Some(key) = fixture.queue.try_get_from(Lanes::Small) {
@@ -22,7 +22,7 @@ fn pods(n: usize, make: impl Fn(&str) -> Pod) -> Vec<Pod> {
 }
 
 #[test]
-fn what_is_enqueued_with_many_pods_due_is_for_others() {
+fn a_key_with_many_pods_due_goes_to_large_workers() {
     let fixture = Fixture::new();
     fixture.deliver_replica_set(replica_set("giant", 2000));
     fixture.deliver_replica_set(replica_set("many", 32));
@@ -30,7 +30,7 @@ fn what_is_enqueued_with_many_pods_due_is_for_others() {
     fixture.deliver_replica_set(replica_set("none", 0));
     assert_eq!(small_keys(&fixture), ["few", "none"]);
     assert_eq!(fixture.queue.len(), 2);
-    // While pods are awaited none are due, and a status waits for no large sync.
+    // With open expectations no pods are due, and a status waits for no large sync.
     fixture.sync("giant").expect("no error");
     fixture.controller.enqueue(&key("giant"));
     assert_eq!(small_keys(&fixture), ["giant"]);
@@ -43,7 +43,7 @@ fn with_a_small_burst_no_sync_is_large() {
     assert_eq!(small_keys(&fixture), ["giant"]);
 }
 
-/// A key that was enqueued as a small one is handed to a worker for large work, which does it.
+/// A key enqueued as a small one is handed over to a worker for large work, which syncs it.
 #[track_caller]
 fn check_is_handed_over(rs: &ReplicaSet, pods: Vec<Pod>, counts: (usize, usize, usize)) {
     let fixture = fixture(rs, pods);
@@ -96,7 +96,7 @@ fn a_loss_is_written_before_large_work_is_handed_over() {
     assert_eq!(fixture.queue.try_get(), Some(rs.key));
 }
 
-/// One that is handed over has pods to be released too, which its status does not wait for either.
+/// The ReplicaSet also has pods to release, which its status does not wait for either.
 #[test]
 fn a_status_that_cannot_be_written_hands_large_work_over() {
     let mut rs = with_status(
@@ -117,15 +117,15 @@ fn a_status_that_cannot_be_written_hands_large_work_over() {
         .on_update_status(|_, _| Some(Err(refused(500, "InternalError", "no"))));
     fixture.queue.add(rs.key.clone());
     assert!(fixture.controller.process_next_work_item(Lanes::Small));
-    let told = fixture.writes.status_updates();
-    assert_eq!(told.first().map(|status| status.replicas), Some(1));
+    let reported = fixture.writes.status_updates();
+    assert_eq!(reported.first().map(|status| status.replicas), Some(1));
     assert_eq!(fixture.queue.num_requeues(&rs.key), 0);
     assert_eq!(fixture.queue.try_get_from(Lanes::Small), None);
     assert_eq!(fixture.queue.try_get(), Some(rs.key));
 }
 
 #[test]
-fn a_worker_for_small_work_does_small_work() {
+fn a_worker_for_small_work_finishes_small_syncs() {
     let rs = replica_set("web", 100);
     let fixture = fixture(&rs, pods(69, |name| owned_pod(name, &rs)));
     fixture.queue.add(rs.key.clone());

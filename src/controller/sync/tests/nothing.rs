@@ -1,4 +1,4 @@
-//! Syncs that come for nothing.
+//! No-op syncs.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::api::Pod;
 use crate::controller::testing::{Fixture, read_replica_set, ready_pod, replica_set_json};
 use crate::stdx::clock::Clock;
 
-/// A fixture with a ReplicaSet that has as many Ready pods as it wants, and says so.
+/// A fixture with a converged ReplicaSet: all pods are Ready, and the status reports that.
 fn settled(n_pods: usize, min_ready_seconds: i32) -> Fixture {
     let mut object = replica_set_json("web", i32::try_from(n_pods).expect("few"));
     object["spec"]["minReadySeconds"] = json!(min_ready_seconds);
@@ -27,10 +27,10 @@ fn settled(n_pods: usize, min_ready_seconds: i32) -> Fixture {
     fixture
 }
 
-/// Allocations and bytes of one sync.
+/// Returns the allocations and bytes of one sync.
 fn allocated(n_pods: usize, min_ready_seconds: i32) -> (u64, u64) {
     let fixture = settled(n_pods, min_ready_seconds);
-    // What is kept from one sync to the next is there after the first.
+    // The first sync allocates whatever later syncs keep.
     fixture.sync_ok("web");
     let spent = allocation_counter::measure(|| fixture.sync_ok("web"));
     fixture.assert_counts(0, 0, 0);
@@ -39,7 +39,7 @@ fn allocated(n_pods: usize, min_ready_seconds: i32) -> (u64, u64) {
 }
 
 #[test]
-fn it_takes_the_same_memory_however_many_pods_are_owned() {
+fn a_no_op_sync_needs_constant_memory() {
     for min_ready_seconds in [0, 5] {
         let few = allocated(10, min_ready_seconds);
         assert_eq!(allocated(1000, min_ready_seconds), few);
@@ -47,7 +47,7 @@ fn it_takes_the_same_memory_however_many_pods_are_owned() {
 }
 
 #[test]
-fn it_comes_back_when_the_next_pod_becomes_available() {
+fn the_key_is_requeued_when_the_next_pod_is_available() {
     let fixture = settled(3, 100_000);
     fixture.sync_ok("web");
     let available: Vec<i32> = fixture
@@ -57,7 +57,7 @@ fn it_comes_back_when_the_next_pod_becomes_available() {
         .map(|status| status.available_replicas)
         .collect();
     assert_eq!(available, [0], "Ready for a day is not long enough");
-    let left = Duration::from_secs(100_000 - 86_400);
+    let remaining = Duration::from_secs(100_000 - 86_400);
     let due = fixture.queue.next_deadline();
-    assert_eq!(due.map(|due| due - fixture.clock.now()), Some(left));
+    assert_eq!(due.map(|due| due - fixture.clock.now()), Some(remaining));
 }

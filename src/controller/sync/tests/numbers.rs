@@ -1,4 +1,4 @@
-//! What the controller counts and measures: E-26, H-22, and our own numbers.
+//! The controller's metrics: E-26, H-22, and this project's own.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::controller::testing::{
 use crate::telemetry::metrics::controller::Outcome as Came;
 
 #[test]
-fn h_22_each_skipped_sync_is_counted_by_the_cache_that_is_behind() {
+fn h_22_skipped_syncs_are_counted_by_lagging_cache() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 0));
     fixture.deliver_replica_set(rs.clone());
     fixture.deliver_bookmarks("10", "10");
@@ -67,7 +67,7 @@ fn e_26_a_delete_of_all_pods_sorts_none_and_measures_none() {
 }
 
 #[test]
-fn requests_for_pods_are_counted_by_what_came_of_them() {
+fn pod_requests_are_counted_by_outcome() {
     let rs = replica_set("web", 4);
     let fixture = fixture(&rs, []);
     fixture.writes.on_create(|call, _| match call {
@@ -103,7 +103,7 @@ fn requests_for_pods_are_counted_by_what_came_of_them() {
 }
 
 #[test]
-fn a_change_is_measured_to_its_first_request_and_to_its_end() {
+fn a_change_is_timed_to_first_request_and_convergence() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
     let (first, converge) = (&fixture.metrics.first_request, &fixture.metrics.converge);
     fixture.deliver_replica_set(rs.clone());
@@ -122,7 +122,7 @@ fn a_change_is_measured_to_its_first_request_and_to_its_end() {
         (1, 5.0)
     );
 
-    // One that a start finds in order has not changed.
+    // A ReplicaSet that is unchanged at the start counts no change.
     let mut found = at("2", replica_set("old", 0));
     found.status.observed_generation = found.generation;
     fixture.deliver_replica_set(found);

@@ -1,4 +1,4 @@
-//! Group H: a sync waits until the cache shows what was written last, and is woken then.
+//! Group H: a sync waits until the cache shows the own writes, and is woken then.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::controller::testing::{
 use crate::writes::{CreatedPod, PatchedPod};
 
 #[test]
-fn h_15_h_21_until_the_cache_shows_what_was_written_nothing_is_sent() {
+fn h_15_h_21_nothing_is_sent_until_own_writes_show() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 3));
     fixture.deliver_replica_set(rs.clone());
     fixture.queued();
@@ -57,7 +57,7 @@ fn h_15_h_21_until_the_cache_shows_what_was_written_nothing_is_sent() {
 }
 
 /// A controller that has created one pod under version 11 and written its status under version 21,
-/// has come too early once, and has an empty queue.
+/// has skipped one sync, and has an empty queue.
 fn too_early() -> (Fixture, ReplicaSet) {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
     fixture.deliver_replica_set(rs.clone());
@@ -78,7 +78,7 @@ fn too_early() -> (Fixture, ReplicaSet) {
 }
 
 #[test]
-fn a_version_that_a_bookmark_brings_wakes_the_key() {
+fn a_version_from_a_bookmark_wakes_the_key() {
     let (fixture, rs) = too_early();
     fixture.cache_silently(None, [owned_pod("a", &rs)]);
     fixture.deliver_bookmarks("11", "");
@@ -97,7 +97,7 @@ fn a_version_that_a_bookmark_brings_wakes_the_key() {
 }
 
 #[test]
-fn a_version_that_strangers_bring_wakes_the_key() {
+fn a_version_from_foreign_pods_wakes_the_key() {
     let (fixture, _) = too_early();
     fixture.deliver_replica_set(at("21", {
         let mut other = replica_set("other", 0);
@@ -110,13 +110,13 @@ fn a_version_that_strangers_bring_wakes_the_key() {
     stranger.resource_version = "11".into();
     fixture.deliver_pod(stranger.clone());
     assert_eq!(fixture.queued(), ["default/web"]);
-    // The pod that was created is not there: it has come and gone.
+    // The created pod is not in the cache: it has come and gone.
     fixture.sync_ok("web");
     fixture.assert_counts(1, 0, 0);
 }
 
 #[test]
-fn b_11_an_answer_noted_after_its_replica_set_is_gone_does_not_hold_up_the_next_one() {
+fn b_11_a_late_response_does_not_block_a_recreated_owner() {
     let (fixture, old) = (Fixture::new(), replica_set("web", 1));
     fixture.deliver_replica_set(old.clone());
     fixture.deliver_bookmarks("10", "20");
@@ -132,7 +132,7 @@ fn b_11_an_answer_noted_after_its_replica_set_is_gone_does_not_hold_up_the_next_
 }
 
 #[test]
-fn whoever_does_not_wait_is_not_woken() {
+fn a_key_that_does_not_wait_is_not_woken() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
     fixture.deliver_replica_set(rs.clone());
     fixture.deliver_bookmarks("10", "20");
@@ -153,7 +153,7 @@ fn whoever_does_not_wait_is_not_woken() {
 }
 
 #[test]
-fn a_replica_set_made_anew_does_not_wait_for_the_old_one() {
+fn a_recreated_replica_set_waits_for_no_old_writes() {
     let (fixture, old) = too_early();
     let mut new = at("30", old.clone());
     new.uid = "uid-new".into();
@@ -179,7 +179,7 @@ fn h_18_a_deleted_replica_set_does_not_wait() {
 }
 
 #[test]
-fn h_16_what_is_waited_for_after_a_sync() {
+fn h_16_a_sync_waits_for_its_recorded_writes() {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, [pod("orphan")]);
     fixture.writes.set_live_replica_set(Ok(rs.clone()));
@@ -208,7 +208,7 @@ fn h_16_what_is_waited_for_after_a_sync() {
 }
 
 #[test]
-fn h_16_a_status_that_was_right_already_and_deletions_are_not_waited_for() {
+fn h_16_deletes_and_equal_statuses_are_not_waited_for() {
     let mut rs = replica_set("web", 1);
     rs.status = two_ready();
     let fixture = fixture(&rs, [ready_pod("a", &rs), ready_pod("b", &rs)]);

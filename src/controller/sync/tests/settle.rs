@@ -1,4 +1,4 @@
-//! What a scale-down and a replacement wait for, and for how long.
+//! The waits of a scale-down and of a replacement.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::stdx::clock::Clock;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// `rs` as its spec asks for so many pods since this version.
+/// Returns `rs` with this many replicas since this version.
 fn scaled(rs: &ReplicaSet, replicas: i32, version: &str) -> ReplicaSet {
     let mut rs = rs.clone();
     rs.replicas = replicas;
@@ -22,8 +22,8 @@ fn scaled(rs: &ReplicaSet, replicas: i32, version: &str) -> ReplicaSet {
     rs
 }
 
-/// Two pods, of which `b` would go first; at version 11 one is to go, and at 10 the client has said on
-/// `a` that it is the one.
+/// Two pods; by default `b` goes first. Version 11 scales down to one, and at version 10 the client
+/// has marked `a` to go.
 fn one_of_two() -> (Fixture, ReplicaSet) {
     let mut rs = replica_set("web", 2);
     rs.status.observed_generation = 1;
@@ -56,11 +56,11 @@ fn waits(fixture: &Fixture) {
 }
 
 #[test]
-fn a_cost_that_was_written_before_it_decides() {
+fn a_deletion_cost_set_before_the_spec_decides() {
     let (fixture, rs) = one_of_two();
     waits(&fixture);
     fixture.deliver_pod(cheap(&rs));
-    // Other costs may be still to come.
+    // More costs may follow.
     waits(&fixture);
     fixture.deliver_bookmarks("11", "");
     fixture.sync_ok("web");
@@ -82,7 +82,7 @@ fn an_event_of_its_pods_that_is_newer_ends_the_wait() {
 }
 
 #[test]
-fn quiet_pods_are_waited_for_25_ms_and_no_failure_is_counted() {
+fn a_quiet_pod_watch_delays_deletes_by_25_ms() {
     let (fixture, _) = one_of_two();
     fixture.process(&key("web"));
     fixture.assert_counts(0, 0, 0);
@@ -94,9 +94,9 @@ fn quiet_pods_are_waited_for_25_ms_and_no_failure_is_counted() {
     assert_eq!(deletes(&fixture), ["b"]);
 }
 
-/// The status that says that the spec was observed may be written before the choice.
+/// The status with the observed generation may precede the choice.
 #[test]
-fn it_waits_also_if_the_first_sync_had_to_wait_for_something_else() {
+fn a_delete_waits_also_after_an_earlier_wait() {
     let (fixture, rs) = one_of_two();
     fixture.controller.expect(&rs, ["c".into()], []);
     fixture.sync_ok("web");
@@ -114,7 +114,7 @@ fn it_waits_also_if_the_first_sync_had_to_wait_for_something_else() {
 }
 
 #[test]
-fn what_makes_no_choice_does_not_wait() {
+fn syncs_without_a_choice_of_pods_do_not_wait() {
     let (fixture, rs) = one_of_two();
     fixture.deliver_replica_set(scaled(&rs, 0, "13"));
     fixture.sync_ok("web");
@@ -127,7 +127,7 @@ fn what_makes_no_choice_does_not_wait() {
 }
 
 #[test]
-fn a_pod_too_many_under_an_old_spec_goes_at_once() {
+fn an_observed_spec_deletes_surplus_pods_at_once() {
     let mut rs = replica_set("web", 1);
     rs.status.observed_generation = 1;
     rs.resource_version = "20".into();
@@ -137,7 +137,7 @@ fn a_pod_too_many_under_an_old_spec_goes_at_once() {
 }
 
 #[test]
-fn a_version_that_is_no_number_is_not_waited_for() {
+fn a_version_that_is_no_number_delays_nothing() {
     let mut rs = replica_set("web", 1);
     rs.resource_version = "x20".into();
     let fixture = fixture(&rs, [ready_pod("a", &rs), owned_pod("b", &rs)]);
@@ -146,19 +146,19 @@ fn a_version_that_is_no_number_is_not_waited_for() {
 }
 
 #[test]
-fn a_standby_notes_no_losses() {
+fn a_standby_records_no_losses() {
     let rs = replica_set("web", 1);
     let fixture = fixture(&rs, [ready_pod("a", &rs)]);
     fixture.controller.stand_by();
     fixture.deliver_pod_deleted(ready_pod("a", &rs));
     let now = fixture.clock.now();
-    let waits = |memory: &mut Memory| memory.positions.left_to_replace(&"1".into(), now);
+    let waits = |memory: &mut Memory| memory.positions.create_delay(&"1".into(), now);
     let waits = fixture.controller.memories.get(&rs.key, &rs.uid, waits);
     assert_eq!(waits.flatten(), None);
 }
 
-/// Two pods of which one goes at version 20, while the ReplicaSets are known as of version 9.
-fn one_has_gone() -> (Fixture, ReplicaSet) {
+/// Two pods, one of them lost at version 20, while the ReplicaSet cache is at version 9.
+fn one_is_gone() -> (Fixture, ReplicaSet) {
     let mut rs = replica_set("web", 2);
     rs.status.observed_generation = 1;
     rs.status.replicas = 2;
@@ -173,11 +173,11 @@ fn one_has_gone() -> (Fixture, ReplicaSet) {
 }
 
 #[test]
-fn a_pod_that_went_with_its_owner_is_not_created_again() {
-    let (fixture, mut rs) = one_has_gone();
+fn a_pod_deleted_with_its_owner_is_not_recreated() {
+    let (fixture, mut rs) = one_is_gone();
     fixture.sync_ok("web");
     assert_eq!(fixture.writes.created(), [""; 0]);
-    // The status tells of the loss all the same.
+    // The status reports the loss all the same.
     assert_eq!(fixture.writes.status_updates()[0].replicas, 1);
     fixture.writes.take();
     rs.resource_version = "19".into();
@@ -189,8 +189,8 @@ fn a_pod_that_went_with_its_owner_is_not_created_again() {
 }
 
 #[test]
-fn a_pod_that_went_is_replaced_once_the_replica_sets_are_as_new() {
-    let (fixture, _) = one_has_gone();
+fn a_lost_pod_is_replaced_once_the_cache_is_as_new() {
+    let (fixture, _) = one_is_gone();
     fixture.sync_ok("web");
     assert_eq!(fixture.writes.created(), [""; 0]);
     fixture.deliver_bookmarks("", "20");
@@ -199,8 +199,8 @@ fn a_pod_that_went_is_replaced_once_the_replica_sets_are_as_new() {
 }
 
 #[test]
-fn a_pod_that_went_is_replaced_after_25_ms() {
-    let (fixture, _) = one_has_gone();
+fn a_lost_pod_is_replaced_after_25_ms() {
+    let (fixture, _) = one_is_gone();
     fixture.sync_ok("web");
     assert_eq!(fixture.queued_after(SETTLE_MAX.saturating_sub(MS)), [""; 0]);
     assert_eq!(fixture.queued_after(MS), ["default/web"]);
@@ -209,11 +209,11 @@ fn a_pod_that_went_is_replaced_after_25_ms() {
 }
 
 #[test]
-fn pods_that_go_one_after_the_other_are_waited_for_once() {
-    let (fixture, rs) = one_has_gone();
+fn a_series_of_losses_delays_creates_once() {
+    let (fixture, rs) = one_is_gone();
     fixture.sync_ok("web");
     fixture.clock.advance(SETTLE_MAX);
-    // The worker comes to it when the next one has gone.
+    // The worker syncs the key after the next pod is gone.
     fixture.deliver_pod_deleted(Pod {
         resource_version: "30".into(),
         ..ready_pod("b", &rs)
@@ -224,7 +224,7 @@ fn pods_that_go_one_after_the_other_are_waited_for_once() {
 
 /// The patches of a sync take time.
 #[test]
-fn a_replica_set_that_goes_during_the_adoptions_gets_no_pods() {
+fn a_replica_set_deleted_during_adoptions_gets_no_pods() {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, [pod("orphan")]);
     fixture.writes.set_live_replica_set(Ok(rs.clone()));
@@ -241,9 +241,9 @@ fn a_replica_set_that_goes_during_the_adoptions_gets_no_pods() {
     assert_eq!(fixture.queued_after(Duration::ZERO), ["default/web"]);
 }
 
-/// One of four was to be deleted; then two of them turn out to have gone.
+/// One of four pods must be deleted; then two of them turn out to be gone.
 #[test]
-fn what_is_due_after_adoptions_that_failed_is_done_by_the_next_sync() {
+fn the_next_sync_acts_after_failed_adoptions() {
     let rs = replica_set("web", 3);
     let pods = [owned_pod("a", &rs), owned_pod("b", &rs), pod("c"), pod("d")];
     let fixture = fixture(&rs, pods);
@@ -255,9 +255,9 @@ fn what_is_due_after_adoptions_that_failed_is_done_by_the_next_sync() {
     assert_eq!(fixture.queued(), ["default/web"]);
 }
 
-/// A status that says that the spec was observed does not end the wait of the choice.
+/// A status with the observed generation does not end the wait of the choice.
 #[test]
-fn the_choice_waits_though_a_status_was_written_while_the_pods_were_late() {
+fn a_delete_waits_even_after_a_status_write() {
     let fixture = Fixture::with_status_interval(Duration::from_secs(1));
     let mut rs = replica_set("web", 1);
     fixture.cache_silently(Some(rs.clone()), []);
@@ -272,7 +272,7 @@ fn the_choice_waits_though_a_status_was_written_while_the_pods_were_late() {
     let statuses = fixture.writes.status_updates();
     assert_eq!(statuses.last().map(|it| it.observed_generation), Some(2));
     let now = fixture.clock.now();
-    let left = |memory: &mut Memory| memory.positions.left_to_choose(&"10".into(), now);
-    let left = fixture.controller.memories.get(&rs.key, &rs.uid, left);
-    assert_eq!(left.flatten(), Some(SETTLE_MAX), "{names:?}");
+    let remaining = |memory: &mut Memory| memory.positions.delete_delay(&"10".into(), now);
+    let remaining = fixture.controller.memories.get(&rs.key, &rs.uid, remaining);
+    assert_eq!(remaining.flatten(), Some(SETTLE_MAX), "{names:?}");
 }

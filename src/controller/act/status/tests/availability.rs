@@ -1,4 +1,4 @@
-//! Group F: when a pod counts as available, and when that is looked at again.
+//! Group F: when a pod counts as available, and when the sync checks that again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn f_14_ready_without_a_time_is_available_only_at_once() {
 }
 
 #[test]
-fn f_30_availability_is_looked_at_again_when_time_makes_it_true() {
+fn f_30_availability_is_checked_again_when_due() {
     let (fixture, mut rs) = (Fixture::new(), replica_set("web", 4));
     rs.min_ready_seconds = 5;
     let ready = |name: &str, milliseconds| Pod {
@@ -110,7 +110,7 @@ fn f_32_the_next_of_all_pods() {
 }
 
 #[test]
-fn f_34_the_look_at_availability_is_planned_only_if_it_can_help() {
+fn f_34_an_availability_check_is_scheduled_only_if_useful() {
     let timeless = Pod {
         ready_transition: None,
         ..ready_since(0)
@@ -138,16 +138,16 @@ fn f_34_the_look_at_availability_is_planned_only_if_it_can_help() {
     }
 }
 
-/// The API server refuses a status that says more.
+/// The API server refuses a status with more available than ready pods.
 #[test]
-fn never_are_more_available_than_were_counted_as_ready() {
+fn available_pods_never_exceed_ready_pods() {
     let (fixture, mut rs) = (Fixture::new(), replica_set("web", 2));
     rs.min_ready_seconds = 5;
     let pods = [ready_pod("a", &rs), owned_pod("b", &rs)];
     fixture.cache_silently(Some(rs.clone()), pods);
     let selector = rs.selector.as_ref().expect("a valid one");
     let counts = fixture.controller.count_tallies(&rs, selector);
-    // Between the tallies and the look at the pods one turns Ready, as it has been before.
+    // One pod becomes Ready again between the tallies and the visit of the pods.
     let ready = Pod {
         resource_version: "9".into(),
         ..ready_pod("b", &rs)
