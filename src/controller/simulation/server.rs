@@ -94,7 +94,7 @@ pub(super) struct Server {
     pub(super) replica_set_log: Vec<Line<ReplicaSet>>,
     pub(super) late: Vec<Late>,
     /// The ReplicaSet versions at which names were first drawn. The daemon retries a refused name
-    /// at later versions, but the next daemon does not (README, "Names and restarts").
+    /// at later versions, but the next daemon does not (differences.md, "Pod names").
     drawn_at: BTreeMap<Arc<str>, ResourceVersion>,
     /// Pods that a killed daemon and the next one created for the same missing replica.
     pub(super) surplus: Vec<Arc<str>>,
