@@ -1,69 +1,69 @@
-//! The integration binary: the daemon as a whole, seen from outside, on the dev server and (with
-//! `make test-control-plane`) on a real API server, behind the dev server's faults. Both need the
-//! feature `devserver`; what does not is in `tests/binary`.
+//! Integration tests: the whole daemon, seen from outside, against the dev server or (with
+//! `make test-control-plane`) against a real API server behind the dev server's faults. Both need
+//! the feature `devserver`; tests that do not need it are in `tests/binary`.
 
-/// Clusters, the daemon under test, and the waiting.
+/// Test clusters, the daemon under test, and waiting.
 mod support;
 
-/// Group C: whose pods are taken over and given back.
+/// Group C: adopting and releasing pods.
 mod adoption;
-/// What the garbage collector takes along, beside the controller.
+/// The garbage collector beside the controller.
 mod collection;
 /// Signals, log and threads of the binary.
 mod command_line;
-/// Flags of kube-controller-manager, and the forms of the log.
+/// Flags of kube-controller-manager, and log formats.
 mod configuration;
-/// Which test shows which case of the conformance checklist.
+/// The coverage table: conformance cases and the tests that cover them.
 mod coverage;
-/// The binary killed at any moment, and stopped while something hangs.
+/// Killing the binary at any moment, and stopping it while requests hang.
 mod crash;
-/// Credentials that change, and SIGHUP.
+/// Rotated credentials, and SIGHUP.
 mod credentials;
-/// Group E: which pods go first.
+/// Group E: the order in which a scale-down deletes pods.
 mod deletion_order;
-/// `demo`, as people and as pipes see it.
+/// The command `demo`, on a terminal and into a pipe.
 mod demo;
-/// `dev`: data that is loaded and kept, and what it refuses.
+/// The command `dev`: loading and saving data, and rejected objects.
 mod dev;
-/// The dev server against the real one, request by request.
+/// Compares the dev server with a real API server, request by request.
 mod differential;
 /// README and manual: sizes, and links that resolve.
 mod documents;
-/// The event recorder: group K.
+/// Group K: the event recorder.
 mod events;
-/// Expectations: groups A and B, and writes whose outcome is unknown.
+/// Groups A and B: expectations, and writes whose outcome is unknown.
 mod expectations;
-/// Why a ReplicaSet does not move, and what a dry run says.
+/// The command `explain`, and dry runs.
 mod explain;
-/// What ReplicaSets share: batch threads and the rate limit.
+/// Fair shares of the batch threads and of the rate limit.
 mod fairness;
-/// Group M: what upstream's integration tests show on a real API server.
+/// Group M: the cases of upstream's integration tests.
 mod integration;
-/// The dev server as people use it, with a real kubectl.
+/// The dev server behind a real kubectl.
 mod kubectl;
-/// Group L: who of several daemons writes.
+/// Group L: leader election among several daemons.
 mod leader_election;
-/// Lists and watches on the wire: group J.
+/// Group J: lists and watches on the wire.
 mod list_watch;
-/// Lists past every cache.
+/// Live lists, which bypass the caches.
 mod live_lists;
-/// What dashboards and alerts are built on.
+/// The metrics that dashboards and alerts use.
 mod metrics;
-/// What once went wrong against a real control plane.
+/// Regressions against a real control plane.
 mod regressions;
-/// Group A: as many pods as wanted, made from the template.
+/// Group A: the number of pods, and pods made from the template.
 mod replicas;
-/// Group O: ReplicationControllers, and both kinds side by side.
+/// Group O: ReplicationControllers, alone and beside ReplicaSets.
 mod replication;
-/// Rights: the check of them at start, and that they suffice.
+/// RBAC: the self-check at start, and the rights that the daemon needs.
 mod rights;
-/// The daemon's own pages, and what systemd is told.
+/// The daemon's HTTP pages, and its notifications to systemd.
 mod serving;
-/// Creates and deletes that fail: group G.
+/// Group G: failing creates and deletes.
 mod slow_start;
-/// Status updates: parts of groups F and H.
+/// Groups F and H, in part: status updates from a stale cache.
 mod staleness;
-/// Group F: what the status says and when it is written.
+/// Group F: the contents of the status, and when the daemon writes it.
 mod status;
-/// Rules of the house that a compiler does not check.
+/// Rules of this repository that the compiler does not check.
 mod tidy;

@@ -1,15 +1,25 @@
-//! What the integration tests stand on: a cluster with a namespace of its own per test, the daemon
-//! under test, and the waiting. See [`TestCluster`].
+//! Helpers of the integration tests. A test starts with [`TestCluster`]: an API server, a namespace
+//! that only this test uses, and the daemon under test.
 
+/// The test's own requests to the API server, as its administrator: create, update, delete, list.
 mod api;
+/// Counts active pods through a watch that misses no state.
 mod census;
+/// [`TestCluster`]: an API server, a namespace, the daemon, and the faults between them.
 mod cluster;
+/// The daemon under test, as threads of this process or as a process of its own.
 mod daemon;
+/// A proxy handler that forwards requests to a real API server.
 mod forward;
+/// Builds manifests and reads fields of objects.
 mod objects;
+/// A port for the daemon's pages over plain HTTP, and a client that reads them.
 mod plain_port;
+/// A TCP proxy between the daemon and the API server that can drop or hold bytes.
 mod relay;
+/// Matchers for recorded requests, error responses for faults, and bodies as JSON.
 mod requests;
+/// Polls until a condition holds, or checks that it keeps holding.
 mod waiting;
 
 pub(crate) use api::{Api, Kind};

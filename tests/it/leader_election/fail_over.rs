@@ -125,7 +125,7 @@ fn l_18_l_19_cut_off_it_ends_before_it_is_followed() {
     pair.leader.relay.cut();
     let status = pair.leader.process.exit_within(Duration::from_secs(10));
     assert_eq!(status.code(), Some(1), "{}", pair.leader.process.log());
-    pair.leader.relay.mend();
+    pair.leader.relay.restore();
     pair.taken_over();
     pair.check(churn);
 }

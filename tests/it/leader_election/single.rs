@@ -248,7 +248,7 @@ fn the_lease_is_kept_while_a_worker_may_still_write() {
         cluster.eventually("it watches", watches);
     }
     cluster.eventually("it leads", || holder(&cluster, LEASE) == "us");
-    let full = relay.open_no_more();
+    let full = relay.stop_accepting();
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.holds("it makes nothing", || cluster.live().is_empty());
     stop.stop(Cause::Requested("the test stops it".to_owned()));

@@ -1,5 +1,5 @@
-//! What a test does to the cluster by itself, as its administrator: past the faults, and not
-//! recorded.
+//! The test's own requests to the API server, as its administrator. They bypass the fault layer and
+//! the recorder.
 
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::objects::{LIVE, as_controller, name};
 
-/// Resources that tests touch.
+/// Resources that tests use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Namespaces,
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// In the plural, as paths have it.
+    /// The plural that paths contain.
     pub(crate) fn plural(self) -> &'static str {
         match self {
             Self::Namespaces => "namespaces",
@@ -49,12 +49,12 @@ impl Kind {
     }
 }
 
-/// Requests of the test itself, in the test's namespace.
+/// A client for the test's namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct Api {
     client: Client,
     namespace: String,
-    /// What [`create_replica_set`](Api::create_replica_set) and the others that name no kind are about.
+    /// The kind that [`create_replica_set`](Api::create_replica_set) and the like use.
     workload: Kind,
 }
 
@@ -80,7 +80,7 @@ impl Api {
         }
     }
 
-    /// The kind of owner that the test is about.
+    /// The workload kind under test.
     pub(crate) fn workload(&self) -> Kind {
         self.workload
     }
@@ -100,36 +100,36 @@ impl Api {
         format!("{}/{name}", self.collection(kind))
     }
 
-    /// Sends a request. A refusal is an error, everything else that goes wrong fails the test.
+    /// Sends a request. A status error is returned; any other error fails the test.
     #[track_caller]
     pub(crate) fn send(&self, request: &Request) -> Result<Value, Status> {
         match self.client.send(request) {
             Ok(Response { body, .. }) => {
-                Ok(serde_json::from_slice(&body).expect("the API server answers JSON"))
+                Ok(serde_json::from_slice(&body).expect("the API server sends JSON"))
             }
             Err(ClientError::Status(status)) => Err(status),
             Err(error) => panic!("{request}: {error}"),
         }
     }
 
-    /// Sends a request that may fail in any way.
+    /// [`send`](Self::send) for a request that may fail in any way.
     pub(crate) fn try_send(&self, request: &Request) -> Result<Response, ClientError> {
         self.client.send(request)
     }
 
-    /// Creates an object and answers what the API server made of it.
+    /// Creates an object and returns it as the API server stored it.
     #[track_caller]
     pub(crate) fn create(&self, kind: Kind, object: &Value) -> Value {
         succeed(self.try_create(kind, object), object)
     }
 
-    /// Creates an object, or is refused.
+    /// Creates an object, or returns the status error.
     #[track_caller]
     pub(crate) fn try_create(&self, kind: Kind, object: &Value) -> Result<Value, Status> {
         self.send(&with_json(Request::post(self.collection(kind)), object))
     }
 
-    /// An object, if it is there.
+    /// Gets an object; `None` if it does not exist.
     #[track_caller]
     pub(crate) fn get(&self, kind: Kind, name: &str) -> Option<Value> {
         match self.send(&Request::get(self.path(kind, name))) {
@@ -139,7 +139,7 @@ impl Api {
         }
     }
 
-    /// Objects that a selector selects.
+    /// Lists the objects that match a label selector.
     #[track_caller]
     pub(crate) fn list(&self, kind: Kind, selector: &str) -> Vec<Value> {
         let request = Request::get(self.collection(kind)).query("labelSelector", selector);
@@ -150,13 +150,13 @@ impl Api {
         }
     }
 
-    /// Reads an object, changes it, writes it back; again if somebody else was faster.
+    /// Gets an object, changes it and updates it. Retries conflicts.
     #[track_caller]
     pub(crate) fn update(&self, kind: Kind, name: &str, change: impl Fn(&mut Value)) -> Value {
         succeed(self.try_update(kind, name, name, change), &(kind, name))
     }
 
-    /// As [`update`](Self::update) for the status.
+    /// [`update`](Self::update) for the status subresource.
     #[track_caller]
     pub(crate) fn update_status(
         &self,
@@ -168,7 +168,8 @@ impl Api {
         succeed(self.try_update(kind, name, &target, change), &(kind, name))
     }
 
-    /// Reads `name`, changes it and writes it to `target`, or is refused; conflicts are tried again.
+    /// Gets `name`, changes it and puts it to `target`, or returns the status error. Retries
+    /// conflicts.
     #[track_caller]
     pub(crate) fn try_update(
         &self,
@@ -201,7 +202,7 @@ impl Api {
         self.delete_with(kind, name, &json!({}));
     }
 
-    /// Deletes an object; gone already is as good.
+    /// Deletes an object. A missing object counts as deleted.
     #[track_caller]
     pub(crate) fn delete_with(&self, kind: Kind, name: &str, options: &Value) {
         let request = with_json(Request::delete(self.path(kind, name)), options);
@@ -212,45 +213,45 @@ impl Api {
         }
     }
 
-    /// Deletes a pod even if it is bound to a node.
+    /// Deletes a pod at once, even if it is bound to a node.
     #[track_caller]
     pub(crate) fn kill_pod(&self, name: &str) {
         self.delete_with(Kind::Pods, name, &json!({"gracePeriodSeconds": 0}));
     }
 
-    /// The frames of a watch, one after the other; the next one blocks until it comes.
+    /// The events of a watch. `next` blocks until the next event, and ends with the connection.
     #[track_caller]
     pub(crate) fn watch(&self, kind: Kind) -> impl Iterator<Item = Value> + use<> {
         let request = Request::get(self.collection(kind)).query("watch", "1");
         let stream = self.client.stream_client().open_watch(&request);
-        let stream = BufReader::new(stream.expect("the API server gives a watch"));
+        let stream = BufReader::new(stream.expect("the API server opens the watch"));
         stream.lines().map_while(|line| {
             let line = line.ok()?;
-            Some(serde_json::from_str(&line).expect("a frame is JSON"))
+            Some(serde_json::from_str(&line).expect("a watch event is JSON"))
         })
     }
 
-    // Shorter ways to what tests do most. Where they say ReplicaSet they mean the kind of owner that
-    // the test is about, so that one test shows the same of both kinds.
+    // Shortcuts. "ReplicaSet" stands for the workload kind under test, so that one test body covers
+    // both kinds.
 
-    /// The pods with the usual label.
+    /// The pods that match [`LIVE`].
     #[track_caller]
     pub(crate) fn live(&self) -> Vec<Value> {
         self.list(Kind::Pods, LIVE)
     }
 
-    /// A pod that is there.
+    /// Gets a pod. The test fails if it does not exist.
     #[track_caller]
     pub(crate) fn pod(&self, name: &str) -> Value {
         let pod = self.get(Kind::Pods, name);
-        pod.unwrap_or_else(|| panic!("pod {name} is gone"))
+        pod.unwrap_or_else(|| panic!("pod {name} does not exist"))
     }
 
-    /// A ReplicaSet that is there.
+    /// Gets a ReplicaSet. The test fails if it does not exist.
     #[track_caller]
     pub(crate) fn replica_set(&self, name: &str) -> Value {
         let rs = self.get(self.workload, name);
-        rs.unwrap_or_else(|| panic!("ReplicaSet {name} is gone"))
+        rs.unwrap_or_else(|| panic!("ReplicaSet {name} does not exist"))
     }
 
     /// A ReplicaSet's status.
@@ -259,7 +260,7 @@ impl Api {
         self.replica_set(name)["status"].take()
     }
 
-    /// Creates a ReplicaSet, or what it amounts to as a ReplicationController.
+    /// Creates a ReplicaSet, or the equivalent ReplicationController.
     #[track_caller]
     pub(crate) fn create_replica_set(&self, rs: &Value) -> Value {
         match self.workload {
@@ -282,7 +283,7 @@ impl Api {
         })
     }
 
-    /// Sets `spec.replicas` through the scale subresource, which it answers.
+    /// Sets `spec.replicas` through the scale subresource, and returns the scale.
     #[track_caller]
     pub(crate) fn change_scale(&self, name: &str, replicas: i64) -> Value {
         let path = self.path(self.workload, &format!("{name}/scale"));
@@ -291,7 +292,7 @@ impl Api {
         succeed(self.send(&with_json(Request::put(&path), &scale)), &path)
     }
 
-    /// Sets members of a pod's status, and leaves the others.
+    /// Sets members of a pod's status and keeps the others.
     #[track_caller]
     pub(crate) fn set_pod_status(&self, pod: &str, status: &Value) -> Value {
         let members = status.as_object().expect("a status is an object");

@@ -1,5 +1,5 @@
-//! Counts active pods as a watch of its own shows them, so that no moment is missed: on the thread
-//! `census`, which ends with the test.
+//! Counts active pods from a watch of its own on the thread `census`, which ends with the test. A
+//! watch shows every state, while polling could miss a short one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use super::api::{Api, Kind};
 use super::objects::{controller_uid, is_terminating, text_at, uid};
 use super::waiting::PATIENCE;
 
-/// What a watch of pods has shown since it began.
+/// Pod counts since the watch was opened.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Census {
     shared: Arc<Shared>,
@@ -22,26 +22,26 @@ pub(crate) struct Census {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Given with each change.
+    /// Notified after each watch event.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// UIDs of the active pods by the UID of their controller.
+    /// UIDs of the active pods, by the UID of their controller.
     active: BTreeMap<String, BTreeSet<String>>,
-    /// The most that a controller ever had.
+    /// Maximum number of pods that were active at a time, by the UID of their controller.
     most: BTreeMap<String, usize>,
-    /// UIDs of all pods that ever were.
+    /// UIDs of all pods that the watch has shown.
     seen: BTreeSet<String>,
 }
 
 impl Census {
-    /// Opens the watch before it returns.
+    /// Opens the watch, then starts the thread. Returns once the watch is open.
     pub(crate) fn start(api: &Api, stop: &Stop) -> Self {
         let census = Self::default();
         let (frames, counting) = (api.watch(Kind::Pods), census.clone());
-        // Nobody joins it: the watch's connection ends with the test.
+        // Not joined: the thread ends when the test's stop signal closes the watch's connection.
         drop(Thread::spawn("census", stop, move || {
             for frame in frames {
                 counting.count(&frame);
@@ -50,28 +50,29 @@ impl Census {
         census
     }
 
-    /// How many pods are active now.
+    /// Number of active pods.
     pub(crate) fn n_active(&self) -> usize {
         self.lock().n_active()
     }
 
-    /// How many pods there ever were.
+    /// Number of pods that the watch has shown, deleted ones included.
     pub(crate) fn n_seen(&self) -> usize {
         self.lock().seen.len()
     }
 
-    /// The most active pods that this controller ever had at a time.
+    /// Maximum number of this controller's pods that were active at a time.
     pub(crate) fn most(&self, controller: &str) -> usize {
         self.lock().most.get(controller).copied().unwrap_or(0)
     }
 
-    /// Waits until so many pods were there; the test fails after [`PATIENCE`].
+    /// Waits until the watch has shown `n_pods` pods. The test fails after [`PATIENCE`].
     #[track_caller]
     pub(crate) fn wait_for_seen(&self, n_pods: usize) {
         self.wait_for(|state| state.seen.len() >= n_pods);
     }
 
-    /// Waits until there are so many active pods; the test fails after [`PATIENCE`].
+    /// Waits until `is_enough` accepts the number of active pods. The test fails after
+    /// [`PATIENCE`].
     #[track_caller]
     pub(crate) fn wait_for_active(&self, is_enough: impl Fn(usize) -> bool) {
         self.wait_for(|state| is_enough(state.n_active()));
@@ -82,10 +83,13 @@ impl Census {
         let deadline = Instant::now() + PATIENCE;
         let mut state = self.lock();
         while !is_enough(&state) {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let remaining = deadline.saturating_duration_since(Instant::now());
             let (n_active, n_seen) = (state.n_active(), state.seen.len());
-            assert!(!left.is_zero(), "{n_active} of {n_seen} pods are active");
-            let waited = self.shared.changed.wait_timeout(state, left);
+            assert!(
+                !remaining.is_zero(),
+                "{n_active} of {n_seen} pods are active"
+            );
+            let waited = self.shared.changed.wait_timeout(state, remaining);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }

@@ -1,8 +1,8 @@
-//! A cluster for one test: the dev server, or the real control plane that `CONTROL_PLANE_URL` in the
-//! environment names, with a namespace that nobody else uses, and the daemon limited to it.
+//! A cluster for one test: the dev server, or the real control plane at `CONTROL_PLANE_URL`, with a
+//! namespace of its own, and the daemon limited to that namespace.
 //!
-//! On both servers the daemon's requests pass a recorder and a layer of faults
-//! ([`TestCluster::faults`]); the test's own requests do not.
+//! On both servers the daemon's requests pass a recorder and a fault layer
+//! ([`TestCluster::faults`]). The test's own requests bypass them.
 
 use std::env;
 use std::net::ToSocketAddrs;
@@ -31,39 +31,39 @@ use super::forward::Forward;
 use super::objects::{name, new_pod, number_at, text_at};
 use super::waiting::Waiting;
 
-/// Ordinary tests hold it shared; one whose daemon controls all namespaces holds it alone, on the
-/// real control plane, which all tests share.
+/// Guards the real control plane, which all tests share. Most tests lock it shared; a test whose
+/// daemon controls all namespaces locks it exclusively.
 static CLUSTER: RwLock<()> = RwLock::new(());
 
-/// How many requests a failing test shows.
-const REQUESTS_SHOWN: usize = 300;
+/// Requests that a failing test logs at most, the newest ones.
+const REQUESTS_LOGGED_MAX: usize = 300;
 
-/// How the daemon reaches the real control plane; the dev server has one way only.
+/// How the daemon reaches the real control plane. On the dev server it is always `Recorded`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Through the recorder and the faults.
     Recorded,
-    /// Without anything between, over TLS with a client certificate.
+    /// Directly, over TLS with a client certificate.
     Certificate,
-    /// Without anything between, over TLS with a bearer token.
+    /// Directly, over TLS with a bearer token.
     Token,
 }
 
-/// What a test wants of its cluster.
+/// How to set up a [`TestCluster`].
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     /// Whether the daemon controls all namespaces.
     pub(crate) all_namespaces: bool,
     /// How the daemon reaches the API server.
     pub(crate) access: Access,
-    /// The kind of owner that the test is about; the daemon controls both.
+    /// The workload kind under test. The daemon controls both kinds.
     pub(crate) workload: Kind,
-    /// The daemon's options; the namespace is filled in.
+    /// The daemon's options. [`TestCluster::with`] sets the namespace.
     pub(crate) options: ManagerOptions,
 }
 
 impl Setup {
-    /// For a test about this kind of owner.
+    /// The default setup, with this workload kind under test.
     pub(crate) fn about(workload: Kind) -> Self {
         Self {
             workload,
@@ -71,7 +71,7 @@ impl Setup {
         }
     }
 
-    /// The daemon asks for JSON, and so writes JSON too.
+    /// Makes the daemon read and write JSON instead of protobuf.
     pub(crate) fn in_json(mut self) -> Self {
         self.options.content_type = ContentType::Json;
         self
@@ -95,33 +95,33 @@ impl Default for Setup {
     }
 }
 
-/// What keeps other tests away; nothing on the dev server, which belongs to one test.
+/// The test's lock on [`CLUSTER`]. Empty on the dev server, which belongs to one test.
 #[derive(Default)]
 struct Guard {
     shared: Option<RwLockReadGuard<'static, ()>>,
     alone: Option<RwLockWriteGuard<'static, ()>>,
 }
 
-/// The server behind the faults.
+/// The server behind the fault layer.
 enum Backend {
     Dev { server: DevServer, _front: Server },
     Real { _proxy: Server },
 }
 
-/// A cluster for one test; see the module. Everything that [`Api`] and [`Waiting`] can do, it can.
+/// A cluster for one test; see the module. It derefs to [`Api`] and repeats [`Waiting`]'s methods.
 pub(crate) struct TestCluster {
-    // ORDER: the daemon stops first, then the servers, and then another test may have the cluster.
+    // ORDER: drops the daemon first, then the servers, then the lock on the cluster.
     daemon: Option<Daemon>,
     backend: Backend,
     faults: Faults,
     api: Api,
     waiting: Waiting,
-    /// Where the daemon connects to.
+    /// The API server and the credentials for the daemon.
     config: ClientConfig,
-    /// Arguments for the binary that mean the same.
+    /// The same as arguments for the binary.
     arguments: Vec<String>,
     options: ManagerOptions,
-    /// INVARIANT: not given before the end, or a thread of a server has panicked.
+    /// INVARIANT: trips only at the end of the test, or when a server's thread panics.
     stop: Stop,
     _guard: Guard,
 }
@@ -137,24 +137,24 @@ impl TestCluster {
         Self::running_with(Setup::default())
     }
 
-    /// [`start`](Self::start) for a test about this kind of owner.
+    /// [`start`](Self::start) with this workload kind under test.
     pub(crate) fn start_for(workload: Kind) -> Self {
         Self::with(Setup::about(workload))
     }
 
-    /// [`running`](Self::running) for a test about this kind of owner.
+    /// [`running`](Self::running) with this workload kind under test.
     pub(crate) fn running_for(workload: Kind) -> Self {
         Self::running_with(Setup::about(workload))
     }
 
-    /// [`with`](Self::with), and a daemon.
+    /// [`with`](Self::with), then starts the daemon.
     pub(crate) fn running_with(setup: Setup) -> Self {
         let mut cluster = Self::with(setup);
         cluster.start_daemon();
         cluster
     }
 
-    /// A cluster as the test wants it, with no daemon yet.
+    /// A cluster with this setup, and no daemon yet.
     pub(crate) fn with(setup: Setup) -> Self {
         start_log();
         let namespace = format!("it-{:016x}", fastrand::u64(..));
@@ -188,38 +188,38 @@ impl TestCluster {
         env::var_os("CONTROL_PLANE_URL").is_some()
     }
 
-    /// Makes another namespace that pods can be created in.
+    /// Creates a namespace with a default service account, so that pods can be created in it.
     pub(crate) fn create_namespace(&self, namespace: &str) {
         let object = json!({"metadata": {"name": namespace}});
         self.api.create(Kind::Namespaces, &object);
         let account = json!({"metadata": {"name": "default"}});
-        let there = self.api.in_namespace(namespace);
-        there.create(Kind::ServiceAccounts, &account);
-        // Admission looks accounts up in a cache of its own, which may not have it yet.
-        let probe = Request::post(there.collection(Kind::Pods))
+        let api = self.api.in_namespace(namespace);
+        api.create(Kind::ServiceAccounts, &account);
+        // Admission reads service accounts from its own cache, which may lag behind.
+        let probe = Request::post(api.collection(Kind::Pods))
             .query("dryRun", "All")
             .body("application/json", new_pod("probe").to_string());
         if Self::is_real() {
             self.waiting
-                .eventually("pods can be created", || there.send(&probe).is_ok());
+                .eventually("pods can be created", || api.send(&probe).is_ok());
         }
     }
 
-    /// Starts the daemon. Several may run one after the other, not at the same time.
+    /// Starts the daemon. A test may run several, one after the other.
     pub(crate) fn start_daemon(&mut self) {
         assert!(self.daemon.is_none(), "the daemon runs already");
         self.daemon = Some(Daemon::start(&self.config, &self.options));
     }
 
-    /// Starts the daemon with requests that go to `url`.
+    /// Starts the daemon with `url` as its API server.
     pub(crate) fn start_daemon_at(&mut self, url: &str) {
         assert!(self.daemon.is_none(), "the daemon runs already");
         let config = ClientConfig::plain(url);
         self.daemon = Some(Daemon::start(&config, &self.options));
     }
 
-    /// A further way to the recorder and the faults, and past them to the API server, that a test can
-    /// close. `wrap` may put something in front of them.
+    /// Serves the API on another address, through the recorder and the fault layer. `wrap` may put
+    /// a handler in front of them. Dropping the [`Server`] closes the port.
     pub(crate) fn open_door(
         &self,
         address: impl ToSocketAddrs,
@@ -229,45 +229,47 @@ impl TestCluster {
         devserver::serve(address, handler, &self.stop).expect("the address is free")
     }
 
-    /// Waits until the daemon has read both lists and its watches go on from there.
+    /// Waits until the daemon's caches have synced and it has one open watch per resource.
     #[track_caller]
     pub(crate) fn synced(&self) {
-        self.eventually("both lists are read", || self.cache().has_synced());
+        self.eventually("the caches have synced", || self.cache().has_synced());
         for resource in ["pods", self.workload().plural()] {
             let watches = Matcher::verb("watch", resource);
-            self.eventually("a watch of each", || self.faults.n_watches(&watches) == 1);
+            self.eventually("one open watch per resource", || {
+                self.faults.n_watches(&watches) == 1
+            });
         }
     }
 
-    /// From now on nothing that the daemon's watch of `resource` brings comes through, until the
-    /// rule is removed.
+    /// Holds back all events of the daemon's watches of `resource` until the rule is removed.
     pub(crate) fn hold_watch(&self, resource: &str) -> RuleHandle {
         let watches = Matcher::verb("watch", resource);
         self.faults.add(Rule::new(watches, Action::HoldWatch))
     }
 
-    /// Does `action` to the daemon's requests with this verb and resource until the rule is removed.
+    /// Applies `action` to the daemon's requests with this verb and resource until the rule is
+    /// removed.
     pub(crate) fn fault(&self, verb: &str, resource: &str, action: Action) -> RuleHandle {
         let rule = Rule::new(Matcher::verb(verb, resource), action);
         self.faults.add(rule)
     }
 
-    /// Stops the daemon and checks that it ended as it should.
+    /// Stops the daemon. The test fails if the daemon had stopped for another reason.
     pub(crate) fn stop_daemon(&mut self) {
         drop(self.daemon.take().expect("the daemon runs"));
     }
 
-    /// The daemon that runs.
+    /// The running daemon.
     pub(crate) fn daemon(&self) -> &Daemon {
         self.daemon.as_ref().expect("the daemon runs")
     }
 
-    /// A daemon in a process of its own, with further arguments.
+    /// Starts the daemon as a separate process, with additional arguments.
     pub(crate) fn start_process(&self, arguments: &[&str]) -> DaemonProcess {
         self.start_process_with(arguments, &[])
     }
 
-    /// The same with further variables in its environment.
+    /// [`start_process`](Self::start_process) with additional environment variables.
     pub(crate) fn start_process_with(
         &self,
         arguments: &[&str],
@@ -282,7 +284,7 @@ impl TestCluster {
         DaemonProcess::start_with(&all, environment)
     }
 
-    /// The arguments by which a person with all rights reaches the API server.
+    /// Arguments that connect to the API server as its administrator.
     pub(crate) fn admin_arguments(&self) -> Vec<String> {
         if !Self::is_real() {
             return self.arguments.clone();
@@ -291,17 +293,17 @@ impl TestCluster {
         vec!["--kubeconfig".to_owned(), file.display().to_string()]
     }
 
-    /// Where the daemon connects to.
+    /// The URL of the daemon's API server.
     pub(crate) fn url(&self) -> String {
         self.config.server().to_string()
     }
 
-    /// Given when the test ends, and when one of its servers fails.
+    /// Trips when the test ends, and when one of its servers fails.
     pub(crate) fn stop(&self) -> &Stop {
         &self.stop
     }
 
-    /// What the daemon's requests pass.
+    /// The recorder and the fault rules for the daemon's requests.
     pub(crate) fn faults(&self) -> &Faults {
         &self.faults
     }
@@ -311,7 +313,7 @@ impl TestCluster {
         self.faults.recorder().find(verb, resource)
     }
 
-    /// How many requests the daemon has sent that change pods or a ReplicaSet's status.
+    /// Number of requests so far that change pods or a ReplicaSet's status.
     pub(crate) fn n_writes(&self) -> usize {
         let requests = self.faults.recorder().requests();
         let is_write = |recorded: &&Arc<Recorded>| {
@@ -324,7 +326,7 @@ impl TestCluster {
         requests.iter().filter(is_write).count()
     }
 
-    /// The dev server, for what only it can do; `None` on the real control plane.
+    /// The dev server; `None` on the real control plane.
     pub(crate) fn dev_server(&self) -> Option<&DevServer> {
         match &self.backend {
             Backend::Dev { server, .. } => Some(server),
@@ -332,12 +334,13 @@ impl TestCluster {
         }
     }
 
-    /// Requests of the test itself.
+    /// The test's own access to the API server.
     pub(crate) fn api(&self) -> &Api {
         &self.api
     }
 
-    /// Waits until the ReplicaSet's status says that it has what it wants.
+    /// Waits until the ReplicaSet's `status.replicas` equals `spec.replicas` and its status has
+    /// observed the latest generation.
     #[track_caller]
     pub(crate) fn stable(&self, replica_set: &str) {
         self.eventually_eq(&format!("{replica_set} is stable"), &None, || {
@@ -354,8 +357,8 @@ impl TestCluster {
         });
     }
 
-    /// Waits until the daemon's cache is as new as `object`, such as what an update has answered.
-    /// Watches of pods and of ReplicaSets are not in step with one another.
+    /// Waits until the daemon's cache is as new as `object`, such as the response to an update. The
+    /// watches of pods and of ReplicaSets are independent, so each kind has its own position.
     #[track_caller]
     pub(crate) fn caught_up_with(&self, kind: Kind, object: &Value) {
         let version = ResourceVersion::new(&text_at(object, "/metadata/resourceVersion"));
@@ -369,7 +372,7 @@ impl TestCluster {
         });
     }
 
-    /// What the daemon's controller of the test's kind has been told.
+    /// The cache of the daemon's controller for the kind under test.
     pub(crate) fn cache(&self) -> &Cache {
         let kind = match self.workload() {
             Kind::ReplicationControllers => &REPLICATION_CONTROLLER,
@@ -378,17 +381,17 @@ impl TestCluster {
         self.daemon().instance(kind).cache()
     }
 
-    /// The status updates that the daemon has sent for the test's kind.
+    /// The status updates that the daemon has sent for the kind under test.
     pub(crate) fn status_updates(&self) -> Vec<Arc<Recorded>> {
         let resource = format!("{}/status", self.workload().plural());
         self.recorded("update", &resource)
     }
 
-    /// Deletes the test's namespace and waits until the API server says that it goes away.
+    /// Deletes the test's namespace and waits until its phase is `Terminating`.
     #[track_caller]
     pub(crate) fn terminate_namespace(&self) {
         self.delete(Kind::Namespaces, self.namespace());
-        self.eventually("it is terminating", || {
+        self.eventually("the namespace is terminating", || {
             let namespace = self.get(Kind::Namespaces, self.namespace());
             namespace.is_some_and(|it| text_at(&it, "/status/phase") == "Terminating")
         });
@@ -417,16 +420,16 @@ impl TestCluster {
         self.waiting.holds(what, predicate);
     }
 
-    /// [`Waiting`] itself.
+    /// The [`Waiting`] of this test.
     pub(crate) fn waiting(&self) -> &Waiting {
         &self.waiting
     }
 
-    /// Logs what a failing test should show.
-    fn show(&self) {
+    /// Logs the recorded requests and the objects, for a failing test.
+    fn log_state(&self) {
         let requests = self.faults.recorder().requests();
         let began = requests.first().map(|request| request.started);
-        let first = requests.len().saturating_sub(REQUESTS_SHOWN);
+        let first = requests.len().saturating_sub(REQUESTS_LOGGED_MAX);
         let line = |recorded: &Arc<Recorded>| {
             let at = began.map(|began| recorded.started.duration_since(began));
             let code = recorded
@@ -458,7 +461,7 @@ impl TestCluster {
         }
     }
 
-    /// Leaves nothing that a daemon for all namespaces would work on.
+    /// Deletes all workloads and pods, as a later test's daemon may control all namespaces.
     fn clean_up(&self) {
         for kind in [Kind::ReplicaSets, Kind::ReplicationControllers, Kind::Pods] {
             let options = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
@@ -487,9 +490,9 @@ impl Drop for TestCluster {
     fn drop(&mut self) {
         let failed = std::thread::panicking();
         if failed {
-            self.show();
+            self.log_state();
         }
-        // A daemon that stops finishes its requests, so nothing may be held any more.
+        // A stopping daemon finishes its requests, so no rule may hold one back.
         self.faults.clear();
         drop(self.daemon.take());
         if matches!(self.backend, Backend::Real { .. }) {
@@ -504,7 +507,7 @@ impl Drop for TestCluster {
     }
 }
 
-/// One line about an object.
+/// Renders an object on one line.
 fn brief(kind: Kind, object: &Value) -> String {
     if kind == Kind::Events {
         let text = |pointer| text_at(object, pointer);
@@ -520,7 +523,7 @@ fn brief(kind: Kind, object: &Value) -> String {
     format!("{kind:?} {name} {metadata} {}", object["status"])
 }
 
-/// A started server and the ways to it.
+/// A started server, and the configurations to connect to it.
 struct Started {
     backend: Backend,
     faults: Faults,
@@ -585,7 +588,7 @@ pub(crate) fn admin_config() -> ClientConfig {
     kubeconfig("CONTROL_PLANE_ADMIN_KUBECONFIG").0
 }
 
-/// The configuration that a variable of `tests/control-plane/run.sh` names.
+/// Loads the kubeconfig whose path is in this variable. `tests/control-plane/run.sh` sets it.
 fn kubeconfig(variable: &str) -> (ClientConfig, PathBuf) {
     let file = env::var_os(variable).unwrap_or_else(|| panic!("{variable} is not set"));
     let file = PathBuf::from(file);
@@ -595,18 +598,18 @@ fn kubeconfig(variable: &str) -> (ClientConfig, PathBuf) {
     };
     let config = ClientConfig::load(&source);
     (
-        config.expect("the control plane's kubeconfig is good"),
+        config.expect("the control plane's kubeconfig is valid"),
         file,
     )
 }
 
-/// The daemon's log goes where the test's output goes, so that a failing test shows it.
+/// Sends the daemon's log to the test's captured output, so that a failing test prints it.
 fn start_log() {
     let default =
         env_logger::Env::default().default_filter_or("replicaset_controller=debug,it=debug");
     let started = env_logger::Builder::from_env(default)
         .is_test(true)
         .try_init();
-    // Another test of this process was first.
+    // Another test of this process may have installed the logger first.
     started.unwrap_or_default();
 }

@@ -1,5 +1,5 @@
-//! The daemon under test: its threads in this process, or the binary in a process of its own that
-//! can be killed.
+//! The daemon under test: as threads of this process ([`Daemon`]), or as a separate process that a
+//! test can signal and kill ([`DaemonProcess`]).
 
 use std::fs::File;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -18,10 +18,11 @@ use replicaset_controller::telemetry::metrics;
 
 use super::waiting::Waiting;
 
-/// The daemon's threads in this process. Dropping it stops it and checks that all have ended.
+/// The daemon as threads of this process. Drop stops it, joins its threads and fails the test if it
+/// had stopped for another reason.
 #[derive(Debug)]
 pub(crate) struct Daemon {
-    /// Taken when it stops.
+    /// `None` once stopped.
     manager: Option<Manager>,
     stop: Stop,
 }
@@ -31,37 +32,40 @@ impl Daemon {
         let stop = Stop::new();
         let health = Health::new(metrics::global());
         let manager = Manager::start(config, options, &health, &stop);
-        let manager = manager.expect("the configuration is good");
+        let manager = manager.expect("the configuration is valid");
         Self {
             manager: Some(manager),
             stop,
         }
     }
 
-    /// Its controller of this kind.
+    /// The controller of this kind. Panics if the daemon does not run one.
     pub(crate) fn instance(&self, kind: &WorkloadKind) -> &ControllerInstance {
-        let manager = self.manager.as_ref().expect("it was not stopped yet");
-        manager.instance(kind).expect("it is controlled")
+        let manager = self.manager.as_ref().expect("the daemon is not stopped");
+        manager
+            .instance(kind)
+            .expect("the daemon controls this kind")
     }
 
-    /// What its page of this path says.
+    /// The body of the page at this path, without HTTP.
     pub(crate) fn page(&self, path: &str) -> String {
         let pages = Pages::default();
-        let manager = self.manager.as_ref().expect("it was not stopped yet");
+        let manager = self.manager.as_ref().expect("the daemon is not stopped");
         manager.add_pages(&pages);
         let request = http_server::Request {
             path: path.to_owned(),
             ..http_server::Request::default()
         };
         match pages.answer(&request).body {
-            ResponseBody::Whole(body) => String::from_utf8(body).expect("text"),
-            other => panic!("{path} answers {other:?}"),
+            ResponseBody::Whole(body) => String::from_utf8(body).expect("pages are UTF-8"),
+            other => panic!("{path} returned {other:?}"),
         }
     }
 
-    /// Stops it as SIGTERM does, waits until all threads have ended, and says why it stopped.
+    /// Stops the daemon as SIGTERM does, joins its threads, and returns why it stopped. The joins
+    /// are bounded by `ManagerOptions::stop_within`.
     pub(crate) fn stop(&mut self) -> Result<Cause, String> {
-        let requested = Cause::Requested("the test stops it".to_owned());
+        let requested = Cause::Requested("the test stops the daemon".to_owned());
         self.stop.stop(requested.clone());
         match self.manager.take() {
             Some(manager) => manager.wait(),
@@ -84,7 +88,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The binary in a process of its own. Dropping it kills it.
+/// The binary as a separate process, its output and log in temporary files. Drop kills it.
 #[derive(Debug)]
 pub(crate) struct DaemonProcess {
     child: Child,
@@ -92,33 +96,34 @@ pub(crate) struct DaemonProcess {
     log: tempfile::NamedTempFile,
 }
 
-/// What tests that are not about it do without: a lease, and a port that only one test could have.
-const ALONE: [&str; 2] = ["--leader-elect=false", "--secure-port=0"];
+/// Flags that most tests need: no leader election, and no HTTPS port, as all tests would share the
+/// default one.
+const DEFAULT_FLAGS: [&str; 2] = ["--leader-elect=false", "--secure-port=0"];
 
-/// The arguments with [`ALONE`] before the first flag, so that the test's own flags win.
-fn alone<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+/// The arguments with [`DEFAULT_FLAGS`] before the first flag, so that the test's own flags win.
+fn with_default_flags<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     match arguments {
-        [first, rest @ ..] if *first == "run" => [&[*first][..], &ALONE, rest].concat(),
-        [first, ..] if first.starts_with('-') => [&ALONE, arguments].concat(),
+        [first, rest @ ..] if *first == "run" => [&[*first][..], &DEFAULT_FLAGS, rest].concat(),
+        [first, ..] if first.starts_with('-') => [&DEFAULT_FLAGS, arguments].concat(),
         _ => arguments.to_vec(),
     }
 }
 
 impl DaemonProcess {
-    /// Starts `replicaset-controller` with these arguments and nothing in the environment that
-    /// names a cluster; without leader election and HTTPS, unless the arguments say otherwise.
+    /// Starts `replicaset-controller` with these arguments in an environment that names no cluster.
+    /// Leader election and HTTPS are off unless the arguments turn them on.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::start_with(arguments, &[])
     }
 
-    /// The same with these variables.
+    /// [`start`](Self::start) with additional environment variables.
     pub(crate) fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let output = tempfile::NamedTempFile::new().expect("a file for the output");
         let stdout = File::create(output.path()).expect("a file for the output");
         let log = tempfile::NamedTempFile::new().expect("a file for the log");
         let stderr = File::create(log.path()).expect("a file for the log");
         let child = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
-            .args(alone(arguments))
+            .args(with_default_flags(arguments))
             .env_remove("KUBECONFIG")
             .env_remove("KUBERNETES_SERVICE_HOST")
             .env("HOME", "/nonexistent")
@@ -136,30 +141,30 @@ impl DaemonProcess {
         self.child.id()
     }
 
-    /// What it has said on standard output so far.
+    /// Its standard output so far.
     pub(crate) fn output(&self) -> String {
         std::fs::read_to_string(self.output.path()).expect("readable output")
     }
 
-    /// What it has logged so far.
+    /// Its standard error, which is the log, so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.log.path()).expect("a readable log")
     }
 
-    /// SIGKILL, and waits until the process is gone.
+    /// Sends SIGKILL and waits for the process to exit.
     pub(crate) fn kill(&mut self) {
-        // Gone already is as good.
+        // The process may have exited already.
         self.child.kill().unwrap_or_default();
-        self.child.wait().expect("the process can be waited for");
+        self.child.wait().expect("the process can be reaped");
     }
 
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).expect("a process id");
-        kill(Pid::from_raw(id), signal).expect("the process is there");
+        kill(Pid::from_raw(id), signal).expect("the process exists");
     }
 
-    /// Waits until the process has ended by itself; the test fails if that takes longer than `limit`.
+    /// Waits for the process to exit by itself. The test fails after `limit`.
     #[track_caller]
     pub(crate) fn exit_within(&mut self, limit: Duration) -> ExitStatus {
         let waiting = Waiting::new(&Stop::new());
@@ -173,11 +178,9 @@ impl DaemonProcess {
         }
     }
 
-    /// The exit status, once it has ended.
+    /// The exit status, `None` while the process runs.
     pub(crate) fn try_wait(&mut self) -> Option<ExitStatus> {
-        self.child
-            .try_wait()
-            .expect("the process can be waited for")
+        self.child.try_wait().expect("the process can be reaped")
     }
 }
 

@@ -1,8 +1,8 @@
-//! Passes requests on to a real API server with the controller's credentials, so that the dev
-//! server's recorder and faults can stand in front of it.
+//! Forwards requests to a real API server with the controller's credentials. The dev server's
+//! recorder and fault layer stand in front.
 //!
-//! Called on the threads of the proxy's connections; each watch and list has one more thread
-//! (`forward-N`) that reads from the API server.
+//! Runs on the proxy's connection threads. Each watch and list adds a thread `forward-N` that reads
+//! from the API server.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,14 +15,14 @@ use replicaset_controller::devserver::{ApiCall, ApiRequest, ChannelStream, Handl
 use replicaset_controller::stdx::stop::Stop;
 use replicaset_controller::stdx::thread::Thread;
 
-/// Pieces of an answer that wait for the proxy's client to read them; the thread that reads from the
-/// API server waits when there are more.
-const PIECES_WAITING: usize = 64;
+/// Chunks of a response body that wait for the proxy's client. When the channel is full, the thread
+/// that reads from the API server blocks.
+const CHUNKS_MAX: usize = 64;
 
-/// Bytes of a list that are passed on at once.
-const PIECE_BYTES: usize = 32 * 1024;
+/// Bytes of a list per chunk.
+const CHUNK_BYTES: usize = 32 * 1024;
 
-/// Answers as another API server does.
+/// The [`Handler`] that forwards.
 #[derive(Debug)]
 pub(crate) struct Forward {
     client: Client,
@@ -43,29 +43,29 @@ impl Forward {
         }
     }
 
-    /// Reads in a thread of its own, which ends with the answer, with the test, or when it has a
-    /// piece for a client that is gone.
+    /// Streams a response body from a new thread. The thread ends with the body, with the test, or
+    /// at the next chunk after the client has disconnected.
     fn stream(&self, stream: BodyStream) -> Response {
         let content_type = stream.content_type().to_owned();
         let is_lines = content_type.starts_with("application/json");
-        let (sender, pieces) = crossbeam_channel::bounded(PIECES_WAITING);
+        let (sender, chunks) = crossbeam_channel::bounded(CHUNKS_MAX);
         let number = self.n_streams.fetch_add(1, Ordering::Relaxed) % 1_000_000;
         let body = move || {
             if is_lines {
-                pass_lines(stream, &sender);
+                forward_lines(stream, &sender);
             } else {
-                pass_bytes(stream, &sender);
+                forward_bytes(stream, &sender);
             }
         };
-        // Nobody joins it: it ends with the connection, which the test's stop signal shuts.
+        // Not joined: the thread ends with the connection, which the test's stop signal closes.
         drop(Thread::spawn(
             &format!("forward-{number}"),
             &self.stop,
             body,
         ));
-        let mut answer = Response::stream(ChannelStream(pieces));
-        answer.content_type = content_type;
-        answer
+        let mut response = Response::stream(ChannelStream(chunks));
+        response.content_type = content_type;
+        response
     }
 }
 
@@ -73,7 +73,7 @@ impl Handler for Forward {
     fn handle(&self, request: ApiRequest) -> Response {
         let verb = request.verb();
         let outgoing = outgoing(&request);
-        let answer = match verb {
+        let result = match verb {
             "watch" => {
                 let opened = self.client.stream_client().open_watch(&outgoing);
                 opened.map(|stream| self.stream(stream))
@@ -83,14 +83,14 @@ impl Handler for Forward {
                 opened.map(|stream| self.stream(stream))
             }
             _ => {
-                let answered = self.client.send(&outgoing);
-                answered.map(|client::Response { code, body }| Response::json(code, body))
+                let received = self.client.send(&outgoing);
+                received.map(|client::Response { code, body }| Response::json(code, body))
             }
         };
-        answer.unwrap_or_else(|error| match error {
+        result.unwrap_or_else(|error| match error {
             ClientError::Status(status) => Response::status(&status),
             error => {
-                log::info!("{outgoing} could not be passed on: {error}");
+                log::info!("could not forward {outgoing}: {error}");
                 Response::cut()
             }
         })
@@ -119,8 +119,8 @@ fn outgoing(request: &ApiRequest) -> Request {
     outgoing.body(content_type, request.body.clone())
 }
 
-/// A frame of a watch at a time, so that faults never cut one in halves.
-fn pass_lines(stream: BodyStream, sender: &Sender<Vec<u8>>) {
+/// Forwards one watch event per chunk, so that a fault never cuts an event in half.
+fn forward_lines(stream: BodyStream, sender: &Sender<Vec<u8>>) {
     let mut reader = BufReader::new(stream);
     loop {
         let mut line = Vec::new();
@@ -132,14 +132,14 @@ fn pass_lines(stream: BodyStream, sender: &Sender<Vec<u8>>) {
     }
 }
 
-fn pass_bytes(mut stream: BodyStream, sender: &Sender<Vec<u8>>) {
+fn forward_bytes(mut stream: BodyStream, sender: &Sender<Vec<u8>>) {
     loop {
-        let mut piece = vec![0; PIECE_BYTES];
-        match stream.read(&mut piece) {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        match stream.read(&mut chunk) {
             Ok(0) | Err(_) => return,
             Ok(length) => {
-                piece.truncate(length);
-                if sender.send(piece).is_err() {
+                chunk.truncate(length);
+                if sender.send(chunk).is_err() {
                     return;
                 }
             }

@@ -1,14 +1,14 @@
-//! Objects as tests write them, and looks into those that the API server answers. Pure.
+//! Manifests for tests, and accessors for fields of returned objects. Pure.
 
 use serde_json::{Value, json};
 
-/// The label that everything in a test has unless it says otherwise.
+/// The value of the label `app` that test objects have by default.
 pub(crate) const APP: &str = "conf";
 
-/// What selects the pods of [`new_replica_set`] and [`new_pod`].
+/// The selector for the pods of [`new_replica_set`] and [`new_pod`].
 pub(crate) const LIVE: &str = "app=conf";
 
-/// A ReplicaSet of `replicas` pods.
+/// A ReplicaSet with this many replicas.
 pub(crate) fn new_replica_set(name: &str, replicas: i64) -> Value {
     json!({
         "apiVersion": "apps/v1",
@@ -25,7 +25,7 @@ pub(crate) fn new_replica_set(name: &str, replicas: i64) -> Value {
     })
 }
 
-/// A ReplicaSet whose selector and template have the label `app=VALUE` in place of the usual one.
+/// A ReplicaSet whose selector and template use the label `app=APP`, with this value.
 pub(crate) fn new_replica_set_labelled(name: &str, replicas: i64, app: &str) -> Value {
     let mut rs = new_replica_set(name, replicas);
     rs["spec"]["selector"]["matchLabels"]["app"] = json!(app);
@@ -33,7 +33,7 @@ pub(crate) fn new_replica_set_labelled(name: &str, replicas: i64, app: &str) -> 
     rs
 }
 
-/// The ReplicationController that a ReplicaSet amounts to.
+/// Converts a ReplicaSet to the equivalent ReplicationController.
 pub(crate) fn as_controller(rs: &Value) -> Value {
     let mut rc = rs.clone();
     rc["apiVersion"] = json!("v1");
@@ -42,7 +42,7 @@ pub(crate) fn as_controller(rs: &Value) -> Value {
     rc
 }
 
-/// A pod that [`new_replica_set`] selects, owned by nobody.
+/// An orphan pod that matches the selector of [`new_replica_set`].
 pub(crate) fn new_pod(name: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -56,7 +56,7 @@ fn pod_spec() -> Value {
     json!({"containers": [{"name": "c", "image": "example.invalid/none:0"}]})
 }
 
-/// The complete reference of a pod to the owner that controls it.
+/// A complete owner reference to the controller of a pod.
 pub(crate) fn controller_reference(rs: &Value) -> Value {
     let mut reference = plain_reference(rs);
     reference["controller"] = json!(true);
@@ -64,14 +64,14 @@ pub(crate) fn controller_reference(rs: &Value) -> Value {
     reference
 }
 
-/// A reference to an owner that is not the controller.
+/// An owner reference without `controller: true`.
 pub(crate) fn plain_reference(rs: &Value) -> Value {
     json!({
         "apiVersion": rs["apiVersion"], "kind": rs["kind"], "name": name(rs), "uid": uid(rs),
     })
 }
 
-/// A reference to a controller that does not exist.
+/// An owner reference to a controller that does not exist.
 pub(crate) fn foreign_controller_reference(uid: &str) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "stranger", "uid": uid,
@@ -79,7 +79,8 @@ pub(crate) fn foreign_controller_reference(uid: &str) -> Value {
     })
 }
 
-/// The pod status of one that runs, `Ready` as said since `since` (RFC 3339; `None` is not set).
+/// The status of a running pod. `is_ready` sets its condition `Ready`, `since` (RFC 3339) the
+/// condition's last transition time.
 pub(crate) fn running(is_ready: bool, since: Option<&str>) -> Value {
     let ready = if is_ready { "True" } else { "False" };
     let mut condition = json!({"type": "Ready", "status": ready});
@@ -89,7 +90,7 @@ pub(crate) fn running(is_ready: bool, since: Option<&str>) -> Value {
     json!({"phase": "Running", "conditions": [condition]})
 }
 
-/// The status of the one container, which was restarted this often.
+/// The container statuses of a pod with one container and this restart count.
 pub(crate) fn container_statuses(restarts: i64) -> Value {
     json!([{
         "name": "c", "image": "example.invalid/none:0", "imageID": "", "ready": true,
@@ -97,11 +98,11 @@ pub(crate) fn container_statuses(restarts: i64) -> Value {
     }])
 }
 
-/// A time some seconds before now as the API writes it.
+/// The time this many seconds ago, in RFC 3339.
 pub(crate) fn seconds_ago(seconds: i64) -> String {
     let now = jiff::Timestamp::now().as_second();
     let time = jiff::Timestamp::from_second(now - seconds);
-    time.expect("a time of this era").to_string()
+    time.expect("a representable time").to_string()
 }
 
 /// `metadata.name`.
@@ -137,7 +138,7 @@ pub(crate) fn owner_references(object: &Value) -> Vec<Value> {
         .unwrap_or_default()
 }
 
-/// The UID in the reference with `controller: true`.
+/// The UID in the owner reference with `controller: true`.
 pub(crate) fn controller_uid(object: &Value) -> Option<String> {
     let references = owner_references(object);
     let controller = references
@@ -146,18 +147,18 @@ pub(crate) fn controller_uid(object: &Value) -> Option<String> {
     controller.map(|reference| text_at(reference, "/uid"))
 }
 
-/// True if the object is being deleted.
+/// True if the object has a deletion timestamp.
 pub(crate) fn is_terminating(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some()
 }
 
-/// The text at a JSON pointer, empty if there is none.
+/// The string at a JSON pointer; empty if there is none.
 pub(crate) fn text_at(value: &Value, pointer: &str) -> String {
     let text = value.pointer(pointer).and_then(Value::as_str);
     text.unwrap_or_default().to_owned()
 }
 
-/// The number at a JSON pointer; 0 if there is none, as the API leaves zeros out.
+/// The number at a JSON pointer; 0 if there is none, as the API omits zeros.
 pub(crate) fn number_at(value: &Value, pointer: &str) -> i64 {
     value.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
 }

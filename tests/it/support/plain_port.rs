@@ -1,4 +1,4 @@
-//! A daemon's own pages as its process serves them over plain HTTP.
+//! A port for `--insecure-port`, and a client for the pages that a daemon's process serves there.
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -10,7 +10,7 @@ use replicaset_controller::stdx::stop::Stop;
 pub(crate) struct PlainPort(u16);
 
 impl PlainPort {
-    /// One that nobody has, below those that outgoing connections get.
+    /// A free port below the range of ephemeral ports.
     pub(crate) fn free() -> Self {
         let port = loop {
             let port = fastrand::u16(11_000..31_000);
@@ -21,7 +21,7 @@ impl PlainPort {
         Self(port)
     }
 
-    /// The flag by which a daemon takes it.
+    /// The daemon's flag for this port.
     pub(crate) fn argument(&self) -> String {
         format!("--insecure-port={}", self.0)
     }
@@ -30,20 +30,20 @@ impl PlainPort {
         format!("http://127.0.0.1:{}", self.0)
     }
 
-    /// Code and body of a page; 0 and the reason if nobody answers.
+    /// Status code and body of a page; 0 and the error if there is no HTTP response.
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
         let config = ClientConfig::plain(&self.url());
         let client = Client::new(&config, &ClientOptions::default(), &Stop::new());
-        let client = client.expect("the options are good");
+        let client = client.expect("the options are valid");
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let mut request = Request::get(path).accept("*/*").once();
         if !query.is_empty() {
             request = request.query(query, "");
         }
         match client.send(&request) {
-            Ok(answer) => (
-                answer.code,
-                String::from_utf8(answer.body).expect("pages are text"),
+            Ok(response) => (
+                response.code,
+                String::from_utf8(response.body).expect("pages are text"),
             ),
             Err(ClientError::Status(status)) => {
                 let message = status.object().message.clone();

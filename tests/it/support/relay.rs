@@ -1,8 +1,8 @@
-//! A network between a daemon and its API server that a test can cut: bytes are passed on, or,
-//! while it is cut, swallowed without a word. What comes to the daemon on a single connection can
-//! be held.
+//! A TCP proxy between a daemon and its API server. A test can cut it, which drops all bytes
+//! silently, hold the bytes from the server on a single connection, or stop accepting connections.
 //!
-//! The threads `relay` (accepts) and `relay-N` (two for each connection) end with the test's stop signal.
+//! The threads `relay` (accepts) and `relay-N` (two per connection) end with the test's stop
+//! signal.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use replicaset_controller::stdx::stop::{Cause, Stop};
 use replicaset_controller::stdx::thread::Thread;
 
-/// Such a network.
+/// The proxy. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Relay(Arc<Shared>);
 
@@ -24,7 +24,7 @@ struct Shared {
     target: SocketAddr,
     is_cut: AtomicBool,
     is_full: AtomicBool,
-    /// Given when no connection is accepted any more.
+    /// Trips when the thread `relay` has stopped accepting for [`Relay::stop_accepting`].
     full: Stop,
     sockets: Mutex<Vec<TcpStream>>,
     links: Mutex<Vec<Arc<Link>>>,
@@ -32,21 +32,21 @@ struct Shared {
     stop: Stop,
 }
 
-/// The way from the server to the daemon on one connection.
+/// The bytes from the server to the daemon on one connection.
 #[derive(Debug, Default)]
 struct Link {
     n_bytes: AtomicUsize,
     is_held: AtomicBool,
 }
 
-/// A connection that is not there by then never will be.
-const FULL_AFTER: Duration = Duration::from_millis(200);
+/// Connect timeout. A connect to a full accept queue on loopback never completes.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How often a connection that is held is looked at.
+/// How often the thread of a held connection checks whether to end.
 const HELD_PAUSE: Duration = Duration::from_millis(20);
 
 impl Relay {
-    /// Passes on to `target` until `stop`.
+    /// Listens on a free port and forwards to `target` until `stop` trips.
     pub(crate) fn start(target: SocketAddr, stop: &Stop) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let relay = Self(Arc::new(Shared {
@@ -64,14 +64,17 @@ impl Relay {
         let (accepting, ending) = (relay.clone(), relay.clone());
         stop.on_stop(move || {
             ending.break_connections();
-            // Wakes the thread that accepts.
-            drop(TcpStream::connect_timeout(&ending.0.address, FULL_AFTER));
+            // Wakes the accepting thread.
+            drop(TcpStream::connect_timeout(
+                &ending.0.address,
+                CONNECT_TIMEOUT,
+            ));
         });
         drop(Thread::spawn("relay", stop, move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 if accepting.0.is_full.load(Ordering::SeqCst) {
-                    let why = "the test wants it".to_owned();
-                    accepting.0.full.stop(Cause::Requested(why));
+                    let reason = "the test stops accepting connections".to_owned();
+                    accepting.0.full.stop(Cause::Requested(reason));
                     return;
                 }
                 if accepting.0.stop.is_stopped() {
@@ -83,44 +86,44 @@ impl Relay {
         relay
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.0.address
     }
 
-    /// From now on nothing gets through, and nobody is told.
+    /// Drops all bytes in both directions, and keeps the connections open.
     pub(crate) fn cut(&self) {
         self.0.is_cut.store(true, Ordering::SeqCst);
     }
 
-    /// From now on new connections get through. Those from before are broken: what was sent into them
-    /// is lost.
-    pub(crate) fn mend(&self) {
+    /// Ends [`cut`](Self::cut): shuts the old connections down and forwards new ones. The dropped
+    /// bytes stay lost.
+    pub(crate) fn restore(&self) {
         self.break_connections();
         self.0.is_cut.store(false, Ordering::SeqCst);
     }
 
-    /// From now on a new connection is neither opened nor refused. Those that are there go on. To
-    /// be kept is what fills the queue.
-    pub(crate) fn open_no_more(&self) -> Vec<TcpStream> {
+    /// Stops accepting: a new connection is neither established nor refused, existing ones keep
+    /// working. The caller must hold the returned sockets, which fill the accept queue.
+    pub(crate) fn stop_accepting(&self) -> Vec<TcpStream> {
         self.0.is_full.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         drop(TcpStream::connect(self.0.address));
         self.0.full.wait();
-        rustix::net::listen(&self.0.listener, 0).expect("it listens already");
-        let connect = || TcpStream::connect_timeout(&self.0.address, FULL_AFTER).ok();
+        rustix::net::listen(&self.0.listener, 0).expect("the socket listens");
+        let connect = || TcpStream::connect_timeout(&self.0.address, CONNECT_TIMEOUT).ok();
         std::iter::from_fn(connect).collect()
     }
 
-    /// How many bytes have come to the daemon so far, on each connection that there was.
+    /// Bytes read from the server so far, per connection in the order of acceptance.
     pub(crate) fn received(&self) -> Vec<usize> {
         let links = self.links();
         let received = links.iter().map(|link| &link.n_bytes);
         received.map(|n| n.load(Ordering::SeqCst)).collect()
     }
 
-    /// From now on nothing comes to the daemon on one connection, by its place in
-    /// [`received`](Self::received).
+    /// Holds the bytes from the server on one connection, an index into
+    /// [`received`](Self::received), until the test ends.
     pub(crate) fn hold(&self, connection: usize) {
         self.links()[connection]
             .is_held
@@ -134,7 +137,7 @@ impl Relay {
     fn break_connections(&self) {
         let sockets = std::mem::take(&mut *self.sockets());
         for socket in sockets {
-            // Closed already is as good.
+            // The peer may have closed the socket already.
             socket.shutdown(Shutdown::Both).unwrap_or_default();
         }
     }
@@ -159,12 +162,12 @@ impl Relay {
         let link = Arc::new(Link::default());
         self.links().push(Arc::clone(&link));
         if let (Ok(near), Ok(far)) = (near.try_clone(), far.try_clone()) {
-            self.pass_on(near, far, Arc::default());
+            self.forward(near, far, Arc::default());
         }
-        self.pass_on(far, near, link);
+        self.forward(far, near, link);
     }
 
-    fn pass_on(&self, mut from: TcpStream, mut to: TcpStream, link: Arc<Link>) {
+    fn forward(&self, mut from: TcpStream, mut to: TcpStream, link: Arc<Link>) {
         let number = self.0.n_threads.fetch_add(1, Ordering::Relaxed) % 1_000_000;
         let relay = self.clone();
         drop(Thread::spawn(

@@ -1,4 +1,5 @@
-//! The daemon's requests as rules mean them and as tests compare them, and refusals. Pure.
+//! Matchers for the daemon's requests, error responses for fault rules, and recorded bodies in a
+//! form that tests can compare. Pure.
 
 use replicaset_controller::api::interner::Interner;
 use replicaset_controller::api::protobuf::{Envelope, MAGIC};
@@ -7,43 +8,43 @@ use replicaset_controller::api::{Pod, ReplicaSet, Status, WorkloadKind};
 use replicaset_controller::devserver::{Action, ApiRequest, Matcher, Recorded};
 use serde_json::{Value, json};
 
-/// Refuses as the API server does.
+/// Responds with this status error instead of forwarding the request.
 pub(crate) fn refusal(code: u16, reason: &str, message: &str) -> Action {
     Action::refuse(Status::new(code, reason, message))
 }
 
-/// The refusal of a request for something that may not be done.
+/// Responds 403 Forbidden.
 pub(crate) fn forbidden(message: &str) -> Action {
     refusal(403, "Forbidden", message)
 }
 
-/// A failure inside the API server.
+/// Responds 500 InternalError.
 pub(crate) fn internal_error(message: &str) -> Action {
     refusal(500, "InternalError", message)
 }
 
-/// Whatever reads a whole collection: lists, and watches that begin with one or go on from one.
+/// Lists and watches of `resource`.
 pub(crate) fn reads_of(resource: &str) -> Matcher {
     Matcher::verb("list", resource).or(Matcher::verb("watch", resource))
 }
 
-/// Watches that are to begin with a list.
+/// Streaming lists of `resource`: watches with `sendInitialEvents=true`.
 pub(crate) fn streamed_lists_of(resource: &str) -> Matcher {
     Matcher::verb("watch", resource).and(is_streamed_list)
 }
 
-/// Watches that go on where something else stopped.
+/// Watches of `resource` that continue from a resource version.
 pub(crate) fn plain_watches_of(resource: &str) -> Matcher {
     Matcher::verb("watch", resource).and(|request| !is_streamed_list(request))
 }
 
-/// True if the request asks for a watch that begins with a list.
+/// True if the request is a streaming list.
 pub(crate) fn is_streamed_list(request: &ApiRequest) -> bool {
     request.query_value("sendInitialEvents") == "true"
 }
 
-/// The body as JSON, `null` if there is none. Of one in protobuf only kind, name and status are shown;
-/// a test that wants more has the daemon write JSON ([`Setup::in_json`](super::Setup::in_json)).
+/// The body as JSON, `null` if there is none. A protobuf body yields only kind, name and status. A
+/// test that needs more makes the daemon write JSON ([`Setup::in_json`](super::Setup::in_json)).
 pub(crate) fn json_body(recorded: &Recorded) -> Value {
     let body = &recorded.request.body;
     if body.starts_with(&MAGIC) {
@@ -54,7 +55,7 @@ pub(crate) fn json_body(recorded: &Recorded) -> Value {
 }
 
 fn from_protobuf(body: &[u8]) -> Value {
-    let envelope = Envelope::open(body).expect("an object in its envelope");
+    let envelope = Envelope::open(body).expect("a protobuf envelope");
     let of_kind = |kind: &&WorkloadKind| kind.kind == envelope.kind;
     let workload = [&REPLICA_SET, &REPLICATION_CONTROLLER]
         .into_iter()
@@ -69,19 +70,22 @@ fn from_protobuf(body: &[u8]) -> Value {
     json!({"kind": envelope.kind, "metadata": {"name": name}, "status": status})
 }
 
-/// The last part of the path: for a pod's request the pod's name.
+/// The last segment of the path: the object's name in a request for a single object.
 pub(crate) fn last_part(recorded: &Recorded) -> String {
     let path = recorded.request.path.as_str();
     path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// The condition `ReplicaFailure` of a ReplicaSet's status.
+/// The condition `ReplicaFailure` of a ReplicaSet's status. The test fails if there are two.
 pub(crate) fn replica_failure(status: &Value) -> Option<Value> {
     let conditions = status["conditions"].as_array()?;
     let mut failures = conditions
         .iter()
         .filter(|condition| condition["type"] == "ReplicaFailure");
     let failure = failures.next().cloned();
-    assert!(failures.next().is_none(), "twice in {conditions:?}");
+    assert!(
+        failures.next().is_none(),
+        "duplicate condition in {conditions:?}"
+    );
     failure
 }

@@ -1,23 +1,23 @@
-//! Waiting for something to become true, or watching that it stays so. Nothing here sleeps blindly:
-//! every pause ends early when a thread of the test's servers has failed.
+//! Waits until a condition holds, or checks that it keeps holding. Every pause ends early, and the
+//! test fails, when a thread of the test's servers has failed.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use replicaset_controller::stdx::stop::Stop;
 
-/// How long anything may take to become true.
+/// How long a condition may take to hold.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// How long something must stay true where a test says no other time. The daemon decides within
-/// milliseconds, so what is to go wrong goes wrong soon.
+/// How long a condition must keep holding by default. The daemon reacts within milliseconds, so a
+/// defect shows within this time.
 pub(crate) const HOLD_TIME: Duration = Duration::from_millis(1500);
 
-/// Pauses between two looks: the first, and the longest.
+/// Pauses between two checks: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(100));
 
-/// The waiting of one test. It fails at once when `stop` is given, which the test's servers do when
-/// one of their threads panics.
+/// Waits on behalf of one test. The test fails at once when `stop` trips, as it does when a thread
+/// of the test's servers panics.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     stop: Stop,
@@ -28,13 +28,13 @@ impl Waiting {
         Self { stop: stop.clone() }
     }
 
-    /// Looks again and again until `predicate` is true; the test fails after [`PATIENCE`].
+    /// Polls until `predicate` is true. The test fails after [`PATIENCE`].
     #[track_caller]
     pub(crate) fn eventually(&self, what: &str, predicate: impl Fn() -> bool) {
         self.eventually_eq(what, &true, predicate);
     }
 
-    /// Looks again and again until `actual` answers `expected`; the test fails after [`PATIENCE`].
+    /// Polls until `actual` returns `expected`. The test fails after [`PATIENCE`].
     #[track_caller]
     pub(crate) fn eventually_eq<T: PartialEq + Debug>(
         &self,
@@ -58,13 +58,13 @@ impl Waiting {
         }
     }
 
-    /// Looks for `duration` whether `predicate` stays true; the test fails when it is not.
+    /// Polls for `duration`. The test fails as soon as `predicate` is false.
     #[track_caller]
     pub(crate) fn holds_for(&self, duration: Duration, what: &str, predicate: impl Fn() -> bool) {
         let began = Instant::now();
         loop {
             let is_last = began.elapsed() >= duration;
-            assert!(predicate(), "after {:?} no more: {what}", began.elapsed());
+            assert!(predicate(), "false after {:?}: {what}", began.elapsed());
             if is_last {
                 return;
             }
@@ -72,13 +72,13 @@ impl Waiting {
         }
     }
 
-    /// [`holds_for`](Self::holds_for) the usual time.
+    /// [`holds_for`](Self::holds_for) [`HOLD_TIME`].
     #[track_caller]
     pub(crate) fn holds(&self, what: &str, predicate: impl Fn() -> bool) {
         self.holds_for(HOLD_TIME, what, predicate);
     }
 
-    /// Lets time pass where time itself is what the test needs.
+    /// Waits for `duration`, for tests about time itself. The test fails if `stop` trips.
     #[track_caller]
     pub(crate) fn pause(&self, duration: Duration) {
         let stopped = self.stop.wait_timeout(duration);
