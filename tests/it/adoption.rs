@@ -1,4 +1,4 @@
-//! Group C: taking pods over, giving them back, and what happens when that is refused.
+//! Group C: adopting and releasing pods, and how the daemon handles failed patches.
 
 use std::time::Duration;
 
@@ -14,29 +14,29 @@ use crate::support::{
 
 const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 
-/// Refuses all patches of pods from now on.
-fn refuse_patches(cluster: &TestCluster, code: u16, reason: &str) -> RuleHandle {
-    let refusal = Action::refuse(Status::new(code, reason, "on purpose"));
+/// Rejects all patches of pods until the rule is removed.
+fn reject_patches(cluster: &TestCluster, code: u16, reason: &str) -> RuleHandle {
+    let error = Action::refuse(Status::new(code, reason, "on purpose"));
     cluster
         .faults()
-        .add(Rule::new(Matcher::verb("patch", "pods"), refusal))
+        .add(Rule::new(Matcher::verb("patch", "pods"), error))
 }
 
-/// A ReplicaSet of one pod that has just lost its label, with all patches refused.
-fn released_in_vain(code: u16, reason: &str) -> (TestCluster, RuleHandle, Value) {
+/// A ReplicaSet with one pod that has just lost its label, and whose release has failed.
+fn with_failing_release(code: u16, reason: &str) -> (TestCluster, RuleHandle, Value) {
     let cluster = TestCluster::running();
     cluster.create_replica_set(&new_replica_set("rs", 1));
     cluster.stable("rs");
-    let rule = refuse_patches(&cluster, code, reason);
+    let rule = reject_patches(&cluster, code, reason);
     let pod = cluster.live().remove(0);
     let patch = json!({"metadata": {"labels": {"app": "other"}}});
     cluster.merge_patch(Kind::Pods, &name(&pod), &patch);
-    assert!(rule.wait_for_hits(1, PATIENCE), "a release is tried");
+    assert!(rule.wait_for_hits(1, PATIENCE), "a release is attempted");
     (cluster, rule, pod)
 }
 
 #[test]
-fn c_01_only_the_orphan_that_matches_is_adopted() {
+fn c_01_only_the_matching_orphan_is_adopted() {
     let mut cluster = TestCluster::start();
     let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
     cluster.create_pod(&new_pod("p1"));
@@ -46,7 +46,7 @@ fn c_01_only_the_orphan_that_matches_is_adopted() {
     cluster.start_daemon();
     cluster.stable("rs");
     assert_eq!(controller_uid(&cluster.pod("p1")), Some(uid(&rs)));
-    cluster.holds("the other is left alone", || {
+    cluster.holds("the other pod stays an orphan", || {
         owner_references(&cluster.pod("p2")).is_empty()
     });
     assert_eq!(cluster.recorded("patch", "pods").len(), 1);
@@ -57,8 +57,8 @@ fn c_01_only_the_orphan_that_matches_is_adopted() {
 fn c_04_pods_of_another_controller_are_left_alone() {
     let mut cluster = TestCluster::start();
     let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
-    let stranger = foreign_controller_reference("7c7a1f4e-6f8f-4a58-9f0e-2d8b3c1a9e10");
-    for (pod, owner) in [("mine", controller_reference(&rs)), ("theirs", stranger)] {
+    let other = foreign_controller_reference("7c7a1f4e-6f8f-4a58-9f0e-2d8b3c1a9e10");
+    for (pod, owner) in [("mine", controller_reference(&rs)), ("theirs", other)] {
         let mut pod = new_pod(pod);
         pod["metadata"]["ownerReferences"] = json!([owner]);
         cluster.create_pod(&pod);
@@ -107,12 +107,12 @@ fn c_08_orphans_in_other_namespaces_are_left_alone() {
     cluster.start_daemon();
     cluster.stable("rs");
     assert_eq!(controller_uid(&cluster.pod("p")), Some(uid(&rs)));
-    cluster.holds("the other is left alone", || {
+    cluster.holds("the other pod stays an orphan", || {
         owner_references(&elsewhere.pod("p")).is_empty()
     });
-    // With its own ReplicaSet it is adopted, so the daemon does look there.
+    // A ReplicaSet in the other namespace adopts the pod, so the daemon does watch that namespace.
     let rs = elsewhere.create_replica_set(&new_replica_set("rs", 1));
-    cluster.eventually("adopted in its own namespace", || {
+    cluster.eventually("the other pod is adopted in its own namespace", || {
         controller_uid(&elsewhere.pod("p")) == Some(uid(&rs))
     });
     elsewhere.delete(Kind::ReplicaSets, "rs");
@@ -163,7 +163,7 @@ fn c_15_an_adoption_guards_the_uid_and_keeps_other_owners() {
         "ownerReferences": [controller_reference(&rs)],
     }});
     assert_eq!(body, expected);
-    // The API server puts what a strategic merge adds in front.
+    // A strategic merge patch inserts new list items in front.
     let mut owners = owner_references(&cluster.pod("p"));
     owners.sort_by_key(|owner| owner["kind"] != json!("ConfigMap"));
     assert_eq!(owners, [owner, controller_reference(&rs)]);
@@ -176,13 +176,13 @@ fn c_17_a_23_nothing_is_created_while_adopting_fails() {
     for pod in ["p1", "p2"] {
         cluster.create_pod(&new_pod(pod));
     }
-    let rule = refuse_patches(&cluster, 500, "InternalError");
+    let rule = reject_patches(&cluster, 500, "InternalError");
     cluster.start_daemon();
     assert!(
         rule.wait_for_hits(6, PATIENCE),
-        "both are tried, several times"
+        "both adoptions are attempted several times"
     );
-    cluster.holds("nothing else is done", || {
+    cluster.holds("no pod is created and no status is written", || {
         let status = cluster.status("rs");
         number_at(&status, "/observedGeneration") == 0 && cluster.live().len() == 2
     });
@@ -196,7 +196,7 @@ fn c_17_a_23_nothing_is_created_while_adopting_fails() {
 }
 
 #[test]
-fn c_18_a_replica_set_that_is_deleted_in_truth_adopts_nothing() {
+fn c_18_a_live_get_that_shows_a_deletion_prevents_adoption() {
     let mut cluster = TestCluster::start();
     let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
     cluster.create_pod(&new_pod("p"));
@@ -206,7 +206,7 @@ fn c_18_a_replica_set_that_is_deleted_in_truth_adopts_nothing() {
     let rule = Rule::new(Matcher::verb("get", "replicasets"), deleted);
     let rule = cluster.faults().add(rule);
     cluster.start_daemon();
-    assert!(rule.wait_for_hits(3, PATIENCE), "it looks, and looks again");
+    assert!(rule.wait_for_hits(3, PATIENCE), "the live get is repeated");
     assert_eq!(cluster.n_writes(), 0);
     rule.remove();
     cluster.stable("rs");
@@ -214,22 +214,22 @@ fn c_18_a_replica_set_that_is_deleted_in_truth_adopts_nothing() {
 }
 
 #[test]
-fn c_21_a_release_of_a_pod_that_is_gone_is_done() {
+fn c_21_releasing_a_pod_that_is_gone_succeeds() {
     for (code, reason) in [(404, "NotFound"), (422, "Invalid")] {
-        let (cluster, rule, pod) = released_in_vain(code, reason);
+        let (cluster, rule, pod) = with_failing_release(code, reason);
         cluster.eventually_eq("a replacement", &1, || cluster.live().len());
         cluster.stable("rs");
-        // Each sync tries it: for the lost label, the new pod, and the two writes of the status. An
-        // error would be tried far more often in this time.
-        cluster.holds("it is not tried again and again", || rule.hits() <= 5);
+        // Each sync attempts the release once: the syncs for the lost label, for the new pod, and
+        // for two status updates. The retries of a failed sync would be far more in this time.
+        cluster.holds("at most five attempts", || rule.hits() <= 5);
         assert!(!owner_references(&cluster.pod(&name(&pod))).is_empty());
     }
 }
 
 #[test]
-fn c_21_any_other_refusal_of_a_release_is_repeated() {
-    let (cluster, rule, pod) = released_in_vain(500, "InternalError");
-    assert!(rule.wait_for_hits(3, PATIENCE), "a release is tried again");
+fn c_21_any_other_failed_release_is_retried() {
+    let (cluster, rule, pod) = with_failing_release(500, "InternalError");
+    assert!(rule.wait_for_hits(3, PATIENCE), "the release is retried");
     assert_eq!(cluster.live().len(), 0, "no replacement meanwhile");
     rule.remove();
     cluster.eventually("released and replaced", || {
@@ -238,11 +238,11 @@ fn c_21_any_other_refusal_of_a_release_is_repeated() {
 }
 
 #[test]
-fn c_22_an_orphan_that_is_gone_when_it_is_adopted_is_replaced() {
+fn c_22_an_orphan_that_is_gone_at_adoption_is_replaced() {
     let mut cluster = TestCluster::start();
     cluster.create_replica_set(&new_replica_set("rs", 1));
     cluster.create_pod(&new_pod("p"));
-    let rule = refuse_patches(&cluster, 404, "NotFound");
+    let rule = reject_patches(&cluster, 404, "NotFound");
     cluster.start_daemon();
     cluster.stable("rs");
     cluster.eventually_eq("the orphan and its replacement", &2, || {
@@ -251,7 +251,8 @@ fn c_22_an_orphan_that_is_gone_when_it_is_adopted_is_replaced() {
     cluster.holds("two pods", || cluster.live().len() == 2);
     assert!(rule.hits() >= 1);
     assert_eq!(cluster.recorded("create", "pods").len(), 1);
-    // What was held against the orphan is not held for ever: it is one too many then.
+    // The failed adoption does not exclude the orphan for good: the next sync adopts it, and
+    // deletes the surplus pod.
     rule.remove();
     let patch = json!({"metadata": {"labels": {"touched": "yes"}}});
     cluster.merge_patch(Kind::Pods, "p", &patch);
@@ -266,7 +267,7 @@ fn c_22_an_orphan_that_is_gone_when_it_is_adopted_is_replaced() {
 }
 
 #[test]
-fn c_18_a_replica_set_of_another_uid_is_not_the_one_that_adopts() {
+fn c_18_a_live_get_that_shows_another_uid_prevents_adoption() {
     let mut cluster = TestCluster::start();
     cluster.create_replica_set(&new_replica_set("rs", 2));
     cluster.create_pod(&new_pod("p"));
@@ -274,15 +275,15 @@ fn c_18_a_replica_set_of_another_uid_is_not_the_one_that_adopts() {
     let rule = Rule::new(Matcher::verb("get", "replicasets"), recreated);
     let rule = cluster.faults().add(rule);
     cluster.start_daemon();
-    assert!(rule.wait_for_hits(3, PATIENCE), "it looks, and looks again");
+    assert!(rule.wait_for_hits(3, PATIENCE), "the live get is repeated");
     assert_eq!(cluster.n_writes(), 0);
     rule.remove();
     cluster.stable("rs");
 }
 
 #[test]
-fn an_owner_that_is_recreated_does_not_inherit_pods() {
-    // What names the old ReplicaSet by its UID is neither the new one's nor an orphan.
+fn a_recreated_replica_set_does_not_inherit_pods() {
+    // A pod whose owner reference has the old UID is neither the new ReplicaSet's nor an orphan.
     let cluster = TestCluster::running();
     let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
     cluster.stable("rs");
@@ -294,7 +295,7 @@ fn an_owner_that_is_recreated_does_not_inherit_pods() {
     let references = owner_references(&cluster.pod(&name(&pod)));
     assert_eq!(references, [controller_reference(&rs)]);
     let is_of_the_other = |pod: &Value| controller_uid(pod) == Some(uid(&other));
-    cluster.holds("one new pod beside the old", || {
+    cluster.holds("one new pod beside the old one", || {
         let live = cluster.live();
         live.len() == 2 && live.iter().filter(|pod| is_of_the_other(pod)).count() == 1
     });

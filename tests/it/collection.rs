@@ -1,4 +1,5 @@
-//! The garbage collector beside the controller: what goes with its owner is not created again.
+//! The garbage collector beside the controller: the controller does not replace pods that are
+//! deleted together with their ReplicaSet.
 
 use std::env;
 use std::time::Duration;
@@ -11,32 +12,35 @@ use serde_json::json;
 
 use crate::support::{Api, Daemon, Kind, TestCluster, Waiting, name, new_replica_set, number_at};
 
-/// How many ReplicaSets are deleted; `FOREGROUND_DELETIONS` in the environment asks for more.
+/// Number of ReplicaSets to delete; `FOREGROUND_DELETIONS` in the environment overrides it.
 const RUNS: usize = 20;
 
 const REPLICAS: i64 = 8;
 
-/// Deletes ReplicaSets together with their pods, one after the other.
+/// Deletes ReplicaSets in the foreground, one after the other, and checks that no pod is created
+/// after the deletion.
 fn delete_in_the_foreground(api: &Api, waiting: &Waiting) {
     let runs = env::var("FOREGROUND_DELETIONS").ok();
     let runs = runs.map_or(RUNS, |runs| runs.parse().expect("a number"));
     let mut created_again = Vec::new();
     for run in 0..runs {
         let web = format!("web-{run}");
-        let mut seen = api.watch(Kind::Pods);
+        let mut pod_events = api.watch(Kind::Pods);
         api.create_replica_set(&new_replica_set(&web, REPLICAS));
-        waiting.eventually("all pods are there", || {
+        waiting.eventually("all pods are created", || {
             number_at(&api.status(&web), "/replicas") == REPLICAS
         });
         let options = json!({"propagationPolicy": "Foreground"});
         api.delete_with(Kind::ReplicaSets, &web, &options);
-        waiting.eventually("it is gone", || api.get(Kind::ReplicaSets, &web).is_none());
+        waiting.eventually("the ReplicaSet is gone", || {
+            api.get(Kind::ReplicaSets, &web).is_none()
+        });
         let marker = json!({
             "metadata": {"name": format!("marker-{run}")},
             "spec": {"containers": [{"name": "c", "image": "example.invalid/none:0"}]},
         });
         let marker = name(&api.create_pod(&marker));
-        let events = seen.by_ref().map(|event| {
+        let events = pod_events.by_ref().map(|event| {
             let is_added = event["type"] == json!("ADDED");
             (is_added, name(&event["object"]))
         });
@@ -48,11 +52,15 @@ fn delete_in_the_foreground(api: &Api, waiting: &Waiting) {
         }
         api.kill_pod(&marker);
     }
-    assert_eq!(created_again, [], "of {runs} runs: the run, pods created");
+    assert_eq!(
+        created_again,
+        [],
+        "runs of {runs} with further creates: (run, pods created)"
+    );
 }
 
 #[test]
-fn foreground_deletion_creates_nothing_anew() {
+fn foreground_deletion_creates_no_pods() {
     if TestCluster::is_real() {
         if env::var("KCM_CONTROLLERS").is_ok_and(|it| it.contains("garbage-collector")) {
             let cluster = TestCluster::running();

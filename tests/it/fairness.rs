@@ -1,4 +1,4 @@
-//! ReplicaSets that want much make none wait that wants little, however many they are.
+//! Fairness: large ReplicaSets, however many, do not hold up small ones.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use replicaset_controller::manager::ManagerOptions;
 
 use crate::support::{Setup, TestCluster, json_body, new_replica_set_labelled};
 
-/// The names of the pods that were asked for, in the order of the requests.
+/// The names of the pods in the create requests, in the order of the requests.
 fn posts(cluster: &TestCluster) -> Vec<String> {
     let recorded = cluster.recorded("create", "pods");
     let name = |body: serde_json::Value| body["metadata"]["name"].as_str().map(str::to_owned);
@@ -19,10 +19,10 @@ fn posts(cluster: &TestCluster) -> Vec<String> {
         .collect()
 }
 
-/// While `big` is in the middle of a batch of 128, `small` is created. Its pod must be asked for after
-/// a few of the others.
+/// Creates `small` while the batch of 128 of `big` is under way. The create of its pod must follow
+/// after at most 40 creates of `big`.
 #[track_caller]
-fn check_gets_in(cluster: &TestCluster) {
+fn check_small_gets_in(cluster: &TestCluster) {
     cluster.synced();
     cluster.create_replica_set(&new_replica_set_labelled("big", 400, "big"));
     cluster.eventually("the batch of 128 is under way", || {
@@ -31,12 +31,12 @@ fn check_gets_in(cluster: &TestCluster) {
     cluster.create_replica_set(&new_replica_set_labelled("small", 1, "small"));
     let n_before = posts(cluster).len();
     let is_small = |name: &String| name.starts_with("small-");
-    cluster.eventually("the small one gets in", || {
+    cluster.eventually("the pod of the small one is created", || {
         posts(cluster).iter().any(is_small)
     });
     let at = posts(cluster).iter().position(is_small);
-    let n_between = at.expect("it is there").saturating_sub(n_before);
-    assert!(n_between <= 40, "{n_between} pods went before it");
+    let n_between = at.expect("the create is recorded").saturating_sub(n_before);
+    assert!(n_between <= 40, "{n_between} creates came first");
 }
 
 fn cluster(options: ManagerOptions) -> TestCluster {
@@ -47,13 +47,13 @@ fn cluster(options: ManagerOptions) -> TestCluster {
 }
 
 #[test]
-fn a_batch_of_another_replica_set_holds_nobody_up() {
+fn a_large_batch_does_not_hold_up_another_replica_set() {
     let cluster = cluster(ManagerOptions {
         batch_parallelism: 4,
         ..Setup::default().options
     });
     let slow = cluster.fault("create", "pods", Action::Delay(Duration::from_millis(30)));
-    check_gets_in(&cluster);
+    check_small_gets_in(&cluster);
     slow.remove();
 }
 
@@ -67,9 +67,10 @@ fn create_giants(cluster: &TestCluster, replicas: i64) {
     }
 }
 
-/// The API server answers no create of a giant while others come, as with a webhook that takes 10 s.
+/// Holds all creates of the giants, as a webhook that takes 10 s would, while smaller ReplicaSets
+/// are created.
 #[track_caller]
-fn check_unanswered_giants(kube_api_qps: f32, batch_parallelism: u16) {
+fn check_pending_giants(kube_api_qps: f32, batch_parallelism: u16) {
     let cluster = cluster(ManagerOptions {
         kube_api_qps,
         kube_api_burst: 150,
@@ -104,17 +105,18 @@ fn check_unanswered_giants(kube_api_qps: f32, batch_parallelism: u16) {
 }
 
 #[test]
-fn unanswered_creates_of_giants_hold_up_nobody_else() {
-    check_unanswered_giants(0.0, 48);
+fn pending_creates_of_giants_do_not_hold_up_small_ones() {
+    check_pending_giants(0.0, 48);
 }
 
 #[test]
-fn nor_do_they_where_the_rate_limit_leaves_few_threads() {
-    check_unanswered_giants(99.0, 48);
-    check_unanswered_giants(0.0, 4);
+fn pending_creates_do_not_hold_up_small_ones_with_few_threads() {
+    check_pending_giants(99.0, 48);
+    check_pending_giants(0.0, 4);
 }
 
-/// A single worker does large work too: few pods wait for the large sync under way, and for no other.
+/// A single worker runs large syncs too. A small ReplicaSet waits for the large sync that is under
+/// way and for no other.
 #[test]
 fn a_single_worker_takes_small_work_before_large() {
     let cluster = cluster(ManagerOptions {
@@ -126,9 +128,9 @@ fn a_single_worker_takes_small_work_before_large() {
     create_giants(&cluster, 400);
     let queue = cluster.daemon().instance(&REPLICA_SET).queue();
     cluster.eventually_eq("all giants but one wait", &(N_GIANTS - 1), || queue.len());
-    cluster.eventually("one is worked on", || held.hits() >= 1);
+    cluster.eventually("the worker syncs one giant", || held.hits() >= 1);
     cluster.create_replica_set(&new_replica_set_labelled("small", 1, "small"));
-    cluster.eventually_eq("so does the small one", &N_GIANTS, || queue.len());
+    cluster.eventually_eq("the small one waits too", &N_GIANTS, || queue.len());
     held.remove();
     let is_small = |name: &String| name.starts_with("small-");
     cluster.eventually("the small one has its pod", || {
@@ -136,13 +138,14 @@ fn a_single_worker_takes_small_work_before_large() {
     });
     let before = posts(&cluster).into_iter().take_while(|it| !is_small(it));
     let giants: BTreeSet<String> = before.map(|it| it[.."giant-0".len()].to_owned()).collect();
-    assert_eq!(giants.len(), 1, "{giants:?} went before it");
+    assert_eq!(giants.len(), 1, "{giants:?} came first");
 }
 
-/// When 25 requests of giants wait for a token, few of them go before the request of a new ReplicaSet.
-/// One token a second, so that few go on a slow machine before the daemon sees that ReplicaSet.
+/// While 25 requests of giants wait for a token, a new ReplicaSet's request gets one after a few of
+/// theirs. The limit is one token per second, so that on a slow machine few of them pass before the
+/// daemon receives the new ReplicaSet.
 #[test]
-fn the_rate_limit_is_shared_by_turns() {
+fn replica_sets_take_turns_at_the_rate_limit() {
     let cluster = cluster(ManagerOptions {
         kube_api_qps: 1.0,
         kube_api_burst: 80,
@@ -159,7 +162,9 @@ fn the_rate_limit_is_shared_by_turns() {
             .iter()
             .position(|pod| pod.starts_with("small-"))
     };
-    cluster.eventually("the small one gets in", || at().is_some());
-    let n_between = at().expect("it is there").saturating_sub(n_before);
-    assert!(n_between <= 10, "{n_between} pods went before it");
+    cluster.eventually("the pod of the small one is created", || at().is_some());
+    let n_between = at()
+        .expect("the create is recorded")
+        .saturating_sub(n_before);
+    assert!(n_between <= 10, "{n_between} creates came first");
 }

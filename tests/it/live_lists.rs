@@ -1,4 +1,4 @@
-//! Lists past every cache: the pods that a sync asks the API server for.
+//! Live lists: a sync that cannot rely on the cache lists the pods from the API server.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use replicaset_controller::writes::WriteError;
 
 use crate::support::{TestCluster, new_pod, new_replica_set, refusal};
 
-/// One more than comes on two pages.
+/// One more than two pages hold.
 const PODS: usize = 1001;
 
 fn cluster_with_pods() -> TestCluster {
@@ -23,14 +23,14 @@ fn cluster_with_pods() -> TestCluster {
     cluster
 }
 
-/// Lists the pods of `a` as a sync does that asks for them.
+/// Lists the pods of `a` as a sync does.
 fn list_pods(cluster: &TestCluster) -> Result<Vec<Pod>, WriteError> {
     let options = ClientOptions {
         qps: 0.0,
         ..ClientOptions::default()
     };
     let config = ClientConfig::plain(&cluster.url());
-    let client = Client::new(&config, &options, cluster.stop()).expect("the options are good");
+    let client = Client::new(&config, &options, cluster.stop()).expect("the options are valid");
     let live = RealLiveReader::new(client, &REPLICA_SET, cluster.stop());
     let rs = cluster.replica_set("a").to_string();
     let rs = ReplicaSet::from_answer(&REPLICA_SET, rs.as_bytes());
@@ -39,7 +39,7 @@ fn list_pods(cluster: &TestCluster) -> Result<Vec<Pod>, WriteError> {
 }
 
 #[test]
-fn a_live_list_comes_in_pages() {
+fn a_live_list_is_read_in_pages() {
     let cluster = cluster_with_pods();
     let pods = list_pods(&cluster).expect("a list");
     let names: HashSet<_> = pods.iter().map(|pod| &pod.key.name).collect();
@@ -53,14 +53,14 @@ fn a_live_list_comes_in_pages() {
     }
 }
 
-/// What is left is of another state, and half a list is none.
+/// The remaining pages would show another state, and a sync must not act on a partial list.
 #[test]
-fn a_live_list_that_cannot_be_gone_on_with_is_an_error() {
+fn a_live_list_with_an_expired_continue_token_is_an_error() {
     let cluster = cluster_with_pods();
     let pages = Matcher::verb("list", "pods");
     let pages = pages.and(|page| !page.query_value("continue").is_empty());
     let rule = Rule::new(pages, refusal(410, "Expired", "the token is too old"));
     cluster.faults().add(rule.after(1));
-    let error = list_pods(&cluster).expect_err("the third page is refused");
+    let error = list_pods(&cluster).expect_err("the third page is expired");
     assert!(error.status().is_some_and(Status::is_expired));
 }

@@ -1,4 +1,5 @@
-//! Group A: as many pods as wanted, made from the template, and nothing before everything is known.
+//! Group A: the number of pods, pods made from the template, and no write before the caches have
+//! synced.
 
 use std::sync::Arc;
 
@@ -8,20 +9,20 @@ use serde_json::{Value, json};
 use crate::support::Kind::{ReplicaSets, ReplicationControllers};
 use crate::support::{
     Kind, PATIENCE, Setup, TestCluster, controller_reference, json_body, name, new_pod,
-    new_replica_set, number_at, text_at, uids,
+    new_replica_set, number_at, reads_of, text_at, uids,
 };
 
 #[track_caller]
-fn check_nothing_is_done(kind: Kind) {
+fn check_a_satisfied_workload_causes_no_write(kind: Kind) {
     let mut cluster = TestCluster::running_for(kind);
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
     let pods = uids(&cluster.live());
-    // A daemon that starts anew finds everything in order.
+    // A restarted daemon finds nothing to do.
     cluster.stop_daemon();
     cluster.faults().recorder().clear();
     cluster.start_daemon();
-    cluster.eventually("it looks", || {
+    cluster.eventually("all watches are open", || {
         cluster.faults().n_watches(&Matcher::any()) == 3
     });
     cluster.holds("the same pods", || uids(&cluster.live()) == pods);
@@ -29,13 +30,13 @@ fn check_nothing_is_done(kind: Kind) {
 }
 
 #[test]
-fn a_01_a_replica_set_that_has_what_it_wants_does_nothing() {
-    check_nothing_is_done(ReplicaSets);
+fn a_01_a_satisfied_replica_set_causes_no_write() {
+    check_a_satisfied_workload_causes_no_write(ReplicaSets);
 }
 
 #[test]
-fn o_22_a_controller_that_has_what_it_wants_does_nothing() {
-    check_nothing_is_done(ReplicationControllers);
+fn o_22_a_satisfied_controller_causes_no_write() {
+    check_a_satisfied_workload_causes_no_write(ReplicationControllers);
 }
 
 #[track_caller]
@@ -59,7 +60,7 @@ fn o_22_missing_pods_are_created() {
 }
 
 #[track_caller]
-fn check_a_pod_too_many_is_deleted(kind: Kind) {
+fn check_a_surplus_pod_is_deleted(kind: Kind) {
     let cluster = TestCluster::running_for(kind);
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
@@ -75,13 +76,13 @@ fn check_a_pod_too_many_is_deleted(kind: Kind) {
 }
 
 #[test]
-fn a_03_a_pod_too_many_is_deleted() {
-    check_a_pod_too_many_is_deleted(ReplicaSets);
+fn a_03_a_surplus_pod_is_deleted() {
+    check_a_surplus_pod_is_deleted(ReplicaSets);
 }
 
 #[test]
-fn o_22_a_pod_too_many_is_deleted() {
-    check_a_pod_too_many_is_deleted(ReplicationControllers);
+fn o_22_a_surplus_pod_is_deleted() {
+    check_a_surplus_pod_is_deleted(ReplicationControllers);
 }
 
 #[test]
@@ -90,7 +91,8 @@ fn a_06_finished_pods_are_replaced_and_kept() {
     cluster.create_replica_set(&new_replica_set("a", 5));
     cluster.stable("a");
     let pods = cluster.live();
-    // A status that has to wait for the last one may find five again and is not written then.
+    // The status throttle could defer the next update until there are five pods again, and then no
+    // update is due. So the test waits for the throttle's interval first.
     cluster.holds("five replicas", || {
         number_at(&cluster.status("a"), "/replicas") == 5
     });
@@ -99,7 +101,8 @@ fn a_06_finished_pods_are_replaced_and_kept() {
         cluster.set_pod_status(&name(pod), &json!({"phase": phase}));
     }
     cluster.eventually_eq("seven pods", &7, || cluster.live().len());
-    // The first status after each loss reports fewer, so only one after the last create counts.
+    // The first update after each loss reports fewer than five. Only an update after the last create
+    // counts.
     cluster.eventually("five replicas again", || {
         let requests = cluster.faults().recorder().requests();
         let last = |verb: &str, resource: &str| {
@@ -166,7 +169,7 @@ fn check_pod_of(cluster: &TestCluster, is_json: bool) {
         pod["metadata"]["finalizers"] = json!([]);
     });
     if !is_json && TestCluster::is_real() {
-        // What was sent in protobuf is what the API server shows: the pod above.
+        // The body is protobuf, so compare the pod that the API server stored.
         let media_type = posts[0].request.content_type();
         assert_eq!(media_type, "application/vnd.kubernetes.protobuf");
         for (member, value) in template["spec"].as_object().into_iter().flatten() {
@@ -175,7 +178,7 @@ fn check_pod_of(cluster: &TestCluster, is_json: bool) {
         return;
     }
     let body: Value = serde_json::from_str(&posts[0].body()).expect("a pod is JSON");
-    // The name is the controller's own choice: see pod_names.
+    // The controller chooses the name itself: see `pod_names`.
     let mut metadata = template["metadata"].clone();
     if let Some(members) = metadata.as_object_mut() {
         members.remove("creationTimestamp");
@@ -191,7 +194,7 @@ fn check_pod_of(cluster: &TestCluster, is_json: bool) {
     assert_eq!(body["spec"], template["spec"]);
 }
 
-/// True if `whole` has all that `part` has; admission may have added more.
+/// True if `whole` contains `part`. Admission may have added further members.
 fn is_part_of(part: &Value, whole: &Value) -> bool {
     match (part, whole) {
         (Value::Object(part), Value::Object(whole)) => part
@@ -216,8 +219,8 @@ fn o_01_pods_are_made_from_the_template() {
 
 #[test]
 fn unknown_template_fields_are_kept() {
-    // A real API server drops what it does not know before the daemon can see it, so there this
-    // shows only that rarely used members survive.
+    // A real API server drops unknown fields before the daemon reads them. There, this test only
+    // checks that rarely used fields survive.
     let cluster = TestCluster::running_with(Setup::default().in_json());
     let mut rs = new_replica_set("a", 1);
     let spec = &mut rs["spec"]["template"]["spec"];
@@ -237,7 +240,7 @@ fn unknown_template_fields_are_kept() {
     assert_eq!(is_kept, !TestCluster::is_real());
 }
 
-/// Starts the daemon with the first look at a resource held back.
+/// Starts the daemon while the first list or watch of `resource` is held back.
 #[track_caller]
 fn check_waits_for(resource: &str) {
     let mut cluster = TestCluster::start();
@@ -247,10 +250,11 @@ fn check_waits_for(resource: &str) {
         pod["metadata"]["ownerReferences"] = json!([controller_reference(&rs)]);
         cluster.create_pod(&pod);
     }
-    let look = Matcher::verb("list", resource).or(Matcher::verb("watch", resource));
-    let rule = cluster.faults().add(Rule::new(look, Action::Hold));
+    let rule = cluster
+        .faults()
+        .add(Rule::new(reads_of(resource), Action::Hold));
     cluster.start_daemon();
-    assert!(rule.wait_for_hits(1, PATIENCE), "{resource} are asked for");
+    assert!(rule.wait_for_hits(1, PATIENCE), "{resource} are requested");
     cluster.holds("nothing is written", || cluster.n_writes() == 0);
     rule.remove();
     cluster.stable("a");
@@ -260,12 +264,12 @@ fn check_waits_for(resource: &str) {
 }
 
 #[test]
-fn a_19_nothing_is_done_before_the_pods_are_known() {
+fn a_19_nothing_is_written_before_the_pods_are_listed() {
     check_waits_for("pods");
 }
 
 #[test]
-fn a_19_nothing_is_done_before_the_replica_sets_are_known() {
+fn a_19_nothing_is_written_before_the_replica_sets_are_listed() {
     check_waits_for("replicasets");
 }
 

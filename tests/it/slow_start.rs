@@ -1,5 +1,5 @@
-//! Creates and deletes that fail: slow start, quota, what is told about it (group G, N-03, K-03,
-//! K-04).
+//! Failing creates and deletes: slow start, quotas, and the events and conditions that report them
+//! (group G, N-03, K-03, K-04).
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use crate::support::{
     new_replica_set, number_at, replica_failure, text_at,
 };
 
-/// What the API server says in the tests that make it refuse.
-const WHY: &str = "pods \"a-\" is forbidden: not today";
+/// The message of the API server's error where a test makes it reject a request.
+const MESSAGE: &str = "pods \"a-\" is forbidden: not today";
 
 fn n_posts(cluster: &TestCluster) -> usize {
     cluster.recorded("create", "pods").len()
 }
 
 /// The events about `a` with this reason.
-fn told(cluster: &TestCluster, reason: &str) -> Vec<Value> {
+fn events_with_reason(cluster: &TestCluster, reason: &str) -> Vec<Value> {
     let mut events = cluster.events_of("a");
     events.retain(|event| event["reason"] == reason);
     events
@@ -35,7 +35,7 @@ fn check_no_failure(cluster: &TestCluster) {
     });
 }
 
-/// The status updates that said that something failed.
+/// Number of status updates that set the condition `ReplicaFailure`.
 fn n_failures_written(cluster: &TestCluster) -> usize {
     let updates = cluster.recorded("update", "replicasets/status");
     let has_failure = |body: &Value| replica_failure(&body["status"]).is_some();
@@ -50,12 +50,12 @@ fn k_04_a_failed_delete_is_an_event() {
     let cluster = TestCluster::running();
     cluster.create_replica_set(&new_replica_set("a", 3));
     cluster.stable("a");
-    let rule = cluster.fault("delete", "pods", forbidden(WHY));
+    let rule = cluster.fault("delete", "pods", forbidden(MESSAGE));
     cluster.scale("a", 2);
     cluster.eventually("the event", || {
-        let events = told(&cluster, "FailedDelete");
+        let events = events_with_reason(&cluster, "FailedDelete");
         events.iter().any(|event| {
-            event["type"] == "Warning" && event["message"] == format!("Error deleting: {WHY}")
+            event["type"] == "Warning" && event["message"] == format!("Error deleting: {MESSAGE}")
         })
     });
     assert_eq!(cluster.live().len(), 3);
@@ -64,10 +64,10 @@ fn k_04_a_failed_delete_is_an_event() {
 }
 
 #[test]
-fn g_04_the_batch_with_a_refusal_is_the_last() {
+fn g_04_creation_stops_at_the_batch_with_an_error() {
     let cluster = TestCluster::running();
     cluster.synced();
-    let rule = Rule::new(Matcher::verb("create", "pods"), forbidden(WHY));
+    let rule = Rule::new(Matcher::verb("create", "pods"), forbidden(MESSAGE));
     let rule = cluster.faults().add(rule.after(10));
     cluster.create_replica_set(&new_replica_set("a", 100));
     let updates = || cluster.recorded("update", "replicasets/status");
@@ -79,15 +79,15 @@ fn g_04_the_batch_with_a_refusal_is_the_last() {
     cluster.eventually_eq("ten pods", &10, || {
         number_at(&cluster.status("a"), "/replicas")
     });
-    // One try per retry, and the retries thin out: 5, 10, 20, ... ms make nine in two seconds and a
-    // half. The events of ten pods and of a few statuses wake the ReplicaSet besides.
+    // Each retry attempts one create. Back-offs of 5, 10, 20, ... ms allow nine retries in 2.5 s.
+    // The events of ten pods and of a few status updates enqueue the ReplicaSet too.
     cluster
         .waiting()
-        .holds_for(Duration::from_secs(2), "few tries", || {
+        .holds_for(Duration::from_secs(2), "few attempts", || {
             n_posts(&cluster) <= 15 + 10 + 15
         });
     let n_before = n_posts(&cluster);
-    assert!(n_before > 15 + 4, "it is tried again: {n_before}");
+    assert!(n_before > 15 + 4, "the sync is retried: {n_before}");
     assert_eq!(cluster.live().len(), 10);
     rule.remove();
     cluster.stable("a");
@@ -97,12 +97,12 @@ fn g_04_the_batch_with_a_refusal_is_the_last() {
 #[test]
 fn g_09_k_03_a_terminating_namespace_is_no_failure() {
     let cluster = TestCluster::running();
-    let why = Status::new(403, "Forbidden", "the namespace is going away")
+    let status = Status::new(403, "Forbidden", "the namespace is going away")
         .with_cause("NamespaceTerminating", "namespace it is being terminated");
-    cluster.fault("create", "pods", Action::refuse(why));
+    cluster.fault("create", "pods", Action::refuse(status));
     cluster.create_replica_set(&new_replica_set("a", 5));
     cluster.eventually_eq("all creates", &5, || n_posts(&cluster));
-    cluster.holds("no more, and no failure", || {
+    cluster.holds("no further create, and no failure", || {
         n_posts(&cluster) == 5
             && n_failures_written(&cluster) == 0
             && cluster.events_of("a").is_empty()
@@ -110,14 +110,14 @@ fn g_09_k_03_a_terminating_namespace_is_no_failure() {
 }
 
 #[test]
-fn g_09_in_a_namespace_that_is_deleted_nothing_fails() {
+fn g_09_creates_in_a_deleted_namespace_are_no_failure() {
     let cluster = TestCluster::running();
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.stable("a");
     cluster.terminate_namespace();
     cluster.scale("a", 4);
     cluster.eventually_eq("three creates", &4, || n_posts(&cluster));
-    cluster.holds("no more, and no failure", || {
+    cluster.holds("no further create, and no failure", || {
         n_posts(&cluster) == 4 && n_failures_written(&cluster) == 0
     });
     let status = cluster.status("a");
@@ -127,8 +127,8 @@ fn g_09_in_a_namespace_that_is_deleted_nothing_fails() {
     assert_eq!(last.code(), Some(403));
 }
 
-/// Does the quota controller's work. Admission looks at a cache of its own, so it is first shown a
-/// quota that allows nothing: having seen that, it can be behind only by refusing too much.
+/// Does the quota controller's work. Admission reads quotas from its own cache. This function first
+/// sets a quota that allows no pods: once admission enforces it, a stale cache only rejects more.
 fn fill_in_quota(cluster: &TestCluster) {
     let set_status = |hard: &str| {
         cluster.update_status(Kind::Quotas, "two", |quota| {
@@ -136,7 +136,7 @@ fn fill_in_quota(cluster: &TestCluster) {
         });
     };
     set_status("0");
-    cluster.eventually("admission has seen the quota", || {
+    cluster.eventually("admission enforces the quota", || {
         let probe = Request::post(cluster.collection(Kind::Pods))
             .query("dryRun", "All")
             .body("application/json", new_pod("probe").to_string());
@@ -156,7 +156,7 @@ fn check_a_quota_is_a_condition(kind: Kind) {
     cluster.create_replica_set(&new_replica_set("a", 3));
     let failure = || replica_failure(&cluster.status("a"));
     cluster.eventually("the condition", || failure().is_some());
-    let failure = failure().expect("it was there");
+    let failure = failure().expect("the condition was set");
     assert_eq!(failure["reason"], json!("FailedCreate"));
     let message = text_at(&failure, "/message");
     let words = "exceeded quota: two, requested: pods=1, used: pods=2, limited: pods=2";
@@ -184,7 +184,7 @@ fn o_20_an_exhausted_quota_sets_a_condition() {
 }
 
 #[test]
-fn g_11_a_create_that_fails_for_a_moment_is_repeated_by_itself() {
+fn g_11_a_create_that_fails_once_is_retried() {
     let cluster = TestCluster::running();
     let rule = Rule::new(Matcher::verb("create", "pods"), internal_error("a hiccup"));
     let rule = cluster.faults().add(rule.after(1).times(1));
@@ -199,20 +199,25 @@ fn g_11_a_create_that_fails_for_a_moment_is_repeated_by_itself() {
 #[test]
 fn k_03_a_failed_create_is_an_event() {
     let cluster = TestCluster::running();
-    let rule = cluster.fault("create", "pods", forbidden(WHY));
+    let rule = cluster.fault("create", "pods", forbidden(MESSAGE));
     let rs = cluster.create_replica_set(&new_replica_set("a", 1));
-    cluster.eventually("the event", || !told(&cluster, "FailedCreate").is_empty());
+    cluster.eventually("the event", || {
+        !events_with_reason(&cluster, "FailedCreate").is_empty()
+    });
     rule.remove();
-    let event = &told(&cluster, "FailedCreate")[0];
+    let event = &events_with_reason(&cluster, "FailedCreate")[0];
     assert_eq!(event["type"], json!("Warning"));
-    assert_eq!(event["message"], json!(format!("Error creating: {WHY}")));
+    assert_eq!(
+        event["message"],
+        json!(format!("Error creating: {MESSAGE}"))
+    );
     assert_eq!(event["involvedObject"]["name"], json!(name(&rs)));
     assert_eq!(event["source"]["component"], json!("replicaset-controller"));
     cluster.stable("a");
 }
 
 #[test]
-fn k_04_a_pod_that_is_gone_before_its_delete_is_no_event() {
+fn k_04_deleting_a_pod_that_is_gone_is_no_event() {
     let cluster = TestCluster::running();
     cluster.create_replica_set(&new_replica_set("a", 3));
     cluster.stable("a");
@@ -221,15 +226,15 @@ fn k_04_a_pod_that_is_gone_before_its_delete_is_no_event() {
     cluster.eventually_eq("two deletes", &2, || {
         cluster.recorded("delete", "pods").len()
     });
-    let gone = last_part(&cluster.recorded("delete", "pods")[0]);
-    cluster.kill_pod(&gone);
+    let deleted = last_part(&cluster.recorded("delete", "pods")[0]);
+    cluster.kill_pod(&deleted);
     hold.remove();
     cluster.stable("a");
-    cluster.eventually_eq("the other one's event", &1, || {
-        told(&cluster, "SuccessfulDelete").len()
+    cluster.eventually_eq("one event for the other pod", &1, || {
+        events_with_reason(&cluster, "SuccessfulDelete").len()
     });
     cluster.holds("one pod and no failure", || {
-        cluster.live().len() == 1 && told(&cluster, "FailedDelete").is_empty()
+        cluster.live().len() == 1 && events_with_reason(&cluster, "FailedDelete").is_empty()
     });
     assert_eq!(n_failures_written(&cluster), 0);
 }

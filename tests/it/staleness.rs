@@ -1,4 +1,5 @@
-//! Status updates that fail, and none on a view that is older than the last one (F-23, H-21).
+//! Failing status updates, and no status update from a cache that is older than the last update
+//! (F-23, H-19, H-21).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,21 +10,21 @@ use serde_json::{Value, json};
 use crate::support::Kind::{ReplicaSets, ReplicationControllers};
 use crate::support::{Kind, TestCluster, internal_error, json_body, name, new_replica_set};
 
-/// How late the watch is where it lags.
+/// The delay of the lagging watch.
 const LAG: Duration = Duration::from_secs(2);
 
 fn updates(cluster: &TestCluster) -> Vec<Arc<Recorded>> {
     cluster.status_updates()
 }
 
-/// The statuses that were sent, in order.
+/// The statuses in the update requests, in order.
 fn statuses_sent(cluster: &TestCluster) -> Vec<Value> {
     let updates = updates(cluster);
     let status = |update: &Arc<Recorded>| json_body(update)["status"].take();
     updates.iter().map(status).collect()
 }
 
-/// Verbs of the requests about ReplicaSets, those that read collections left out.
+/// The requests for single ReplicaSets, as verb and resource; no lists or watches.
 fn calls(cluster: &TestCluster) -> Vec<String> {
     let requests = cluster.faults().recorder().requests();
     let calls = requests.iter().map(|request| request.action());
@@ -34,7 +35,7 @@ fn calls(cluster: &TestCluster) -> Vec<String> {
 }
 
 #[test]
-fn f_23_an_update_that_fails_is_repeated_once_on_a_fresh_object() {
+fn f_23_a_failed_update_is_retried_once_on_a_fresh_object() {
     let cluster = TestCluster::running();
     let rule = Rule::new(
         Matcher::verb("update", "replicasets/status"),
@@ -46,7 +47,7 @@ fn f_23_an_update_that_fails_is_repeated_once_on_a_fresh_object() {
     assert_eq!(rule.hits(), 2);
     let (update, get) = ("update replicasets/status", "get replicasets");
     cluster.holds(
-        "update, read, update, and in the next sync one more",
+        "update, get, update, and one update in the next sync",
         || calls(&cluster) == [update, get, update, update],
     );
     let sent = statuses_sent(&cluster);
@@ -54,13 +55,15 @@ fn f_23_an_update_that_fails_is_repeated_once_on_a_fresh_object() {
 }
 
 #[test]
-fn f_23_an_update_that_lost_a_race_wins_the_second_time() {
+fn f_23_an_update_after_a_conflict_succeeds() {
     let cluster = TestCluster::running();
     cluster.synced();
-    // Somebody else is faster than the daemon's first update.
+    // The test's patch overtakes the daemon's first update.
     let hold = cluster.fault("update", "replicasets/status", Action::Hold);
     cluster.create_replica_set(&new_replica_set("a", 0));
-    cluster.eventually("an update is on its way", || !updates(&cluster).is_empty());
+    cluster.eventually("the daemon has sent an update", || {
+        !updates(&cluster).is_empty()
+    });
     cluster.merge_patch(
         Kind::ReplicaSets,
         "a",
@@ -82,7 +85,7 @@ fn f_23_an_update_that_lost_a_race_wins_the_second_time() {
 }
 
 #[track_caller]
-fn check_a_watch_that_lags_repeats_no_update(kind: Kind) {
+fn check_a_lagging_watch_repeats_no_update(kind: Kind) {
     let cluster = TestCluster::running_for(kind);
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
@@ -90,8 +93,8 @@ fn check_a_watch_that_lags_repeats_no_update(kind: Kind) {
     cluster.scale("a", 5);
     let n_touches = std::cell::Cell::new(0);
     cluster.eventually_eq("the new pods", &5, || cluster.live().len());
-    // Pods that change wake the ReplicaSet, again and again.
-    cluster.waiting().holds_for(LAG, "pods are enough", || {
+    // Each change of a pod enqueues the ReplicaSet.
+    cluster.waiting().holds_for(LAG, "five pods", || {
         n_touches.set(n_touches.get() + 1);
         let touch = json!({"metadata": {"annotations": {"n": n_touches.get().to_string()}}});
         for pod in cluster.live() {
@@ -102,22 +105,22 @@ fn check_a_watch_that_lags_repeats_no_update(kind: Kind) {
     cluster.stable("a");
     let sent = statuses_sent(&cluster);
     for pair in sent.windows(2) {
-        assert_ne!(pair[0], pair[1], "the same status twice");
+        assert_ne!(pair[0], pair[1], "the same status was sent twice");
     }
     let conflicts = updates(&cluster);
     let conflicts = conflicts.iter().filter(|it| it.code() == Some(409));
-    // The scale itself is the one change that the daemon cannot have seen.
+    // The scale-up is the only change that the lagging cache can miss.
     assert!(conflicts.count() <= 1);
     cluster.holds("five pods", || cluster.live().len() == 5);
     assert_eq!(cluster.recorded("create", "pods").len(), 5);
 }
 
 #[test]
-fn h_21_a_replica_set_watch_that_lags_repeats_no_update() {
-    check_a_watch_that_lags_repeats_no_update(ReplicaSets);
+fn h_21_a_lagging_replica_set_watch_repeats_no_update() {
+    check_a_lagging_watch_repeats_no_update(ReplicaSets);
 }
 
 #[test]
-fn h_19_a_controller_watch_that_lags_repeats_no_update() {
-    check_a_watch_that_lags_repeats_no_update(ReplicationControllers);
+fn h_19_a_lagging_controller_watch_repeats_no_update() {
+    check_a_lagging_watch_repeats_no_update(ReplicationControllers);
 }

@@ -1,4 +1,5 @@
-//! Group F: what the status says, when it is written, and when availability is looked at again.
+//! Group F: the counts and conditions in the status, when the daemon writes it, and the requeue
+//! that counts available pods without an event.
 
 use replicaset_controller::api::Status;
 use replicaset_controller::devserver::{Action, Matcher, Rule};
@@ -24,14 +25,14 @@ fn counts(status: &Value) -> Counts {
     )
 }
 
-/// A ReplicaSet with its pods, and what its status must count.
+/// A ReplicaSet with its pods, and the expected counts in its status.
 struct Case {
     name: &'static str,
     n_pods: i64,
     min_ready_seconds: i64,
-    /// Since how many seconds the pods are ready; `None` leaves them pending.
+    /// For how many seconds the pods have been ready; `None` leaves them pending.
     ready_since: Option<i64>,
-    /// Whether the template gets a label that the pods do not have.
+    /// Whether the test adds a label to the template that the pods lack.
     is_partial: bool,
     expected: Counts,
 }
@@ -77,7 +78,7 @@ fn check_pods_are_counted(kind: Kind) {
     }
     let is_right = |case: &Case| {
         let status = cluster.status(case.name);
-        // Absent is something else than 0 here.
+        // An absent count differs from 0 here.
         let terminating = (kind == ReplicaSets).then_some(0);
         counts(&status) == case.expected && status["terminatingReplicas"].as_i64() == terminating
     };
@@ -99,7 +100,7 @@ fn o_15_o_04_f_13_pods_are_counted() {
     check_pods_are_counted(ReplicationControllers);
 }
 
-/// The condition that tells of failures, as status, reason and message.
+/// Status, reason and message of the condition `ReplicaFailure`.
 fn failure(cluster: &TestCluster) -> Option<(String, String, String)> {
     let status = cluster.status("a");
     let conditions = status["conditions"].as_array()?;
@@ -117,8 +118,8 @@ fn failed(reason: &str, message: &str) -> (String, String, String) {
 #[track_caller]
 fn check_a_failed_create_is_a_condition(kind: Kind) {
     let cluster = TestCluster::running_for(kind);
-    let refusal = Action::refuse(Status::new(403, "Forbidden", "no more on purpose"));
-    let rule = Rule::new(Matcher::verb("create", "pods"), refusal).after(1);
+    let error = Action::refuse(Status::new(403, "Forbidden", "no more on purpose"));
+    let rule = Rule::new(Matcher::verb("create", "pods"), error).after(1);
     let rule = cluster.faults().add(rule);
     cluster.create_replica_set(&new_replica_set("a", 2));
     let expected = Some(failed("FailedCreate", "no more on purpose"));
@@ -146,8 +147,8 @@ fn f_16_f_17_a_failed_delete_is_a_condition_until_it_succeeds() {
     let cluster = TestCluster::running();
     cluster.create_replica_set(&new_replica_set("a", 3));
     cluster.stable("a");
-    let refusal = Action::refuse(Status::new(403, "Forbidden", "kept on purpose"));
-    let rule = Rule::new(Matcher::verb("delete", "pods"), refusal);
+    let error = Action::refuse(Status::new(403, "Forbidden", "kept on purpose"));
+    let rule = Rule::new(Matcher::verb("delete", "pods"), error);
     let rule = cluster.faults().add(rule);
     cluster.scale("a", 2);
     let message = "unable to delete pods: kept on purpose";
@@ -161,12 +162,12 @@ fn f_16_f_17_a_failed_delete_is_a_condition_until_it_succeeds() {
 }
 
 #[track_caller]
-fn check_a_right_status_is_not_written(kind: Kind) {
+fn check_an_unchanged_status_is_not_written(kind: Kind) {
     let cluster = TestCluster::running_for(kind);
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
     let n_puts = || cluster.status_updates().len();
-    // An annotation of its own changes nothing that the status tells.
+    // An annotation changes no field of the status.
     cluster.faults().recorder().clear();
     let patch = json!({"metadata": {"annotations": {"touched": "yes"}}});
     cluster.merge_patch(kind, "a", &patch);
@@ -179,17 +180,17 @@ fn check_a_right_status_is_not_written(kind: Kind) {
 }
 
 #[test]
-fn f_21_a_status_that_is_right_is_not_written() {
-    check_a_right_status_is_not_written(ReplicaSets);
+fn f_21_an_unchanged_status_is_not_written() {
+    check_an_unchanged_status_is_not_written(ReplicaSets);
 }
 
 #[test]
-fn o_22_a_status_that_is_right_is_not_written() {
-    check_a_right_status_is_not_written(ReplicationControllers);
+fn o_22_an_unchanged_status_is_not_written() {
+    check_an_unchanged_status_is_not_written(ReplicationControllers);
 }
 
 #[test]
-fn f_27_conditions_of_others_stay() {
+fn f_27_foreign_conditions_are_kept() {
     let cluster = TestCluster::running();
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.stable("a");
@@ -203,21 +204,25 @@ fn f_27_conditions_of_others_stay() {
     cluster.scale("a", 2);
     cluster.stable("a");
     assert_eq!(cluster.status("a")["conditions"], json!([condition]));
-    let refusal = Action::refuse(Status::new(403, "Forbidden", "on purpose"));
-    let rule = Rule::new(Matcher::verb("create", "pods"), refusal);
+    let error = Action::refuse(Status::new(403, "Forbidden", "on purpose"));
+    let rule = Rule::new(Matcher::verb("create", "pods"), error);
     let rule = cluster.faults().add(rule);
     cluster.scale("a", 3);
-    cluster.eventually("a condition of its own", || failure(&cluster).is_some());
+    cluster.eventually("the daemon's condition is set", || {
+        failure(&cluster).is_some()
+    });
     assert_eq!(cluster.status("a")["conditions"][0], condition);
     rule.remove();
-    cluster.eventually("and without", || failure(&cluster).is_none());
+    cluster.eventually("the daemon's condition is removed", || {
+        failure(&cluster).is_none()
+    });
     assert_eq!(cluster.status("a")["conditions"], json!([condition]));
 }
 
 #[test]
-fn f_30_pods_become_available_one_by_one_without_any_event() {
+fn f_30_pods_become_available_one_by_one_without_events() {
     const MIN_READY_SECONDS: i64 = 3;
-    // Less than the time that passes between the first and the last.
+    // Less than the 2 s between the first pod and the last.
     const SLACK_MS: i64 = 1500;
     let cluster = TestCluster::running();
     let mut rs = new_replica_set("a", 4);
@@ -230,7 +235,7 @@ fn f_30_pods_become_available_one_by_one_without_any_event() {
         let since = seconds_ago(jiff::Timestamp::now().as_second() - since);
         cluster.set_pod_status(&name(pod), &running(true, Some(&since)));
     }
-    // How many have been ready long enough, and for so long beyond that.
+    // Number of pods that have been ready for `minReadySeconds` and `beyond` ms.
     let n_due = |beyond: i64| {
         let due = jiff::Timestamp::now().as_millisecond() - MIN_READY_SECONDS * 1000 - beyond;
         let is_due = |since: &&i64| **since * 1000 <= due;
@@ -249,17 +254,17 @@ fn f_30_pods_become_available_one_by_one_without_any_event() {
     assert_eq!(counts(&cluster.status("a")), (4, 4, 3, 3));
 }
 
-/// Kubernetes' `TestRollingUpdateAndProportionalScalingForDeploymentPodReplacement` rests on this:
-/// a Deployment learns of pods that were lost by no other way.
+/// Kubernetes' `TestRollingUpdateAndProportionalScalingForDeploymentPodReplacement` depends on
+/// this: the Deployment controller sees lost pods only in the ReplicaSet's status.
 #[test]
-fn lost_pods_are_told_though_they_are_replaced_at_once() {
+fn the_status_shows_lost_pods_even_if_they_are_replaced_at_once() {
     const N_PODS: i64 = 100;
     let cluster = TestCluster::running();
     cluster.create_replica_set(&new_replica_set("a", N_PODS));
     cluster.stable("a");
-    let mut frames = cluster.watch(Kind::ReplicaSets);
+    let mut events = cluster.watch(Kind::ReplicaSets);
     let is_ready = |pod: &Value| text_at(pod, "/status/conditions/0/status") == "True";
-    // As a kubelet would that needs no time.
+    // Acts as an instant kubelet.
     let make_ready = || {
         let pods = cluster.live();
         let due = pods.iter().filter(|pod| !is_ready(pod));
@@ -277,16 +282,16 @@ fn lost_pods_are_told_though_they_are_replaced_at_once() {
     let end = json!({"metadata": {"annotations": {"end": "here"}}});
     cluster.merge_patch(Kind::ReplicaSets, "a", &end);
 
-    let mut told = Vec::new();
+    let mut ready_counts = Vec::new();
     let is_end = |rs: &Value| rs.pointer("/object/metadata/annotations/end").is_some();
-    for frame in frames.by_ref().take_while(|frame| !is_end(frame)) {
-        told.push(number_at(&frame, "/object/status/readyReplicas"));
+    for event in events.by_ref().take_while(|event| !is_end(event)) {
+        ready_counts.push(number_at(&event, "/object/status/readyReplicas"));
     }
-    told.dedup();
-    let before = told.iter().position(|ready| *ready == N_PODS);
-    let after = &told[before.expect("all were ready") + 1..];
+    ready_counts.dedup();
+    let before = ready_counts.iter().position(|ready| *ready == N_PODS);
+    let after = &ready_counts[before.expect("all were ready") + 1..];
     assert!(
         after.first() < Some(&N_PODS) && after.last() == Some(&N_PODS),
-        "{told:?}"
+        "{ready_counts:?}"
     );
 }
