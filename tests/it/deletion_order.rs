@@ -1,4 +1,4 @@
-//! Group E: which pods of a ReplicaSet that has too many go first.
+//! Group E: the order in which a scale-down deletes pods.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use crate::support::{
     is_terminating, name, names, new_pod, new_replica_set_labelled, seconds_ago,
 };
 
-/// Who controls the ReplicaSets whose pods share nodes. It does not exist, and nobody minds.
+/// Prefix of the UID of the owner that sibling ReplicaSets share. The owner need not exist.
 const PARENT: &str = "0d1f5c1e-27a5-4b42-8f0e-6e3f0f8b5a11";
 
-/// The annotation with the deletion cost.
+/// The deletion cost annotation.
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// A pod that competes.
+/// A pod of a test case.
 #[derive(Clone)]
-struct Contender {
+struct Candidate {
     name: &'static str,
     node: Option<&'static str>,
     status: Value,
     cost: Option<&'static str>,
 }
 
-/// A pod on a node (`""` is none) with this status.
-fn on(node: &'static str, status: Value) -> Contender {
-    Contender {
+/// A pod with this status on a node; `""` leaves it unassigned.
+fn on(node: &'static str, status: Value) -> Candidate {
+    Candidate {
         name: "",
         node: Some(node).filter(|node| !node.is_empty()),
         status,
@@ -34,7 +34,7 @@ fn on(node: &'static str, status: Value) -> Contender {
     }
 }
 
-impl Contender {
+impl Candidate {
     fn named(mut self, name: &'static str) -> Self {
         self.name = name;
         self
@@ -50,7 +50,7 @@ impl Contender {
         self
     }
 
-    /// Makes the pod, owned by a ReplicaSet.
+    /// Creates the pod as the ReplicaSet's.
     fn create(&self, cluster: &TestCluster, app: &str, rs: &Value) {
         let mut pod = new_pod(&format!("{app}-{}", self.name));
         pod["metadata"]["labels"] = json!({"app": app});
@@ -78,7 +78,7 @@ fn not_ready() -> Value {
     json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]})
 }
 
-/// Ready since so many seconds; `None` since nobody knows when.
+/// The status of a pod that became ready this many seconds ago; `None` leaves the time out.
 fn ready(seconds: Option<i64>) -> Value {
     let since = seconds.map(seconds_ago);
     json!({
@@ -89,7 +89,7 @@ fn ready(seconds: Option<i64>) -> Value {
 
 const MONTH: Option<i64> = Some(30 * 24 * 3600);
 
-/// Many cases in one namespace, each with a ReplicaSet and a label of its own.
+/// Many cases in one namespace. Each case has its own ReplicaSet and label.
 struct Cases {
     cluster: TestCluster,
     expected: Vec<(String, Vec<String>)>,
@@ -103,11 +103,12 @@ impl Cases {
         }
     }
 
-    /// A case of pods of which `survivors` are to stay, beside pods of a sibling on some nodes.
+    /// Adds a case: a scale-down of `pods` must keep `survivors`. A sibling ReplicaSet has one pod
+    /// on each of the nodes in `siblings`.
     fn add(
         &mut self,
         case: &str,
-        pods: &[Contender],
+        pods: &[Candidate],
         siblings: &[&'static str],
         survivors: &[&str],
     ) {
@@ -130,16 +131,17 @@ impl Cases {
         self.expected.push((app.clone(), survivors.collect()));
     }
 
-    /// Two pods of which the first is to go, whichever is created first.
+    /// Adds cases of two pods, in both orders of creation: the scale-down must delete the first
+    /// pod.
     fn precedes(
         &mut self,
         case: &str,
-        first: &Contender,
-        second: &Contender,
+        first: &Candidate,
+        second: &Candidate,
         siblings: &[&'static str],
     ) {
         let (goes, stays) = (first.clone().named("goes"), second.clone().named("stays"));
-        // A criterion that is ignored leaves it to chance, which may be kind once.
+        // Two rounds: if the daemon ignores the criterion, chance could pick the right pod once.
         for _ in 0..2 {
             self.add(case, &[goes.clone(), stays.clone()], siblings, &["stays"]);
             self.add(case, &[stays.clone(), goes.clone()], siblings, &["stays"]);
@@ -149,14 +151,14 @@ impl Cases {
     fn replica_set(&self, app: &str, replicas: i64) -> Value {
         let mut rs = new_replica_set_labelled(app, replicas, app);
         let mut parent = foreign_controller_reference(PARENT);
-        // Each case has a parent of its own, so that cases do not share nodes.
+        // A parent per case, so that the pods of other cases do not count as siblings.
         let case = app.trim_end_matches("-sibling");
         parent["uid"] = json!(format!("{PARENT}-{case}"));
         rs["metadata"]["ownerReferences"] = json!([parent]);
         self.cluster.create_replica_set(&rs)
     }
 
-    /// Starts the daemon and looks who is left of each case.
+    /// Starts the daemon and checks which pods of each case remain.
     #[track_caller]
     fn check(mut self) {
         self.cluster.start_daemon();
@@ -168,7 +170,7 @@ impl Cases {
             });
         }
         let n_created = self.cluster.recorded("create", "pods").len();
-        assert_eq!(n_created, 0, "everyone has enough");
+        assert_eq!(n_created, 0, "no case lacks pods");
     }
 }
 
@@ -197,14 +199,14 @@ fn e_08_e_09_rank_then_ready_time_then_restarts() {
     cases.precedes("e-08", &now, &month, &[]);
     cases.precedes("e-08-rank-first", &month, &now, &["n2"]);
     let restarted = on("n1", ready(MONTH)).restarted(9001);
-    let calm = on("n2", restarted.status.clone()).restarted(0);
-    cases.precedes("e-09", &restarted, &calm, &[]);
-    cases.precedes("e-09-rank-first", &calm, &restarted, &["n2"]);
+    let unrestarted = on("n2", restarted.status.clone()).restarted(0);
+    cases.precedes("e-09", &restarted, &unrestarted, &[]);
+    cases.precedes("e-09-rank-first", &unrestarted, &restarted, &["n2"]);
     cases.check();
 }
 
 #[test]
-fn e_17_e_18_the_least_useful_go() {
+fn e_17_e_18_unready_and_unassigned_pods_go_first() {
     let mut cases = Cases::new();
     let good = on("n1", ready(MONTH)).named("good");
     let bad = on("n1", not_ready());
@@ -227,7 +229,7 @@ fn e_19_e_22_pods_on_crowded_nodes_go_first() {
     let mut cases = Cases::new();
     let (lonely, crowded) = (on("n1", ready(MONTH)), on("n2", ready(MONTH)));
     cases.precedes("e-19", &crowded, &lonely, &["n1", "n2", "n2"]);
-    // The ReplicaSet's own pods count too, or the one that restarted most would go.
+    // The ReplicaSet's own pods count too. Otherwise the pod with the most restarts would go.
     let own = [
         lonely.restarted(9).named("lonely"),
         crowded.clone().restarted(5).named("goes"),
@@ -240,8 +242,8 @@ fn e_19_e_22_pods_on_crowded_nodes_go_first() {
 #[test]
 fn e_22_finished_and_foreign_pods_do_not_crowd_a_node() {
     let mut cases = Cases::new();
-    // Without ranks the one that became ready later goes, and that is on the node that only looks
-    // lonelier.
+    // With equal ranks, the pod that became ready later goes. It would stay if the finished pod and
+    // the foreign pod counted towards the rank of `n2`.
     let goes = on("n1", ready(Some(0))).named("goes");
     let stays = on("n2", ready(MONTH)).named("stays");
     cases.add(
@@ -255,11 +257,11 @@ fn e_22_finished_and_foreign_pods_do_not_crowd_a_node() {
     on("n2", json!({"phase": "Succeeded"}))
         .named("finished")
         .create(&cases.cluster, app, &rs);
-    // Somebody else's pod on the node, with no family in common.
-    let mut stranger = new_pod("stranger");
-    stranger["metadata"]["labels"] = json!({"app": "stranger"});
-    stranger["spec"]["nodeName"] = json!("n2");
-    cases.cluster.create_pod(&stranger);
+    // A pod on the same node without a common owner.
+    let mut foreign = new_pod("foreign");
+    foreign["metadata"]["labels"] = json!({"app": "foreign"});
+    foreign["spec"]["nodeName"] = json!("n2");
+    cases.cluster.create_pod(&foreign);
     cases.expected[0].1 = vec![format!("{app}-finished"), format!("{app}-stays")];
     cases.check();
 }
@@ -275,7 +277,7 @@ fn e_24_a_cost_may_be_negative_and_defaults_to_zero() {
         pod.clone().cost("-2147483648"),
     );
     cases.precedes("e-24-limits", &least, &most, &[]);
-    // Readiness decides before the cost does.
+    // Readiness precedes the cost.
     let cheap = on("n1", ready(MONTH)).cost("-100");
     cases.precedes(
         "e-24-later",
@@ -287,15 +289,16 @@ fn e_24_a_cost_may_be_negative_and_defaults_to_zero() {
 }
 
 #[test]
-fn e_28_of_pods_alike_the_one_created_much_later_goes() {
+fn e_28_of_equal_pods_the_one_created_much_later_goes() {
     let mut cases = Cases::new();
     let pod = on("n1", ready(MONTH));
     let old = [pod.clone().named("old-1"), pod.clone().named("old-2")];
-    // Alike means that the UID decides, so chance may be kind once.
+    // Four rounds: if the daemon ignores the age, the UID decides and could pick the right pod
+    // once.
     for _ in 0..4 {
         cases.add("e-28", &old, &[], &["old-1", "old-2"]);
     }
-    // Ages are compared by powers of two of their seconds, so there must be some.
+    // Ages are compared by the base-two logarithm of their seconds, so they must differ enough.
     cases.cluster.waiting().pause(Duration::from_secs(4));
     for app in ["e-28-0", "e-28-1", "e-28-2", "e-28-3"] {
         let rs = cases.cluster.replica_set(app);

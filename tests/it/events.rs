@@ -1,4 +1,4 @@
-//! The event recorder as seen from outside (group K): it writes what it can and holds up nothing.
+//! Group K: the event recorder. Failing or slow event requests must not hold up the controller.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,11 +9,12 @@ use crate::support::{
     TestCluster, internal_error, json_body, name, new_replica_set, refusal, text_at,
 };
 
-/// A scale-up and a scale-down of a few pods take milliseconds, and on a machine with other work seconds; one
-/// event that is waited for takes ten at least, for its answer or the pause after a failure.
+/// A scale-up and a scale-down of a few pods take milliseconds, or seconds on a busy machine.
+/// Waiting for one event takes at least 10 s: for its response, or for the back-off after a
+/// failure.
 const NORMAL_TIME: Duration = Duration::from_secs(10);
 
-/// How often each event was sent, by its name.
+/// Number of create requests per event name.
 fn n_sent(cluster: &TestCluster) -> BTreeMap<String, usize> {
     let mut sent = BTreeMap::new();
     for post in cluster.recorded("create", "events") {
@@ -22,7 +23,7 @@ fn n_sent(cluster: &TestCluster) -> BTreeMap<String, usize> {
     sent
 }
 
-/// Pods and status converge in normal time whatever becomes of the events.
+/// Pods and status converge in [`NORMAL_TIME`] although `fault` hits all event requests.
 #[track_caller]
 fn check_events_hold_up_nothing(fault: Action) {
     let cluster = TestCluster::running();
@@ -40,7 +41,7 @@ fn check_events_hold_up_nothing(fault: Action) {
         began.elapsed()
     );
     assert!(cluster.live().is_empty());
-    assert!(!n_sent(&cluster).is_empty(), "events were tried");
+    assert!(!n_sent(&cluster).is_empty(), "events are sent");
 }
 
 #[test]
@@ -54,13 +55,13 @@ fn k_27_events_that_fail_hold_up_nothing() {
 }
 
 #[test]
-fn k_27_events_that_get_no_answer_hold_up_nothing() {
+fn k_27_events_without_a_response_hold_up_nothing() {
     check_events_hold_up_nothing(Action::CutBefore);
 }
 
-/// The pod comes under another name, so there is nothing to report.
+/// The controller creates the pod under another name, so there is no failure to report.
 #[test]
-fn a_name_that_is_taken_makes_no_event() {
+fn a_pod_name_that_is_taken_causes_no_event() {
     let cluster = TestCluster::running();
     cluster.synced();
     let taken = refusal(409, "AlreadyExists", "pods \"a-x\" already exists");
@@ -74,63 +75,67 @@ fn a_name_that_is_taken_makes_no_event() {
         let reason = |event| text_at(event, "/reason");
         events.iter().map(reason).collect::<Vec<_>>()
     };
-    // Events are sent in the order in which they are recorded.
-    cluster.eventually("the pod's event is there", || {
+    // The recorder sends events in order.
+    cluster.eventually("the pod's event is stored", || {
         reasons().contains(&"SuccessfulCreate".to_owned())
     });
     assert_eq!(reasons(), ["SuccessfulCreate"]);
 }
 
 #[test]
-fn k_09_an_event_that_is_refused_is_not_sent_again() {
+fn k_09_a_rejected_event_is_not_sent_again() {
     let cluster = TestCluster::running();
     let invalid = refusal(422, "Invalid", "Event \"e\" is invalid");
     let rule = Rule::new(Matcher::verb("create", "events"), invalid);
     let rule = cluster.faults().add(rule.times(1));
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.eventually_eq("two events are sent", &2, || n_sent(&cluster).len());
-    cluster.holds("once each", || {
+    cluster.holds("one request per event", || {
         n_sent(&cluster).values().copied().eq([1, 1])
     });
     assert_eq!(rule.hits(), 1);
     assert_eq!(cluster.events_of("a").len(), 1);
 }
 
-/// The first wait between two tries is random, up to ten seconds.
+/// The first pause between two attempts is random, up to 10 s.
 #[test]
-fn k_09_an_event_that_got_no_answer_is_sent_again() {
+fn k_09_an_event_without_a_response_is_sent_again() {
     let cluster = TestCluster::running();
     let rule = Rule::new(Matcher::verb("create", "events"), Action::CutBefore);
     cluster.faults().add(rule.times(1));
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
-    cluster.eventually_eq("both events are there", &2, || cluster.events_of("a").len());
+    cluster.eventually_eq("both events are stored", &2, || {
+        cluster.events_of("a").len()
+    });
     let sent: Vec<usize> = n_sent(&cluster).into_values().collect();
     assert_eq!(sent.iter().sum::<usize>(), 3, "{sent:?}");
-    assert_eq!(sent.iter().max(), Some(&2), "the same event: {sent:?}");
+    assert_eq!(sent.iter().max(), Some(&2), "requests per event: {sent:?}");
 }
 
-/// What the API server stored although its answer was lost is there already the second time.
+/// The API server stored the event although its response was lost, so the second create conflicts.
 #[test]
-fn k_09_an_event_whose_answer_was_lost_is_there_once() {
+fn k_09_an_event_with_a_lost_response_is_stored_once() {
     let cluster = TestCluster::running();
     let rule = Rule::new(Matcher::verb("create", "events"), Action::CutAfter);
     cluster.faults().add(rule.times(1));
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
-    cluster.eventually_eq("three are sent", &3, || {
+    cluster.eventually_eq("three requests", &3, || {
         n_sent(&cluster).values().sum::<usize>()
     });
-    cluster.eventually_eq("both events are there", &2, || cluster.events_of("a").len());
-    cluster.holds("no more are sent", || {
+    cluster.eventually_eq("both events are stored", &2, || {
+        cluster.events_of("a").len()
+    });
+    cluster.holds("three requests", || {
         n_sent(&cluster).values().sum::<usize>() == 3
     });
 }
 
-/// Each create of many makes an event of the same kind: the tenth begins a summary that counts the
-/// rest, and the spam filter ends that.
+/// Each created pod records a similar event. From the tenth on, the recorder aggregates them into a
+/// summary with a count, until the spam filter drops the rest.
 #[test]
-fn k_22_k_26_many_events_of_a_kind_become_one() {
+fn k_22_k_26_many_similar_events_are_aggregated() {
     let cluster = TestCluster::running();
     cluster.create_replica_set(&new_replica_set("a", 60));
     cluster.stable("a");
@@ -142,7 +147,7 @@ fn k_22_k_26_many_events_of_a_kind_become_one() {
         events
     };
     cluster.eventually_eq(
-        "a summary of what the spam filter lets pass",
+        "a summary of the events that pass the spam filter",
         &[16].into(),
         || {
             let counts = summaries();
@@ -151,7 +156,7 @@ fn k_22_k_26_many_events_of_a_kind_become_one() {
         },
     );
     assert_eq!(cluster.events_of("a").len(), 10);
-    cluster.holds("nothing more is sent", || {
+    cluster.holds("no further event request", || {
         cluster.recorded("create", "events").len() == 10
             && cluster.recorded("patch", "events").len() == 15
     });

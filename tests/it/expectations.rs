@@ -1,4 +1,5 @@
-//! A daemon never acts twice on the same lack: group B, and writes whose outcome is unknown.
+//! Group B: the daemon creates or deletes each pod once, despite lagging watches and writes whose
+//! outcome is unknown.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,13 +13,13 @@ use crate::support::{
     new_replica_set_labelled, number_at, uid,
 };
 
-/// The names under which pods were asked for, in the order of the requests.
+/// The names of the pods in the create requests, in the order of the requests.
 fn names_posted(cluster: &TestCluster) -> Vec<String> {
     let posts = cluster.recorded("create", "pods");
     posts.iter().map(|post| name(&json_body(post))).collect()
 }
 
-/// The names of the pods whose deletion was asked for, in the order of the requests.
+/// The names of the pods in the delete requests, in the order of the requests.
 fn names_deleted(cluster: &TestCluster) -> Vec<String> {
     let deletes = cluster.recorded("delete", "pods");
     deletes.iter().map(|delete| last_part(delete)).collect()
@@ -28,14 +29,14 @@ fn distinct(names: Vec<String>) -> BTreeSet<String> {
     names.into_iter().collect()
 }
 
-/// Deletes the ReplicaSet `a` and creates another one of that name with other labels.
+/// Deletes the ReplicaSet `a` and creates another one with the same name and other labels.
 fn recreate(cluster: &TestCluster) {
     let options = json!({"propagationPolicy": "Background"});
     cluster.delete_with(Kind::ReplicaSets, "a", &options);
     cluster.create_replica_set(&new_replica_set_labelled("a", 3, "other"));
 }
 
-fn pods_of_the_other(cluster: &TestCluster) -> usize {
+fn n_pods_of_the_new(cluster: &TestCluster) -> usize {
     cluster.list(Kind::Pods, "app=other").len()
 }
 
@@ -45,9 +46,9 @@ fn b_11_a_recreated_replica_set_gets_its_pods_at_once() {
     cluster.create_replica_set(&new_replica_set("a", 3));
     cluster.eventually("the first pod", || !cluster.live().is_empty());
     recreate(&cluster);
-    cluster.eventually_eq("its pods", &3, || pods_of_the_other(&cluster));
+    cluster.eventually_eq("pods of the new one", &3, || n_pods_of_the_new(&cluster));
     cluster.stable("a");
-    cluster.holds("no more", || pods_of_the_other(&cluster) == 3);
+    cluster.holds("three pods", || n_pods_of_the_new(&cluster) == 3);
 }
 
 #[test]
@@ -58,7 +59,7 @@ fn b_11_expectations_of_the_old_one_do_not_block_the_new() {
     cluster.create_replica_set(&new_replica_set("a", 3));
     cluster.eventually_eq("pods of the old one", &3, || cluster.live().len());
     recreate(&cluster);
-    cluster.eventually_eq("pods of the new one", &3, || pods_of_the_other(&cluster));
+    cluster.eventually_eq("pods of the new one", &3, || n_pods_of_the_new(&cluster));
     hold.remove();
     cluster.stable("a");
     cluster.holds("three creates each", || names_posted(&cluster).len() == 6);
@@ -89,13 +90,13 @@ fn b_13_h_21_a_lagging_pod_watch_duplicates_no_pod() {
         });
     hold.remove();
     cluster.stable("a");
-    cluster.holds("still three", || names_posted(&cluster).len() == 3);
+    cluster.holds("three creates", || names_posted(&cluster).len() == 3);
 }
 
-/// Creates are done, and their answers are replaced by `fault`; there are as many pods as wanted all
-/// the same, at every moment.
+/// The API server executes the creates, and `fault` replaces two of the responses. There must never
+/// be more pods than replicas.
 #[track_caller]
-fn check_lost_answers_of_creates(fault: Action) {
+fn check_lost_create_responses(fault: Action) {
     let cluster = TestCluster::running();
     cluster.synced();
     let rule = Rule::new(Matcher::verb("create", "pods"), fault);
@@ -104,25 +105,25 @@ fn check_lost_answers_of_creates(fault: Action) {
     cluster.stable("a");
     assert_eq!(rule.hits(), 2);
     cluster.holds("five pods", || cluster.live().len() == 5);
-    assert_eq!(distinct(names_posted(&cluster)).len(), 5, "names");
+    assert_eq!(distinct(names_posted(&cluster)).len(), 5, "distinct names");
 }
 
-/// As [`check_lost_answers_of_creates`] with a daemon that does not see its pod by the watch either,
-/// and finds by the name that it is there.
+/// As [`check_lost_create_responses`], with a held watch of pods. The daemon repeats the create
+/// under the same name, and the error AlreadyExists shows that the pod exists.
 #[track_caller]
-fn check_lost_answer_of_an_unseen_create(fault: Action) {
+fn check_lost_response_of_an_unseen_create(fault: Action) {
     let cluster = TestCluster::running();
     cluster.synced();
     let hold = cluster.hold_watch("pods");
     let rule = Rule::new(Matcher::verb("create", "pods"), fault);
     cluster.faults().add(rule.times(1));
     cluster.create_replica_set(&new_replica_set("a", 1));
-    cluster.eventually("it is repeated", || names_posted(&cluster).len() > 1);
+    cluster.eventually("the create is retried", || names_posted(&cluster).len() > 1);
     cluster.holds("one pod", || cluster.live().len() == 1);
     hold.remove();
     cluster.stable("a");
     cluster.holds("one pod", || cluster.live().len() == 1);
-    assert_eq!(distinct(names_posted(&cluster)).len(), 1, "names");
+    assert_eq!(distinct(names_posted(&cluster)).len(), 1, "distinct names");
 }
 
 fn timeout() -> Action {
@@ -134,32 +135,32 @@ fn internal_error_after() -> Action {
 }
 
 #[test]
-fn a_create_whose_answer_is_lost_makes_no_second_pod() {
-    check_lost_answers_of_creates(Action::CutAfter);
+fn a_create_with_a_lost_response_causes_no_second_pod() {
+    check_lost_create_responses(Action::CutAfter);
 }
 
 #[test]
-fn a_create_that_times_out_in_the_server_makes_no_second_pod() {
-    check_lost_answers_of_creates(timeout());
+fn a_create_that_times_out_in_the_server_causes_no_second_pod() {
+    check_lost_create_responses(timeout());
 }
 
 #[test]
-fn a_create_in_which_the_server_fails_makes_no_second_pod() {
-    check_lost_answers_of_creates(internal_error_after());
+fn a_create_that_fails_in_the_server_causes_no_second_pod() {
+    check_lost_create_responses(internal_error_after());
 }
 
 #[test]
-fn a_create_whose_answer_and_event_are_lost_makes_no_second_pod() {
-    check_lost_answer_of_an_unseen_create(Action::CutAfter);
+fn a_create_with_lost_response_and_event_causes_no_second_pod() {
+    check_lost_response_of_an_unseen_create(Action::CutAfter);
 }
 
 #[test]
-fn a_create_that_times_out_unseen_makes_no_second_pod() {
-    check_lost_answer_of_an_unseen_create(timeout());
+fn a_create_that_times_out_without_event_causes_no_second_pod() {
+    check_lost_response_of_an_unseen_create(timeout());
 }
 
 #[test]
-fn a_create_that_never_arrives_is_repeated_under_its_name() {
+fn a_create_that_is_lost_is_retried_under_the_same_name() {
     let cluster = TestCluster::running();
     let rule = Rule::new(Matcher::verb("create", "pods"), Action::CutBefore);
     cluster.faults().add(rule.times(2));
@@ -171,29 +172,30 @@ fn a_create_that_never_arrives_is_repeated_under_its_name() {
 }
 
 #[test]
-fn a_name_that_a_stranger_has_is_given_up() {
+fn a_pod_name_that_another_pod_has_is_dropped() {
     let cluster = TestCluster::running();
     cluster.synced();
-    // The stranger takes the name in the moment in which the daemon asks for it.
+    // A foreign pod takes the name while the daemon's create is pending.
     let create = Matcher::verb("create", "pods");
     let hold = cluster.faults().add(Rule::new(create, Action::Hold));
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.eventually_eq("one create", &1, || names_posted(&cluster).len());
-    let mut stranger = new_pod(&names_posted(&cluster)[0]);
-    stranger["metadata"]["labels"]["app"] = json!("stranger");
-    let stranger = cluster.create_pod(&stranger);
+    let mut foreign = new_pod(&names_posted(&cluster)[0]);
+    foreign["metadata"]["labels"]["app"] = json!("foreign");
+    let foreign = cluster.create_pod(&foreign);
     hold.remove();
     cluster.stable("a");
-    cluster.holds("one pod, and the stranger", || {
+    cluster.holds("one pod, and the foreign one", || {
         cluster.live().len() == 1 && cluster.list(Kind::Pods, "").len() == 2
     });
     assert_eq!(names_posted(&cluster).len(), 2);
-    assert_eq!(uid(&cluster.pod(&name(&stranger))), uid(&stranger));
+    assert_eq!(uid(&cluster.pod(&name(&foreign))), uid(&foreign));
 }
 
-/// The answer of a delete is lost; no second pod is deleted for it.
+/// Loses the response to a delete, and the watch event too unless `is_seen`. The daemon must not
+/// delete a second pod.
 #[track_caller]
-fn check_lost_answer_of_a_delete(is_seen: bool) {
+fn check_lost_delete_response(is_seen: bool) {
     let cluster = TestCluster::running();
     cluster.create_replica_set(&new_replica_set("a", 3));
     cluster.stable("a");
@@ -203,28 +205,30 @@ fn check_lost_answer_of_a_delete(is_seen: bool) {
     let rule = cluster.faults().add(rule.times(1));
     cluster.scale("a", 2);
     if let Some(hold) = hold {
-        cluster.eventually_eq("it is repeated", &2, || names_deleted(&cluster).len());
-        cluster.holds("two pods are left", || cluster.live().len() == 2);
+        cluster.eventually_eq("the delete is retried", &2, || {
+            names_deleted(&cluster).len()
+        });
+        cluster.holds("two pods remain", || cluster.live().len() == 2);
         hold.remove();
     }
     cluster.stable("a");
-    cluster.holds("two pods are left", || cluster.live().len() == 2);
+    cluster.holds("two pods remain", || cluster.live().len() == 2);
     assert_eq!(rule.hits(), 1);
-    assert_eq!(distinct(names_deleted(&cluster)).len(), 1, "names");
+    assert_eq!(distinct(names_deleted(&cluster)).len(), 1, "distinct names");
 }
 
 #[test]
-fn a_delete_whose_answer_is_lost_takes_no_second_pod() {
-    check_lost_answer_of_a_delete(true);
+fn a_delete_with_a_lost_response_deletes_no_second_pod() {
+    check_lost_delete_response(true);
 }
 
 #[test]
-fn a_delete_whose_answer_and_event_are_lost_takes_no_second_pod() {
-    check_lost_answer_of_a_delete(false);
+fn a_delete_with_lost_response_and_event_deletes_no_second_pod() {
+    check_lost_delete_response(false);
 }
 
 #[test]
-fn a_delete_that_never_arrives_is_repeated_on_the_same_pod() {
+fn a_delete_that_is_lost_is_retried_on_the_same_pod() {
     let cluster = TestCluster::running();
     cluster.create_replica_set(&new_replica_set("a", 3));
     cluster.stable("a");
@@ -232,7 +236,7 @@ fn a_delete_that_never_arrives_is_repeated_on_the_same_pod() {
     cluster.faults().add(rule.times(1));
     cluster.scale("a", 2);
     cluster.stable("a");
-    cluster.holds("two pods are left", || cluster.live().len() == 2);
+    cluster.holds("two pods remain", || cluster.live().len() == 2);
     let deleted = names_deleted(&cluster);
     assert_eq!(deleted, vec![deleted[0].clone(); 2]);
 }
@@ -267,13 +271,13 @@ fn a_pod_recreated_under_its_name_is_not_deleted() {
     cluster.eventually_eq("one delete", &1, || names_deleted(&cluster).len());
     let victim = names_deleted(&cluster).remove(0);
     cluster.kill_pod(&victim);
-    let mut stranger = new_pod(&victim);
-    stranger["metadata"]["labels"]["app"] = json!("stranger");
-    let stranger = cluster.create_pod(&stranger);
+    let mut foreign = new_pod(&victim);
+    foreign["metadata"]["labels"]["app"] = json!("foreign");
+    let foreign = cluster.create_pod(&foreign);
     hold.remove();
     cluster.stable("a");
-    let is_as_it_was = |pod: &Value| uid(pod) == uid(&stranger) && !is_terminating(pod);
-    cluster.holds("the new pod stays", || is_as_it_was(&cluster.pod(&victim)));
+    let is_untouched = |pod: &Value| uid(pod) == uid(&foreign) && !is_terminating(pod);
+    cluster.holds("the new pod stays", || is_untouched(&cluster.pod(&victim)));
     assert_eq!(names(&cluster.live()).len(), 1);
     let delete = &cluster.recorded("delete", "pods")[0];
     assert_eq!(delete.code(), Some(409));

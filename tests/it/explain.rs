@@ -1,4 +1,4 @@
-//! Why a ReplicaSet does not move: the daemon's page, the command `explain`, and the dry run.
+//! Why a ReplicaSet does not converge: the daemon's page, the command `explain`, and dry runs.
 
 use std::fs;
 use std::process::Command;
@@ -18,16 +18,16 @@ fn page(cluster: &TestCluster, replica_set: &str) -> String {
     cluster.daemon().page(&path)
 }
 
-/// Waits until the page says all of this.
+/// Waits until the daemon's page about `a` contains all of these.
 #[track_caller]
 fn check_page(cluster: &TestCluster, words: &[&str]) {
-    cluster.eventually("the page says so", || {
+    cluster.eventually(&format!("the page contains {words:?}"), || {
         let page = page(cluster, "a");
         words.iter().all(|word| page.contains(word))
     });
 }
 
-/// What `explain` prints from the API alone.
+/// Checks that `explain`, from the API alone, prints all of these about `a`.
 #[track_caller]
 fn check_command(cluster: &TestCluster, words: &[&str]) {
     let object = format!("{}/a", cluster.namespace());
@@ -59,7 +59,7 @@ fn a_report_that_cannot_be_written_is_a_failure() {
             let ended = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
                 .args(["explain", &object, output])
                 .args(&source)
-                .stdout(full.expect("Linux has it"))
+                .stdout(full.expect("/dev/full exists on Linux"))
                 .output()
                 .expect("the binary runs");
             let stderr = String::from_utf8_lossy(&ended.stderr);
@@ -71,7 +71,7 @@ fn a_report_that_cannot_be_written_is_a_failure() {
 }
 
 #[test]
-fn a_quota_is_explained_with_the_way_out() {
+fn an_exceeded_quota_is_explained_with_a_remedy() {
     let cluster = TestCluster::running();
     let why = "pods \"a-x\" is forbidden: exceeded quota: two, requested: pods=1, used: pods=2, \
                limited: pods=2";
@@ -92,7 +92,7 @@ fn a_quota_is_explained_with_the_way_out() {
 }
 
 #[test]
-fn an_expectation_that_is_not_met_is_named() {
+fn an_open_expectation_is_listed() {
     let cluster = TestCluster::running();
     cluster.synced();
     let held = cluster.hold_watch("pods");
@@ -118,7 +118,7 @@ fn an_expectation_that_is_not_met_is_named() {
 }
 
 #[test]
-fn a_back_off_is_told_with_its_end() {
+fn a_back_off_is_reported_with_its_remaining_time() {
     let cluster = TestCluster::running();
     cluster.fault("create", "pods", internal_error("a hiccup"));
     cluster.create_replica_set(&new_replica_set("a", 1));
@@ -133,9 +133,9 @@ fn a_back_off_is_told_with_its_end() {
     );
 }
 
-/// Both kinds, as text and as JSON, from the process that controls them.
+/// `explain --server` for both kinds, as text and as JSON.
 #[test]
-fn a_running_daemon_is_asked_over_its_port() {
+fn explain_reads_from_a_running_daemon() {
     let cluster = TestCluster::start();
     let port = PlainPort::free();
     let _process = cluster.start_process(&["--controllers=*", &port.argument()]);
@@ -147,32 +147,32 @@ fn a_running_daemon_is_asked_over_its_port() {
     controller["spec"]["selector"] = controller["spec"]["selector"]["matchLabels"].clone();
     cluster.create(Kind::ReplicationControllers, &controller);
     let server = format!("--server={}", port.url());
-    let ask = |object: &str, output: &str| {
+    let explain = |object: &str, output: &str| {
         let name = if object == "rc" { "b" } else { "a" };
         let object = format!("{object}/{}/{name}", cluster.namespace());
         let output = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
             .args(["explain", &object, &server, "-o", output])
             .output()
             .expect("the binary runs");
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
         (
             output.status.code(),
             text(output.stdout),
             text(output.stderr),
         )
     };
-    // What only the daemon knows.
+    // Only the daemon knows the back-off.
     cluster.eventually("the ReplicaSet is explained", || {
-        let (code, text, _) = ask("rs", "text");
+        let (code, text, _) = explain("rs", "text");
         let words = [why, "in back-off after", "the next try is in"];
         code == Some(0) && words.iter().all(|word| text.contains(word))
     });
     cluster.eventually("the ReplicationController is explained", || {
-        let (code, text, _) = ask("rc", "text");
+        let (code, text, _) = explain("rc", "text");
         code == Some(0) && text.contains("It has what it wants")
     });
     for (object, kind) in [("rs", "ReplicaSet"), ("rc", "ReplicationController")] {
-        let (code, json, errors) = ask(object, "json");
+        let (code, json, errors) = explain(object, "json");
         assert_eq!(code, Some(0), "{errors}");
         let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert!(json.to_string().contains(kind), "{json}");
@@ -187,7 +187,7 @@ fn a_running_daemon_is_asked_over_its_port() {
 }
 
 #[test]
-fn a_namespace_that_goes_away_is_told() {
+fn a_terminating_namespace_is_reported() {
     let cluster = TestCluster::running();
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.stable("a");
@@ -198,7 +198,7 @@ fn a_namespace_that_goes_away_is_told() {
 }
 
 #[test]
-fn a_pod_that_a_finalizer_keeps_is_named() {
+fn a_pod_with_a_finalizer_is_listed() {
     let cluster = TestCluster::running();
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.stable("a");
@@ -206,7 +206,7 @@ fn a_pod_that_a_finalizer_keeps_is_named() {
     let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
     cluster.merge_patch(Kind::Pods, &pod, &hold);
     cluster.delete(Kind::Pods, &pod);
-    cluster.eventually("another pod takes its place", || {
+    cluster.eventually("a replacement is created", || {
         let pods = cluster.list(Kind::Pods, "");
         pods.iter().any(is_terminating) && pods.iter().any(|pod| !is_terminating(pod))
     });
@@ -220,7 +220,7 @@ fn a_pod_that_a_finalizer_keeps_is_named() {
 }
 
 #[test]
-fn a_dry_run_says_what_it_would_do_and_writes_nothing() {
+fn a_dry_run_reports_its_decision_and_writes_nothing() {
     let cluster = TestCluster::running_with(Setup {
         options: ManagerOptions {
             dry_run: true,
@@ -229,7 +229,7 @@ fn a_dry_run_says_what_it_would_do_and_writes_nothing() {
         ..Setup::default()
     });
     cluster.synced();
-    // Nothing but reads may even be tried.
+    // Cuts every write, as a dry run must not even attempt one.
     for verb in ["create", "update", "patch", "delete"] {
         for resource in ["pods", "replicasets/status", "events", "leases"] {
             cluster.fault(verb, resource, Action::CutBefore);
@@ -250,9 +250,9 @@ fn a_dry_run_prints_each_decision_once() {
     let cluster = TestCluster::start();
     let mut process = cluster.start_process(&["--dry-run"]);
     cluster.create_replica_set(&new_replica_set("a", 3));
-    let n_told = || process.log().matches("would create 3 pods: 0 of 3").count();
-    cluster.eventually_eq("it is told", &1, n_told);
-    cluster.holds("once", || n_told() == 1);
+    let n_logged = || process.log().matches("would create 3 pods: 0 of 3").count();
+    cluster.eventually_eq("the decision is logged", &1, n_logged);
+    cluster.holds("it is logged once", || n_logged() == 1);
     assert!(cluster.live().is_empty());
     process.signal(nix::sys::signal::Signal::SIGTERM);
     let status = process.exit_within(std::time::Duration::from_secs(5));
@@ -265,7 +265,7 @@ fn a_dry_run_prints_each_decision_once() {
 }
 
 #[test]
-fn a_dry_run_prints_a_decision_that_grows_and_none_that_shrinks() {
+fn a_dry_run_prints_growing_decisions_but_no_shrinking_ones() {
     let cluster = TestCluster::start();
     let rs = cluster.create_replica_set(&new_replica_set("a", 4));
     let owned = |name: &str| {
@@ -276,21 +276,25 @@ fn a_dry_run_prints_a_decision_that_grows_and_none_that_shrinks() {
     let names = ["p", "q", "r", "s"];
     names.into_iter().for_each(owned);
     let process = cluster.start_process(&["--dry-run"]);
-    cluster.eventually("it has synced", || {
+    cluster.eventually("the ReplicaSets are listed", || {
         process.log().contains("1 replicasets listed in ")
     });
-    let n_told = |told: &str| process.log().matches(told).count();
+    let n_logged = |text: &str| process.log().matches(text).count();
     cluster.kill_pod("p");
-    cluster.eventually_eq("one pod", &1, || n_told("would create 1 pod: 3 of 4"));
+    cluster.eventually_eq("a decision for one pod", &1, || {
+        n_logged("would create 1 pod: 3 of 4")
+    });
     for name in &names[1..] {
         cluster.kill_pod(name);
     }
-    cluster.eventually_eq("all pods", &1, || n_told("would create 4 pods: 0 of 4"));
-    let n_before = n_told("would create");
+    cluster.eventually_eq("a decision for all pods", &1, || {
+        n_logged("would create 4 pods: 0 of 4")
+    });
+    let n_before = n_logged("would create");
     owned("t");
     owned("u");
-    cluster.holds("what another does is no decision", || {
-        n_told("would create") == n_before
+    cluster.holds("foreign creates cause no decision", || {
+        n_logged("would create") == n_before
     });
 }
 
@@ -298,12 +302,12 @@ fn a_dry_run_prints_a_decision_that_grows_and_none_that_shrinks() {
 fn sigusr1_writes_every_thread_to_the_log() {
     let cluster = TestCluster::start();
     let process = cluster.start_process(&[]);
-    cluster.eventually("the lists", || {
+    cluster.eventually("both resources are listed", || {
         let log = process.log();
         log.contains(" pods listed in ") && log.contains(" replicasets listed in ")
     });
-    cluster.eventually("the threads", || {
-        // Again, since a thread may have been on its way to where it waits.
+    cluster.eventually("the log lists every thread", || {
+        // Signals repeatedly, since a thread may not have reached its wait yet.
         process.signal(nix::sys::signal::Signal::SIGUSR1);
         cluster.waiting().pause(std::time::Duration::from_secs(1));
         let log = process.log();

@@ -1,5 +1,5 @@
-//! Group O: what is shown of ReplicationControllers only, and of both kinds side by side. The rest of
-//! the group is tests of ReplicaSets about the other kind.
+//! Group O: tests of ReplicationControllers alone, and of both kinds side by side. The remaining
+//! cases of the group run test bodies of other modules with the kind ReplicationController.
 
 use replicaset_controller::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use replicaset_controller::api::{ObjectKey, Status, Uid};
@@ -14,7 +14,7 @@ use crate::support::{
     text_at, uid, uids,
 };
 
-/// A cluster whose tests are about ReplicationControllers, with the daemon.
+/// A cluster with a running daemon, and ReplicationControllers as the kind under test.
 fn running_cluster() -> TestCluster {
     TestCluster::running_for(ReplicationControllers)
 }
@@ -27,7 +27,7 @@ fn pods_of(cluster: &TestCluster, owner: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn o_01_o_04_h_19_a_status_is_written_where_it_belongs() {
+fn o_01_o_04_h_19_a_status_keeps_the_shape_of_its_kind() {
     let cluster = TestCluster::running_with(Setup::about(ReplicationControllers).in_json());
     cluster.create_replica_set(&new_replica_set("rc", 2));
     cluster.stable("rc");
@@ -42,7 +42,7 @@ fn o_01_o_04_h_19_a_status_is_written_where_it_belongs() {
             (&body["apiVersion"], &body["kind"]),
             (&json!("v1"), &json!("ReplicationController"))
         );
-        // What is sent back has the shape in which it came.
+        // The update has the selector as the API server returned it.
         assert_eq!(body["spec"]["selector"], json!({"app": "conf"}));
         assert!(body["status"].get("terminatingReplicas").is_none());
     }
@@ -50,11 +50,11 @@ fn o_01_o_04_h_19_a_status_is_written_where_it_belongs() {
 }
 
 #[test]
-fn o_05_neither_kind_takes_pods_of_the_other() {
+fn o_05_neither_kind_adopts_pods_of_the_other() {
     let cluster = running_cluster();
     let rs = cluster.create(ReplicaSets, &new_replica_set("same", 2));
     let rc = cluster.create_replica_set(&new_replica_set("same", 3));
-    cluster.eventually_eq("each has its own", &(2, 3), || {
+    cluster.eventually_eq("each owner has its own pods", &(2, 3), || {
         (pods_of(&cluster, &rs).len(), pods_of(&cluster, &rc).len())
     });
     cluster.stable("same");
@@ -65,7 +65,7 @@ fn o_05_neither_kind_takes_pods_of_the_other() {
             assert_eq!(owner_references(&pod), [controller_reference(owner)]);
         }
     }
-    // Whoever loses a pod replaces it and leaves the other's alone.
+    // The ReplicaSet replaces its lost pod. The ReplicationController's pods stay.
     let kept = uids(&pods_of(&cluster, &rc));
     cluster.delete(Pods, &name(&pods_of(&cluster, &rs)[0]));
     cluster.eventually_eq("replaced", &2, || pods_of(&cluster, &rs).len());
@@ -77,28 +77,28 @@ fn o_05_neither_kind_takes_pods_of_the_other() {
 }
 
 #[test]
-fn b_17_owners_of_one_name_expect_each_their_own() {
+fn b_17_owners_with_the_same_name_have_separate_expectations() {
     let cluster = running_cluster();
     cluster.synced();
     let hold = cluster.hold_watch("pods");
     let rs = cluster.create(ReplicaSets, &new_replica_set_labelled("same", 2, "rs"));
     let rc = cluster.create_replica_set(&new_replica_set_labelled("same", 3, "rc"));
-    cluster.eventually_eq("all are created", &5, || cluster.list(Pods, "").len());
+    cluster.eventually_eq("all pods are created", &5, || cluster.list(Pods, "").len());
     let key = ObjectKey::new(cluster.namespace(), "same");
-    let open = |daemon: &Daemon| {
+    let expected = |daemon: &Daemon| {
         let of = |kind, owner: &Value| {
             let controller = daemon.instance(kind).controller();
             controller.n_expected_of(&key, &Uid::new(&uid(owner)))
         };
         (of(&REPLICA_SET, &rs), of(&REPLICATION_CONTROLLER, &rc))
     };
-    assert_eq!(open(cluster.daemon()), (Some((2, 0)), Some((3, 0))));
+    assert_eq!(expected(cluster.daemon()), (Some((2, 0)), Some((3, 0))));
     let foreign = cluster.daemon().instance(&REPLICA_SET).controller();
     let foreign = foreign.n_expected_of(&key, &Uid::new(&uid(&rc)));
     assert_eq!(foreign, None);
     hold.remove();
     cluster.stable("same");
-    cluster.holds("as many as wanted", || cluster.list(Pods, "").len() == 5);
+    cluster.holds("five pods", || cluster.list(Pods, "").len() == 5);
 }
 
 #[test]
@@ -110,17 +110,17 @@ fn o_17_a_changed_template_changes_fully_labelled() {
         rc["spec"]["template"]["metadata"]["labels"]["more"] = json!("x");
     });
     let labelled = || number_at(&cluster.status("rc"), "/fullyLabeledReplicas");
-    cluster.eventually_eq("none has the new label", &0, labelled);
+    cluster.eventually_eq("no pod has the new label", &0, labelled);
     let patch = json!({"metadata": {"labels": {"more": "x"}}});
     cluster.merge_patch(Pods, &name(&cluster.live()[0]), &patch);
-    cluster.eventually_eq("one of two", &(2, 1), || {
+    cluster.eventually_eq("one of two pods has it", &(2, 1), || {
         (number_at(&cluster.status("rc"), "/replicas"), labelled())
     });
 }
 
 #[test]
-fn o_19_a_pod_that_comes_to_run_is_ready_and_available() {
-    // Who runs pods is the test: neither server has nodes here.
+fn o_19_a_running_pod_is_ready_and_available() {
+    // The test plays the kubelet, as neither server has nodes.
     let cluster = running_cluster();
     let rc = cluster.create_replica_set(&new_replica_set("rc", 1));
     cluster.stable("rc");
@@ -143,15 +143,15 @@ fn o_21_an_orphan_is_adopted_or_replaced() {
         let live = cluster.live();
         live.len() == 1 && controller_uid(&live[0]) == Some(uid(&rc))
     });
-    // The watches of pods and controllers are two, so either may come first.
+    // The watches of pods and of controllers are independent, so both outcomes are valid.
     let is_adopted = uid(&cluster.live()[0]) == uid(&pod);
     assert!(is_adopted || cluster.get(Pods, "orphan").is_none());
 }
 
 #[test]
-fn o_24_a_controller_lives_its_life_under_a_watch() {
+fn o_24_a_watch_shows_the_lifecycle_of_a_controller() {
     let cluster = running_cluster();
-    let mut frames = cluster.watch(ReplicationControllers);
+    let mut events = cluster.watch(ReplicationControllers);
     let mut new = new_replica_set("rc", 1);
     new["metadata"]["labels"] = json!({"test": "life"});
     cluster.create_replica_set(&new);
@@ -174,8 +174,8 @@ fn o_24_a_controller_lives_its_life_under_a_watch() {
     assert_eq!(text_at(&patched, "/metadata/labels/patched"), "yes");
 
     let patch = json!({"status": {"readyReplicas": 0, "availableReplicas": 0}});
-    let answer = cluster.merge_patch(ReplicationControllers, "rc/status", &patch);
-    let number = |member| number_at(&answer, member);
+    let patched = cluster.merge_patch(ReplicationControllers, "rc/status", &patch);
+    let number = |member| number_at(&patched, member);
     assert_eq!(
         (
             number("/status/replicas"),
@@ -184,7 +184,7 @@ fn o_24_a_controller_lives_its_life_under_a_watch() {
         ),
         (1, 0, 0)
     );
-    cluster.eventually_eq("it is put right", &(1, 1), counts);
+    cluster.eventually_eq("the controller corrects it", &(1, 1), counts);
 
     let patch = json!({"spec": {"replicas": 2}});
     cluster.merge_patch(ReplicationControllers, "rc/scale", &patch);
@@ -199,7 +199,7 @@ fn o_24_a_controller_lives_its_life_under_a_watch() {
     });
     let listed = cluster.list(ReplicationControllers, "test=life");
     assert_eq!(listed.len(), 1);
-    // By default its pods would be orphaned first, which takes a garbage collector.
+    // The default policy orphans the pods first, which needs a garbage collector.
     let options = json!({"propagationPolicy": "Background", "gracePeriodSeconds": 0});
     let request = Request::delete(cluster.collection(ReplicationControllers))
         .query("labelSelector", "test=life")
@@ -210,8 +210,8 @@ fn o_24_a_controller_lives_its_life_under_a_watch() {
     });
 
     let mut seen = Vec::new();
-    for frame in frames.by_ref() {
-        let type_ = text_at(&frame, "/type");
+    for event in events.by_ref() {
+        let type_ = text_at(&event, "/type");
         let is_last = type_ == "DELETED";
         seen.push(type_);
         if is_last {
@@ -225,7 +225,7 @@ fn o_24_a_controller_lives_its_life_under_a_watch() {
 }
 
 #[test]
-fn o_25_a_scale_without_a_version_is_taken() {
+fn o_25_a_scale_without_a_resource_version_is_accepted() {
     let cluster = running_cluster();
     cluster.create_replica_set(&new_replica_set("rc", 1));
     cluster.stable("rc");
@@ -235,7 +235,7 @@ fn o_25_a_scale_without_a_version_is_taken() {
     scale["metadata"]["resourceVersion"] = json!("");
     scale["spec"]["replicas"] = json!(2);
     let request = Request::put(&path).body("application/json", scale.to_string());
-    cluster.send(&request).expect("the scale is taken");
+    cluster.send(&request).expect("the scale is accepted");
     cluster.eventually_eq("two replicas", &2, || {
         number_at(&cluster.status("rc"), "/replicas")
     });
@@ -243,8 +243,8 @@ fn o_25_a_scale_without_a_version_is_taken() {
 }
 
 #[test]
-fn a_selector_that_changes_releases_what_it_no_longer_means() {
-    // That of a ReplicaSet cannot change.
+fn a_changed_selector_releases_pods_that_no_longer_match() {
+    // Only a ReplicationController's selector can change; a ReplicaSet's is immutable.
     let cluster = running_cluster();
     let rc = cluster.create_replica_set(&new_replica_set("rc", 1));
     cluster.stable("rc");
@@ -264,10 +264,10 @@ fn a_selector_that_changes_releases_what_it_no_longer_means() {
 #[test]
 fn without_rights_on_controllers_replica_sets_still_sync() {
     let mut cluster = TestCluster::start();
-    let refusal = Status::new(403, "Forbidden", "not for you");
+    let status = Status::new(403, "Forbidden", "not for you");
     let reads = Matcher::verb("list", "replicationcontrollers")
         .or(Matcher::verb("watch", "replicationcontrollers"));
-    let rule = Rule::new(reads, Action::refuse(refusal));
+    let rule = Rule::new(reads, Action::refuse(status));
     let rule = cluster.faults().add(rule);
     let rc = cluster.create(
         ReplicationControllers,
@@ -276,15 +276,17 @@ fn without_rights_on_controllers_replica_sets_still_sync() {
     cluster.start_daemon();
     cluster.create_replica_set(&new_replica_set("rs", 2));
     cluster.stable("rs");
-    cluster.holds("nothing for the other", || {
+    cluster.holds("the ReplicationController gets no pod", || {
         pods_of(&cluster, &rc).is_empty()
     });
     rule.remove();
-    cluster.eventually_eq("as soon as it may", &1, || pods_of(&cluster, &rc).len());
+    cluster.eventually_eq("with rights it gets its pod", &1, || {
+        pods_of(&cluster, &rc).len()
+    });
 }
 
 #[test]
-fn a_kind_that_is_switched_off_is_not_watched() {
+fn a_disabled_controller_does_not_watch() {
     let cluster = TestCluster::start();
     let mut process = cluster.start_process(&["--controllers=replicationcontroller-controller"]);
     let rc = cluster.create(
@@ -292,8 +294,10 @@ fn a_kind_that_is_switched_off_is_not_watched() {
         &as_controller(&new_replica_set_labelled("rc", 1, "rc")),
     );
     cluster.create_replica_set(&new_replica_set("rs", 1));
-    cluster.eventually_eq("a pod", &1, || pods_of(&cluster, &rc).len());
-    cluster.holds("none for the other", || cluster.live().is_empty());
+    cluster.eventually_eq("the ReplicationController's pod", &1, || {
+        pods_of(&cluster, &rc).len()
+    });
+    cluster.holds("the ReplicaSet gets no pod", || cluster.live().is_empty());
     let reads = Matcher::verb("list", "replicasets").or(Matcher::verb("watch", "replicasets"));
     assert_eq!(cluster.faults().n_watches(&reads), 0);
     process.kill();
