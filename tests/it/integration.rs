@@ -1,6 +1,6 @@
-//! Group M: what upstream's integration tests show on a real API server, without scheduler, kubelet
-//! and garbage collector. What upstream shows again for ReplicationControllers (group O) is the same
-//! test about the other kind.
+//! Group M: the cases of upstream's integration tests, which run against a real API server without
+//! scheduler, kubelet and garbage collector. Upstream repeats some for ReplicationControllers
+//! (group O); here the same test body runs for both kinds.
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ use crate::support::{
     number_at, owner_references, plain_reference, running, seconds_ago, text_at, uid, uids,
 };
 
-/// A finalizer that nobody removes but the test.
+/// A finalizer that only the test removes.
 const HOLD: &str = "example.com/hold";
 
-/// A pod with these references is there before the daemon starts; these it must have in the end.
+/// Starts the daemon beside a pod with the owner references `before`, and checks that the pod ends
+/// up with the owner references `after`.
 #[track_caller]
 fn check_adoption(kind: Kind, before: impl Fn(&Value) -> Value, after: impl Fn(&Value) -> Value) {
     let mut cluster = TestCluster::start_for(kind);
@@ -28,7 +29,7 @@ fn check_adoption(kind: Kind, before: impl Fn(&Value) -> Value, after: impl Fn(&
     cluster.start_daemon();
     cluster.stable("rs");
     let expected = after(&rs);
-    cluster.eventually_eq("the references", &expected, || {
+    cluster.eventually_eq("the owner references", &expected, || {
         json!(owner_references(&cluster.pod("p")))
     });
     cluster.holds("one pod, the same references", || {
@@ -71,7 +72,7 @@ fn o_07_an_orphan_is_adopted() {
 }
 
 #[test]
-fn m_03_a_reference_of_the_controller_is_not_completed() {
+fn m_03_an_existing_controller_reference_is_not_completed() {
     let reference = |rs: &Value| {
         let mut reference = plain_reference(rs);
         reference["controller"] = json!(true);
@@ -82,18 +83,18 @@ fn m_03_a_reference_of_the_controller_is_not_completed() {
 }
 
 #[test]
-fn o_09_an_owner_beside_another_controller_owns_no_more() {
+fn o_09_a_plain_owner_does_not_replace_another_controller() {
     for kind in [ReplicaSets, ReplicationControllers] {
         let mut cluster = TestCluster::start_for(kind);
         let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
-        let stranger = foreign_controller_reference("7c7a1f4e-6f8f-4a58-9f0e-2d8b3c1a9e10");
-        let references = [stranger, plain_reference(&rs)];
+        let other = foreign_controller_reference("7c7a1f4e-6f8f-4a58-9f0e-2d8b3c1a9e10");
+        let references = [other, plain_reference(&rs)];
         let mut pod = new_pod("p");
         pod["metadata"]["ownerReferences"] = json!(references);
         cluster.create_pod(&pod);
         cluster.start_daemon();
         cluster.stable("rs");
-        cluster.holds("a pod of its own, and the other as it was", || {
+        cluster.holds("one new pod, and the other unchanged", || {
             cluster.live().len() == 2 && owner_references(&cluster.pod("p")) == references
         });
         assert_eq!(cluster.recorded("patch", "pods").len(), 0);
@@ -104,14 +105,14 @@ fn o_09_an_owner_beside_another_controller_owns_no_more() {
 fn m_05_the_selector_cannot_be_changed() {
     let cluster = TestCluster::start();
     cluster.create_replica_set(&new_replica_set("rs", 0));
-    let refusal = cluster.try_update(Kind::ReplicaSets, "rs", "rs", |rs| {
+    let result = cluster.try_update(Kind::ReplicaSets, "rs", "rs", |rs| {
         rs["spec"]["selector"]["matchLabels"] = json!({"app": "other"});
         rs["spec"]["template"]["metadata"]["labels"] = json!({"app": "other"});
     });
-    let refusal = refusal.expect_err("the selector is immutable");
-    assert_eq!(refusal.code(), 422);
+    let error = result.expect_err("the selector is immutable");
+    assert_eq!(error.code(), 422);
     for words in ["Invalid value", "field is immutable"] {
-        assert!(refusal.message().contains(words), "{refusal}");
+        assert!(error.message().contains(words), "{error}");
     }
 }
 
@@ -124,18 +125,18 @@ fn check_pods_follow_replicas(kind: Kind) {
         cluster.scale("rs", replicas);
         cluster.stable("rs");
         let n_pods = usize::try_from(replicas).expect("a small number");
-        cluster.eventually_eq("as many pods", &n_pods, || cluster.live().len());
+        cluster.eventually_eq("pods as replicas", &n_pods, || cluster.live().len());
     }
     let before = (
         uids(&cluster.live()),
         number_at(&cluster.replica_set("rs"), "/metadata/generation"),
     );
-    let answer = cluster.update(kind, "rs", |rs| {
+    let updated = cluster.update(kind, "rs", |rs| {
         rs["spec"]["template"]["metadata"]["annotations"] = json!({"k": "v"});
     });
-    assert!(number_at(&answer, "/metadata/generation") > before.1);
+    assert!(number_at(&updated, "/metadata/generation") > before.1);
     cluster.stable("rs");
-    assert_eq!(uids(&cluster.live()), before.0, "no pod was replaced");
+    assert_eq!(uids(&cluster.live()), before.0, "no pod is replaced");
 }
 
 #[test]
@@ -176,7 +177,7 @@ fn check_terminating_and_failed_pods_are_replaced(kind: Kind) {
     cluster.update(Kind::Pods, &name(terminating), |pod| {
         pod["metadata"]["finalizers"] = json!([]);
     });
-    cluster.eventually_eq("none is terminating", &one.map(|_| 0), || {
+    cluster.eventually_eq("no pod is terminating", &one.map(|_| 0), || {
         cluster.status("rs")["terminatingReplicas"].as_i64()
     });
     let has_terminating =
@@ -196,8 +197,8 @@ fn o_11_o_04_f_13_terminating_and_failed_pods_are_replaced() {
     check_terminating_and_failed_pods_are_replaced(ReplicationControllers);
 }
 
-/// Two pods with these deletion costs, the first restarted five times; the survivor of a scale-down
-/// to one.
+/// Scales down from two pods with these deletion costs to one, after five restarts of the first
+/// pod, and checks which pod survives.
 #[track_caller]
 fn check_deletion_cost(costs: Option<[&str; 2]>, survivor: usize) {
     let cluster = TestCluster::running();
@@ -222,17 +223,17 @@ fn check_deletion_cost(costs: Option<[&str; 2]>, survivor: usize) {
 }
 
 #[test]
-fn m_09_e_27_the_cheaper_pod_goes_although_it_restarted_less() {
+fn m_09_e_27_the_cheaper_pod_goes_despite_fewer_restarts() {
     check_deletion_cost(Some(["1000", "100"]), 0);
 }
 
 #[test]
-fn m_10_e_27_with_equal_costs_the_one_that_restarted_more_goes() {
+fn m_10_e_27_with_equal_costs_the_pod_with_more_restarts_goes() {
     check_deletion_cost(Some(["100", "100"]), 1);
 }
 
 #[test]
-fn m_11_e_27_without_costs_the_one_that_restarted_more_goes() {
+fn m_11_e_27_without_costs_the_pod_with_more_restarts_goes() {
     check_deletion_cost(None, 1);
 }
 
@@ -300,17 +301,21 @@ fn check_adoption_beside_another_owner(kind: Kind) {
     let rs = cluster.create_replica_set(&new_replica_set("rs", 1));
     cluster.stable("rs");
     let pod = name(&cluster.live()[0]);
-    let stranger = json!({
-        "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "stranger",
+    let foreign = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "foreign",
         "uid": "5e3ccfcb-3c3e-4b0e-9d55-2e2a1f1f3d6a", "controller": false,
     });
     cluster.update(Kind::Pods, &pod, |pod| {
-        pod["metadata"]["ownerReferences"] = json!([stranger]);
+        pod["metadata"]["ownerReferences"] = json!([foreign]);
     });
-    cluster.eventually_eq("adopted beside the stranger", &(Some(uid(&rs)), 2), || {
-        let pod = cluster.pod(&pod);
-        (controller_uid(&pod), owner_references(&pod).len())
-    });
+    cluster.eventually_eq(
+        "adopted beside the other owner",
+        &(Some(uid(&rs)), 2),
+        || {
+            let pod = cluster.pod(&pod);
+            (controller_uid(&pod), owner_references(&pod).len())
+        },
+    );
     cluster.eventually_eq("one pod", &1, || cluster.live().len());
 }
 
@@ -369,7 +374,7 @@ fn check_scale_subresource(kind: Kind) {
         assert_eq!(text_at(&scale, "/status/selector"), "app=conf");
         cluster.stable("rs");
         let n_pods = usize::try_from(replicas).expect("a small number");
-        cluster.eventually_eq("as many pods", &n_pods, || cluster.live().len());
+        cluster.eventually_eq("pods as replicas", &n_pods, || cluster.live().len());
     }
 }
 
@@ -413,7 +418,7 @@ fn o_17_of_three_orphans_two_are_adopted_and_one_is_deleted() {
 }
 
 #[test]
-fn m_21_a_05_c_02_a_terminating_replica_set_only_watches() {
+fn m_21_a_05_c_02_a_terminating_replica_set_writes_only_status() {
     let cluster = TestCluster::running();
     let mut rs = new_replica_set("rs", 2);
     rs["metadata"]["finalizers"] = json!([HOLD]);
@@ -428,17 +433,17 @@ fn m_21_a_05_c_02_a_terminating_replica_set_only_watches() {
     for orphan in ["orphan-1", "orphan-2"] {
         cluster.create_pod(&new_pod(orphan));
     }
-    let n_writes = cluster.recorded("create", "pods").len();
-    cluster.holds("neither replaced nor adopted", || {
+    let n_creates = cluster.recorded("create", "pods").len();
+    cluster.holds("no pod is replaced or adopted", || {
         cluster.live().len() == 3
             && ["orphan-1", "orphan-2"]
                 .iter()
                 .all(|orphan| owner_references(&cluster.pod(orphan)).is_empty())
     });
-    cluster.eventually_eq("the status goes on", &1, || {
+    cluster.eventually_eq("the status is still updated", &1, || {
         number_at(&cluster.status("rs"), "/replicas")
     });
-    assert_eq!(cluster.recorded("create", "pods").len(), n_writes);
+    assert_eq!(cluster.recorded("create", "pods").len(), n_creates);
     assert_eq!(cluster.recorded("patch", "pods").len(), 0);
     cluster.update(Kind::ReplicaSets, "rs", |rs| {
         rs["metadata"]["finalizers"] = json!([]);
@@ -471,13 +476,13 @@ fn m_22_f_12_terminating_pods_are_counted_until_they_are_gone() {
     }
     assert_eq!(cluster.live().len(), 8);
     let n_writes = cluster.recorded("update", "replicasets/status").len();
-    cluster.holds("the status is left alone", || {
+    cluster.holds("no status is written", || {
         cluster.recorded("update", "replicasets/status").len() == n_writes
     });
     for pod in &pods[..3] {
         cluster.kill_pod(&name(pod));
     }
-    cluster.eventually_eq("none is terminating", &0, || {
+    cluster.eventually_eq("no pod is terminating", &0, || {
         number_at(&cluster.status("rs"), "/terminatingReplicas")
     });
 }
@@ -523,7 +528,7 @@ fn check_pods_are_events(kind: Kind) {
         _ => "replicaset-controller",
     };
     cluster.scale("a", 0);
-    let told = |reason: &str| {
+    let with_reason = |reason: &str| {
         let mut events = cluster.events_of("a");
         events.retain(|event| text_at(event, "/reason") == reason);
         events
@@ -534,14 +539,14 @@ fn check_pods_are_events(kind: Kind) {
     ] {
         let expected: Vec<String> = pods.iter().map(|pod| format!("{words}{pod}")).collect();
         cluster.eventually_eq(reason, &expected, || {
-            let mut messages: Vec<String> = told(reason)
+            let mut messages: Vec<String> = with_reason(reason)
                 .iter()
                 .map(|event| text_at(event, "/message"))
                 .collect();
             messages.sort();
             messages
         });
-        for event in told(reason) {
+        for event in with_reason(reason) {
             let object = &event["involvedObject"];
             assert_eq!(object["kind"], rs["kind"]);
             assert_eq!(object["apiVersion"], rs["apiVersion"]);
@@ -564,7 +569,7 @@ fn o_01_each_created_and_deleted_pod_is_an_event() {
     check_pods_are_events(ReplicationControllers);
 }
 
-/// The shortest way from nothing to pods and back to none, without anything in between.
+/// Checks that a daemon with this access to the API server scales a ReplicaSet up and down.
 #[track_caller]
 fn check_access(access: Access) {
     let cluster = TestCluster::running_with(Setup {

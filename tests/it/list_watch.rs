@@ -1,7 +1,7 @@
-//! Lists and watches on the wire (group J): what is asked for, from which version, and how the daemon
-//! goes on after ends, errors and refusals.
+//! Group J: lists and watches on the wire. The tests check the requests, their resource versions,
+//! and how the daemon continues after a watch ends or fails.
 //!
-//! All cases look at the requests for pods; those for ReplicaSets come from the same code.
+//! All tests check the requests for pods. The same code sends those for ReplicaSets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +18,14 @@ use crate::support::{
     reads_of, refusal, streamed_lists_of,
 };
 
-/// The shortest first step of the back-off.
+/// Lower bound of the first back-off.
 const BACKOFF_MIN: Duration = Duration::from_millis(800);
 
-/// Longer than a watch that counts as very short.
+/// Longer than a watch that the reflector treats as very short.
 const NOT_VERY_SHORT: Duration = Duration::from_millis(1100);
 
-/// A request in the words of this file: `stream from V`, `list V limit N`, `next page limit N` or
-/// `watch from V`; `-` stands for no version.
+/// Renders a request as `stream from V`, `list V limit N`, `next page limit N` or `watch from V`.
+/// `-` stands for no version and for no limit.
 fn describe(request: &ApiRequest) -> String {
     let or_none = |text: &str| if text.is_empty() { "-" } else { text }.to_owned();
     let version = or_none(request.query_value("resourceVersion"));
@@ -51,7 +51,7 @@ fn described(cluster: &TestCluster) -> Vec<String> {
     reads.iter().map(|read| describe(&read.request)).collect()
 }
 
-/// Waits until these requests were made, and that nothing else comes after them.
+/// Waits until the daemon has sent these requests, and checks that no other follows.
 #[track_caller]
 fn check_reads(cluster: &TestCluster, expected: &[&str]) {
     let expected: Vec<String> = expected.iter().map(|text| (*text).to_owned()).collect();
@@ -65,7 +65,7 @@ fn check_reads(cluster: &TestCluster, expected: &[&str]) {
         });
 }
 
-/// How far the daemon's cache of pods has come.
+/// The resource version of the daemon's cache of pods.
 fn position(cluster: &TestCluster) -> String {
     let cache = cluster.cache();
     cache.pods.resource_version().to_string()
@@ -80,7 +80,7 @@ fn last_gap(cluster: &TestCluster) -> Duration {
     last.started - before.started
 }
 
-/// Scales the ReplicaSet `a` to see that what happens in the cluster still reaches the daemon.
+/// Scales the ReplicaSet `a` to check that the daemon still receives events.
 #[track_caller]
 fn check_alive(cluster: &TestCluster, replicas: i64) {
     cluster.scale("a", replicas);
@@ -90,18 +90,18 @@ fn check_alive(cluster: &TestCluster, replicas: i64) {
     });
 }
 
-/// A daemon with a stable ReplicaSet `a` of one pod, whose watch of pods is older than a second and
-/// has brought something; and the version to which that was.
+/// A daemon with a stable ReplicaSet `a` of one pod, and the resource version of its cache of pods.
+/// Its watch of pods has delivered events and is older than [`NOT_VERY_SHORT`].
 fn settled() -> (TestCluster, String) {
     settle(TestCluster::start())
 }
 
-/// The same with a daemon that asks for JSON, for tests that send frames of their own.
+/// [`settled`] with a daemon that reads JSON, for tests that inject watch events.
 fn settled_in_json() -> (TestCluster, String) {
     settle(TestCluster::with(Setup::default().in_json()))
 }
 
-/// The same with a server that cannot stream lists. The rule is the last thing to be removed.
+/// [`settled`] with a server that rejects streaming lists while the returned rule is active.
 fn settled_in_pages() -> (TestCluster, RuleHandle, String) {
     let cluster = TestCluster::with(Setup::default().in_json());
     let rule = cluster.faults().add(no_streamed_lists());
@@ -119,11 +119,11 @@ fn settle(mut cluster: TestCluster) -> (TestCluster, String) {
     (cluster, version)
 }
 
-/// As a server refuses that does not know streamed lists.
+/// Rejects streaming lists as an API server without the feature `WatchList` does.
 fn no_streamed_lists() -> Rule {
-    let why = "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: \
+    let message = "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: \
                sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
-    Rule::new(streamed_lists_of("pods"), refusal(422, "Invalid", why))
+    Rule::new(streamed_lists_of("pods"), refusal(422, "Invalid", message))
 }
 
 fn expired() -> Status {
@@ -134,13 +134,13 @@ fn too_many_requests() -> Status {
     Status::new(429, "TooManyRequests", "not so fast")
 }
 
-/// Sends an ERROR frame into the watch of pods.
+/// Injects an ERROR event into the watch of pods.
 #[track_caller]
 fn send_error(cluster: &TestCluster, status: &Status) {
-    let frame = json!({"type": "ERROR", "object": status.object()});
-    let frame = format!("{frame}\n");
+    let event = json!({"type": "ERROR", "object": status.object()});
+    let event = format!("{event}\n");
     let pods = Matcher::verb("watch", "pods");
-    assert_eq!(cluster.faults().send_to_watches(&pods, frame.as_bytes()), 1);
+    assert_eq!(cluster.faults().send_to_watches(&pods, event.as_bytes()), 1);
 }
 
 /// Ends the watch of pods.
@@ -151,7 +151,7 @@ fn sever(cluster: &TestCluster, ending: Ending) {
 }
 
 #[test]
-fn j_02_j_03_the_start_is_one_watch_that_begins_with_a_list() {
+fn j_02_j_03_the_first_request_is_a_streaming_list() {
     let mut cluster = TestCluster::start();
     cluster.create_pod(&new_pod("p1"));
     cluster.start_daemon();
@@ -170,7 +170,7 @@ fn j_02_j_03_the_start_is_one_watch_that_begins_with_a_list() {
 }
 
 #[test]
-fn j_01_j_03_without_streamed_lists_pages_are_listed() {
+fn j_01_j_03_without_streaming_lists_the_daemon_lists_pages() {
     let mut cluster = TestCluster::start();
     cluster.create_pod(&new_pod("p1"));
     cluster.faults().add(no_streamed_lists());
@@ -204,7 +204,8 @@ fn j_01_j_03_without_streamed_lists_pages_are_listed() {
     check_alive(&cluster, 5);
 }
 
-/// Gives the daemon's lists of pods in pages of four, whatever it asks for, and none out of a cache.
+/// Serves the daemon's lists of pods in pages of four, whatever the limit, and not from the API
+/// server's watch cache.
 struct SmallPages(Faults);
 
 impl Handler for SmallPages {
@@ -222,7 +223,7 @@ impl Handler for SmallPages {
 }
 
 #[test]
-fn j_18_j_19_a_list_comes_in_as_many_pages_as_the_server_makes() {
+fn j_18_j_19_a_list_follows_all_pages_of_the_server() {
     let mut cluster = TestCluster::with(Setup::default().in_json());
     for number in 0..10 {
         cluster.create_pod(&new_pod(&format!("p{number}")));
@@ -238,17 +239,17 @@ fn j_18_j_19_a_list_comes_in_as_many_pages_as_the_server_makes() {
     assert_eq!(described(&cluster)[1..4], [listed, next, next]);
     assert!(
         cluster.recorded("create", "pods").is_empty(),
-        "ten pods were there"
+        "ten pods exist already"
     );
-    // A server that makes pages of a list at version 0 has no cache to answer from, so that the list
-    // at another version is limited as well.
+    // A server that pages a list at version 0 has no watch cache, so the daemon limits lists at
+    // other versions as well.
     send_error(&cluster, &expired());
-    cluster.eventually("it is listed again", || described(&cluster).len() >= 10);
+    cluster.eventually("the daemon relists", || described(&cluster).len() >= 10);
     assert_eq!(described(&cluster)[6..9], [listed, next, next]);
 }
 
 #[test]
-fn j_29_a_server_that_is_busy_is_asked_the_same_again() {
+fn j_29_a_busy_server_gets_the_same_request_again() {
     let mut cluster = TestCluster::start();
     let busy = Action::refuse(too_many_requests());
     let rule = Rule::new(streamed_lists_of("pods"), busy);
@@ -266,7 +267,7 @@ fn j_31_j_37_a_closed_watch_resumes_at_its_version() {
     let expected = ["stream from -", &format!("watch from {version}")];
     check_reads(&cluster, &expected);
     check_alive(&cluster, 3);
-    // Once more, now that it is a plain watch; what comes meanwhile is not missed.
+    // Again, from a plain watch. The events in between are not missed.
     cluster.waiting().pause(NOT_VERY_SHORT);
     let version = position(&cluster);
     sever(&cluster, Ending::Close);
@@ -275,7 +276,7 @@ fn j_31_j_37_a_closed_watch_resumes_at_its_version() {
 }
 
 #[test]
-fn j_37_a_watch_whose_connection_breaks_goes_on_where_it_was() {
+fn j_37_a_broken_watch_resumes_at_its_version() {
     let (cluster, version) = settled();
     sever(&cluster, Ending::Cut);
     let expected = ["stream from -", &format!("watch from {version}")];
@@ -284,21 +285,21 @@ fn j_37_a_watch_whose_connection_breaks_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_bookmark_moves_the_version_from_which_a_watch_goes_on() {
+fn a_watch_resumes_at_the_version_of_a_bookmark() {
     let (cluster, _) = settled_in_json();
-    // Something that is no pod makes a version that no pod has.
+    // Another resource yields a version that no pod has.
     let account = json!({"metadata": {"name": "other"}});
     let account = cluster.create(Kind::ServiceAccounts, &account);
     let version = account["metadata"]["resourceVersion"].as_str();
-    let version = version.expect("what is stored has a version");
-    let frame = json!({"type": "BOOKMARK", "object": {
+    let version = version.expect("a stored object has a version");
+    let event = json!({"type": "BOOKMARK", "object": {
         "kind": "Pod", "apiVersion": "v1",
         "metadata": {"resourceVersion": version, "creationTimestamp": null},
         "spec": {"containers": null}, "status": {},
     }});
     let pods = Matcher::verb("watch", "pods");
-    let frame = format!("{frame}\n");
-    cluster.faults().send_to_watches(&pods, frame.as_bytes());
+    let event = format!("{event}\n");
+    cluster.faults().send_to_watches(&pods, event.as_bytes());
     cluster.eventually_eq("the cache's version", &version.to_owned(), || {
         position(&cluster)
     });
@@ -324,7 +325,7 @@ fn j_08_j_22_an_expired_watch_relists_at_its_version() {
 }
 
 #[test]
-fn j_32_a_refused_watch_relists_at_its_version() {
+fn j_32_a_rejected_watch_relists_at_its_version() {
     let (cluster, version) = settled();
     let rule = Rule::new(plain_watches_of("pods"), Action::refuse(expired()));
     cluster.faults().add(rule.times(1));
@@ -338,7 +339,8 @@ fn j_32_a_refused_watch_relists_at_its_version() {
     check_alive(&cluster, 3);
 }
 
-/// A real API server forgets only what etcd has compacted, and only when it is restarted too.
+/// Dev server only: a real API server loses its history only through a compaction of etcd and a
+/// restart.
 #[test]
 fn j_22_a_relist_finds_changes_beyond_the_servers_history() {
     let (cluster, version) = settled();
@@ -361,11 +363,12 @@ fn j_22_a_relist_finds_changes_beyond_the_servers_history() {
     check_alive(&cluster, 3);
 }
 
-/// A streamed list at the last version is refused like this: one at any version follows.
+/// Rejects a streaming list at the last version with this error. A streaming list at any version
+/// must follow at once.
 #[track_caller]
-fn check_streamed_list_at_any_version(refused: Status) {
+fn check_streamed_list_at_any_version(error: Status) {
     let (cluster, version) = settled_in_json();
-    let rule = Rule::new(streamed_lists_of("pods"), Action::refuse(refused));
+    let rule = Rule::new(streamed_lists_of("pods"), Action::refuse(error));
     cluster.faults().add(rule.times(1));
     send_error(&cluster, &expired());
     let expected = [
@@ -379,12 +382,12 @@ fn check_streamed_list_at_any_version(refused: Status) {
 }
 
 #[test]
-fn an_expired_streamed_list_is_repeated_without_version() {
+fn an_expired_streaming_list_is_repeated_without_version() {
     check_streamed_list_at_any_version(expired());
 }
 
 #[test]
-fn a_too_new_streamed_list_is_repeated_without_version() {
+fn a_too_new_streaming_list_is_repeated_without_version() {
     check_streamed_list_at_any_version(too_large_by_cause());
 }
 
@@ -393,7 +396,7 @@ fn j_14_j_19_a_relist_is_unpaged_and_at_least_as_new() {
     let (cluster, _rule, version) = settled_in_pages();
     let before = described(&cluster);
     send_error(&cluster, &expired());
-    cluster.eventually("it is listed again", || described(&cluster).len() >= 6);
+    cluster.eventually("the daemon relists", || described(&cluster).len() >= 6);
     assert_eq!(before[..2], ["stream from -", "list 0 limit 500"]);
     let listed = [
         format!("stream from {version}"),
@@ -403,16 +406,16 @@ fn j_14_j_19_a_relist_is_unpaged_and_at_least_as_new() {
     check_alive(&cluster, 3);
 }
 
-/// A list at the last version is refused like this: one at any version follows at once.
+/// Rejects a list at the last version with this error. A list at any version must follow at once.
 #[track_caller]
-fn check_list_at_any_version(refused: Status) {
+fn check_list_at_any_version(error: Status) {
     let (cluster, _rule, version) = settled_in_pages();
     let is_first = |request: &ApiRequest| request.query_value("resourceVersion") == "0";
     let later = Matcher::verb("list", "pods").and(move |request| !is_first(request));
-    let rule = Rule::new(later, Action::refuse(refused));
+    let rule = Rule::new(later, Action::refuse(error));
     cluster.faults().add(rule.times(1));
     send_error(&cluster, &expired());
-    cluster.eventually("it is listed again", || described(&cluster).len() >= 7);
+    cluster.eventually("the daemon relists", || described(&cluster).len() >= 7);
     let expected = [
         format!("stream from {version}"),
         format!("list {version} limit -"),
@@ -469,14 +472,14 @@ fn j_09_a_very_short_watch_backs_off_and_relists() {
 }
 
 #[test]
-fn j_09_watches_that_always_end_at_once_do_not_spin() {
+fn j_09_watches_that_always_end_at_once_back_off() {
     let (cluster, rule, _) = settled_in_pages();
     let empty = Action::answer(|_| Response::json(200, Vec::new()));
     let empty = cluster
         .faults()
         .add(Rule::new(plain_watches_of("pods"), empty));
     sever(&cluster, Ending::Close);
-    cluster.eventually("three rounds", || empty.hits() >= 3);
+    cluster.eventually("three watches", || empty.hits() >= 3);
     let watches = cluster.recorded("watch", "pods");
     let plain = plain_watches_of("pods");
     let watches: Vec<_> = watches
@@ -493,7 +496,7 @@ fn j_09_watches_that_always_end_at_once_do_not_spin() {
 }
 
 #[test]
-fn j_12_a_busy_server_costs_a_pause_each_time_and_no_list() {
+fn j_12_a_busy_server_causes_back_offs_but_no_relist() {
     let (cluster, version) = settled_in_json();
     let busy = Action::refuse(too_many_requests());
     let rule = Rule::new(plain_watches_of("pods"), busy);
@@ -520,7 +523,7 @@ fn j_10_after_an_outage_the_watch_resumes() {
     let version = position(&cluster);
     let address = door.address();
     door.stop();
-    // What happens meanwhile must not be missed, and must not be listed either.
+    // The daemon must neither miss the events of the outage nor relist.
     cluster.scale("a", 3);
     cluster.waiting().pause(BACKOFF_MIN / 2);
     let door = cluster.open_door(address, |faults| Arc::new(faults));
@@ -534,13 +537,13 @@ fn j_10_after_an_outage_the_watch_resumes() {
 }
 
 #[test]
-fn watches_of_one_namespace_stay_in_it() {
+fn all_requests_stay_in_the_watched_namespace() {
     let (cluster, _) = settled();
     check_alive(&cluster, 2);
-    let there = format!("/namespaces/{}/", cluster.namespace());
+    let segment = format!("/namespaces/{}/", cluster.namespace());
     let requests = cluster.faults().recorder().requests();
     for request in requests.iter().map(|it| &it.request) {
-        assert!(request.path.contains(&there), "{}", request.path);
+        assert!(request.path.contains(&segment), "{}", request.path);
     }
     let agent = requests[0].request.header("user-agent");
     let words = format!("replicaset-controller/{}", env!("CARGO_PKG_VERSION"));
