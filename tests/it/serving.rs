@@ -1,8 +1,9 @@
-//! The daemon's own pages: who may see which, over TLS, and what they say when things go wrong.
+//! The daemon's HTTP pages: authentication, authorization, certificates, failures, and systemd
+//! notifications.
 
-/// The shipped binary and its flags.
+/// The pages of the binary, and its flags for them.
 mod daemon;
-/// What hostile clients cost the shipped binary.
+/// Limits on what hostile clients can make the binary use.
 mod hostile;
 
 use std::io::Write;
@@ -33,7 +34,7 @@ const REVIEWS: [&str; 2] = [
     "/apis/authorization.k8s.io/v1/subjectaccessreviews",
 ];
 
-/// Running pages, and the way in.
+/// A running HTTPS server with the daemon's pages.
 struct Front {
     serving: Serving,
     health: Arc<Health>,
@@ -52,7 +53,7 @@ impl Front {
             authentication: reviews.clone(),
             authorization: reviews.clone(),
             allowed_paths: AllowedPaths::parse(&["/healthz", "/readyz", "/livez"])
-                .expect("good paths"),
+                .expect("valid paths"),
             debug: true,
         };
         let zpages = ZPages {
@@ -72,9 +73,9 @@ impl Front {
         }
     }
 
-    /// What a client with this user section of a kubeconfig gets.
+    /// Gets a page with this `user` section of a kubeconfig, and returns status code and body.
     #[track_caller]
-    fn ask(&self, user: &Value, path: &str) -> (u16, String) {
+    fn get(&self, user: &Value, path: &str) -> (u16, String) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let mut request = Request::get(path).accept("*/*").once();
         if !query.is_empty() {
@@ -83,7 +84,7 @@ impl Front {
         self.send(user, &request)
     }
 
-    /// The same for any request.
+    /// [`get`](Self::get) for any request.
     #[track_caller]
     fn send(&self, user: &Value, request: &Request) -> (u16, String) {
         let address = self.serving.secure_address().expect("HTTPS is served");
@@ -100,18 +101,18 @@ impl Front {
         });
         let mut file = tempfile::NamedTempFile::new().expect("a file");
         file.write_all(kubeconfig.to_string().as_bytes())
-            .expect("a file that can be written");
+            .expect("the file is writable");
         let config = ClientConfig::load(&ConfigSource {
             kubeconfig: Some(file.path().to_owned()),
             ..ConfigSource::default()
         });
-        let config = config.expect("the kubeconfig is good");
+        let config = config.expect("the kubeconfig is valid");
         let client = Client::new(&config, &ClientOptions::default(), &self.stop);
-        let client = client.expect("the options are good");
+        let client = client.expect("the options are valid");
         match client.send(request) {
-            Ok(answer) => {
-                let body = String::from_utf8(answer.body).expect("text");
-                (answer.code, body)
+            Ok(response) => {
+                let body = String::from_utf8(response.body).expect("UTF-8");
+                (response.code, body)
             }
             Err(ClientError::Status(status)) => {
                 let message = status.object().message.clone();
@@ -122,15 +123,16 @@ impl Front {
     }
 }
 
-/// The reviews' cluster, and the users of a token that may see the metrics, and of one that may not.
+/// The API server that reviews tokens, and two users with their tokens: `allowed` may get
+/// `/metrics`, `denied` may not.
 struct Users {
     config: ClientConfig,
     allowed: (String, String),
     denied: (String, String),
 }
 
-/// On the real control plane two service accounts, one of which RBAC lets see the metrics; on the dev
-/// server, which has neither, two users that are made up.
+/// Sets up [`Users`]. On the real control plane they are service accounts, and RBAC grants one of
+/// them `/metrics`. On the dev server, which has neither, [`review`] invents them.
 fn users(cluster: &TestCluster) -> Users {
     if !TestCluster::is_real() {
         cluster.faults().add(Rule::new(
@@ -153,8 +155,8 @@ fn users(cluster: &TestCluster) -> Users {
         let body =
             json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
         let request = Request::post(path).body("application/json", body.to_string());
-        let answer = cluster.api().send(&request).expect("tokens are given");
-        let token = answer["status"]["token"].as_str().expect("a token");
+        let issued = cluster.api().send(&request).expect("a token is issued");
+        let token = issued["status"]["token"].as_str().expect("a token");
         let namespace = cluster.api().namespace();
         let user = format!("system:serviceaccount:{namespace}:{account}");
         (user, token.to_owned())
@@ -174,9 +176,13 @@ fn users(cluster: &TestCluster) -> Users {
             "clusterrolebindings",
             json!({
                 "metadata": {"name": role},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+                "roleRef": {
+                    "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role,
+                },
                 "subjects": [{
-                    "kind": "ServiceAccount", "name": "monitor", "namespace": cluster.api().namespace(),
+                    "kind": "ServiceAccount",
+                    "name": "monitor",
+                    "namespace": cluster.api().namespace(),
                 }],
             }),
         ),
@@ -184,7 +190,7 @@ fn users(cluster: &TestCluster) -> Users {
     for (resource, object) in objects {
         let request = Request::post(format!("{rbac}/{resource}"));
         let request = request.body("application/json", object.to_string());
-        let created = cluster.api().send(&request).expect("it can be created");
+        let created = cluster.api().send(&request).expect("the object is created");
         assert_eq!(name(&created), role);
     }
     Users {
@@ -194,7 +200,7 @@ fn users(cluster: &TestCluster) -> Users {
     }
 }
 
-/// Answers reviews as an API server with these two users would.
+/// Responds to token and access reviews as an API server with the two users does.
 fn review(request: &ApiRequest) -> Response {
     let mut review: Value = serde_json::from_slice(&request.body).expect("a review");
     review["status"] = if request.path == REVIEWS[0] {
@@ -220,24 +226,24 @@ fn token(token: &str) -> Value {
 }
 
 #[test]
-fn pages_answer_whom_they_concern() {
+fn pages_require_authentication_and_authorization() {
     let cluster = TestCluster::start();
     let users = users(&cluster);
     let front = Front::start(&users.config, CertificateFiles::default());
     let nobody = json!({});
 
-    // The always-allowed paths need no rights, but tell no reasons either.
-    assert_eq!(front.ask(&nobody, "/healthz"), (200, "ok".to_owned()));
+    // The always-allowed paths need no rights, but they withhold the reasons of failures.
+    assert_eq!(front.get(&nobody, "/healthz"), (200, "ok".to_owned()));
     let verbose = "[+]replicaset-controller ok\nhealthz check passed\n";
     assert_eq!(
-        front.ask(&nobody, "/healthz?verbose"),
+        front.get(&nobody, "/healthz?verbose"),
         (200, verbose.to_owned())
     );
-    assert_eq!(front.ask(&token("wrong"), "/livez"), (200, "ok".to_owned()));
+    assert_eq!(front.get(&token("wrong"), "/livez"), (200, "ok".to_owned()));
     front
         .health
         .add("stuck", &[Probe::Livez], || Err("since noon".to_owned()));
-    let (code, body) = front.ask(&nobody, "/livez");
+    let (code, body) = front.get(&nobody, "/livez");
     assert_eq!(
         (code, body.as_str()),
         (500, "[-]stuck failed: reason withheld\nlivez check failed")
@@ -251,14 +257,14 @@ fn pages_answer_whom_they_concern() {
     };
     let anonymous = "system:anonymous";
     assert_eq!(
-        front.ask(&nobody, "/metrics"),
+        front.get(&nobody, "/metrics"),
         forbidden(anonymous, "/metrics")
     );
     assert_eq!(
-        front.ask(&nobody, "/livez/stuck"),
+        front.get(&nobody, "/livez/stuck"),
         forbidden(anonymous, "/livez/stuck")
     );
-    // What everybody may read not everybody may write.
+    // An always-allowed path is open to reads only.
     let write = Request::put("/healthz").body("text/plain", "").once();
     assert_eq!(
         front.send(&nobody, &write),
@@ -268,49 +274,49 @@ fn pages_answer_whom_they_concern() {
         )
     );
     assert_eq!(
-        front.ask(&token("wrong"), "/metrics"),
+        front.get(&token("wrong"), "/metrics"),
         (401, "Unauthorized".to_owned())
     );
     let (user, bearer) = &users.denied;
     assert_eq!(
-        front.ask(&token(bearer), "/metrics"),
+        front.get(&token(bearer), "/metrics"),
         forbidden(user, "/metrics")
     );
 
     let (user, bearer) = &users.allowed;
-    // The API server's authorizer learns of new bindings a moment later.
-    cluster.eventually("the monitor sees the metrics", || {
-        let (code, body) = front.ask(&token(bearer), "/metrics");
+    // The API server's authorizer sees new bindings with a short delay.
+    cluster.eventually("the monitor gets the metrics", || {
+        let (code, body) = front.get(&token(bearer), "/metrics");
         code == 200 && body.contains("process_start_time_seconds")
     });
     assert_eq!(
-        front.ask(&token(bearer), "/configz"),
+        front.get(&token(bearer), "/configz"),
         forbidden(user, "/configz")
     );
 }
 
 #[test]
-fn health_is_answered_while_the_api_server_is_away() {
-    let nowhere = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = nowhere.local_addr().expect("it listens");
-    // A server that takes connections and never answers.
+fn health_is_served_without_the_api_server() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = silent.local_addr().expect("it listens");
+    // A server that accepts connections and never responds.
     let front = Front::start(
         &ClientConfig::plain(&format!("http://{address}")),
         CertificateFiles::default(),
     );
-    assert_eq!(front.ask(&json!({}), "/healthz"), (200, "ok".to_owned()));
-    drop(nowhere);
-    let (code, body) = front.ask(&json!({}), "/metrics");
+    assert_eq!(front.get(&json!({}), "/healthz"), (200, "ok".to_owned()));
+    drop(silent);
+    let (code, body) = front.get(&json!({}), "/metrics");
     assert_eq!(code, 500, "{body}");
     assert!(
         body.starts_with("Internal Server Error: \"/metrics\": "),
         "{body}"
     );
     assert_eq!(
-        front.ask(&token("any"), "/metrics"),
+        front.get(&token("any"), "/metrics"),
         (401, "Unauthorized".to_owned())
     );
-    assert_eq!(front.ask(&token("any"), "/healthz"), (200, "ok".to_owned()));
+    assert_eq!(front.get(&token("any"), "/healthz"), (200, "ok".to_owned()));
 }
 
 /// A certificate authority for clients or servers.
@@ -321,16 +327,17 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         params.distinguished_name = names(&[(DnType::CommonName, "test authority")]);
-        let key = KeyPair::generate().expect("there is enough chance");
-        Self(CertifiedIssuer::self_signed(params, key).expect("good parameters"))
+        let key = KeyPair::generate().expect("a key pair");
+        Self(CertifiedIssuer::self_signed(params, key).expect("valid parameters"))
     }
 
     /// A certificate and its key, in PEM.
     fn issue(&self, subject: &[(DnType, &str)]) -> (String, String) {
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a good name");
+        let mut params =
+            CertificateParams::new(vec!["localhost".to_owned()]).expect("a valid name");
         params.distinguished_name = names(subject);
-        let key = KeyPair::generate().expect("there is enough chance");
-        let certificate = params.signed_by(&key, &self.0).expect("good parameters");
+        let key = KeyPair::generate().expect("a key pair");
+        let certificate = params.signed_by(&key, &self.0).expect("valid parameters");
         (certificate.pem(), key.serialize_pem())
     }
 }
@@ -350,7 +357,7 @@ fn write(folder: &Path, file: &str, text: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_client_certificate_names_its_user() {
+fn a_client_certificate_authenticates_its_user() {
     let cluster = TestCluster::start();
     let users = users(&cluster);
     let folder = tempfile::tempdir().expect("a folder");
@@ -360,14 +367,14 @@ fn a_client_certificate_names_its_user() {
         client_ca: Some(write(folder.path(), "ca.crt", &known.0.pem())),
     };
     let front = Front::start(&users.config, files);
-    let shows = |authority: &Authority, file: &str, subject: &[(DnType, &str)]| {
+    let credentials = |authority: &Authority, file: &str, subject: &[(DnType, &str)]| {
         let (certificate, key) = authority.issue(subject);
         json!({
             "client-certificate": write(folder.path(), &format!("{file}.crt"), &certificate),
             "client-key": write(folder.path(), &format!("{file}.key"), &key),
         })
     };
-    let admin = shows(
+    let admin = credentials(
         &known,
         "admin",
         &[
@@ -375,7 +382,7 @@ fn a_client_certificate_names_its_user() {
             (DnType::OrganizationName, "system:masters"),
         ],
     );
-    let (code, body) = front.ask(&admin, "/statusz");
+    let (code, body) = front.get(&admin, "/statusz");
     assert_eq!(code, 200, "{body}");
     for line in [
         "\nreplicaset-controller statusz\n",
@@ -385,24 +392,24 @@ fn a_client_certificate_names_its_user() {
     }
     assert!(
         front
-            .ask(&admin, "/flagz")
+            .get(&admin, "/flagz")
             .1
             .ends_with("\nkube-api-qps: 20\n")
     );
-    let configuration = front.ask(&admin, "/configz");
+    let configuration = front.get(&admin, "/configz");
     assert_eq!(
         configuration,
         (200, r#"{"section":{"kind":"Test"}}"#.to_owned())
     );
     assert_eq!(
-        front.ask(&admin, "/nowhere"),
+        front.get(&admin, "/nowhere"),
         (404, "404 page not found".to_owned())
     );
 
-    let nobody = shows(&known, "nobody", &[(DnType::CommonName, "bob")]);
-    let why = "forbidden: User \"bob\" cannot get path \"/statusz\"";
-    assert_eq!(front.ask(&nobody, "/statusz"), (403, why.to_owned()));
-    let forged = shows(
+    let nobody = credentials(&known, "nobody", &[(DnType::CommonName, "bob")]);
+    let message = "forbidden: User \"bob\" cannot get path \"/statusz\"";
+    assert_eq!(front.get(&nobody, "/statusz"), (403, message.to_owned()));
+    let forged = credentials(
         &unknown,
         "forged",
         &[
@@ -411,13 +418,13 @@ fn a_client_certificate_names_its_user() {
         ],
     );
     assert_eq!(
-        front.ask(&forged, "/statusz"),
+        front.get(&forged, "/statusz"),
         (401, "Unauthorized".to_owned())
     );
 }
 
 #[test]
-fn renewed_certificates_are_taken_up_and_bad_ones_are_not() {
+fn renewed_certificates_are_loaded_and_invalid_ones_are_not() {
     let folder = tempfile::tempdir().expect("a folder");
     let (old, new) = (Authority::new(), Authority::new());
     let client_ca = write(folder.path(), "ca.crt", &old.0.pem());
@@ -434,22 +441,22 @@ fn renewed_certificates_are_taken_up_and_bad_ones_are_not() {
         "client-certificate": write(folder.path(), "alice.crt", &certificate),
         "client-key": write(folder.path(), "alice.key", &key),
     });
-    assert_eq!(front.ask(&user, "/flagz").0, 401);
+    assert_eq!(front.get(&user, "/flagz").0, 401);
     let reload = front.serving.reloader().expect("HTTPS is served");
     std::fs::write(&client_ca, "nothing in PEM").expect("the file can be written");
-    let why = reload().expect_err("no certificate");
+    let error = reload().expect_err("no certificate");
     assert!(
-        why.starts_with("--client-ca-file ") && why.contains("ca.crt"),
-        "{why}"
+        error.starts_with("--client-ca-file ") && error.contains("ca.crt"),
+        "{error}"
     );
-    assert_eq!(front.ask(&user, "/flagz").0, 401);
+    assert_eq!(front.get(&user, "/flagz").0, 401);
     std::fs::write(&client_ca, new.0.pem()).expect("the file can be written");
-    reload().expect("it is good");
-    assert_eq!(front.ask(&user, "/flagz").0, 200);
+    reload().expect("the file is valid");
+    assert_eq!(front.get(&user, "/flagz").0, 200);
 }
 
 #[test]
-fn a_port_in_use_is_named_with_the_way_out() {
+fn a_port_in_use_is_reported_with_a_remedy() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = taken.local_addr().expect("it listens").port();
     let mut process = DaemonProcess::start(&[
@@ -471,7 +478,7 @@ fn a_port_in_use_is_named_with_the_way_out() {
 }
 
 #[test]
-fn systemd_hears_ready_status_watchdog_and_stopping() {
+fn systemd_receives_ready_status_watchdog_and_stopping() {
     let cluster = TestCluster::start();
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("notify");
@@ -482,22 +489,23 @@ fn systemd_hears_ready_status_watchdog_and_stopping() {
     let path = path.to_str().expect("a plain path");
     let environment = [("NOTIFY_SOCKET", path), ("WATCHDOG_USEC", "600000")];
     let mut process = cluster.start_process_with(&[], &environment);
-    let mut heard: Vec<String> = Vec::new();
-    // A status may come first: the caches may fill between the two looks that the daemon takes.
-    let mut hear_until = |what: &str| {
-        while !heard.iter().any(|line| line.starts_with(what)) {
+    let mut received: Vec<String> = Vec::new();
+    // The daemon checks the caches once for READY and once for STATUS, and they may sync between
+    // the two checks. So STATUS may be sent before READY.
+    let mut receive_until = |what: &str| {
+        while !received.iter().any(|line| line.starts_with(what)) {
             let mut bytes = [0; 4096];
             let length = socket.recv(&mut bytes);
-            let length = length.unwrap_or_else(|error| panic!("no {what}: {error}; {heard:?}"));
+            let length = length.unwrap_or_else(|error| panic!("no {what}: {error}; {received:?}"));
             let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
-            heard.extend(text.lines().map(str::to_owned));
+            received.extend(text.lines().map(str::to_owned));
         }
     };
-    hear_until("READY=1");
-    hear_until("STATUS=running; 0 ReplicaSets, 0 pods; queue 0");
-    hear_until("WATCHDOG=1");
+    receive_until("READY=1");
+    receive_until("STATUS=running; 0 ReplicaSets, 0 pods; queue 0");
+    receive_until("WATCHDOG=1");
     process.signal(Signal::SIGTERM);
-    hear_until("STOPPING=1");
+    receive_until("STOPPING=1");
     let status = process.exit_within(Duration::from_secs(30));
     assert_eq!(status.code(), Some(0), "{}", process.log());
 }

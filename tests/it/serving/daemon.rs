@@ -1,4 +1,4 @@
-//! The pages of the shipped binary, as its flags make them.
+//! The pages of the binary, and the flags that affect them.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use super::{Authority, DnType, write};
 use crate::support::{PlainPort, TestCluster, new_replica_set};
 
 #[test]
-fn flagz_and_configz_show_what_all_sources_come_to() {
+fn flagz_and_configz_show_the_merged_configuration() {
     let cluster = TestCluster::start();
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     file.write_all(
@@ -19,7 +19,7 @@ fn flagz_and_configz_show_what_all_sources_come_to() {
           kind: KubeControllerManagerConfiguration\n\
           generic: {clientConnection: {burst: 41}, minResyncPeriod: 3h}\n",
     )
-    .expect("room for it");
+    .expect("the file is writable");
     let port = PlainPort::free();
     let config = format!("--config={}", file.path().display());
     let arguments = [
@@ -35,7 +35,7 @@ fn flagz_and_configz_show_what_all_sources_come_to() {
         ("REPLICASET_CONTROLLER_MIN_RESYNC_PERIOD", "2h"),
     ];
     let _process = cluster.start_process_with(&arguments, &environment);
-    cluster.eventually("it serves", || port.get("/livez").0 == 200);
+    cluster.eventually("the daemon serves", || port.get("/livez").0 == 200);
     let (_, flags) = port.get("/flagz");
     for line in [
         "kube-api-burst: 41",
@@ -59,72 +59,76 @@ fn flagz_and_configz_show_what_all_sources_come_to() {
 }
 
 #[test]
-fn metrics_say_in_which_format_they_are() {
+fn metrics_have_a_content_type_with_the_format_version() {
     let cluster = TestCluster::start();
     let port = PlainPort::free();
     let _process = cluster.start_process(&[&port.argument()]);
-    cluster.eventually("it serves", || port.get("/livez").0 == 200);
+    cluster.eventually("the daemon serves", || port.get("/livez").0 == 200);
     for path in ["/metrics", "/metrics/slis"] {
-        let answer = ureq::get(format!("{}{path}", port.url())).call();
-        let answer = answer.expect("it serves");
+        let response = ureq::get(format!("{}{path}", port.url())).call();
+        let response = response.expect("the daemon serves");
         assert_eq!(
-            answer.headers()["content-type"],
+            response.headers()["content-type"],
             "text/plain; version=0.0.4; charset=utf-8",
             "{path}"
         );
     }
 }
 
-/// The first line of the answer to a request with these headers.
-fn answer_to(port: &PlainPort, headers: &str) -> String {
+/// The status line of the response to a request with these headers.
+fn status_line(port: &PlainPort, headers: &str) -> String {
     let address = port.url().replace("http://", "");
     let mut client = TcpStream::connect(address).expect("the daemon listens");
     let request = format!("GET /livez HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
-    client.write_all(request.as_bytes()).expect("it reads");
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).expect("it answers");
-    answer.lines().next().unwrap_or_default().to_owned()
+    client
+        .write_all(request.as_bytes())
+        .expect("the daemon reads");
+    let mut response = String::new();
+    client
+        .read_to_string(&mut response)
+        .expect("the daemon responds");
+    response.lines().next().unwrap_or_default().to_owned()
 }
 
 #[test]
-fn the_plain_port_refuses_foreign_names_and_web_pages() {
+fn the_plain_port_rejects_foreign_hosts_and_origins() {
     let cluster = TestCluster::start();
     let own = "Host: localhost\r\n";
-    let foreign_name = "Host: evil.example\r\n";
-    let foreign_page = "Host: localhost\r\nOrigin: http://evil.example\r\n";
-    let known_name = "Host: monitor.shop.svc:80\r\n";
-    let page_of_known = "Host: monitor.shop.svc\r\nOrigin: http://monitor.shop.svc\r\n";
-    for (flags, accepted, refused) in [
+    let foreign_host = "Host: evil.example\r\n";
+    let foreign_origin = "Host: localhost\r\nOrigin: http://evil.example\r\n";
+    let known_host = "Host: monitor.shop.svc:80\r\n";
+    let known_origin = "Host: monitor.shop.svc\r\nOrigin: http://monitor.shop.svc\r\n";
+    for (flags, accepted, rejected) in [
         (
             &[][..],
             &[own][..],
-            &[foreign_name, foreign_page, known_name, page_of_known][..],
+            &[foreign_host, foreign_origin, known_host, known_origin][..],
         ),
         (
             &["--accept-hosts=monitor.shop.svc"],
-            &[own, known_name, page_of_known],
-            &[foreign_name, foreign_page],
+            &[own, known_host, known_origin],
+            &[foreign_host, foreign_origin],
         ),
     ] {
         let port = PlainPort::free();
         let argument = port.argument();
         let _process = cluster.start_process(&[&[argument.as_str()], flags].concat());
-        cluster.eventually("it serves", || port.get("/livez").0 == 200);
-        for (headers, code) in [(accepted, "200"), (refused, "403")] {
+        cluster.eventually("the daemon serves", || port.get("/livez").0 == 200);
+        for (headers, code) in [(accepted, "200"), (rejected, "403")] {
             for headers in headers {
-                let answer = answer_to(&port, headers);
+                let status = status_line(&port, headers);
                 assert!(
-                    answer.starts_with(&format!("HTTP/1.1 {code} ")),
-                    "{flags:?} {headers}: {answer}"
+                    status.starts_with(&format!("HTTP/1.1 {code} ")),
+                    "{flags:?} {headers}: {status}"
                 );
             }
         }
     }
 }
 
-/// Over HTTPS only, by who may; until SIGHUP, which reads the flags again.
+/// An authorized client sets the verbosity over HTTPS. SIGHUP resets it to the flags.
 #[test]
-fn the_verbosity_is_raised_and_lowered_while_it_runs() {
+fn the_verbosity_changes_at_run_time_until_sighup() {
     let cluster = TestCluster::start();
     let folder = tempfile::tempdir().expect("a folder");
     let authority = Authority::new();
@@ -140,7 +144,7 @@ fn the_verbosity_is_raised_and_lowered_while_it_runs() {
         &secure.argument().replace("insecure", "secure"),
         &format!("--client-ca-file={}", client_ca.display()),
     ]);
-    cluster.eventually("it serves", || plain.get("/readyz").0 == 200);
+    cluster.eventually("the daemon serves", || plain.get("/readyz").0 == 200);
     let kubeconfig = json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -159,14 +163,14 @@ fn the_verbosity_is_raised_and_lowered_while_it_runs() {
         kubeconfig: Some(write(folder.path(), "config", &kubeconfig.to_string())),
         ..ConfigSource::default()
     });
-    let config = config.expect("the kubeconfig is good");
+    let config = config.expect("the kubeconfig is valid");
     let client = Client::new(&config, &ClientOptions::default(), cluster.stop());
-    let client = client.expect("the options are good");
+    let client = client.expect("the options are valid");
     let set = |verbosity: &str| {
         let request = Request::put("/debug/flags/v").body("text/plain", verbosity);
-        let answer = client.send(&request.accept("*/*").once());
-        let body = answer.expect("alice may do that").body;
-        String::from_utf8(body).expect("text")
+        let response = client.send(&request.accept("*/*").once());
+        let body = response.expect("alice may set the verbosity").body;
+        String::from_utf8(body).expect("UTF-8")
     };
     let n_debug = || process.log().matches(" DEBUG ").count();
 
@@ -177,19 +181,19 @@ fn the_verbosity_is_raised_and_lowered_while_it_runs() {
     assert_eq!(set("5"), done);
     cluster.scale("a", 2);
     cluster.stable("a");
-    cluster.eventually("it says more", || n_debug() > 0);
+    cluster.eventually("debug lines are logged", || n_debug() > 0);
     set("2");
-    let n_said = n_debug();
+    let n_before = n_debug();
     cluster.scale("a", 3);
     cluster.stable("a");
-    assert_eq!(n_debug(), n_said, "{}", process.log());
+    assert_eq!(n_debug(), n_before, "{}", process.log());
     set("5");
     process.signal(Signal::SIGHUP);
-    cluster.eventually("SIGHUP is told", || {
+    cluster.eventually("the reload is logged", || {
         process.log().contains("SIGHUP: re-read ")
     });
-    let n_said = n_debug();
+    let n_before = n_debug();
     cluster.scale("a", 4);
     cluster.stable("a");
-    assert_eq!(n_debug(), n_said, "{}", process.log());
+    assert_eq!(n_debug(), n_before, "{}", process.log());
 }

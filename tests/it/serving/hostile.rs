@@ -1,4 +1,4 @@
-//! The shipped binary among clients that want it to fail.
+//! The binary among hostile clients: bounds on descriptors, processor time and memory.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,14 +18,14 @@ fn pid(process: &DaemonProcess) -> Option<Pid> {
 
 fn n_descriptors(process: &DaemonProcess) -> usize {
     let folder = fs::read_dir(format!("/proc/{}/fd", process.id()));
-    folder.expect("the process is there").count()
+    folder.expect("the process exists").count()
 }
 
-/// How much of a processor the process has used, in hundredths of a second.
+/// User and system time of the process so far, in clock ticks of 10 ms.
 fn processor_time(process: &DaemonProcess) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.id()));
-    let stat = stat.expect("the process is there");
-    let (_, fields) = stat.rsplit_once(')').expect("its name stands in brackets");
+    let stat = stat.expect("the process exists");
+    let (_, fields) = stat.rsplit_once(')').expect("the name is in parentheses");
     let mut fields = fields.split_whitespace().skip(11);
     let mut next = || fields.next().and_then(|field| field.parse::<u64>().ok());
     next().zip(next()).map_or(0, |(user, system)| user + system)
@@ -41,80 +41,82 @@ fn a_connection_takes_one_descriptor() {
     let cluster = TestCluster::start();
     let port = PlainPort::free();
     let process = cluster.start_process(&[&port.argument()]);
-    cluster.eventually("it is ready", || port.get("/readyz").0 == 200);
+    cluster.eventually("the daemon is ready", || port.get("/readyz").0 == 200);
     let before = n_descriptors(&process);
     let clients: Vec<TcpStream> = (0..40).map(|_| connect(&port)).collect();
-    cluster.eventually("all are accepted", || {
+    cluster.eventually("all connections are accepted", || {
         n_descriptors(&process) >= before + 40
     });
-    cluster.holds("one each", || n_descriptors(&process) < before + 60);
+    cluster.holds("one descriptor per connection", || {
+        n_descriptors(&process) < before + 60
+    });
     drop(clients);
 }
 
 #[test]
-fn out_of_descriptors_the_accepting_thread_pauses() {
+fn the_accepting_thread_pauses_without_descriptors() {
     let cluster = TestCluster::start();
     let port = PlainPort::free();
     let process = cluster.start_process(&[&port.argument()]);
-    cluster.eventually("it is ready", || port.get("/readyz").0 == 200);
-    let most = u64::try_from(n_descriptors(&process) + 5).expect("few");
+    cluster.eventually("the daemon is ready", || port.get("/readyz").0 == 200);
+    let descriptors_max = u64::try_from(n_descriptors(&process) + 5).expect("few");
     let limit = Rlimit {
-        current: Some(most),
-        maximum: Some(most),
+        current: Some(descriptors_max),
+        maximum: Some(descriptors_max),
     };
     prlimit(pid(&process), Resource::Nofile, limit).expect("the process is ours");
-    // They are not closed when they are displaced, but stand in the queue of the socket that listens.
+    // The connections stay in the accept queue of the listening socket.
     let clients: Vec<TcpStream> = (0..60).map(|_| connect(&port)).collect();
-    cluster.eventually("it says so", || {
+    cluster.eventually("the daemon logs the pause", || {
         process
             .log()
             .contains("no connection can be accepted for now")
     });
     let before = processor_time(&process);
-    cluster.holds("it goes on", || {
+    cluster.holds("few warnings are logged", || {
         process.log().matches(" WARN ").count() < 20
     });
     let used = processor_time(&process) - before;
-    assert!(used < 40, "{used} hundredths of a second of processor time");
+    assert!(used < 40, "{used} ticks of 10 ms of processor time");
     drop(clients);
-    cluster.eventually("it answers again", || port.get("/livez").0 == 200);
+    cluster.eventually("the daemon responds again", || port.get("/livez").0 == 200);
 }
 
-/// Memory of the process in KiB, by its name in Linux' account.
+/// A memory figure of `/proc/PID/status`, in KiB.
 fn memory(process: &DaemonProcess, name: &str) -> usize {
     let status = fs::read_to_string(format!("/proc/{}/status", process.id()));
-    let status = status.expect("the process is there");
+    let status = status.expect("the process exists");
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    kib.and_then(|kib| kib.parse().ok()).expect("Linux says so")
+    kib.and_then(|kib| kib.parse().ok()).expect("a field in kB")
 }
 
 fn resident(process: &DaemonProcess) -> usize {
     memory(process, "VmRSS:")
 }
 
-/// What the process had at most since [`forget_peak`], in KiB.
+/// Peak resident memory since [`reset_peak`], in KiB.
 fn peak(process: &DaemonProcess) -> usize {
     memory(process, "VmHWM:")
 }
 
-fn forget_peak(process: &DaemonProcess) {
+fn reset_peak(process: &DaemonProcess) {
     let file = format!("/proc/{}/clear_refs", process.id());
     fs::write(file, "5").expect("the process is ours");
 }
 
-/// A hundred connections that send these bytes and then stay as they are, or are closed.
+/// Opens a hundred connections, sends these bytes on each, and returns them open.
 fn wave<C: Write>(connect: impl Fn() -> C, bytes: &[u8]) -> Vec<C> {
     let mut clients: Vec<C> = (0..100).map(|_| connect()).collect();
     for client in &mut clients {
-        // What the daemon does not take is refused.
+        // The daemon may close the connection before it has read everything.
         client.write_all(bytes).unwrap_or_default();
     }
     clients
 }
 
-/// Waves of all that does not end, over connections that `connect` makes, while `port` is asked whether
-/// the daemon lives.
+/// Sends waves of endless requests over connections from `connect`, and checks the bounds and that
+/// the daemon still responds on `port`.
 #[track_caller]
 fn check_hostile<C: Read + Write>(
     cluster: &TestCluster,
@@ -122,10 +124,10 @@ fn check_hostile<C: Read + Write>(
     port: &PlainPort,
     connect: impl Fn() -> C,
 ) {
-    cluster.eventually("it is ready", || port.get("/readyz").0 == 200);
+    cluster.eventually("the daemon is ready", || port.get("/readyz").0 == 200);
     let head = "POST /livez HTTP/1.1\r\nHost: localhost\r\n";
     let endless = [
-        // A line before a chunk, a head, a trailer, and data where a line's end should be.
+        // An endless chunk size, head and trailer, chunk data without its line end, and a body.
         format!(
             "{head}Transfer-Encoding: chunked\r\n\r\n{}",
             "1".repeat(1 << 20)
@@ -147,29 +149,29 @@ fn check_hostile<C: Read + Write>(
     let before = resident(process);
     let good = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for mut client in wave(&connect, good) {
-        let mut answer = [0; 15];
-        client.read_exact(&mut answer).expect("it answers");
-        assert_eq!(answer, *b"HTTP/1.1 200 OK");
+        let mut status = [0; 15];
+        client.read_exact(&mut status).expect("the daemon responds");
+        assert_eq!(status, *b"HTTP/1.1 200 OK");
     }
     let served = resident(process);
     for _ in 0..3 {
         for text in &endless {
             let used = processor_time(process);
-            forget_peak(process);
+            reset_peak(process);
             let clients = wave(&connect, text.as_bytes());
             let more = peak(process).saturating_sub(before);
             assert!(more <= 16 * 1024, "{more} KiB for {text:.80}");
             drop(clients);
-            // A debug build reads more than 20 MB a second.
+            // A debug build reads more than 20 MB per second.
             let used = processor_time(process) - used;
-            assert!(used < 500, "{used} hundredths of a second for {text:.80}");
+            assert!(used < 500, "{used} ticks of 10 ms for {text:.80}");
         }
-        cluster.eventually("it answers again", || port.get("/livez").0 == 200);
+        cluster.eventually("the daemon responds again", || port.get("/livez").0 == 200);
     }
-    // What is kept for the next ones does not grow with them, and is little more than what is kept for a
-    // hundred clients of good will.
+    // The buffers that the daemon keeps do not grow with the waves, and exceed those for a hundred
+    // regular clients only slightly.
     let more = resident(process).saturating_sub(served);
-    assert!(more <= 4 * 1024, "{more} KiB more after the last round");
+    assert!(more <= 4 * 1024, "{more} KiB more after the last wave");
 }
 
 fn with_limit(client: TcpStream) -> TcpStream {
@@ -179,7 +181,7 @@ fn with_limit(client: TcpStream) -> TcpStream {
 }
 
 #[test]
-fn a_hundred_hostile_connections_have_a_bound() {
+fn a_hundred_hostile_connections_use_bounded_resources() {
     let cluster = TestCluster::start();
     let port = PlainPort::free();
     let process = cluster.start_process(&[&port.argument()]);
@@ -188,7 +190,7 @@ fn a_hundred_hostile_connections_have_a_bound() {
 }
 
 #[test]
-fn over_tls_hostile_connections_have_the_same_bound() {
+fn hostile_connections_over_tls_use_bounded_resources() {
     let cluster = TestCluster::start();
     let folder = tempfile::tempdir().expect("a folder");
     let authority = Authority::new();
@@ -205,11 +207,11 @@ fn over_tls_hostile_connections_have_the_same_bound() {
     ]);
     let mut roots = RootCertStore::empty();
     let root = authority.0.der().clone();
-    roots.add(root).expect("it is an authority");
+    roots.add(root).expect("a root certificate");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .expect("ring has them")
+        .expect("ring supports the default versions")
         .with_root_certificates(roots)
         .with_no_client_auth();
     let config = Arc::new(config);
@@ -217,7 +219,7 @@ fn over_tls_hostile_connections_have_the_same_bound() {
         let name = "localhost".try_into().expect("a name");
         let tls = ClientConnection::new(Arc::clone(&config), name);
         StreamOwned::new(
-            tls.expect("a good configuration"),
+            tls.expect("a valid configuration"),
             with_limit(connect(&secure)),
         )
     };
