@@ -1,4 +1,4 @@
-//! Credentials that change under the running daemon: plugins, certificates, SIGHUP.
+//! Rotated credentials of a running daemon: plugins, certificates, SIGHUP.
 
 #[path = "../../src/client/tests/executable.rs"]
 mod executable;
@@ -20,25 +20,25 @@ use serde_json::json;
 use self::executable::write_executable;
 use crate::support::{DaemonProcess, Kind, PlainPort, TestCluster, new_replica_set, text_at};
 
-/// A folder with a kubeconfig and what it names.
+/// A directory with a kubeconfig and the files that it references.
 struct Home(tempfile::TempDir);
 
 impl Home {
     fn new() -> Self {
-        Self(tempfile::tempdir().expect("there is room"))
+        Self(tempfile::tempdir().expect("a temporary directory"))
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    /// Writes a file as a whole, so that nobody sees a part of it.
+    /// Replaces a file atomically, so that no reader sees a part of it.
     fn write(&self, name: &str, text: &str) {
         write_executable(&self.path("new"), text);
-        fs::rename(self.path("new"), self.path(name)).expect("there is room");
+        fs::rename(self.path("new"), self.path(name)).expect("the file is renamed");
     }
 
-    /// A kubeconfig for the server at `url`.
+    /// Writes a kubeconfig for the server at `url`.
     fn kubeconfig(&self, url: &str, cluster: &str, user: &str) {
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: it\n\
@@ -49,7 +49,8 @@ impl Home {
         self.write("config", &text);
     }
 
-    /// A plugin that gives the token in the file `token` for `seconds`.
+    /// Writes a credential plugin that returns the token in the file `token`, valid for `seconds`.
+    /// Returns the plugin's section for the kubeconfig.
     fn plugin(&self, seconds: u32) -> &'static str {
         self.write(
             "plugin",
@@ -85,7 +86,7 @@ impl Home {
     }
 }
 
-/// Sends SIGHUP and waits for the line that tells what came of it.
+/// Sends SIGHUP, and waits for the log line with the result.
 #[track_caller]
 fn reload(cluster: &TestCluster, process: &DaemonProcess) -> String {
     let lines = |log: &str| -> Vec<String> {
@@ -94,12 +95,14 @@ fn reload(cluster: &TestCluster, process: &DaemonProcess) -> String {
     };
     let before = lines(&process.log()).len();
     process.signal(Signal::SIGHUP);
-    cluster.eventually("it was reloaded", || lines(&process.log()).len() > before);
+    cluster.eventually("the reload is logged", || {
+        lines(&process.log()).len() > before
+    });
     let line = lines(&process.log()).pop();
-    line.expect("it was logged")
+    line.expect("a log line")
 }
 
-fn ends_well(process: &mut DaemonProcess) {
+fn check_stops(process: &mut DaemonProcess) {
     process.signal(Signal::SIGTERM);
     let status = process.exit_within(Duration::from_secs(20));
     assert_eq!(status.code(), Some(0), "{}", process.log());
@@ -111,7 +114,7 @@ fn children(process: &DaemonProcess) -> String {
 }
 
 #[test]
-fn a_plugin_gives_the_token_again_after_a_refusal_and_at_sighup() {
+fn a_plugin_runs_again_after_a_401_and_at_sighup() {
     let cluster = TestCluster::start();
     let home = Home::new();
     home.write("token", "first-secret");
@@ -120,7 +123,7 @@ fn a_plugin_gives_the_token_again_after_a_refusal_and_at_sighup() {
     let mut process = home.daemon(&cluster, &[&port.argument()]);
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.stable("a");
-    assert_eq!(home.n_runs(), 1, "many threads, one run");
+    assert_eq!(home.n_runs(), 1, "all threads share one run");
     let token_of_last = || {
         let creates = cluster.recorded("create", "pods");
         let last = creates
@@ -131,14 +134,14 @@ fn a_plugin_gives_the_token_again_after_a_refusal_and_at_sighup() {
     assert_eq!(token_of_last(), "Bearer first-secret");
 
     home.write("token", "second-secret");
-    // Not within a second of its last run.
+    // The daemon runs a plugin at most once per second.
     cluster.waiting().pause(Duration::from_millis(1100));
-    let refusal = Action::refuse(Status::new(401, "Unauthorized", "Unauthorized"));
-    let rule = Rule::new(Matcher::verb("create", "pods"), refusal).times(1);
-    let refused = cluster.faults().add(rule);
+    let unauthorized = Action::refuse(Status::new(401, "Unauthorized", "Unauthorized"));
+    let rule = Rule::new(Matcher::verb("create", "pods"), unauthorized).times(1);
+    let rule = cluster.faults().add(rule);
     cluster.scale("a", 2);
     cluster.stable("a");
-    assert_eq!(refused.hits(), 1);
+    assert_eq!(rule.hits(), 1);
     assert_eq!(token_of_last(), "Bearer second-secret");
     assert_eq!(home.n_runs(), 2);
 
@@ -161,7 +164,11 @@ fn a_plugin_gives_the_token_again_after_a_refusal_and_at_sighup() {
     cluster.scale("a", 4);
     cluster.stable("a");
     assert_eq!(token_of_last(), "Bearer third-secret");
-    assert_eq!(children(&process), "", "no plugin is left, not even dead");
+    assert_eq!(
+        children(&process),
+        "",
+        "no child process remains, not even a zombie"
+    );
     let (_, metrics) = port.get("/metrics");
     let calls = "rest_client_exec_plugin_call_total";
     for sample in [
@@ -172,7 +179,7 @@ fn a_plugin_gives_the_token_again_after_a_refusal_and_at_sighup() {
         let found = metrics.lines().any(|line| line.starts_with(&sample));
         assert!(found, "no {sample} in\n{metrics}");
     }
-    ends_well(&mut process);
+    check_stops(&mut process);
     assert!(!process.log().contains("-secret"), "{}", process.log());
 }
 
@@ -200,22 +207,22 @@ fn a_broken_kubeconfig_at_sighup_changes_nothing() {
     let creates = cluster.recorded("create", "pods");
     let last = creates.last().expect("pods were created");
     assert_eq!(last.request.header("authorization"), "Bearer other-secret");
-    ends_well(&mut process);
+    check_stops(&mut process);
 }
 
-/// What the real control plane's `run.sh` tells of itself; `None` on the dev server, which has
+/// A variable that `run.sh` of the real control plane sets; `None` on the dev server, which has
 /// neither TLS nor accounts.
 fn control_plane(name: &str) -> Option<String> {
     env::var(format!("CONTROL_PLANE_{name}")).ok()
 }
 
-/// Certificate and key of the user `replicaset-controller`, made anew.
+/// Issues a new client certificate and key for the user `replicaset-controller`.
 fn issue(directory: &Path, home: &Home) {
     let (key, request) = (home.path("me.key.next"), home.path("me.csr"));
     let certificate = home.path("me.crt.next");
     let openssl = |arguments: &[&str]| {
         let output = Command::new("openssl").args(arguments).output();
-        let output = output.expect("run.sh needs openssl too");
+        let output = output.expect("openssl, which run.sh needs too");
         assert!(
             output.status.success(),
             "{}",
@@ -242,7 +249,8 @@ fn issue(directory: &Path, home: &Home) {
         ]
         .concat(),
     );
-    // What makes it one of version 3; version 1 is not understood.
+    // An extension makes openssl issue a certificate of version 3. The TLS library rejects version
+    // 1.
     home.write("me.ext", "extendedKeyUsage=clientAuth\n");
     let (ca, ca_key) = (
         text(&directory.join("ca.crt")),
@@ -264,8 +272,8 @@ fn issue(directory: &Path, home: &Home) {
         "-out",
         &text(&certificate),
     ]);
-    fs::rename(certificate, home.path("me.crt")).expect("it was made");
-    fs::rename(key, home.path("me.key")).expect("it was made");
+    fs::rename(certificate, home.path("me.crt")).expect("the certificate exists");
+    fs::rename(key, home.path("me.key")).expect("the key exists");
 }
 
 #[test]
@@ -276,24 +284,24 @@ fn certificate_and_ca_are_rotated_under_load() {
     let directory = Path::new(&directory);
     let cluster = TestCluster::start();
     let home = Home::new();
-    let authority = fs::read_to_string(directory.join("ca.crt")).expect("it is there");
+    let authority = fs::read_to_string(directory.join("ca.crt")).expect("a CA certificate");
     home.write("ca.crt", &authority);
     issue(directory, &home);
     let user = "client-certificate: me.crt, client-key: me.key";
     home.kubeconfig(&url, ", certificate-authority: ca.crt", user);
     let port = PlainPort::free();
     let mut process = home.daemon(&cluster, &[&port.argument()]);
-    // A signal that comes before the daemon listens would end it.
+    // SIGHUP would kill a daemon that has not installed its handler yet.
     cluster.create_replica_set(&new_replica_set("first", 1));
     cluster.stable("first");
     let names: Vec<String> = (0..4).map(|n| format!("load-{n}")).collect();
     for name in &names {
         cluster.create_replica_set(&new_replica_set(name, 60));
         issue(directory, &home);
-        // The same authority beside another one, as while it is exchanged.
-        let stranger = rcgen::generate_simple_self_signed(vec!["stranger".to_owned()]);
-        let stranger = stranger.expect("it can be made").cert.pem();
-        home.write("ca.crt", &format!("{stranger}{authority}"));
+        // The authority beside another one, as during a rotation.
+        let other = rcgen::generate_simple_self_signed(vec!["other".to_owned()]);
+        let other = other.expect("a certificate").cert.pem();
+        home.write("ca.crt", &format!("{other}{authority}"));
         let line = reload(&cluster, &process);
         assert!(line.contains("certificate authority"), "{line}");
         cluster.stable(name);
@@ -304,7 +312,8 @@ fn certificate_and_ca_are_rotated_under_load() {
         line.contains("ERROR") && line.contains("certificate authority"),
         "{line}"
     );
-    // A new connection finds a new certificate without being told; idle ones are used for 15 s.
+    // A new connection loads a new certificate without SIGHUP. The client reuses idle connections
+    // for up to 15 s.
     issue(directory, &home);
     cluster.waiting().pause(Duration::from_secs(16));
     cluster.scale(&names[0], 61);
@@ -323,7 +332,7 @@ fn certificate_and_ca_are_rotated_under_load() {
         let line = line.unwrap_or_else(|| panic!("no {sample} in\n{metrics}"));
         assert!(!line.ends_with(" 0"), "{line}");
     }
-    ends_well(&mut process);
+    check_stops(&mut process);
     for name in &names {
         let events = cluster.events_of(name);
         let failed = |event: &serde_json::Value| text_at(event, "/type") != "Normal";
@@ -334,10 +343,10 @@ fn certificate_and_ca_are_rotated_under_load() {
     let failed = log
         .lines()
         .filter(|line| line.contains("WARN") || line.contains("ERROR"));
-    // A certificate whose key is not there yet, an authority that is empty, a watch that is cut at
-    // once: told, and without consequence.
-    let told = ["stays in use", "watch of "];
-    let failed = failed.filter(|line| !told.iter().any(|part| line.contains(part)));
+    // Harmless: a certificate whose key is not written yet, an empty authority, a watch that ends
+    // at once.
+    let harmless = ["stays in use", "watch of "];
+    let failed = failed.filter(|line| !harmless.iter().any(|part| line.contains(part)));
     let failed: Vec<&str> = failed.collect();
     assert!(failed.is_empty(), "{failed:#?}");
 }
@@ -368,7 +377,7 @@ fn a_plugin_renews_an_expired_or_revoked_token() {
         cluster
             .api()
             .send(&request)
-            .expect("the administrator may do that")
+            .expect("the administrator may create it")
     };
     cluster.create(Kind::ServiceAccounts, &account);
     post(&bindings, &binding);
@@ -379,7 +388,7 @@ fn a_plugin_renews_an_expired_or_revoked_token() {
         home.write("token", &text_at(&token, "/status/token"));
     };
     renew();
-    let ca = control_plane("CA").expect("run.sh tells it");
+    let ca = control_plane("CA").expect("run.sh sets it");
     home.kubeconfig(
         &url,
         &format!(", certificate-authority: '{ca}'"),
@@ -389,7 +398,7 @@ fn a_plugin_renews_an_expired_or_revoked_token() {
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.stable("a");
     renew();
-    // The plugin says that what it gives is good for three seconds.
+    // The plugin's token is valid for 3 s.
     let mut n_pods = 1;
     for n_runs in 2..=3 {
         let waiting = cluster.waiting();
@@ -399,7 +408,7 @@ fn a_plugin_renews_an_expired_or_revoked_token() {
         cluster.stable("a");
         assert!(home.n_runs() >= n_runs, "{}", home.n_runs());
     }
-    // Revoked: the account of that name is another one from now on.
+    // Recreating the service account revokes its tokens.
     home.kubeconfig(
         &url,
         &format!(", certificate-authority: '{ca}'"),
@@ -410,18 +419,18 @@ fn a_plugin_renews_an_expired_or_revoked_token() {
     cluster.delete(Kind::ServiceAccounts, "daemon");
     cluster.create(Kind::ServiceAccounts, &account);
     renew();
-    // The API server remembers for ten seconds that a token was good.
+    // The API server caches a token's review for 10 s.
     cluster.waiting().pause(Duration::from_secs(11));
     cluster.scale("a", n_pods + 1);
     cluster.stable("a");
     assert!(
         home.n_runs() > n_runs,
-        "it was run again although what it gave had not expired"
+        "the plugin runs again before its token expires"
     );
-    ends_well(&mut process);
+    check_stops(&mut process);
 }
 
-/// A log with what its dumps of bytes come to: rows such as `4745 5420 2f61  GET./a`.
+/// The log, plus the decoded bytes of its hex dumps: rows such as `4745 5420 2f61  GET./a`.
 fn with_dumps(log: &str) -> String {
     let mut bytes = Vec::new();
     for line in log.lines() {
@@ -439,8 +448,8 @@ fn with_dumps(log: &str) -> String {
     format!("{log}{}", String::from_utf8_lossy(&bytes))
 }
 
-/// Says `token` to the daemon's port, whatever comes of it.
-fn call(cluster: &TestCluster, home: &Home, url: &str, token: &str) {
+/// Sends a request with `token` to the daemon's pages. The response does not matter.
+fn send_token(cluster: &TestCluster, home: &Home, url: &str, token: &str) {
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "it",
         "clusters": [{"name": "it", "cluster": {
@@ -454,12 +463,12 @@ fn call(cluster: &TestCluster, home: &Home, url: &str, token: &str) {
         kubeconfig: Some(home.path("caller")),
         ..ConfigSource::default()
     });
-    let config = config.expect("the kubeconfig is good");
+    let config = config.expect("the kubeconfig is valid");
     let client = Client::new(&config, &ClientOptions::default(), cluster.stop());
-    let client = client.expect("the options are good");
+    let client = client.expect("the options are valid");
     match client.send(&Request::get("/metrics").accept("*/*").once()) {
         Ok(_) | Err(ClientError::Status(_)) => {}
-        Err(error) => panic!("no answer: {error}"),
+        Err(error) => panic!("no response: {error}"),
     }
 }
 
@@ -498,14 +507,14 @@ fn no_log_level_of_any_library_shows_a_secret() {
             &arguments,
             &[("RUST_LOG", "trace,replicaset_controller=trace")],
         );
-        cluster.eventually("it is ready", || plain.get("/readyz").0 == 200);
-        call(&cluster, &home, &plain.url(), "secret-of-a-caller");
+        cluster.eventually("the daemon is ready", || plain.get("/readyz").0 == 200);
+        send_token(&cluster, &home, &plain.url(), "secret-of-a-caller");
         let secure = secure.url().replace("http", "https");
-        call(&cluster, &home, &secure, "secret-of-another-caller");
-        // The API server was asked whose token that is.
+        send_token(&cluster, &home, &secure, "secret-of-another-caller");
+        // The daemon has sent the tokens to the API server for review.
         assert!(!cluster.recorded("create", "tokenreviews").is_empty());
         let is_traced = || process.log().contains(" TRACE [");
-        cluster.eventually("an answer is traced", is_traced);
+        cluster.eventually("a response is traced", is_traced);
         let log = with_dumps(&process.log());
         let basic = "c2VjcmV0LW9mOnNlY3JldC1vZi10aGUtZGFlbW9u";
         for secret in ["secret-of-the-daemon", "secret-of-a", basic] {

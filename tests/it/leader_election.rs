@@ -1,12 +1,12 @@
-//! Group L: one of several daemons writes, and never two. The processes are the shipped ones.
+//! Group L: leader election. At any time at most one of several daemon processes writes.
 
-/// Two daemons and everything that befalls the one that leads.
+/// Two daemons: the leader is killed, frozen, cut off or stopped.
 mod fail_over;
-/// Turns taken with a real kube-controller-manager, as the README says.
+/// Leader migration to and from a real kube-controller-manager, as the README describes it.
 mod migration;
-/// What a leader and a standby say of themselves.
+/// The pages, metrics and systemd notifications of a leader and a standby.
 mod pages;
-/// What the tests share: candidates, and who wrote when by the API server's own record.
+/// Shared by the tests: candidates, and the writes from the API server's own record.
 mod rig;
 /// One daemon and its lease.
 mod single;

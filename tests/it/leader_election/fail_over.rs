@@ -1,8 +1,8 @@
-//! Two daemons, and the one that leads is killed, frozen, or cut off. By the API server's own record the
-//! other's first write comes after the last of the first, and no pod is made twice.
+//! Two daemons, of which the leader is killed, frozen, cut off or stopped. By the API server's own
+//! record, the standby's first write follows the leader's last one, and no pod is created twice.
 //!
-//! That a clock jumps cannot be shown with processes, since no test may set the machine's: see
-//! `src/leader_election/tests`, where the clock is turned by hand.
+//! A test cannot set the machine's clock, so the tests for clock jumps are in
+//! `src/leader_election/tests`, with a fake clock.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -15,15 +15,15 @@ use super::rig::{
 };
 use crate::support::{Census, Kind, TestCluster, new_replica_set, uid};
 
-/// From the first try for the lease to the first pod, on a machine that is busy.
+/// From the standby's successful attempt to its first pod, on a busy machine.
 const BUSY: Duration = Duration::from_secs(4);
 
-/// Bytes that nothing else has at once.
+/// Bytes of an event that no other event reaches.
 const LARGE: usize = 200_000;
 
-/// Two daemons: the first leads and has made pods, the second stands by and is warm.
+/// Two daemons: the first leads and has created pods, the second is a standby with synced caches.
 struct Pair {
-    // ORDER: the processes end before the cluster.
+    // ORDER: drops the processes before the cluster.
     leader: Candidate,
     standby: Candidate,
     cluster: TestCluster,
@@ -35,7 +35,7 @@ impl Pair {
         let leader = Candidate::start(&cluster, 0, &[]);
         cluster.eventually("the first leads", || leader.leads());
         let standby = Candidate::start(&cluster, 1, &[]);
-        cluster.eventually("the second is warm", || standby.is_warm());
+        cluster.eventually("the second has synced", || standby.is_warm());
         cluster.create_replica_set(&new_replica_set("a", 2));
         cluster.stable("a");
         Self {
@@ -46,7 +46,7 @@ impl Pair {
     }
 
     /// Waits until the standby leads and has written.
-    fn taken_over(&self) {
+    fn wait_for_take_over(&self) {
         let (cluster, user) = (&self.cluster, self.standby.user);
         cluster.eventually("the second leads", || self.standby.leads());
         cluster.eventually("the second writes", || {
@@ -58,7 +58,7 @@ impl Pair {
         });
     }
 
-    /// Ends the churn and checks that all came out well.
+    /// Ends the churn, and checks that the pods converge and the users' writes do not overlap.
     #[track_caller]
     fn check(self, churn: Churn) {
         drop(churn);
@@ -72,19 +72,19 @@ impl Pair {
 }
 
 #[test]
-fn l_18_killed_it_is_followed_and_no_pod_is_made_twice() {
+fn l_18_after_a_kill_the_standby_creates_no_pod_twice() {
     let mut pair = Pair::start();
     let census = Census::start(pair.cluster.api(), pair.cluster.stop());
     let churn = Churn::start(&pair.cluster, "a");
     census.wait_for_seen(40);
     pair.leader.process.kill();
-    pair.taken_over();
+    pair.wait_for_take_over();
     pair.check(churn);
 }
 
-/// The last thing that the leader did was a scale-up, and everything is still to be done when it dies.
+/// The spec changes follow the kill, so the standby must create all pods of `b`.
 #[test]
-fn l_18_the_next_pod_comes_within_the_lease_and_a_moment() {
+fn l_18_after_a_kill_the_next_pod_waits_only_for_the_lease() {
     let mut pair = Pair::start();
     let census = Census::start(pair.cluster.api(), pair.cluster.stop());
     pair.leader.process.kill();
@@ -93,7 +93,7 @@ fn l_18_the_next_pod_comes_within_the_lease_and_a_moment() {
     pair.cluster.scale("a", 1);
     census.wait_for_active(|n_active| n_active > 2);
     let took = began.elapsed();
-    log::info!("the next pod came {took:.1?} after the kill");
+    log::info!("the next pod was created {took:.1?} after the kill");
     assert!(took < LEASE_AND_PAUSE + BUSY, "{took:?}");
     pair.cluster.stable("a");
     pair.cluster.stable("b");
@@ -108,7 +108,7 @@ fn l_18_a_leader_frozen_beyond_its_lease_writes_nothing() {
     let census = Census::start(pair.cluster.api(), pair.cluster.stop());
     census.wait_for_seen(30);
     pair.leader.process.signal(Signal::SIGSTOP);
-    pair.taken_over();
+    pair.wait_for_take_over();
     pair.leader.process.signal(Signal::SIGCONT);
     let status = pair.leader.process.exit_within(Duration::from_secs(10));
     assert_eq!(status.code(), Some(1), "{}", pair.leader.process.log());
@@ -117,7 +117,7 @@ fn l_18_a_leader_frozen_beyond_its_lease_writes_nothing() {
 }
 
 #[test]
-fn l_18_l_19_cut_off_it_ends_before_it_is_followed() {
+fn l_18_l_19_a_leader_cut_off_exits_before_the_take_over() {
     let mut pair = Pair::start();
     let churn = Churn::start(&pair.cluster, "a");
     let census = Census::start(pair.cluster.api(), pair.cluster.stop());
@@ -126,12 +126,12 @@ fn l_18_l_19_cut_off_it_ends_before_it_is_followed() {
     let status = pair.leader.process.exit_within(Duration::from_secs(10));
     assert_eq!(status.code(), Some(1), "{}", pair.leader.process.log());
     pair.leader.relay.restore();
-    pair.taken_over();
+    pair.wait_for_take_over();
     pair.check(churn);
 }
 
 #[test]
-fn stopped_it_hands_over_at_once() {
+fn a_stopped_leader_hands_over_at_once() {
     let mut pair = Pair::start();
     let churn = Churn::start(&pair.cluster, "a");
     let census = Census::start(pair.cluster.api(), pair.cluster.stop());
@@ -145,21 +145,21 @@ fn stopped_it_hands_over_at_once() {
     let took = began.elapsed();
     assert!(
         took < Duration::from_millis(2500),
-        "{took:?}, without waiting for the lease"
+        "{took:?}, although the lease was released"
     );
-    pair.taken_over();
+    pair.wait_for_take_over();
     pair.check(churn);
 }
 
-/// Whoever edits the Lease by hand takes it away from the leader, who ends instead of writing on.
+/// A manual edit of the Lease removes the leader as its holder. The leader must exit.
 #[test]
-fn a_leader_whose_lease_is_taken_ends() {
+fn a_leader_that_loses_its_lease_to_an_edit_exits() {
     let mut pair = Pair::start();
     let path = super::rig::lease_path(&pair.cluster, super::rig::LEASE);
     let spec = json!({"spec": {"holderIdentity": "somebody else", "leaseDurationSeconds": 3}});
     let request = replicaset_controller::client::Request::patch(path);
     let request = request.body("application/merge-patch+json", spec.to_string());
-    pair.cluster.send(&request).expect("the lease is taken");
+    pair.cluster.send(&request).expect("the lease is patched");
     let status = pair.leader.process.exit_within(Duration::from_secs(5));
     assert_eq!(status.code(), Some(1), "{}", pair.leader.process.log());
     let log = pair.leader.process.log();
@@ -169,24 +169,25 @@ fn a_leader_whose_lease_is_taken_ends() {
     assert!(pair.cluster.get(Kind::ReplicaSets, "a").is_some());
 }
 
-/// It sleeps through the whole term of another that stops cleanly, and when it wakes, its watch of
-/// ReplicaSets is behind that of pods: by what it knows then, three of five pods are too many.
+/// The leader is frozen during the whole term of the standby, which then stops cleanly. When the
+/// leader resumes, its watch of ReplicaSets lags behind that of pods, so by its cache there are
+/// three pods too many.
 #[test]
-fn a_leader_that_slept_deletes_nothing_when_it_wakes() {
+fn a_leader_that_resumes_after_a_freeze_deletes_nothing() {
     let mut pair = Pair::start();
     let (cluster, leader) = (&pair.cluster, &mut pair.leader);
-    // The connection on which the ReplicaSet comes, when it is larger than anything else.
+    // Finds the connection of the watch of ReplicaSets by an event larger than any other.
     let before = leader.relay.received();
     let large = json!({"metadata": {"annotations": {"large": "x".repeat(LARGE)}}});
     cluster.api().merge_patch(Kind::ReplicaSets, "a", &large);
     let relay = &leader.relay;
-    let came_on = || {
+    let connection = || {
         let grown = before.iter().zip(relay.received());
         let mut grown = grown.map(|(before, now)| now - before);
         grown.position(|n_bytes| n_bytes >= LARGE)
     };
-    cluster.eventually("it comes to the first", || came_on().is_some());
-    relay.hold(came_on().expect("it has come"));
+    cluster.eventually("the leader receives the event", || connection().is_some());
+    relay.hold(connection().expect("the connection was found"));
     leader.process.signal(Signal::SIGSTOP);
     cluster.eventually("the second leads", || pair.standby.leads());
     cluster.scale("a", 5);
@@ -199,11 +200,12 @@ fn a_leader_that_slept_deletes_nothing_when_it_wakes() {
     assert_eq!(status.code(), Some(0), "{}", pair.standby.process.log());
     assert_eq!(holder(cluster, LEASE), "");
     leader.process.signal(Signal::SIGCONT);
-    cluster.holds("the five pods of before are there", || live() == pods);
+    cluster.holds("the same five pods", || live() == pods);
     let status = leader.process.exit_within(Duration::from_secs(10));
     assert_eq!(status.code(), Some(1), "{}", leader.process.log());
     let log = leader.process.log();
-    // It has read that the Lease names nobody, or its last request ran out of time while it slept.
+    // The leader finds that the Lease has no holder, or its last request timed out during the
+    // freeze.
     assert!(log.contains(" is lost: it "), "{log}");
     assert_eq!(live(), pods);
 }

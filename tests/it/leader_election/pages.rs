@@ -1,4 +1,4 @@
-//! What a leader and a standby say of themselves: to probes, to Prometheus, to systemd.
+//! Probes, metrics and systemd notifications of a leader and of a standby.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use nix::sys::signal::Signal;
 use super::rig::{LEASE, TIMES, grant_lease};
 use crate::support::{DaemonProcess, PlainPort, TestCluster, new_replica_set};
 
-/// A daemon that competes, its pages, and the end at which it thinks systemd is.
-struct Watched {
+/// A daemon with leader election, its pages, and the socket that stands for systemd.
+struct Observed {
     process: DaemonProcess,
     port: PlainPort,
     socket: UnixDatagram,
     _folder: tempfile::TempDir,
 }
 
-impl Watched {
+impl Observed {
     fn start(cluster: &TestCluster) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("notify");
@@ -37,25 +37,25 @@ impl Watched {
         }
     }
 
-    /// Waits until it tells systemd this; answers what it told before.
+    /// Waits until the daemon sends this line to systemd. Returns the earlier messages.
     #[track_caller]
-    fn tells(&self, what: &str) -> Vec<String> {
-        let mut heard = Vec::new();
+    fn wait_for_notification(&self, what: &str) -> Vec<String> {
+        let mut received = Vec::new();
         loop {
             let mut bytes = [0; 4096];
             let length = self.socket.recv(&mut bytes);
-            let length = length.unwrap_or_else(|error| panic!("no {what}: {error}; {heard:?}"));
+            let length = length.unwrap_or_else(|error| panic!("no {what}: {error}; {received:?}"));
             let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
             if text.lines().any(|line| line == what) {
-                return heard;
+                return received;
             }
-            heard.push(text);
+            received.push(text);
         }
     }
 
-    /// All its probes pass, the one of the election among them.
+    /// Checks that all probes pass, including `leaderElection`.
     #[track_caller]
-    fn is_well(&self) {
+    fn check_probes(&self) {
         for (path, checks) in [
             ("/readyz", &["watch-rs", "watch-pods", "informer-sync"][..]),
             (
@@ -76,7 +76,7 @@ impl Watched {
     }
 
     #[track_caller]
-    fn has_metric(&self, sample: &str) {
+    fn check_metric(&self, sample: &str) {
         let (code, body) = self.port.get("/metrics");
         let found = body.lines().any(|line| line == sample);
         assert!(code == 200 && found, "no {sample} in\n{body}");
@@ -87,27 +87,27 @@ impl Watched {
 fn l_16_leader_and_standby_are_healthy_and_report_their_role() {
     let cluster = TestCluster::start();
     grant_lease(&cluster, cluster.namespace());
-    let mut leader = Watched::start(&cluster);
-    let before = leader.tells("STATUS=leading; 0 ReplicaSets, 0 pods; queue 0");
+    let mut leader = Observed::start(&cluster);
+    let before = leader.wait_for_notification("STATUS=leading; 0 ReplicaSets, 0 pods; queue 0");
     assert!(before.concat().contains("READY=1"), "{before:?}");
-    let standby = Watched::start(&cluster);
-    let before = standby.tells("STATUS=standby; 0 ReplicaSets, 0 pods; queue 0");
+    let standby = Observed::start(&cluster);
+    let before = standby.wait_for_notification("STATUS=standby; 0 ReplicaSets, 0 pods; queue 0");
     assert!(before.concat().contains("READY=1"), "{before:?}");
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
-    leader.tells("STATUS=leading; 1 ReplicaSets, 2 pods; queue 0");
-    standby.tells("STATUS=standby; 1 ReplicaSets, 2 pods; queue 0");
-    leader.is_well();
-    standby.is_well();
+    leader.wait_for_notification("STATUS=leading; 1 ReplicaSets, 2 pods; queue 0");
+    standby.wait_for_notification("STATUS=standby; 1 ReplicaSets, 2 pods; queue 0");
+    leader.check_probes();
+    standby.check_probes();
     let master = |is| format!("leader_election_master_status{{name=\"{LEASE}\"}} {is}");
-    leader.has_metric(&master(1));
-    standby.has_metric(&master(0));
-    standby.has_metric("workqueue_adds_total{name=\"replicaset\"} 0");
+    leader.check_metric(&master(1));
+    standby.check_metric(&master(0));
+    standby.check_metric("workqueue_adds_total{name=\"replicaset\"} 0");
 
     leader.process.signal(Signal::SIGTERM);
     let status = leader.process.exit_within(Duration::from_secs(10));
     assert_eq!(status.code(), Some(0), "{}", leader.process.log());
-    standby.tells("STATUS=leading; 1 ReplicaSets, 2 pods; queue 0");
-    standby.is_well();
-    standby.has_metric(&master(1));
+    standby.wait_for_notification("STATUS=leading; 1 ReplicaSets, 2 pods; queue 0");
+    standby.check_probes();
+    standby.check_metric(&master(1));
 }

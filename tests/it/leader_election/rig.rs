@@ -1,6 +1,6 @@
-//! Daemons that compete for a lease, each known to the API server by credentials of its own, behind a
-//! network of its own; and who wrote when, by the API server's own record: on the dev server what it
-//! has recorded, on the real one its audit log.
+//! Daemons that compete for a lease, each with its own credentials and its own [`Relay`] to the API
+//! server. The API server's own record shows which daemon wrote when: the recorder of the dev
+//! server, or the audit log of a real API server.
 
 use std::env;
 use std::fmt::Write as _;
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use crate::support::{Access, DaemonProcess, Kind, Relay, Setup, TestCluster, text_at};
 
-/// The lease of all these tests, each in a namespace of its own.
+/// The name of the lease. Each test has it in its own namespace.
 pub(super) const LEASE: &str = "replicaset-controller";
 
-/// Short, so that the tests are, but not so short that a busy machine loses its lease.
+/// Short lease times keep the tests short, but on a busy machine a leader must not lose its lease.
 pub(super) const TIMES: [&str; 4] = [
     "--leader-elect=true",
     "--leader-elect-lease-duration=6s",
@@ -26,13 +26,15 @@ pub(super) const TIMES: [&str; 4] = [
     "--leader-elect-retry-period=500ms",
 ];
 
-/// From the last renewal to the first try of the next one: the lease, and one jittered pause.
+/// Longest time from the last renewal to the next candidate's attempt: the lease duration, and one
+/// jittered retry period.
 pub(super) const LEASE_AND_PAUSE: Duration = Duration::from_millis(6000 + 1100);
 
-/// Who the two are: as the dev server knows them by their tokens, and the real one by its users.
+/// The two candidates: their bearer tokens on the dev server, their user names on a real API
+/// server.
 const USERS: [&str; 2] = ["replicaset-controller", "replicaset-controller-token"];
 
-/// A write as the API server saw it. Times are since some moment that is the same for all.
+/// A write as the API server recorded it. All times share one arbitrary origin.
 #[derive(Clone, Debug)]
 pub(super) struct Written {
     pub(super) user: String,
@@ -41,7 +43,7 @@ pub(super) struct Written {
     pub(super) what: String,
 }
 
-/// A cluster whose namespace has rights on its lease for both users.
+/// A cluster on which both users have rights on the lease.
 pub(super) fn cluster() -> TestCluster {
     let cluster = TestCluster::with(Setup {
         access: Access::Certificate,
@@ -51,7 +53,7 @@ pub(super) fn cluster() -> TestCluster {
     cluster
 }
 
-/// The small Role for the Lease, as `config/` has it, on the real API server.
+/// Creates the Role and RoleBinding for the Lease, as in `config/`, on a real API server.
 pub(super) fn grant_lease(cluster: &TestCluster, namespace: &str) {
     if !TestCluster::is_real() {
         return;
@@ -84,24 +86,24 @@ pub(super) fn grant_lease(cluster: &TestCluster, namespace: &str) {
     }
 }
 
-/// The Lease, if it is there.
+/// Gets the Lease; `None` if it does not exist.
 pub(super) fn lease(cluster: &TestCluster, name: &str) -> Option<Value> {
     cluster.send(&Request::get(lease_path(cluster, name))).ok()
 }
 
-/// Its path.
+/// The path of the Lease.
 pub(super) fn lease_path(cluster: &TestCluster, name: &str) -> String {
     let namespace = cluster.namespace();
     format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")
 }
 
-/// Who holds it; empty for nobody.
+/// The Lease's holder; empty if there is none.
 pub(super) fn holder(cluster: &TestCluster, name: &str) -> String {
     let lease = lease(cluster, name).unwrap_or_default();
     text_at(&lease, "/spec/holderIdentity")
 }
 
-/// A daemon that competes, and the network between it and the API server.
+/// A daemon with leader election, and the relay between it and the API server.
 pub(super) struct Candidate {
     pub(super) process: DaemonProcess,
     pub(super) relay: Relay,
@@ -110,7 +112,7 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// Starts one; `number` 0 or 1 says as whom.
+    /// Starts a daemon as the user `USERS[number]`.
     pub(super) fn start(cluster: &TestCluster, number: usize, arguments: &[&str]) -> Self {
         let user = USERS[number];
         let relay = Relay::start(server_address(cluster), cluster.stop());
@@ -130,19 +132,19 @@ impl Candidate {
         }
     }
 
-    /// True once it has led.
+    /// True once it has become the leader.
     pub(super) fn leads(&self) -> bool {
         self.process.log().contains("we lead now")
     }
 
-    /// True once both its lists are read.
+    /// True once it has listed both resources.
     pub(super) fn is_warm(&self) -> bool {
         let log = self.process.log();
         log.contains(" pods listed in ") && log.contains(" replicasets listed in ")
     }
 }
 
-/// Where the API server itself listens.
+/// The address of the API server itself.
 fn server_address(cluster: &TestCluster) -> SocketAddr {
     let url = match env::var("CONTROL_PLANE_URL") {
         Ok(url) => url,
@@ -166,13 +168,13 @@ fn kubeconfig(number: usize, user: &str, address: SocketAddr) -> String {
         "CONTROL_PLANE_CONTROLLER_KUBECONFIG",
         "CONTROL_PLANE_TOKEN_KUBECONFIG",
     ];
-    let file = env::var_os(variable[number]).expect("run.sh names it");
+    let file = env::var_os(variable[number]).expect("run.sh sets it");
     let text = std::fs::read_to_string(file).expect("a readable kubeconfig");
     text.replace(&url, &format!("https://{address}"))
 }
 
-/// Everything that either user has written in the test's namespace but for leases, by the API server's
-/// own record, in the order in which it came.
+/// The writes of both users in the test's namespace except for leases, from the API server's own
+/// record, in the order of their start.
 pub(super) fn writes(cluster: &TestCluster) -> Vec<Written> {
     let mut writes = match env::var_os("CONTROL_PLANE_AUDIT_LOG") {
         Some(file) if TestCluster::is_real() => {
@@ -187,7 +189,7 @@ pub(super) fn writes(cluster: &TestCluster) -> Vec<Written> {
         }
         _ => recorded(cluster),
     };
-    // To ask for a review is a create that writes nothing.
+    // Reviews are creates that store nothing.
     writes.retain(|write| USERS.contains(&&*write.user) && !write.what.ends_with("reviews"));
     writes.sort_by_key(|write| write.began);
     writes
@@ -205,7 +207,7 @@ fn audited(event: &Value, namespace: &str) -> Option<Written> {
         text_at(event, "/verb"),
         text_at(event, "/objectRef/resource"),
     );
-    let is_meant = is_write(&verb)
+    let is_counted = is_write(&verb)
         && resource != "leases"
         && text_at(event, "/objectRef/namespace") == namespace
         && text_at(event, "/stage") == "ResponseComplete";
@@ -213,7 +215,7 @@ fn audited(event: &Value, namespace: &str) -> Option<Written> {
         let time: jiff::Timestamp = text_at(event, pointer).parse().expect("a time");
         Duration::from_micros(time.as_microsecond().unsigned_abs())
     };
-    is_meant.then(|| Written {
+    is_counted.then(|| Written {
         user: text_at(event, "/user/username"),
         began: time("/requestReceivedTimestamp"),
         ended: time("/stageTimestamp"),
@@ -243,8 +245,7 @@ fn recorded(cluster: &TestCluster) -> Vec<Written> {
     requests.collect()
 }
 
-/// Fails if both users' writes overlap at any time, or are mixed: once a user has been followed by the
-/// other it must not come again.
+/// Checks that the last write of `first` ended before the first write of `second` began.
 #[track_caller]
 pub(super) fn assert_one_after_the_other(writes: &[Written], first: &str, second: &str) {
     let of = |user: &str| {
@@ -254,7 +255,10 @@ pub(super) fn assert_one_after_the_other(writes: &[Written], first: &str, second
             .collect::<Vec<_>>()
     };
     let (before, after) = (of(first), of(second));
-    assert!(!before.is_empty() && !after.is_empty(), "both have written");
+    assert!(
+        !before.is_empty() && !after.is_empty(),
+        "both users have written"
+    );
     let last = before
         .iter()
         .map(|write| write.ended)
@@ -278,15 +282,14 @@ pub(super) fn assert_one_after_the_other(writes: &[Written], first: &str, second
     );
 }
 
-/// Gives whoever leads something to write all the time: a ReplicaSet that is scaled up and down, from
-/// the thread `churn`.
+/// Keeps the leader writing: the thread `churn` scales a ReplicaSet up and down until drop.
 pub(super) struct Churn {
     stop: Stop,
     thread: Option<Thread>,
 }
 
 impl Churn {
-    /// Begins with a ReplicaSet that is there.
+    /// Starts the thread. The ReplicaSet must exist.
     pub(super) fn start(cluster: &TestCluster, name: &'static str) -> Self {
         let stop = Stop::new();
         let (api, stopping) = (cluster.api().clone(), stop.clone());
@@ -312,12 +315,13 @@ impl Churn {
 
 impl Drop for Churn {
     fn drop(&mut self) {
-        self.stop.stop(Cause::Requested("enough".to_owned()));
+        self.stop
+            .stop(Cause::Requested("the test ends the churn".to_owned()));
         let deadline = Instant::now() + Duration::from_secs(10);
         let ended = self.thread.take().map(|thread| thread.join_until(deadline));
         assert!(
             std::thread::panicking() || ended == Some(Ok(())),
-            "the churn hangs"
+            "the thread `churn` did not end: {ended:?}"
         );
     }
 }

@@ -1,4 +1,5 @@
-//! One daemon and its lease: what it asks, what it writes, what it leaves alone.
+//! One daemon and its lease: the requests for it, the fields that it writes, and those that it
+//! keeps.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::support::{
     number_at, text_at,
 };
 
-/// A cluster on which the daemon's requests are recorded, those for its lease among them.
+/// A cluster that records the daemon's requests, including those for its lease.
 fn recording() -> TestCluster {
     let cluster = TestCluster::start();
     grant_lease(&cluster, cluster.namespace());
@@ -35,7 +36,7 @@ fn calls(cluster: &TestCluster) -> Vec<String> {
     let leases = requests
         .into_iter()
         .filter(|recorded| recorded.request.resource() == "leases");
-    // Until a grant has come round, the real API server refuses.
+    // The real API server's authorizer sees a new grant with a short delay.
     let allowed = leases.filter(|recorded| recorded.code() != Some(403));
     allowed
         .map(|recorded| recorded.request.verb().to_owned())
@@ -43,16 +44,19 @@ fn calls(cluster: &TestCluster) -> Vec<String> {
 }
 
 #[test]
-fn l_01_l_09_l_12_l_14_a_lease_from_its_first_day_to_its_last() {
+fn l_01_l_09_l_12_l_14_the_lifecycle_of_a_lease() {
     let cluster = recording();
     let process = start(&cluster);
-    cluster.eventually("it leads", || process.log().contains("we lead now"));
+    cluster.eventually("the daemon leads", || process.log().contains("we lead now"));
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
-    cluster.eventually("it renews", || calls(&cluster).len() >= 5);
+    cluster.eventually("the daemon renews", || calls(&cluster).len() >= 5);
     let leading = lease(&cluster, LEASE).expect("a lease");
     let identity = text_at(&leading, "/spec/holderIdentity");
-    assert!(identity.contains('_'), "{identity} is <hostname>_<uuid>");
+    assert!(
+        identity.contains('_'),
+        "{identity} is not <hostname>_<uuid>"
+    );
     assert_eq!(number_at(&leading, "/spec/leaseDurationSeconds"), 6);
     assert_eq!(number_at(&leading, "/spec/leaseTransitions"), 0);
     for time in ["/spec/acquireTime", "/spec/renewTime"] {
@@ -73,27 +77,27 @@ fn l_01_l_09_l_12_l_14_a_lease_from_its_first_day_to_its_last() {
     let (renewals, release) = calls[2..].split_at(calls.len() - 4);
     assert!(renewals.iter().all(|verb| verb == "update"), "{calls:?}");
     assert_eq!(release, ["get", "update"], "{calls:?}");
-    let told: Vec<(String, String)> = cluster
+    let events: Vec<(String, String)> = cluster
         .events_of(LEASE)
         .iter()
         .map(|event| (text_at(event, "/reason"), text_at(event, "/message")))
         .collect();
     let event = |what: &str| ("LeaderElection".to_owned(), format!("{identity} {what}"));
-    assert_eq!(told, [event("became leader"), event("stopped leading")]);
+    assert_eq!(events, [event("became leader"), event("stopped leading")]);
     assert!(!process.log().contains("panicked"));
 }
 
 #[test]
-fn a_dry_run_takes_part_in_no_election() {
+fn a_dry_run_does_not_join_the_election() {
     let cluster = recording();
     let mut arguments = TIMES.to_vec();
     arguments.push("--dry-run");
     let process = cluster.start_process(&arguments);
     cluster.create_replica_set(&new_replica_set("a", 2));
-    cluster.eventually("it decides", || {
+    cluster.eventually("the dry run logs its decision", || {
         process.log().contains("would create 2 pods")
     });
-    // One that leads beside it writes.
+    // A leader beside it writes.
     let leader = start(&cluster);
     cluster.stable("a");
     assert!(leader.log().contains("we lead now"));
@@ -104,8 +108,8 @@ fn a_dry_run_takes_part_in_no_election() {
     assert!(!process.log().contains("lease"), "{}", process.log());
 }
 
-/// Reads, and is ready: but nothing is written while another holds the lease, and once it does not, all
-/// that has come up meanwhile is done.
+/// The standby syncs its caches but writes nothing while the lease is held. Once the lease has
+/// expired, it leads and does the work that has accumulated.
 #[test]
 fn l_04_l_05_l_07_a_standby_waits_for_the_lease_to_expire() {
     let cluster = recording();
@@ -119,13 +123,13 @@ fn l_04_l_05_l_07_a_standby_waits_for_the_lease_to_expire() {
     let path = lease_path(&cluster, LEASE);
     let collection = path.trim_end_matches(LEASE).trim_end_matches('/');
     let request = Request::post(collection).body("application/json", taken.to_string());
-    cluster.send(&request).expect("a lease of another");
+    cluster.send(&request).expect("the other holder's lease");
     let process = start(&cluster);
-    cluster.eventually("it knows who leads", || {
+    cluster.eventually("the standby logs the leader", || {
         process.log().contains("leader: another")
     });
     cluster.create_replica_set(&new_replica_set("a", 3));
-    cluster.eventually("it is warm", || {
+    cluster.eventually("both resources are listed", || {
         let log = process.log();
         log.contains(" pods listed in ") && log.contains(" replicasets listed in ")
     });
@@ -137,7 +141,7 @@ fn l_04_l_05_l_07_a_standby_waits_for_the_lease_to_expire() {
     let ours = lease(&cluster, LEASE).expect("a lease");
     assert_ne!(text_at(&ours, "/spec/holderIdentity"), "another");
     assert_eq!(number_at(&ours, "/spec/leaseTransitions"), 5);
-    // A real API server drops it unless coordinated elections are switched on.
+    // A real API server drops the field unless coordinated leader election is enabled.
     if !TestCluster::is_real() {
         assert_eq!(text_at(&ours, "/spec/strategy"), "OldestEmulationVersion");
     }
@@ -145,7 +149,7 @@ fn l_04_l_05_l_07_a_standby_waits_for_the_lease_to_expire() {
     assert_eq!(text_at(&ours, "/metadata/annotations/also"), "theirs");
 }
 
-/// A new leader does not make again what the last one made and it has not seen yet.
+/// A new leader does not repeat creates of the previous leader that its cache does not show yet.
 #[test]
 fn a_new_leader_repeats_no_unseen_create() {
     let cluster = recording();
@@ -156,22 +160,22 @@ fn a_new_leader_repeats_no_unseen_create() {
         "spec": {"holderIdentity": "another", "leaseDurationSeconds": 3},
     });
     let request = Request::post(collection).body("application/json", taken.to_string());
-    cluster.send(&request).expect("a lease of another");
+    cluster.send(&request).expect("the other holder's lease");
     let process = start(&cluster);
     let rs = cluster.create_replica_set(&new_replica_set("a", 2));
-    cluster.eventually("it is warm", || {
+    cluster.eventually("both resources are listed", || {
         let log = process.log();
         log.contains(" pods listed in ") && log.contains(" replicasets listed in ")
     });
-    // The other leader's last pods, of which the standby's watch tells only later.
+    // The previous leader's last pods, hidden from the standby by a held watch.
     let hold = cluster.hold_watch("pods");
     for name in ["a-1", "a-2"] {
         let mut pod = new_pod(name);
         pod["metadata"]["ownerReferences"] = json!([controller_reference(&rs)]);
         cluster.create_pod(&pod);
     }
-    cluster.eventually("it leads", || process.log().contains("we lead now"));
-    cluster.holds("nothing is made", || cluster.live().len() == 2);
+    cluster.eventually("the daemon leads", || process.log().contains("we lead now"));
+    cluster.holds("no pod is created", || cluster.live().len() == 2);
     assert_eq!(cluster.recorded("create", "pods").len(), 0);
     hold.remove();
     cluster.stable("a");
@@ -180,17 +184,16 @@ fn a_new_leader_repeats_no_unseen_create() {
     assert!(lists.iter().all(|list| last_part(list) == "pods"));
 }
 
-/// Requests for the lease that take more than a quarter of the renew deadline each, and lists that
-/// never end.
+/// Each request for the lease takes more than a quarter of the renew deadline, and lists never end.
 #[test]
-fn a_slow_api_server_costs_nobody_the_lease() {
+fn a_leader_keeps_its_lease_on_a_slow_api_server() {
     let cluster = recording();
     let slow = Action::Delay(Duration::from_millis(1200));
     let rules = ["get", "create", "update"].map(|verb| cluster.fault(verb, "leases", slow.clone()));
     let lists = cluster.fault("list", "pods", Action::Hold);
     let mut process = start(&cluster);
-    cluster.eventually("it leads", || process.log().contains("we lead now"));
-    cluster.eventually("it renews", || calls(&cluster).len() >= 7);
+    cluster.eventually("the daemon leads", || process.log().contains("we lead now"));
+    cluster.eventually("the daemon renews", || calls(&cluster).len() >= 7);
     assert!(process.try_wait().is_none(), "{}", process.log());
     assert!(!process.log().contains("is lost"), "{}", process.log());
     for rule in rules.iter().chain([&lists]) {
@@ -199,27 +202,27 @@ fn a_slow_api_server_costs_nobody_the_lease() {
 }
 
 #[test]
-fn a_lost_lease_waits_for_no_request() {
+fn a_lost_lease_ends_the_daemon_despite_pending_requests() {
     let cluster = recording();
     let mut process = start(&cluster);
-    cluster.eventually("it leads", || process.log().contains("we lead now"));
+    cluster.eventually("the daemon leads", || process.log().contains("we lead now"));
     let held = cluster.fault("create", "pods", Action::Hold);
     cluster.create_replica_set(&new_replica_set("a", 2));
     let creates = || cluster.recorded("create", "pods");
-    cluster.eventually("it creates", || !creates().is_empty());
+    cluster.eventually("a create is pending", || !creates().is_empty());
     let taken = json!({"spec": {"holderIdentity": "another", "leaseDurationSeconds": 60}});
     let request = Request::patch(lease_path(&cluster, LEASE));
     let request = request.body("application/merge-patch+json", taken.to_string());
-    cluster.send(&request).expect("the lease is taken");
+    cluster.send(&request).expect("the lease is patched");
     let status = process.exit_within(Duration::from_secs(8));
     assert_eq!(status.code(), Some(1), "{}", process.log());
     held.remove();
 }
 
-/// A worker that nothing can end in time: it waits for a connection that is neither opened nor
+/// A worker cannot end in time, as it waits for a connection that is neither established nor
 /// refused.
 ///
-/// On the dev server only: the API server has no part in the order in which a daemon stops.
+/// Dev server only: the order in which a daemon stops does not depend on the API server.
 #[test]
 fn the_lease_is_kept_while_a_worker_may_still_write() {
     if TestCluster::is_real() {
@@ -242,18 +245,18 @@ fn the_lease_is_kept_while_a_worker_may_still_write() {
     let stop = Stop::new();
     let health = Health::new(metrics::global());
     let manager = Manager::start(&config, &options, &health, &stop);
-    let manager = manager.expect("a good configuration");
+    let manager = manager.expect("a valid configuration");
     for resource in ["pods", "replicasets"] {
         let watches = || !cluster.recorded("watch", resource).is_empty();
-        cluster.eventually("it watches", watches);
+        cluster.eventually("the daemon watches", watches);
     }
-    cluster.eventually("it leads", || holder(&cluster, LEASE) == "us");
+    cluster.eventually("the daemon leads", || holder(&cluster, LEASE) == "us");
     let full = relay.stop_accepting();
     cluster.create_replica_set(&new_replica_set("a", 1));
-    cluster.holds("it makes nothing", || cluster.live().is_empty());
-    stop.stop(Cause::Requested("the test stops it".to_owned()));
+    cluster.holds("no pod is created", || cluster.live().is_empty());
+    stop.stop(Cause::Requested("the test stops the daemon".to_owned()));
     let stuck = manager.wait().expect_err("a worker is stuck");
     assert!(stuck.contains("sync-"), "{stuck}");
-    cluster.holds("it is kept", || holder(&cluster, LEASE) == "us");
+    cluster.holds("the lease is kept", || holder(&cluster, LEASE) == "us");
     drop(full);
 }
