@@ -1,4 +1,4 @@
-//! `demo --fast`, run as a process: into a pipe, and on a terminal.
+//! The command `demo --fast` as a process, writing to a pipe and to a terminal.
 
 use std::fs::File;
 use std::io::Read;
@@ -21,7 +21,7 @@ fn demo() -> Command {
 }
 
 #[test]
-fn a_pipe_gets_lines_and_every_chapter_comes_out_as_told() {
+fn a_pipe_gets_plain_lines_and_all_chapters_pass() {
     let output = demo().output().expect("the binary runs");
     let stdout = String::from_utf8_lossy(&output.stdout);
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -39,7 +39,7 @@ fn a_pipe_gets_lines_and_every_chapter_comes_out_as_told() {
 }
 
 #[test]
-fn a_terminal_gets_a_table_that_leaves_nothing_behind() {
+fn a_terminal_gets_a_table_that_is_erased_at_the_end() {
     let size = Winsize {
         ws_row: 40,
         ws_col: 160,
@@ -53,11 +53,12 @@ fn a_terminal_gets_a_table_that_leaves_nothing_behind() {
         .spawn()
         .expect("the binary runs");
     let mut bytes = Vec::new();
-    // Linux says EIO when the last process has closed the terminal; what was read stays.
+    // Linux returns EIO once the last process has closed the terminal; the bytes read so far
+    // remain.
     File::from(terminal.master)
         .read_to_end(&mut bytes)
         .unwrap_or_default();
-    let status = child.wait().expect("the process can be waited for");
+    let status = child.wait().expect("the process can be reaped");
     let text = String::from_utf8_lossy(&bytes);
     assert!(status.success(), "{text}");
     assert!(
@@ -67,11 +68,11 @@ fn a_terminal_gets_a_table_that_leaves_nothing_behind() {
     let screen = screen(&text);
     let marks = screen.iter().filter(|line| line.starts_with('✓')).count();
     assert_eq!(marks, N_CHAPTERS, "{}", screen.join("\n"));
-    let has_remains = screen.iter().any(|line| line.contains("LAST EVENT"));
-    assert!(!has_remains, "{}", screen.join("\n"));
+    let has_table = screen.iter().any(|line| line.contains("LAST EVENT"));
+    assert!(!has_table, "{}", screen.join("\n"));
 }
 
-/// What stands on a large enough terminal after this was sent to it.
+/// Renders the output as a terminal of sufficient size would show it.
 fn screen(text: &str) -> Vec<String> {
     let mut lines: Vec<Vec<char>> = vec![Vec::new()];
     let (mut row, mut column) = (0, 0);

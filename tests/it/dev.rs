@@ -1,4 +1,4 @@
-//! `dev` as a process: what it loads, says and keeps.
+//! The command `dev` as a process: loading, reporting and saving its objects.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{DaemonProcess, PATIENCE, Waiting, new_replica_set, text_at};
 
-/// Runs `dev` on this file until it has said `last`, and lets it keep its state.
+/// Runs `dev --save` on this file until it has printed `last`, then stops it. Returns its output.
 #[track_caller]
 fn run_until(data: &Path, kubeconfig: &Path, last: &str) -> String {
     let data = format!("--data={}", data.display());
@@ -28,9 +28,9 @@ fn run_until(data: &Path, kubeconfig: &Path, last: &str) -> String {
     process.output()
 }
 
-/// The UIDs of the pods in a file that was kept.
+/// The UIDs of the pods in a saved file.
 fn pod_uids(data: &Path) -> BTreeSet<String> {
-    let text = fs::read_to_string(data).expect("it was kept");
+    let text = fs::read_to_string(data).expect("the file was saved");
     let list: Value = serde_json::from_str(&text).expect("JSON");
     let items = list["items"].as_array().expect("a list").iter();
     let pods = items.filter(|item| item["kind"] == "Pod");
@@ -38,7 +38,7 @@ fn pod_uids(data: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_situation_is_kept_and_goes_on() {
+fn a_saved_state_is_loaded_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("state.json");
     let kubeconfig = folder.path().join("kubeconfig");
@@ -52,7 +52,7 @@ fn a_situation_is_kept_and_goes_on() {
     ] {
         assert!(output.contains(line), "no {line:?} in\n{output}");
     }
-    let text = fs::read_to_string(&kubeconfig).expect("it was written");
+    let text = fs::read_to_string(&kubeconfig).expect("the kubeconfig was written");
     assert!(text.contains("server: \"http://127.0.0.1:"), "{text}");
     let uids = pod_uids(&data);
     assert_eq!(uids.len(), 3);
@@ -63,7 +63,7 @@ fn a_situation_is_kept_and_goes_on() {
 }
 
 #[test]
-fn foreign_text_moves_no_cursor() {
+fn control_characters_of_objects_are_escaped() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("state.json");
     let mut rs = new_replica_set("web", 3);
@@ -76,7 +76,9 @@ fn foreign_text_moves_no_cursor() {
     let flags = ["dev", "--port=0", "--no-controller", &data];
     let process = DaemonProcess::start(&flags);
     let waiting = Waiting::new(&Stop::new());
-    waiting.eventually("it is told", || process.output().contains("cannot go on"));
+    waiting.eventually("the condition is printed", || {
+        process.output().contains("cannot go on")
+    });
     let output = process.output();
     let escaped = r"cannot go on: quota\u{1b}[2K\r\n12:00:00  all is well\u{202e}";
     assert!(output.contains(escaped), "{output}");
@@ -84,13 +86,15 @@ fn foreign_text_moves_no_cursor() {
 }
 
 #[test]
-fn a_situation_that_cannot_be_kept_is_a_failure_and_no_mistake() {
+fn an_unwritable_state_exits_with_code_1() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("not-there/state.json");
     let data = format!("--data={}", data.display());
     let mut process = DaemonProcess::start(&["dev", "--port=0", "--save", &data]);
     let waiting = Waiting::new(&Stop::new());
-    waiting.eventually("it runs", || process.output().contains("to stop"));
+    waiting.eventually("the dev server runs", || {
+        process.output().contains("to stop")
+    });
     process.signal(Signal::SIGTERM);
     let status = process.exit_within(PATIENCE);
     assert_eq!(status.code(), Some(1), "{}", process.log());
@@ -101,9 +105,10 @@ fn a_situation_that_cannot_be_kept_is_a_failure_and_no_mistake() {
     );
 }
 
-/// `dev` with these flags ends by itself with this code, and standard error says all of this.
+/// Checks that `dev` with these flags exits with this code, and that standard error contains
+/// `words`.
 #[track_caller]
-fn check_ends(flags: &[&str], code: i32, words: &[&str]) {
+fn check_exits(flags: &[&str], code: i32, words: &[&str]) {
     let mut process = DaemonProcess::start(&[&["dev"], flags].concat());
     let status = process.exit_within(PATIENCE);
     let stderr = process.log();
@@ -114,26 +119,27 @@ fn check_ends(flags: &[&str], code: i32, words: &[&str]) {
 }
 
 #[test]
-fn a_port_that_is_taken_is_a_failure_and_no_mistake() {
+fn a_port_in_use_exits_with_code_1() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("an address").port();
-    check_ends(&[&format!("--port={port}")], 1, &["dev server"]);
+    check_exits(&[&format!("--port={port}")], 1, &["dev server"]);
 }
 
 #[test]
-fn data_that_cannot_be_is_wrong_usage() {
+fn invalid_data_exits_with_code_2() {
     let check = |paths: &[&str], words: &[&str]| {
         let flags = paths.iter().flat_map(|path| ["--data", path]);
         let flags: Vec<&str> = ["--port=0"].into_iter().chain(flags).collect();
-        check_ends(&flags, 2, words);
+        check_exits(&flags, 2, words);
     };
     check(&["/nonexistent/file"], &["/nonexistent/file"]);
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     let rs = new_replica_set("NOT-A-NAME", 1);
-    write!(file, "{rs}\n{{\"kind\": \"Car\", \"apiVersion\": \"v1\"}}").expect("room for both");
+    write!(file, "{rs}\n{{\"kind\": \"Car\", \"apiVersion\": \"v1\"}}")
+        .expect("the file is writable");
     let path = file.path().display().to_string();
     let words = ["/nonexistent", "NOT-A-NAME", "document 2: Car of v1 is not"];
     check(&[&path, "/nonexistent/file"], &words);
     let saving = ["--port=0", "--save", "--data=a", "--data=b"];
-    check_ends(&saving, 2, &["--save"]);
+    check_exits(&saving, 2, &["--save"]);
 }

@@ -1,8 +1,8 @@
-//! Turns taken with a real kube-controller-manager: handed over, handed back, and either killed. Pods are
-//! only ever added, so each that is made twice would be one too many, for ever.
+//! Leader migration with a real kube-controller-manager: hand-over, hand-back, and a kill of either
+//! side. The test only scales up, so a pod that is created twice stays visible as a surplus.
 //!
-//! Runs where `tests/control-plane` has a kube-controller-manager, on a control plane of its own, since
-//! that controls all namespaces. The configuration and the flags are the ones that the README shows.
+//! Runs if `tests/control-plane` has built a kube-controller-manager. That controls all namespaces,
+//! so the test starts its own control plane. Configuration and flags come from the README.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -23,10 +23,10 @@ use crate::support::{
 };
 use crate::tidy::root;
 
-/// Pods that each turn adds: enough that the one who is killed is in the middle of it.
+/// Pods that each scale-up adds. There are enough of them for a kill in the middle of the creates.
 const STEP: i64 = 40;
 
-/// A control plane that belongs to one test, and ends when its input does.
+/// A control plane for one test. It stops when its standard input is closed.
 struct ControlPlane {
     process: Child,
     input: Option<ChildStdin>,
@@ -49,7 +49,7 @@ impl ControlPlane {
             .stderr(Stdio::null())
             .spawn()
             .expect("run.sh runs");
-        let output = BufReader::new(process.stdout.take().expect("it is piped"));
+        let output = BufReader::new(process.stdout.take().expect("standard output is piped"));
         let lines = output
             .lines()
             .map_while(Result::ok)
@@ -69,7 +69,7 @@ impl ControlPlane {
 
     fn variable(&self, name: &str) -> &str {
         let value = self.variables.get(name);
-        value.unwrap_or_else(|| panic!("run.sh gives no {name}"))
+        value.unwrap_or_else(|| panic!("run.sh does not set {name}"))
     }
 
     fn file(&self, name: &str) -> String {
@@ -81,7 +81,7 @@ impl ControlPlane {
             kubeconfig: Some(self.variable("CONTROL_PLANE_ADMIN_KUBECONFIG").into()),
             ..ConfigSource::default()
         });
-        let config = config.expect("a good kubeconfig");
+        let config = config.expect("a valid kubeconfig");
         Api::new(&config, "default", Kind::ReplicaSets, stop)
     }
 }
@@ -89,11 +89,13 @@ impl ControlPlane {
 impl Drop for ControlPlane {
     fn drop(&mut self) {
         drop(self.input.take());
-        self.process.wait().expect("run.sh ends with its input");
+        self.process
+            .wait()
+            .expect("run.sh exits at the end of its input");
     }
 }
 
-/// A kube-controller-manager. Dropping it kills it.
+/// A kube-controller-manager. Drop kills it.
 struct KubeControllerManager {
     child: Child,
     log: PathBuf,
@@ -128,7 +130,7 @@ impl KubeControllerManager {
         Self { child, log }
     }
 
-    fn said(&self, what: &str) -> bool {
+    fn has_logged(&self, what: &str) -> bool {
         std::fs::read_to_string(&self.log)
             .unwrap_or_default()
             .contains(what)
@@ -137,16 +139,16 @@ impl KubeControllerManager {
     fn signal(&mut self, signal: Signal) {
         let id = i32::try_from(self.child.id()).expect("a process id");
         let id = nix::unistd::Pid::from_raw(id);
-        nix::sys::signal::kill(id, signal).expect("it is there");
-        self.child.wait().expect("it can be waited for");
+        nix::sys::signal::kill(id, signal).expect("the process exists");
+        self.child.wait().expect("the process can be reaped");
     }
 }
 
 impl Drop for KubeControllerManager {
     fn drop(&mut self) {
-        // Gone already is as good.
+        // The process may have exited already.
         self.child.kill().unwrap_or_default();
-        self.child.wait().expect("it can be waited for");
+        self.child.wait().expect("the process can be reaped");
         if std::thread::panicking() {
             let log = std::fs::read_to_string(&self.log).unwrap_or_default();
             log::error!("kube-controller-manager logged:\n{log}");
@@ -154,8 +156,8 @@ impl Drop for KubeControllerManager {
     }
 }
 
-/// What the README tells to do: the configuration, and the flags of both commands, with `path` for the
-/// path that it names.
+/// Reads the README's section on leader migration: the configuration, and the flags of both
+/// commands. Replaces the path of the configuration with `path`.
 fn recipe(path: &Path) -> (String, [Vec<String>; 2]) {
     let readme = std::fs::read_to_string(root().join("README.md")).expect("a README");
     let section = readme
@@ -185,7 +187,8 @@ fn recipe(path: &Path) -> (String, [Vec<String>; 2]) {
     (configuration, flags)
 }
 
-/// Who made each pod, one entry for each turn, by the API server's audit log.
+/// The user agents that created pods, in order, each with its number of consecutive creates, from
+/// the API server's audit log.
 fn turns(plane: &ControlPlane) -> Vec<(String, usize)> {
     let text = std::fs::read_to_string(&plane.audit_log).expect("a readable audit log");
     let events = text
@@ -273,12 +276,14 @@ fn hand_over_hand_back_and_kills_create_no_pod_twice() {
         arguments.extend(TIMES);
         arguments.extend(ours.iter().map(String::as_str));
         let process = DaemonProcess::start(&arguments);
-        waiting.eventually("it is warm", || process.log().contains(" pods listed in "));
+        waiting.eventually("the pods are listed", || {
+            process.log().contains(" pods listed in ")
+        });
         process
     };
     let rs = api.create_replica_set(&new_replica_set("a", 0));
     let mut replicas = 0;
-    // A scale-up, and whoever leads killed in the middle of it, or stopped.
+    // Scales up, and returns the new number of replicas.
     let mut add = || {
         replicas += STEP;
         api.scale("a", replicas);
@@ -286,30 +291,30 @@ fn hand_over_hand_back_and_kills_create_no_pod_twice() {
     };
     let leads = "Successfully acquired lease";
 
-    // kube-controller-manager leads, and this daemon stands by.
+    // kube-controller-manager leads, and this daemon is the standby.
     let mut kcm = start_kcm(1);
-    waiting.eventually("it leads", || kcm.said(leads));
+    waiting.eventually("kube-controller-manager leads", || kcm.has_logged(leads));
     let mut ours = start_ours();
     census.wait_for_seen(add());
 
-    // Handed over: kube-controller-manager is stopped.
+    // Hand-over: kube-controller-manager stops.
     kcm.signal(Signal::SIGTERM);
     census.wait_for_seen(add());
     assert!(ours.log().contains("we lead now"));
     let kcm = start_kcm(2);
-    waiting.eventually("it stands by", || {
-        kcm.said("Attempting to acquire leader lease")
+    waiting.eventually("kube-controller-manager is the standby", || {
+        kcm.has_logged("Attempting to acquire leader lease")
     });
 
-    // Handed back: this daemon is stopped.
+    // Hand-back: this daemon stops.
     ours.signal(Signal::SIGTERM);
     let status = ours.exit_within(Duration::from_secs(20));
     assert_eq!(status.code(), Some(0), "{}", ours.log());
     let n_wanted = add();
-    waiting.eventually("it leads", || kcm.said(leads));
+    waiting.eventually("kube-controller-manager leads", || kcm.has_logged(leads));
     census.wait_for_seen(n_wanted);
 
-    // kube-controller-manager is killed in the middle of its work.
+    // kube-controller-manager is killed in the middle of its creates.
     let mut ours = start_ours();
     let mut kcm = kcm;
     let n_wanted = add();
@@ -318,18 +323,18 @@ fn hand_over_hand_back_and_kills_create_no_pod_twice() {
     census.wait_for_seen(n_wanted);
     waiting.eventually("this daemon leads", || ours.log().contains("we lead now"));
     let kcm = start_kcm(3);
-    waiting.eventually("it stands by", || {
-        kcm.said("Attempting to acquire leader lease")
+    waiting.eventually("kube-controller-manager is the standby", || {
+        kcm.has_logged("Attempting to acquire leader lease")
     });
 
-    // This daemon is.
+    // This daemon is killed in the middle of its creates.
     let n_wanted = add();
     census.wait_for_seen(n_wanted - usize::try_from(STEP).expect("a few") / 2);
     ours.kill();
     let n_wanted = n_wanted.max(add());
     census.wait_for_seen(n_wanted);
 
-    waiting.holds("as many as wanted", || census.n_seen() == n_wanted);
+    waiting.holds("pods as replicas", || census.n_seen() == n_wanted);
     assert_eq!(
         (census.n_active(), census.most(&uid(&rs))),
         (n_wanted, n_wanted)
@@ -338,11 +343,10 @@ fn hand_over_hand_back_and_kills_create_no_pod_twice() {
     let names: Vec<&str> = turns.iter().map(|(name, _)| &**name).collect();
     let (theirs, us) = ("kube-controller-manager", "replicaset-controller");
     assert_eq!(names, [theirs, us, theirs, us, theirs], "{turns:?}");
-    // Fewer, if the answers to some creates did not reach who was killed: those are not in the log as
-    // done.
-    let n_answered = turns.iter().map(|(_, n_pods)| n_pods).sum::<usize>();
-    assert!(n_answered <= n_wanted, "{turns:?}");
-    log::info!("pods made, turn by turn: {turns:?}");
+    // The audit log may lack creates of a killed process whose responses could not be sent.
+    let n_logged = turns.iter().map(|(_, n_pods)| n_pods).sum::<usize>();
+    assert!(n_logged <= n_wanted, "{turns:?}");
+    log::info!("creates by user agent: {turns:?}");
     drop(kcm);
     stop.stop(Cause::Requested("the test has ended".to_owned()));
 }
