@@ -1,4 +1,4 @@
-//! Flags that are taken for others' sake, and what the log looks like, from outside.
+//! Compatibility flags of kube-controller-manager, and the formats and the secrecy of the log.
 
 use std::io::Write;
 
@@ -8,7 +8,8 @@ use crate::support::{DaemonProcess, TestCluster, new_replica_set};
 
 fn file(text: &str) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
-    file.write_all(text.as_bytes()).expect("room for it");
+    file.write_all(text.as_bytes())
+        .expect("the file is writable");
     file
 }
 
@@ -25,9 +26,9 @@ fn a_pasted_command_line_logs_ignored_flags_once() {
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.stable("a");
     let log = process.log();
-    let told = |words: &str| log.matches(words).count();
-    assert_eq!(told("--cluster-cidr --allocate-node-cidrs"), 1, "{log}");
-    assert_eq!(told("--use-service-account-credentials: "), 1, "{log}");
+    let n_logged = |words: &str| log.matches(words).count();
+    assert_eq!(n_logged("--cluster-cidr --allocate-node-cidrs"), 1, "{log}");
+    assert_eq!(n_logged("--use-service-account-credentials: "), 1, "{log}");
 }
 
 #[test]
@@ -36,9 +37,7 @@ fn json_lines_have_klogs_fields() {
     let process = cluster.start_process(&["--logging-format=json"]);
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
-    cluster.eventually("it says what it did", || {
-        process.log().contains("created 2")
-    });
+    cluster.eventually("the sync is logged", || process.log().contains("created 2"));
     let log = process.log();
     let lines = log.lines().map(serde_json::from_str::<Value>);
     let lines: Vec<Value> = lines.collect::<Result<_, _>>().expect("every line is JSON");
@@ -85,7 +84,7 @@ fn neither_tokens_nor_bodies_are_logged_at_any_level() {
         cluster.stable(name);
         let log = process.log();
         for secret in [TOKEN, BODY, "BEGIN CERTIFICATE", "PRIVATE KEY", "Bearer "] {
-            assert!(!log.contains(secret), "{secret} stands in\n{log}");
+            assert!(!log.contains(secret), "{secret} is in\n{log}");
         }
     }
 }

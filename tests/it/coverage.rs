@@ -1,7 +1,8 @@
-//! The coverage table, `tests/coverage.md`: which test shows which case of the conformance checklist.
+//! The coverage table, `tests/coverage.md`: the cases of the conformance checklist, and the tests
+//! that cover them.
 //!
-//! A test says which cases it shows by how its name begins: `c_17_a_23_...`, or `d_13_to_d_16_...`.
-//! `UPDATE_EXPECT=1 cargo test --test it coverage` writes the table anew; the notes stay.
+//! A test's name begins with the ids of its cases: `c_17_a_23_...`, or `d_13_to_d_16_...`.
+//! `UPDATE_EXPECT=1 cargo test --test it coverage` regenerates the table and keeps the notes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -70,7 +71,7 @@ struct Row {
     weight: String,
     demand: String,
     tests: Vec<String>,
-    /// Why there is no test, or what else there is to say.
+    /// The reason for a missing test, or a remark.
     note: String,
 }
 
@@ -93,13 +94,13 @@ fn read_table() -> (String, Vec<Row>) {
                 note: (*note).to_owned(),
             }),
             _ if rows.is_empty() => head.extend([line, "\n"]),
-            _ => panic!("a line after the rows that is none: {line}"),
+            _ => panic!("not a row, but after the rows: {line}"),
         }
     }
     (head, rows)
 }
 
-/// `A-01` as group and number.
+/// Parses `A-01` into group and number.
 fn parse_id(text: &str) -> Option<(char, u8)> {
     let (group, number) = text.split_once('-')?;
     let mut letters = group.chars();
@@ -108,7 +109,7 @@ fn parse_id(text: &str) -> Option<(char, u8)> {
     letters.next().is_none().then_some((group, number))
 }
 
-/// The cases that a test's name begins with.
+/// The ids at the beginning of a test's name.
 fn ids_of(name: &str) -> BTreeSet<(char, u8)> {
     let mut ids = BTreeSet::new();
     let mut words = name.split('_').peekable();
@@ -131,8 +132,8 @@ fn ids_of(name: &str) -> BTreeSet<(char, u8)> {
     ids
 }
 
-/// The tests of each case, each with the module that it is in. What the dev server's own tests show
-/// is not the daemon's.
+/// The tests of each case, with their modules. The dev server's own tests do not count, as they do
+/// not test the daemon.
 fn tests_by_id() -> BTreeMap<(char, u8), BTreeSet<String>> {
     let mut tests: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
     for (file, text) in [rust_files("src"), rust_files("tests")].concat() {
@@ -154,7 +155,7 @@ fn tests_by_id() -> BTreeMap<(char, u8), BTreeSet<String>> {
     tests
 }
 
-/// `controller::act::claim` for `src/controller/act/claim/tests.rs`.
+/// The module of a file: `controller::act::claim` for `src/controller/act/claim/tests.rs`.
 fn module_of(file: &str) -> String {
     let path = file.strip_prefix("src/").or(file.strip_prefix("tests/"));
     let path = path.unwrap_or(file).trim_end_matches(".rs");
@@ -166,7 +167,7 @@ fn module_of(file: &str) -> String {
 }
 
 #[test]
-fn names_tell_what_a_test_covers() {
+fn ids_are_parsed_from_test_names() {
     let ids = |name| ids_of(name).into_iter().collect::<Vec<_>>();
     assert_eq!(ids("c_17_a_23_nothing"), [('A', 23), ('C', 17)]);
     assert_eq!(ids("d_13_to_d_15_a_b"), [('D', 13), ('D', 14), ('D', 15)]);
@@ -204,7 +205,7 @@ fn every_case_has_a_test_or_a_reason() {
         for (row, before) in rows.iter().zip(before) {
             assert_eq!(
                 before, row.tests,
-                "{}: the table is old, see tests/it/coverage.rs",
+                "{}: the table is outdated, see tests/it/coverage.rs",
                 row.id
             );
         }
@@ -213,19 +214,23 @@ fn every_case_has_a_test_or_a_reason() {
         .iter()
         .filter(|row| row.tests.is_empty() && row.note.is_empty());
     let unexplained: Vec<&str> = unexplained.map(|row| row.id.as_str()).collect();
-    assert_eq!(unexplained, [""; 0], "neither a test nor a note");
+    assert_eq!(unexplained, [""; 0], "rows with neither a test nor a note");
 
-    let unsaid = rows.iter().filter(|row| row.demand.is_empty());
-    let unsaid: Vec<&str> = unsaid.map(|row| row.id.as_str()).collect();
-    assert_eq!(unsaid, [""; 0], "what they demand is not said");
+    let without_demand = rows.iter().filter(|row| row.demand.is_empty());
+    let without_demand: Vec<&str> = without_demand.map(|row| row.id.as_str()).collect();
+    assert_eq!(without_demand, [""; 0], "rows without a demand");
 
     let listed: BTreeSet<(char, u8)> = rows.iter().filter_map(|row| parse_id(&row.id)).collect();
-    assert_eq!(listed.len(), rows.len(), "an id stands twice in the table");
+    assert_eq!(listed.len(), rows.len(), "an id is twice in the table");
     let unlisted: Vec<_> = tests.keys().filter(|id| !listed.contains(id)).collect();
-    assert_eq!(unlisted, [&('-', 0); 0], "named by tests, not in the table");
+    assert_eq!(
+        unlisted,
+        [&('-', 0); 0],
+        "ids of tests that are not in the table"
+    );
     let must = MUST
         .iter()
         .flat_map(|(group, numbers)| numbers.iter().map(|number| (*group, *number)));
     let missing: Vec<_> = must.filter(|id| !listed.contains(id)).collect();
-    assert_eq!(missing, [], "not in the table");
+    assert_eq!(missing, [], "mandatory ids that are not in the table");
 }

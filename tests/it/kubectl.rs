@@ -1,9 +1,8 @@
-//! A real kubectl against the dev server, with simulated kubelets, a garbage collector and the
-//! controller running: what people do by hand must work as it does on a cluster.
+//! A real kubectl against the dev server with simulated kubelets, a garbage collector and the
+//! controller. Its commands must work as they do on a cluster.
 //!
-//! Each test runs with every kubectl there is: the one of the control plane and the one in `PATH`.
-//! Without any, the tests say so and pass, unless `CONTROL_PLANE_URL` says that this is the run that
-//! must have one.
+//! Each test runs with the kubectl of the control plane and with the one in `PATH`. Without any,
+//! the tests print a line and pass, but they fail if `CONTROL_PLANE_URL` is set.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -30,13 +29,13 @@ use crate::support::{
     text_at, uid,
 };
 
-/// A dev server with a controller, and one kubectl to use them with.
+/// A dev server with a controller, and the kubectl under test.
 struct Rig {
     kubectl: PathBuf,
-    /// Its home, for its caches and for manifests.
+    /// kubectl's home directory, for its caches and for manifests.
     home: TempDir,
     waiting: Waiting,
-    // ORDER: the controller stops before the server.
+    // ORDER: drops the controller before the server.
     _daemon: Daemon,
     server: DevServer,
 }
@@ -47,7 +46,7 @@ fn with_each_kubectl(test: impl Fn(&Rig)) {
     if all.is_empty() {
         assert!(!TestCluster::is_real(), "there is no kubectl to test with");
         let line = "no kubectl in CONTROL_PLANE_BIN or PATH: nothing is tested with it\n";
-        // Not through the log, which the harness keeps to itself as long as all is well.
+        // Not through the log, which the harness captures while the test passes.
         std::io::stderr()
             .write_all(line.as_bytes())
             .unwrap_or_default();
@@ -59,12 +58,13 @@ fn with_each_kubectl(test: impl Fn(&Rig)) {
     }
 }
 
-/// The control plane's kubectl, or the one that a checkout has built; and the one in `PATH`.
+/// The kubectl of the control plane, in `CONTROL_PLANE_BIN` or in `target/control-plane`, and the
+/// one in `PATH`.
 fn kubectls() -> BTreeSet<PathBuf> {
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/control-plane");
     let built = env::var_os("CONTROL_PLANE_BIN").map_or(built, PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
-    // `run.sh` puts its own before what people have.
+    // `run.sh` prepends its own directory to `PATH`.
     let mut folders = env::split_paths(&path).filter(|folder| *folder != built);
     let own = [built.join("kubectl")].into_iter();
     let installed = folders.find_map(|folder| {
@@ -114,19 +114,20 @@ impl Rig {
         command
     }
 
-    /// What kubectl prints for a command line whose words have no blanks in them.
+    /// Runs a command line whose words contain no blanks. Returns kubectl's output, and fails the
+    /// test on an error or a warning.
     #[track_caller]
     fn run(&self, line: &str) -> String {
         let output = self.output(line);
         let (out, err) = texts(&output);
         assert!(output.status.success(), "kubectl {line}\n{out}{err}");
-        // A warning is what a person would stumble over.
+        // klog prints warnings and errors with these letters.
         let complaint = err.lines().find(|line| line.starts_with(['W', 'E']));
         assert_eq!(complaint, None, "kubectl {line}\n{out}");
         out
     }
 
-    /// What kubectl complains about.
+    /// Runs a command line that must fail. Returns kubectl's standard error.
     #[track_caller]
     fn fail(&self, line: &str) -> String {
         let output = self.output(line);
@@ -140,10 +141,10 @@ impl Rig {
         let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().expect("kubectl runs");
         let _deadline = Deadline::of(&child);
-        child.wait_with_output().expect("kubectl ends")
+        child.wait_with_output().expect("kubectl exits")
     }
 
-    /// Waits until a kubectl watches `resource`, so that it misses nothing of what comes next.
+    /// Waits until a kubectl watches `resource`, so that it misses no later event.
     #[track_caller]
     fn wait_for_watch(&self, resource: &str) {
         let watches = Matcher::verb("watch", resource);
@@ -166,7 +167,7 @@ impl Rig {
         fs::write(path, object.to_string()).expect("a writable folder");
     }
 
-    /// Creates a ReplicaSet and waits until its pods are ready.
+    /// Creates a ReplicaSet, and waits until its pods are ready.
     #[track_caller]
     fn create_set(&self, name: &str, replicas: i64) {
         let mut set = new_replica_set(name, replicas);
@@ -201,7 +202,7 @@ fn texts(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// The cells of a printed table, row by row; no cell of ours has two blanks in it.
+/// The cells of a printed table, row by row. Two blanks separate cells.
 fn rows(table: &str) -> Vec<Vec<&str>> {
     table.lines().map(cells).collect()
 }
@@ -211,7 +212,7 @@ fn cells(line: &str) -> Vec<&str> {
     cells.filter(|cell| !cell.is_empty()).collect()
 }
 
-/// Kills a process that takes longer than tests wait for anything, so that none hangs.
+/// Kills a process after [`PATIENCE`], so that no test hangs.
 struct Deadline {
     is_over: Stop,
 }
@@ -223,7 +224,7 @@ impl Deadline {
         let id = i32::try_from(child.id()).expect("process ids are small");
         let kill = move || {
             if !over.wait_timeout(PATIENCE) {
-                // Gone already is as good.
+                // The process may have exited already.
                 nix::sys::signal::kill(Pid::from_raw(id), Signal::SIGKILL).unwrap_or_default();
             }
         };
@@ -235,13 +236,13 @@ impl Deadline {
 impl Drop for Deadline {
     fn drop(&mut self) {
         self.is_over
-            .stop(Cause::Requested("it has ended".to_owned()));
+            .stop(Cause::Requested("the process has ended".to_owned()));
     }
 }
 
-/// A kubectl that goes on until it is dropped.
+/// A kubectl that runs until drop.
 struct Running {
-    // ORDER: the deadline is off before the process is gone.
+    // ORDER: drops the deadline first, which must not signal the process id after the wait.
     _deadline: Deadline,
     child: Child,
     out: BufReader<ChildStdout>,
@@ -260,26 +261,26 @@ impl Running {
         }
     }
 
-    /// The next line; waits for it, and fails when kubectl ends.
+    /// Waits for the next line of output. The test fails when kubectl exits.
     #[track_caller]
     fn line(&mut self) -> String {
         let mut line = String::new();
         let n_read = self.out.read_line(&mut line).expect("text");
-        assert!(n_read > 0, "kubectl has ended");
+        assert!(n_read > 0, "kubectl has exited");
         line
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Gone already is as good.
+        // The process may have exited already.
         self.child.kill().unwrap_or_default();
-        self.child.wait().expect("the process can be waited for");
+        self.child.wait().expect("the process can be reaped");
     }
 }
 
 #[test]
-fn get_describe_and_events_show_what_there_is() {
+fn get_describe_and_events_show_the_objects() {
     with_each_kubectl(|rig| {
         rig.create_set("web", 2);
         let table = rig.run("get rs");
@@ -338,11 +339,11 @@ fn get_describe_and_events_show_what_there_is() {
             missing,
             "Error from server (NotFound): replicasets.apps \"nobody\" not found\n"
         );
-        describes(rig, names.lines().next().unwrap_or_default());
+        check_describe(rig, names.lines().next().unwrap_or_default());
     });
 }
 
-fn describes(rig: &Rig, pod: &str) {
+fn check_describe(rig: &Rig, pod: &str) {
     let set = rig.run("describe rs web");
     let has = |text: &str, name: &str, value: &str| {
         let found = text.lines().any(|line| {
@@ -400,7 +401,7 @@ fn api_resources_and_version_list_what_is_served() {
             );
         }
         assert!(rig.run("api-versions").contains("apps/v1\n"));
-        // An older kubectl warns of the difference between its version and the server's.
+        // An older kubectl warns about the version skew.
         let (version, _) = texts(&rig.output("version"));
         assert!(version.contains("Server Version: v1.36"), "{version}");
         assert!(
@@ -411,7 +412,7 @@ fn api_resources_and_version_list_what_is_served() {
 }
 
 #[test]
-fn get_w_follows_a_scale_up() {
+fn get_w_follows_scaling() {
     with_each_kubectl(|rig| {
         rig.create_set("web", 1);
         let mut watch = Running::start(rig, "get rs web -w");
@@ -427,23 +428,23 @@ fn get_w_follows_a_scale_up() {
                 break;
             }
         }
-        // Names come out as the pods go, the last line of each with the last state.
+        // kubectl prints a name per event while the pods are deleted.
         let mut watch = Running::start(rig, "get pods --watch-only -o name");
         rig.wait_for_watch("pods");
         rig.run("scale rs web --replicas=0 --current-replicas=3");
         assert!(watch.line().starts_with("pod/web-"));
         rig.run("wait --for=delete pods -l app=conf --timeout=60s");
         assert!(rig.pods().is_empty());
-        let refused = rig.fail("scale rs web --replicas=1 --current-replicas=3");
+        let error = rig.fail("scale rs web --replicas=1 --current-replicas=3");
         assert!(
-            refused.contains("Expected replicas to be 3, was 0"),
-            "{refused}"
+            error.contains("Expected replicas to be 3, was 0"),
+            "{error}"
         );
     });
 }
 
 #[test]
-fn apply_creates_changes_and_leaves_alone() {
+fn apply_creates_updates_and_skips_unchanged_objects() {
     with_each_kubectl(|rig| {
         for (file, how) in [("client.json", ""), ("server.json", "--server-side")] {
             let set = file.trim_end_matches(".json");
@@ -467,7 +468,7 @@ fn apply_creates_changes_and_leaves_alone() {
             rig.run(&apply);
             let after = rig.json(&format!("get rs {set}"));
             let version = |object| text_at(object, "/metadata/resourceVersion");
-            assert_eq!(version(&before), version(&after), "nothing was to change");
+            assert_eq!(version(&before), version(&after), "nothing changes");
             manifest["metadata"]["annotations"] = json!({"note": "second"});
             manifest["spec"]["replicas"] = json!(2);
             rig.manifest(file, &manifest);
@@ -481,26 +482,30 @@ fn apply_creates_changes_and_leaves_alone() {
             rig.wait_ready(set, 2);
             let annotations = rig.json(&format!("get rs {set}"))["metadata"]["annotations"].take();
             assert_eq!(annotations["note"], "second");
-            assert_eq!(annotations.get("other"), None, "what was applied once goes");
+            assert_eq!(
+                annotations.get("other"),
+                None,
+                "apply removes a dropped annotation"
+            );
             assert_eq!(
                 rig.output(&format!("diff {how} -f {file}")).status.code(),
                 Some(0)
             );
         }
-        conflicts(rig);
+        check_conflicts(rig);
     });
 }
 
-/// Two who apply the same field.
-fn conflicts(rig: &Rig) {
+/// Two field managers apply the same field.
+fn check_conflicts(rig: &Rig) {
     let part = json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "server"},
         "spec": {"replicas": 4},
     });
     rig.manifest("part.json", &part);
     let apply = "apply --server-side --field-manager=other -f part.json";
-    let refused = rig.fail(apply);
-    assert!(refused.contains(".spec.replicas"), "{refused}");
+    let error = rig.fail(apply);
+    assert!(error.contains(".spec.replicas"), "{error}");
     rig.run(&format!("{apply} --force-conflicts"));
     rig.wait_ready("server", 4);
 }
@@ -541,7 +546,7 @@ fn label_annotate_patch_and_edit_change_objects() {
         }
         rig.run(r#"patch rs web --subresource=scale --type=merge -p {"spec":{"replicas":3}}"#);
         rig.wait_ready("web", 3);
-        // A pod that leaves its ReplicaSet is replaced and stays.
+        // The ReplicaSet replaces a pod that no longer matches, and keeps it.
         rig.run(&format!("label pod {pod} app=mine --overwrite"));
         rig.eventually_n_pods(4);
         let released = rig.json(&format!("get pod {pod}"));
@@ -554,7 +559,7 @@ fn label_annotate_patch_and_edit_change_objects() {
 }
 
 #[test]
-fn delete_cascades_as_told() {
+fn delete_honours_the_cascade_option() {
     with_each_kubectl(|rig| {
         rig.create_set("web", 2);
         let first = rig.pods();
@@ -564,9 +569,9 @@ fn delete_cascades_as_told() {
         assert!(orphans.iter().all(|pod| controller_uid(pod).is_none()));
         rig.create_set("heir", 2);
         let uids = |pods: &[Value]| pods.iter().map(uid).collect::<BTreeSet<_>>();
-        assert_eq!(uids(&first), uids(&rig.pods()), "adopted, not made anew");
+        assert_eq!(uids(&first), uids(&rig.pods()), "adopted, not replaced");
         rig.run("delete rs heir --cascade=foreground");
-        // It returns when the ReplicaSet is gone, and that goes last.
+        // kubectl returns when the ReplicaSet is gone, which is after its pods.
         assert!(rig.pods().is_empty());
         rig.create_set("web", 2);
         let out = rig.run("delete -f set.json");
@@ -579,7 +584,7 @@ fn delete_cascades_as_told() {
         assert!(output.status.success(), "{out}{err}");
         assert!(out.contains("force deleted"), "{out}");
         rig.wait_ready("web", 2);
-        rig.waiting.eventually("it is replaced", || {
+        rig.waiting.eventually("the pod is replaced", || {
             let pods = rig.pods();
             pods.len() == 2 && pods.iter().all(|other| name(other) != pod)
         });
@@ -591,7 +596,7 @@ fn delete_cascades_as_told() {
 }
 
 #[test]
-fn namespaces_come_and_go_with_what_is_in_them() {
+fn a_namespace_is_deleted_with_its_objects() {
     with_each_kubectl(|rig| {
         rig.run("create namespace place");
         assert!(
@@ -623,14 +628,14 @@ fn namespaces_come_and_go_with_what_is_in_them() {
 }
 
 #[test]
-fn create_edits_and_replaces() {
+fn create_and_replace_validate_objects() {
     with_each_kubectl(|rig| {
         let dry = rig.run("run one --image=example.invalid/none:0 --dry-run=client -o json");
         let mut pod: Value = serde_json::from_str(&dry).expect("kubectl prints JSON");
         rig.manifest("pod.json", &pod);
         assert_eq!(rig.run("create -f pod.json"), "pod/one created\n");
-        let refused = rig.fail("create -f pod.json");
-        assert!(refused.contains("pods \"one\" already exists"), "{refused}");
+        let error = rig.fail("create -f pod.json");
+        assert!(error.contains("pods \"one\" already exists"), "{error}");
         rig.run("wait --for=condition=Ready pod/one --timeout=60s");
         pod["metadata"]["labels"] = json!({"replaced": "yes"});
         rig.manifest("pod.json", &pod);
@@ -640,15 +645,15 @@ fn create_edits_and_replaces() {
         pod["metadata"]["name"] = json!("two");
         pod["spec"]["containers"][0]["image"] = json!("");
         rig.manifest("bad.json", &pod);
-        let refused = rig.fail("create -f bad.json");
-        assert!(refused.contains("spec.containers[0].image"), "{refused}");
+        let error = rig.fail("create -f bad.json");
+        assert!(error.contains("spec.containers[0].image"), "{error}");
         let mut set = new_replica_set("web", 1);
         set["spec"]["selector"]["matchLabels"]["app"] = json!("other");
         rig.manifest("bad.json", &set);
-        let refused = rig.fail("create -f bad.json");
+        let error = rig.fail("create -f bad.json");
         assert!(
-            refused.contains("`selector` does not match template `labels`"),
-            "{refused}"
+            error.contains("`selector` does not match template `labels`"),
+            "{error}"
         );
         assert_eq!(number_at(&found, "/metadata/generation"), 1);
     });

@@ -1,5 +1,5 @@
-//! What the daemon may do: the self-check at start, and on the real control plane that nothing more is
-//! needed than what `rbac` prints.
+//! The daemon's rights: the self-check at start, the manifests, and (on the real control plane)
+//! that the rights that `rbac` prints suffice.
 
 use std::env;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::tidy::root;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_replicaset-controller");
 
-/// What `rbac` prints.
+/// The output of the command `rbac`.
 #[track_caller]
 fn rbac(flags: &[&str]) -> String {
     let output = Command::new(BINARY).arg("rbac").args(flags).output();
@@ -30,13 +30,13 @@ fn rbac(flags: &[&str]) -> String {
         stderr,
     } = output.expect("the binary runs");
     assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
-    String::from_utf8(stdout).expect("YAML is text")
+    String::from_utf8(stdout).expect("YAML is UTF-8")
 }
 
-/// Runs kubectl as the real control plane's administrator, with `input` to read.
+/// Runs kubectl as the real control plane's administrator, with `input` on standard input.
 fn kubectl(arguments: &[&str], input: &str) -> Result<String, String> {
-    let bin = env::var("CONTROL_PLANE_BIN").expect("the control plane says where kubectl is");
-    let admin = env::var("CONTROL_PLANE_ADMIN_KUBECONFIG").expect("an administrator");
+    let bin = env::var("CONTROL_PLANE_BIN").expect("run.sh sets CONTROL_PLANE_BIN");
+    let admin = env::var("CONTROL_PLANE_ADMIN_KUBECONFIG").expect("run.sh sets it");
     let mut child = Command::new(Path::new(&bin).join("kubectl"))
         .args(["--kubeconfig", &admin, "--request-timeout=30s"])
         .args(arguments)
@@ -48,7 +48,7 @@ fn kubectl(arguments: &[&str], input: &str) -> Result<String, String> {
     let mut stdin = child.stdin.take().expect("a pipe");
     stdin.write_all(input.as_bytes()).expect("kubectl reads");
     drop(stdin);
-    let output = child.wait_with_output().expect("kubectl ends");
+    let output = child.wait_with_output().expect("kubectl exits");
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() {
         Ok(text(&output.stdout))
@@ -63,15 +63,15 @@ fn apply(manifests: &str) {
     applied.unwrap_or_else(|error| panic!("{error}\n{manifests}"));
 }
 
-/// A daemon on the real control plane with the token of a ServiceAccount.
+/// Starts a daemon against the real control plane with the token of a ServiceAccount.
 fn start_as(
     cluster: &TestCluster,
     account: &str,
     flags: &[&str],
 ) -> (DaemonProcess, tempfile::TempDir) {
     let token = kubectl(&["create", "token", account, "-n", cluster.namespace()], "");
-    let token = token.expect("the account is there");
-    let variable = |name| env::var(name).expect("the control plane says where it is");
+    let token = token.expect("the service account exists");
+    let variable = |name| env::var(name).expect("run.sh sets it");
     let kubeconfig = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "it",
         "clusters": [{"name": "it", "cluster": {
@@ -90,9 +90,9 @@ fn start_as(
     (DaemonProcess::start(&arguments), folder)
 }
 
-/// The daemon found no right missing, and was never refused.
+/// Checks that the log reports no missing right and no forbidden request.
 #[track_caller]
-fn check_unhindered(process: &DaemonProcess) {
+fn check_nothing_forbidden(process: &DaemonProcess) {
     let log = process.log();
     assert!(!log.contains("rights are missing"), "{log}");
     assert!(!log.to_lowercase().contains("forbidden"), "{log}");
@@ -110,13 +110,13 @@ fn missing_rights_are_named_in_one_message() {
         review,
         Action::answer(|request| {
             let review: Value = serde_json::from_slice(&request.body).expect("a review");
-            let asked = &review["spec"]["resourceAttributes"];
-            let allowed = asked["resource"] != json!("pods") || asked["verb"] == json!("list");
+            let right = &review["spec"]["resourceAttributes"];
+            let allowed = right["resource"] != json!("pods") || right["verb"] == json!("list");
             Response::object(201, &json!({"status": {"allowed": allowed}}))
         }),
     );
     let process = cluster.start_process(&["--leader-elect=false", "--secure-port=0"]);
-    cluster.eventually("the message", || {
+    cluster.eventually("the log names the missing rights", || {
         process.log().contains("rights are missing")
     });
     let log = process.log();
@@ -135,16 +135,16 @@ fn missing_rights_are_named_in_one_message() {
 }
 
 #[test]
-fn an_unauthorized_client_gets_no_report() {
+fn a_forbidden_self_check_logs_no_error() {
     let cluster = TestCluster::start();
-    let refusal = Status::new(403, "Forbidden", "nobody asks here");
+    let forbidden = Status::new(403, "Forbidden", "no reviews");
     let _rule = cluster.fault(
         "create",
         "selfsubjectaccessreviews",
-        Action::refuse(refusal),
+        Action::refuse(forbidden),
     );
     let mut process = cluster.start_process(&["--leader-elect=false", "--secure-port=0", "-v=4"]);
-    cluster.eventually("it gives up", || {
+    cluster.eventually("the self-check gives up", || {
         process.log().contains("does not say what we may do")
     });
     process.signal(Signal::SIGTERM);
@@ -157,21 +157,21 @@ fn an_unauthorized_client_gets_no_report() {
 }
 
 #[test]
-fn rights_are_asked_for_once_the_api_server_can_be_reached() {
+fn the_self_check_waits_for_the_api_server() {
     let cluster = TestCluster::start();
     let rule = cluster.fault("create", "selfsubjectaccessreviews", Action::CutBefore);
     let process = cluster.start_process(&["--leader-elect=false", "--secure-port=0", "-v=4"]);
-    cluster.eventually("the first try", || {
+    cluster.eventually("the first attempt has failed", || {
         process.log().contains("rights are checked later")
     });
     rule.remove();
-    cluster.eventually("an answer", || {
+    cluster.eventually("the check has passed", || {
         process.log().contains("grants every right that is needed")
     });
 }
 
 #[test]
-fn the_stock_roles_hold_what_is_used_of_them() {
+fn the_stock_roles_contain_the_rights_that_the_daemon_needs() {
     if !TestCluster::is_real() {
         return;
     }
@@ -221,7 +221,7 @@ fn every_manifest_is_accepted() {
     }
     let cluster = TestCluster::start();
     for namespace in ["shop", "default", "kube-system"] {
-        // Some are there already.
+        // Some exist already.
         kubectl(&["create", "namespace", namespace], "").unwrap_or_default();
     }
     for account in ["default", "replicaset-controller"] {
@@ -238,7 +238,7 @@ fn every_manifest_is_accepted() {
         if path.extension().is_none_or(|extension| extension != "yaml") || !is_manifest {
             continue;
         }
-        let rehearse = [
+        let dry_run = [
             "apply",
             "--server-side",
             "--dry-run=server",
@@ -246,10 +246,10 @@ fn every_manifest_is_accepted() {
             "-f",
             "-",
         ];
-        // Admission looks accounts up in a cache of its own, which may not have them yet.
+        // Admission reads service accounts from its own cache, which may lag behind.
         cluster.eventually(
             &format!("{} is accepted", path.display()),
-            || match kubectl(&rehearse, &text) {
+            || match kubectl(&dry_run, &text) {
                 Ok(_) => true,
                 Err(error) => {
                     assert!(
@@ -264,19 +264,19 @@ fn every_manifest_is_accepted() {
     }
 }
 
-/// The objects of a file in `config`.
+/// The objects in a file of `config/`.
 fn manifests(file: &str) -> Vec<Value> {
     let text = fs::read_to_string(root().join("config").join(file));
     serde_saphyr::from_multiple(&text.expect("a manifest")).expect("the manifest is YAML")
 }
 
 #[test]
-fn the_manifests_open_and_give_away_no_more_than_is_needed() {
+fn the_manifests_grant_no_unneeded_network_or_token_access() {
     let deployment = manifests("deployment.yaml");
     let of_kind = |kind: &str| deployment.iter().find(|object| object["kind"] == kind);
-    let pod = &of_kind("Deployment").expect("there is one")["spec"]["template"];
+    let pod = &of_kind("Deployment").expect("a Deployment")["spec"]["template"];
     assert_eq!(pod["spec"]["enableServiceLinks"], false);
-    let policy = of_kind("NetworkPolicy").expect("there is one");
+    let policy = of_kind("NetworkPolicy").expect("a NetworkPolicy");
     let spec = &policy["spec"];
     assert_eq!(
         spec["podSelector"]["matchLabels"],
@@ -301,16 +301,17 @@ fn the_manifests_open_and_give_away_no_more_than_is_needed() {
     }
 }
 
-/// The flags are those with which both listen on loopback (`it_listens_on_loopback_unless_told_otherwise`,
-/// and `--insecure-port` has no other address).
+/// With these flags both processes listen on loopback only. The dev server has a test for its
+/// default (`it_listens_on_loopback_unless_told_otherwise`), and `--insecure-port` has no other
+/// address.
 #[test]
 fn the_sidecar_is_unreachable_from_outside_its_pod() {
     let pod = &manifests("sidecar.yaml")[0]["spec"];
     let arguments = |list: &str, name: &str| -> Vec<String> {
         let all = pod[list].as_array().expect("containers").iter();
         let mut named = all.filter(|container| container["name"] == name);
-        let container = named.next().expect("it is there");
-        serde_json::from_value(container["args"].clone()).expect("a list of words")
+        let container = named.next().expect("a container of this name");
+        serde_json::from_value(container["args"].clone()).expect("a list of strings")
     };
     assert_ne!(pod["hostNetwork"], true);
     let server = arguments("containers", "apiserver");
@@ -324,7 +325,7 @@ fn the_sidecar_is_unreachable_from_outside_its_pod() {
 }
 
 #[test]
-fn a_namespaced_daemon_needs_no_more_than_what_rbac_prints() {
+fn the_printed_rights_are_enough_for_one_namespace() {
     if !TestCluster::is_real() {
         return;
     }
@@ -333,7 +334,7 @@ fn a_namespaced_daemon_needs_no_more_than_what_rbac_prints() {
     let flags = [&*namespace, "--controllers=*", "--secure-port=0"];
     apply(&rbac(&flags));
     let (process, _folder) = start_as(&cluster, "replicaset-controller", &flags);
-    works_for(&cluster, &process);
+    check_works(&cluster, &process);
 }
 
 #[test]
@@ -349,12 +350,12 @@ fn the_printed_rights_are_enough_for_all_namespaces() {
     let flags = ["--controllers=*", "--secure-port=0"];
     apply(&rbac(&[&flags[..], &[&*account]].concat()));
     let (process, _folder) = start_as(&cluster, "daemon", &flags);
-    works_for(&cluster, &process);
+    check_works(&cluster, &process);
 }
 
-/// A ReplicaSet and a ReplicationController get their pods, and what happened gets its events.
-fn works_for(cluster: &TestCluster, process: &DaemonProcess) {
-    cluster.eventually("the rights are there", || {
+/// Checks that a ReplicaSet and a ReplicationController get their pods, status and events.
+fn check_works(cluster: &TestCluster, process: &DaemonProcess) {
+    cluster.eventually("the daemon has its rights", || {
         process.log().contains("grants every right that is needed")
     });
     cluster.create_replica_set(&new_replica_set("web", 2));
@@ -374,9 +375,11 @@ fn works_for(cluster: &TestCluster, process: &DaemonProcess) {
     created.expect("a ReplicationController");
     let old = format!("{path}/old");
     cluster.eventually("a pod of the ReplicationController, and its status", || {
-        let rc = cluster.send(&Request::get(&old)).expect("it is there");
+        let rc = cluster
+            .send(&Request::get(&old))
+            .expect("the controller exists");
         rc["status"]["replicas"] == json!(1)
     });
     assert_eq!(cluster.list(Kind::Pods, "").len(), 3);
-    check_unhindered(process);
+    check_nothing_forbidden(process);
 }
