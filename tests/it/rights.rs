@@ -301,9 +301,8 @@ fn the_manifests_grant_no_unneeded_network_or_token_access() {
     }
 }
 
-/// With these flags both processes listen on loopback only. The dev server has a test for its
-/// default (`it_listens_on_loopback_unless_told_otherwise`), and `--insecure-port` has no other
-/// address.
+/// With these flags both processes listen on loopback only: `src/devserver/tests/clients.rs` tests
+/// the default of `dev`, and `--insecure-port` has no other address.
 #[test]
 fn the_sidecar_is_unreachable_from_outside_its_pod() {
     let pod = &manifests("sidecar.yaml")[0]["spec"];

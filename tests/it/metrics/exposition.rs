@@ -1,20 +1,20 @@
-//! Reads what `/metrics` answers, strictly: every sample belongs to a family that was announced.
+//! A strict parser for `/metrics`: every sample must belong to a family with `# HELP` and `# TYPE`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What a family looks like, without its values.
+/// A metric family without its values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) kind: String,
     pub(crate) help: String,
-    /// Names of the labels, `le` aside.
+    /// Names of the labels except `le`.
     pub(crate) labels: BTreeSet<String>,
-    /// Upper bounds of a histogram's buckets as they are written, `+Inf` aside.
+    /// Upper bounds of a histogram's buckets as written, except `+Inf`.
     pub(crate) bounds: Vec<String>,
 }
 
-/// One line with a value.
+/// A line with a value.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) name: String,
@@ -22,7 +22,7 @@ pub(crate) struct Sample {
     pub(crate) value: f64,
 }
 
-/// Everything that was shown.
+/// A parsed page.
 #[derive(Debug, Default)]
 pub(crate) struct Exposition {
     pub(crate) families: BTreeMap<String, Shape>,
@@ -30,7 +30,7 @@ pub(crate) struct Exposition {
 }
 
 impl Exposition {
-    /// Reads format 0.0.4; panics at what is not that.
+    /// Parses format 0.0.4. Panics on anything else.
     #[track_caller]
     pub(crate) fn read(text: &str) -> Self {
         let mut exposition = Self::default();
@@ -38,7 +38,7 @@ impl Exposition {
             if let Some(rest) = line.strip_prefix("# HELP ") {
                 let (name, help) = rest.split_once(' ').unwrap_or((rest, ""));
                 let shape = exposition.families.entry(name.to_owned()).or_default();
-                assert_eq!(shape.help, "", "{name} is announced twice");
+                assert_eq!(shape.help, "", "{name} has two HELP lines");
                 help.clone_into(&mut shape.help);
             } else if let Some(rest) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = rest.split_once(' ').expect("a name and a type");
@@ -71,7 +71,7 @@ impl Exposition {
         });
         let family = family.unwrap_or_else(|| name.to_owned());
         let shape = self.families.get_mut(&family);
-        let shape = shape.unwrap_or_else(|| panic!("{line}: not announced"));
+        let shape = shape.unwrap_or_else(|| panic!("{line}: no HELP or TYPE line"));
         let is_bound = |label: &&String| ["le", "quantile"].contains(&label.as_str());
         shape
             .labels
@@ -89,7 +89,7 @@ impl Exposition {
         });
     }
 
-    /// The sum of all samples of this name with these labels; 0 if there are none.
+    /// The sum of all samples with this name and these labels; 0 if there are none.
     pub(crate) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let has = |sample: &&Sample| {
             let wanted = |(label, value): &(&str, &str)| {
@@ -122,13 +122,13 @@ fn read_labels(text: &str) -> BTreeMap<String, String> {
             }
         };
         let is_new = labels.insert(name.to_owned(), value).is_none();
-        assert!(is_new, "{text}: {name} twice");
+        assert!(is_new, "{text}: duplicate label {name}");
         rest = after[end + 1..].trim_start_matches(',');
     }
     labels
 }
 
-/// `kind {label,label} [bound,bound] help`, as a line of the snapshot has it.
+/// The format of a line of the snapshot: `kind {label,label} [bound,bound] help`.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let labels: Vec<&str> = self.labels.iter().map(String::as_str).collect();

@@ -1,5 +1,5 @@
-//! What upstream shows: the snapshot in `upstream.txt`, which parts of it are none of this daemon's, and
-//! whether it still is what a real kube-controller-manager shows.
+//! Upstream's metrics: the snapshot in `upstream.txt`, its families that this daemon lacks, and the
+//! comparison of the snapshot with a real kube-controller-manager.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -20,32 +20,31 @@ use crate::tidy::root;
 
 const SNAPSHOT: &str = "tests/it/metrics/upstream.txt";
 
-/// What upstream shows and this daemon does not: the family, or the beginning of its name and `*`, and
-/// why.
+/// Families of upstream that this daemon lacks, each with the reason. A `*` ends a prefix.
 pub(super) const NOT_OURS: &[(&str, &str)] = &[
     (
         "aggregator_*",
-        "an API server's; kube-controller-manager has them because it shares libraries with one",
+        "of an API server; kube-controller-manager has them because it shares its libraries",
     ),
     (
         "apiextensions_*",
-        "an API server's; kube-controller-manager has them because it shares libraries with one",
+        "of an API server; kube-controller-manager has them because it shares its libraries",
     ),
     (
         "apiserver_*",
-        "an API server's; kube-controller-manager has them because it shares libraries with one",
+        "of an API server; kube-controller-manager has them because it shares its libraries",
     ),
     (
         "authenticated_user_requests",
-        "the library's that guards kube-controller-manager's own pages",
+        "of the library that authorizes requests for kube-controller-manager's own pages",
     ),
     (
         "authentication_*",
-        "the library's that guards kube-controller-manager's own pages",
+        "of the library that authorizes requests for kube-controller-manager's own pages",
     ),
     (
         "authorization_*",
-        "the library's that guards kube-controller-manager's own pages",
+        "of the library that authorizes requests for kube-controller-manager's own pages",
     ),
     (
         "cardinality_enforcement_unexpected_categorizations_total",
@@ -65,25 +64,25 @@ pub(super) const NOT_OURS: &[(&str, &str)] = &[
     ),
     (
         "informer_queued_items",
-        "nothing queues between a watch and the handlers here: the thread that reads tells them",
+        "there is no queue between a watch and its handlers: the watch thread calls them",
     ),
-    ("node_collector_*", "the node lifecycle controller's"),
+    ("node_collector_*", "of the node lifecycle controller"),
     (
         "rest_client_transport_cache_gc_calls_total",
-        "there is no garbage collector here that would clean up connections",
+        "there is no garbage collector for cached transports",
     ),
     (
         "rest_client_transport_cert_rotation_gc_calls_total",
-        "there is no garbage collector here that would clean up connections",
+        "there is no garbage collector for cached transports",
     ),
     (
         "version_info",
-        "about Kubernetes' emulation of its older versions, which this daemon does not do",
+        "about the emulation of older Kubernetes versions, which this daemon lacks",
     ),
 ];
 
-/// What a kube-controller-manager shows only once something has happened that the test does not make
-/// happen; the snapshot has it from the sources.
+/// Families that a kube-controller-manager exposes only after an event that the test does not
+/// cause. Their lines in the snapshot come from upstream's sources.
 const ONLY_WHEN_USED: &[&str] = &[
     "informer_store_resource_version",
     "leader_election_slowpath_total",
@@ -94,10 +93,10 @@ const ONLY_WHEN_USED: &[&str] = &[
     "rest_client_transport_cache_gc_calls_total",
 ];
 
-/// How long a kube-controller-manager may take to have everything on its page.
+/// How long a kube-controller-manager may take until its pages are complete.
 const START_WITHIN: Duration = Duration::from_mins(1);
 
-/// True if `pattern` of [`NOT_OURS`] means the family `name`.
+/// True if `pattern` of [`NOT_OURS`] matches the family `name`.
 pub(super) fn is_named(name: &str, pattern: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
@@ -129,20 +128,20 @@ fn read_line(line: &str) -> (String, Shape) {
         };
         Some((name.to_owned(), shape))
     };
-    split().unwrap_or_else(|| panic!("{SNAPSHOT}: {line:?} is no line of a snapshot"))
+    split().unwrap_or_else(|| panic!("{SNAPSHOT}: cannot parse {line:?}"))
 }
 
 #[test]
-fn everything_that_is_not_ours_is_upstreams() {
+fn every_excluded_family_is_in_the_snapshot() {
     let upstream = read_snapshot();
     for (pattern, _) in NOT_OURS {
         let is_there = upstream.keys().any(|name| is_named(name, pattern));
-        assert!(is_there, "{pattern} is nothing of upstream's");
+        assert!(is_there, "{pattern} matches no family of the snapshot");
     }
 }
 
-/// A kube-controller-manager of the test's own. It controls all namespaces, so no other test may use the
-/// control plane meanwhile.
+/// A kube-controller-manager for one test. It controls all namespaces, so no other test may use the
+/// control plane at the same time.
 struct ControllerManager {
     child: Child,
     log: tempfile::NamedTempFile,
@@ -180,9 +179,9 @@ impl ControllerManager {
 
 impl Drop for ControllerManager {
     fn drop(&mut self) {
-        // Gone already is as good.
+        // The process may have exited already.
         self.child.kill().unwrap_or_default();
-        self.child.wait().expect("the process can be waited for");
+        self.child.wait().expect("the process can be reaped");
         if std::thread::panicking() {
             let text = fs::read_to_string(self.log.path()).unwrap_or_default();
             log::error!("kube-controller-manager logged:\n{text}");
@@ -190,7 +189,7 @@ impl Drop for ControllerManager {
     }
 }
 
-/// Reads pages of a server on this machine whose certificate the control plane's CA has signed.
+/// A client for the pages of a local server with a certificate from the control plane's CA.
 fn page_reader(files: &Path, port: u16) -> Client {
     let kubeconfig = json!({
         "clusters": [{"name": "x", "cluster": {
@@ -207,17 +206,18 @@ fn page_reader(files: &Path, port: u16) -> Client {
         kubeconfig: Some(file.path().to_owned()),
         ..ConfigSource::default()
     };
-    let config = ClientConfig::load(&source).expect("a good kubeconfig");
+    let config = ClientConfig::load(&source).expect("a valid kubeconfig");
     Client::new(&config, &ClientOptions::default(), &Stop::new()).expect("a client")
 }
 
 fn read_page(client: &Client, path: &str) -> Option<String> {
     let request = Request::get(path).accept("text/plain;version=0.0.4");
-    let answer = client.send(&request).ok()?;
-    String::from_utf8(answer.body).ok()
+    let response = client.send(&request).ok()?;
+    String::from_utf8(response.body).ok()
 }
 
-/// Both pages of a real kube-controller-manager once they are complete; `None` without one.
+/// Waits until both pages of a real kube-controller-manager are complete, and parses them; `None`
+/// if there is no kube-controller-manager.
 fn scrape() -> Option<BTreeMap<String, Shape>> {
     let files = PathBuf::from(env::var_os("CONTROL_PLANE_DIR")?);
     let program = PathBuf::from(env::var_os("CONTROL_PLANE_BIN")?).join("kube-controller-manager");
@@ -227,7 +227,7 @@ fn scrape() -> Option<BTreeMap<String, Shape>> {
     let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = free.local_addr().expect("its address").port();
     drop(free);
-    // ORDER: dropped last; until then this test has the control plane for itself.
+    // ORDER: drops last, as it locks the control plane for this test.
     let _alone = TestCluster::with(Setup {
         all_namespaces: true,
         ..Setup::default()
@@ -240,12 +240,12 @@ fn scrape() -> Option<BTreeMap<String, Shape>> {
         let pages = read_page(&client, "/metrics").zip(read_page(&client, "/metrics/slis"));
         if let Some((metrics, slis)) = pages {
             let shapes = both_pages(&metrics, &slis);
-            // The last to come: the queues are made when the lease is held, and a check is made by
-            // whoever asks.
+            // The last families: the queues exist once the lease is held, and a health check exists
+            // after the first request for it.
             let is_complete = shapes.contains_key("workqueue_work_duration_seconds")
                 && shapes.contains_key("slis:kubernetes_healthcheck");
             if is_complete {
-                // Those of Go's runtime come and go with its version, and mean nothing here.
+                // The families of the Go runtime change with its version.
                 let of_go = |name: &str| name.starts_with("go_");
                 return Some(
                     shapes
@@ -256,16 +256,13 @@ fn scrape() -> Option<BTreeMap<String, Shape>> {
             }
             read_page(&client, "/healthz");
         }
-        assert!(
-            began.elapsed() < START_WITHIN,
-            "the pages do not become complete"
-        );
+        assert!(began.elapsed() < START_WITHIN, "the pages are not complete");
         waiting.pause(Duration::from_millis(200));
     }
 }
 
 #[test]
-fn the_snapshot_is_what_a_real_controller_manager_shows() {
+fn the_snapshot_matches_a_real_controller_manager() {
     let Some(shown) = scrape() else {
         return;
     };
@@ -296,10 +293,10 @@ fn the_snapshot_is_what_a_real_controller_manager_shows() {
     let gone = snapshot
         .keys()
         .filter(|name| !shown.contains_key(*name) && !ONLY_WHEN_USED.contains(&name.as_str()));
-    offences.extend(gone.map(|name| format!("{name} is not shown any more")));
+    offences.extend(gone.map(|name| format!("{name} is missing")));
     assert!(
         offences.is_empty(),
-        "{SNAPSHOT} is old; UPDATE_EXPECT=1 writes it anew:\n{}",
+        "{SNAPSHOT} is outdated; UPDATE_EXPECT=1 regenerates it:\n{}",
         offences.join("\n")
     );
 }
