@@ -1,11 +1,12 @@
-//! The dev server held against the real one: both get the same requests, some hundred of them drawn
-//! with a seed and some in scenes, and must answer with the same codes, reasons, messages and objects.
+//! Differential tests: the dev server against a real API server. Both get the same requests, some
+//! hundred of them random with a fixed seed and some as scripted scenes, and must respond with the
+//! same codes, reasons, messages and objects.
 //!
-//! What no two servers can share is taken out of the answers first: see [`side`]. What may differ
-//! otherwise is listed in [`accepted`], and nowhere else. Without a real control plane the requests go
-//! to two dev servers, which then have to agree in everything: that checks the taking out.
+//! [`side`] first normalises values that no two servers share. [`accepted`] lists all accepted
+//! differences. Without a real control plane the requests go to two dev servers, which must agree
+//! in everything. That checks the normalisation.
 //!
-//! `DIFFERENTIAL_SEED` and `DIFFERENTIAL_REQUESTS` in the environment draw others, and more.
+//! `DIFFERENTIAL_SEED` and `DIFFERENTIAL_REQUESTS` in the environment override seed and number.
 
 mod accepted;
 mod compare;
@@ -30,13 +31,13 @@ use scenes::Watched;
 use side::{ReadResponse, Side};
 use step::{MERGE_PATCH, Step};
 
-/// What is drawn with if nothing else is asked for.
+/// The default seed.
 const SEED: u64 = 20_240_501;
 
-/// How many requests are drawn if nothing else is asked for.
+/// The default number of random requests.
 const REQUESTS: u64 = 450;
 
-/// Both servers, and what has come of it so far.
+/// Both servers, and the result so far.
 struct Pair {
     real: Side,
     dev: Side,
@@ -46,61 +47,61 @@ struct Pair {
 }
 
 impl Pair {
-    /// Sends a request to both and compares the answers.
+    /// Sends a request to both servers and compares the responses.
     fn send(&mut self, step: &Step) {
-        let shown = |answer: ReadResponse| json!({"HTTP": answer.code, "body": answer.body});
+        let as_json = |read: ReadResponse| json!({"HTTP": read.code, "body": read.body});
         let (real, dev) = (self.real.send(step), self.dev.send(step));
         self.tally.n_sent += 2;
         if real.code != dev.code {
-            self.level(step);
+            self.reset_object(step);
         }
         self.tally
-            .compare(self.rules, step, &shown(real), &shown(dev));
+            .compare(self.rules, step, &as_json(real), &as_json(dev));
     }
 
-    /// Removes the object of a request that has come out differently, so that one difference does not
-    /// show as many.
-    fn level(&mut self, step: &Step) {
+    /// Deletes the object of a request with different responses on both servers, so that one
+    /// difference does not cause others.
+    fn reset_object(&mut self, step: &Step) {
         let Some(path) = step.object_named() else {
             return;
         };
-        let unhold = Step::patch(
+        let remove_finalizers = Step::patch(
             MERGE_PATCH,
             &path,
             json!({"metadata": {"finalizers": null}}),
         );
         let delete = Step::delete(&path, json!({"gracePeriodSeconds": 0}));
         for side in [&mut self.real, &mut self.dev] {
-            for step in [&delete, &unhold, &delete] {
+            for step in [&delete, &remove_finalizers, &delete] {
                 side.send(step);
             }
         }
-        self.real.level_births(&path, &self.dev);
-        self.dev.level_births(&path, &self.real);
+        self.real.align_births(&path, &self.dev);
+        self.dev.align_births(&path, &self.real);
     }
 
     fn watch(&mut self, watched: &Watched) {
         for step in &watched.before {
             self.send(step);
         }
-        let frames = |side: &mut Side| Value::from(side.watch(&watched.watch, watched.last));
-        let (real, dev) = (frames(&mut self.real), frames(&mut self.dev));
+        let events = |side: &mut Side| Value::from(side.watch(&watched.watch, watched.last));
+        let (real, dev) = (events(&mut self.real), events(&mut self.dev));
         self.tally.n_sent += 2;
         self.tally.compare(self.rules, &watched.watch, &real, &dev);
     }
 
     fn quota(&mut self, namespace: &str) {
-        let (make, refused, then) = scenes::quota(namespace);
-        for step in &make {
+        let (setup, rejected, steps) = scenes::quota(namespace);
+        for step in &setup {
             self.send(step);
         }
-        self.eventually("the quota is in force", &refused, 403);
-        for step in &then {
+        self.eventually("the quota is enforced", &rejected, 403);
+        for step in &steps {
             self.send(step);
         }
     }
 
-    /// Repeats a request until both servers answer it with this code.
+    /// Repeats a request until both servers respond with this code.
     fn eventually(&mut self, what: &str, step: &Step, code: u16) {
         for side in [&mut self.real, &mut self.dev] {
             let side = std::cell::RefCell::new(side);
@@ -109,8 +110,8 @@ impl Pair {
         }
     }
 
-    /// Makes a namespace in which pods can be created. What the servers say to it is not compared:
-    /// controllers that one of the two has create accounts, too.
+    /// Creates a namespace that pods can be created in. The responses are not compared, as only a
+    /// real control plane has controllers that create service accounts.
     fn create_namespace(&mut self, namespace: &str) {
         let new = json!({"metadata": {"name": namespace}});
         let accounts = objects::Subject::Accounts.collection(namespace);
@@ -118,8 +119,8 @@ impl Pair {
         let account = json!({"metadata": {"name": "default"}});
         let probe = Step::post(pods, scenes::plain_pod("probe")).query("dryRun", "All");
         for side in [&mut self.real, &mut self.dev] {
-            let answer = side.send(&Step::post("/api/v1/namespaces", new.clone()));
-            assert_eq!(answer.code, 201, "{}", answer.body);
+            let created = side.send(&Step::post("/api/v1/namespaces", new.clone()));
+            assert_eq!(created.code, 201, "{}", created.body);
             side.send(&Step::post(&accounts, account.clone()));
         }
         self.eventually("pods can be created", &probe, 201);
@@ -127,7 +128,7 @@ impl Pair {
 }
 
 #[test]
-fn the_dev_server_answers_as_the_real_one() {
+fn the_dev_server_responds_like_a_real_api_server() {
     let stop = Stop::new();
     let start = || DevServer::start(&DevServerOptions::default(), &stop).expect("a free port");
     let dev = start();
@@ -173,13 +174,13 @@ fn the_dev_server_answers_as_the_real_one() {
     }
     let tally = pair.tally;
     let figures = format!("differential, seed {seed}: {}\n", tally.figures());
-    // Not through the log, which the harness keeps to itself as long as all is well.
+    // Not through the log, which the harness captures while the test passes.
     std::io::stderr()
         .write_all(figures.as_bytes())
         .unwrap_or_default();
     assert!(
         tally.failures.is_empty(),
-        "{} answers differ (real is kube-apiserver, or a second dev server):\n{}",
+        "{} responses differ (real is kube-apiserver, or a second dev server):\n{}",
         tally.failures.len(),
         tally.failures.join("\n")
     );
@@ -190,7 +191,7 @@ fn the_dev_server_answers_as_the_real_one() {
     let unused: Vec<&str> = unused.map(|rule| rule.name).collect();
     assert!(
         !is_default || unused.is_empty(),
-        "rules for differences that are gone: {unused:?}"
+        "rules that accept no difference any more: {unused:?}"
     );
 }
 

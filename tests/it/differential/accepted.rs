@@ -1,11 +1,12 @@
-//! The differences between the two servers that are meant to be, each with its reason. Pure.
+//! The accepted differences between the two servers, each with its reason. Pure.
 
 use super::compare::{Difference, Rule};
 
-/// All of them. With the usual seed each has to be met, so that none outlives its reason.
+/// All accepted differences. With the default seed each must occur, so that none outlives its
+/// reason.
 pub(super) const ACCEPTED: &[Rule] = &[
-    // Admission plugins give every pod an account, a priority and two tolerations. The dev server has
-    // no such plugins, and no controller or kubelet of its reads what they add.
+    // Admission plugins add a service account, a priority and two tolerations to every pod. The dev
+    // server has no such plugins, and none of its components reads these fields.
     Rule {
         name: "admission defaults",
         accepts: |_, difference| {
@@ -20,7 +21,7 @@ pub(super) const ACCEPTED: &[Rule] = &[
             difference.dev.is_none() && ADDED.iter().any(added)
         },
     },
-    // kube-apiserver shows what has changed as a dump of Go structures, over many lines.
+    // kube-apiserver appends a dump of Go structures with the change, over many lines.
     Rule {
         name: "dump of a forbidden change",
         accepts: |_, difference| {
@@ -30,7 +31,7 @@ pub(super) const ACCEPTED: &[Rule] = &[
             })
         },
     },
-    // kube-apiserver quotes the whole object that a patch would have made.
+    // kube-apiserver quotes the whole patched object.
     Rule {
         name: "dump of a patched object",
         accepts: |_, difference| {
@@ -40,7 +41,7 @@ pub(super) const ACCEPTED: &[Rule] = &[
             })
         },
     },
-    // The words in which Go's parsers of JSON and YAML say what they did not expect, and where.
+    // The error messages of Go's JSON and YAML parsers.
     Rule {
         name: "parser's words",
         accepts: |_, difference| {
@@ -55,7 +56,7 @@ pub(super) const ACCEPTED: &[Rule] = &[
                 .is_some_and(|(real, _)| WORDS.iter().any(|words| real.contains(words)))
         },
     },
-    // The words in which the parser of selectors says what it did not expect.
+    // The error messages of Go's selector parser.
     Rule {
         name: "selector parser's words",
         accepts: |step, difference| {
@@ -66,7 +67,7 @@ pub(super) const ACCEPTED: &[Rule] = &[
                 })
         },
     },
-    // Where in Go's sources the table of kinds is made.
+    // The message contains the Go source line that creates the scheme.
     Rule {
         name: "name of the scheme",
         accepts: |_, difference| {
@@ -74,8 +75,7 @@ pub(super) const ACCEPTED: &[Rule] = &[
                 .is_some_and(|(real, _)| real.contains("in scheme \"pkg/runtime/scheme.go"))
         },
     },
-    // The dev server counts what a quota limits at once and by itself; in a cluster, a controller
-    // does.
+    // The dev server updates a quota's usage at once. In a cluster, the quota controller does.
     Rule {
         name: "quota counted at once",
         accepts: |step, difference| {
@@ -84,7 +84,7 @@ pub(super) const ACCEPTED: &[Rule] = &[
             is_count && step.path.contains("/resourcequotas")
         },
     },
-    // kubectl does not print what the columns of a table mean.
+    // kubectl does not print the descriptions of a table's columns.
     Rule {
         name: "descriptions of columns",
         accepts: |_, difference| {
@@ -97,7 +97,7 @@ pub(super) const ACCEPTED: &[Rule] = &[
     },
 ];
 
-/// The texts on both sides, if they are the message of a refusal or of one of its causes.
+/// The strings of both sides, if they are the message of a status error or of one of its causes.
 fn messages(difference: &Difference) -> Option<(&str, &str)> {
     let texts = difference.texts();
     texts.filter(|_| difference.ends_with(&["message"]))

@@ -1,4 +1,4 @@
-//! What two answers differ in, and which differences are accepted. Pure.
+//! Finds the differences between two responses, and counts the accepted ones. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,15 +6,14 @@ use serde_json::Value;
 
 use super::step::Step;
 
-/// One place in which two answers differ.
+/// A member in which two responses differ.
 #[derive(Clone, Debug)]
 pub(super) struct Difference {
-    /// The members that lead there, such as `spec` and `replicas`; `code` of the answer itself is
-    /// called `HTTP`.
+    /// The path to the member, such as `spec` and `replicas`. The status code is the member `HTTP`.
     pub(super) path: Vec<String>,
-    /// What kube-apiserver answers there, if anything.
+    /// kube-apiserver's value, if any.
     pub(super) real: Option<Value>,
-    /// What the dev server answers there, if anything.
+    /// The dev server's value, if any.
     pub(super) dev: Option<Value>,
 }
 
@@ -25,7 +24,7 @@ impl Difference {
         self.path.len() >= members.len() && end.zip(members.iter().rev()).all(|(a, b)| a == b)
     }
 
-    /// The texts on both sides.
+    /// The values of both sides, if both are strings.
     pub(super) fn texts(&self) -> Option<(&str, &str)> {
         Some((self.real.as_ref()?.as_str()?, self.dev.as_ref()?.as_str()?))
     }
@@ -33,19 +32,19 @@ impl Difference {
 
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let show = |value: &Option<Value>| {
+        let render = |value: &Option<Value>| {
             let text = value
                 .as_ref()
                 .map_or("(nothing)".to_owned(), Value::to_string);
             text.chars().take(900).collect::<String>()
         };
         let path = self.path.join(".");
-        let (real, dev) = (show(&self.real), show(&self.dev));
+        let (real, dev) = (render(&self.real), render(&self.dev));
         write!(f, "{path}\n      real: {real}\n       dev: {dev}")
     }
 }
 
-/// All places in which `dev` differs from `real`.
+/// All members in which `dev` differs from `real`.
 pub(super) fn differences(real: &Value, dev: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     collect(&mut Vec::new(), Some(real), Some(dev), &mut found);
@@ -83,26 +82,26 @@ fn collect(
     }
 }
 
-/// A difference that is meant to be.
+/// A rule that accepts differences.
 pub(super) struct Rule {
-    /// What the figures call it.
+    /// The name in [`Tally::figures`].
     pub(super) name: &'static str,
     pub(super) accepts: fn(&Step, &Difference) -> bool,
 }
 
-/// What came of all comparisons.
+/// The result of all comparisons.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) n_sent: usize,
     pub(super) n_compared: usize,
-    /// By rule, how many differences it has accepted.
+    /// Number of accepted differences, by rule.
     pub(super) accepted: BTreeMap<&'static str, usize>,
-    /// Requests whose answers differ otherwise, with where they do.
+    /// Requests whose responses differ otherwise, with the differences.
     pub(super) failures: Vec<String>,
 }
 
 impl Tally {
-    /// Notes what differs between the answers to one request, apart from what `rules` accept.
+    /// Compares the responses to one request, and records the differences that no rule accepts.
     pub(super) fn compare(&mut self, rules: &[Rule], step: &Step, real: &Value, dev: &Value) {
         self.n_compared += 1;
         let mut lines = Vec::new();
@@ -127,7 +126,8 @@ impl Tally {
         let rules = self.accepted.iter();
         let rules: Vec<String> = rules.map(|(name, n)| format!("{name} {n}")).collect();
         format!(
-            "{} requests sent, {} answers compared, {} differ, {n_accepted} differences accepted ({})",
+            "{} requests sent, {} responses compared, {} differ, \
+             {n_accepted} differences accepted ({})",
             self.n_sent,
             self.n_compared,
             self.failures.len(),
@@ -143,7 +143,7 @@ mod tests {
     use super::{Rule, Step, Tally, differences};
 
     #[test]
-    fn every_place_that_differs_is_found() {
+    fn every_differing_member_is_found() {
         let real = json!({"a": [1, {"b": 2}], "c": null, "d": "x"});
         let dev = json!({"a": [1, {"b": 3}, 4], "d": "x"});
         let found = differences(&real, &dev);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_rule_accepts_is_no_failure() {
+    fn only_an_accepted_difference_is_no_failure() {
         let rules = [Rule {
             name: "b",
             accepts: |_, difference| difference.ends_with(&["b"]),
@@ -164,6 +164,10 @@ mod tests {
         assert_eq!((tally.failures.len(), tally.accepted["b"]), (0, 1));
         tally.compare(&rules, &step, &json!({"c": 1}), &json!({"b": 2}));
         assert_eq!((tally.failures.len(), tally.accepted["b"]), (1, 2));
-        assert!(tally.figures().contains("2 answers compared, 1 differ, 2"));
+        assert!(
+            tally
+                .figures()
+                .contains("2 responses compared, 1 differ, 2")
+        );
     }
 }

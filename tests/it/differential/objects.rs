@@ -1,5 +1,5 @@
-//! What requests are made of: kinds, objects that are valid and some that are not, edits. Drawn from
-//! a seeded generator, so that every run sends the same. Pure.
+//! Random parts of requests: kinds, valid and invalid objects, edits. The generator is seeded, so
+//! every run sends the same requests. Pure.
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ pub(super) enum Subject {
 
 use Subject::{Accounts, Controllers, Events, Leases, Pods, ReplicaSets};
 
-/// Each as often as it is drawn.
+/// The kinds, repeated by their weight.
 const DRAWN: [Subject; 12] = [
     Pods,
     Pods,
@@ -61,7 +61,7 @@ impl Subject {
         matches!(self, ReplicaSets | Controllers)
     }
 
-    /// One of a few names, so that requests often meet what others have left.
+    /// A random name out of a few, so that requests often refer to existing objects.
     pub(super) fn name(self, rng: &mut Rng) -> String {
         match self {
             Pods => format!("p{}", rng.u8(..6)),
@@ -84,11 +84,11 @@ impl Subject {
         }
     }
 
-    /// A valid object.
+    /// A random valid object.
     pub(super) fn object(self, rng: &mut Rng, namespace: &str, name: &str) -> Value {
         let (version, kind) = self.header();
         let mut object = json!({"metadata": {"name": name}});
-        // Both may be left out, and usually are not.
+        // A request body may omit both.
         if rng.u8(..4) > 0 {
             object["apiVersion"] = json!(version);
             object["kind"] = json!(kind);
@@ -124,7 +124,7 @@ impl Subject {
             "selector": {"matchLabels": {"app": app}},
             "template": {"metadata": {"labels": {"app": app, "tier": "x"}}, "spec": pod_spec(rng)},
         });
-        // A template may name no node policy but the one.
+        // The only restart policy that a template may have.
         spec["template"]["spec"]["restartPolicy"] = json!("Always");
         if rng.u8(..4) > 0 {
             spec["replicas"] = json!(rng.u8(..5));
@@ -146,7 +146,7 @@ impl Subject {
         spec
     }
 
-    /// A change to a new object that makes it wrong, as a JSON merge patch.
+    /// A random JSON merge patch that invalidates a new object.
     pub(super) fn mistake(self, rng: &mut Rng) -> Value {
         let own: Vec<Value> = match self {
             Pods => vec![
@@ -194,7 +194,7 @@ impl Subject {
         }
     }
 
-    /// A change to an object that is there, good or bad, as a JSON merge patch.
+    /// A random change to an existing object, valid or invalid, as a JSON merge patch.
     pub(super) fn edit(self, rng: &mut Rng) -> Value {
         let own: Vec<Value> = match self {
             Pods => vec![
@@ -227,14 +227,16 @@ impl Subject {
         }
     }
 
-    /// A status to write, good or bad, as a JSON merge patch.
+    /// A random change to a status, valid or invalid, as a JSON merge patch.
     pub(super) fn status_edit(self, rng: &mut Rng) -> Value {
         let own: Vec<Value> = match self {
             Pods => vec![
                 json!({"status": {"phase": "Running"}}),
                 json!({"status": {"phase": "Succeeded"}}),
                 json!({"status": {"phase": "Failed", "reason": "Evicted", "message": "gone"}}),
-                json!({"status": {"conditions": [ready("True"), {"type": "Own", "status": "True"}]}}),
+                json!({"status": {
+                    "conditions": [ready("True"), {"type": "Own", "status": "True"}],
+                }}),
                 json!({"status": {"conditions": [ready("False")]}}),
                 json!({"status": {"conditions": null}}),
                 json!({"status": {"containerStatuses": [{
@@ -259,7 +261,7 @@ impl Subject {
     }
 }
 
-/// One of some values.
+/// A random element.
 pub(super) fn one<T: Clone>(rng: &mut Rng, values: &[T]) -> T {
     values[rng.usize(..values.len())].clone()
 }
@@ -299,7 +301,7 @@ fn draw_metadata(rng: &mut Rng, namespace: &str, metadata: &mut Value) {
 }
 
 fn pod_spec(rng: &mut Rng) -> Value {
-    // Else admission adds a volume with a random name.
+    // Otherwise admission adds a volume with a random name.
     let mut spec = json!({"automountServiceAccountToken": false});
     let image = one(rng, &["i:1", "i", "r.example/i:latest", "i@sha256:0"]);
     let mut containers = vec![json!({"name": "c", "image": image})];

@@ -1,5 +1,5 @@
-//! Requests in an order that means something, which drawn ones hardly ever come in: pages, quotas,
-//! the end of a namespace, server-side apply, requests that are no requests. Pure.
+//! Scripted sequences of requests that random ones hardly ever form: pages, quotas, deleting a
+//! namespace, server-side apply, malformed requests. Pure.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use super::step::{
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
-/// A pod that can be created.
+/// A valid pod.
 pub(super) fn plain_pod(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "plain"}},
@@ -35,7 +35,7 @@ fn plain_set(name: &str, replicas: i64) -> Value {
     })
 }
 
-/// Lists in pages, over whatever has been left in the namespace and four pods more.
+/// Lists in pages, over all pods left in the namespace and four new ones.
 pub(super) fn pages(namespace: &str) -> Vec<Step> {
     let pods = Subject::Pods.collection(namespace);
     let new = (0..4).map(|number| Step::post(&pods, plain_pod(&format!("page-{number}"))));
@@ -43,7 +43,7 @@ pub(super) fn pages(namespace: &str) -> Vec<Step> {
     let page = |limit: &str| Step::get(&pods).query("limit", limit);
     steps.push(page("3"));
     steps.push(page("2").query("continue", CONTINUE));
-    // What comes between two pages does not show in the second.
+    // A change between two pages does not show in the second page.
     steps.push(Step::delete(format!("{pods}/page-3"), Value::Null));
     steps.push(page("500").query("continue", CONTINUE));
     let selected = |step: Step| step.query("labelSelector", "app=plain");
@@ -86,7 +86,7 @@ fn tables(namespace: &str) -> Vec<Step> {
     steps
 }
 
-/// Names that the server makes up.
+/// Names that the server generates.
 pub(super) fn generated(namespace: &str) -> Vec<Step> {
     let pods = Subject::Pods.collection(namespace);
     let mut steps = Vec::new();
@@ -104,23 +104,23 @@ pub(super) fn generated(namespace: &str) -> Vec<Step> {
     steps
 }
 
-/// A quota that lets no pod in: what makes it, the request that it will refuse before long (quotas
-/// are read from a cache), and what to send then. The real server's quotas limit nothing before
-/// somebody writes their status.
+/// A quota that allows no pods: the requests that create it, the request to repeat until it is
+/// rejected (admission reads quotas from a cache), and the requests that follow. A real API server
+/// enforces no quota before its status is set.
 pub(super) fn quota(namespace: &str) -> (Vec<Step>, Step, Vec<Step>) {
     let pods = Subject::Pods.collection(namespace);
     let quotas = format!("/api/v1/namespaces/{namespace}/resourcequotas");
     let path = format!("{quotas}/none");
     let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}});
     let status = json!({"status": {"hard": {"pods": "0"}, "used": {"pods": "0"}}});
-    let make = vec![
+    let setup = vec![
         Step::post(&quotas, quota),
         Step::put_edited(&path, "/status", status),
     ];
-    let refused = Step::post(&pods, plain_pod("b")).query("dryRun", "All");
-    let then = vec![
+    let rejected = Step::post(&pods, plain_pod("b")).query("dryRun", "All");
+    let steps = vec![
         Step::post(&pods, plain_pod("a")),
-        refused.clone(),
+        rejected.clone(),
         Step::get(&path),
         Step::patch(
             MERGE_PATCH,
@@ -134,10 +134,10 @@ pub(super) fn quota(namespace: &str) -> (Vec<Step>, Step, Vec<Step>) {
         ),
         Step::delete(&path, Value::Null),
     ];
-    (make, refused, then)
+    (setup, rejected, steps)
 }
 
-/// A namespace from its beginning to its end.
+/// The lifecycle of a namespace.
 pub(super) fn namespaces(namespace: &str) -> Vec<Step> {
     let all = "/api/v1/namespaces";
     let name = format!("{namespace}-end");
@@ -176,7 +176,7 @@ pub(super) fn namespaces(namespace: &str) -> Vec<Step> {
     ]
 }
 
-/// Server-side apply by one manager, and by a second one.
+/// Server-side apply by two field managers.
 pub(super) fn apply(namespace: &str) -> Vec<Step> {
     let sets = Subject::ReplicaSets.collection(namespace);
     let path = format!("{sets}/applied");
@@ -226,7 +226,7 @@ pub(super) fn apply(namespace: &str) -> Vec<Step> {
     ]
 }
 
-/// Requests that make no sense, one way or the other.
+/// Malformed requests.
 pub(super) fn malformed(namespace: &str) -> Vec<Step> {
     let pods = Subject::Pods.collection(namespace);
     let pod = format!("{pods}/p-odd");
@@ -235,20 +235,23 @@ pub(super) fn malformed(namespace: &str) -> Vec<Step> {
         step.content_type = content_type;
         step
     };
-    let good = || plain_pod("p-odd");
+    let valid = || plain_pod("p-odd");
     let with_typo = || {
-        let mut pod = good();
+        let mut pod = valid();
         pod["spec"]["containers"][0]["imagee"] = json!("x");
         pod["spec"]["zone"] = json!("x");
         pod
     };
-    let cost = |cost: &str| json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}}});
+    let cost = |cost: &str| {
+        let annotations = json!({"controller.kubernetes.io/pod-deletion-cost": cost});
+        json!({"metadata": {"annotations": annotations}})
+    };
     let with_cost = |value: &str| {
-        let mut pod = good();
+        let mut pod = valid();
         pod["metadata"]["annotations"] = cost(value)["metadata"]["annotations"].clone();
         pod
     };
-    let mut unnamed = good();
+    let mut unnamed = valid();
     unnamed["metadata"] = json!({});
     let patch = json!({"metadata": {"labels": {"a": "b"}}});
     let mut steps = vec![
@@ -260,19 +263,19 @@ pub(super) fn malformed(namespace: &str) -> Vec<Step> {
         post("{\"metadata\": []}"),
         post("{\"metadata\": {\"name\": 7}}"),
         Step::post(&pods, unnamed),
-        typed(Step::post(&pods, good()), "text/plain"),
-        typed(Step::post(&pods, good()), MERGE_PATCH),
-        Step::post(&pods, good()).query("dryRun", "Some"),
-        Step::post(&pods, good()).query("fieldValidation", "Sometimes"),
+        typed(Step::post(&pods, valid()), "text/plain"),
+        typed(Step::post(&pods, valid()), MERGE_PATCH),
+        Step::post(&pods, valid()).query("dryRun", "Some"),
+        Step::post(&pods, valid()).query("fieldValidation", "Sometimes"),
         Step::post(&pods, with_typo()).query("fieldValidation", "Strict"),
         Step::post(&pods, with_cost("01")),
         Step::post(&pods, with_cost("-1")).query("dryRun", "All"),
-        Step::post(&pods, good()).query("fieldManager", "m".repeat(129)),
-        Step::post(&pods, good()).query("dryRun", "All"),
+        Step::post(&pods, valid()).query("fieldManager", "m".repeat(129)),
+        Step::post(&pods, valid()).query("dryRun", "All"),
         Step::get(&pod),
-        Step::post(&pods, good()),
-        Step::post(&pod, good()),
-        Step::put(&pods, good()),
+        Step::post(&pods, valid()),
+        Step::post(&pod, valid()),
+        Step::put(&pods, valid()),
         Step::put(format!("{pods}/p-missing"), plain_pod("p-missing")),
         Step::put(&pod, json!({})),
         Step::put(&pod, plain_pod("another")),
@@ -292,17 +295,17 @@ pub(super) fn malformed(namespace: &str) -> Vec<Step> {
         Step::patch(MERGE_PATCH, &pod, json!({"metadata": {"name": "another"}})),
         Step::patch(MERGE_PATCH, &pod, json!({"metadata": null})),
     ];
-    steps.extend(lost(namespace, &pod));
+    steps.extend(not_served(namespace, &pod));
     steps
 }
 
 /// Paths, methods and options that are not served.
-fn lost(namespace: &str, pod: &str) -> Vec<Step> {
-    let here = format!("/api/v1/namespaces/{namespace}");
+fn not_served(namespace: &str, pod: &str) -> Vec<Step> {
+    let namespace_path = format!("/api/v1/namespaces/{namespace}");
     let delete = |text: &str| Step::delete(pod, json!({})).text(text);
     let version = version_of(pod);
     vec![
-        Step::get(format!("{here}/nothings")),
+        Step::get(format!("{namespace_path}/nothings")),
         Step::get(format!("{pod}/nothing")),
         Step::get(format!("{pod}/scale")),
         Step::get(format!("/apis/apps/v9/namespaces/{namespace}/replicasets")),
@@ -313,7 +316,7 @@ fn lost(namespace: &str, pod: &str) -> Vec<Step> {
         Step::get("/healthz"),
         Step::get("/readyz"),
         Step::get("/livez"),
-        Step::put(here, json!({"metadata": {"name": "another"}})),
+        Step::put(namespace_path, json!({"metadata": {"name": "another"}})),
         Step::get(pod).query("resourceVersion", "0"),
         Step::get(pod).query("resourceVersion", version),
         Step::get(pod).query("resourceVersion", "x"),
@@ -338,14 +341,16 @@ fn lost(namespace: &str, pod: &str) -> Vec<Step> {
     ]
 }
 
-/// A watch, what to do so that it comes to its end, and how the object of the last frame is called.
+/// A watch to compare.
 pub(super) struct Watched {
     pub(super) watch: Step,
+    /// Requests to send first, which cause the last event.
     pub(super) before: Vec<Step>,
+    /// The name of the last event's object, or the last event's type.
     pub(super) last: &'static str,
 }
 
-/// Watches from the beginning of everything in the namespace.
+/// Watches from the resource version at the start of the test.
 pub(super) fn watches(namespace: &str) -> Vec<Watched> {
     let from_start = |subject: Subject| {
         let step = Step::get(subject.collection(namespace));

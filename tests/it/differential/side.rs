@@ -1,5 +1,5 @@
-//! One of the two servers and what it has shown so far, which is what references in requests are
-//! filled in with and what makes its answers comparable.
+//! One of the two servers, and the values in its responses so far: they resolve the references in
+//! requests, and normalise its responses so that they are comparable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
@@ -15,16 +15,16 @@ use super::step::{Body, Step};
 /// A UID that no object has.
 pub(super) const NO_UID: &str = "00000000-0000-4000-8000-000000000000";
 
-/// How an answer came out.
+/// A normalised response.
 #[derive(Clone, Debug)]
 pub(super) struct ReadResponse {
-    /// 0 if there was none.
+    /// 0 if there was no response.
     pub(super) code: u16,
-    /// The body, normalised.
+    /// The normalised body, or the error if there was no response.
     pub(super) body: Value,
 }
 
-/// A server and what is known of it.
+/// A server, and the values of its responses.
 pub(super) struct Side {
     client: Client,
     memory: Memory,
@@ -32,19 +32,19 @@ pub(super) struct Side {
 
 #[derive(Default)]
 struct Memory {
-    /// Objects as last answered, by path.
+    /// Objects as last returned, by path.
     objects: BTreeMap<String, Value>,
-    /// Which object a UID was given to, in words that are the same on both sides.
+    /// The replacement for each UID, which is the same on both sides.
     uids: BTreeMap<String, String>,
-    /// How many objects there have been under each path.
+    /// Number of objects created so far under each path.
     n_born: BTreeMap<String, usize>,
-    /// The latest version of each UID.
+    /// The latest resource version by UID.
     versions: BTreeMap<String, String>,
-    /// All versions that were answered.
+    /// All resource versions returned so far.
     all_versions: BTreeSet<String>,
-    /// Versions of lists, by name.
+    /// Saved resource versions of lists, by name.
     saved: BTreeMap<String, String>,
-    /// Names that the server made up, and the words for them.
+    /// Generated names, and their replacements.
     generated: Vec<(String, String)>,
     continue_token: String,
 }
@@ -62,7 +62,8 @@ impl Side {
         }
     }
 
-    /// Sends a request with its references filled in; learns from the answer and normalises it.
+    /// Sends a request with its references resolved. Records the values of the response, and
+    /// normalises it.
     pub(super) fn send(&mut self, step: &Step) -> ReadResponse {
         let request = self.request(step);
         let (code, mut body) = match self.client.send(&request) {
@@ -73,13 +74,13 @@ impl Side {
             }
             Err(error) => (0, json!(error.to_string())),
         };
-        self.memory.learn(step, &body);
+        self.memory.record(step, &body);
         self.memory.normalise(&mut body, true);
         ReadResponse { code, body }
     }
 
-    /// The frames of a watch up to that of the object called `last`, or to that of this type,
-    /// normalised.
+    /// The normalised events of a watch, up to the event whose object has the name `last`, or whose
+    /// type is `last`.
     pub(super) fn watch(&mut self, step: &Step, last: &str) -> Vec<Value> {
         let request = self.request(step);
         let stream = self.client.stream_client().open_watch(&request);
@@ -87,31 +88,34 @@ impl Side {
             Ok(stream) => BufReader::new(stream),
             Err(error) => return vec![json!(error.to_string())],
         };
-        let mut frames = Vec::new();
-        let mut version = 0;
+        let mut events = Vec::new();
+        let mut last_version = 0;
         for line in stream.lines().map_while(Result::ok) {
-            let mut frame: Value = parse(line.as_bytes());
-            let metadata = &frame["object"]["metadata"];
-            let is_last = metadata["name"] == last || frame["type"] == last;
-            let of_frame = metadata["resourceVersion"].as_str();
-            if let Some(of_frame) = of_frame.and_then(|text| text.parse::<u64>().ok()) {
-                // The first frames of a streamed list are in the order of names.
+            let mut event: Value = parse(line.as_bytes());
+            let metadata = &event["object"]["metadata"];
+            let is_last = metadata["name"] == last || event["type"] == last;
+            let version = metadata["resourceVersion"].as_str();
+            if let Some(version) = version.and_then(|text| text.parse::<u64>().ok()) {
+                // A streaming list begins with its objects in the order of their names.
                 if !request.path_and_query().contains("sendInitialEvents=true") {
-                    assert!(of_frame > version, "{step}: {of_frame} after {version}");
+                    assert!(
+                        version > last_version,
+                        "{step}: {version} after {last_version}"
+                    );
                 }
-                version = of_frame;
+                last_version = version;
             }
-            self.memory.normalise(&mut frame, false);
-            frames.push(frame);
+            self.memory.normalise(&mut event, false);
+            events.push(event);
             if is_last {
                 break;
             }
         }
-        frames
+        events
     }
 
-    /// Counts the objects that there have been under `path` as `other` does, if that has seen more.
-    pub(super) fn level_births(&mut self, path: &str, other: &Self) {
+    /// Raises the number of objects created under `path` to that of `other`.
+    pub(super) fn align_births(&mut self, path: &str, other: &Self) {
         let n_born = other.memory.n_born.get(path).copied().unwrap_or(0);
         let own = self.memory.n_born.entry(path.to_owned()).or_default();
         *own = n_born.max(*own);
@@ -157,13 +161,13 @@ impl Memory {
                 break;
             };
             filled += before;
-            filled += &self.look_up(reference);
+            filled += &self.resolve(reference);
             rest = after;
         }
         filled + rest
     }
 
-    fn look_up(&self, reference: &str) -> String {
+    fn resolve(&self, reference: &str) -> String {
         let of_object = |path: &str, pointer: &str, default: &str| {
             let object = self.objects.get(path);
             let found = object.and_then(|object| object.pointer(pointer)?.as_str());
@@ -180,7 +184,7 @@ impl Memory {
                 let latest = self.generated.last();
                 latest.map(|(name, _)| name.clone()).unwrap_or_default()
             }
-            _ => panic!("{{{reference}}} refers to nothing"),
+            _ => panic!("unknown reference {{{reference}}}"),
         }
     }
 
@@ -197,13 +201,13 @@ impl Memory {
         }
     }
 
-    fn learn(&mut self, step: &Step, answer: &Value) {
-        let text = |pointer: &str| answer.pointer(pointer).and_then(Value::as_str);
+    fn record(&mut self, step: &Step, response: &Value) {
+        let text = |pointer: &str| response.pointer(pointer).and_then(Value::as_str);
         if let Some(token) = text("/metadata/continue") {
             token.clone_into(&mut self.continue_token);
         }
         let version = text("/metadata/resourceVersion").unwrap_or_default();
-        // The first versions have three digits; shorter ones only come from requests.
+        // A server's versions have at least three digits. Shorter ones are copied from requests.
         if version.len() > 2 {
             self.all_versions.insert(version.to_owned());
         }
@@ -218,7 +222,7 @@ impl Memory {
                 self.generated.push((name.to_owned(), words));
             }
         }
-        let (Some(path), Some(uid)) = (step.object_path(answer), text("/metadata/uid")) else {
+        let (Some(path), Some(uid)) = (step.object_path(response), text("/metadata/uid")) else {
             return;
         };
         let is_dry = step.query.iter().any(|(name, _)| name == "dryRun");
@@ -234,13 +238,13 @@ impl Memory {
             self.uids.insert(uid.to_owned(), words);
         }
         if !is_dry {
-            self.objects.insert(path, answer.clone());
+            self.objects.insert(path, response.clone());
         }
     }
 
-    /// Takes out of a value what cannot be the same on two servers: managed fields, versions (only
-    /// whether the object's is another than last time), UIDs, times of now, generated names, tokens,
-    /// and how often the same is wrong.
+    /// Replaces the values that differ between any two servers: managed fields, resource versions
+    /// (except for whether an object's version has changed), UIDs, current times, generated names,
+    /// tokens, and repeated causes.
     fn normalise(&mut self, value: &mut Value, compare_versions: bool) {
         match value {
             Value::String(text) => *text = self.normal_text(text),
@@ -306,15 +310,15 @@ impl Memory {
                 text = text.replace(name, words);
             }
         }
-        let tells_versions = text.contains("ResourceVersion in ");
+        let names_versions = text.contains("ResourceVersion in ");
         let is_version = |word: &str| {
             let is_number = word.bytes().all(|c| c.is_ascii_digit());
-            self.all_versions.contains(word) || (tells_versions && is_number)
+            self.all_versions.contains(word) || (names_versions && is_number)
         };
         let words = split_words(&text).enumerate();
         let normal = words.map(|(at, word)| match self.uids.get(word) {
             Some(words) => words.as_str(),
-            // At the beginning stands the code, if anything, which may be the number of a version.
+            // A number at the beginning is the status code, which may equal a version.
             None if at > 0 && is_version(word) => "<version>",
             None if is_uid(word) && word != NO_UID => "<unknown uid>",
             None => word,
@@ -323,7 +327,8 @@ impl Memory {
     }
 }
 
-/// kube-apiserver validates metadata two to four times, depending on the kind, and says so each time.
+/// Drops repeated causes: kube-apiserver validates metadata two to four times, depending on the
+/// kind, and reports each error as often.
 fn drop_repeated(causes: &mut Vec<Value>) {
     let mut seen: Vec<Value> = Vec::new();
     causes.retain(|cause| {
@@ -335,14 +340,14 @@ fn drop_repeated(causes: &mut Vec<Value>) {
     });
 }
 
-/// The plural and the name at the end of a path.
+/// The last two segments of a path: plural and name.
 fn last_two(path: &str) -> &str {
     let mut slashes = path.rmatch_indices('/');
     let start = slashes.nth(1).map_or(0, |(at, _)| at + 1);
     &path[start..]
 }
 
-/// Words of letters, digits and dashes, and single other characters, in order.
+/// Splits a text into words of letters, digits and dashes, and single other characters, in order.
 fn split_words(text: &str) -> impl Iterator<Item = &str> {
     let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '-';
     text.split_inclusive(move |c| !is_inner(c))
@@ -353,8 +358,8 @@ fn split_words(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
-/// An age of less than a minute as a table shows it: the second may turn between one server's answer and
-/// the other's.
+/// True if a table's cell is an age of less than a minute, which may differ by a second between the
+/// two servers.
 fn is_age(text: &str) -> bool {
     let seconds = text
         .strip_suffix('s')
@@ -374,13 +379,13 @@ fn is_uid(word: &str) -> bool {
     word.len() == 36 && word.bytes().enumerate().all(fits)
 }
 
-/// What the generated name of the object that a request creates begins with.
+/// The prefix of the generated name of the object that a request creates.
 fn generated_prefix(step: &Step) -> Option<String> {
     let Body::Json(object) = &step.body else {
         return None;
     };
     let prefix = object["metadata"]["generateName"].as_str()?;
-    // So much is left of it that five more characters fit.
+    // The server truncates the prefix, so that a random suffix of five characters fits.
     Some(prefix.chars().take(58).collect())
 }
 
@@ -389,7 +394,8 @@ fn parse(body: &[u8]) -> Value {
         .unwrap_or_else(|_| json!(String::from_utf8_lossy(body).into_owned()))
 }
 
-/// RFC 7396, written once more so that the test does not believe the server that it tests.
+/// JSON merge patch (RFC 7396). A second implementation, so that the test does not rely on the dev
+/// server's.
 pub(super) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
@@ -414,11 +420,11 @@ mod tests {
     use super::{Memory, Step, merge, split_words};
 
     #[test]
-    fn answers_lose_what_no_two_servers_share_and_nothing_else() {
+    fn normalising_replaces_only_values_of_one_server() {
         let uid = "0b1e4b5c-1111-4222-8333-444455556666";
         let new = json!({"metadata": {"generateName": "a-"}});
         let step = Step::post("/api/v1/namespaces/n/pods", new);
-        let answer = json!({
+        let response = json!({
             "kind": "Pod",
             "metadata": {
                 "name": "a-x7k2p", "generateName": "a-", "uid": uid, "resourceVersion": "1234",
@@ -428,8 +434,8 @@ mod tests {
             "message": format!("UID in precondition: {uid}, version (1234), 12345"),
         });
         let mut memory = Memory::default();
-        memory.learn(&step, &answer);
-        let (mut first, mut second) = (answer.clone(), answer);
+        memory.record(&step, &response);
+        let (mut first, mut second) = (response.clone(), response);
         memory.normalise(&mut first, true);
         memory.normalise(&mut second, true);
         let expected = json!({
@@ -446,17 +452,17 @@ mod tests {
     }
 
     #[test]
-    fn references_are_filled_in() {
+    fn references_are_resolved() {
         let step = Step::get("/pods/a");
         let pod = json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}});
         let mut memory = Memory::default();
-        memory.learn(&step, &pod);
+        memory.record(&step, &pod);
         let text = "x {uid /pods/a}, {version /pods/a} y {version /pods/b}";
         assert_eq!(memory.fill(text), "x u, 7 y 1");
     }
 
     #[test]
-    fn words_are_the_text_again() {
+    fn split_words_lose_no_text() {
         let text = "a-b (12), \"c\"!";
         assert_eq!(split_words(text).collect::<String>(), text);
         assert!(split_words(text).any(|word| word == "12"));

@@ -1,31 +1,31 @@
-//! One request as both servers get it. What differs between them (UIDs, versions, tokens) stands in it
-//! as a reference in braces, which each [`Side`](super::side::Side) fills in with what it has seen.
+//! A request for both servers. It refers to a server's own values (UIDs, versions, tokens) by a
+//! reference in braces, which each [`Side`](super::side::Side) resolves from earlier responses.
 //! Pure.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// An object that is sent as JSON.
+/// A JSON object.
 pub(super) const JSON: &str = "application/json";
-/// RFC 7396.
+/// A JSON merge patch (RFC 7396).
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
-/// RFC 6902.
+/// A JSON patch (RFC 6902).
 pub(super) const JSON_PATCH: &str = "application/json-patch+json";
-/// Kubernetes' own, which merges lists by a key.
+/// Kubernetes' strategic merge patch, which merges lists by key.
 pub(super) const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 /// Server-side apply.
 pub(super) const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
-/// What a request carries.
+/// The body of a request.
 #[derive(Clone, Debug)]
 pub(super) enum Body {
     None,
     Json(Value),
-    /// Sent as it is.
+    /// Sent unchanged.
     Text(String),
-    /// The object at the path as it was last answered, with a JSON merge patch applied; the patch
-    /// alone if it was never seen.
+    /// The object at the path as last returned, with a JSON merge patch applied; the patch alone if
+    /// the server has not returned the object.
     Edited(String, Value),
 }
 
@@ -37,9 +37,9 @@ pub(super) struct Step {
     pub(super) query: Vec<(String, String)>,
     pub(super) body: Body,
     pub(super) content_type: &'static str,
-    /// Media types, if not JSON.
+    /// The `Accept` header, if not JSON.
     pub(super) accept: Option<&'static str>,
-    /// The name under which the answered list's version is remembered.
+    /// The name under which to save the returned list's resource version.
     pub(super) saves_version: Option<&'static str>,
 }
 
@@ -68,7 +68,7 @@ impl Step {
         Self::new("PUT", path, Body::Json(object))
     }
 
-    /// Writes the object at `path` back to `path` and `subresource`, edited.
+    /// Puts the edited object at `path` to `path` plus `subresource`.
     pub(super) fn put_edited(path: &str, subresource: &str, edit: Value) -> Self {
         let body = Body::Edited(path.to_owned(), edit);
         Self::new("PUT", format!("{path}{subresource}"), body)
@@ -89,7 +89,7 @@ impl Step {
         Self::new("DELETE", path, body)
     }
 
-    /// The same request with a body that may be anything.
+    /// The same request with this text as its body.
     pub(super) fn text(mut self, text: impl Into<String>) -> Self {
         self.body = Body::Text(text.into());
         self
@@ -105,17 +105,17 @@ impl Step {
         self
     }
 
-    /// Remembers the answered list's version as `{version NAME}`.
+    /// Saves the returned list's resource version as `{version NAME}`.
     pub(super) fn saves_version(mut self, name: &'static str) -> Self {
         self.saves_version = Some(name);
         self
     }
 
-    /// The path of the object that the answer shows, without `status` or `scale`; `None` if it shows
-    /// none.
-    pub(super) fn object_path(&self, answer: &Value) -> Option<String> {
-        let name = answer.pointer("/metadata/name")?.as_str()?;
-        if answer["kind"] == "Status" {
+    /// The path of the object in the response, without `status` or `scale`; `None` if the response
+    /// is no object.
+    pub(super) fn object_path(&self, response: &Value) -> Option<String> {
+        let name = response.pointer("/metadata/name")?.as_str()?;
+        if response["kind"] == "Status" {
             return None;
         }
         if self.method == "POST" {
@@ -133,7 +133,7 @@ impl Step {
         }
     }
 
-    /// The path of the object in a namespace that the request is about; `None` if it names none.
+    /// The path of the namespaced object that the request names; `None` if it names none.
     pub(super) fn object_named(&self) -> Option<String> {
         let (before, after) = self.path.split_once("/namespaces/")?;
         let mut parts = after.split('/');
@@ -161,7 +161,7 @@ impl fmt::Display for Step {
             Body::None => Ok(()),
             Body::Json(value) => write!(f, " {value}"),
             Body::Text(text) => write!(f, " {:?}", text.chars().take(200).collect::<String>()),
-            Body::Edited(_, edit) => write!(f, " as last seen, with {edit}"),
+            Body::Edited(_, edit) => write!(f, " as last returned, with {edit}"),
         }
     }
 }
@@ -171,12 +171,12 @@ pub(super) fn uid_of(path: &str) -> String {
     format!("{{uid {path}}}")
 }
 
-/// The reference to the version that the object at `path` had when it was last seen.
+/// The reference to the resource version of the object at `path` as last returned.
 pub(super) fn version_of(path: &str) -> String {
     format!("{{version {path}}}")
 }
 
-/// The reference to the token of the latest page.
+/// The reference to the continue token of the latest page.
 pub(super) const CONTINUE: &str = "{continue}";
 
 /// The reference to the latest generated name.
