@@ -1,4 +1,4 @@
-//! The API server that both contestants work at.
+//! The API server that both contestants use.
 
 use std::fs;
 use std::num::ParseIntError;
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 
 use crate::cpu::cpu_seconds;
 
-/// Connections that send at the same time.
+/// Connections that send in parallel.
 pub(crate) const SENDERS: usize = 16;
 
 /// Objects that one request deletes.
-const DELETED_AT_ONCE: &str = "500";
+const DELETE_PAGE: &str = "500";
 
-/// The API server, reached as an administrator.
+/// The API server, accessed as its administrator.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
     pub(crate) kubeconfig: PathBuf,
@@ -30,12 +30,12 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// The one that `tests/control-plane/run.sh` started.
+    /// The API server that `tests/control-plane/run.sh` has started.
     pub(crate) fn from_environment() -> Result<Self, String> {
         let path = |name: &str| {
             std::env::var_os(name)
                 .map(PathBuf::from)
-                .ok_or_else(|| format!("{name} is not set: start me by `make bench`"))
+                .ok_or_else(|| format!("{name} is not set: run `make bench`"))
         };
         let kubeconfig = path("CONTROL_PLANE_ADMIN_KUBECONFIG")?;
         let source = ConfigSource {
@@ -59,7 +59,7 @@ impl Cluster {
         })
     }
 
-    /// CPU time that the API server and its etcd have used so far, in seconds.
+    /// CPU time of the API server and etcd so far, in seconds.
     pub(crate) fn cpu(&self) -> Result<f64, String> {
         let of = |server: &str| {
             let file = self.folder.join(format!("{server}.pid"));
@@ -75,41 +75,41 @@ impl Cluster {
     }
 
     pub(crate) fn send(&self, request: &Request) -> Result<Response, String> {
-        let answer = self.client.send(request);
-        answer.map_err(|error| format!("{request}: {error}"))
+        let result = self.client.send(request);
+        result.map_err(|error| format!("{request}: {error}"))
     }
 
     pub(crate) fn json(&self, request: &Request) -> Result<Value, String> {
-        let answer = self.send(request)?;
-        serde_json::from_slice(&answer.body).map_err(|error| format!("{request}: {error}"))
+        let response = self.send(request)?;
+        serde_json::from_slice(&response.body).map_err(|error| format!("{request}: {error}"))
     }
 
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value, String> {
         self.json(&Request::post(path).body("application/json", body.to_string()))
     }
 
-    /// Deletes all objects of the collection that this request names, page by page: the API server
-    /// answers with the objects that it has deleted, and the client takes no answer as long as
-    /// thousands of them unless the request has a `limit`.
+    /// Deletes all objects of the collection that this request names, page by page. The API server
+    /// returns the deleted objects, and thousands of them exceed the client's limit for a response.
     pub(crate) fn delete_collection(&self, collection: &Request) -> Result<(), String> {
         let mut page = collection.clone();
         loop {
-            let answer = self.json(&page.query("limit", DELETED_AT_ONCE))?;
-            match answer["metadata"]["continue"].as_str() {
+            let list = self.json(&page.query("limit", DELETE_PAGE))?;
+            match list["metadata"]["continue"].as_str() {
                 None | Some("") => return Ok(()),
                 Some(next) => page = collection.clone().query("continue", next),
             }
         }
     }
 
-    /// Has the API server collect its garbage now. It would else do so in the middle of what comes, for
-    /// half a second on all processors, and what was done before decides whose turn that falls into.
+    /// Makes the API server run Go's garbage collector. Otherwise a collection may start during the
+    /// next measurement and take half a second on all processors. The earlier work decides which
+    /// contestant that hits.
     pub(crate) fn collect_garbage(&self) -> Result<(), String> {
         self.send(&Request::get("/debug/pprof/heap").query("gc", "1"))?;
         Ok(())
     }
 
-    /// A namespace that nobody has used, ready for pods.
+    /// Creates a fresh namespace that pods can be created in.
     pub(crate) fn new_namespace(&self) -> Result<String, String> {
         let n = self.n_namespaces.fetch_add(1, Ordering::Relaxed);
         let name = format!("bench-{n}");

@@ -1,4 +1,4 @@
-//! One of the two controllers, as a process.
+//! The two controllers, as processes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,13 +9,13 @@ use crate::cluster::Cluster;
 use crate::cpu::cpu_seconds;
 use crate::report::{ORIGINAL, OURS};
 
-/// How long a controller may take to end.
+/// How long a controller may take to exit.
 const STOP_WITHIN: Duration = Duration::from_mins(1);
 
-/// The unit of systemd, which tells glibc how to give memory back.
+/// The systemd unit. Its environment configures how glibc returns memory.
 const UNIT: &str = include_str!("../../../config/replicaset-controller.service");
 
-/// How to start one of the two.
+/// The command line of a controller.
 pub(crate) struct Contestant {
     pub(crate) name: &'static str,
     program: PathBuf,
@@ -23,20 +23,20 @@ pub(crate) struct Contestant {
     environment: Vec<(&'static str, &'static str)>,
 }
 
-/// A running controller; killed when dropped.
+/// A running controller. Drop kills it.
 pub(crate) struct Process {
     child: Child,
     pub(crate) started: Instant,
 }
 
-/// What a process has used.
+/// Resource usage of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     /// CPU time, in seconds.
     pub(crate) cpu: f64,
     /// Resident memory, in MiB.
     pub(crate) resident: f64,
-    /// The most of it so far, in MiB.
+    /// Peak resident memory so far, in MiB.
     pub(crate) peak: f64,
 }
 
@@ -61,7 +61,7 @@ impl Contestant {
         Self::of_original(cluster, "replicaset-controller")
     }
 
-    /// No contestant: what makes ReplicaSets of Deployments, for both in the same way.
+    /// The Deployment controller, which runs beside both contestants and is none itself.
     pub(crate) fn deployments(cluster: &Cluster) -> Result<Self, String> {
         Self::of_original(cluster, "deployment-controller")
     }
@@ -90,7 +90,7 @@ impl Contestant {
         })
     }
 
-    /// The same with a rate limit.
+    /// The same controller with this rate limit.
     pub(crate) fn limited(&self, qps: &str, burst: &str) -> Self {
         let is_limit = |argument: &&String| argument.starts_with("--kube-api-");
         let mut arguments: Vec<String> = self.arguments.clone();
@@ -116,12 +116,12 @@ impl Contestant {
         let started = Instant::now();
         let child = command
             .spawn()
-            .map_err(|error| format!("{} does not start: {error}", self.program.display()))?;
+            .map_err(|error| format!("cannot start {}: {error}", self.program.display()))?;
         Ok(Process { child, started })
     }
 }
 
-/// The variables that the unit sets for the daemon.
+/// The environment variables of the systemd unit.
 fn environment_of_unit() -> Vec<(&'static str, &'static str)> {
     UNIT.lines()
         .filter_map(|line| line.strip_prefix("Environment="))
@@ -131,20 +131,20 @@ fn environment_of_unit() -> Vec<(&'static str, &'static str)> {
 }
 
 impl Process {
-    /// What it has used so far.
+    /// Its resource usage so far.
     pub(crate) fn usage(&self) -> Result<Usage, String> {
         let pid = self.child.id();
-        let ended = "the controller has ended: run it by hand to see why";
+        let exited = "the controller has exited: run it by hand to see why";
         let status = fs::read_to_string(format!("/proc/{pid}/status"))
-            .map_err(|error| format!("{ended} ({error})"))?;
-        // A process that has ended and was not waited for still has a status, without memory.
+            .map_err(|error| format!("{exited} ({error})"))?;
+        // A zombie still has a status file, without memory fields.
         let mebibytes = |field: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(field));
             let kibibytes = line.and_then(|line| line.split_whitespace().next());
             let kibibytes = kibibytes.and_then(|number| number.parse::<f64>().ok());
             kibibytes
                 .map(|kibibytes| kibibytes / 1024.0)
-                .ok_or_else(|| ended.to_owned())
+                .ok_or_else(|| exited.to_owned())
         };
         Ok(Usage {
             cpu: cpu_seconds(pid)?,
@@ -153,11 +153,11 @@ impl Process {
         })
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Sends SIGTERM, and waits for the process to exit. Fails after [`STOP_WITHIN`].
     pub(crate) fn stop(mut self) -> Result<(), String> {
         let id = self.child.id();
-        let asked = Command::new("kill").arg(id.to_string()).status();
-        asked.map_err(|error| format!("kill: {error}"))?;
+        let sent = Command::new("kill").arg(id.to_string()).status();
+        sent.map_err(|error| format!("kill: {error}"))?;
         let deadline = Instant::now() + STOP_WITHIN;
         while Instant::now() < deadline {
             match self.child.try_wait() {
@@ -166,13 +166,13 @@ impl Process {
                 Err(error) => return Err(error.to_string()),
             }
         }
-        Err("the controller does not end".to_owned())
+        Err("the controller does not exit".to_owned())
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that has ended already is no error.
+        // The process may have exited already.
         self.child.kill().unwrap_or_default();
         self.child.wait().map(drop).unwrap_or_default();
     }

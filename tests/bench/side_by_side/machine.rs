@@ -25,7 +25,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn look(cluster: &Cluster) -> Result<Self, String> {
+    pub(crate) fn inspect(cluster: &Cluster) -> Result<Self, String> {
         let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
         let processors = read("/proc/cpuinfo");
         let of_processors = |field: &'static str| {

@@ -1,7 +1,7 @@
-//! This daemon beside kube-controller-manager, on one API server, in one run.
+//! Compares this daemon with kube-controller-manager on one API server, in one run.
 //!
-//! Started by `make bench`, which brings the control plane. Each round lets both do the same work, one
-//! after the other, the one that begins being the other one in the next round.
+//! `make bench` starts the control plane and runs this. In each round both controllers do the same
+//! work, one after the other. The order alternates from round to round.
 
 mod bare_list;
 mod cluster;
@@ -34,7 +34,7 @@ use machine::Machine;
 use options::Options;
 use report::Report;
 
-/// In how many rounds the floor is measured, which takes a while.
+/// Rounds in which the API server's own figures are measured, at most. Each takes a while.
 const FLOOR_ROUNDS_MAX: usize = 3;
 
 fn main() -> ExitCode {
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
-            report::say(&format!("bench: {problem}"));
+            report::print_line(&format!("bench: {problem}"));
             ExitCode::FAILURE
         }
     }
@@ -51,12 +51,12 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<(), String> {
     let cluster = Cluster::from_environment()?;
     let contestants = [Contestant::ours(&cluster), Contestant::original(&cluster)?];
-    let machine = Machine::look(&cluster)?;
-    report::say(&options.headline());
-    report::say(&machine.to_string());
+    let machine = Machine::inspect(&cluster)?;
+    report::print_line(&options.headline());
+    report::print_line(&machine.to_string());
     let mut report = Report::default();
     let measured = measure(&cluster, contestants, options, &mut report);
-    // After hours, what there is must not be lost for what is missing.
+    // Prints and writes the figures so far even after a failure, as a run may take hours.
     derived::add(&mut report, options);
     report.print();
     let written = match &options.json {
@@ -73,13 +73,13 @@ fn measure(
     report: &mut Report,
 ) -> Result<(), String> {
     for round in 1..=options.rounds {
-        report.begin_round(contestants.iter().map(|one| one.name).collect());
+        report.begin_round(contestants.iter().map(|it| it.name).collect());
         if round <= FLOOR_ROUNDS_MAX {
-            report::say(&format!("round {round}: {}", report::FLOOR));
+            report::print_line(&format!("round {round}: {}", report::FLOOR));
             floor::measure(cluster, options, report)?;
         }
         for contestant in &contestants {
-            report::say(&format!("round {round}: {}", contestant.name));
+            report::print_line(&format!("round {round}: {}", contestant.name));
             scenarios::run_all(cluster, contestant, options, report)?;
         }
         contestants.reverse();
@@ -87,7 +87,7 @@ fn measure(
     Ok(())
 }
 
-/// Writes every single figure, and what it takes to judge them.
+/// Writes all single figures, with the options and the machine.
 fn write_json(
     file: &Path,
     options: &Options,
@@ -110,5 +110,5 @@ fn write_json(
         all.extend(measured);
     }
     std::fs::write(file, format!("{all:#}\n"))
-        .map_err(|error| format!("{} cannot be written: {error}", file.display()))
+        .map_err(|error| format!("cannot write {}: {error}", file.display()))
 }

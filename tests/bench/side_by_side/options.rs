@@ -1,4 +1,4 @@
-//! What is to be measured.
+//! The command line.
 
 use std::path::PathBuf;
 
@@ -7,82 +7,82 @@ use clap::{Parser, ValueEnum};
 /// Compares this daemon with kube-controller-manager on one API server.
 #[derive(Debug, Parser)]
 pub(crate) struct Options {
-    /// Pods in all.
+    /// Total number of pods.
     #[arg(long, default_value_t = 2000)]
     pub(crate) pods: usize,
 
-    /// ReplicaSets that these pods belong to, where a scenario has many.
+    /// Number of ReplicaSets for these pods, in scenarios with many.
     #[arg(long, default_value_t = 20)]
     pub(crate) replicasets: usize,
 
-    /// How often each contestant does everything.
+    /// Number of rounds. In each round both controllers run all scenarios.
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,
 
-    /// Which scenarios; all but `soak`, `small` and `giants` if absent.
+    /// Scenarios to run; by default all but `soak`, `small` and `giants`.
     #[arg(long, value_delimiter = ',')]
     pub(crate) scenarios: Vec<Scenario>,
 
-    /// How long the scenario `soak` lasts, in minutes.
+    /// Duration of the scenario `soak`, in minutes.
     #[arg(long, default_value_t = 60)]
     pub(crate) soak_minutes: u64,
 
-    /// How many ReplicaSets of 2,000 the scenario `giants` has, one number after the other.
+    /// Numbers of ReplicaSets with 2,000 pods in the scenario `giants`, one run each.
     #[arg(long, value_delimiter = ',', default_values_t = [5, 50, 500])]
     pub(crate) giants: Vec<usize>,
 
-    /// How many ReplicaSets of one pod the scenario `small` has, each beside nine old revisions.
+    /// Number of ReplicaSets with one pod in the scenario `small`, each beside nine old revisions.
     #[arg(long, default_value_t = 2000)]
     pub(crate) small_replicasets: usize,
 
-    /// How long idle CPU is watched, in seconds.
+    /// How long to measure idle CPU, in seconds.
     #[arg(long, default_value_t = 30)]
     pub(crate) idle_seconds: u64,
 
-    /// Where every single figure goes.
+    /// The file for all single figures, in JSON.
     #[arg(long)]
     pub(crate) json: Option<PathBuf>,
 
-    /// As cargo passes it.
+    /// `cargo bench` passes it.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// One thing that is measured.
+/// A scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scenario {
     /// Memory with no pods.
     Empty,
-    /// Many ReplicaSets from 0 to all pods.
+    /// Scale-up of many ReplicaSets from 0 to all pods.
     ScaleUp,
-    /// All pods turn Ready.
+    /// All pods become Ready.
     Ready,
-    /// Memory and CPU with all pods, nothing happening.
+    /// Memory and CPU with all pods and no changes.
     Idle,
     /// Start with all pods present.
     Restart,
-    /// Hundreds of pods are deleted by somebody else.
+    /// The benchmark deletes hundreds of pods.
     Churn,
-    /// From all pods to 0.
+    /// Scale-down from all pods to 0.
     ScaleDown,
-    /// One ReplicaSet from 0 to all pods.
+    /// Scale-up of one ReplicaSet from 0 to all pods.
     ScaleUpOne,
-    /// From a new ReplicaSet to its pod, idle.
+    /// Time from a new ReplicaSet to its pod, on an idle controller.
     Latency,
-    /// The same while another one scales by thousands.
+    /// The same while another ReplicaSet scales by thousands.
     LatencyBusy,
-    /// From a lost pod to the status that shows it, in roll-outs of a Deployment.
+    /// Time from a lost pod to the status that shows the loss, in roll-outs of a Deployment.
     Loss,
-    /// Churn for an hour: does memory grow?
+    /// Memory during an hour of churn.
     Soak,
-    /// Thousands of ReplicaSets of one pod, each beside nine old revisions at zero.
+    /// Thousands of ReplicaSets with one pod, each beside nine old revisions at zero.
     Small,
-    /// From a new ReplicaSet to its pod beside many large ones, with a rate limit and without.
+    /// Time from a new ReplicaSet to its pod beside many large ones, with and without a rate limit.
     Giants,
 }
 
 impl Options {
-    pub(crate) fn wants(&self, scenario: Scenario) -> bool {
+    pub(crate) fn includes(&self, scenario: Scenario) -> bool {
         let is_long = matches!(
             scenario,
             Scenario::Soak | Scenario::Small | Scenario::Giants
@@ -90,20 +90,21 @@ impl Options {
         (self.scenarios.is_empty() && !is_long) || self.scenarios.contains(&scenario)
     }
 
-    /// The names of the scenarios that are wanted, as the command line has them.
+    /// The names of the scenarios to run, as on the command line.
     pub(crate) fn scenario_names(&self) -> Vec<String> {
         let all = Scenario::value_variants().iter();
-        let wanted = all.filter(|scenario| self.wants(**scenario));
-        let values = wanted.filter_map(Scenario::to_possible_value);
+        let included = all.filter(|scenario| self.includes(**scenario));
+        let values = included.filter_map(Scenario::to_possible_value);
         values.map(|value| value.get_name().to_owned()).collect()
     }
 
-    /// How many pods each ReplicaSet has where there are many.
+    /// Pods of each ReplicaSet in scenarios with many.
     pub(crate) fn pods_of_each(&self) -> usize {
         self.pods / self.replicasets.max(1)
     }
 
-    /// How many pods many ReplicaSets have in all, since all have the same number.
+    /// Pods of all ReplicaSets in scenarios with many. It may be less than `pods`, as each
+    /// ReplicaSet has the same number.
     pub(crate) fn pods_of_many(&self) -> usize {
         self.pods_of_each() * self.replicasets.max(1)
     }

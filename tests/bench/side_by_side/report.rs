@@ -51,7 +51,7 @@ impl Report {
 
     /// Notes `value` for `figure`, which names its unit.
     pub(crate) fn add(&mut self, who: &'static str, figure: &str, value: f64) {
-        say(&format!("  {figure}: {}", show(value)));
+        print_line(&format!("  {figure}: {}", show(value)));
         if !self.figures.contains_key(figure) {
             self.order.push(figure.to_owned());
         }
@@ -107,13 +107,13 @@ impl Report {
         if self.order.is_empty() {
             return;
         }
-        say("");
-        say("| figure | kube-controller-manager | this daemon | ratio |");
-        say("|---|---|---|---|");
+        print_line("");
+        print_line("| figure | kube-controller-manager | this daemon | ratio |");
+        print_line("|---|---|---|---|");
         for figure in &self.order {
             let cell = |who: &str| self.figures[figure].get(who).map(|of| spread(&plain(of)));
             if let Some(floor) = cell(FLOOR) {
-                say(&format!("| {figure} | {floor} (API server) | | |"));
+                print_line(&format!("| {figure} | {floor} (API server) | | |"));
                 continue;
             }
             let medians = (self.median(OURS, figure), self.median(ORIGINAL, figure));
@@ -123,7 +123,7 @@ impl Report {
             };
             let original = cell(ORIGINAL).unwrap_or_default();
             let ours = cell(OURS).unwrap_or_default();
-            say(&format!("| {figure} | {original} | {ours} | {ratio} |"));
+            print_line(&format!("| {figure} | {original} | {ours} | {ratio} |"));
         }
     }
 
@@ -143,7 +143,7 @@ fn plain(figures: &[Figure]) -> Vec<f64> {
 }
 
 /// One line for people.
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_line(line: &str) {
     // Whoever closed the pipe has seen enough.
     writeln!(std::io::stdout(), "{line}").unwrap_or_default();
 }

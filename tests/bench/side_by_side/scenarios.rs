@@ -14,7 +14,7 @@ use replicaset_controller::client::Request;
 use crate::cluster::Cluster;
 use crate::contestant::{Contestant, Process};
 use crate::options::{Options, Scenario};
-use crate::report::{OURS, Report, say};
+use crate::report::{OURS, Report, print_line};
 use crate::statistics::number;
 use crate::watch::{Observer, State};
 use crate::workloads::{create, delete_all, pods, scale};
@@ -51,8 +51,8 @@ impl Stage<'_> {
         Ok(())
     }
 
-    pub(crate) fn wants(&self, scenario: Scenario) -> bool {
-        self.options.wants(scenario)
+    pub(crate) fn includes(&self, scenario: Scenario) -> bool {
+        self.options.includes(scenario)
     }
 }
 
@@ -82,35 +82,35 @@ pub(crate) fn run_all(
         namespace: String::new(),
         observer: Observer::start(cluster, "default")?,
     };
-    if stage.wants(Scenario::Empty) {
+    if stage.includes(Scenario::Empty) {
         replicas::empty(&mut stage, &process)?;
     }
     let mut process = process;
-    if many.into_iter().any(|scenario| stage.wants(scenario)) {
+    if many.into_iter().any(|scenario| stage.includes(scenario)) {
         stage.enter()?;
         process = replicas::many(&mut stage, process)?;
     }
-    if stage.wants(Scenario::ScaleUpOne) {
+    if stage.includes(Scenario::ScaleUpOne) {
         stage.enter()?;
         replicas::one(&mut stage, &process)?;
     }
-    if stage.wants(Scenario::Latency) {
+    if stage.includes(Scenario::Latency) {
         stage.enter()?;
         latency::idle(&mut stage)?;
     }
-    if stage.wants(Scenario::LatencyBusy) {
+    if stage.includes(Scenario::LatencyBusy) {
         stage.enter()?;
         latency::busy(&mut stage)?;
     }
-    if stage.wants(Scenario::Loss) {
+    if stage.includes(Scenario::Loss) {
         stage.enter()?;
         loss::loss(&mut stage)?;
     }
     process.stop()?;
-    if stage.wants(Scenario::Small) {
+    if stage.includes(Scenario::Small) {
         small::all(&mut stage)?;
     }
-    if stage.wants(Scenario::Giants) && contestant.name == OURS {
+    if stage.includes(Scenario::Giants) && contestant.name == OURS {
         giants::all(&mut stage)?;
     }
     Ok(())
@@ -139,7 +139,7 @@ impl Stage<'_> {
             let all = Request::delete(pods(&self.namespace)).query("gracePeriodSeconds", "0");
             // The API server does of each page as many as it can in a minute.
             if let Err(problem) = self.cluster.delete_collection(&all) {
-                say(&format!("  goes on deleting: {problem}"));
+                print_line(&format!("  goes on deleting: {problem}"));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What happens in one namespace, seen from outside of both contestants.
+//! Observes pods and ReplicaSets of one namespace, independently of both contestants.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,11 +16,11 @@ use crate::cluster::Cluster;
 use crate::journal::Journal;
 use crate::workloads::{collection, pods};
 
-/// When the API server ends a watch, in seconds: not within any run.
+/// `timeoutSeconds` of the watches: longer than any run.
 const WATCH_SECONDS: &str = "86400";
 
-/// Two watches of one namespace, on threads of their own until dropped. They ask for the encoding that
-/// both contestants ask for, since the API server writes an event out once for each encoding.
+/// Two watches of one namespace, on two threads until drop. They request the same encoding as both
+/// contestants, since the API server encodes each event once per encoding.
 pub(crate) struct Observer {
     shared: Arc<Shared>,
     stop: Stop,
@@ -32,71 +32,72 @@ struct Shared {
     changed: Condvar,
 }
 
-/// What has been seen so far.
+/// The observed state.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Living pods by UID, since a name may come again.
+    /// Living pods by UID, since a later pod may reuse a name.
     pub(crate) pods: HashMap<Uid, LivePod>,
-    /// When the first pod of each owner was seen that came after [`Observer::expect_pods`].
+    /// By owner, when its first pod after [`Observer::expect_pods`] was observed.
     pub(crate) first_pod: HashMap<String, Instant>,
     pub(crate) replica_sets: HashMap<String, Watched>,
-    /// Over `replica_sets`. Every event wakes a waiting scenario, which asks for them: with thousands
-    /// of ReplicaSets, to add them up each time would take a processor from the contestant.
+    /// Sums over `replica_sets`, kept up to date: every event wakes a waiting scenario, which reads
+    /// them. Adding up thousands of ReplicaSets each time would take a processor from the
+    /// contestant.
     sums: Counts,
     owners: HashMap<String, Owner>,
     overshoot: usize,
-    /// Once somebody asked for it.
+    /// `None` before [`Observer::keep_journal`].
     journal: Option<Journal>,
     problem: Option<String>,
 }
 
-/// One living pod.
+/// A living pod.
 pub(crate) struct LivePod {
     pub(crate) name: String,
     pub(crate) is_ready: bool,
     owner: String,
 }
 
-/// Whose pods are counted.
+/// The pods of an owner.
 #[derive(Default)]
 struct Owner {
     n_pods: usize,
-    /// How many it may have, once somebody has said so.
+    /// The maximum number of pods, `None` before [`Observer::expect_pods`].
     wanted: Option<usize>,
-    /// Pods that have come since then and were too many.
+    /// Pods above `wanted` that were created since then.
     n_surplus: usize,
 }
 
-/// One ReplicaSet.
+/// A ReplicaSet.
 pub(crate) struct Watched {
     status: ReplicaSetStatus,
-    /// How often its status was written.
+    /// Number of changes of its status.
     n_status_writes: usize,
 }
 
-/// Of all ReplicaSets.
+/// Counts of one ReplicaSet or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) replicas: usize,
     pub(crate) ready: usize,
-    /// How often a status was written.
+    /// Number of status changes.
     pub(crate) n_status_writes: usize,
 }
 
 impl Observer {
-    /// Begins to watch; what there is already is taken in first.
+    /// Starts both watches, which begin with the existing objects.
     pub(crate) fn start(cluster: &Cluster, namespace: &str) -> Result<Self, String> {
         let shared = Arc::new(Shared::default());
         let stop = Stop::new();
         let client = Client::new(cluster.client.config(), &ClientOptions::default(), &stop);
         let client = client.map_err(|error| error.to_string())?;
-        follow::<Pod>(&client, pods(namespace), &shared, &stop, State::on_pod);
+        watch_resource::<Pod>(&client, pods(namespace), &shared, &stop, State::on_pod);
         let path = collection(namespace);
-        follow::<ReplicaSet>(&client, path, &shared, &stop, State::on_replica_set);
+        watch_resource::<ReplicaSet>(&client, path, &shared, &stop, State::on_replica_set);
         Ok(Self { shared, stop })
     }
 
-    /// Says how many pods an owner may have from now on.
+    /// Sets the maximum number of pods of an owner, and resets its surplus and its first pod.
     pub(crate) fn expect_pods(&self, owner: &str, wanted: usize) {
         let mut state = self.lock();
         let of = state.owners.entry(owner.to_owned()).or_default();
@@ -105,12 +106,13 @@ impl Observer {
         state.first_pod.remove(owner);
     }
 
-    /// From now on, all that is seen is kept.
+    /// Starts the journal.
     pub(crate) fn keep_journal(&self) {
         self.lock().journal = Some(Journal::default());
     }
 
-    /// Waits until `is_reached`; when that was.
+    /// Waits until `is_reached` and returns when that was. Fails after `within`, and when a watch
+    /// fails.
     pub(crate) fn wait(
         &self,
         what: &str,
@@ -126,20 +128,20 @@ impl Observer {
             if is_reached(&state) {
                 return Ok(Instant::now());
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 let (n_pods, n_sets) = (state.pods.len(), state.replica_sets.len());
                 return Err(format!(
                     "{what} was not reached within {within:?}: {n_pods} pods, {n_sets} ReplicaSets"
                 ));
             }
-            let waited = self.shared.changed.wait_timeout(state, left);
+            let waited = self.shared.changed.wait_timeout(state, remaining);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// The most pods that came to any owner above what it wanted, since this was last asked. Those
-    /// that an owner had when it came to want fewer are none of them.
+    /// Returns and resets the overshoot: the maximum number of pods created above the limit of any
+    /// owner. Pods from before a lower limit do not count.
     pub(crate) fn take_overshoot(&self) -> usize {
         std::mem::take(&mut self.lock().overshoot)
     }
@@ -151,7 +153,8 @@ impl Observer {
 
 impl Drop for Observer {
     fn drop(&mut self) {
-        self.stop.stop(Cause::Requested("enough seen".to_owned()));
+        self.stop
+            .stop(Cause::Requested("the observer is dropped".to_owned()));
     }
 }
 
@@ -162,12 +165,12 @@ impl Shared {
 }
 
 impl State {
-    /// True if there is no pod, and no ReplicaSet says that it has any.
+    /// True if there is no pod, and no status reports one.
     pub(crate) fn is_empty(&self) -> bool {
         self.pods.is_empty() && self.sums().replicas == 0
     }
 
-    /// How many living pods belong to `owner`.
+    /// Number of living pods of `owner`.
     pub(crate) fn n_pods_of(&self, owner: &str) -> usize {
         self.owners.get(owner).map_or(0, |owner| owner.n_pods)
     }
@@ -177,15 +180,16 @@ impl State {
         self.sums
     }
 
-    /// What was seen since it was asked for; `None` if it was not.
+    /// The journal; `None` before [`Observer::keep_journal`].
     pub(crate) fn journal(&mut self) -> Option<&mut Journal> {
         self.journal.as_mut()
     }
 
-    /// How often the statuses of some ReplicaSets were written.
-    pub(crate) fn n_status_writes(&self, is_meant: impl Fn(&str) -> bool) -> usize {
-        let meant = self.replica_sets.iter().filter(|(name, _)| is_meant(name));
-        meant.map(|(_, rs)| rs.n_status_writes).sum()
+    /// Number of status changes of the ReplicaSets that `is_selected` selects by name.
+    pub(crate) fn n_status_writes(&self, is_selected: impl Fn(&str) -> bool) -> usize {
+        let all = self.replica_sets.iter();
+        let selected = all.filter(|(name, _)| is_selected(name));
+        selected.map(|(_, rs)| rs.n_status_writes).sum()
     }
 
     fn on_pod(&mut self, pod: &Pod, is_gone: bool) {
@@ -244,7 +248,7 @@ impl State {
             self.replica_sets.insert(name.to_owned(), first);
             return;
         };
-        // A change of the spec alone keeps the status as it is.
+        // An event may be a change of the spec alone.
         if known.status != rs.status {
             self.sums.subtract(known.counts());
             known.status = rs.status.clone();
@@ -279,22 +283,22 @@ impl Counts {
     }
 }
 
-/// Watches `path` and tells `take` each change, until `stop`.
-fn follow<T: Decode>(
+/// Watches `path` on a new thread and passes each change to `apply`, until `stop` trips.
+fn watch_resource<T: Decode>(
     client: &Client,
     path: String,
     shared: &Arc<Shared>,
     stop: &Stop,
-    take: fn(&mut State, &T::Object, bool),
+    apply: fn(&mut State, &T::Object, bool),
 ) {
     let (client, shared, stopping) = (client.stream_client(), Arc::clone(shared), stop.clone());
     let watch = move || {
-        let tell = |object: &T::Object, is_gone| {
-            take(&mut shared.lock(), object, is_gone);
+        let on_change = |object: &T::Object, is_gone| {
+            apply(&mut shared.lock(), object, is_gone);
             shared.changed.notify_all();
         };
         let mut version = String::new();
-        // The API server ends a watch that it finds slow, as any is while the machine stalls.
+        // The API server ends a slow watch, as happens when the machine stalls.
         let problem = loop {
             let request = Request::get(&*path)
                 .query("watch", "true")
@@ -302,7 +306,7 @@ fn follow<T: Decode>(
                 .query("resourceVersion", &*version)
                 .query("timeoutSeconds", WATCH_SECONDS)
                 .accept(ContentType::Protobuf.accept());
-            match read_to_end::<T>(&client, &request, &mut version, &tell) {
+            match read_to_end::<T>(&client, &request, &mut version, &on_change) {
                 Ok(()) if stopping.is_stopped() => return,
                 Ok(()) => {}
                 Err(problem) => break problem,
@@ -317,12 +321,12 @@ fn follow<T: Decode>(
     drop(thread.expect("the system starts another thread"));
 }
 
-/// Reads one watch to its end, and notes in `version` where to go on.
+/// Reads a watch until it ends, and stores the last resource version in `version`.
 fn read_to_end<T: Decode>(
     client: &StreamClient,
     request: &Request,
     version: &mut String,
-    tell: &impl Fn(&T::Object, bool),
+    on_change: &impl Fn(&T::Object, bool),
 ) -> Result<(), String> {
     let body = client.open_watch(request);
     let body = body.map_err(|error| format!("{request}: {error}"))?;
@@ -345,6 +349,6 @@ fn read_to_end<T: Decode>(
             Err(error) => return Err(format!("a watch of the benchmark failed: {error}")),
         };
         *version = object.resource_version().to_string();
-        tell(&object, is_gone);
+        on_change(&object, is_gone);
     }
 }

@@ -1,4 +1,4 @@
-//! Draws requests. The same seed draws the same ones.
+//! Generates random requests. The same seed yields the same requests.
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::objects::{Subject, one};
 use super::side::NO_UID;
 use super::step::{JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Step, uid_of, version_of};
 
-/// Draws requests about objects in one namespace.
+/// Generates requests for objects in one namespace.
 pub(super) struct Generator {
     rng: Rng,
     namespace: String,

@@ -51,21 +51,21 @@ pub(super) fn many(stage: &mut Stage<'_>, mut process: Process) -> Result<Proces
         create(stage.cluster, &stage.namespace, name, 0)?;
     }
     up(stage, &process, &names, each, "scale-up of many")?;
-    if stage.wants(Scenario::Ready) {
+    if stage.includes(Scenario::Ready) {
         ready(stage, &process, total, "Ready")?;
     }
-    if stage.wants(Scenario::Idle) {
+    if stage.includes(Scenario::Idle) {
         idle(stage, &process)?;
     }
-    if stage.wants(Scenario::Restart) {
+    if stage.includes(Scenario::Restart) {
         for n in 1..=RESTARTS {
             process = restart(stage, process, &names[0], each + n)?;
         }
     }
-    if stage.wants(Scenario::Churn) {
+    if stage.includes(Scenario::Churn) {
         churn(stage, &process)?;
     }
-    if stage.wants(Scenario::Soak) {
+    if stage.includes(Scenario::Soak) {
         super::soak::soak(stage, &process)?;
     }
     down(stage, &process, &names)?;
@@ -261,7 +261,7 @@ fn down(stage: &mut Stage<'_>, process: &Process, names: &[String]) -> Result<()
     let began = Instant::now();
     let ended = stage.scale_to_zero(names)?;
     let after = process.usage()?;
-    if stage.wants(Scenario::ScaleDown) {
+    if stage.includes(Scenario::ScaleDown) {
         let spent = after.cpu - before.cpu;
         stage.add("scale-down, seconds", (ended - began).as_secs_f64());
         stage.add("scale-down, CPU ms a pod", spent * 1000.0 / number(total));
