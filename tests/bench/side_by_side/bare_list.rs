@@ -1,4 +1,4 @@
-//! How long the API server takes to show all pods to somebody who only reads the bytes.
+//! Measures how long the API server takes to send all pods to a client that does not decode them.
 
 use std::io::{BufReader, Read};
 use std::time::Instant;
@@ -11,21 +11,21 @@ use crate::cluster::Cluster;
 use crate::figures::{BARE_LIST, BARE_STREAMED_LIST};
 use crate::report::{FLOOR, Report};
 
-/// No bookmark is longer, in bytes, and no pod of the benchmark shorter.
+/// In bytes: longer than any bookmark, and shorter than any pod of the benchmark.
 const BOOKMARK_MAX: usize = 1024;
 
 const BUFFER: usize = 64 << 10;
 
 const PODS: &str = "/api/v1/pods";
 
-/// Reads all pods in both ways.
+/// Reads all pods with a plain list and with a streaming list.
 pub(crate) fn measure(cluster: &Cluster, report: &mut Report) -> Result<(), String> {
     report.add(FLOOR, BARE_LIST, timed(|| list(cluster))?);
     report.add(FLOOR, BARE_STREAMED_LIST, timed(|| streamed_list(cluster))?);
     Ok(())
 }
 
-/// In seconds.
+/// The duration of `read`, in seconds.
 fn timed(read: impl FnOnce() -> Result<(), String>) -> Result<f64, String> {
     let began = Instant::now();
     read()?;
@@ -44,7 +44,7 @@ fn list(cluster: &Cluster) -> Result<(), String> {
     Ok(())
 }
 
-/// As both controllers ask for it.
+/// The same streaming list as both controllers request.
 fn streamed_list(cluster: &Cluster) -> Result<(), String> {
     let request = Request::get(PODS)
         .query("watch", "true")
@@ -56,15 +56,15 @@ fn streamed_list(cluster: &Cluster) -> Result<(), String> {
     let body = client.open_watch(&request);
     let body = body.map_err(|error| format!("{request}: {error}"))?;
     let mut body = BufReader::with_capacity(BUFFER, body);
-    let mut frame = Vec::new();
+    let mut event = Vec::new();
     loop {
         let mut length = [0; 4];
         fill(&mut body, &mut length)?;
         let length = u32::from_be_bytes(length);
-        frame.resize(usize::try_from(length).unwrap_or(usize::MAX), 0);
-        fill(&mut body, &mut frame)?;
-        let mut parts = frame.windows(INITIAL_EVENTS_END.len());
-        if frame.len() <= BOOKMARK_MAX && parts.any(|part| part == INITIAL_EVENTS_END.as_bytes()) {
+        event.resize(usize::try_from(length).unwrap_or(usize::MAX), 0);
+        fill(&mut body, &mut event)?;
+        let mut parts = event.windows(INITIAL_EVENTS_END.len());
+        if event.len() <= BOOKMARK_MAX && parts.any(|part| part == INITIAL_EVENTS_END.as_bytes()) {
             return Ok(());
         }
     }
@@ -72,10 +72,11 @@ fn streamed_list(cluster: &Cluster) -> Result<(), String> {
 
 fn read(body: &mut BodyStream, buffer: &mut [u8]) -> Result<usize, String> {
     body.read(buffer)
-        .map_err(|error| format!("the bare list broke: {error}"))
+        .map_err(|error| format!("the bare list failed: {error}"))
 }
 
 fn fill(body: &mut impl Read, bytes: &mut [u8]) -> Result<(), String> {
-    body.read_exact(bytes)
-        .map_err(|error| format!("the bare streamed list broke before its last bookmark: {error}"))
+    body.read_exact(bytes).map_err(|error| {
+        format!("the bare streaming list failed before its last bookmark: {error}")
+    })
 }

@@ -89,7 +89,8 @@ impl Cluster {
     }
 
     /// Deletes all objects of the collection that this request names, page by page. The API server
-    /// returns the deleted objects, and thousands of them exceed the client's limit for a response.
+    /// returns the deleted objects, and the client accepts thousands of them only in a response to
+    /// a request with `limit`.
     pub(crate) fn delete_collection(&self, collection: &Request) -> Result<(), String> {
         let mut page = collection.clone();
         loop {

@@ -3,10 +3,10 @@
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
-/// What all threads of a process have used so far, those that have ended too, in seconds.
+/// CPU time of a process so far in seconds, including threads that have ended.
 ///
-/// The clock of the process counts nanoseconds. `utime` and `stime` of `/proc` have only hundredths of
-/// a second, and its `schedstat` loses a thread when it ends.
+/// The process clock counts nanoseconds. `utime` and `stime` in `/proc` count hundredths of a
+/// second, and `schedstat` drops threads that have ended.
 pub(crate) fn cpu_seconds(pid: u32) -> Result<f64, String> {
     let id = i32::try_from(pid).map_err(|error| format!("process {pid}: {error}"))?;
     let clock = clock_getcpuclockid(Pid::from_raw(id));

@@ -1,4 +1,4 @@
-//! Figures that follow from others: what the goals are held against.
+//! Figures derived from others, which the goals refer to.
 
 use crate::figures::{
     BARE_LIST, MEMORY_EMPTY, MEMORY_FULL, RAW_RATE, RESTART_MEMORY, RESTART_PEAK, RESTART_SECONDS,
@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::report::{Derived, FLOOR, ORIGINAL, OURS, Report};
 use crate::statistics::number;
 
-/// Adds those whose parts were measured, for each round.
+/// Adds the derived figures of each round whose operands were measured.
 pub(crate) fn add(report: &mut Report, options: &Options) {
     let n_pods = number(options.pods_of_many());
     let raw_rate = report.median(FLOOR, RAW_RATE);

@@ -1,20 +1,20 @@
 //! Names of the figures that others are derived from.
 
-/// Of a load generator, as a controller does it that is watched by the benchmark.
+/// Creates per second of the load generator, in protobuf and with two observers.
 pub(crate) const RAW_RATE: &str = "raw creates a second, protobuf, two watching";
-/// Of a controller that has just started.
+/// Resident memory of a controller that has just started, without pods.
 pub(crate) const MEMORY_EMPTY: &str = "memory without pods, MiB";
-/// Of a controller that has created all pods.
+/// Resident memory of a controller that has created all pods.
 pub(crate) const MEMORY_FULL: &str = "memory with all pods, MiB";
-/// Of a controller that starts with all pods.
+/// Time from the start of a controller with all pods to its first create.
 pub(crate) const RESTART_SECONDS: &str = "restart, seconds to the first pod";
-/// Of one that has started with all pods and has rested since.
+/// Resident memory after a start with all pods, once settled.
 pub(crate) const RESTART_MEMORY: &str = "restart, memory after it, MiB";
-/// The most of it until then.
+/// Peak resident memory of that start.
 pub(crate) const RESTART_PEAK: &str = "restart, peak memory, MiB";
-/// What any controller has to wait for that reads a plain list.
+/// Duration of a plain list of all pods, without decoding: a lower bound of a start with one.
 pub(crate) const BARE_LIST: &str = "bare protobuf list of all pods, s";
-/// What any controller has to wait for that reads a streamed list.
+/// Duration of a streaming list of all pods, without decoding: a lower bound of a start with one.
 pub(crate) const BARE_STREAMED_LIST: &str = "bare protobuf streamed list of all pods, s";
-/// Of one ReplicaSet with all pods.
+/// Pods per second in the scale-up of one ReplicaSet to all pods.
 pub(crate) const UP_ONE_RATE: &str = "scale-up of one, pods a second";

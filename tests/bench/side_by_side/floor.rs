@@ -1,4 +1,4 @@
-//! What the API server can do by itself: creates from a raw load generator.
+//! The API server's own limits: creates from a load generator without a controller.
 
 use std::time::{Duration, Instant};
 
@@ -20,18 +20,18 @@ use crate::statistics::number;
 use crate::watch::{Observer, State};
 use crate::workloads::pods;
 
-/// Pods of the load generator, at most.
+/// Maximum number of pods that the load generator creates.
 const PODS_MAX: usize = 2000;
 
-/// What creating pods costs.
+/// The cost of creating pods.
 struct Cost {
-    /// Pods a second.
+    /// Pods per second.
     rate: f64,
-    /// Of the API server and its etcd, in milliseconds a pod.
+    /// CPU time of the API server and etcd, in milliseconds per pod.
     server_cpu: f64,
 }
 
-/// Measures what is there for any controller to use.
+/// Measures the rates and latencies that bound any controller.
 pub(crate) fn measure(
     cluster: &Cluster,
     options: &Options,
@@ -41,7 +41,7 @@ pub(crate) fn measure(
     for (rate, name, n_observers) in [
         ("raw creates a second, JSON", "JSON", None),
         ("raw creates a second, protobuf", "protobuf", Some(0)),
-        // The benchmark's own, and what stands for a controller's.
+        // Two observers: the benchmark's, and one in place of a controller's watches.
         (RAW_RATE, "protobuf, two watching", Some(2)),
     ] {
         let cost = match n_observers {
@@ -58,8 +58,8 @@ pub(crate) fn measure(
     Ok(())
 }
 
-/// From the request for a pod until a watch shows it: what is left of a controller's latency if it
-/// takes no time itself.
+/// The time from a pod's create request until a watch shows the pod: a lower bound of any
+/// controller's latency.
 fn create_and_see(cluster: &Cluster) -> Result<Vec<f64>, String> {
     let namespace = cluster.new_namespace()?;
     let observer = Observer::start(cluster, &namespace)?;
@@ -70,12 +70,12 @@ fn create_and_see(cluster: &Cluster) -> Result<Vec<f64>, String> {
         Duration::from_mins(1),
         all,
         |owner| {
-            let asked = Instant::now();
+            let sent = Instant::now();
             cluster.post(&pods(&namespace), &pod(owner, owner))?;
-            Ok(asked)
+            Ok(sent)
         },
     )?;
-    // A controller that starts reads all pods that there are.
+    // A starting controller lists all pods, so none may remain.
     delete_pods(cluster, &namespace)?;
     observer.wait("no raw pods", Duration::from_mins(1), State::is_empty)?;
     Ok(latencies)
@@ -101,7 +101,7 @@ fn create_json(cluster: &Cluster, count: usize) -> Result<Cost, String> {
     })
 }
 
-/// The same pods in protobuf: they are the bytes of one that the server has shown.
+/// Creates the same pods in protobuf. Their bytes come from a sample that the API server returns.
 fn create_protobuf(cluster: &Cluster, count: usize, n_observers: usize) -> Result<Cost, String> {
     let namespace = cluster.new_namespace()?;
     let observers = (0..n_observers).map(|_| Observer::start(cluster, &namespace));
@@ -111,7 +111,7 @@ fn create_protobuf(cluster: &Cluster, count: usize, n_observers: usize) -> Resul
     let sample = cluster.send(&sample)?.body;
     let sample = Envelope::open(&sample).map_err(|error| error.to_string())?;
     let sample = Parts::of(sample.raw).map_err(|error| error.to_string())?;
-    let metadata = asked_for(sample.metadata).map_err(|error| error.to_string())?;
+    let metadata = metadata_to_create(sample.metadata).map_err(|error| error.to_string())?;
     if sample.spec.is_empty() || metadata.is_empty() {
         return Err("the sample has no spec or no labels".to_owned());
     }
@@ -129,8 +129,8 @@ fn create_protobuf(cluster: &Cluster, count: usize, n_observers: usize) -> Resul
     cost
 }
 
-/// What of a pod's metadata whoever creates it asks for, but its name.
-fn asked_for(metadata: &[u8]) -> Result<Vec<u8>, ProtobufError> {
+/// The fields of a pod's metadata that a create request contains, except for the name.
+fn metadata_to_create(metadata: &[u8]) -> Result<Vec<u8>, ProtobufError> {
     let mut kept = Vec::new();
     for field in Fields::of(metadata) {
         let field = field?;

@@ -1,48 +1,47 @@
-//! What becomes of lost pods in the statuses of their owners, as the watches of the benchmark show
-//! it.
+//! Measures how long a status takes to show a lost pod, from the events of the benchmark's watches.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use replicaset_controller::api::{Pod, ReplicaSet, ResourceVersion, Uid};
 
-/// What was seen of some ReplicaSets and their pods. The API server numbers all changes in one row,
-/// so two watches can be put in order.
+/// Events of ReplicaSets and their pods. All resources share one sequence of resource versions, so
+/// the events of two watches can be ordered.
 #[derive(Default)]
 pub(crate) struct Journal {
     owners: HashMap<String, Owner>,
-    /// Pods that somebody is about to delete.
-    doomed: HashSet<Uid>,
+    /// Pods that the benchmark is about to delete.
+    victims: HashSet<Uid>,
     losses: Vec<Loss>,
 }
 
 #[derive(Default)]
 struct Owner {
-    /// Living pods, and whether they are Ready.
+    /// Living pods, `true` if Ready.
     living: HashMap<Uid, bool>,
-    /// In the order of their versions.
+    /// Pod counts after each event, in the order of their versions.
     pods: Vec<(u64, Counts)>,
-    /// In the order of their versions.
+    /// Counts in each status and when it was observed, in the order of their versions.
     statuses: Vec<(u64, Counts, Instant)>,
 }
 
-/// Pods, and Ready ones.
+/// Number of pods, and of Ready pods.
 type Counts = (i32, i32);
 
-/// A Ready pod that was deleted.
+/// A deleted Ready pod.
 struct Loss {
     owner: String,
     version: u64,
-    seen: Instant,
+    observed: Instant,
 }
 
 impl Journal {
-    /// Notes that this pod will be deleted by somebody who has no right to.
-    pub(crate) fn doom(&mut self, pod: Uid) {
-        self.doomed.insert(pod);
+    /// Records that the benchmark is about to delete this pod. Only such pods count as losses.
+    pub(crate) fn add_victim(&mut self, pod: Uid) {
+        self.victims.insert(pod);
     }
 
-    /// Takes one event of a pod.
+    /// Records an event of a pod.
     pub(crate) fn on_pod(&mut self, pod: &Pod, is_gone: bool) {
         let Some(controller) = &pod.controller else {
             return;
@@ -61,16 +60,16 @@ impl Journal {
         let counts = (count(owner.living.len()), count(n_ready));
         owner.pods.push((version, counts));
         let is_lost = before == Some(true) && !owner.living.contains_key(&pod.uid);
-        if is_lost && self.doomed.remove(&pod.uid) {
+        if is_lost && self.victims.remove(&pod.uid) {
             self.losses.push(Loss {
                 owner: (*controller.name).to_owned(),
                 version,
-                seen: Instant::now(),
+                observed: Instant::now(),
             });
         }
     }
 
-    /// Takes one event of a ReplicaSet.
+    /// Records an event of a ReplicaSet.
     pub(crate) fn on_replica_set(&mut self, rs: &ReplicaSet) {
         let owner = self.owners.entry((*rs.key.name).to_owned()).or_default();
         let counts = (rs.status.replicas, rs.status.ready_replicas);
@@ -78,13 +77,13 @@ impl Journal {
         owner.statuses.push((version, counts, Instant::now()));
     }
 
-    /// How many Ready pods were deleted so far.
+    /// Number of losses so far.
     pub(crate) fn n_losses(&self) -> usize {
         self.losses.len()
     }
 
-    /// For each loss how long it took, in milliseconds, until a status showed it: one that says
-    /// what was true at some time between the loss and the status. `None` if no status does.
+    /// For each loss, the time in milliseconds until a status showed it: a status whose counts held
+    /// at some time between the loss and the status. `None` if there is no such status.
     pub(crate) fn latencies(&self) -> Vec<Option<f64>> {
         let of = |loss: &Loss| {
             let owner = &self.owners[&loss.owner];
@@ -95,8 +94,8 @@ impl Journal {
                 let mut since = owner.pods[begin..].iter();
                 since.any(|(at, then)| at < version && then == counts)
             };
-            let (_, _, told) = owner.statuses.iter().find(shows)?;
-            let took = told.saturating_duration_since(loss.seen);
+            let (_, _, shown) = owner.statuses.iter().find(shows)?;
+            let took = shown.saturating_duration_since(loss.observed);
             Some(took.as_secs_f64() * 1000.0)
         };
         self.losses.iter().map(of).collect()

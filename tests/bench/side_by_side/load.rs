@@ -1,4 +1,4 @@
-//! Work that comes from elsewhere: many requests at once.
+//! Load: requests from many threads in parallel.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::cluster::SENDERS;
 
-/// Does `work` with every number below `count`, on as many threads as there are connections. The
-/// first problem ends it.
+/// Calls `work` with every number below `count`, on one thread per connection. Stops at the first
+/// error and returns it.
 pub(crate) fn in_parallel(
     count: usize,
     work: impl Fn(usize) -> Result<(), String> + Sync,
@@ -36,19 +36,19 @@ pub(crate) fn in_parallel(
     }
 }
 
-/// Lets time pass.
+/// Waits for this time.
 pub(crate) fn pause(time: Duration) {
     pause_until(Instant::now() + time);
 }
 
-/// Lets time pass up to this point.
+/// Waits until this point in time.
 pub(crate) fn pause_until(end: Instant) {
     // A parked thread may wake early.
     loop {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let remaining = end.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
             return;
         }
-        std::thread::park_timeout(left);
+        std::thread::park_timeout(remaining);
     }
 }

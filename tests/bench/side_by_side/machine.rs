@@ -1,4 +1,4 @@
-//! What the figures belong to: the machine, and the versions of what runs on it.
+//! The machine of the run, and the versions of the programs.
 
 use std::fmt;
 use std::fs;
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cluster::Cluster;
 
-/// Where the run takes place. What cannot be found out is empty or 0: no figure depends on it.
+/// The machine and the versions. Unknown values are empty or 0, as no figure depends on them.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
     processor: String,
@@ -18,9 +18,10 @@ pub(crate) struct Machine {
     kernel: String,
     kube_apiserver: String,
     daemon: &'static str,
-    /// Figures of a build without optimization say nothing.
+    /// Figures of an unoptimized build are meaningless.
     is_optimized: bool,
-    /// What git says of the source, with `-dirty` behind it if that has been changed since.
+    /// The commit of the sources, with the suffix `-dirty` after uncommitted changes. `None`
+    /// outside of a git repository.
     commit: Option<String>,
 }
 
@@ -55,7 +56,7 @@ fn memory_kib(meminfo: &str) -> u64 {
     total.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// None where the source did not come by git.
+/// The result of `git describe`; `None` if the sources are not in a git repository.
 fn commit() -> Option<String> {
     let git = Command::new("git")
         .args(["-C", env!("CARGO_MANIFEST_DIR"), "describe"])

@@ -1,8 +1,13 @@
-//! Pods of a usual size: a template of some 3 KB, and the status of a kubelet.
+//! Pods of a typical size: a template of about 3 KB, and the status that a kubelet writes.
 
 use serde_json::{Value, json};
 
-/// A pod template such as a Deployment's: two containers with environment, probes and volumes.
+const IMAGE_ID: &str = "registry.example/team/server@sha256:\
+    1b5f3f0c6bd8e4a9d0c1e2f3a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7";
+const CONTAINER_ID: &str =
+    "containerd://8a9b0c1d2e3f405162738495a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f";
+
+/// A pod template as of a Deployment: two containers with environment, probes and volumes.
 pub(crate) fn template(app: &str) -> Value {
     json!({
         "metadata": {
@@ -42,15 +47,15 @@ fn container(name: &str) -> Value {
     })
 }
 
-/// What a kubelet writes into a pod that has become Ready.
+/// The status patch of a kubelet for a pod that has become Ready.
 pub(crate) fn ready_status(now: &str) -> Value {
     let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now});
     let container = |name: &str| {
         json!({
             "name": name, "ready": true, "restartCount": 0, "started": true,
             "image": "registry.example/team/server:v1.2.3",
-            "imageID": "registry.example/team/server@sha256:1b5f3f0c6bd8e4a9d0c1e2f3a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7",
-            "containerID": "containerd://8a9b0c1d2e3f405162738495a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f",
+            "imageID": IMAGE_ID,
+            "containerID": CONTAINER_ID,
             "state": {"running": {"startedAt": now}},
         })
     };

@@ -1,70 +1,70 @@
-//! The figures: collected, and printed as a table.
+//! Collects the figures and prints them as a table.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
 use serde_json::{Value, json};
 
-use crate::statistics::{median, show, spread};
+use crate::statistics::{format_number, median, spread};
 
-/// The name under which this daemon's figures stand.
+/// The name of this daemon in the report.
 pub(crate) const OURS: &str = "this daemon";
-/// The name under which the original's figures stand.
+/// The name of the original in the report.
 pub(crate) const ORIGINAL: &str = "kube-controller-manager";
-/// The name under which the API server's own figures stand.
+/// The name of the API server's own figures in the report.
 pub(crate) const FLOOR: &str = "API server";
 
-/// All figures so far, in the order in which they came first.
+/// All figures so far, in the order of their first appearance.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     order: Vec<String>,
     figures: BTreeMap<String, BTreeMap<&'static str, Vec<Figure>>>,
-    /// What some figures were made of: a list for each time that they were measured.
+    /// Single values behind some figures: a list per measurement.
     samples: BTreeMap<String, BTreeMap<&'static str, Vec<Vec<f64>>>>,
-    /// Who was measured in each round, in this order.
+    /// The contestants of each round, in their order.
     rounds: Vec<Vec<&'static str>>,
 }
 
-/// One figure as it was measured in one round.
+/// A value of a figure in one round.
 #[derive(Clone, Copy, Debug)]
 struct Figure {
     round: usize,
     value: f64,
 }
 
-/// A figure that follows from others.
+/// A figure derived from others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Derived {
     pub(crate) who: &'static str,
     pub(crate) figure: &'static str,
-    /// The figure that stands before it in the table.
+    /// The figure above it in the table.
     pub(crate) below: &'static str,
     pub(crate) round: usize,
     pub(crate) value: f64,
 }
 
 impl Report {
-    /// What is added from now on belongs to the next round, in which `contestants` take turns like this.
+    /// Begins the next round, with the contestants in this order. Later figures belong to it.
     pub(crate) fn begin_round(&mut self, contestants: Vec<&'static str>) {
         self.rounds.push(contestants);
     }
 
-    /// Notes `value` for `figure`, which names its unit.
+    /// Adds and prints a value of `figure`, whose name contains the unit.
     pub(crate) fn add(&mut self, who: &'static str, figure: &str, value: f64) {
-        print_line(&format!("  {figure}: {}", show(value)));
+        print_line(&format!("  {figure}: {}", format_number(value)));
         if !self.figures.contains_key(figure) {
             self.order.push(figure.to_owned());
         }
-        self.note(who, figure, self.rounds.len(), value);
+        self.push(who, figure, self.rounds.len(), value);
     }
 
-    /// Notes the single values that figures are made of.
+    /// Adds the single values behind some figures.
     pub(crate) fn add_samples(&mut self, who: &'static str, what: &str, values: Vec<f64>) {
         let of_all = self.samples.entry(what.to_owned()).or_default();
         of_all.entry(who).or_default().push(values);
     }
 
-    /// Notes a figure of an earlier round.
+    /// Adds a derived figure of an earlier round.
     pub(crate) fn add_derived(&mut self, derived: &Derived) {
         let figure = derived.figure;
         if !self.figures.contains_key(figure) {
@@ -72,37 +72,42 @@ impl Report {
             let place = place.map_or(self.order.len(), |place| place + 1);
             self.order.insert(place, figure.to_owned());
         }
-        self.note(derived.who, figure, derived.round, derived.value);
+        self.push(derived.who, figure, derived.round, derived.value);
     }
 
-    fn note(&mut self, who: &'static str, figure: &str, round: usize, value: f64) {
+    fn push(&mut self, who: &'static str, figure: &str, round: usize, value: f64) {
         let of_all = self.figures.entry(figure.to_owned()).or_default();
         of_all.entry(who).or_default().push(Figure { round, value });
     }
 
-    /// The median of a figure over all rounds, if it was measured.
+    /// The median of a figure over all rounds; `None` if it was not measured.
     pub(crate) fn median(&self, who: &str, figure: &str) -> Option<f64> {
-        self.values(who, figure, |_| true)
+        self.median_of(who, figure, |_| true)
     }
 
-    /// A figure as it was in one round, the first being number 1; the median where it was measured more
-    /// than once.
+    /// The median of a figure in one round, counted from 1; `None` if it was not measured.
     pub(crate) fn of_round(&self, who: &str, figure: &str, round: usize) -> Option<f64> {
-        self.values(who, figure, |one| one.round == round)
+        self.median_of(who, figure, |it| it.round == round)
     }
 
-    /// How many rounds have begun.
+    /// Number of rounds so far.
     pub(crate) fn n_rounds(&self) -> usize {
         self.rounds.len()
     }
 
-    fn values(&self, who: &str, figure: &str, which: impl Fn(&Figure) -> bool) -> Option<f64> {
+    fn median_of(
+        &self,
+        who: &str,
+        figure: &str,
+        is_selected: impl Fn(&Figure) -> bool,
+    ) -> Option<f64> {
         let figures = self.figures.get(figure)?.get(who)?.iter();
-        let values: Vec<f64> = figures.filter(|one| which(one)).map(|f| f.value).collect();
+        let selected = figures.filter(|it| is_selected(it));
+        let values: Vec<f64> = selected.map(|it| it.value).collect();
         (!values.is_empty()).then(|| median(&values))
     }
 
-    /// Prints the table: medians, the ratio, the spread.
+    /// Prints the table of medians, spreads and ratios.
     pub(crate) fn print(&self) {
         if self.order.is_empty() {
             return;
@@ -118,7 +123,7 @@ impl Report {
             }
             let medians = (self.median(OURS, figure), self.median(ORIGINAL, figure));
             let ratio = match medians {
-                (Some(ours), Some(original)) if original > 0.0 => show(ours / original),
+                (Some(ours), Some(original)) if original > 0.0 => format_number(ours / original),
                 _ => String::new(),
             };
             let original = cell(ORIGINAL).unwrap_or_default();
@@ -127,7 +132,7 @@ impl Report {
         }
     }
 
-    /// Every single figure, as the value of some fields.
+    /// All single figures, as members of a JSON object.
     pub(crate) fn to_json(&self) -> Value {
         let figures = self.figures.iter().map(|(figure, of_all)| {
             let values = of_all.iter().map(|(who, of)| (*who, plain(of)));
@@ -142,8 +147,8 @@ fn plain(figures: &[Figure]) -> Vec<f64> {
     figures.iter().map(|figure| figure.value).collect()
 }
 
-/// One line for people.
+/// Prints a line to standard output.
 pub(crate) fn print_line(line: &str) {
-    // Whoever closed the pipe has seen enough.
+    // A reader that has closed the pipe is no error.
     writeln!(std::io::stdout(), "{line}").unwrap_or_default();
 }

@@ -1,4 +1,4 @@
-//! What both contestants have to do.
+//! The scenarios that both contestants run.
 
 mod giants;
 mod latency;
@@ -19,13 +19,13 @@ use crate::statistics::number;
 use crate::watch::{Observer, State};
 use crate::workloads::{create, delete_all, pods, scale};
 
-/// No single wait takes longer unless something is broken.
+/// Upper bound of a single wait. A longer one is an error.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(20);
 
-/// How long a controller is left alone before its memory is read.
+/// How long a controller is idle before its memory is read.
 pub(crate) const SETTLE: Duration = Duration::from_secs(5);
 
-/// One contestant at work in one namespace.
+/// A contestant, and the namespace in which it works.
 pub(crate) struct Stage<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) contestant: &'a Contestant,
@@ -40,12 +40,12 @@ impl Stage<'_> {
         self.report.add(self.contestant.name, figure, value);
     }
 
-    /// Notes how many pods were too many since this was last noted.
+    /// Adds the overshoot since the last call to the report.
     pub(crate) fn add_overshoot(&mut self, what: &str) -> Result<(), String> {
-        // Pods and statuses come by two watches: the last pods may still be on their way.
-        let are_level = |state: &State| state.pods.len() == state.sums().replicas;
-        let what_for = "as many pods as the statuses say";
-        self.observer.wait(what_for, PATIENCE, are_level)?;
+        // Pods and statuses are observed by two watches, and that of pods may lag behind.
+        let has_caught_up = |state: &State| state.pods.len() == state.sums().replicas;
+        let condition = "as many pods as in the statuses";
+        self.observer.wait(condition, PATIENCE, has_caught_up)?;
         let overshoot = self.observer.take_overshoot();
         self.add(&format!("{what}, overshoot"), number(overshoot));
         Ok(())
@@ -56,7 +56,7 @@ impl Stage<'_> {
     }
 }
 
-/// Lets `contestant` do all that is wanted.
+/// Runs all selected scenarios with `contestant`.
 pub(crate) fn run_all(
     cluster: &Cluster,
     contestant: &Contestant,
@@ -73,7 +73,7 @@ pub(crate) fn run_all(
         Scenario::ScaleDown,
     ];
     let process = contestant.start()?;
-    wait_until_it_works(cluster, &process)?;
+    wait_until_ready(cluster, &process)?;
     let mut stage = Stage {
         cluster,
         contestant,
@@ -117,35 +117,36 @@ pub(crate) fn run_all(
 }
 
 impl Stage<'_> {
-    /// Lets these ReplicaSets, which have all their pods, lose them; when the last was gone.
+    /// Scales these ReplicaSets, which have all their pods, to zero. Returns when the last pod was
+    /// gone.
     pub(crate) fn scale_to_zero(&self, names: &[String]) -> Result<Instant, String> {
         for name in names {
             scale(self.cluster, &self.namespace, name, 0)?;
-            // Nothing is being created, so from now on no pod may come.
+            // All pods exist already, so a further create would be an overshoot.
             self.observer.expect_pods(name, 0);
         }
         self.observer.wait("no pods", PATIENCE, State::is_empty)
     }
 
-    /// Deletes all ReplicaSets and their pods. The controller has ended, and would take as long to delete
-    /// the pods as it took to create them.
+    /// Deletes all ReplicaSets and their pods after the controller has exited. The controller would
+    /// take as long to delete the pods as to create them.
     fn tear_down(&self) -> Result<(), String> {
         delete_all(self.cluster, &self.namespace)?;
         let deadline = Instant::now() + PATIENCE;
         while !self.observer.lock().pods.is_empty() {
             if Instant::now() > deadline {
-                return Err("the pods cannot be deleted".to_owned());
+                return Err("the pods were not deleted in time".to_owned());
             }
             let all = Request::delete(pods(&self.namespace)).query("gracePeriodSeconds", "0");
-            // The API server does of each page as many as it can in a minute.
+            // The API server ends the deletion of a page after a minute, so retry.
             if let Err(problem) = self.cluster.delete_collection(&all) {
-                print_line(&format!("  goes on deleting: {problem}"));
+                print_line(&format!("  retrying the deletion: {problem}"));
             }
         }
         Ok(())
     }
 
-    /// Goes on in a namespace that nobody has used.
+    /// Switches to a fresh namespace.
     fn enter(&mut self) -> Result<(), String> {
         self.namespace = self.cluster.new_namespace()?;
         self.observer = Observer::start(self.cluster, &self.namespace)?;
@@ -153,14 +154,14 @@ impl Stage<'_> {
     }
 }
 
-/// A controller works when it has made a pod.
-fn wait_until_it_works(cluster: &Cluster, process: &Process) -> Result<(), String> {
+/// Waits until the controller has created a pod.
+fn wait_until_ready(cluster: &Cluster, process: &Process) -> Result<(), String> {
     process.usage()?;
     let namespace = cluster.new_namespace()?;
     let observer = Observer::start(cluster, &namespace)?;
     create(cluster, &namespace, "first", 1)?;
-    let is_there = |state: &State| state.sums().replicas == 1;
-    observer.wait("a first pod", Duration::from_mins(2), is_there)?;
+    let has_pod = |state: &State| state.sums().replicas == 1;
+    observer.wait("a first pod", Duration::from_mins(2), has_pod)?;
     scale(cluster, &namespace, "first", 0)?;
     observer.wait("no pods", PATIENCE, State::is_empty)?;
     delete_all(cluster, &namespace)

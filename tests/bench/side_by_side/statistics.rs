@@ -1,9 +1,9 @@
-//! Many values in few: the median, a quantile, the spread, and how a number is written.
+//! Statistics of many values, and the format of a number.
 
-/// Most digits behind the point.
+/// Maximum number of decimals.
 const DIGITS_MAX: i32 = 9;
 
-/// The value in the middle; of an even count the mean of the two that are there.
+/// The median; for an even count, the mean of the two middle values. 0 without values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let values = sorted(values);
     let (lower, upper) = (values.len().saturating_sub(1) / 2, values.len() / 2);
@@ -13,7 +13,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The value below which this part of all values lies: the nearest that there is.
+/// The quantile `part` (0 to 1), as the nearest of the values. 0 without values.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -27,16 +27,16 @@ pub(crate) fn quantile(values: &[f64], part: f64) -> f64 {
     values.get(place).copied().unwrap_or(0.0)
 }
 
-/// `median (least to most)`.
+/// Formats `median (minimum to maximum)`.
 pub(crate) fn spread(values: &[f64]) -> String {
     let all = [median(values), quantile(values, 0.0), quantile(values, 1.0)];
-    // Among measures, 1 is as exact as the 1.02 beside it.
+    // A measure that happens to be 1 gets as many decimals as the 1.02 beside it.
     let are_counts = values.iter().all(|value| value.fract() == 0.0);
     let [middle, least, most] = all.map(|value| {
         if are_counts {
-            show(value)
+            format_number(value)
         } else {
-            show_measure(value)
+            format_measure(value)
         }
     });
     if values.len() < 2 {
@@ -45,12 +45,12 @@ pub(crate) fn spread(values: &[f64]) -> String {
     format!("{middle} ({least} to {most})")
 }
 
-/// A count as it is, and a measure with at least three digits that say something.
-pub(crate) fn show(value: f64) -> String {
+/// Formats a count in full, and a measure with at least three significant digits.
+pub(crate) fn format_number(value: f64) -> String {
     if value.fract() == 0.0 {
         with_commas(&format!("{value:.0}"))
     } else {
-        show_measure(value)
+        format_measure(value)
     }
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn show(value: f64) -> String {
     clippy::cast_sign_loss,
     reason = "the digits of a number"
 )]
-fn show_measure(value: f64) -> String {
+fn format_measure(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
@@ -68,7 +68,7 @@ fn show_measure(value: f64) -> String {
     with_commas(&format!("{value:.digits$}"))
 }
 
-/// `12,345.6` of `12345.6`.
+/// Turns `12345.6` into `12,345.6`.
 fn with_commas(value: &str) -> String {
     let (whole, rest) = value.split_at(value.find('.').unwrap_or(value.len()));
     let (sign, whole) = whole.split_at(usize::from(whole.starts_with('-')));
@@ -82,7 +82,7 @@ fn with_commas(value: &str) -> String {
     format!("{sign}{grouped}{rest}")
 }
 
-/// A count as a figure.
+/// Converts a count to a figure.
 #[expect(clippy::cast_precision_loss, reason = "counts of pods")]
 pub(crate) fn number(count: usize) -> f64 {
     count as f64

@@ -1,4 +1,4 @@
-//! ReplicaSets: made, scaled, removed.
+//! Creates, scales and deletes ReplicaSets.
 
 use replicaset_controller::client::Request;
 use serde_json::json;
@@ -6,12 +6,12 @@ use serde_json::json;
 use crate::cluster::Cluster;
 use crate::pods::template;
 
-/// Path of the ReplicaSets of a namespace.
+/// The path of a namespace's ReplicaSets.
 pub(crate) fn collection(namespace: &str) -> String {
     format!("/apis/apps/v1/namespaces/{namespace}/replicasets")
 }
 
-/// Path of the pods of a namespace.
+/// The path of a namespace's pods.
 pub(crate) fn pods(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/pods")
 }
@@ -26,12 +26,16 @@ pub(crate) fn create(
     let labels = json!({"app": name});
     let object = json!({
         "metadata": {"name": name, "labels": labels},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template(name)},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": template(name),
+        },
     });
     cluster.post(&collection(namespace), &object).map(drop)
 }
 
-/// Says by the subresource `scale` how many pods a ReplicaSet is to have.
+/// Sets the number of replicas through the subresource `scale`.
 pub(crate) fn scale(
     cluster: &Cluster,
     namespace: &str,

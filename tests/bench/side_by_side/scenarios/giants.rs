@@ -1,39 +1,40 @@
-//! New ReplicaSets of one pod beside many that want thousands, with the default rate limit and without
-//! one. Only this daemon does it: the other one's small ReplicaSets wait for minutes.
+//! New ReplicaSets with one pod beside many with thousands, with the default rate limit and without
+//! a limit. Only this daemon runs it: with kube-controller-manager the small ReplicaSets wait for
+//! minutes.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use super::{PATIENCE, Stage, wait_until_it_works};
+use super::{PATIENCE, Stage, wait_until_ready};
 use crate::load::in_parallel;
 use crate::probe::{add_latencies, latencies};
 use crate::statistics::number;
 use crate::watch::State;
 use crate::workloads::create;
 
-/// Pods that each giant wants.
+/// Replicas of each giant.
 const REPLICAS: usize = 2000;
 
-/// New ReplicaSets of one pod.
+/// Number of new ReplicaSets with one pod.
 const PROBES: u32 = 50;
 
-/// From one to the next, so that all are made in the first minute.
+/// Interval between two probes, so that all start within the first minute.
 const INTERVAL: Duration = Duration::from_millis(1100);
 
-/// At this rate the giants would be up when the last probe is made, in pods a second.
+/// Assumed rate of the giants' scale-up, in pods per second, which ends with the last probe.
 const SCALE_UP_RATE: f64 = 1000.0;
 
-/// Pods of a giant's sync.
+/// Pods per sync of a giant.
 const BURST: f64 = 500.0;
 
-/// Everything, by processes of its own.
+/// Runs the scenario with new processes.
 pub(super) fn all(stage: &mut Stage<'_>) -> Result<(), String> {
     for (limit, qps, burst) in [("20 qps", "20", "30"), ("no limit", "0", "1")] {
         let contestant = stage.contestant.limited(qps, burst);
         for n_giants in stage.options.giants.clone() {
             let what = format!("{n_giants} giants, {limit}");
             let process = contestant.start()?;
-            wait_until_it_works(stage.cluster, &process)?;
+            wait_until_ready(stage.cluster, &process)?;
             stage.enter()?;
             let every = if qps == "0" {
                 let all_up = number(n_giants * REPLICAS) / SCALE_UP_RATE;
@@ -65,8 +66,8 @@ fn measure(
     in_parallel(n_giants, |n| {
         create(cluster, namespace, &giant(n), REPLICAS)
     })?;
-    let n_left = Cell::new(PROBES);
-    let goes_on = |_: &State| n_left.replace(n_left.get().saturating_sub(1)) > 0;
+    let n_remaining = Cell::new(PROBES);
+    let goes_on = |_: &State| n_remaining.replace(n_remaining.get().saturating_sub(1)) > 0;
     let found = latencies(&stage.observer, every, PATIENCE, goes_on, |name| {
         stage.observer.expect_pods(name, 1);
         create(cluster, namespace, name, 1)?;

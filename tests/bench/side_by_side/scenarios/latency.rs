@@ -1,4 +1,4 @@
-//! From a new ReplicaSet to its pod.
+//! Latency: the time from a new ReplicaSet to its pod.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use crate::statistics::number;
 use crate::watch::State;
 use crate::workloads::{create, delete_all, scale};
 
-/// Of fewer, a p99 says nothing.
+/// Minimum number of probes for a meaningful p99.
 const BUSY_PROBES_MIN: usize = 20;
 
-/// At this rate the other ReplicaSet would be up when the last probe is made, in pods a second. No API server
-/// on such machines is as fast, so there are as many probes as there can be.
+/// Assumed rate of the other ReplicaSet's scale-up, in pods per second, which ends with the last
+/// probe. No API server on such a machine is as fast, so all probes start during the scale-up.
 const SCALE_UP_RATE: f64 = 1000.0;
 
-/// Nothing else is happening, nor is left to be done of what was before.
+/// Measures on an idle controller that has finished all earlier work.
 pub(super) fn idle(stage: &mut Stage<'_>) -> Result<(), String> {
     stage.cluster.collect_garbage()?;
     pause(SETTLE);
@@ -24,7 +24,7 @@ pub(super) fn idle(stage: &mut Stage<'_>) -> Result<(), String> {
     finish(stage, "latency idle", found)
 }
 
-/// Another ReplicaSet scales by thousands.
+/// Measures while another ReplicaSet scales by thousands.
 pub(super) fn busy(stage: &mut Stage<'_>) -> Result<(), String> {
     let wanted = stage.options.pods;
     create(stage.cluster, &stage.namespace, "giant", 0)?;
@@ -43,11 +43,11 @@ pub(super) fn busy(stage: &mut Stage<'_>) -> Result<(), String> {
     stage.add("latency busy, probes", number(n_probes));
     if n_probes < BUSY_PROBES_MIN {
         return Err(format!(
-            "latency-busy: {wanted} pods were there after {n_probes} probes, and it takes \
-             {BUSY_PROBES_MIN}: give more --pods, or --scenarios without it"
+            "latency-busy: all {wanted} pods existed after {n_probes} probes, fewer than \
+             {BUSY_PROBES_MIN}: raise --pods, or leave the scenario out of --scenarios"
         ));
     }
-    // The last of its pods may be one too many.
+    // Waits for all pods before the overshoot is read, as the last pod may be a surplus.
     let all_up = |state: &State| state.sums().replicas == wanted + n_probes;
     let ended = stage.observer.wait("all scaled up", PATIENCE, all_up)?;
     stage.add(

@@ -1,4 +1,5 @@
-//! How soon a Deployment learns of pods that it has lost in the middle of a roll-out.
+//! Measures how soon a ReplicaSet's status shows pods that are lost in the middle of a roll-out.
+//! The Deployment controller depends on it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,20 +20,20 @@ use crate::statistics::number;
 use crate::watch::{Observer, State};
 use crate::workloads::{delete_all, pods};
 
-/// Pods of the Deployment.
+/// Replicas of the Deployment.
 const REPLICAS: usize = 100;
 
-/// Ready pods that are deleted.
+/// Number of Ready pods to delete.
 const KILLS: usize = 300;
 
-/// From one deletion to the next.
+/// Interval between two deletions.
 const KILL_EVERY: Duration = Duration::from_millis(50);
 
-/// How long a pod takes to become Ready.
+/// Time from a pod's first observation until it becomes Ready.
 const READY_AFTER: Duration = Duration::from_millis(200);
 
-/// Rolls a Deployment out again and again, with `maxUnavailable: 0`, and deletes Ready pods
-/// meanwhile.
+/// Rolls out a Deployment with `maxUnavailable: 0` repeatedly, and deletes Ready pods during each
+/// roll-out.
 pub(super) fn loss(stage: &mut Stage<'_>) -> Result<(), String> {
     let deployments = Contestant::deployments(stage.cluster)?.start()?;
     let (cluster, observer, namespace) = (stage.cluster, &stage.observer, &*stage.namespace);
@@ -50,25 +51,25 @@ pub(super) fn loss(stage: &mut Stage<'_>) -> Result<(), String> {
         is_over.store(true, Ordering::Relaxed);
         let kubelet = kubelet
             .join()
-            .unwrap_or_else(|_| Err("it panicked".to_owned()));
+            .unwrap_or_else(|_| Err("the kubelet thread panicked".to_owned()));
         done.and(kubelet)
     });
     deployments.stop()?;
     done?;
     let latencies = observer.lock().journal().map(|journal| journal.latencies());
     let latencies = latencies.unwrap_or_default();
-    let told: Vec<f64> = latencies.iter().copied().flatten().collect();
-    let n_never = latencies.len() - told.len();
+    let shown: Vec<f64> = latencies.iter().copied().flatten().collect();
+    let n_never = latencies.len() - shown.len();
     let name = stage.contestant.name;
     stage.add("loss, Ready pods deleted", number(latencies.len()));
     stage.add("loss, never in a status", number(n_never));
-    add_latencies(stage.report, name, "loss until its status", told);
+    add_latencies(stage.report, name, "loss until its status", shown);
     let deployments = collection(&stage.namespace);
     tear_down(stage, &deployments)
 }
 
-/// Removes everything. Nobody looks after the Deployment any more, nor must anybody in the next
-/// round.
+/// Deletes all objects. No controller manages the Deployment any more, and the next round must not
+/// start with it.
 fn tear_down(stage: &Stage<'_>, deployments: &str) -> Result<(), String> {
     let deployments = Request::delete(deployments);
     stage.cluster.delete_collection(&deployments)?;
@@ -77,7 +78,7 @@ fn tear_down(stage: &Stage<'_>, deployments: &str) -> Result<(), String> {
     delete_all(stage.cluster, &stage.namespace)
 }
 
-/// Path of the Deployments of a namespace.
+/// The path of a namespace's Deployments.
 fn collection(namespace: &str) -> String {
     format!("/apis/apps/v1/namespaces/{namespace}/deployments")
 }
@@ -86,7 +87,7 @@ struct Rollouts<'a> {
     cluster: &'a Cluster,
     observer: &'a Observer,
     namespace: &'a str,
-    /// Of all Deployments of the namespace.
+    /// The path of the namespace's Deployments.
     path: String,
 }
 
@@ -114,7 +115,7 @@ impl Rollouts<'_> {
                 }
                 pause(KILL_EVERY);
                 if Instant::now() > deadline {
-                    return Err("a roll-out does not end".to_owned());
+                    return Err("a roll-out did not finish".to_owned());
                 }
             }
         }
@@ -126,7 +127,7 @@ impl Rollouts<'_> {
         state.journal().map_or(0, |journal| journal.n_losses())
     }
 
-    /// Waits until all pods are there and Ready, and the statuses say so.
+    /// Waits until all pods exist and are Ready, and the statuses show it.
     fn settle(&self) -> Result<(), String> {
         let is_settled = |state: &State| {
             let sums = state.sums();
@@ -144,7 +145,7 @@ impl Rollouts<'_> {
         self.cluster.send(&request).map(drop)
     }
 
-    /// True if no pod of an older template is left.
+    /// True if no pod of an older template remains.
     fn is_rolled_out(&self) -> Result<bool, String> {
         let request = Request::get(format!("{}/web", self.path));
         let deployment: Value = self.cluster.json(&request)?;
@@ -162,7 +163,7 @@ impl Rollouts<'_> {
             let chosen = fastrand::choice(ready);
             let chosen = chosen.map(|(uid, pod)| (uid.clone(), pod.name.clone()));
             if let (Some((uid, _)), Some(journal)) = (&chosen, state.journal()) {
-                journal.doom(uid.clone());
+                journal.add_victim(uid.clone());
             }
             chosen
         };
@@ -173,16 +174,16 @@ impl Rollouts<'_> {
         let request = Request::delete(format!("{}/{name}", pods(self.namespace)))
             .body("application/json", options.to_string());
         match self.cluster.client.send(&request) {
-            // The roll-out was first.
+            // The roll-out has deleted the pod already.
             Err(error) if error.status().is_some_and(Status::is_not_found) => Ok(()),
-            answer => answer
+            result => result
                 .map(drop)
                 .map_err(|error| format!("{request}: {error}")),
         }
     }
 }
 
-/// Makes each pod Ready some time after it was first seen.
+/// Makes each pod Ready [`READY_AFTER`] its first observation.
 fn kubelet(
     cluster: &Cluster,
     observer: &Observer,
@@ -210,7 +211,7 @@ fn kubelet(
                 Request::patch(path).body("application/strategic-merge-patch+json", status.clone());
             match cluster.client.send(&request) {
                 Err(error) if error.status().is_some_and(Status::is_not_found) => Ok(()),
-                answer => answer
+                result => result
                     .map(drop)
                     .map_err(|error| format!("{request}: {error}")),
             }

@@ -1,4 +1,4 @@
-//! Up, Ready, idle, restarted, disturbed, and down again.
+//! Scale-up, Ready, idle, restart, churn and scale-down.
 
 use std::time::Instant;
 
@@ -16,32 +16,32 @@ use crate::statistics::number;
 use crate::watch::State;
 use crate::workloads::{create, delete_all, pods, scale};
 
-/// Restarts in a round, since each is one short measurement on a machine that may stall.
+/// Restarts per round: each is a short measurement, and the machine may stall.
 pub(super) const RESTARTS: usize = 3;
 
-/// Pods that are deleted under a controller's feet.
+/// Pods that the benchmark deletes in a churn.
 const CHURN: usize = 300;
 
-/// What a controller took that was started with work to do.
+/// The cost of starting a controller with pending work.
 pub(super) struct Start {
-    /// Until the first pod, in seconds.
+    /// Time until the first pod, in seconds.
     pub(super) seconds: f64,
     /// CPU time until the first pod, in seconds.
     pub(super) cpu: f64,
-    /// Once it had settled, in MiB.
+    /// Resident memory once settled, in MiB.
     pub(super) resident: f64,
-    /// The most of it until then, in MiB.
+    /// Peak resident memory until then, in MiB.
     pub(super) peak: f64,
 }
 
-/// What a controller without pods needs.
+/// Measures the memory of a controller without pods.
 pub(super) fn empty(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     pause(SETTLE);
     stage.add(MEMORY_EMPTY, process.usage()?.resident);
     Ok(())
 }
 
-/// All scenarios with many ReplicaSets. Answers the process that runs at the end.
+/// Runs all scenarios with many ReplicaSets. Returns the last process, which still runs.
 pub(super) fn many(stage: &mut Stage<'_>, mut process: Process) -> Result<Process, String> {
     let sets = stage.options.replicasets.max(1);
     let each = stage.options.pods_of_each();
@@ -73,7 +73,7 @@ pub(super) fn many(stage: &mut Stage<'_>, mut process: Process) -> Result<Proces
     Ok(process)
 }
 
-/// One ReplicaSet with all pods.
+/// Scales one ReplicaSet up to all pods.
 pub(super) fn one(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     let names = ["giant".to_owned()];
     create(stage.cluster, &stage.namespace, "giant", 0)?;
@@ -88,7 +88,7 @@ pub(super) fn one(stage: &mut Stage<'_>, process: &Process) -> Result<(), String
     delete_all(stage.cluster, &stage.namespace)
 }
 
-/// Scales all of these ReplicaSets from 0 to `each`.
+/// Scales each of these ReplicaSets from 0 to `each` and measures it.
 pub(super) fn up(
     stage: &mut Stage<'_>,
     process: &Process,
@@ -120,7 +120,7 @@ pub(super) fn up(
     stage.add_overshoot(what)
 }
 
-/// Makes all pods Ready, of which there are `total`.
+/// Makes all `total` pods Ready and measures the status updates.
 pub(super) fn ready(
     stage: &mut Stage<'_>,
     process: &Process,
@@ -178,7 +178,7 @@ fn idle(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     Ok(())
 }
 
-/// Ends the controller, and starts it again with work to do and all pods there.
+/// Restarts the controller with pending work and all pods present, and measures the start.
 fn restart(
     stage: &mut Stage<'_>,
     process: Process,
@@ -196,7 +196,7 @@ fn restart(
     Ok(process)
 }
 
-/// Scales one ReplicaSet up to `replicas` while no controller runs, and starts one.
+/// Scales a ReplicaSet up to `replicas` while no controller runs, then starts one.
 pub(super) fn start_behind(
     stage: &Stage<'_>,
     name: &str,
@@ -221,7 +221,7 @@ pub(super) fn start_behind(
     Ok((process, start))
 }
 
-/// Pods are deleted by somebody else.
+/// Deletes pods and measures their replacement.
 fn churn(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     let before = process.usage()?;
     let began = Instant::now();
@@ -232,7 +232,8 @@ fn churn(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     stage.add_overshoot("churn")
 }
 
-/// Deletes some pods at random and waits until as many have come again. How many, and when that was.
+/// Deletes some arbitrary pods, and waits until all are replaced. Returns their number and when the
+/// last was replaced.
 pub(super) fn kill_some(stage: &Stage<'_>) -> Result<(usize, Instant), String> {
     let (total, chosen) = {
         let state = stage.observer.lock();
@@ -245,12 +246,14 @@ pub(super) fn kill_some(stage: &Stage<'_>) -> Result<(usize, Instant), String> {
         let request = Request::delete(format!("{path}/{}", chosen[n].1));
         cluster.send(&request).map(drop)
     })?;
-    let is_whole = |state: &State| {
+    let is_replaced = |state: &State| {
         state.pods.len() == total
             && state.sums().replicas == total
             && chosen.iter().all(|(uid, _)| !state.pods.contains_key(uid))
     };
-    let ended = stage.observer.wait("churn mended", PATIENCE, is_whole)?;
+    let ended = stage
+        .observer
+        .wait("all pods replaced", PATIENCE, is_replaced)?;
     Ok((chosen.len(), ended))
 }
 

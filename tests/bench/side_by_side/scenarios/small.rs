@@ -1,4 +1,4 @@
-//! Clusters as most are: thousands of ReplicaSets of one pod, each beside the old revisions that its
+//! A typical cluster: thousands of ReplicaSets with one pod, each beside the old revisions that its
 //! Deployment has scaled to zero.
 
 use std::time::Instant;
@@ -6,28 +6,29 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::replicas::{RESTARTS, ready, start_behind, up};
-use super::{PATIENCE, SETTLE, Stage, wait_until_it_works};
+use super::{PATIENCE, SETTLE, Stage, wait_until_ready};
 use crate::contestant::Process;
 use crate::load::{in_parallel, pause};
 use crate::pods::template;
 use crate::statistics::number;
 use crate::workloads::{collection, create};
 
-/// Old revisions beside each ReplicaSet. With it there are ten, and a Deployment keeps one more.
+/// Old revisions beside each current ReplicaSet. That makes ten, one less than a Deployment keeps
+/// by default.
 const OLD_REVISIONS: usize = 9;
 
-/// What the names of the ReplicaSets begin with that come to have a pod.
+/// Name prefix of the ReplicaSets that get a pod.
 const CURRENT: &str = "current-";
 
-/// Scaled at each start, so that the others stay at zero.
+/// The ReplicaSet that is scaled at each start. The others stay at zero.
 const PROBE: &str = "probe";
 
-/// Everything, by processes of its own, which have held nothing before.
+/// Runs the scenario with new processes, so that memory starts from zero.
 pub(super) fn all(stage: &mut Stage<'_>) -> Result<(), String> {
     let n_small = stage.options.small_replicasets.max(1);
     let names: Vec<String> = (0..n_small).map(|n| format!("{CURRENT}{n}")).collect();
     let process = stage.contestant.start()?;
-    wait_until_it_works(stage.cluster, &process)?;
+    wait_until_ready(stage.cluster, &process)?;
     stage.enter()?;
     at_zero(stage, &process, &names)?;
     process.stop()?;
@@ -41,7 +42,7 @@ pub(super) fn all(stage: &mut Stage<'_>) -> Result<(), String> {
     stage.tear_down()
 }
 
-/// Creates all ReplicaSets, and measures what they take without a pod.
+/// Creates all ReplicaSets, and measures their memory without pods.
 fn at_zero(stage: &mut Stage<'_>, process: &Process, names: &[String]) -> Result<(), String> {
     pause(SETTLE);
     let empty = process.usage()?.resident;
@@ -58,7 +59,7 @@ fn at_zero(stage: &mut Stage<'_>, process: &Process, names: &[String]) -> Result
         let object = of_deployment(&name, deployment, revision);
         cluster.post(&collection(namespace), &object).map(drop)
     })?;
-    rest(stage)?;
+    wait_until_quiet(stage)?;
     let full = process.usage()?.resident;
     let grown = (full - empty) * 1024.0 * 1024.0;
     stage.add("small, memory with all at zero, MiB", full);
@@ -66,7 +67,7 @@ fn at_zero(stage: &mut Stage<'_>, process: &Process, names: &[String]) -> Result
     Ok(())
 }
 
-/// A ReplicaSet at zero, as the Deployment of this number makes it.
+/// A ReplicaSet at zero, as the Deployment with this number would create it.
 fn of_deployment(name: &str, deployment: usize, revision: usize) -> Value {
     let app = format!("app-{deployment}");
     let mut template = template(&app);
@@ -87,7 +88,7 @@ fn of_deployment(name: &str, deployment: usize, revision: usize) -> Value {
     })
 }
 
-/// Starts the controller with all ReplicaSets there, one of which it is to scale.
+/// Starts the controller with all ReplicaSets present. One of them lacks pods.
 fn start(stage: &mut Stage<'_>, replicas: usize) -> Result<Process, String> {
     let (process, start) = start_behind(stage, PROBE, replicas)?;
     stage.add("small, start, seconds to the first pod", start.seconds);
@@ -98,7 +99,7 @@ fn start(stage: &mut Stage<'_>, replicas: usize) -> Result<Process, String> {
     Ok(process)
 }
 
-/// All ReplicaSets get their pod. Long after that, all pods turn Ready.
+/// Scales all current ReplicaSets to one pod. Once the controller is quiet, makes all pods Ready.
 fn scale_and_ready(
     stage: &mut Stage<'_>,
     process: &Process,
@@ -110,11 +111,11 @@ fn scale_and_ready(
         number(n_writes) / number(names.len())
     };
     up(stage, process, names, 1, "small, scale-up")?;
-    rest(stage)?;
+    wait_until_quiet(stage)?;
     let writes = of_each(stage);
     stage.add("small, scale-up, status writes a ReplicaSet", writes);
     ready(stage, process, names.len(), "small, Ready")?;
-    rest(stage)?;
+    wait_until_quiet(stage)?;
     let writes = of_each(stage);
     let what = "small, scale-up and Ready, status writes a ReplicaSet";
     stage.add(what, writes);
@@ -124,14 +125,14 @@ fn scale_and_ready(
     Ok(())
 }
 
-/// How often the statuses were written of those that come to have a pod.
+/// Number of status changes of the current ReplicaSets.
 fn n_status_writes(stage: &Stage<'_>) -> usize {
     let state = stage.observer.lock();
     state.n_status_writes(|name| name.starts_with(CURRENT))
 }
 
-/// Waits until no status was written for a while: a controller may hold one back.
-fn rest(stage: &Stage<'_>) -> Result<(), String> {
+/// Waits until no status has changed for [`SETTLE`], as a controller may defer status updates.
+fn wait_until_quiet(stage: &Stage<'_>) -> Result<(), String> {
     let deadline = Instant::now() + PATIENCE;
     let mut before = stage.observer.lock().sums();
     loop {
@@ -141,7 +142,7 @@ fn rest(stage: &Stage<'_>) -> Result<(), String> {
             return Ok(());
         }
         if Instant::now() > deadline {
-            return Err("the controller does not come to rest".to_owned());
+            return Err("the controller keeps updating statuses".to_owned());
         }
         before = now;
     }

@@ -1,4 +1,4 @@
-//! Churn for long: memory must not grow.
+//! Memory during long churn, which must not grow.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use super::replicas::kill_some;
 use crate::contestant::Process;
 use crate::statistics::number;
 
-/// Kills pods and lets them be replaced, again and again, and reads the memory each minute. Figures are
-/// told as they come, so that whoever waits an hour for the last one has the others.
+/// Deletes pods and waits for their replacement in a loop, and reads the memory each minute. Adds
+/// each figure at once, so that it is printed during the hour.
 pub(super) fn soak(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     const MINUTE: Duration = Duration::from_mins(1);
     let began = Instant::now();
