@@ -1,4 +1,4 @@
-//! Reading a pod, and matching its labels.
+//! Decoding objects, and matching labels.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use replicaset_controller::api::{Pod, ReplicaSet};
 
 use crate::fixture::replica_set;
 
-/// One pod as a kube-apiserver wrote it in both encodings.
+/// A pod as encoded by a kube-apiserver, in both encodings.
 const JSON: &[u8] = include_bytes!("../../data/pod.json");
 const PROTOBUF: &[u8] = include_bytes!("../../data/pod.pb");
 

@@ -1,4 +1,4 @@
-//! Events that go into the store.
+//! Applying events to the store.
 
 use criterion::{BatchSize, Criterion};
 use replicaset_controller::api::Pod;
@@ -16,16 +16,16 @@ pub(crate) fn apply(criterion: &mut Criterion) {
     for pod in &pods {
         store.apply_added(pod.clone());
     }
-    let mut turn = 0;
+    let mut n_changes = 0;
     let mut next_change = || {
-        turn += 1;
-        changed(&pods, turn)
+        n_changes += 1;
+        changed(&pods, n_changes)
     };
-    // The store drops what it has already, and so would be measured doing nothing.
-    let told = store.apply_modified(next_change());
+    // The store ignores an object that it has already. That would make the benchmark meaningless.
+    let event = store.apply_modified(next_change());
     assert!(
-        matches!(told, Some(CacheEvent::Updated { .. })),
-        "the store takes the change for no change: {told:?}"
+        matches!(event, Some(CacheEvent::Updated { .. })),
+        "the store ignores the change: {event:?}"
     );
     let mut group = criterion.benchmark_group("store, 10,000 pods");
     group.bench_function("apply a change", |bencher| {
@@ -35,10 +35,10 @@ pub(crate) fn apply(criterion: &mut Criterion) {
             BatchSize::SmallInput,
         );
     });
-    let mut turn = pods.iter().cycle();
+    let mut next_pod = pods.iter().cycle();
     group.bench_function("delete and add", |bencher| {
         bencher.iter_batched(
-            || turn.next().cloned().unwrap_or_default(),
+            || next_pod.next().cloned().unwrap_or_default(),
             |pod| {
                 let deleted = store.apply_deleted(pod.clone());
                 (deleted, store.apply_added(pod))
@@ -49,12 +49,11 @@ pub(crate) fn apply(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The change that comes as number `turn`: one pod after the other, and with each pass over all of
-/// them the other readiness.
-fn changed(pods: &[Pod], turn: usize) -> Pod {
-    let mut pod = pods[turn % pods.len()].clone();
-    let version = pods.len() + 2 + turn;
+/// The change number `n`. Changes cycle through the pods, and each cycle flips their readiness.
+fn changed(pods: &[Pod], n: usize) -> Pod {
+    let mut pod = pods[n % pods.len()].clone();
+    let version = pods.len() + 2 + n;
     pod.resource_version = version.to_string().as_str().into();
-    pod.is_ready = (turn / pods.len()) % 2 == 1;
+    pod.is_ready = (n / pods.len()) % 2 == 1;
     pod
 }

@@ -1,4 +1,4 @@
-//! What a sync is made of.
+//! A sync and its parts.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Objects, and a controller that may read and not write.
+//! Objects, and a controller whose writes and live reads fail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,67 +25,65 @@ use replicaset_controller::writes::{
 };
 use serde_json::json;
 
-/// Refuses everything: what is measured has nothing to write.
+/// Fails all writes and live reads. The benchmarks need none.
 #[derive(Debug)]
-struct ReadOnly;
+struct CacheOnly;
 
-fn refused<T>() -> Result<T, WriteError> {
-    Err(WriteError::Local(
-        "nothing is to be written here".to_owned(),
-    ))
+fn unexpected<T>() -> Result<T, WriteError> {
+    Err(WriteError::Local("unexpected request".to_owned()))
 }
 
-impl PodControl for ReadOnly {
+impl PodControl for CacheOnly {
     fn create_pod(&self, _: &ReplicaSet, _: &str) -> Result<CreatedPod, WriteError> {
-        refused()
+        unexpected()
     }
 
     fn delete_pod(&self, _: &ReplicaSet, _: &Pod) -> Result<(), WriteError> {
-        refused()
+        unexpected()
     }
 
     fn patch_pod(&self, _: &ReplicaSet, _: &Pod, _: Vec<u8>) -> Result<PatchedPod, WriteError> {
-        refused()
+        unexpected()
     }
 }
 
-impl ReplicaSetControl for ReadOnly {
+impl ReplicaSetControl for CacheOnly {
     fn update_status(
         &self,
         _: &ReplicaSet,
         _: &ReplicaSetStatus,
     ) -> Result<ReplicaSet, WriteError> {
-        refused()
+        unexpected()
     }
 }
 
-impl LiveReader for ReadOnly {
+impl LiveReader for CacheOnly {
     fn get_replica_set(&self, _: &ObjectKey) -> Result<ReplicaSet, WriteError> {
-        refused()
+        unexpected()
     }
 
     fn find_pod(&self, _: &ReplicaSet, _: &str) -> Result<Option<Pod>, WriteError> {
-        refused()
+        unexpected()
     }
 
     fn list_pods(&self, _: &ReplicaSet, _: &Selector) -> Result<Vec<Pod>, WriteError> {
-        refused()
+        unexpected()
     }
 
     fn newest_versions(&self, _: &str) -> Result<[ResourceVersion; 2], WriteError> {
-        refused()
+        unexpected()
     }
 
     fn owner_managers(&self, _: &ReplicaSet, _: &str) -> Result<Vec<Manager>, WriteError> {
-        refused()
+        unexpected()
     }
 
     fn status_managers(&self, _: &ObjectKey) -> Result<Vec<Manager>, WriteError> {
-        refused()
+        unexpected()
     }
 }
 
-/// A ReplicaSet that has as many Ready pods as it wants, and says so.
+/// A ReplicaSet whose pods are all Ready, with an up-to-date status.
 pub(crate) fn replica_set(replicas: usize, min_ready_seconds: u32) -> ReplicaSet {
     let labels = json!({"app": "web", "tier": "backend", "pod-template-hash": "5d59d67564"});
     let object = json!({
@@ -107,7 +105,7 @@ pub(crate) fn replica_set(replicas: usize, min_ready_seconds: u32) -> ReplicaSet
         .expect("a readable ReplicaSet")
 }
 
-/// So many pods of `rs`, which share what pods of one owner share.
+/// `count` pods of `rs`, which share their interned values as in the cache.
 pub(crate) fn pods_of(rs: &ReplicaSet, count: usize) -> Vec<Pod> {
     let controller = Arc::new(ControllerRef {
         kind: "ReplicaSet".into(),
@@ -161,9 +159,9 @@ pub(crate) fn controller(cache: &Cache) -> ReplicaSetController {
     ReplicaSetController::new(Parts {
         kind: &REPLICA_SET,
         cache: Arc::new(cache.clone()),
-        live: Arc::new(ReadOnly),
-        pod_control: Arc::new(ReadOnly),
-        replica_set_control: Arc::new(ReadOnly),
+        live: Arc::new(CacheOnly),
+        pod_control: Arc::new(CacheOnly),
+        replica_set_control: Arc::new(CacheOnly),
         queue: Arc::new(WorkQueue::new(Arc::clone(&clock) as Arc<_>)),
         batches: Arc::new(Serial),
         clock,

@@ -1,4 +1,4 @@
-//! What is hot, piece by piece: `cargo bench --bench micro`.
+//! Microbenchmarks of hot code: `cargo bench --bench micro`.
 
 mod api;
 mod cache;

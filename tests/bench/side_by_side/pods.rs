@@ -37,7 +37,9 @@ fn container(name: &str) -> Value {
         "args": ["--listen=0.0.0.0:8080", "--log-format=json", "--cache=/cache"],
         "env": variables.collect::<Vec<_>>(),
         "ports": [{"containerPort": 8080, "name": "http"}],
-        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
+        "resources": {
+            "requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"},
+        },
         "livenessProbe": probe,
         "readinessProbe": probe,
         "volumeMounts": [

@@ -21,7 +21,7 @@ const PROBES: u32 = 50;
 /// Interval between two probes, so that all start within the first minute.
 const INTERVAL: Duration = Duration::from_millis(1100);
 
-/// Assumed rate of the giants' scale-up, in pods per second, which ends with the last probe.
+/// Pods per second. At this assumed rate, the giants' scale-up ends with the last probe.
 const SCALE_UP_RATE: f64 = 1000.0;
 
 /// Pods per sync of a giant.

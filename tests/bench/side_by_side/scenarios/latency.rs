@@ -12,8 +12,8 @@ use crate::workloads::{create, delete_all, scale};
 /// Minimum number of probes for a meaningful p99.
 const BUSY_PROBES_MIN: usize = 20;
 
-/// Assumed rate of the other ReplicaSet's scale-up, in pods per second, which ends with the last
-/// probe. No API server on such a machine is as fast, so all probes start during the scale-up.
+/// Pods per second. At this assumed rate, the other ReplicaSet's scale-up ends with the last probe.
+/// No API server on such a machine is as fast, so all probes start during the scale-up.
 const SCALE_UP_RATE: f64 = 1000.0;
 
 /// Measures on an idle controller that has finished all earlier work.
