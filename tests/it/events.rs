@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use replicaset_controller::devserver::{Action, Matcher, Rule};
 
 use crate::support::{
-    TestCluster, internal_error, json_body, name, new_replica_set, refusal, text_at,
+    TestCluster, internal_error, json_body, name, new_replica_set, status_error, text_at,
 };
 
 /// A scale-up and a scale-down of a few pods take milliseconds, or seconds on a busy machine.
@@ -64,7 +64,7 @@ fn k_27_events_without_a_response_hold_up_nothing() {
 fn a_pod_name_that_is_taken_causes_no_event() {
     let cluster = TestCluster::running();
     cluster.synced();
-    let taken = refusal(409, "AlreadyExists", "pods \"a-x\" already exists");
+    let taken = status_error(409, "AlreadyExists", "pods \"a-x\" already exists");
     let rule = Rule::new(Matcher::verb("create", "pods"), taken);
     let rule = cluster.faults().add(rule.times(1));
     cluster.create_replica_set(&new_replica_set("a", 1));
@@ -85,7 +85,7 @@ fn a_pod_name_that_is_taken_causes_no_event() {
 #[test]
 fn k_09_a_rejected_event_is_not_sent_again() {
     let cluster = TestCluster::running();
-    let invalid = refusal(422, "Invalid", "Event \"e\" is invalid");
+    let invalid = status_error(422, "Invalid", "Event \"e\" is invalid");
     let rule = Rule::new(Matcher::verb("create", "events"), invalid);
     let rule = cluster.faults().add(rule.times(1));
     cluster.create_replica_set(&new_replica_set("a", 2));

@@ -14,8 +14,8 @@ use replicaset_controller::devserver::{
 use serde_json::json;
 
 use crate::support::{
-    Kind, Setup, TestCluster, is_streamed_list, name, new_pod, new_replica_set, plain_watches_of,
-    reads_of, refusal, streamed_lists_of,
+    Kind, Setup, TestCluster, is_streaming_list, name, new_pod, new_replica_set, plain_watches_of,
+    reads_of, status_error, streaming_lists_of,
 };
 
 /// Lower bound of the first back-off.
@@ -31,7 +31,7 @@ fn describe(request: &ApiRequest) -> String {
     let version = or_none(request.query_value("resourceVersion"));
     let limit = or_none(request.query_value("limit"));
     match request.verb() {
-        "watch" if is_streamed_list(request) => format!("stream from {version}"),
+        "watch" if is_streaming_list(request) => format!("stream from {version}"),
         "watch" => format!("watch from {version}"),
         _ if request.query_value("continue").is_empty() => format!("list {version} limit {limit}"),
         _ => format!("next page limit {limit}"),
@@ -104,7 +104,7 @@ fn settled_in_json() -> (TestCluster, String) {
 /// [`settled`] with a server that rejects streaming lists while the returned rule is active.
 fn settled_in_pages() -> (TestCluster, RuleHandle, String) {
     let cluster = TestCluster::with(Setup::default().in_json());
-    let rule = cluster.faults().add(no_streamed_lists());
+    let rule = cluster.faults().add(no_streaming_lists());
     let (cluster, version) = settle(cluster);
     (cluster, rule, version)
 }
@@ -120,10 +120,13 @@ fn settle(mut cluster: TestCluster) -> (TestCluster, String) {
 }
 
 /// Rejects streaming lists as an API server without the feature `WatchList` does.
-fn no_streamed_lists() -> Rule {
+fn no_streaming_lists() -> Rule {
     let message = "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: \
                sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
-    Rule::new(streamed_lists_of("pods"), refusal(422, "Invalid", message))
+    Rule::new(
+        streaming_lists_of("pods"),
+        status_error(422, "Invalid", message),
+    )
 }
 
 fn expired() -> Status {
@@ -173,7 +176,7 @@ fn j_02_j_03_the_first_request_is_a_streaming_list() {
 fn j_01_j_03_without_streaming_lists_the_daemon_lists_pages() {
     let mut cluster = TestCluster::start();
     cluster.create_pod(&new_pod("p1"));
-    cluster.faults().add(no_streamed_lists());
+    cluster.faults().add(no_streaming_lists());
     cluster.start_daemon();
     cluster.synced();
     let version = position(&cluster);
@@ -228,7 +231,7 @@ fn j_18_j_19_a_list_follows_all_pages_of_the_server() {
     for number in 0..10 {
         cluster.create_pod(&new_pod(&format!("p{number}")));
     }
-    cluster.faults().add(no_streamed_lists());
+    cluster.faults().add(no_streaming_lists());
     let door = cluster.open_door("127.0.0.1:0", |faults| Arc::new(SmallPages(faults)));
     cluster.start_daemon_at(&door.url());
     cluster.synced();
@@ -252,7 +255,7 @@ fn j_18_j_19_a_list_follows_all_pages_of_the_server() {
 fn j_29_a_busy_server_gets_the_same_request_again() {
     let mut cluster = TestCluster::start();
     let busy = Action::refuse(too_many_requests());
-    let rule = Rule::new(streamed_lists_of("pods"), busy);
+    let rule = Rule::new(streaming_lists_of("pods"), busy);
     cluster.faults().add(rule.times(2));
     cluster.start_daemon();
     cluster.synced();
@@ -366,9 +369,9 @@ fn j_22_a_relist_finds_changes_beyond_the_servers_history() {
 /// Rejects a streaming list at the last version with this error. A streaming list at any version
 /// must follow at once.
 #[track_caller]
-fn check_streamed_list_at_any_version(error: Status) {
+fn check_streaming_list_at_any_version(error: Status) {
     let (cluster, version) = settled_in_json();
-    let rule = Rule::new(streamed_lists_of("pods"), Action::refuse(error));
+    let rule = Rule::new(streaming_lists_of("pods"), Action::refuse(error));
     cluster.faults().add(rule.times(1));
     send_error(&cluster, &expired());
     let expected = [
@@ -383,12 +386,12 @@ fn check_streamed_list_at_any_version(error: Status) {
 
 #[test]
 fn an_expired_streaming_list_is_repeated_without_version() {
-    check_streamed_list_at_any_version(expired());
+    check_streaming_list_at_any_version(expired());
 }
 
 #[test]
 fn a_too_new_streaming_list_is_repeated_without_version() {
-    check_streamed_list_at_any_version(too_large_by_cause());
+    check_streaming_list_at_any_version(too_large_by_cause());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use replicaset_controller::devserver::{Matcher, Rule};
 use replicaset_controller::live::{LiveReader, RealLiveReader};
 use replicaset_controller::writes::WriteError;
 
-use crate::support::{TestCluster, new_pod, new_replica_set, refusal};
+use crate::support::{TestCluster, new_pod, new_replica_set, status_error};
 
 /// One more than two pages hold.
 const PODS: usize = 1001;
@@ -59,7 +59,7 @@ fn a_live_list_with_an_expired_continue_token_is_an_error() {
     let cluster = cluster_with_pods();
     let pages = Matcher::verb("list", "pods");
     let pages = pages.and(|page| !page.query_value("continue").is_empty());
-    let rule = Rule::new(pages, refusal(410, "Expired", "the token is too old"));
+    let rule = Rule::new(pages, status_error(410, "Expired", "the token is too old"));
     cluster.faults().add(rule.after(1));
     let error = list_pods(&cluster).expect_err("the third page is expired");
     assert!(error.status().is_some_and(Status::is_expired));

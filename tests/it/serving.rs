@@ -142,7 +142,7 @@ fn users(cluster: &TestCluster) -> Users {
         return Users {
             config: ClientConfig::plain(&cluster.url()),
             allowed: ("monitor".to_owned(), "token-of-monitor".to_owned()),
-            denied: ("stranger".to_owned(), "token-of-stranger".to_owned()),
+            denied: ("visitor".to_owned(), "token-of-visitor".to_owned()),
         };
     }
     let account = |account: &str| {
@@ -161,7 +161,7 @@ fn users(cluster: &TestCluster) -> Users {
         let user = format!("system:serviceaccount:{namespace}:{account}");
         (user, token.to_owned())
     };
-    let (allowed, denied) = (account("monitor"), account("stranger"));
+    let (allowed, denied) = (account("monitor"), account("visitor"));
     let role = format!("metrics-{}", cluster.api().namespace());
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let objects = [
@@ -208,8 +208,8 @@ fn review(request: &ApiRequest) -> Response {
             Some("token-of-monitor") => {
                 json!({"authenticated": true, "user": {"username": "monitor"}})
             }
-            Some("token-of-stranger") => {
-                json!({"authenticated": true, "user": {"username": "stranger"}})
+            Some("token-of-visitor") => {
+                json!({"authenticated": true, "user": {"username": "visitor"}})
             }
             _ => json!({"authenticated": false, "error": "invalid bearer token"}),
         }

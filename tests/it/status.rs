@@ -273,12 +273,12 @@ fn the_status_shows_lost_pods_even_if_they_are_replaced_at_once() {
     };
     cluster.eventually("all pods are ready", make_ready);
     let n_ready = || number_at(&cluster.status("a"), "/readyReplicas");
-    cluster.eventually_eq("the status says so", &N_PODS, n_ready);
+    cluster.eventually_eq("all pods are Ready in the status", &N_PODS, n_ready);
     for pod in &cluster.live()[..15] {
         cluster.delete(Kind::Pods, &name(pod));
     }
     cluster.eventually("all have been replaced", make_ready);
-    cluster.eventually_eq("the status says so", &N_PODS, n_ready);
+    cluster.eventually_eq("all pods are Ready in the status", &N_PODS, n_ready);
     let end = json!({"metadata": {"annotations": {"end": "here"}}});
     cluster.merge_patch(Kind::ReplicaSets, "a", &end);
 

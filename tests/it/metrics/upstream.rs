@@ -263,12 +263,12 @@ fn scrape() -> Option<BTreeMap<String, Shape>> {
 
 #[test]
 fn the_snapshot_matches_a_real_controller_manager() {
-    let Some(shown) = scrape() else {
+    let Some(actual) = scrape() else {
         return;
     };
     let snapshot = read_snapshot();
     if env::var_os("UPDATE_EXPECT").is_some() {
-        let mut renewed = shown.clone();
+        let mut renewed = actual.clone();
         for name in ONLY_WHEN_USED {
             if let Some(shape) = snapshot.get(*name) {
                 renewed
@@ -283,7 +283,7 @@ fn the_snapshot_matches_a_real_controller_manager() {
         return;
     }
     let mut offences = Vec::new();
-    for (name, shape) in &shown {
+    for (name, shape) in &actual {
         match snapshot.get(name) {
             Some(known) if known == shape => {}
             Some(known) => offences.push(format!("{name}:\n  {shape}\nis not\n  {known}")),
@@ -292,7 +292,7 @@ fn the_snapshot_matches_a_real_controller_manager() {
     }
     let gone = snapshot
         .keys()
-        .filter(|name| !shown.contains_key(*name) && !ONLY_WHEN_USED.contains(&name.as_str()));
+        .filter(|name| !actual.contains_key(*name) && !ONLY_WHEN_USED.contains(&name.as_str()));
     offences.extend(gone.map(|name| format!("{name} is missing")));
     assert!(
         offences.is_empty(),

@@ -40,11 +40,11 @@ impl Census {
     /// Opens the watch, then starts the thread. Returns once the watch is open.
     pub(crate) fn start(api: &Api, stop: &Stop) -> Self {
         let census = Self::default();
-        let (frames, counting) = (api.watch(Kind::Pods), census.clone());
+        let (events, counting) = (api.watch(Kind::Pods), census.clone());
         // Not joined: the thread ends when the test's stop signal closes the watch's connection.
         drop(Thread::spawn("census", stop, move || {
-            for frame in frames {
-                counting.count(&frame);
+            for event in events {
+                counting.count(&event);
             }
         }));
         census
@@ -94,8 +94,8 @@ impl Census {
         }
     }
 
-    fn count(&self, frame: &Value) {
-        let (type_, pod) = (&frame["type"], &frame["object"]);
+    fn count(&self, event: &Value) {
+        let (type_, pod) = (&event["type"], &event["object"]);
         if type_ == "BOOKMARK" {
             return;
         }

@@ -74,7 +74,7 @@ pub(crate) fn plain_reference(rs: &Value) -> Value {
 /// An owner reference to a controller that does not exist.
 pub(crate) fn foreign_controller_reference(uid: &str) -> Value {
     json!({
-        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "stranger", "uid": uid,
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "other", "uid": uid,
         "controller": true, "blockOwnerDeletion": true,
     })
 }

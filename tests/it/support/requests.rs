@@ -9,18 +9,18 @@ use replicaset_controller::devserver::{Action, ApiRequest, Matcher, Recorded};
 use serde_json::{Value, json};
 
 /// Responds with this status error instead of forwarding the request.
-pub(crate) fn refusal(code: u16, reason: &str, message: &str) -> Action {
+pub(crate) fn status_error(code: u16, reason: &str, message: &str) -> Action {
     Action::refuse(Status::new(code, reason, message))
 }
 
 /// Responds 403 Forbidden.
 pub(crate) fn forbidden(message: &str) -> Action {
-    refusal(403, "Forbidden", message)
+    status_error(403, "Forbidden", message)
 }
 
 /// Responds 500 InternalError.
 pub(crate) fn internal_error(message: &str) -> Action {
-    refusal(500, "InternalError", message)
+    status_error(500, "InternalError", message)
 }
 
 /// Lists and watches of `resource`.
@@ -29,17 +29,17 @@ pub(crate) fn reads_of(resource: &str) -> Matcher {
 }
 
 /// Streaming lists of `resource`: watches with `sendInitialEvents=true`.
-pub(crate) fn streamed_lists_of(resource: &str) -> Matcher {
-    Matcher::verb("watch", resource).and(is_streamed_list)
+pub(crate) fn streaming_lists_of(resource: &str) -> Matcher {
+    Matcher::verb("watch", resource).and(is_streaming_list)
 }
 
 /// Watches of `resource` that continue from a resource version.
 pub(crate) fn plain_watches_of(resource: &str) -> Matcher {
-    Matcher::verb("watch", resource).and(|request| !is_streamed_list(request))
+    Matcher::verb("watch", resource).and(|request| !is_streaming_list(request))
 }
 
 /// True if the request is a streaming list.
-pub(crate) fn is_streamed_list(request: &ApiRequest) -> bool {
+pub(crate) fn is_streaming_list(request: &ApiRequest) -> bool {
     request.query_value("sendInitialEvents") == "true"
 }
 
