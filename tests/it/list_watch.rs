@@ -122,7 +122,8 @@ fn settle(mut cluster: TestCluster) -> (TestCluster, String) {
 /// Rejects streaming lists as an API server without the feature `WatchList` does.
 fn no_streaming_lists() -> Rule {
     let message = "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: \
-               sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
+                   sendInitialEvents is forbidden for watch unless the WatchList feature gate is \
+                   enabled";
     Rule::new(
         streaming_lists_of("pods"),
         status_error(422, "Invalid", message),

@@ -101,14 +101,14 @@ fn a_06_finished_pods_are_replaced_and_kept() {
         cluster.set_pod_status(&name(pod), &json!({"phase": phase}));
     }
     cluster.eventually_eq("seven pods", &7, || cluster.live().len());
-    // The first update after each loss reports fewer than five. Only an update after the last create
-    // counts.
+    // The first update after each loss reports fewer than five. Only an update after the last
+    // create counts.
     cluster.eventually("five replicas again", || {
         let requests = cluster.faults().recorder().requests();
         let last = |verb: &str, resource: &str| {
-            let is_one =
+            let matches =
                 |it: &Arc<Recorded>| it.request.verb() == verb && it.request.resource() == resource;
-            requests.iter().rposition(is_one)
+            requests.iter().rposition(matches)
         };
         let last_create = last("create", "pods");
         let last_update = last("update", "replicasets/status");

@@ -183,7 +183,7 @@ impl Rollouts<'_> {
     }
 }
 
-/// Makes each pod Ready [`READY_AFTER`] its first observation.
+/// Makes each pod Ready once [`READY_AFTER`] has passed since its first observation.
 fn kubelet(
     cluster: &Cluster,
     observer: &Observer,
