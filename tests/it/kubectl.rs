@@ -242,7 +242,7 @@ impl Drop for Deadline {
 
 /// A kubectl that runs until drop.
 struct Running {
-    // ORDER: drops the deadline first, which must not signal the process id after the wait.
+    // Dropped along with the process, so that it cannot signal a reused process id later.
     _deadline: Deadline,
     child: Child,
     out: BufReader<ChildStdout>,
