@@ -249,7 +249,7 @@ fn issue(directory: &Path, home: &Home) {
         ]
         .concat(),
     );
-    // With an extension openssl issues an X.509 version 3 certificate. TLS rejects version 1.
+    // With an extension openssl issues an X.509 version 3 certificate. rustls rejects version 1.
     home.write("me.ext", "extendedKeyUsage=clientAuth\n");
     let (ca, ca_key) = (
         text(&directory.join("ca.crt")),
