@@ -1,7 +1,7 @@
-//! Command line, environment and configuration file turned into options, without any effect: nothing is
-//! logged or started here, and the configuration file is read by a function that the caller gives.
+//! Parses command line, environment and configuration file into options. It has no side effects: it
+//! logs and starts nothing, and the caller passes the function that reads the file.
 //!
-//! [`flags`] is the one table; [`parse()`] reads all sources by it and finds all mistakes at once.
+//! [`flags`] defines all flags; [`parse()`] checks all sources by it and collects all mistakes.
 
 mod checks;
 pub mod duration;

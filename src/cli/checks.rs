@@ -1,17 +1,17 @@
-//! What flags must be to each other, once each of them is right by itself.
+//! Conditions between flags, checked once each flag is valid by itself.
 
 use std::time::Duration;
 
 use super::flags::RunArgs;
 
-/// Renewals must be due this much before the deadline
+/// The renew deadline must exceed the retry period by this factor
 /// (client-go `tools/leaderelection/leaderelection.go:JitterFactor`).
 const JITTER_FACTOR: f64 = 1.2;
 
-/// The shortest that a Lease can say.
+/// Minimum of `leaseDurationSeconds`.
 const LEASE_DURATION_MIN: Duration = Duration::from_secs(1);
 
-/// All that does not fit together. `at` says where a flag is from.
+/// Returns the violated conditions. `at` renders where a flag is set.
 pub(super) fn check(args: &RunArgs, at: &dyn Fn(&str) -> String) -> Vec<String> {
     let mut mistakes = Vec::new();
     let mut require = |holds: bool, flag: &str, sentence: &str| {
@@ -24,7 +24,7 @@ pub(super) fn check(args: &RunArgs, at: &dyn Fn(&str) -> String) -> Vec<String> 
     require(
         client.kube_api_qps <= 0.0 || client.kube_api_burst > 0,
         "kube-api-burst",
-        "with a limit of requests per second at least 1 must be able to go",
+        "must be at least 1, unless --kube-api-qps sets no limit",
     );
     require(
         !args.controller.enabled().is_empty(),
@@ -54,15 +54,15 @@ pub(super) fn check(args: &RunArgs, at: &dyn Fn(&str) -> String) -> Vec<String> 
         require(
             election.leader_elect_lease_duration > election.leader_elect_renew_deadline,
             "leader-elect-lease-duration",
-            "must be longer than --leader-elect-renew-deadline, so that a leader gives up before \
-             another may take over",
+            "must be longer than --leader-elect-renew-deadline, so that the leader gives up before \
+             another daemon takes over",
         );
         require(
             election.leader_elect_renew_deadline
                 > election.leader_elect_retry_period.mul_f64(JITTER_FACTOR),
             "leader-elect-renew-deadline",
-            "must be longer than 1.2 times --leader-elect-retry-period, so that a renewal is tried \
-             before it",
+            "must be longer than 1.2 times --leader-elect-retry-period, so that the leader retries \
+             before the deadline",
         );
     }
     require(
@@ -73,8 +73,8 @@ pub(super) fn check(args: &RunArgs, at: &dyn Fn(&str) -> String) -> Vec<String> 
     require(
         election.leader_migration_config.is_some() || !election.enable_leader_migration,
         "enable-leader-migration",
-        "needs --leader-migration-config: the default configuration of Kubernetes names no \
-         controller that this daemon has",
+        "needs --leader-migration-config: Kubernetes' default configuration names no controller of \
+         this daemon",
     );
     require(
         election.leader_migration_config.is_none() || election.enable_leader_migration,
@@ -96,7 +96,7 @@ pub(super) fn check(args: &RunArgs, at: &dyn Fn(&str) -> String) -> Vec<String> 
     require(
         serving.insecure_port == 0 || serving.insecure_port != serving.secure_port,
         "insecure-port",
-        "must be another port than --secure-port",
+        "must differ from --secure-port",
     );
     mistakes
 }

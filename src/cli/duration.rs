@@ -1,13 +1,13 @@
-//! Durations as Go writes them.
+//! Durations in Go's format.
 
 use std::time::Duration;
 
 use jiff::SignedDuration;
 
-/// Reads `12h`, `1m30s`, `500ms`, `1h0m0s` or `0`.
+/// Parses `12h`, `1m30s`, `500ms`, `1h0m0s` or `0`.
 ///
 /// # Errors
-/// A sentence on what is wrong.
+/// A message that says what was expected.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);

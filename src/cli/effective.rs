@@ -1,4 +1,4 @@
-//! The effective values and where each is from, as a configuration file: `replicaset-controller config`.
+//! The effective configuration as a file, with the source of each value: `config`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,16 +6,16 @@ use std::fmt::Write;
 use super::sources::fields::{API_VERSION, FIELDS, Field, KIND, Shape};
 use super::sources::{Argument, Origin};
 
-/// What all flags come to.
+/// The values of all flags.
 pub(super) struct Effective<'a> {
-    /// All that was given, in the order of rising precedence.
+    /// The arguments of all sources, in the order of rising precedence.
     pub(super) arguments: &'a [Argument],
-    /// Every flag's value by its name.
+    /// The value of every flag, by its name.
     pub(super) values: &'a BTreeMap<String, String>,
 }
 
 impl Effective<'_> {
-    /// YAML that `--config` takes, with the source of each value as a comment.
+    /// Renders a YAML file for `--config`, with the source of each value as a comment.
     pub(super) fn yaml(&self) -> String {
         let mut yaml = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
         let mut above: Vec<&str> = Vec::new();
@@ -68,7 +68,7 @@ fn render(shape: Shape, value: &str) -> String {
     }
 }
 
-/// A JSON string is a YAML string, whatever is in it; plain words need no quotes.
+/// Quotes a value as JSON, which is valid YAML, unless it is a plain word.
 fn text(value: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     let is_plain = value.len() > 4

@@ -1,7 +1,7 @@
-//! The one table of flags: name, unit, default and help; one file a group, as `--help` shows them.
+//! The definition of all flags: name, unit, default and help. One file for each group of `--help`.
 //!
-//! Names, defaults and meaning are kube-controller-manager's where it has the flag
-//! (kubernetes `cmd/kube-controller-manager/app/options`); what is decided otherwise says so.
+//! Names, defaults and meanings are kube-controller-manager's where it has the flag
+//! (kubernetes `cmd/kube-controller-manager/app/options`); `DIFFERS:` marks every exception.
 
 mod api;
 mod controller;
@@ -33,65 +33,66 @@ pub use self::rbac::{RbacArgs, ServiceAccount};
 pub use self::serving::{ServingArgs, TlsVersion};
 use super::values::parse_bool;
 
-/// Where flags are from, for `--help`.
+/// The end of `--help`.
 const SOURCES: &str = "\
-Each flag is also an environment variable, --kube-api-qps for example
-REPLICASET_CONTROLLER_KUBE_API_QPS, and a field of the file that --config names. A flag wins over the
-environment, that over the file, that over the default. `replicaset-controller config` prints what
-comes of it, as such a file.";
+Each flag has an environment variable, such as REPLICASET_CONTROLLER_KUBE_API_QPS for
+--kube-api-qps, and a field of the --config file. A flag overrides the environment, the environment
+overrides the file, and the file overrides the default. `replicaset-controller config` prints the
+result.";
 
-/// The ReplicaSet controller of Kubernetes as a daemon of its own.
+/// The ReplicaSet controller of Kubernetes as a standalone daemon.
 ///
-/// Watches ReplicaSets and pods, creates, deletes, adopts and releases pods until each ReplicaSet owns
-/// as many as it wants, and writes its status. Without a command it runs against the cluster that the
-/// flags, $KUBECONFIG, ~/.kube/config or the pod it runs in name.
+/// The daemon watches ReplicaSets and pods through the API server. It creates, deletes, adopts and
+/// releases pods until each ReplicaSet owns spec.replicas pods, and writes the status. Without a
+/// command it runs the controller against the cluster of --kubeconfig, $KUBECONFIG, ~/.kube/config
+/// or the pod's service account.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "replicaset-controller",
     version,
     propagate_version = true,
     args_override_self = true,
-    after_help = SOURCES,
+    after_long_help = SOURCES,
+    override_usage = "replicaset-controller [OPTIONS] [COMMAND]",
     args_conflicts_with_subcommands = true
 )]
 pub struct Cli {
-    /// What to do; `run` if absent.
+    /// The command; `run` if absent.
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// The flags of `run`, which need no command in front.
+    /// The flags of `run`, for a command line without a command.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-/// What the program can do.
+/// The commands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Run the controller against a cluster (the default).
-    #[command(after_help = SOURCES)]
+    #[command(after_long_help = SOURCES)]
     Run(Box<RunArgs>),
-    /// Say why a ReplicaSet has the pods that it has, what would be done now, and which pods would go
-    /// first and by which rule; from the API server, or from a running daemon.
+    /// Explain a ReplicaSet: its pods, the next sync, and which pods a scale-down would delete.
     Explain(Box<ExplainArgs>),
-    /// Commands that need no cluster.
+    /// The commands that need no cluster.
     #[cfg(feature = "devserver")]
     #[command(flatten)]
     StandIn(Box<StandInCommand>),
-    /// Print the effective configuration as YAML for --config, with where each value is from.
+    /// Print the effective configuration as a --config file, with the source of each value.
     Config(Box<RunArgs>),
     /// Print a completion script for a shell.
     Completions {
-        /// The shell.
+        /// Shell of the script.
         shell: clap_complete::Shell,
     },
     /// Print the man page.
     Man,
-    /// Print the RBAC manifests that a daemon with these flags needs, for `kubectl apply -f -`.
+    /// Print the RBAC manifests for a daemon with these flags, as input of kubectl apply.
     Rbac(Box<RbacArgs>),
 }
 
 impl Command {
-    /// True if it runs until it is stopped.
+    /// True if the command runs until it is stopped.
     pub fn is_daemon(&self) -> bool {
         match self {
             Self::Run(_) => true,
@@ -105,27 +106,27 @@ impl Command {
 /// Flags of `run`.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
-    /// Which cluster, and how much of it.
+    /// The API server and the namespace.
     #[command(flatten)]
     pub api: ApiArgs,
 
-    /// How requests are sent.
+    /// Rate limit and encoding of requests.
     #[command(flatten)]
     pub client: ClientArgs,
 
-    /// What the controllers do.
+    /// The controllers and their limits.
     #[command(flatten)]
     pub controller: ControllerArgs,
 
-    /// How what is decided gets out.
+    /// Dry run.
     #[command(flatten)]
     pub mode: ModeArgs,
 
-    /// Who may act when several daemons run.
+    /// Leader election.
     #[command(flatten)]
     pub leader_election: LeaderElectionArgs,
 
-    /// What is served over HTTP.
+    /// The HTTP servers.
     #[command(flatten)]
     pub serving: ServingArgs,
 
@@ -137,39 +138,38 @@ pub struct RunArgs {
     #[command(flatten)]
     pub log: LogArgs,
 
-    /// Where flags are from besides the command line.
+    /// Sources besides the command line.
     #[command(flatten)]
     pub sources: SourceArgs,
 
-    /// All flags by name, without dashes, with the values that they have.
+    /// The effective value of each flag, by its name without dashes.
     #[arg(skip)]
     pub in_effect: BTreeMap<String, String>,
 }
 
-/// How what is decided gets out.
+/// Dry run.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Controllers")]
 pub struct ModeArgs {
-    /// Read and decide, write nothing, and print what would be done.
+    /// Write nothing to the API server and log what each sync would create or delete.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_value_t = false, default_missing_value = "true", value_parser = parse_bool,
         action = clap::ArgAction::Set, hide_possible_values = true)]
     pub dry_run: bool,
 }
 
-/// Where flags are from besides the command line.
+/// Sources besides the command line.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Configuration")]
 pub struct SourceArgs {
-    /// Configuration file in YAML, in the shape of KubeControllerManagerConfiguration. Flags and the
-    /// environment win over it.
+    /// Configuration file in YAML, a KubeControllerManagerConfiguration; flags and environment
+    /// override it.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Take a command line of kube-controller-manager: what does not concern this daemon is accepted,
-    /// and listed once in the log as ignored.
+    /// Accept the flags of kube-controller-manager and log those that this daemon ignores.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_value_t = false, default_missing_value = "true", value_parser = parse_bool,
-        action = clap::ArgAction::Set, hide_possible_values = true)]
+        action = clap::ArgAction::Set, hide_possible_values = true, hide_short_help = true)]
     pub kcm_compat: bool,
 }

@@ -1,4 +1,4 @@
-//! What is generated from the table of flags: shell completions and the man page.
+//! Shell completions and the man page, generated from the definition of the flags.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,10 @@ use clap_mangen::Man;
 
 use super::flags::Cli;
 
-/// The completions for this shell.
+/// The sections of the man page that no flag defines.
+const SECTIONS: &str = include_str!("generate/sections.roff");
+
+/// Returns the completion script for a shell.
 pub(super) fn completions(shell: Shell) -> String {
     let mut script = Vec::new();
     let mut command = Cli::command();
@@ -16,16 +19,20 @@ pub(super) fn completions(shell: Shell) -> String {
     clap_complete::generate(shell, &mut command, &name, &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();
     match shell {
-        // clap_complete 4.6 names the branches of a subcommand otherwise than it jumps to them if the
-        // program's name has a hyphen (clap-rs/clap issue 6421).
+        // clap_complete 4.6 uses two names for the same branch of a subcommand if the program's
+        // name has a hyphen (clap-rs/clap issue 6421).
         Shell::Bash => script.replace(&name.replace('-', "__subcmd__"), &name.replace('-', "__")),
         _ => script,
     }
 }
 
-/// The man page (section 8, of daemons) in roff: one for all commands.
+/// Returns the man page in roff, section 8: one page for all commands.
 pub(super) fn man() -> String {
+    // clap_mangen leaves out the help of flags that `-h` does not show.
+    let show = |arg: Arg| arg.hide_short_help(false);
     let mut command = Cli::command().disable_help_subcommand(true);
+    command = command.mut_args(show);
+    command = command.mut_subcommands(|subcommand| subcommand.mut_args(show));
     command.build();
     let mut page = Vec::new();
     write_man(&command, &mut page).expect("memory takes what is written");
@@ -43,33 +50,53 @@ fn write_man(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
         let name = subcommand.get_bin_name().unwrap_or_default();
         writeln!(page, ".SH \"{}\"", name.to_uppercase())?;
         let mut section = Vec::new();
-        let man = Man::new(subcommand.clone());
+        let man = Man::new(with_short_usage(subcommand));
         man.render_synopsis_section(&mut section)?;
         man.render_description_section(&mut section)?;
-        Man::new(without_known(subcommand, command)).render_options_section(&mut section)?;
+        let own = without_known(subcommand, command);
+        let is_shared = own
+            .get_arguments()
+            .any(|arg| arg.is_hide_set() && !is_general(arg));
+        Man::new(own).render_options_section(&mut section)?;
+        if is_shared {
+            section.extend(
+                b".PP\nThis command also takes flags of the daemon; its \\-\\-help lists them.\n",
+            );
+        }
         page.extend(
             String::from_utf8_lossy(&section)
                 .replace("\n.SH ", "\n.SS ")
                 .bytes(),
         );
     }
-    man.render_extra_section(page)?;
+    page.write_all(SECTIONS.as_bytes())?;
     man.render_version_section(page)
 }
 
-/// `subcommand` with only those flags shown that mean something else in `command`, or nothing.
+/// `subcommand` with the usage of its help, `[OPTIONS]` for all flags.
+fn with_short_usage(subcommand: &Command) -> Command {
+    let usage = subcommand.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ").to_owned();
+    subcommand.clone().override_usage(usage)
+}
+
+/// Returns `subcommand` with the flags hidden that have the same meaning in `command`.
 fn without_known(subcommand: &Command, command: &Command) -> Command {
     let meaning = |arg: &Arg| (arg.get_help().cloned(), arg.get_default_values().to_vec());
     let is_known = |arg: &Arg| {
         let mut known = command.get_arguments();
         let known = known.find(|known| known.get_id() == arg.get_id());
-        let is_everywhere = ["help", "version"].contains(&arg.get_id().as_str());
-        is_everywhere || known.is_some_and(|known| meaning(known) == meaning(arg))
+        is_general(arg) || known.is_some_and(|known| meaning(known) == meaning(arg))
     };
     subcommand.clone().mut_args(|arg| {
         let is_known = is_known(&arg);
         arg.hide(is_known)
     })
+}
+
+/// True for the flags that every command has.
+fn is_general(arg: &Arg) -> bool {
+    ["help", "version"].contains(&arg.get_id().as_str())
 }
 
 #[cfg(test)]
@@ -78,7 +105,7 @@ mod tests {
 
     use super::{Shell, completions, man};
 
-    /// What bash offers after these words, of which the last is not complete.
+    /// Returns the completions that bash offers for the last of these words.
     fn bash_offers(words: &[&str]) -> Vec<String> {
         let mut script = completions(Shell::Bash);
         script.push_str(
@@ -143,6 +170,59 @@ mod tests {
             );
         }
         assert!(!page.contains("replicaset\\-controller\\-dev"), "{page}");
+    }
+
+    #[test]
+    fn the_man_page_has_the_sections_of_a_daemon() {
+        let page = man();
+        let sections: Vec<&str> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix(".SH "))
+            .map(|section| section.trim_matches('"'))
+            .filter(|section| !section.starts_with("REPLICASET-CONTROLLER"))
+            .collect();
+        let expected = [
+            "NAME",
+            "SYNOPSIS",
+            "DESCRIPTION",
+            "OPTIONS",
+            "API SERVER",
+            "CONTROLLERS",
+            "LEADER ELECTION",
+            "SERVING",
+            "FEATURES",
+            "LOG",
+            "CONFIGURATION",
+            "EXIT STATUS",
+            "SIGNALS",
+            "ENVIRONMENT",
+            "FILES",
+            "EXAMPLES",
+            "SEE ALSO",
+            "VERSION",
+        ];
+        assert_eq!(sections, expected);
+        let mut lines = page.lines();
+        let mut usages = Vec::new();
+        while lines.any(|line| line.ends_with(" SYNOPSIS")) {
+            usages.extend(lines.next());
+        }
+        assert_eq!(
+            usages[0],
+            "\\fBreplicaset\\-controller\\fR [OPTIONS] [COMMAND]"
+        );
+        assert!(
+            usages.contains(&"\\fBreplicaset\\-controller explain\\fR [OPTIONS] <OBJECT>"),
+            "{usages:?}"
+        );
+        assert!(usages.iter().all(|usage| usage.len() < 80), "{usages:?}");
+        let shared = "This command also takes flags of the daemon";
+        assert!(
+            page.matches(shared).count() >= 4,
+            "run, explain, config, rbac"
+        );
+        // The help of a flag that only --help shows.
+        assert!(page.contains("Maximum pods created or deleted per sync"));
     }
 
     #[cfg(not(feature = "devserver"))]

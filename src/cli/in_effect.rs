@@ -1,4 +1,4 @@
-//! Flags with the values that they have in effect, for the page `/flagz` and the command `config`.
+//! Effective values of the flags, for the page `/flagz` and the command `config`.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use clap::{ArgMatches, Command};
 
 use super::flags::RunArgs;
 
-/// Every flag of `command` by its name without dashes, as text; given or by default. `args` is what was
-/// read from `matches`.
+/// Returns the value of every flag of `command` as text, by its name without dashes. `args` is
+/// parsed from `matches`.
 pub(super) fn flags_in_effect(
     command: &Command,
     matches: &ArgMatches,
@@ -26,7 +26,7 @@ pub(super) fn flags_in_effect(
     flags.collect()
 }
 
-/// Values that are more than what was given last: a sum, a default that depends on other flags.
+/// Values that are not simply the last argument: a sum, or a default that depends on other flags.
 fn computed(flag: &str, args: &RunArgs) -> Option<String> {
     match flag {
         "leader-elect-resource-namespace" => {

@@ -1,16 +1,16 @@
-//! kube-controller-manager's flags that this daemon does not have, so that a command line of 1.36 can be
-//! pasted with `--kcm-compat` (kubernetes `cmd/kube-controller-manager/app/options`, component-base,
-//! controller-manager, cloud-provider, apiserver). The others it takes anyway.
+//! Flags of kube-controller-manager 1.36 that this daemon does not have, for `--kcm-compat`
+//! (kubernetes `cmd/kube-controller-manager/app/options`, component-base, controller-manager,
+//! cloud-provider, apiserver).
 
 use super::flags::GATES;
 use super::sources::Argument;
 
-/// What becomes of a flag.
+/// The handling of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It concerns other controllers.
+    /// The flag configures other controllers.
     Ignored,
-    /// It concerns this daemon too, which does otherwise: this sentence says how.
+    /// The flag concerns this daemon, which behaves differently; the text says how.
     Otherwise(&'static str),
 }
 
@@ -18,7 +18,7 @@ enum Fate {
 #[derive(Clone, Copy)]
 struct Foreign {
     name: &'static str,
-    /// False if it is a bool, whose value never stands apart.
+    /// False for a bool, whose value is never a separate word.
     takes_value: bool,
     fate: Fate,
 }
@@ -45,13 +45,13 @@ const fn otherwise(foreign: Foreign, how: &'static str) -> Foreign {
     }
 }
 
-const FRONT_PROXY: &str = "callers through a front proxy are not believed";
-const LOOKUP: &str = "callers are always looked up at the API server, never in its ConfigMap";
-const CACHED: &str = "answers about callers are kept for this daemon's own times";
-const HTTP2: &str = "HTTP/1.1 is served";
-const BIND: &str = "ports are not shared";
-const METRICS: &str = "all metrics are shown, with all labels";
-const VERSION: &str = "there is one version to be compatible with, this daemon's";
+const FRONT_PROXY: &str = "this daemon does not authenticate callers through a front proxy";
+const LOOKUP: &str = "this daemon always asks the API server and never reads its ConfigMap";
+const CACHED: &str = "this daemon caches reviews for a fixed time";
+const HTTP2: &str = "this daemon serves HTTP/1.1 only";
+const BIND: &str = "this daemon shares no port";
+const METRICS: &str = "this daemon exposes all metrics with all labels";
+const VERSION: &str = "this daemon emulates no other version";
 const STREAM: &str = "the log is one unbuffered stream on standard error";
 
 const FOREIGN: &[Foreign] = &[
@@ -70,7 +70,7 @@ const FOREIGN: &[Foreign] = &[
     ),
     otherwise(
         value("cert-dir"),
-        "a certificate that is made is kept in memory; name one by --tls-cert-file",
+        "the self-signed certificate stays in memory; --tls-cert-file names another",
     ),
     value("cidr-allocator-type"),
     value("cloud-config"),
@@ -107,14 +107,17 @@ const FOREIGN: &[Foreign] = &[
     value("concurrent-ttl-after-finished-syncs"),
     value("concurrent-validating-admission-policy-status-syncs"),
     switch("configure-cloud-routes"),
-    otherwise(switch("contention-profiling"), "there is no such profile"),
+    otherwise(
+        switch("contention-profiling"),
+        "this daemon has no contention profile",
+    ),
     otherwise(
         value("controller-shutdown-timeout"),
-        "the time to stop is 30 seconds",
+        "the shutdown timeout is 30 seconds",
     ),
     otherwise(
         value("controller-start-interval"),
-        "controllers start at once",
+        "all controllers start at once",
     ),
     switch("disable-attach-detach-reconcile-sync"),
     switch("disable-force-detach-on-timeout"),
@@ -180,20 +183,20 @@ const FOREIGN: &[Foreign] = &[
     value("terminated-pod-gc-threshold"),
     otherwise(
         value("tls-cipher-suites"),
-        "the suites are those of the TLS library, which has no weak ones",
+        "the TLS library chooses the cipher suites and has no weak ones",
     ),
     otherwise(
         value("tls-curve-preferences"),
-        "the curves are those of the TLS library",
+        "the TLS library chooses the curves",
     ),
     otherwise(
         value("tls-sni-cert-key"),
-        "one certificate is served, --tls-cert-file",
+        "this daemon serves one certificate, --tls-cert-file",
     ),
     value("unhealthy-zone-threshold"),
     otherwise(
         switch("use-service-account-credentials"),
-        "the credentials are those of the kubeconfig, for all controllers",
+        "all controllers use the credentials of the kubeconfig",
     ),
 ];
 
@@ -292,32 +295,37 @@ const CONTROLLERS: &[&str] = &[
     "volumeattributesclass-protection-controller",
 ];
 
-/// Whether a value follows this flag of kube-controller-manager; none if it has no such flag.
+/// Returns whether the flag takes a value; `None` if kube-controller-manager has no such flag.
 pub(super) fn takes_value(name: &str) -> Option<bool> {
     find(name).map(|foreign| foreign.takes_value)
+}
+
+/// The names of all these flags, without dashes.
+pub(super) fn names<'a>() -> impl Iterator<Item = &'a str> {
+    FOREIGN.iter().map(|foreign| foreign.name)
 }
 
 fn find(name: &str) -> Option<&'static Foreign> {
     FOREIGN.iter().find(|foreign| foreign.name == name)
 }
 
-/// What was taken out.
+/// The flags, fields and items that `--kcm-compat` ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ignored {
-    /// What concerns other controllers.
+    /// Those of other controllers.
     pub foreign: Vec<String>,
-    /// What concerns this daemon, which does otherwise: the flag, and how.
+    /// Flags that this daemon handles differently, each with the difference.
     pub otherwise: Vec<String>,
 }
 
 impl Ignored {
-    /// True if nothing was.
+    /// True if nothing was ignored.
     pub fn is_empty(&self) -> bool {
         self.foreign.is_empty() && self.otherwise.is_empty()
     }
 
-    /// Takes out everything that kube-controller-manager would understand and this daemon would not:
-    /// its other flags, controllers and feature gates, and values that are empty and mean the default.
+    /// Removes everything that only kube-controller-manager understands: its other flags,
+    /// controllers and feature gates, and empty values, which mean the default there.
     pub(super) fn take_out(&mut self, arguments: Vec<Argument>) -> Vec<Argument> {
         let kept = arguments.into_iter().filter_map(|argument| {
             let (Some(name), value) = (argument.name(), argument.value()) else {
@@ -362,7 +370,7 @@ impl Ignored {
     }
 }
 
-/// True for the other controllers of kube-controller-manager; a name that nobody knows is a mistake.
+/// True for another controller of kube-controller-manager. An unknown name is a mistake.
 fn is_foreign(item: &str) -> bool {
     let name = item.strip_prefix('-').unwrap_or(item);
     CONTROLLERS.contains(&name)

@@ -1,12 +1,15 @@
-//! From all sources to flags, with all mistakes found at once.
+//! Parses all sources into flags and collects all mistakes.
+
+mod mistakes;
 
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
+use self::mistakes::{apart_from_flag, culprit, describe, place};
 use super::checks;
 use super::effective::Effective;
 use super::flags::{Cli, Command, RunArgs};
@@ -16,39 +19,38 @@ use super::kcm::{self, Ignored};
 use super::sources::{Argument, Flags, Layer, Origin, environment, file};
 use super::values::parse_bool;
 
-/// What came of the arguments.
+/// Result of parsing.
 #[derive(Debug)]
 pub enum ParseOutcome {
-    /// They are all right.
+    /// Valid arguments.
     Run(Box<Parsed>),
-    /// Help, the version or something else that needs no daemon was asked for: this text goes to
-    /// standard output, exit code 0.
+    /// A text, such as the help or the version: goes to standard output, exit code 0.
     Show(String),
-    /// They are wrong: these lines go to standard error, exit code 2.
+    /// Mistakes: these lines go to standard error, exit code 2.
     Usage(String),
 }
 
-/// Arguments that are all right.
+/// Valid arguments.
 #[derive(Debug)]
 pub struct Parsed {
     /// The command and its flags, from all sources.
     pub cli: Cli,
-    /// What of kube-controller-manager's was accepted and is to be told once.
+    /// What `--kcm-compat` ignored, for one report in the log.
     pub ignored: Ignored,
 }
 
 impl Parsed {
-    /// The flags that `run` has; the defaults for a command that has none of them.
+    /// The daemon's flags; their defaults for a command without them.
     pub fn run_args(&self) -> &RunArgs {
         run_args(&self.cli).unwrap_or(&self.cli.run)
     }
 }
 
-/// What flags are read from.
+/// The sources of flags.
 pub struct Sources<'a> {
     /// The command line; the first word is the program's name.
     pub arguments: Vec<OsString>,
-    /// All variables of the environment.
+    /// All environment variables.
     pub environment: Vec<(OsString, OsString)>,
     /// Reads the configuration file.
     pub read_file: &'a dyn Fn(&Path) -> io::Result<String>,
@@ -63,17 +65,20 @@ impl std::fmt::Debug for Sources<'_> {
     }
 }
 
-/// The words before the flags: the program's name and the command's.
+/// The words before the flags: the names of the program and of the command.
 struct Head<'a> {
     words: &'a [OsString],
-    /// The command whose flags follow.
+    /// The command that the flags belong to.
     command: &'a clap::Command,
+    /// True if `--kcm-compat` accepts flags of kube-controller-manager.
+    kcm_compat: bool,
 }
 
-/// Reads all sources; flags win over the environment, that over the file, that over the defaults.
+/// Parses all sources. Flags override the environment, which overrides the file, which overrides
+/// the defaults.
 ///
-/// The parser stops at the first mistake. To report them all, each argument that it complains of is
-/// taken out and the rest is read again, source by source.
+/// clap stops at the first mistake. To report all mistakes, `Head::matches` removes each rejected
+/// argument and parses the rest again, source by source.
 pub fn parse(sources: &Sources<'_>) -> ParseOutcome {
     let cli = Cli::command();
     let arguments = &sources.arguments;
@@ -81,9 +86,10 @@ pub fn parse(sources: &Sources<'_>) -> ParseOutcome {
     let named = named.and_then(|word| cli.find_subcommand(word));
     let n_head = if named.is_some() { 2 } else { 1 }.min(arguments.len());
     let (words, rest) = arguments.split_at(n_head);
-    let head = Head {
+    let mut head = Head {
         words,
         command: named.unwrap_or(&cli),
+        kcm_compat: false,
     };
     let flags = Flags {
         command: head.command,
@@ -93,6 +99,7 @@ pub fn parse(sources: &Sources<'_>) -> ParseOutcome {
         arguments: flags.join(rest.to_vec()),
         ..Layer::default()
     };
+    let mut mistakes = apart_from_flag(head.command, &mut command_line.arguments);
 
     let mut ignored = Ignored::default();
     let mut layers = Vec::new();
@@ -104,6 +111,7 @@ pub fn parse(sources: &Sources<'_>) -> ParseOutcome {
         };
         let all = lower.iter().chain([&command_line]);
         if all.filter_map(is_set).next_back() == Some(true) {
+            head.kcm_compat = true;
             let words = std::mem::take(&mut command_line.arguments);
             command_line.arguments = ignored.take_out(words);
             for layer in &mut lower {
@@ -113,18 +121,18 @@ pub fn parse(sources: &Sources<'_>) -> ParseOutcome {
         layers = lower;
     }
 
-    let mut mistakes = Vec::new();
     match head.matches(command_line.arguments.clone(), &mut mistakes) {
         Read::Show(text) => return ParseOutcome::Show(text),
         Read::Flags(_) | Read::Mistakes => {}
     }
     for layer in &mut layers {
         mistakes.append(&mut layer.mistakes);
-        let foreign = layer.foreign.iter().map(|field| {
-            format!("{field} is of kube-controller-manager's other parts; --kcm-compat ignores it")
-        });
+        let foreign = layer
+            .foreign
+            .iter()
+            .map(|field| format!("{field} configures another controller; --kcm-compat ignores it"));
         mistakes.extend(foreign);
-        // The outcome is asked for again when all sources are merged.
+        // Only the mistakes count here. The merged arguments are parsed below.
         let (Read::Show(_) | Read::Flags(_) | Read::Mistakes) =
             head.matches(layer.arguments.clone(), &mut mistakes);
     }
@@ -149,11 +157,14 @@ pub fn parse(sources: &Sources<'_>) -> ParseOutcome {
         }
     }
     mistakes.dedup();
-    let hint = "see replicaset-controller --help for all flags";
-    ParseOutcome::Usage(format!("{}\n{hint}\n", mistakes.join("\n")))
+    let command = named.map_or(String::new(), |named| format!(" {}", named.get_name()));
+    ParseOutcome::Usage(format!(
+        "{}\nsee replicaset-controller{command} --help\n",
+        mistakes.join("\n")
+    ))
 }
 
-/// The environment and the file, in the order of rising precedence.
+/// Returns the file and the environment, in the order of rising precedence.
 fn lower_layers(sources: &Sources<'_>, head: &Head<'_>, command_line: &Layer) -> Vec<Layer> {
     let run = Cli::command();
     let all = run.get_arguments().filter_map(clap::Arg::get_long);
@@ -186,7 +197,7 @@ fn lower_layers(sources: &Sources<'_>, head: &Head<'_>, command_line: &Layer) ->
     layers
 }
 
-/// All arguments, but for flags that a later layer has too.
+/// Merges the arguments: a flag of a later layer replaces that of the earlier layers.
 fn merge(layers: Vec<Layer>) -> Vec<Argument> {
     let mut merged: Vec<Argument> = Vec::new();
     for layer in layers {
@@ -199,7 +210,7 @@ fn merge(layers: Vec<Layer>) -> Vec<Argument> {
     merged
 }
 
-/// What does not fit together, with where each flag is from.
+/// Returns the violated conditions between flags, each with the place of its flag.
 fn check(cli: &Cli, merged: &[Argument]) -> Vec<String> {
     let Some(args) = run_args(cli) else {
         return Vec::new();
@@ -210,7 +221,7 @@ fn check(cli: &Cli, merged: &[Argument]) -> Vec<String> {
     })
 }
 
-/// The flags of a command that runs a controller, or shows how one would run or what it would need.
+/// The daemon's flags, for the commands that take them.
 fn run_args(cli: &Cli) -> Option<&RunArgs> {
     match &cli.command {
         None => Some(&cli.run),
@@ -235,7 +246,7 @@ fn outcome(cli: Cli, ignored: Ignored, merged: &[Argument]) -> ParseOutcome {
     }
 }
 
-/// What the parser makes of one source.
+/// What clap returns for the arguments of one source.
 enum Read {
     Flags(ArgMatches),
     Show(String),
@@ -265,7 +276,7 @@ impl Head<'_> {
                 return Read::Show(error.render().to_string());
             }
             let culprit = culprit(&arguments, &error).map(|at| arguments.remove(at));
-            mistakes.push(describe(&error, culprit.as_ref()));
+            mistakes.push(describe(self, &error, culprit.as_ref()));
             if culprit.is_none() {
                 return Read::Mistakes;
             }
@@ -274,72 +285,10 @@ impl Head<'_> {
 }
 
 impl Layer {
-    /// The one that counts.
+    /// The last argument of the flag, which wins.
     fn last(&self, flag: &str) -> Option<&Argument> {
         self.arguments.iter().rfind(|argument| argument.is(flag))
     }
-}
-
-/// Where a person finds the flag.
-fn place(flag: &str, origin: &Origin) -> String {
-    match origin {
-        Origin::CommandLine | Origin::Default => format!("--{flag}"),
-        origin => format!("{origin}: --{flag}"),
-    }
-}
-
-/// The parser's own first lines, up to its usage hint, with the place if it is not the command line.
-fn describe(error: &clap::Error, culprit: Option<&Argument>) -> String {
-    let text = error.render().to_string();
-    let is_message = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("For more");
-    let lines = text
-        .lines()
-        .take_while(is_message)
-        .map(str::trim)
-        .filter(|line| !line.is_empty());
-    let mut text = lines.collect::<Vec<_>>().join("; ");
-    let Some(culprit) = culprit else {
-        return text;
-    };
-    if error.kind() == ErrorKind::UnknownArgument
-        && culprit
-            .name()
-            .is_some_and(|name| kcm::takes_value(&name).is_some())
-    {
-        text = format!("{text}; it is one of kube-controller-manager: --kcm-compat ignores it");
-    }
-    match &culprit.origin {
-        Origin::CommandLine | Origin::Default => text,
-        origin => format!("{origin}: {text}"),
-    }
-}
-
-/// The argument that the error complains of, if it can be found.
-fn culprit(arguments: &[Argument], error: &clap::Error) -> Option<usize> {
-    let named = error.get(ContextKind::InvalidArg);
-    let named = named.or(error.get(ContextKind::InvalidSubcommand));
-    let Some(ContextValue::String(culprit)) = named else {
-        return None;
-    };
-    // As "--flag <VALUE>" or "--flag[=<N>]".
-    let flag = culprit.split([' ', '[', '=']).next().unwrap_or_default();
-    let is_flag = |argument: &&Argument| {
-        argument.word == culprit.as_str()
-            || argument.word == flag
-            || argument
-                .name()
-                .is_some_and(|name| flag.strip_prefix("--") == Some(&*name))
-    };
-    let has_value = |argument: &&Argument| match error.get(ContextKind::InvalidValue) {
-        Some(ContextValue::String(value)) => argument
-            .value()
-            .is_some_and(|all| all == *value || all.split(',').any(|item| item == value)),
-        _ => true,
-    };
-    let find = |wanted: &dyn Fn(&&Argument) -> bool| {
-        arguments.iter().position(|argument| wanted(&argument))
-    };
-    find(&|argument| is_flag(argument) && has_value(argument)).or_else(|| find(&is_flag))
 }
 
 #[cfg(test)]

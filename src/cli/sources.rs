@@ -1,6 +1,5 @@
-//! Where flags are from: the command line, the environment, the configuration file. Each is brought into
-//! one form, [`Argument`], so that all are read by the one table of flags and no source knows less, or
-//! is less strict, than another.
+//! The sources of flags: command line, environment and configuration file. Each source becomes a
+//! list of [`Argument`]s, so that clap checks all of them by the same definition.
 
 pub(super) mod argument;
 pub(super) mod environment;
@@ -10,23 +9,33 @@ mod tree;
 
 pub(super) use self::argument::{Argument, Flags, Origin};
 
-/// What one source has given.
+/// The content of one source.
 #[derive(Debug, Default)]
 pub(super) struct Layer {
-    /// What it sets.
+    /// The flags that it sets.
     pub(super) arguments: Vec<Argument>,
-    /// What is wrong with it, beside the values.
+    /// Mistakes other than invalid values.
     pub(super) mistakes: Vec<String>,
-    /// What stands in it that does not concern this daemon.
+    /// Fields of other controllers.
     pub(super) foreign: Vec<String>,
 }
 
-/// ` (did you mean X?)` if one of the candidates is near.
+/// Returns `; did you mean X?` for the nearest candidate, or nothing if none is near.
 pub(super) fn did_you_mean<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> String {
-    /// Below this two words have little in common.
+    nearest(word, candidates).map_or_else(String::new, |candidate| {
+        format!("; did you mean {candidate}?")
+    })
+}
+
+/// Returns the candidate that resembles `word` most, if it is near enough.
+pub(super) fn nearest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    /// Minimum Jaro-Winkler similarity of a tip.
     const NEAR: f64 = 0.8;
     let near = candidates
         .into_iter()
@@ -36,7 +45,5 @@ pub(super) fn did_you_mean<'a>(
         })
         .filter(|(alike, _)| *alike >= NEAR)
         .max_by(|a, b| a.0.total_cmp(&b.0));
-    near.map_or_else(String::new, |(_, candidate)| {
-        format!("; did you mean {candidate}?")
-    })
+    near.map(|(_, candidate)| candidate)
 }

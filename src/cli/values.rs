@@ -1,10 +1,12 @@
-//! Values of flags from text, in the forms that kube-controller-manager takes. Each error is a sentence
-//! on what was expected.
+//! Parsers for values of flags, in the forms of kube-controller-manager. Each error says which
+//! value was expected.
 
-/// Reads a bool as Go does (`strconv.ParseBool`).
+use std::ops::RangeInclusive;
+
+/// Parses a bool as Go does (`strconv.ParseBool`).
 ///
 /// # Errors
-/// A sentence on what is wrong.
+/// A message that says what was expected.
 pub fn parse_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
@@ -13,10 +15,24 @@ pub fn parse_bool(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Reads requests per second.
+/// Returns a parser for whole numbers in `range`, for a flag of type `T`.
+pub fn number<T: TryFrom<u64>>(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let number = number.and_then(|number| T::try_from(number).ok());
+        number.ok_or_else(|| {
+            let (least, most) = (range.start(), range.end());
+            format!("expected a number from {least} to {most}")
+        })
+    }
+}
+
+/// Parses requests per second.
 ///
 /// # Errors
-/// A sentence on what is wrong.
+/// A message that says what was expected.
 pub fn parse_qps(text: &str) -> Result<f32, String> {
     match text.parse::<f32>() {
         Ok(qps) if qps.is_finite() => Ok(qps),
@@ -24,10 +40,10 @@ pub fn parse_qps(text: &str) -> Result<f32, String> {
     }
 }
 
-/// RFC 1123 label, as the API server asks of a namespace's name.
+/// Checks that a namespace's name is an RFC 1123 label.
 ///
 /// # Errors
-/// A sentence on what is wrong.
+/// A message that says what was expected.
 pub fn parse_namespace(text: &str) -> Result<String, String> {
     if is_label(text) {
         Ok(text.to_owned())
@@ -36,10 +52,10 @@ pub fn parse_namespace(text: &str) -> Result<String, String> {
     }
 }
 
-/// RFC 1123 subdomain, as the API server asks of a lease's name.
+/// Checks that an object's name is an RFC 1123 subdomain.
 ///
 /// # Errors
-/// A sentence on what is wrong.
+/// A message that says what was expected.
 pub fn parse_object_name(text: &str) -> Result<String, String> {
     if text.len() <= 253 && text.split('.').all(is_label) {
         Ok(text.to_owned())
@@ -48,11 +64,11 @@ pub fn parse_object_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// A path of a URL, perhaps with a `*` at its end, and perhaps without the `/` at its beginning
+/// Checks a URL path. A trailing `*` is a wildcard, and the leading `/` is optional
 /// (apiserver `pkg/authorization/path/path.go`).
 ///
 /// # Errors
-/// A sentence on what is wrong.
+/// A message that says what was expected.
 pub fn parse_url_path(text: &str) -> Result<String, String> {
     let path = text.strip_suffix('*').unwrap_or(text);
     if text.is_empty() || path.contains('*') {
@@ -72,7 +88,9 @@ fn is_label(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_bool, parse_namespace, parse_object_name, parse_qps, parse_url_path};
+    use super::{
+        number, parse_bool, parse_namespace, parse_object_name, parse_qps, parse_url_path,
+    };
 
     #[track_caller]
     fn check<T>(parse: fn(&str) -> Result<T, String>, good: &[&str], bad: &[&str]) {
@@ -82,6 +100,18 @@ mod tests {
         for text in bad {
             assert!(parse(text).is_err(), "{text:?} is bad");
         }
+    }
+
+    #[test]
+    fn a_number_out_of_range_is_answered_with_the_range() {
+        let port = number::<u16>(1..=65_535);
+        assert_eq!(port("65535"), Ok(65_535));
+        for text in ["0", "65536", "-1", "abc", "", "1.5"] {
+            let expected = "expected a number from 1 to 65535".to_owned();
+            assert_eq!(port(text), Err(expected), "{text}");
+        }
+        let any = number::<u32>(0..=u32::MAX.into());
+        assert_eq!(any("4294967295"), Ok(u32::MAX));
     }
 
     #[test]

@@ -129,8 +129,14 @@ fn certificates(pem: &[u8], name: &str) -> Result<Vec<CertificateDer<'static>>, 
 
 /// Describes a TLS failure for the log.
 pub(super) fn describe(error: &rustls::Error) -> String {
-    let rustls::Error::InvalidCertificate(problem) = error else {
-        return format!("TLS: {error}");
+    let problem = match error {
+        rustls::Error::InvalidCertificate(problem) => problem,
+        rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => {
+            return "the server does not speak TLS; does it serve plain HTTP \
+                    (http:// as the server of the kubeconfig)?"
+                .to_owned();
+        }
+        error => return format!("TLS: {error}"),
     };
     let hint = match problem {
         // `BadSignature` is an authority of the same name with another key: most clusters call
@@ -201,4 +207,20 @@ pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, String> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     ServerName::try_from(bare.to_owned())
         .map_err(|error| format!("{host:?} cannot be the name in a certificate: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::describe;
+
+    #[test]
+    fn a_server_of_plain_http_is_named_as_such() {
+        let error = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+        let text = describe(&error);
+        assert!(text.contains("plain HTTP"), "{text}");
+        assert!(
+            text.contains("http:// as the server of the kubeconfig"),
+            "{text}"
+        );
+    }
 }

@@ -171,6 +171,27 @@ fn a_configuration_that_cannot_be_used_is_named() {
     run(&["--master", "nowhere at all"], &[]).check(2, &["--master", "nowhere at all"]);
 }
 
+#[cfg(feature = "devserver")]
+#[test]
+fn a_port_of_dev_that_is_in_use_is_named_with_the_way_out() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let ended = run(&["dev", &format!("--port={}", address.port())], &[]);
+    ended.check(1, &[&format!("{address} is in use"), "--port=0"]);
+}
+
+#[test]
+fn the_hint_names_the_command_whose_help_lists_the_flag() {
+    run(&["explain", "web", "--severr=a"], &[]).check(
+        2,
+        &[
+            "--severr: unknown flag; did you mean --server?\n",
+            "see replicaset-controller explain --help\n",
+        ],
+    );
+    run(&["--leader-elect", "false"], &[]).check(2, &["write --leader-elect=false\n"]);
+}
+
 #[test]
 fn make_passes_arguments_on_to_the_program() {
     for (arguments, run) in [

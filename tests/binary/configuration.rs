@@ -97,7 +97,7 @@ fn mistakes_of_all_sources_are_told_before_anything_starts() {
         "--kube-api-burst",
         "$REPLICASET_CONTROLLER_LEADER_ELECT: ",
         &format!("{path}:4: "),
-        &format!("{path}:5: generic.qps is not known"),
+        &format!("{path}:5: generic.qps is not a known field"),
     ] {
         assert!(stderr.contains(words), "no {words:?} in\n{stderr}");
     }

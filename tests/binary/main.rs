@@ -1,5 +1,5 @@
-//! The binary by itself, without a cluster: arguments, files, exit codes. What runs on the dev server
-//! is in `tests/it`; these tests need no feature.
+//! The binary without a cluster: arguments, files, exit codes. `tests/it` has the tests on the dev
+//! server; these tests need no feature.
 
 /// Arguments, exit codes and the verbs of the Makefile.
 mod command_line;

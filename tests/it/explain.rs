@@ -70,6 +70,38 @@ fn a_report_that_cannot_be_written_is_a_failure() {
     }
 }
 
+/// The dev server has no SubjectAccessReviews, so a daemon on it cannot authorize its own pages.
+#[test]
+fn a_daemon_that_explain_cannot_read_is_named_with_the_way_out() {
+    if TestCluster::is_real() {
+        return;
+    }
+    let cluster = TestCluster::start();
+    let port = PlainPort::free();
+    let secure_port = port.argument().replace("insecure", "secure");
+    let _process = cluster.start_process(&["--bind-address=127.0.0.1", &secure_port]);
+    let server = format!("--server={}", port.url().replace("http:", "https:"));
+    let errors = |arguments: &[&str]| {
+        let ended = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
+            .args(["explain", "shop/web", &server])
+            .args(arguments)
+            .output()
+            .expect("the binary runs");
+        assert_eq!(ended.status.code(), Some(1));
+        String::from_utf8_lossy(&ended.stderr).into_owned()
+    };
+    cluster.eventually("the certificate is not trusted", || {
+        let errors = errors(&[]);
+        errors.contains("no answer from the daemon: ")
+            && errors.contains("--insecure-skip-tls-verify accepts any")
+    });
+    cluster.eventually("the reviews are missing", || {
+        let errors = errors(&["--insecure-skip-tls-verify"]);
+        errors.contains("this API server has no SubjectAccessReview")
+            && errors.contains("--insecure-port")
+    });
+}
+
 #[test]
 fn an_exceeded_quota_is_explained_with_a_remedy() {
     let cluster = TestCluster::running();

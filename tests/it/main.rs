@@ -37,6 +37,8 @@ mod expectations;
 mod explain;
 /// Fair shares of the batch threads and of the rate limit.
 mod fairness;
+/// The manual's page of flags, generated from the command line's definition.
+mod flags;
 /// Group M: the cases of upstream's integration tests.
 mod integration;
 /// The dev server behind a real kubectl.

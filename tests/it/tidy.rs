@@ -244,26 +244,6 @@ fn no_async_runtime_is_in_the_binary() {
 }
 
 #[test]
-fn the_readme_lists_every_flag() {
-    let readme = fs::read_to_string(root().join("README.md")).expect("a README");
-    for command in ["run", "explain", "dev", "demo", "config", "rbac"] {
-        let help = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
-            .args([command, "--help"])
-            .output()
-            .expect("the binary runs");
-        let help = String::from_utf8_lossy(&help.stdout).into_owned();
-        let words = help.split(|c: char| c.is_whitespace() || c == '[' || c == ',');
-        let flags = words.filter(|word| word.starts_with("--") && word.len() > 2);
-        let flags = flags.map(|flag| flag.trim_end_matches(['.', ';', ':']));
-        let missing: Vec<String> = flags
-            .filter(|flag| !readme.contains(&format!("`{flag}")))
-            .map(|flag| format!("{command} {flag}"))
-            .collect();
-        assert_none("flags that the README does not list", &missing);
-    }
-}
-
-#[test]
 fn the_readme_lists_every_annotation_of_the_simulated_nodes() {
     let readme = fs::read_to_string(root().join("README.md")).expect("a README");
     let names = behaviour::ANNOTATIONS.map(|name| name.rsplit('/').next().unwrap_or_default());

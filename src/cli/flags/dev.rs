@@ -1,4 +1,4 @@
-//! The commands that need no cluster, and their flags. Built with the feature `devserver` only.
+//! The commands that need no cluster, and their flags. Only with the feature `devserver`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -9,18 +9,19 @@ use log::LevelFilter;
 
 use super::{ClientArgs, ControllerArgs, LogArgs};
 use crate::cli::duration::parse_duration;
+use crate::cli::values::number;
 
-/// The commands that run on the stand-in for a cluster.
+/// The commands that run on the dev server.
 #[derive(Clone, Debug, Subcommand)]
 pub enum StandInCommand {
-    /// Run an in-memory API server with a simulated kubelet and the controller, until stopped.
+    /// Run an in-memory API server, a simulated kubelet and the controller until stopped.
     Dev(DevArgs),
-    /// Show the controller at work, chapter by chapter; exit code 0 if all came out as told.
+    /// Show the controller at work in checked chapters, without a cluster.
     Demo(DemoArgs),
 }
 
 impl StandInCommand {
-    /// Its flags of the log.
+    /// The log flags of the command.
     pub fn log(&self) -> &LogArgs {
         match self {
             Self::Dev(args) => &args.log,
@@ -28,18 +29,18 @@ impl StandInCommand {
         }
     }
 
-    /// The log's level unless its flags raise it.
+    /// The default log level.
     pub fn log_level(&self) -> LevelFilter {
         match self {
-            // Its own lines say what changes.
+            // `dev` prints changes itself.
             Self::Dev(_) => LevelFilter::Warn,
-            // The demo tells its story on standard output; the log would only talk over it, and of
-            // failures that are part of the story.
+            // `demo` draws on standard output, and some of its chapters provoke failures, which
+            // the log would report.
             Self::Demo(_) => LevelFilter::Error,
         }
     }
 
-    /// True if it runs until it is stopped.
+    /// True if the command runs until it is stopped.
     pub fn is_daemon(&self) -> bool {
         matches!(self, Self::Dev(_))
     }
@@ -47,58 +48,64 @@ impl StandInCommand {
 
 /// Flags of `dev`.
 #[derive(Args, Clone, Debug)]
-// The limit is there to spare a cluster, and here is none.
-#[command(mut_arg("kube_api_qps", |arg| arg.default_value("0")))]
-// Nobody else controls anything here.
-#[command(mut_arg("controllers", |arg| arg.default_value("*")))]
+// The limit protects an API server that others use; this one has no other users.
+#[command(mut_arg("kube_api_qps", |arg| arg.default_value("0").hide_short_help(true)))]
+// No other controller runs here.
+#[command(mut_arg("controllers", |arg| arg.default_value("*").hide_short_help(true)))]
+#[command(mut_arg("concurrent_replicaset_syncs", |arg| arg.hide_short_help(true)))]
 pub struct DevArgs {
-    /// Port to listen at; 0 means any free one.
-    #[arg(long, value_name = "PORT", default_value_t = 8001)]
+    /// Port of the API server; 0: any free port.
+    #[arg(long, value_name = "PORT", default_value_t = 8001,
+        value_parser = number::<u16>(0..=65_535))]
     pub port: u16,
 
-    /// Listen at this address instead of 127.0.0.1. Whoever reaches it may do everything.
+    /// Listen on this address instead of 127.0.0.1. Every client has full access.
     #[arg(long, value_name = "ADDRESS")]
     pub insecure_listen: Option<IpAddr>,
 
-    /// Host names that the server accepts beside localhost and the address listened at. Others are
-    /// refused: a web page can make its own name resolve to this machine.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// Host names that the API server accepts besides localhost and its address, as a defence
+    /// against DNS rebinding.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
     pub accept_hosts: Vec<String>,
 
-    /// Write a kubeconfig that names this server.
+    /// Write a kubeconfig for this API server; overwrites only a file that dev wrote.
     #[arg(long, value_name = "FILE")]
     pub write_kubeconfig: Option<PathBuf>,
 
-    /// Load the objects of this YAML or JSON file, or of a folder of them; may be repeated.
+    /// Load objects from a YAML or JSON file, or from a directory of such files; repeatable.
     #[arg(long, value_name = "FILE|DIR")]
     pub data: Vec<PathBuf>,
 
-    /// Write the state back to the one file of --data at the end, which need not be there at first.
+    /// Save the state to the --data file at the end; the file need not exist at the start.
     #[arg(long, requires = "data")]
     pub save: bool,
 
-    /// Serve the API without a controller, for trying out another one.
+    /// Do not run the controller, to try out another one.
     #[arg(long)]
     pub no_controller: bool,
 
-    /// Leave pods as they are, without scheduler and nodes.
+    /// Do not simulate scheduler and kubelets: pods stay as they are.
     #[arg(long)]
     pub no_kubelet: bool,
 
-    /// How many nodes are simulated.
-    #[arg(long, value_name = "N", default_value_t = 5,
-        value_parser = clap::value_parser!(u16).range(1..=5000))]
+    /// Number of simulated nodes.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<u16>(1..=5000))]
     pub nodes: u16,
 
-    /// How long a simulated pod takes to become Ready.
+    /// Time until a simulated pod becomes Ready.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
     pub pod_ready_after: Duration,
 
-    /// How requests are sent.
+    /// Rate limit and encoding of requests.
     #[command(flatten)]
     pub client: ClientArgs,
 
-    /// What the controllers do.
+    /// The controllers and their limits.
     #[command(flatten)]
     pub controller: ControllerArgs,
 
@@ -110,7 +117,7 @@ pub struct DevArgs {
 /// Flags of `demo`.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
-    /// Go without pauses for the eye, as for CI.
+    /// Skip the pauses, for CI.
     #[arg(long)]
     pub fast: bool,
 

@@ -10,16 +10,15 @@ use crate::cli::values::parse_namespace;
 /// Flags of `explain`.
 #[derive(Args, Clone, Debug)]
 pub struct ExplainArgs {
-    /// NAMESPACE/NAME of a ReplicaSet, or KIND/NAMESPACE/NAME; with -n, NAME or KIND/NAME. KIND is rs or
-    /// rc, or what these are short for.
+    /// ReplicaSet as NAMESPACE/NAME or, with -n, as NAME; a prefix rs/ or rc/ names the kind.
     #[arg(value_name = "OBJECT")]
     pub object: String,
 
-    /// Namespace of the object, if it is not in front of its name.
+    /// Namespace of the object; default the namespace of the kubeconfig's context.
     #[arg(short = 'n', long, value_name = "NAME", value_parser = parse_namespace)]
     pub namespace: Option<String>,
 
-    /// Lines for people, or JSON.
+    /// Format of the report.
     #[arg(
         short = 'o',
         long,
@@ -29,7 +28,7 @@ pub struct ExplainArgs {
     )]
     pub output: OutputFormat,
 
-    /// Kubeconfig file; default $KUBECONFIG, then ~/.kube/config, then the pod's own account.
+    /// Kubeconfig file; default $KUBECONFIG, then ~/.kube/config, then the pod's service account.
     #[arg(
         long,
         value_name = "FILE",
@@ -37,7 +36,7 @@ pub struct ExplainArgs {
     )]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Address of the API server; overrides the one in the kubeconfig.
+    /// Address of the API server; overrides the server of the kubeconfig.
     #[arg(
         long,
         value_name = "URL",
@@ -53,13 +52,14 @@ pub struct ExplainArgs {
     )]
     pub context: Option<String>,
 
-    /// Ask the daemon that serves here, instead of the API server: it knows also what it waits for.
+    /// Read the report from a running daemon, which adds its own state;
+    /// without a URL from https://127.0.0.1:10257.
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true,
         default_missing_value = "https://127.0.0.1:10257",
         conflicts_with_all = ["kubeconfig", "master", "context"], help_heading = "From a daemon")]
     pub server: Option<String>,
 
-    /// File with the bearer token to show the daemon, as from kubectl create token.
+    /// File with a bearer token for the daemon, as printed by kubectl create token.
     #[arg(
         long,
         value_name = "FILE",
@@ -68,7 +68,7 @@ pub struct ExplainArgs {
     )]
     pub token_file: Option<PathBuf>,
 
-    /// File with the certificate authority that vouches for the daemon; default the system's.
+    /// Certificate authority of the daemon's certificate; default the system's authorities.
     #[arg(
         long,
         value_name = "FILE",
@@ -77,7 +77,7 @@ pub struct ExplainArgs {
     )]
     pub certificate_authority: Option<PathBuf>,
 
-    /// Trust whoever answers at --server, as a daemon that made its own certificate.
+    /// Do not verify the daemon's certificate, for a daemon with a self-signed one.
     #[arg(
         long,
         requires = "server",
@@ -91,32 +91,32 @@ pub struct ExplainArgs {
     pub log: LogArgs,
 }
 
-/// The form of a report.
+/// Format of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OutputFormat {
-    /// Lines for people.
+    /// Text for people.
     #[default]
     Text,
     /// A JSON object.
     Json,
 }
 
-/// What is to be explained.
+/// The object to explain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplainTarget {
     /// True for a ReplicationController.
     pub is_replication_controller: bool,
-    /// Its namespace; that of the kubeconfig's context if `None`.
+    /// Its namespace; `None` for the namespace of the kubeconfig's context.
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,
 }
 
 impl ExplainArgs {
-    /// What is to be explained.
+    /// Parses the argument `OBJECT`.
     ///
     /// # Errors
-    /// What is wrong with the argument, for people.
+    /// A message that names the accepted forms.
     pub fn target(&self) -> Result<ExplainTarget, String> {
         let parts: Vec<&str> = self.object.split('/').collect();
         let (kind, namespace, name) = match (&*parts, &self.namespace) {
@@ -140,8 +140,8 @@ impl ExplainArgs {
                 })
             }
             _ => Err(format!(
-                "{:?} is no object: expected NAMESPACE/NAME, rs/NAMESPACE/NAME or \
-                 rc/NAMESPACE/NAME, or with -n NAMESPACE a NAME or rc/NAME",
+                "{:?} names no object: expected NAMESPACE/NAME, rs/NAMESPACE/NAME or \
+                 rc/NAMESPACE/NAME; or with -n NAMESPACE, expected NAME or rc/NAME",
                 self.object
             )),
         }

@@ -1,4 +1,4 @@
-//! Feature gates: which of Kubernetes' concern this daemon, and which of them can be switched.
+//! Feature gates of Kubernetes that concern this daemon.
 
 use std::str::FromStr;
 
@@ -10,13 +10,18 @@ use crate::cli::values::parse_bool;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Features")]
 pub struct FeatureArgs {
-    /// Feature gates as NAME=BOOL,...; those that concern this daemon: see the README.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// Feature gates as NAME=BOOL,...; flags.md of the manual lists the gates of this daemon.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
     pub feature_gates: Vec<Setting>,
 }
 
 impl FeatureArgs {
-    /// Whether this gate is on; what is said last counts.
+    /// True if the gate is on. The last setting of a gate wins.
     pub fn is_enabled(&self, gate: &Gate) -> bool {
         let settings = self.feature_gates.iter().rev();
         let mut settings = settings.filter(|setting| setting.gate.name == gate.name);
@@ -26,40 +31,40 @@ impl FeatureArgs {
     }
 }
 
-/// A gate that concerns this daemon. Others are mistakes, so that nobody believes to have switched
-/// something.
+/// A gate that concerns this daemon. Any other gate is a mistake, so that no setting is silently
+/// without effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
-    /// Kubernetes' name.
+    /// Name in Kubernetes.
     pub name: &'static str,
-    /// `ALPHA`, `BETA`, or empty for one that is generally available, as of Kubernetes 1.36.
+    /// Stage in Kubernetes 1.36: `ALPHA`, `BETA`, or empty for general availability.
     pub stage: &'static str,
-    /// On or off.
+    /// Default value.
     pub default: bool,
-    /// True if it cannot be switched.
+    /// True if the value cannot be changed.
     pub is_locked: bool,
 }
 
-/// A gate and what it was set to.
+/// A gate and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
     gate: Gate,
     is_enabled: bool,
 }
 
-/// Deletion costs of pods count.
+/// Scale-downs respect the pod deletion cost.
 pub const POD_DELETION_COST: Gate = switchable("PodDeletionCost", "BETA");
 
-/// The status of ReplicaSets counts terminating pods.
+/// The status of a ReplicaSet counts terminating pods.
 pub const TERMINATING_REPLICAS: Gate =
     switchable("DeploymentReplicaSetTerminatingReplicas", "BETA");
 
-/// Own writes are waited for before a sync.
+/// A sync waits until the cache shows the daemon's own writes.
 pub const STALE_CONTROLLER_CONSISTENCY: Gate =
     switchable("StaleControllerConsistencyReplicaSet", "BETA");
 
-/// What can be switched, and what this daemon always or never does, by the names of the gates that
-/// say so upstream (kubernetes `pkg/features/kube_features.go`,
+/// The gates of this daemon, switchable or locked, by their upstream names
+/// (kubernetes `pkg/features/kube_features.go`,
 /// `controller-manager/pkg/features/kube_features.go`).
 pub const GATES: [Gate; 6] = [
     locked(
@@ -104,11 +109,11 @@ impl FromStr for Setting {
             Some(gate) if !gate.is_locked || gate.default == is_enabled => {
                 Ok(Self { gate, is_enabled })
             }
-            Some(gate) if gate.default => Err("this daemon always does that".to_owned()),
-            Some(_) => Err("this daemon does not do that".to_owned()),
+            Some(gate) if gate.default => Err(format!("{name} is always on in this daemon")),
+            Some(_) => Err(format!("{name} is always off in this daemon")),
             None => {
                 let known = GATES.map(|gate| gate.name).join(", ");
-                Err(format!("this daemon knows the gates {known}"))
+                Err(format!("expected a gate of this daemon: {known}"))
             }
         }
     }
@@ -142,7 +147,7 @@ mod tests {
             }
         }
         let error = parsed("LogarithmicScaleDown=false").expect_err("locked");
-        assert_eq!(error, "this daemon always does that");
+        assert_eq!(error, "LogarithmicScaleDown is always on in this daemon");
     }
 
     #[test]

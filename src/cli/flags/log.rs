@@ -1,44 +1,59 @@
-//! How much to log, and in which form.
+//! Flags of the log.
 
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
+use crate::cli::values::number;
+
 /// Flags of the log.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Log")]
 pub struct LogArgs {
-    /// How much to log: -v for each event, -vv for each request, or a number as klog's. RUST_LOG wins.
+    /// Log verbosity: -v logs each event, -vv each request; or klog's number. $RUST_LOG overrides
+    /// it.
     #[arg(short = 'v', long = "v", value_name = "N", num_args = 0..=1, require_equals = true,
-        default_missing_value = "4", action = clap::ArgAction::Append)]
+        default_missing_value = "4", action = clap::ArgAction::Append,
+        value_parser = number::<u8>(0..=255))]
     pub verbosity: Vec<u8>,
 
-    /// Levels of single modules, as PATTERN=N,...: a pattern is a file's name without .rs, or a
-    /// module's path, and may hold * and ?.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// Verbosity of single modules as PATTERN=N,...; a pattern is a file name without .rs or a
+    /// module path, with * and ? as wildcards.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
     pub vmodule: Vec<VmodulePattern>,
 
-    /// Lines for people, or JSON objects with klog's fields.
-    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
+    /// Format of the log.
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value = "text",
+        hide_short_help = true
+    )]
     pub logging_format: LoggingFormat,
 }
 
-/// The form of a record.
+/// Format of a log record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LoggingFormat {
-    /// Lines for people.
+    /// One line of text per record.
     #[default]
     Text,
-    /// One JSON object a line, with klog's field names.
+    /// One JSON object per line, with klog's field names.
     Json,
 }
 
 /// One item of `--vmodule`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VmodulePattern {
-    /// What a file's name or a module's path is compared with; `*` and `?` stand for others.
+    /// Pattern for a file name or module path, with `*` and `?` as wildcards.
     pub pattern: String,
-    /// klog's number.
+    /// Verbosity as in klog.
     pub verbosity: u8,
 }
 
@@ -59,7 +74,7 @@ impl FromStr for VmodulePattern {
     }
 }
 
-/// klog's number as a level: up to 3 is info, 4 and 5 are debug, everything above is trace.
+/// Maps klog's verbosity to a level: up to 3 info, 4 and 5 debug, above trace.
 pub fn level_of(verbosity: u8) -> log::LevelFilter {
     match verbosity {
         0..=3 => log::LevelFilter::Info,
@@ -69,13 +84,13 @@ pub fn level_of(verbosity: u8) -> log::LevelFilter {
 }
 
 impl LogArgs {
-    /// klog's number; repeating `-v` adds up.
+    /// Verbosity as in klog; repeated `-v` add up.
     pub fn verbosity(&self) -> u8 {
         let all = self.verbosity.iter();
         all.fold(0, |sum, v| sum.saturating_add(*v))
     }
 
-    /// The level that [`verbosity`](Self::verbosity) means.
+    /// The level of [`verbosity`](Self::verbosity).
     pub fn level(&self) -> log::LevelFilter {
         level_of(self.verbosity())
     }

@@ -1,4 +1,4 @@
-//! Flags of the command that prints manifests.
+//! Flags of the command `rbac`.
 
 use std::str::FromStr;
 
@@ -10,8 +10,8 @@ use crate::cli::values::{parse_namespace, parse_object_name};
 /// Flags of `rbac`.
 #[derive(Args, Clone, Debug)]
 pub struct RbacArgs {
-    /// ServiceAccount that gets the rights; default replicaset-controller in --namespace, else in
-    /// kube-system.
+    /// ServiceAccount to grant the permissions to; default replicaset-controller in --namespace,
+    /// else in kube-system.
     #[arg(
         long,
         value_name = "NAMESPACE/NAME",
@@ -20,16 +20,16 @@ pub struct RbacArgs {
     )]
     pub service_account: Option<ServiceAccount>,
 
-    /// User that gets the rights, such as the common name of a client certificate.
+    /// User to grant the permissions to, such as the common name of a client certificate.
     #[arg(long, value_name = "NAME", help_heading = "Account")]
     pub user: Option<String>,
 
-    /// The flags that the daemon runs with.
+    /// The flags of the daemon.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-/// Which ServiceAccount.
+/// A ServiceAccount by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceAccount {
     /// Its namespace.
@@ -44,7 +44,7 @@ impl FromStr for ServiceAccount {
     fn from_str(text: &str) -> Result<Self, String> {
         let (namespace, name) = text
             .split_once('/')
-            .ok_or("expected a namespace and a name, such as kube-system/replicaset-controller")?;
+            .ok_or("expected NAMESPACE/NAME, such as kube-system/replicaset-controller")?;
         Ok(Self {
             namespace: parse_namespace(namespace)?,
             name: parse_object_name(name)?,

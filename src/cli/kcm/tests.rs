@@ -6,8 +6,8 @@ use std::io;
 use super::{FOREIGN, Foreign, Ignored};
 use crate::cli::{ParseOutcome, Parsed, Sources, parse};
 
-/// Every flag of kube-controller-manager 1.36, the deprecated ones too, and the kind of its value as
-/// `--help` gives it; none for a bool.
+/// Every flag of kube-controller-manager 1.36, deprecated flags included, with the type of its
+/// value in `--help`; no type for a bool.
 const FLAGS: &str = include_str!("flags.txt");
 
 #[track_caller]
@@ -124,8 +124,8 @@ fn nothing_is_ignored_without_being_told_and_no_typo_at_all() {
             "--feature-gates=AllBeta=true",
         ]),
         otherwise: arguments(&[
-            "--use-service-account-credentials: the credentials are those of the kubeconfig, for all \
-             controllers",
+            "--use-service-account-credentials: all controllers use the credentials of the \
+             kubeconfig",
         ]),
     };
     assert_eq!(taken.ignored, expected);

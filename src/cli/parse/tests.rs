@@ -218,7 +218,10 @@ fn mistakes_of_all_sources_stand_together_with_their_places() {
             "$REPLICASET_CONTROLLER_NAMESPCE: ",
             "did you mean REPLICASET_CONTROLLER_NAMESPACE?",
         ],
-        &["f.yaml:4: ", "soon", "--min-resync-period"],
+        &[
+            "f.yaml:4: generic.minResyncPeriod (--min-resync-period): ",
+            "soon",
+        ],
         &[
             "f.yaml:5: ",
             "bursts",
@@ -246,17 +249,19 @@ fn what_does_not_fit_together_is_told_with_its_places() {
         ],
         environment: &[("REPLICASET_CONTROLLER_KUBE_API_BURST", "0")],
         file: Some(file(
-            "generic:\n  leaderElection: {leaseDuration: 5s, retryPeriod: 9s}\nserving:\n  insecurePort: 10257\n",
+            "generic:\n  leaderElection: {leaseDuration: 5s, retryPeriod: 9s}\n\
+             serving:\n  insecurePort: 10257\n",
         )),
     };
     let usage = given.usage();
     for start in [
-        "$REPLICASET_CONTROLLER_KUBE_API_BURST: --kube-api-burst: with a limit",
-        "f.yaml:4: --leader-elect-lease-duration: must be longer than --leader-elect-renew",
+        "$REPLICASET_CONTROLLER_KUBE_API_BURST: --kube-api-burst: must be at least 1",
+        "f.yaml:4: generic.leaderElection.leaseDuration (--leader-elect-lease-duration): must be \
+         longer than --leader-elect-renew",
         "--leader-elect-renew-deadline: must be longer than 1.2 times",
         "--enable-leader-migration: needs --leader-migration-config",
         "--tls-cert-file: needs --tls-private-key-file",
-        "f.yaml:6: --insecure-port: must be another port",
+        "f.yaml:6: serving.insecurePort (--insecure-port): must differ from --secure-port",
     ] {
         assert!(
             usage.lines().any(|line| line.starts_with(start)),
@@ -268,7 +273,7 @@ fn what_does_not_fit_together_is_told_with_its_places() {
         arguments: &[&["rbac"], given.arguments].concat(),
         ..given
     };
-    assert_eq!(of_rbac.usage(), usage);
+    assert_eq!(of_rbac.usage(), usage.replace(" --help", " rbac --help"));
     let without = of(&["--leader-elect=false", "--leader-elect-lease-duration=1s"]);
     without.parsed();
 }
@@ -298,7 +303,8 @@ fn a_flag_wins_over_the_environment_that_over_the_file_that_over_the_default() {
                 ("REPLICASET_CONTROLLER_CONTROLLERS", "replicationcontroller"),
             ],
             file: Some(file(
-                "generic:\n  clientConnection: {qps: 1, burst: 1}\n  controllers: ['*']\nlogging: {verbosity: 4}\n",
+                "generic:\n  clientConnection: {qps: 1, burst: 1}\n  controllers: ['*']\n\
+                 logging: {verbosity: 4}\n",
             )),
         };
         given.shown()
@@ -373,6 +379,152 @@ fn every_flag_of_run_has_a_field_and_every_field_a_flag() {
     flags.sort_unstable();
     fields.sort_unstable();
     assert_eq!(flags, fields);
+}
+
+#[track_caller]
+fn check_mistake(arguments: &[&str], expected: &str) {
+    let usage = of(arguments).usage();
+    let command = arguments[0];
+    let cli = <Cli as clap::CommandFactory>::command();
+    let hint = match cli.find_subcommand(command) {
+        Some(_) => format!("see replicaset-controller {command} --help\n"),
+        None => "see replicaset-controller --help\n".to_owned(),
+    };
+    assert_eq!(usage, format!("{expected}\n{hint}"), "{arguments:?}");
+}
+
+#[test]
+fn a_mistake_names_the_flag_and_the_way_out() {
+    check_mistake(
+        &["--leader-elect", "false"],
+        "--leader-elect false: write --leader-elect=false",
+    );
+    check_mistake(
+        &["explain", "web", "--server", "https://10.0.0.1:10257"],
+        "--server https://10.0.0.1:10257: write --server=https://10.0.0.1:10257",
+    );
+    check_mistake(
+        &["--v=abc"],
+        "--v: invalid value 'abc': expected a number from 0 to 255",
+    );
+    check_mistake(
+        &["explain", "-n", "Shop", "web"],
+        "--namespace: invalid value 'Shop': expected lower-case letters, digits and '-', at most \
+         63 characters",
+    );
+    check_mistake(
+        &["--logging-format=xml"],
+        "--logging-format: invalid value 'xml': expected one of text, json",
+    );
+    check_mistake(
+        &["--kubeconfig"],
+        "--kubeconfig: a value is missing, expected --kubeconfig <FILE>",
+    );
+    check_mistake(
+        &["explain"],
+        "the following required arguments were not provided: <OBJECT>",
+    );
+    check_mistake(
+        &["completions"],
+        "the following required arguments were not provided: <SHELL>",
+    );
+    check_mistake(
+        &["--dry-run", "rbac"],
+        "'rbac': put the command before its flags: replicaset-controller rbac ...",
+    );
+    check_mistake(&["--dry-run", "now"], "unexpected argument 'now'");
+    check_mistake(&["explain", "web", "-A"], "-A: unknown flag");
+}
+
+#[cfg(feature = "devserver")]
+#[test]
+fn a_mistake_in_a_flag_of_dev_names_it_too() {
+    check_mistake(
+        &["dev", "--save"],
+        "the following required arguments were not provided: --data <FILE|DIR>",
+    );
+    check_mistake(
+        &["dev", "--port=abc"],
+        "--port: invalid value 'abc': expected a number from 0 to 65535",
+    );
+    check_mistake(
+        &["dev", "--prot=1"],
+        "--prot: unknown flag; did you mean --port?",
+    );
+}
+
+#[test]
+fn only_a_near_name_is_offered() {
+    let of_kcm = "unknown flag; it is one of kube-controller-manager: --kcm-compat ignores it";
+    for flag in ["--requestheader-client-ca-file", "--root-ca-file"] {
+        check_mistake(&[flag, "f"], &format!("{flag}: {of_kcm}"));
+    }
+    check_mistake(
+        &["--kcm-compat", "--clutser-cidr=10.0.0.0/8"],
+        "--clutser-cidr: unknown flag; did you mean --cluster-cidr?",
+    );
+    check_mistake(
+        &["--clutser-cidr=10.0.0.0/8"],
+        "--clutser-cidr: unknown flag",
+    );
+    check_mistake(&["deamon"], "unknown command 'deamon'");
+    check_mistake(&["rnu"], "unknown command 'rnu'; did you mean run?");
+    check_mistake(
+        &["version"],
+        "unknown command 'version'; did you mean --version?",
+    );
+}
+
+#[test]
+fn short_help_shows_the_flags_that_one_sets_and_long_help_all() {
+    let flags = |text: &str| -> Vec<String> {
+        let words = text.lines().filter_map(|line| {
+            let line = line.trim_start();
+            let flag = line.split([' ', '[']).find(|word| word.starts_with("--"))?;
+            let opens =
+                line.starts_with(flag) || line.starts_with(['-']) && !line.starts_with("--");
+            opens.then(|| flag.to_owned())
+        });
+        words.collect()
+    };
+    let short = flags(&of(&["-h"]).shown());
+    let expected = [
+        "--help",
+        "--version",
+        "--kubeconfig",
+        "--namespace",
+        "--kube-api-qps",
+        "--controllers",
+        "--concurrent-replicaset-syncs",
+        "--dry-run",
+        "--leader-elect",
+        "--secure-port",
+        "--v",
+        "--config",
+    ];
+    assert_eq!(short, expected);
+    assert_eq!(flags(&of(&["run", "-h"]).shown()), expected);
+    let command = <Cli as clap::CommandFactory>::command();
+    let long = flags(&of(&["--help"]).shown());
+    for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
+        assert!(
+            long.contains(&format!("--{flag}")),
+            "no --{flag} in {long:?}"
+        );
+    }
+}
+
+#[test]
+fn no_help_is_longer_than_two_lines() {
+    let cli = <Cli as clap::CommandFactory>::command();
+    for command in std::iter::once(&cli).chain(cli.get_subcommands()) {
+        for arg in command.get_arguments() {
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            let at = format!("{} {}", command.get_name(), arg.get_id());
+            assert!((1..=180).contains(&help.len()), "{at}: {help}");
+            assert!(arg.get_long_help().is_none(), "{at}: no second text");
+        }
+    }
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! One flag with its value, as one word, and where it is from.
+//! One flag with its value as one word, and its source.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 
-/// Where a value is from.
+/// Source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Origin {
     /// The command line.
@@ -12,12 +12,12 @@ pub(in crate::cli) enum Origin {
     Environment(String),
     /// A line of the configuration file.
     File {
-        /// The file, as it was named.
+        /// Path of the file, as it was given.
         path: String,
-        /// Counted from 1.
+        /// Line number, from 1.
         line: u64,
     },
-    /// Nobody said otherwise.
+    /// The default of the flag.
     Default,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A word of a command line: `--flag=value`, `--flag`, or what is no flag at all.
+/// A word of a command line: `--flag=value`, `--flag`, or a word that is no flag.
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct Argument {
     pub(in crate::cli) word: OsString,
@@ -40,44 +40,45 @@ pub(in crate::cli) struct Argument {
 }
 
 impl Argument {
-    /// `--name=value`.
+    /// Creates `--name=value`.
     pub(in crate::cli) fn new(name: &str, value: &OsStr, origin: Origin) -> Self {
         let mut word = OsString::from(format!("--{name}="));
         word.push(value);
         Self { word, origin }
     }
 
-    /// The flag's name without dashes; `None` for what is no flag.
+    /// The flag's name without dashes; `None` if the word is no flag.
     pub(in crate::cli) fn name(&self) -> Option<String> {
         let word = self.word.to_string_lossy();
         let name = word.strip_prefix("--")?.split('=').next()?;
         (!name.is_empty()).then(|| name.to_owned())
     }
 
-    /// What stands behind the `=`.
+    /// The value after the `=`.
     pub(in crate::cli) fn value(&self) -> Option<String> {
         let word = self.word.to_string_lossy();
         word.split_once('=').map(|(_, value)| value.to_owned())
     }
 
-    /// True if it sets this flag.
+    /// True if the argument sets this flag.
     pub(in crate::cli) fn is(&self, name: &str) -> bool {
         self.name().as_deref() == Some(name)
     }
 }
 
-/// Which words of a command line belong together.
+/// Splits a command line into arguments.
 pub(in crate::cli) struct Flags<'a> {
-    /// The command whose flags they are.
+    /// The command that the flags belong to.
     pub(in crate::cli) command: &'a clap::Command,
-    /// Whether a flag that the command does not have is followed by a value, where that is known.
+    /// Returns whether a flag that the command does not have takes a value, if that is known.
     pub(in crate::cli) foreign: fn(&str) -> Option<bool>,
 }
 
 impl Flags<'_> {
-    /// Brings a command line into words of one form: a value that stands apart is joined to its flag,
-    /// `-v`, `-vv`, `-v4` and `-v 4` become `--v=N`, and underscores in names become dashes, as
-    /// kube-controller-manager reads them (component-base `cli/flag/flags.go:WordSepNormalizeFunc`).
+    /// Normalizes a command line: joins each flag with a value that is a separate word, turns `-v`,
+    /// `-vv`, `-v4` and `-v 4` into `--v=N`, and replaces underscores in names by dashes, as
+    /// kube-controller-manager does
+    /// (component-base `cli/flag/flags.go:WordSepNormalizeFunc`).
     pub(in crate::cli) fn join(&self, words: Vec<OsString>) -> Vec<Argument> {
         let mut joined = Vec::new();
         let mut words = words.into_iter().peekable();
@@ -127,7 +128,7 @@ impl Flags<'_> {
         joined.into_iter().map(argument).collect()
     }
 
-    /// What follows a flag that nobody knows is taken for its value, so that it is one mistake.
+    /// A word after an unknown flag counts as its value, so that both are one mistake.
     fn has_value_apart(&self, name: &str, next: Option<&str>) -> bool {
         let own = self.command.get_arguments();
         let mut own = own.filter(|arg| arg.get_long() == Some(name));
@@ -144,9 +145,9 @@ struct Verbosity {
     took_next: bool,
 }
 
-/// Reads `-v` in all its forms; `--v` alone too, since only a number behind it can be its value.
+/// Parses `-v` in all its forms, and a bare `--v`, which only a number can follow as its value.
 fn verbosity(word: &str, next: Option<&str>) -> Option<Verbosity> {
-    /// What one bare `-v` counts: each event.
+    /// Verbosity of one bare `-v`: each event.
     const STEP: usize = 4;
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let of = |value: String, took_next| Some(Verbosity { value, took_next });
@@ -166,7 +167,7 @@ fn verbosity(word: &str, next: Option<&str>) -> Option<Verbosity> {
         .flatten()
 }
 
-/// `--version=raw` and `--version=true` ask for the version as `--version` does.
+/// Turns `--version=raw` and `--version=true` into `--version`.
 fn version(word: OsString) -> OsString {
     match word.to_str() {
         Some("--version=raw" | "--version=true") => "--version".into(),

@@ -1,20 +1,23 @@
-//! The environment: `REPLICASET_CONTROLLER_KUBE_API_QPS` is `--kube-api-qps`.
+//! The environment: `REPLICASET_CONTROLLER_KUBE_API_QPS` sets `--kube-api-qps`.
 
 use std::ffi::{OsStr, OsString};
 
-use super::{Argument, Layer, Origin, did_you_mean};
+use super::{Argument, Layer, Origin, nearest};
 
-/// What the names of all variables begin with.
+/// Prefix of all variables.
 pub(in crate::cli) const PREFIX: &str = "REPLICASET_CONTROLLER_";
 
-/// The variable that stands for a flag.
+/// Returns the variable of a flag.
 pub(in crate::cli) fn variable(flag: &str) -> String {
-    format!("{PREFIX}{}", flag.to_uppercase().replace('-', "_"))
+    format!("{PREFIX}{}", ending(flag))
 }
 
-/// Reads the variables of these flags. An empty one counts as not there, and so do those that
-/// Kubernetes itself makes for a Service. Another one that has the prefix and belongs to no flag is
-/// a mistake.
+fn ending(flag: &str) -> String {
+    flag.to_uppercase().replace('-', "_")
+}
+
+/// Reads the variables of these flags. Ignores empty variables and those that Kubernetes sets for
+/// a Service. Any other variable with the prefix and without a flag is a mistake.
 pub(in crate::cli) fn read(environment: &[(OsString, OsString)], flags: &[String]) -> Layer {
     let mut layer = Layer::default();
     let mut environment: Vec<_> = environment.iter().collect();
@@ -37,8 +40,11 @@ pub(in crate::cli) fn read(environment: &[(OsString, OsString)], flags: &[String
             let origin = Origin::Environment(name.to_owned());
             layer.arguments.push(Argument::new(flag, value, origin));
         } else if !is_link {
-            let variables: Vec<String> = flags.iter().map(|flag| variable(flag)).collect();
-            let hint = did_you_mean(name, variables.iter().map(String::as_str));
+            // The common prefix would make any two names similar.
+            let ends: Vec<String> = flags.iter().map(|flag| ending(flag)).collect();
+            let near = nearest(&name[PREFIX.len()..], ends.iter().map(String::as_str));
+            let hint =
+                near.map_or_else(String::new, |end| format!("; did you mean {PREFIX}{end}?"));
             layer
                 .mistakes
                 .push(format!("${name}: no flag has this variable{hint}"));
@@ -47,7 +53,7 @@ pub(in crate::cli) fn read(environment: &[(OsString, OsString)], flags: &[String
     layer
 }
 
-/// True for the names of the variables that the kubelet makes for this Service, given in capitals
+/// True for the names of the variables that the kubelet sets for this Service, given in capitals
 /// (kubernetes `pkg/kubelet/envvars/envvars.go:FromServices`).
 fn is_service_link(name: &str, service: &str) -> bool {
     let Some(rest) = name.strip_prefix(service) else {
@@ -62,9 +68,9 @@ fn is_service_link(name: &str, service: &str) -> bool {
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// True for a value as the kubelet's `X_PORT` has it, `tcp://10.0.0.1:443`. This alone of a
-/// Service's variables can have the name of a flag's (`--secure-port`), and no port is written like
-/// this.
+/// True for a value of the kubelet's `X_PORT`, such as `tcp://10.0.0.1:443`. Only
+/// this variable of a Service can have the name of a flag's variable (`--secure-port`), and no port
+/// has this form.
 fn is_url(value: &OsStr) -> bool {
     value.to_str().is_some_and(|value| value.contains("://"))
 }
@@ -78,7 +84,7 @@ mod tests {
             .iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
-        let flags = ["kube-api-qps", "namespace", "secure-port"].map(str::to_owned);
+        let flags = ["kube-api-qps", "namespace", "secure-port", "v"].map(str::to_owned);
         read(&environment, &flags)
     }
 
@@ -115,10 +121,7 @@ mod tests {
         ]);
         assert_eq!(
             layer.mistakes,
-            [
-                "$REPLICASET_CONTROLLER_METRICS_PORT: no flag has this variable; \
-                 did you mean REPLICASET_CONTROLLER_SECURE_PORT?"
-            ]
+            ["$REPLICASET_CONTROLLER_METRICS_PORT: no flag has this variable"]
         );
     }
 
@@ -131,6 +134,7 @@ mod tests {
             ("REPLICASET_CONTROLLER_SERVICE_PORT_HTTPS", "443"),
             ("REPLICASET_CONTROLLER_PORT", "tcp://10.0.0.1:443"),
             ("REPLICASET_CONTROLLER_PORT_443_TCP_ADDR", "10.0.0.1"),
+            ("REPLICASET_CONTROLLER_FOO", "7"),
             ("REPLICASET_CONTROLLER_KUBE_API_QSP", "7"),
             ("HOME", "/"),
         ]);
@@ -139,6 +143,7 @@ mod tests {
         assert_eq!(
             layer.mistakes,
             [
+                "$REPLICASET_CONTROLLER_FOO: no flag has this variable",
                 "$REPLICASET_CONTROLLER_KUBE_API_QSP: no flag has this variable; \
                  did you mean REPLICASET_CONTROLLER_KUBE_API_QPS?"
             ]

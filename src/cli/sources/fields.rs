@@ -1,7 +1,7 @@
-//! Which field of the configuration file is which flag: the shape of kube-controller-manager's
-//! KubeControllerManagerConfiguration where it has the field (kubernetes
-//! `staging/src/k8s.io/kube-controller-manager/config/v1alpha1/types.go`), and this daemon's own
-//! fields beside it.
+//! The fields of the configuration file and their flags. Fields of upstream's
+//! KubeControllerManagerConfiguration have their place there (kubernetes
+//! `staging/src/k8s.io/kube-controller-manager/config/v1alpha1/types.go`); the daemon's own fields
+//! stand beside them.
 
 /// The group and version of the configuration.
 pub(in crate::cli) const API_VERSION: &str = "kubecontrollermanager.config.k8s.io/v1alpha1";
@@ -9,14 +9,14 @@ pub(in crate::cli) const API_VERSION: &str = "kubecontrollermanager.config.k8s.i
 /// The kind of the configuration.
 pub(in crate::cli) const KIND: &str = "KubeControllerManagerConfiguration";
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Shape {
     /// Text, which may look like a number.
     Text,
     /// A number, a bool or a duration.
     Plain,
-    /// A list of words.
+    /// A list of strings.
     List,
     /// A map from a gate to a bool.
     Gates,
@@ -27,15 +27,15 @@ pub(in crate::cli) enum Shape {
 /// A field and its flag.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cli) struct Field {
-    /// The keys that lead to it, joined by dots.
+    /// The keys on the way to the field, joined by dots.
     pub(in crate::cli) path: &'static str,
     /// The flag's name without dashes.
     pub(in crate::cli) flag: &'static str,
-    /// What it holds.
+    /// The type of the field.
     pub(in crate::cli) shape: Shape,
 }
 
-/// All fields, in the order in which they are shown; siblings stand together.
+/// All fields, in the order of `config`; siblings stand together.
 pub(in crate::cli) const FIELDS: &[Field] = &[
     text("generic.clientConnection.kubeconfig", "kubeconfig"),
     text("generic.clientConnection.master", "master"),
@@ -131,8 +131,8 @@ const fn list(path: &'static str, flag: &'static str) -> Field {
     field(path, flag, Shape::List)
 }
 
-/// Fields of kube-controller-manager's configuration that belong to its other controllers, or to what
-/// this daemon does otherwise.
+/// Fields of kube-controller-manager's configuration for other controllers, or for what this
+/// daemon handles differently.
 pub(in crate::cli) const FOREIGN: &[&str] = &[
     "generic.port",
     "generic.address",

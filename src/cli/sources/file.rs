@@ -1,4 +1,4 @@
-//! The configuration file: fields to flags, and everything that is wrong with it, by line.
+//! The configuration file: turns fields into flags and reports every mistake with its line.
 
 use std::ffi::OsStr;
 
@@ -6,8 +6,8 @@ use super::fields::{API_VERSION, FIELDS, FOREIGN, Field, KIND, Shape};
 use super::tree::{self, Entry, Node, Value};
 use super::{Argument, Layer, Origin, did_you_mean};
 
-/// Reads the text of the file `path`. Values that are empty count as not there, as in a file that
-/// kube-controller-manager shows of itself.
+/// Parses the text of the file `path`. Empty values count as absent, as in the configuration that
+/// kube-controller-manager exposes.
 pub(in crate::cli) fn read(path: &str, text: &str) -> Layer {
     let mut reader = Reader {
         path,
@@ -45,7 +45,7 @@ impl Reader<'_> {
                     ..
                 }) if given == expected => {}
                 Some(entry) => self.mistake(entry.line, &format!("{key}: expected {expected}")),
-                None => self.mistake(root.line, &format!("there is no {key}: {expected}")),
+                None => self.mistake(root.line, &format!("{key} is missing: expected {expected}")),
             }
         }
         self.map("", entries);
@@ -59,7 +59,7 @@ impl Reader<'_> {
                 let first = first.line;
                 self.mistake(
                     entry.line,
-                    &format!("{path} is there twice, first in line {first}"),
+                    &format!("{path} is set twice, first in line {first}"),
                 );
                 continue;
             }
@@ -89,12 +89,14 @@ impl Reader<'_> {
         match &entry.node.value {
             Value::Map(entries) if is_section => self.map(path, entries),
             Value::Null if is_section => {}
-            _ if is_section => self.mistake(entry.line, &format!("{path}: expected fields")),
+            _ if is_section => {
+                self.mistake(entry.line, &format!("{path}: expected a map of fields"))
+            }
             _ => {
                 let known = FIELDS.iter().map(|field| field.path);
                 let sections = known.clone().flat_map(sections_of);
                 let hint = did_you_mean(path, known.chain(sections));
-                self.mistake(entry.line, &format!("{path} is not known{hint}"));
+                self.mistake(entry.line, &format!("{path} is not a known field{hint}"));
             }
         }
     }
@@ -122,14 +124,14 @@ impl Reader<'_> {
     }
 }
 
-/// The flag's value; none if nothing is given. The error says what was expected.
+/// Returns the flag's value, or `None` if the value is empty. The error says what was expected.
 fn value_of(shape: Shape, value: &Value) -> Result<Option<String>, &'static str> {
     let given = match (shape, value) {
         (_, Value::Null) => return Ok(None),
         (_, Value::Scalar(text)) => text.clone(),
         (Shape::List, Value::List(items)) => {
             let items: Option<Vec<&str>> = items.iter().map(scalar).collect();
-            items.ok_or("a list of words")?.join(",")
+            items.ok_or("a list of names")?.join(",")
         }
         (Shape::Gates, Value::Map(gates)) => {
             let gate = |gate: &Entry| Some(format!("{}={}", gate.key, scalar(&gate.node)?));
@@ -144,7 +146,7 @@ fn value_of(shape: Shape, value: &Value) -> Result<Option<String>, &'static str>
         }
         (Shape::Text | Shape::Plain, _) => return Err("a single value"),
         (Shape::List, _) => return Err("a list"),
-        (Shape::Gates, _) => return Err("gates with true or false"),
+        (Shape::Gates, _) => return Err("a map of gates to true or false"),
         (Shape::Vmodule, _) => return Err("a list of filePattern and verbosity"),
     };
     Ok((!given.is_empty()).then_some(given))
@@ -182,7 +184,7 @@ fn is_below(path: &'static str, section: &str) -> bool {
     sections.any(|of| of.eq_ignore_ascii_case(section))
 }
 
-/// `a.b.c` is in `a` and in `a.b`.
+/// Returns the sections of a field: `a` and `a.b` for `a.b.c`.
 fn sections_of(path: &'static str) -> impl Iterator<Item = &'static str> + use<> {
     path.match_indices('.').map(|(at, _)| &path[..at])
 }
@@ -197,8 +199,10 @@ mod tests {
     #[test]
     fn fields_become_flags_with_their_lines() {
         let text = format!(
-            "{HEAD}Generic:\n  ClientConnection: {{qps: 7, Burst: 8}}\n  controllers: ['*', -replicaset]\n\
-             \x20 leaderElection:\n    leaderElect: false\nfeatureGates: {{PodDeletionCost: true}}\n\
+            "{HEAD}Generic:\n  ClientConnection: {{qps: 7, Burst: 8}}\n\
+             \x20 controllers: ['*', -replicaset]\n\
+             \x20 leaderElection:\n    leaderElect: false\n\
+             featureGates: {{PodDeletionCost: true}}\n\
              logging:\n  vmodule: [{{filePattern: sync, verbosity: 4}}]\n  verbosity: ~\n"
         );
         let layer = read("f", &text);
@@ -223,20 +227,20 @@ mod tests {
 
     #[test]
     fn every_mistake_is_found_with_its_line() {
-        let text = "kind: Deployment\ngeneric:\n  clientConnection:\n    qsp: 1\n    qps: 2\n    qps: 3\n\
-                    \x20   burst: [1]\n  leaderElection: 7\npods: {dryrun: {}}\ndeploymentController: {}\n\
-                    generik: {}\n";
+        let text = "kind: Deployment\ngeneric:\n  clientConnection:\n    qsp: 1\n    qps: 2\n\
+                    \x20   qps: 3\n    burst: [1]\n  leaderElection: 7\npods: {dryrun: {}}\n\
+                    deploymentController: {}\ngenerik: {}\n";
         let layer = read("f", text);
         let expected = [
-            "f:1: there is no apiVersion: kubecontrollermanager.config.k8s.io/v1alpha1",
+            "f:1: apiVersion is missing: expected kubecontrollermanager.config.k8s.io/v1alpha1",
             "f:1: kind: expected KubeControllerManagerConfiguration",
-            "f:4: generic.clientConnection.qsp is not known; did you mean \
+            "f:4: generic.clientConnection.qsp is not a known field; did you mean \
              generic.clientConnection.qps?",
-            "f:6: generic.clientConnection.qps is there twice, first in line 5",
+            "f:6: generic.clientConnection.qps is set twice, first in line 5",
             "f:7: generic.clientConnection.burst: expected a single value",
-            "f:8: generic.leaderElection: expected fields",
+            "f:8: generic.leaderElection: expected a map of fields",
             "f:9: pods.dryRun: expected a single value",
-            "f:11: generik is not known; did you mean generic?",
+            "f:11: generik is not a known field; did you mean generic?",
         ];
         assert_eq!(layer.mistakes, expected);
         assert_eq!(layer.foreign, ["f:10: deploymentController"]);

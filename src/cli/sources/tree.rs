@@ -1,5 +1,4 @@
-//! A YAML document as a tree in which every key and value knows its line, and keys that are there twice
-//! are there twice.
+//! A YAML document as a tree with the line of every key and value. Duplicate keys are kept.
 
 use std::fmt;
 
@@ -7,14 +6,14 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 use serde_saphyr::options::DuplicateKeyPolicy;
 
-/// A value and its line, counted from 1.
+/// A value and its line, from 1.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) line: u64,
     pub(super) value: Value,
 }
 
-/// A value. Scalars are text: which of them are numbers is the flag's business.
+/// A value. Scalars stay text; the flag decides which of them are numbers.
 #[derive(Debug)]
 pub(super) enum Value {
     Null,
@@ -31,10 +30,10 @@ pub(super) struct Entry {
     pub(super) node: Node,
 }
 
-/// Reads one document.
+/// Parses one document.
 ///
 /// # Errors
-/// The line, if one is to blame, and a sentence.
+/// The line, if it is known, and a message.
 pub(super) fn read(text: &str) -> Result<Node, (Option<u64>, String)> {
     let options = serde_saphyr::options! {
         duplicate_keys: DuplicateKeyPolicy::LastWins,
