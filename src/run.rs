@@ -1,4 +1,4 @@
-//! The commands, from their flags to their end. Called by `main` on the main thread.
+//! The commands: each function runs one command to its end. `main` calls them on the main thread.
 //!
 //! # Locks
 //!
@@ -15,6 +15,7 @@ pub mod signals;
 #[cfg(feature = "devserver")]
 mod stand_in;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,27 +43,27 @@ pub use rbac::rbac;
 #[cfg(feature = "devserver")]
 pub use stand_in::stand_in;
 
-/// For the thread `systemd` to end, which says one thing more at the stop.
+/// Maximum wait for the thread `systemd`, which sends a last notification at the stop.
 const SYSTEMD_WITHIN: Duration = Duration::from_secs(5);
 
-/// What follows the complaint that no API server is named.
+/// Hint after the error that no API server is configured.
 const WITHOUT_CLUSTER: &str = if cfg!(feature = "devserver") {
-    "\nwithout a cluster at hand, try: replicaset-controller demo"
+    "\nwithout a cluster, try: replicaset-controller demo"
 } else {
     ""
 };
 
-/// Why a command ended badly.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// No API server is named anywhere.
+    /// No source names an API server.
     #[error("{0}{hint}", hint = WITHOUT_CLUSTER)]
     NoConfig(ConfigError),
-    /// The configuration of the API server cannot be used.
+    /// The kubeconfig is not valid.
     #[error("{0}")]
     Config(ConfigError),
-    /// The configuration does not make a client.
-    #[error("cannot make a client of the API server")]
+    /// The client for the API server cannot be created.
+    #[error("cannot create a client for the API server")]
     Client(#[source] ClientError),
     /// The controller cannot start.
     #[error(transparent)]
@@ -70,45 +71,51 @@ pub enum RunError {
     /// The dev server cannot start.
     #[error("cannot start the dev server")]
     DevServer(#[source] std::io::Error),
-    /// Health and metrics cannot be served.
+    /// Another program listens on the dev server's port.
+    #[error(
+        "{0} is in use, perhaps by kubectl proxy or another dev server: choose another port with --port \
+         (--port=0 takes a free one), or stop the other program"
+    )]
+    DevServerInUse(SocketAddr),
+    /// The HTTP servers cannot start.
     #[error("cannot serve health, metrics and debug pages")]
     Serving(#[source] ServingError),
-    /// Files cannot be used as they are.
+    /// A file is not valid or cannot be read.
     #[error("{0}")]
     Files(String),
-    /// Arguments that do not go together.
+    /// An argument is not valid.
     #[error("{0}")]
     Usage(String),
-    /// There is nothing to explain, or nobody who could be asked.
-    #[error("cannot explain, asking {what}")]
+    /// The object does not exist, or the server did not answer.
+    #[error("cannot explain {what}")]
     Explain {
-        /// Who was asked, and for what.
+        /// The object, and the server that was asked.
         what: String,
-        /// What came of it.
+        /// Why the server did not answer.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// What was to be kept is lost.
+    /// `dev --save` cannot write the state.
     #[error("cannot write {}", path.display())]
     Save {
-        /// Where it was to be.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// Standard output takes nothing.
+    /// Standard output cannot be written.
     #[error("cannot write to standard output")]
     Output(#[source] std::io::Error),
-    /// The election cannot be held like that; one line for each mistake.
+    /// The configuration of leader election is not valid; one line for each mistake.
     #[error("leader election: {0}")]
     LeaderElection(String),
-    /// What was to be shown did not come out.
+    /// A chapter of `demo` failed.
     #[error("{0}")]
     Demo(String),
-    /// A part of the daemon failed; the log says which.
+    /// A part of the daemon failed; the log has the details.
     #[error("the daemon failed: {0}")]
     Failed(String),
-    /// Threads that did not end in time.
-    #[error("these threads were still running when the time to stop was over: {0}")]
+    /// Threads did not end within the shutdown timeout.
+    #[error("these threads did not end within the shutdown timeout: {0}")]
     Stuck(String),
 }
 
@@ -139,9 +146,9 @@ impl From<ConfigError> for RunError {
 /// Runs the controller against a cluster. Blocks until `stop` is given and all threads have ended.
 ///
 /// # Errors
-/// [`RunError::NoConfig`] if no API server is named, otherwise what made the daemon fail.
+/// [`RunError::NoConfig`] if no source names an API server; otherwise the failure of the daemon.
 pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
-    // A dry run must not keep others from writing.
+    // A dry run writes nothing, so it must not take the Lease from a daemon that does.
     let leader_election = if args.mode.dry_run {
         None
     } else {
@@ -207,7 +214,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
         }
         Err(error) => Err(RunError::Start(error)),
     };
-    // ORDER: the pages last, so that a daemon that hangs while it stops can be looked at.
+    // ORDER: the HTTP servers stop last, so that a daemon that hangs at the stop can be debugged.
     serving.stop();
     result
 }

@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use self::step::{Step, next_step};
 use super::resource::Resource;
 use super::store::{Change, Object, Store};
@@ -58,6 +60,8 @@ struct Kubelet {
     planned: HashMap<Box<str>, (Instant, Step)>,
     /// The same, earliest first. Entries that are no longer in `planned` are stale and skipped.
     due: BinaryHeap<Reverse<(Instant, Box<str>)>>,
+    /// The invalid annotations of each pod that has any, as they were last logged.
+    logged: HashMap<Box<str>, Vec<String>>,
 }
 
 /// Creates the nodes and starts the thread, which ends with `stop`.
@@ -77,6 +81,7 @@ pub(super) fn start(
         n_assigned: 0,
         planned: HashMap::new(),
         due: BinaryHeap::new(),
+        logged: HashMap::new(),
     };
     let stopped = stop.clone();
     thread::try_spawn("dev-kubelet", stop, move || {
@@ -126,16 +131,35 @@ impl Kubelet {
         self.cursor = version;
         if is_forgotten {
             self.planned.retain(|key, _| changed.contains_key(key));
+            self.logged.retain(|key, _| changed.contains_key(key));
         }
         let now = Instant::now();
         for (key, pod) in changed {
+            let pod = pod.map(|pod| pod.value());
+            self.log_mistakes(&key, pod.as_ref());
             self.plan(key, pod.as_ref(), now);
         }
     }
 
+    /// Logs the pod's invalid annotations, once until they change.
+    fn log_mistakes(&mut self, key: &str, pod: Option<&Value>) {
+        let mistakes = pod.map(behaviour::mistakes).unwrap_or_default();
+        let before = self.logged.get(key).map_or(&[][..], Vec::as_slice);
+        for mistake in &mistakes {
+            if !before.contains(mistake) {
+                log::warn!("pod {key}: {mistake}");
+            }
+        }
+        if mistakes.is_empty() {
+            self.logged.remove(key);
+        } else {
+            self.logged.insert(key.into(), mistakes);
+        }
+    }
+
     /// An unrelated change keeps the due time of the pod's next step.
-    fn plan(&mut self, key: Box<str>, pod: Option<&Object>, now: Instant) {
-        let next = pod.and_then(|pod| next_step(&pod.value(), &self.options));
+    fn plan(&mut self, key: Box<str>, pod: Option<&Value>, now: Instant) {
+        let next = pod.and_then(|pod| next_step(pod, &self.options));
         let Some((step, delay)) = next else {
             self.planned.remove(&key);
             return;

@@ -1,4 +1,4 @@
-//! From the flags of leader election to what the manager takes: which lease, and who we are.
+//! Turns the flags of leader election into the manager's options: the Lease and the identity.
 
 use super::RunError;
 use crate::cli::RunArgs;
@@ -6,10 +6,10 @@ use crate::cli::flags::ControllerName;
 use crate::leader_election::migration::LeaderMigrationConfiguration;
 use crate::leader_election::{LeaderElectionOptions, identity};
 
-/// `None` if this daemon is to write without asking anybody.
+/// Returns the options, or `None` without leader election.
 ///
 /// # Errors
-/// [`RunError::LeaderElection`] with everything that is wrong.
+/// [`RunError::LeaderElection`] with all mistakes.
 pub(super) fn leader_election(args: &RunArgs) -> Result<Option<LeaderElectionOptions>, RunError> {
     let flags = &args.leader_election;
     if !flags.leader_elect {
@@ -35,17 +35,17 @@ pub(super) fn leader_election(args: &RunArgs) -> Result<Option<LeaderElectionOpt
     Err(RunError::LeaderElection(problems.join("\n")))
 }
 
-/// What the lease is called: as the flag says, or as kube-controller-manager's with which it is shared.
+/// Returns the Lease's name: that of the flag, or that of the leader migration configuration.
 ///
 /// # Errors
-/// Why the configuration of the migration does not say that.
+/// A message if the leader migration configuration is not valid.
 pub(super) fn lease_name(args: &RunArgs) -> Result<String, String> {
     let flags = &args.leader_election;
     if !flags.enable_leader_migration {
         return Ok(flags.leader_elect_resource_name.clone());
     }
     let Some(path) = &flags.leader_migration_config else {
-        // DIFFERS: upstream has a default here, which names cloud controllers only.
+        // DIFFERS: upstream has a default configuration, which names cloud controllers only.
         return Err("--enable-leader-migration needs --leader-migration-config".to_owned());
     };
     let configuration = LeaderMigrationConfiguration::read(path).map_err(|it| it.to_string())?;

@@ -1,5 +1,5 @@
-//! The command `explain`: one report, from a running daemon or from the API server, on standard
-//! output. Reads only.
+//! The command `explain`: prints one report, from a running daemon or from the API server. It only
+//! sends reads.
 
 use std::time::Duration;
 
@@ -10,20 +10,22 @@ use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cli::ExplainArgs;
 use crate::cli::flags::OutputFormat;
-use crate::client::{Client, ClientConfig, ClientOptions, ConfigSource, DirectSource, Request};
+use crate::client::{
+    Client, ClientConfig, ClientError, ClientOptions, ConfigSource, DirectSource, Request,
+};
 use crate::explain::{ApiFacts, report};
 use crate::run::signals;
 use crate::stdx::escape::escaped_lines;
 use crate::stdx::stop::Stop;
 
-/// How long a server may take for each part of an answer; a person waits for it.
+/// Maximum wait for each part of a response; a person waits for it.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Prints the report. Blocks for a few requests; `stop` ends the waits between them.
 ///
 /// # Errors
-/// [`RunError::Usage`] if the object is not named well, [`RunError::Explain`] if it is not there or
-/// nobody can be asked.
+/// [`RunError::Usage`] if the argument names no object, [`RunError::Explain`] if the object does
+/// not exist or the server does not answer.
 pub fn explain(args: &ExplainArgs, stop: &Stop) -> Result<(), RunError> {
     let target = args.target().map_err(RunError::Usage)?;
     let kind = if target.is_replication_controller {
@@ -61,7 +63,7 @@ fn client(config: &ClientConfig, stop: &Stop) -> Result<Client, RunError> {
         request_timeout: REQUEST_TIMEOUT,
         ..ClientOptions::default()
     };
-    // The files are read, and every wait from here on ends at `stop`.
+    // All files are read. From here on `stop` ends every wait.
     signals::stop_in_order();
     Client::new(config, &options, stop).map_err(RunError::Client)
 }
@@ -77,13 +79,13 @@ fn ask_daemon(
         OutputFormat::Text => "text/plain",
         OutputFormat::Json => "application/json",
     });
-    let failed = |source| RunError::Explain {
+    let failed = |error: ClientError| RunError::Explain {
         what: format!(
-            "the daemon at {} about {} {key}",
-            client.config().server(),
-            kind.kind
+            "{} {key} with the daemon at {}",
+            kind.kind,
+            client.config().server()
         ),
-        source: Box::new(source),
+        source: of_daemon(error),
     };
     let mut body = client.send(&request).map_err(failed)?.body;
     if output == OutputFormat::Json {
@@ -96,6 +98,36 @@ fn ask_daemon(
     })
 }
 
+/// Replacements in an error of the client, which advises fields of a kubeconfig. For a daemon,
+/// flags of `explain` take their place.
+const DAEMON_WORDS: [(&str, &str); 3] = [
+    (
+        "(certificate-authority in the kubeconfig)",
+        "(--certificate-authority=FILE names another, --insecure-skip-tls-verify accepts any)",
+    ),
+    (
+        "(tls-server-name in the kubeconfig says which to expect)",
+        "(--insecure-skip-tls-verify accepts any)",
+    ),
+    (
+        "(http:// as the server of the kubeconfig)",
+        "(--server=http://...)",
+    ),
+];
+
+/// Turns a client's error into that of a request to a daemon.
+fn of_daemon(error: ClientError) -> Box<dyn std::error::Error + Send + Sync> {
+    let ClientError::Transport(transport) = error else {
+        return Box::new(error);
+    };
+    let message = DAEMON_WORDS
+        .iter()
+        .fold(transport.message, |message, (of_api, of_daemon)| {
+            message.replace(of_api, of_daemon)
+        });
+    format!("no answer from the daemon: {message}").into()
+}
+
 fn ask_api(
     client: &Client,
     kind: &'static WorkloadKind,
@@ -103,7 +135,11 @@ fn ask_api(
     output: OutputFormat,
 ) -> Result<String, RunError> {
     let failed = |source| RunError::Explain {
-        what: client.config().server().to_owned(),
+        what: format!(
+            "{} {key} with the API server at {}",
+            kind.kind,
+            client.config().server()
+        ),
         source: Box::new(source),
     };
     let read = ApiFacts::read(client, kind, key).map_err(failed)?;
@@ -115,4 +151,37 @@ fn ask_api(
             json.expect("a report has text keys") + "\n"
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_daemon;
+    use crate::client::{ClientError, TransportError, TransportErrorKind};
+
+    #[track_caller]
+    fn check(message: &str, expected: &str) {
+        let error = ClientError::Transport(TransportError {
+            kind: TransportErrorKind::Other,
+            sent: false,
+            message: format!("127.0.0.1:10257: {message}"),
+        });
+        let expected = format!("no answer from the daemon: 127.0.0.1:10257: {expected}");
+        assert_eq!(of_daemon(error).to_string(), expected);
+    }
+
+    #[test]
+    fn an_error_of_a_daemon_names_the_flags_of_explain() {
+        check("unknown host", "unknown host");
+        check(
+            "it is not signed by a certificate authority that is trusted here \
+             (certificate-authority in the kubeconfig): UnknownIssuer",
+            "it is not signed by a certificate authority that is trusted here \
+             (--certificate-authority=FILE names another, --insecure-skip-tls-verify accepts any): \
+             UnknownIssuer",
+        );
+        check(
+            "does it serve plain HTTP (http:// as the server of the kubeconfig)?",
+            "does it serve plain HTTP (--server=http://...)?",
+        );
+    }
 }

@@ -1,11 +1,11 @@
-//! Which flags switch what of the controllers.
+//! Turns the flags of feature gates into the controllers' options.
 
 use crate::cli::flags::{
     FeatureArgs, POD_DELETION_COST, STALE_CONTROLLER_CONSISTENCY, TERMINATING_REPLICAS,
 };
 use crate::controller::feature_gates::FeatureGates;
 
-/// What is on.
+/// Returns the gates that are on.
 pub(super) fn feature_gates(args: &FeatureArgs) -> FeatureGates {
     FeatureGates {
         pod_deletion_cost: args.is_enabled(&POD_DELETION_COST),

@@ -1,4 +1,5 @@
-//! The log's flags, at the start and when they are to be read again. Called on the main thread.
+//! Log flags: at the start on the main thread, at a reload on `signal`, and for `/debug/flags/v` on
+//! the threads `http-N`.
 
 use std::ffi::OsString;
 
@@ -8,7 +9,7 @@ use crate::cli::flags::{LogArgs, LoggingFormat, level_of};
 use crate::cli::{Command, Ignored, ParseOutcome, Sources, parse};
 use crate::telemetry::logging::{self, Format, Levels};
 
-/// Where this process's flags are from.
+/// Returns the sources of this process's flags.
 pub fn sources() -> Sources<'static> {
     Sources {
         arguments: std::env::args_os().collect(),
@@ -17,10 +18,10 @@ pub fn sources() -> Sources<'static> {
     }
 }
 
-/// Sets the log up for a command, once.
+/// Initializes the log for a command.
 pub fn start_log(command: &Command) {
     let (args, unless_raised) = match command {
-        // What is asked for goes to standard output.
+        // The report goes to standard output.
         Command::Explain(args) => (&args.log, LevelFilter::Warn),
         #[cfg(feature = "devserver")]
         Command::StandIn(command) => (command.log(), command.log_level()),
@@ -40,11 +41,11 @@ pub fn start_log(command: &Command) {
     logging::init(&levels, format);
 }
 
-/// Reads the flags of the log again, from all sources as at the start, since the file may say something
-/// else by now, and puts them into force. The environment and the command line never change.
+/// Parses the log flags of all sources again and applies them. Only the configuration file can have
+/// changed.
 ///
 /// # Errors
-/// What is wrong with the file by now; then the levels stay as they are.
+/// The mistakes in the file. The levels then stay the same.
 pub fn reread_levels() -> Result<String, String> {
     match parse(&sources()) {
         ParseOutcome::Run(parsed) => {
@@ -57,25 +58,22 @@ pub fn reread_levels() -> Result<String, String> {
     }
 }
 
-/// Puts klog's number into force, for all modules but those of `--vmodule`, until the flags are read
-/// again.
+/// Sets the verbosity of all modules except those of `--vmodule`, until the next reload.
 pub(super) fn set_verbosity(verbosity: u8) {
     let all = level_of(verbosity);
     let levels = logging::levels().map_or_else(|| all.into(), |levels| Levels { all, ..levels });
     logging::set_levels(&levels);
 }
 
-/// Says once what was accepted only for kube-controller-manager's sake.
+/// Logs what `--kcm-compat` ignored.
 pub fn tell_ignored(ignored: &Ignored) {
     if !ignored.foreign.is_empty() {
         let foreign = ignored.foreign.join(" ");
-        log::info!("--kcm-compat: ignored, since it does not concern this daemon: {foreign}");
+        log::info!("--kcm-compat: ignored flags and fields of other controllers: {foreign}");
     }
     if !ignored.otherwise.is_empty() {
         let otherwise = ignored.otherwise.join("; ");
-        log::warn!(
-            "--kcm-compat: these flags concern this daemon, which does otherwise: {otherwise}"
-        );
+        log::warn!("--kcm-compat: flags that this daemon handles differently: {otherwise}");
     }
 }
 

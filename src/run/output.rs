@@ -1,18 +1,18 @@
-//! Standard output of commands that print one text and end.
+//! Standard output of commands that print one text and exit.
 
 use std::io::{self, Write};
 
 /// Writes `text` to standard output. A closed pipe is no failure.
 ///
 /// # Errors
-/// If it cannot be written, such as to a disk that is full.
+/// If standard output cannot be written, such as on a full disk.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     seen_enough(written)
 }
 
-/// A pipe that its reader has closed is no failure.
+/// Turns the error of a closed pipe into success: the reader has seen enough.
 ///
 /// # Errors
 /// Any other failure to write.

@@ -1,4 +1,4 @@
-//! The command `rbac`, and which rights a command line needs. Called by `main` on the main thread.
+//! The command `rbac`, and the permissions that a command line needs. Called on the main thread.
 
 use super::election::lease_name;
 use super::{RunError, kind_of, print};
@@ -6,13 +6,13 @@ use crate::cli::flags::{RbacArgs, RunArgs};
 use crate::rights::manifests::{Account, manifests};
 use crate::rights::{LeaseName, RightsOptions, grants, rbac_command};
 
-/// What the daemon's own account is called, unless a flag says otherwise.
+/// Default name of the daemon's ServiceAccount.
 const ACCOUNT: &str = "replicaset-controller";
 
-/// Prints the manifests that give an account the rights that the daemon needs with these flags.
+/// Prints the manifests that grant an account the permissions for these flags.
 ///
 /// # Errors
-/// If the configuration of a leader migration cannot be read, or standard output cannot be written.
+/// If the leader migration configuration cannot be read, or standard output cannot be written.
 pub fn rbac(args: &RbacArgs) -> Result<(), RunError> {
     let options = rights_options(&args.run)?;
     let account = match (&args.user, &args.service_account) {
@@ -35,17 +35,17 @@ pub fn rbac(args: &RbacArgs) -> Result<(), RunError> {
         String::new()
     };
     let text = format!(
-        "# What a daemon with these flags may do; printed by\n#   {}{account_flag}\n{}",
+        "# Permissions of a daemon with these flags; printed by\n#   {}{account_flag}\n{}",
         rbac_command(&options),
         manifests(&grants(&options), &account)
     );
     print(&text).map_err(RunError::Output)
 }
 
-/// Which rights the daemon needs with these flags.
+/// Returns the permissions that the daemon needs with these flags.
 ///
 /// # Errors
-/// If the configuration of a leader migration cannot be read, since it names the lease.
+/// If the leader migration configuration, which names the Lease, cannot be read.
 pub(super) fn rights_options(args: &RunArgs) -> Result<RightsOptions, RunError> {
     let namespace = args.api.namespace.as_deref();
     let election = &args.leader_election;
@@ -57,7 +57,7 @@ pub(super) fn rights_options(args: &RunArgs) -> Result<RightsOptions, RunError> 
     } else {
         None
     };
-    // Two other accounts ask who may read what, if they are named.
+    // With both kubeconfigs set, other accounts send all reviews.
     let asks_itself = args.serving.authentication_kubeconfig.is_none()
         || args.serving.authorization_kubeconfig.is_none();
     Ok(RightsOptions {

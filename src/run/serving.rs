@@ -1,4 +1,4 @@
-//! What `run` serves over HTTP, from its flags: where, to whom, and what the pages say of the
+//! Turns the flags of `run` into the options of the HTTP servers and into the pages that show the
 //! configuration.
 
 use rustix::process::{Resource, getrlimit};
@@ -11,14 +11,14 @@ use crate::cli::flags::TlsVersion;
 use crate::client::{ClientConfig, ConfigSource};
 use crate::serving::{AllowedPaths, CertificateFiles, ServingOptions, SetVerbosity, ZPages};
 
-/// The version of Kubernetes whose controller this is (go.mod of `tests/control-plane`).
+/// The version of Kubernetes that this controller follows (go.mod of `tests/control-plane`).
 const EMULATION_VERSION: &str = "1.36";
 
-/// What the daemon may have open at most, rounded up: 100 connections of clients to each of its two
-/// ports, some 60 of its own for each kind that it controls, and files.
+/// Maximum open descriptors of the daemon, rounded up: 100 connections of clients to each of its
+/// two ports, some 60 connections of its own for each controlled kind, and files.
 const DESCRIPTORS_WANTED: u64 = 400;
 
-/// Where and to whom. `config` is the cluster that is controlled.
+/// Returns the options of the servers. `config` is that of the controlled cluster.
 pub(super) fn serving_options(
     args: &RunArgs,
     config: &ClientConfig,
@@ -60,25 +60,25 @@ pub(super) fn serving_options(
     })
 }
 
-/// Warns if the process may not have as many files and sockets open as it can come to need: a
-/// connection that gets no descriptor may be one to the API server.
+/// Warns if the limit of file descriptors is below what the process can need. Without a descriptor
+/// the daemon could not connect to the API server.
 pub(super) fn check_descriptors() {
     if let Some(most) = getrlimit(Resource::Nofile).current
         && most < DESCRIPTORS_WANTED
     {
         log::warn!(
-            "only {most} file descriptors may be open: clients of the pages can take all of them; \
-             raise the limit (ulimit -n, LimitNOFILE=) to {DESCRIPTORS_WANTED} or more"
+            "the limit of file descriptors is {most}, and clients of the HTTP pages can use all of \
+             them; raise it (ulimit -n, LimitNOFILE=) to {DESCRIPTORS_WANTED} or more"
         );
     }
 }
 
-/// What the pages say of the configuration.
+/// Returns the pages that show the configuration.
 pub(super) fn zpages(args: &RunArgs) -> ZPages {
     let config = configuration(args);
     let set_verbosity: SetVerbosity = Box::new(|verbosity| {
         set_verbosity(verbosity);
-        log::info!("the log's verbosity is {verbosity} now");
+        log::info!("set the log verbosity to {verbosity}");
         Ok(())
     });
     ZPages {
@@ -89,7 +89,7 @@ pub(super) fn zpages(args: &RunArgs) -> ZPages {
     }
 }
 
-/// The configuration in kube-controller-manager's shape, as far as it concerns this daemon
+/// The configuration in upstream's format, with the fields that concern this daemon
 /// (kube-controller-manager `config/v1alpha1/types.go`).
 fn configuration(args: &RunArgs) -> Value {
     let flag = |name: &str| args.in_effect.get(name).cloned().unwrap_or_default();
@@ -135,7 +135,7 @@ fn configuration(args: &RunArgs) -> Value {
     }})
 }
 
-/// As Go writes durations in JSON: `12h0m0s`, `1m30s`, `500ms`.
+/// Formats a duration as Go does in JSON: `12h0m0s`, `1m30s`, `500ms`.
 fn go_duration(duration: std::time::Duration) -> String {
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
     if seconds == 0 && millis > 0 {

@@ -1,9 +1,9 @@
-//! Signals from outside: SIGTERM and SIGINT become the stop signal, SIGHUP and SIGUSR1 call whoever
-//! has asked for them. [`listen`] is called once by `main`, before it starts threads.
+//! Signals of the process: SIGTERM and SIGINT give the stop signal, SIGHUP and SIGUSR1 run
+//! registered callbacks. `main` calls [`listen`] once, before it starts threads.
 //!
-//! SIGHUP and SIGUSR1 are blocked in all threads and taken by the thread `signal`, which runs what
-//! [`on_reload`] and [`on_dump`] were given. Child processes inherit what is blocked, so whoever
-//! starts one has to give it an empty mask back.
+//! All threads block SIGHUP and SIGUSR1. The thread `signal` takes them and runs the callbacks of
+//! [`on_reload`] and [`on_dump`]. A child process inherits the mask, so the code that starts one
+//! must reset it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,42 +17,42 @@ use crate::stdx::activity;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::{catch_panic, try_spawn};
 
-/// What the process ends with when an operator does not want to wait.
+/// Exit code after a second signal.
 const FAILURE: i32 = 1;
 
-/// A signal that follows the first one sooner counts as the same signal: `timeout` of GNU and
-/// shells send one to a process and then to its group.
+/// A signal that follows the first one sooner counts as the same signal: shells and GNU `timeout`
+/// send one to the process and then one to its group.
 const SECOND_AFTER: Duration = Duration::from_secs(1);
 
-/// True once there is something that stops in order.
+/// True once [`stop_in_order`] was called.
 static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 
-/// Why signals cannot be listened for.
+/// Why signals cannot be handled.
 #[derive(Debug, thiserror::Error)]
 pub enum SignalError {
     /// Signals cannot be blocked.
     #[error("cannot block SIGHUP and SIGUSR1")]
     Block(#[from] nix::Error),
-    /// There is a handler already.
+    /// A handler is already set.
     #[error("cannot handle SIGTERM and SIGINT")]
     Handle(#[from] ctrlc::Error),
-    /// There is no thread for them.
+    /// The thread cannot be started.
     #[error("cannot start thread signal")]
     Thread(#[from] io::Error),
 }
 
-/// What SIGHUP runs, by a name for the log.
+/// Callback of SIGHUP, with its name in the log.
 type Reload = (
     &'static str,
     Arc<dyn Fn() -> Result<String, String> + Send + Sync>,
 );
 
-/// What SIGUSR1 runs, by a name for the log.
+/// Callback of SIGUSR1, with its name in the log.
 type Dump = (&'static str, Plain);
 
 type Plain = Arc<dyn Fn() + Send + Sync>;
 
-/// Signals are the process's, so what they run is too.
+/// Signals belong to the process, so the callbacks are global.
 static CALLBACKS: Mutex<Callbacks> = Mutex::new(Callbacks {
     around_reload: Vec::new(),
     reload: Vec::new(),
@@ -65,10 +65,10 @@ struct Callbacks {
     dump: Vec<Dump>,
 }
 
-/// Runs `reload` at each SIGHUP, on the thread `signal`, in the order in which they were registered,
-/// one after the other. It says what has changed, or why the old stays in use: one line of the log
-/// tells of all of them. It may block for a bounded time; a signal that comes meanwhile is served
-/// after it. A panic in it is logged, and the daemon goes on.
+/// Runs `reload` at each SIGHUP on the thread `signal`, after the callbacks registered before it.
+/// It returns what has changed, or why the old value stays in use; one line of the log reports all
+/// callbacks. It may block for a bounded time; a signal in the meantime is handled afterwards. A
+/// panic in it is logged, and the daemon continues.
 pub fn on_reload(
     name: &'static str,
     reload: impl Fn() -> Result<String, String> + Send + Sync + 'static,
@@ -76,8 +76,8 @@ pub fn on_reload(
     lock().reload.push((name, Arc::new(reload)));
 }
 
-/// Runs `before` when a reload begins and `after` when it has ended, whatever came of it: for those
-/// who tell a service manager about it.
+/// Runs `before` at the start of a reload and `after` at its end, whether or not it succeeded, to
+/// notify a service manager.
 pub fn around_reload(
     before: impl Fn() + Send + Sync + 'static,
     after: impl Fn() + Send + Sync + 'static,
@@ -91,17 +91,17 @@ pub fn on_dump(name: &'static str, dump: impl Fn() + Send + Sync + 'static) {
     lock().dump.push((name, Arc::new(dump)));
 }
 
-/// From now on a SIGTERM or SIGINT ends the process at once with `early_code`, since a start can
-/// hang in a file that blocks. Once [`stop_in_order`] is called the first signal gives `stop`
-/// instead, on a thread that `ctrlc` starts and calls `ctrl-c`, and one that comes a second later
-/// or more ends the process at once. SIGHUP and SIGUSR1 are taken by the thread `signal`, which
-/// ends when `stop` is given.
+/// Starts handling signals. At first, SIGTERM or SIGINT ends the process at once with `early_code`,
+/// since a start can hang on a file that blocks. Once [`stop_in_order`] was called, the first
+/// signal gives `stop`, on the thread `ctrl-c` of the crate `ctrlc`, and a signal a second later or
+/// more ends the process at once. The thread `signal` takes SIGHUP and SIGUSR1 and ends when `stop`
+/// is given.
 ///
 /// # Errors
 /// [`SignalError`] if the system refuses, or at a second call.
 pub fn listen(stop: &Stop, early_code: i32) -> Result<(), SignalError> {
-    // ORDER: blocked before any other thread is started, since threads inherit what is blocked. The
-    // handler cannot tell signals apart, and SIGHUP must not be mistaken for SIGTERM.
+    // ORDER: block the signals before any other thread starts, since threads inherit the mask. The
+    // handler cannot distinguish signals, and must not take SIGHUP for SIGTERM.
     let mut taken = SigSet::empty();
     taken.add(Signal::SIGHUP);
     taken.add(Signal::SIGUSR1);
@@ -111,37 +111,38 @@ pub fn listen(stop: &Stop, early_code: i32) -> Result<(), SignalError> {
         let is_running = IS_RUNNING.load(Ordering::SeqCst);
         match reaction(&mut first, is_running, Instant::now()) {
             Reaction::Stop => {
-                stopping.stop(Cause::Requested("a signal asked for it".to_owned()));
+                stopping.stop(Cause::Requested("a signal".to_owned()));
             }
-            Reaction::Ignore => log::debug!("another signal at the same time as the first"),
+            Reaction::Ignore => log::debug!("ignored a signal at the same time as the first"),
             Reaction::EndStart => {
-                log::info!("a signal ends the start");
+                log::info!("exiting on a signal during the start");
                 #[expect(clippy::exit, reason = "what the main thread waits for may never come")]
                 std::process::exit(early_code);
             }
             Reaction::EndAtOnce => {
-                log::error!("second signal: ending at once");
+                log::error!("second signal: exiting at once");
                 #[expect(clippy::exit, reason = "the operator has asked twice")]
                 std::process::exit(FAILURE);
             }
         }
     })?;
     let stopping = stop.clone();
-    // Ends by itself once `stop` is given, and holds nothing that must be given back.
+    // Detached: the thread ends once `stop` is given, and owns nothing that needs cleanup.
     drop(try_spawn("signal", stop, move || {
         take(&taken, &stopping);
     })?);
-    // The one thing that ends a wait for signals is a signal; blocked as it is, it harms nobody.
+    // Only a signal ends a wait for signals. Every thread blocks SIGUSR1, so it has no other
+    // effect.
     stop.on_stop(|| kill(Pid::this(), Signal::SIGUSR1).unwrap_or_default());
     Ok(())
 }
 
-/// From here on `stop` is heeded: the first signal gives it.
+/// Makes the next signal give `stop` instead of ending the process.
 pub fn stop_in_order() {
     IS_RUNNING.store(true, Ordering::SeqCst);
 }
 
-/// What a SIGTERM or SIGINT does.
+/// Effect of a SIGTERM or SIGINT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reaction {
     Stop,
@@ -150,7 +151,7 @@ enum Reaction {
     EndAtOnce,
 }
 
-/// `first` is when the signal came that gave the signal to stop.
+/// Returns the effect of a signal at `now`. `first` is the time of the signal that gave `stop`.
 fn reaction(first: &mut Option<Instant>, is_running: bool, now: Instant) -> Reaction {
     match *first {
         None if !is_running => Reaction::EndStart,
@@ -163,7 +164,8 @@ fn reaction(first: &mut Option<Instant>, is_running: bool, now: Instant) -> Reac
     }
 }
 
-/// The body of the thread `signal`. Waits for a signal of `taken`; at the stop signal one is sent.
+/// The body of the thread `signal`: waits for the signals of `taken`. [`listen`] sends one at the
+/// stop signal.
 fn take(taken: &SigSet, stop: &Stop) {
     loop {
         let signal = {
@@ -176,9 +178,12 @@ fn take(taken: &SigSet, stop: &Stop) {
         match signal {
             Ok(Signal::SIGHUP) => reload(),
             Ok(Signal::SIGUSR1) => dump(),
-            // The set has no other signal, and waiting for it fails only if it is not valid.
+            // The set has no other signal, and the wait fails only for an invalid set.
             other => {
-                log::error!(error:? = other; "signals are not listened to any more");
+                log::error!(
+                    error:? = other;
+                    "cannot wait for signals any more: SIGHUP and SIGUSR1 have no effect"
+                );
                 return;
             }
         }
@@ -199,7 +204,7 @@ fn reload() {
 
 fn guarded(callback: &dyn Fn()) {
     if let Err(message) = catch_panic(callback) {
-        log::error!(error:% = message; "SIGHUP: telling of it panicked");
+        log::error!(error:% = message; "SIGHUP: the report to the service manager panicked");
     }
 }
 
@@ -222,7 +227,7 @@ fn run_reloads(callbacks: Vec<Reload>) {
         let bad = bad.join("; ");
         log::error!(
             error:% = bad, then:% = format_args!("re-read {good}");
-            "SIGHUP: not re-read, so the old stays in use"
+            "SIGHUP: not re-read, the old values stay in use"
         );
     }
 }
@@ -230,7 +235,7 @@ fn run_reloads(callbacks: Vec<Reload>) {
 fn dump() {
     let callbacks = lock().dump.clone();
     if callbacks.is_empty() {
-        log::info!("SIGUSR1: nothing here listens to it");
+        log::info!("SIGUSR1: this command has nothing to report");
     }
     for (name, dump) in callbacks {
         if let Err(message) = catch_panic(|| dump()) {

@@ -1,5 +1,5 @@
-//! The commands `dev` and `demo`, which need no cluster: they run the controller on the stand-in for one,
-//! [`crate::devserver`]. Built with the feature `devserver` only. Called by `main` on the main thread.
+//! The commands `dev` and `demo`, which need no cluster: they run the controller on the dev server,
+//! [`crate::devserver`]. Only with the feature `devserver`. `main` calls them on the main thread.
 
 mod demo;
 mod dev;
@@ -13,8 +13,8 @@ use crate::stdx::stop::Stop;
 /// Runs the command. Blocks until it has ended, or `stop` is given and all threads have ended.
 ///
 /// # Errors
-/// If the dev server cannot start, if files cannot be used, if a chapter of the demo did not come out as
-/// told, or what made the daemon fail.
+/// If the dev server cannot start, a file is not valid, a chapter of the demo failed, or the daemon
+/// failed.
 pub fn stand_in(command: &StandInCommand, stop: &Stop) -> Result<(), RunError> {
     match command {
         StandInCommand::Dev(args) => dev::dev(args, stop),

@@ -27,11 +27,17 @@ const REVIEWS_MAX: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReviewError {
     /// The request to the API server failed.
-    #[error("{0}")]
+    #[error(transparent)]
     Client(#[from] ClientError),
     /// The API server's response is not a review.
     #[error("cannot parse the response: {0}")]
     Parse(#[from] serde_json::Error),
+    /// The API server, such as the dev server, has no such reviews.
+    #[error(
+        "this API server has no {0}, which the secure port needs: use the plain port \
+         (--insecure-port)"
+    )]
+    NotServed(&'static str),
     /// The maximum number of reviews is in progress.
     #[error("too many reviews are waiting for the API server")]
     TooMany,
@@ -67,7 +73,7 @@ impl Reviews {
             ..TokenReview::default()
         };
         let path = "/apis/authentication.k8s.io/v1/tokenreviews";
-        let response: TokenReview = self.review(path, &review)?;
+        let response: TokenReview = self.review("TokenReview", path, &review)?;
         let status = response.status.unwrap_or_default();
         if status.authenticated != Some(true) {
             let why = status.error.filter(|why| !why.is_empty());
@@ -109,19 +115,25 @@ impl Reviews {
             ..SubjectAccessReview::default()
         };
         let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-        let response: SubjectAccessReview = self.review(path, &review)?;
+        let response: SubjectAccessReview = self.review("SubjectAccessReview", path, &review)?;
         Ok(response.status.unwrap_or_default())
     }
 
     fn review<T: DeserializeOwned>(
         &self,
+        kind: &'static str,
         path: &str,
         review: &impl Serialize,
     ) -> Result<T, ReviewError> {
         // The excess review fails at once: if it waited, it would hold its connection.
         let n_in_flight = self.n_in_flight.fetch_add(1, Ordering::Relaxed);
         let response = if n_in_flight < REVIEWS_MAX {
-            self.send(path, review)
+            self.send(path, review).map_err(|error| match error {
+                ReviewError::Client(ClientError::Status(status)) if status.code() == 404 => {
+                    ReviewError::NotServed(kind)
+                }
+                error => error,
+            })
         } else {
             Err(ReviewError::TooMany)
         };

@@ -79,36 +79,58 @@ pub(super) struct Behaviour {
 }
 
 impl Behaviour {
-    /// Parses a pod's annotations. Logs and ignores invalid ones.
+    /// Parses a pod's annotations. Ignores invalid values, which [`mistakes`] returns.
     pub(super) fn of(pod: &Value) -> Self {
-        let annotations = Annotations(pod);
-        let count = |text: &str| text.parse::<u16>().ok().map(i64::from);
-        let name = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let value = |name: &str| annotation(pod, name);
         Self {
-            fate: annotations.read(FATE, fate).unwrap_or_default(),
-            node: annotations.read(NODE, name),
-            ready_after: annotations.read(READY_AFTER, duration),
-            terminate_after: annotations.read(TERMINATE_AFTER, duration),
-            restarts: annotations.read(RESTARTS, count).unwrap_or(0),
-            sidecar_restarts: annotations.read(SIDECAR_RESTARTS, count).unwrap_or(0),
+            fate: value(FATE).and_then(fate).unwrap_or_default(),
+            node: value(NODE).and_then(node),
+            ready_after: value(READY_AFTER).and_then(duration),
+            terminate_after: value(TERMINATE_AFTER).and_then(duration),
+            restarts: value(RESTARTS).and_then(count).unwrap_or(0),
+            sidecar_restarts: value(SIDECAR_RESTARTS).and_then(count).unwrap_or(0),
         }
     }
 }
 
-/// The annotations of a pod.
-struct Annotations<'a>(&'a Value);
-
-impl Annotations<'_> {
-    fn read<T>(&self, name: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
-        let metadata = &self.0["metadata"];
-        let text = metadata["annotations"].get(name)?.as_str()?;
-        let value = parse(text);
-        if value.is_none() {
-            let pod = metadata["name"].as_str().unwrap_or_default();
-            log::warn!("pod {pod}: annotation {name} is ignored: invalid value {text:?}");
+/// A sentence for each annotation of a pod with an invalid value.
+pub(super) fn mistakes(pod: &Value) -> Vec<String> {
+    let mut mistakes = Vec::new();
+    for name in ANNOTATIONS {
+        let Some(text) = annotation(pod, name) else {
+            continue;
+        };
+        let (is_valid, expected) = match name {
+            FATE => (fate(text).is_some(), format!("one of {}", FATES.join(", "))),
+            NODE => (node(text).is_some(), "the name of a node".to_owned()),
+            READY_AFTER | TERMINATE_AFTER => (
+                duration(text).is_some(),
+                "a duration such as 3s or 1m30s".to_owned(),
+            ),
+            _ => (
+                count(text).is_some(),
+                format!("a number from 0 to {}", u16::MAX),
+            ),
+        };
+        if !is_valid {
+            mistakes.push(format!(
+                "annotation {name}: ignored invalid value {text:?}, expected {expected}"
+            ));
         }
-        value
     }
+    mistakes
+}
+
+fn annotation<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
+    pod["metadata"]["annotations"].get(name)?.as_str()
+}
+
+fn node(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn count(text: &str) -> Option<i64> {
+    text.parse::<u16>().ok().map(i64::from)
 }
 
 fn fate(text: &str) -> Option<Fate> {
@@ -136,7 +158,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{Behaviour, FATES, Fate, fate};
+    use super::{Behaviour, FATE, FATES, Fate, fate, mistakes};
 
     #[test]
     fn invalid_annotations_are_ignored() {
@@ -156,10 +178,21 @@ mod tests {
             ..Behaviour::default()
         };
         assert_eq!(Behaviour::of(&pod), expected);
-        assert_eq!(
-            Behaviour::of(&json!({"metadata": {}})),
-            Behaviour::default()
-        );
+        let expected = [
+            "annotation dev.replicaset-controller/terminate-after: ignored invalid value \
+             \"later\", expected a duration such as 3s or 1m30s",
+            "annotation dev.replicaset-controller/sidecar-restarts: ignored invalid value \"-1\", \
+             expected a number from 0 to 65535",
+        ];
+        assert_eq!(mistakes(&pod), expected);
+        let none = json!({"metadata": {}});
+        assert_eq!(Behaviour::of(&none), Behaviour::default());
+        assert_eq!(mistakes(&none), [""; 0]);
+        let bogus = json!({"metadata": {"annotations": {FATE: "bogus"}}});
+        let expected = "annotation dev.replicaset-controller/fate: ignored invalid value \
+                        \"bogus\", expected one of unscheduled, pending, rejected, failed, \
+                        unknown, crash-loop, unready";
+        assert_eq!(mistakes(&bogus), [expected]);
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! `demo`: what the controller does, shown live in chapters, each of which is checked against the
-//! server's objects. On a terminal as a steady table, elsewhere as lines.
+//! `demo`: shows the controller at work in chapters, and checks each chapter against the server's
+//! objects. A terminal shows a table that is redrawn in place; other outputs get lines.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `stage` | dev server, controller, hands, looking and waiting |
-//! | `scene` | what the viewer sees, as data |
-//! | `table`, `screen` | that on a terminal |
-//! | `plain` | that as lines |
-//! | `chapters` | what is done and what must come of it |
+//! | `stage` | dev server, controller, the demo's own requests, snapshots and waits |
+//! | `scene` | one frame as data |
+//! | `table`, `screen` | the frame on a terminal |
+//! | `plain` | the frame as lines |
+//! | `chapters` | the actions and the checks |
 
 mod chapters;
 mod plain;
@@ -31,26 +31,26 @@ use crate::run::output::seen_enough;
 use crate::run::{RunError, signals};
 use crate::stdx::stop::Stop;
 
-/// Requests of one demo, with much room: they are all counted at the end.
+/// Recorded requests of one demo. The limit is generous, since the end counts them all.
 const RECORDER_LENGTH: usize = 1_000_000;
 
-/// For people.
+/// Pace for people.
 const STEADY: Pace = Pace {
     ready_after: Duration::from_millis(600),
     pause_scale: 1.0,
 };
 
-/// For CI.
+/// Pace for CI.
 const FAST: Pace = Pace {
     ready_after: Duration::from_millis(100),
     pause_scale: 0.05,
 };
 
-/// Plays all chapters and tells how they came out. Blocks for at most some minutes: every wait in it
-/// ends with a deadline or with `stop`.
+/// Plays all chapters and reports their outcomes. Blocks for a few minutes at most: every wait ends
+/// at a deadline or at `stop`.
 ///
 /// # Errors
-/// If a chapter did not come out as told, or if `stop` was given early.
+/// If a chapter failed, or if `stop` was given before the end.
 pub(super) fn demo(args: &DemoArgs, stop: &Stop) -> Result<(), RunError> {
     signals::stop_in_order();
     let pace = if args.fast { FAST } else { STEADY };
@@ -119,7 +119,7 @@ fn failure(miss: &Miss) -> RunError {
     })
 }
 
-/// The figures at the end, one to a line.
+/// Returns the figures at the end, one per line.
 fn totals(stage: &Stage<'_>, begun: u64) -> Vec<String> {
     let pods = stage.pods_since(begun, "");
     let mut figures = vec![
@@ -139,7 +139,7 @@ fn totals(stage: &Stage<'_>, begun: u64) -> Vec<String> {
     lines
 }
 
-/// The most memory that the process ever had, from Linux's account of it.
+/// Parses the peak memory of the process from `/proc/self/status`.
 fn peak_memory_mib(status: &str) -> Option<u64> {
     let line = status
         .lines()
@@ -148,7 +148,7 @@ fn peak_memory_mib(status: &str) -> Option<u64> {
     Some(kib.div_ceil(1024))
 }
 
-/// A table on a terminal that can move its cursor, lines elsewhere.
+/// Returns a table for a terminal that can move its cursor, or lines for any other output.
 fn display() -> Box<dyn Display> {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let stdout = std::io::stdout();
@@ -163,7 +163,7 @@ fn display() -> Box<dyn Display> {
     Box::new(Screen::new(stdout, style, room_of_stdout))
 }
 
-/// The first of these variables that is set decides, as for the C library.
+/// True if the locale is UTF-8. As in the C library, the first variable that is set decides.
 fn speaks_unicode(variable: impl Fn(&str) -> Option<String>) -> bool {
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];
     let mut values = names.into_iter().filter_map(variable);

@@ -1,11 +1,11 @@
-//! `dev`: dev server, simulated nodes and controller in one process, until stopped. Everything that is
-//! said goes to standard output, line by line, from the main thread.
+//! `dev`: dev server, simulated nodes and controller in one process, until stopped. The main thread
+//! prints one line per change to standard output.
 
 mod changes;
 mod documents;
 mod kubeconfig;
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
@@ -26,21 +26,21 @@ use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics;
 
-/// How often it looks whether there is something to tell.
+/// Interval of the checks for changes.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// How long a simulated pod takes to end, if its grace period is not shorter.
+/// Time until a simulated pod terminates, unless its grace period is shorter.
 const TERMINATE_AFTER: Duration = Duration::from_secs(1);
 
-/// Serves until `stop` is given, then stops the controller, writes the state back if that is asked for,
-/// and stops the server.
+/// Serves until `stop` is given. Then it stops the controller, writes the state with `--save`, and
+/// stops the server.
 ///
 /// # Errors
-/// If the address is taken, if files cannot be used, or what made the daemon fail.
+/// If the address is in use, a file is not valid, or the daemon failed.
 pub(super) fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
     let save_to = save_to(args)?;
     let (documents, errors) = documents::read(&args.data, args.save);
-    // The server must outlive the controller, which has a last event to write.
+    // The server must outlive the controller, which writes its last events at the stop.
     let server_stop = Stop::new();
     let mut server = start_server(args, &server_stop)?;
     load(&server, &documents, errors)?;
@@ -58,7 +58,7 @@ pub(super) fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
     } else {
         let options = manager_options(&args.client, &args.controller);
         let config = ClientConfig::plain(&url);
-        // Nobody asks for it here.
+        // Required by the manager; `dev` serves no health pages.
         let health = Health::new(metrics::global());
         Some(Manager::start(&config, &options, &health, stop)?)
     };
@@ -76,13 +76,13 @@ pub(super) fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
     result
 }
 
-/// The file that the state is written to at the end.
+/// Returns the file for the state at the end, with `--save`.
 fn save_to(args: &DevArgs) -> Result<Option<&Path>, RunError> {
     match args.data.as_slice() {
         _ if !args.save => Ok(None),
         [path] if !path.is_dir() => Ok(Some(path)),
         _ => {
-            let why = "--save needs exactly one --data, and that must be a file";
+            let why = "--save needs exactly one --data flag that names a file";
             Err(RunError::Files(why.to_owned()))
         }
     }
@@ -95,20 +95,24 @@ fn start_server(args: &DevArgs, stop: &Stop) -> Result<DevServer, RunError> {
         ready_after: args.pod_ready_after,
         terminate_after: TERMINATE_AFTER,
     };
+    let address = SocketAddr::new(address, args.port);
     let options = DevServerOptions {
-        listen: SocketAddr::new(address, args.port).to_string(),
+        listen: address.to_string(),
         insecure_listen: args.insecure_listen.is_some(),
         accept_hosts: args.accept_hosts.clone(),
-        // It may run for weeks, and nobody asks.
+        // `dev` can run for weeks, and nothing reads the recorded requests.
         recorder_length: 0,
         garbage_collection: true,
         kubelet: (!args.no_kubelet).then_some(kubelet),
         ..DevServerOptions::default()
     };
-    DevServer::start(&options, stop).map_err(RunError::DevServer)
+    DevServer::start(&options, stop).map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => RunError::DevServerInUse(address),
+        _ => RunError::DevServer(error),
+    })
 }
 
-/// Takes the documents in; `errors` are those of the files that could not be read.
+/// Loads the documents. `errors` are those of the files that could not be read.
 fn load(
     server: &DevServer,
     documents: &[Document],
@@ -138,14 +142,14 @@ fn save(server: &DevServer, path: &Path) -> Result<(), RunError> {
         source,
     })?;
     say(&format!(
-        "{} objects are kept in {}",
+        "saved {} objects to {}",
         objects.len(),
         path.display()
     ));
     Ok(())
 }
 
-/// The server as it is reached from this machine.
+/// Returns the server's URL for clients on this machine.
 fn local_url(server: &DevServer, args: &DevArgs) -> String {
     let url = server.url();
     match args.insecure_listen {
@@ -162,9 +166,9 @@ fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
         .insecure_listen
         .filter(|address| !address.is_loopback());
     if let Some(address) = address {
-        // Not through the log, which may be silenced.
+        // Printed past the log, which may be silenced.
         let text = format!(
-            "WARNING: whoever reaches {address} may do everything here, there is no authentication\n"
+            "WARNING: every client that reaches {address} has full access without authentication\n"
         );
         std::io::stderr()
             .write_all(text.as_bytes())
@@ -173,9 +177,9 @@ fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
     say(&format!("API server    {url}"));
     let (n_nodes, after) = (args.nodes, args.pod_ready_after);
     let nodes = if args.no_kubelet {
-        "none, pods stay as they are".to_owned()
+        "none; pods stay as they are".to_owned()
     } else {
-        format!("{n_nodes}, pods are ready after {after:?}")
+        format!("{n_nodes}; pods become Ready after {after:?}")
     };
     say(&format!("nodes         {nodes}"));
     let controller = if args.no_controller {
@@ -191,14 +195,14 @@ fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
         Some(path) => format!("kubectl --kubeconfig={}", path.display()),
         None => format!("kubectl --server={url}"),
     };
-    say(&format!("to look       {kubectl} get rs,pods"));
+    say(&format!("to list       {kubectl} get rs,pods"));
     say(&format!(
-        "to begin      {kubectl} apply -f config/replicasets.yaml"
+        "to start      {kubectl} apply -f config/replicasets.yaml"
     ));
     say("to stop       Ctrl-C");
 }
 
-/// Tells what changes until one of the signals is given, and says why it was.
+/// Prints changes until one of the stop signals is given, and returns its cause.
 fn tell_changes(server: &DevServer, before: u64, stops: &[&Stop; 2]) -> Cause {
     let [stop, server_stop] = stops;
     let mut changes = Changes::default();
@@ -223,7 +227,7 @@ fn tell_changes(server: &DevServer, before: u64, stops: &[&Stop; 2]) -> Cause {
     }
 }
 
-/// Whoever closed the pipe early has seen enough; the server goes on.
+/// Prints a line. A reader may close the pipe early; the server continues.
 fn say(line: &str) {
     let mut out = std::io::stdout();
     writeln!(out, "{}", escaped(line)).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Files that are written as a whole or not at all. What they hold is the user's alone, and nobody
-//! who may write to the folder can lead the writing elsewhere.
+//! Files that are written as a whole or not at all. Only the user can read them, and another user
+//! with write access to the directory cannot redirect the write.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -9,15 +9,15 @@ use std::path::Path;
 /// Readable for the user only.
 const MODE: u32 = 0o600;
 
-/// Puts a new file with `text` in the place of `path`. A symbolic link there is replaced, not
-/// followed.
+/// Replaces `path` with a new file that holds `text`. Replaces a symbolic link instead of following
+/// it.
 ///
 /// # Errors
-/// If the file cannot be written; then what was at `path` is as it was.
+/// If the file cannot be written. `path` is then unchanged.
 pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(".unfinished");
-    // What an earlier run has left, or a link of somebody's.
+    // A leftover of an earlier run, or a link of another user.
     match fs::remove_file(&unfinished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

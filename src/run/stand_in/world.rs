@@ -1,9 +1,9 @@
-//! What the dev server's objects say, for `dev` and `demo`. Read without any of the controller's own
+//! The state of the dev server's objects, for `dev` and `demo`. Parsed without the controller's
 //! code, so that the demo checks the controller and not itself. Pure.
 
 use serde_json::Value;
 
-/// Everything that the demo looks at, as it is at one moment.
+/// A snapshot of all objects that the demo shows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct World {
     pub(super) sets: Vec<SetFacts>,
@@ -15,7 +15,7 @@ pub(super) struct World {
 /// A ReplicaSet or ReplicationController.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SetFacts {
-    /// In lower case, as kubectl calls it.
+    /// In lower case, as in kubectl.
     pub(super) kind: String,
     pub(super) namespace: String,
     pub(super) name: String,
@@ -24,9 +24,9 @@ pub(super) struct SetFacts {
     pub(super) current: usize,
     pub(super) ready: usize,
     pub(super) available: usize,
-    /// True if the status belongs to the spec as it is.
+    /// True if the controller has observed the current generation.
     pub(super) is_observed: bool,
-    /// The message of the condition `ReplicaFailure`, if that holds.
+    /// The message of the condition `ReplicaFailure`, if it is true.
     pub(super) failure: Option<String>,
 }
 
@@ -76,13 +76,13 @@ impl World {
         self.sets.iter().find(|set| set.name == name)
     }
 
-    /// The pods of a ReplicaSet that are not going away.
+    /// The pods of a ReplicaSet that are not terminating.
     pub(super) fn pods_of(&self, set: &SetFacts) -> Vec<&PodFacts> {
         let owned = self.pods.iter().filter(|pod| pod.owner == set.uid);
         owned.filter(|pod| !pod.is_deleting).collect()
     }
 
-    /// The pods of the ReplicaSet of this name that are not going away.
+    /// The pods of the ReplicaSet of this name that are not terminating.
     pub(super) fn pods_of_name(&self, name: &str) -> Vec<&PodFacts> {
         self.set(name)
             .map(|set| self.pods_of(set))
@@ -94,7 +94,7 @@ impl World {
         self.pods.iter().find(|pod| pod.name == name)
     }
 
-    /// True if the ReplicaSet has as many pods as it wants, all available, and its status says so.
+    /// True if the ReplicaSet has all its replicas, all are available, and its status shows that.
     pub(super) fn is_complete(&self, name: &str) -> bool {
         let Some(set) = self.set(name) else {
             return false;

@@ -1,5 +1,5 @@
-//! The chapters: each does something to the cluster, and checks on the server's objects that the
-//! controller has done what the chapter tells.
+//! The chapters: each changes the cluster and checks the server's objects for the expected reaction
+//! of the controller.
 
 mod adoption;
 mod crash;
@@ -14,19 +14,19 @@ use serde_json::{Value, json};
 
 use super::stage::{Stage, Told};
 
-/// Until something that takes a moment must have happened; generous, for busy machines.
+/// Maximum wait for a reaction; generous, for busy machines.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One chapter.
 #[derive(Clone, Copy)]
 pub(super) struct Chapter {
-    /// What is being shown.
+    /// The title.
     pub(super) headline: &'static str,
-    /// Shows it, and says what was seen.
+    /// Plays the chapter and returns a summary.
     pub(super) play: fn(&mut Stage<'_>) -> Told<String>,
 }
 
-/// All chapters, in their order. Each builds on the cluster as the first leaves it, and on no other.
+/// All chapters in order. Each depends on the first chapter only.
 pub(super) const CHAPTERS: [Chapter; 6] = [
     Chapter {
         headline: "ReplicaSets scale up, one of them to 200",
@@ -85,14 +85,14 @@ fn pod_spec() -> Value {
     json!({"containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10"}]})
 }
 
-/// Scales as `kubectl scale` does, and shows that command.
+/// Scales a ReplicaSet and shows the `kubectl scale` command for it.
 fn scale(stage: &mut Stage<'_>, name: &str, replicas: usize) -> Told<()> {
     stage.command(format!("kubectl scale rs {name} --replicas={replicas}"));
     let patch = json!({"spec": {"replicas": replicas}});
     stage.patch(&set_path("default", name), &patch)
 }
 
-/// Looks until the ReplicaSet has as many pods as it wants, all available.
+/// Waits until the ReplicaSet has all its pods, all available.
 fn until_complete(stage: &mut Stage<'_>, name: &str) -> Told<()> {
     let what = format!("{name} has all its pods");
     stage

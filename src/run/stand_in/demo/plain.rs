@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use super::scene::{Display, Outcome, Row, Scene};
 
-/// A ReplicaSet whose counts change all the time is told about this often.
+/// Minimum time between two lines about the counts of one ReplicaSet.
 const ROW_PERIOD: Duration = Duration::from_millis(400);
 
-/// The display for everything that is no terminal.
+/// The display for outputs other than terminals.
 pub(super) struct Plain<W> {
     out: W,
     shown: Scene,
-    /// What was last said of each ReplicaSet, and when.
+    /// The last line about each ReplicaSet, and its time.
     rows: HashMap<String, (Row, Duration)>,
 }
 

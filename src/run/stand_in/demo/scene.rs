@@ -1,24 +1,24 @@
-//! What the viewer sees at one moment, as plain data, and who shows it. Made by the stage, drawn by
-//! [`screen`](super::screen) or told by [`plain`](super::plain), all on the main thread.
+//! One frame as plain data, and the trait of displays. The stage creates frames;
+//! [`screen`](super::screen) or [`plain`](super::plain) shows them, all on the main thread.
 
 use std::io;
 use std::time::Duration;
 
 use crate::run::stand_in::world::World;
 
-/// What is shown.
+/// One frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Scene {
-    /// Time since the demo began.
+    /// Time since the start of the demo.
     pub(super) elapsed: Duration,
-    /// Which chapter this is, from 1, and of how many.
+    /// Number of the chapter, from 1, and number of chapters.
     pub(super) chapter: (usize, usize),
-    /// What is being shown.
+    /// Title of the chapter.
     pub(super) headline: String,
-    /// What a person would type to the same effect; empty if nothing.
+    /// The command with the same effect; empty if there is none.
     pub(super) command: String,
     pub(super) rows: Vec<Row>,
-    /// What is worth saying beside the table.
+    /// Notes below the table.
     pub(super) notes: Vec<String>,
 }
 
@@ -30,34 +30,34 @@ pub(super) struct Row {
     pub(super) current: usize,
     pub(super) ready: usize,
     pub(super) available: usize,
-    /// Pods that exist and are not going away, ready and in all; the status says so a little later.
+    /// Pods that are not terminating, ready and in total. The status follows a little later.
     pub(super) pods: (usize, usize),
     pub(super) last_event: String,
     pub(super) is_warning: bool,
 }
 
-/// How a chapter came out.
+/// Outcome of a chapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) chapter: (usize, usize),
     pub(super) headline: String,
-    /// What was seen, or why it did not come out as told.
+    /// The summary, or the reason of the failure.
     pub(super) text: Result<String, String>,
 }
 
-/// Whoever shows scenes. Failures to write are reported at the end only: whoever closed the pipe
-/// has seen enough, and the exit code still counts.
+/// A display. Only `tell`, the last call, reports write errors: a closed pipe must not end the
+/// demo, whose exit code still counts.
 pub(super) trait Display {
-    /// Shows how things are now.
+    /// Shows a frame.
     fn show(&mut self, scene: &Scene);
 
-    /// Tells how a chapter came out.
+    /// Shows the outcome of a chapter.
     fn tell_outcome(&mut self, outcome: &Outcome, elapsed: Duration);
 
-    /// Tells lines that stay, the last of all.
+    /// Shows the final lines.
     ///
     /// # Errors
-    /// If they cannot be written.
+    /// If the lines cannot be written.
     fn tell(&mut self, lines: &[String]) -> io::Result<()>;
 }
 

@@ -1,7 +1,7 @@
-//! A steady table on a terminal, redrawn in place; what is over stays above it.
+//! A table on a terminal, redrawn in place. Outcomes of earlier chapters stay above it.
 //!
-//! The cursor is left visible and where a shell expects it, so that nothing has to be put right again
-//! if the process is ended in the middle.
+//! The cursor stays visible and where a shell expects it, so the terminal needs no cleanup if the
+//! process ends early.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use terminal_size::{Height, Width, terminal_size_of};
 use super::scene::{Display, Outcome, Scene};
 use super::table::{Room, Style, render};
 
-/// What a terminal that does not say its size is taken for.
+/// Assumed size of a terminal with an unknown size.
 const USUAL_ROOM: Room = Room {
     width: 80,
     height: 24,
@@ -21,9 +21,9 @@ const USUAL_ROOM: Room = Room {
 pub(super) struct Screen<W> {
     out: W,
     style: Style,
-    /// Asks how large the terminal is now.
+    /// Returns the current size of the terminal.
     room: fn() -> Room,
-    /// The lines of the table as they stand on the screen.
+    /// The lines of the table on the screen.
     drawn: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl<W: Write> Screen<W> {
         }
     }
 
-    /// Puts `above` where the table begins, and the table below it.
+    /// Prints `above` at the top of the table, and the table below it.
     fn draw(&mut self, above: &[String], table: Vec<String>) -> io::Result<()> {
         let mut text = match self.drawn.len() {
             0 => String::new(),
@@ -45,11 +45,11 @@ impl<W: Write> Screen<W> {
         };
         for line in above.iter().chain(&table) {
             text.push_str(line);
-            // What was longer before is wiped to the end of its line.
+            // Clears the rest of a longer previous line.
             text.push_str("\x1b[K\n");
         }
         text.push_str("\x1b[J");
-        // One write per frame, so that none is seen half drawn.
+        // One write per frame, so that no partial frame is visible.
         self.drawn = table;
         self.out.write_all(text.as_bytes())?;
         self.out.flush()
@@ -59,7 +59,7 @@ impl<W: Write> Screen<W> {
 impl<W: Write> Display for Screen<W> {
     fn show(&mut self, scene: &Scene) {
         let room = (self.room)();
-        // One line is the cursor's; and a full last column would wrap.
+        // The cursor needs one line, and a character in the last column would wrap.
         let room = Room {
             width: room.width.saturating_sub(1),
             height: room.height.saturating_sub(1),
@@ -79,7 +79,7 @@ impl<W: Write> Display for Screen<W> {
             Err(why) => self.style.bad(why),
         };
         let lines = [format!("{mark} {number}  {title}"), format!("     {text}")];
-        // The table goes; the next chapter draws a new one below.
+        // Removes the table; the next chapter draws a new one below.
         self.draw(&lines, Vec::new()).unwrap_or_default();
     }
 
@@ -89,7 +89,7 @@ impl<W: Write> Display for Screen<W> {
     }
 }
 
-/// How large the terminal on standard output is.
+/// Returns the size of the terminal on standard output.
 pub(super) fn room_of_stdout() -> Room {
     match terminal_size_of(std::io::stdout()) {
         Some((Width(width), Height(height))) if width > 0 && height > 0 => Room {

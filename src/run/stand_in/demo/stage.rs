@@ -1,6 +1,6 @@
-//! Where the chapters play: the dev server, a controller that can be killed, the hands that change
-//! things, and the display. Everything happens on the main thread; what it waits for ends with a
-//! deadline or the stop signal.
+//! The stage of the chapters: the dev server, a controller that can be killed, a client for the
+//! demo's own requests, and the display. Runs on the main thread; every wait ends at a deadline or
+//! at the stop signal.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,30 +18,30 @@ use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics;
 
-/// How often the server's objects are looked at.
+/// Interval between two snapshots of the server's objects.
 const LOOK_EVERY: Duration = Duration::from_millis(60);
 
-/// The demo's own name in the requests that it sends.
+/// User agent of the demo's own requests.
 const HANDS: &str = "demo-hands";
 
-/// Why a chapter did not come out as told.
+/// Why a chapter failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Miss {
-    /// This was not as it should be.
+    /// A check failed.
     Missed(String),
-    /// Somebody has stopped the demo.
+    /// The demo was stopped.
     Stopped,
 }
 
-/// A chapter that goes on, or does not.
+/// Result of a step of a chapter.
 pub(super) type Told<T> = Result<T, Miss>;
 
-/// How fast the demo goes.
+/// Pace of the demo.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// How long a pod takes to become Ready.
+    /// Time until a pod becomes Ready.
     pub(super) ready_after: Duration,
-    /// Pauses for the eye are multiplied by this.
+    /// Factor for all pauses.
     pub(super) pause_scale: f64,
 }
 
@@ -57,12 +57,12 @@ pub(super) struct Stage<'a> {
     config: ClientConfig,
     hands: Client,
     controller: Option<Controller>,
-    /// Given when the whole program stops.
+    /// The stop signal of the program.
     stop: &'a Stop,
     display: Box<dyn Display>,
     pace: Pace,
     started: Instant,
-    /// What is shown; rows and time are filled in at each look.
+    /// The frame; each snapshot sets its rows and time.
     scene: Scene,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Stage<'a> {
         &mut *self.display
     }
 
-    /// Starts a chapter.
+    /// Opens a chapter.
     pub(super) fn open(&mut self, chapter: (usize, usize), headline: &str) {
         self.scene = Scene {
             chapter,
@@ -110,22 +110,22 @@ impl<'a> Stage<'a> {
         };
     }
 
-    /// Shows what a person would type to do what is done next.
+    /// Shows the command for the next action.
     pub(super) fn command(&mut self, text: impl Into<String>) {
         self.scene.command = text.into();
     }
 
-    /// Says one more thing beside the table.
+    /// Adds a note below the table.
     pub(super) fn note(&mut self, text: impl Into<String>) {
         self.scene.notes.push(text.into());
     }
 
-    /// Takes back what was said beside the table, and says this.
+    /// Replaces the notes below the table.
     pub(super) fn set_notes(&mut self, notes: Vec<String>) {
         self.scene.notes = notes;
     }
 
-    /// Looks at the server's objects and shows them.
+    /// Takes a snapshot of the server's objects and shows it.
     pub(super) fn look(&mut self) -> Told<World> {
         if self.stop.is_stopped() {
             return Err(Miss::Stopped);
@@ -145,7 +145,7 @@ impl<'a> Stage<'a> {
         Ok(world)
     }
 
-    /// Looks until `holds`, and misses `what` if that takes longer than `within`.
+    /// Waits until `holds` returns true. Fails with `what` if that takes longer than `within`.
     pub(super) fn until(
         &mut self,
         what: &str,
@@ -170,12 +170,12 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Gives the eye this many seconds, while the table goes on.
+    /// Pauses for this many seconds of the steady pace; the display stays up to date.
     pub(super) fn pause(&mut self, seconds: f64) -> Told<World> {
         self.hold("", seconds * self.pace.pause_scale, |_| true)
     }
 
-    /// Looks for this many seconds that something stays as it is; not shorter where the demo is fast.
+    /// Checks for this many seconds that `holds` stays true, at every pace.
     pub(super) fn hold(
         &mut self,
         what: &str,
@@ -202,7 +202,7 @@ impl<'a> Stage<'a> {
         self.send(&request)
     }
 
-    /// Changes an object by a merge patch.
+    /// Patches an object with a merge patch.
     pub(super) fn patch(&mut self, path: &str, patch: &Value) -> Told<()> {
         let body = patch.to_string();
         let request = Request::patch(path).body("application/merge-patch+json", body);
@@ -222,36 +222,36 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The requests so far with this verb and resource that came from the controller.
+    /// Returns the controller's requests so far with this verb and resource.
     pub(super) fn requests(&self, verb: &str, resource: &str) -> Vec<Arc<Recorded>> {
         let mut requests = self.server.faults().recorder().find(verb, resource);
         requests.retain(|recorded| !is_by_hand(recorded.request.header("user-agent")));
         requests
     }
 
-    /// How many requests there were in all.
+    /// Returns the number of all requests.
     pub(super) fn n_requests(&self) -> usize {
         self.server.faults().recorder().requests().len()
     }
 
-    /// Makes requests fare as the rule says until it is removed.
+    /// Applies a rule to requests until the rule is removed.
     pub(super) fn add_rule(&self, rule: Rule) -> RuleHandle {
         self.server.faults().add(rule)
     }
 
-    /// The server's version, to count from by [`Stage::pods_since`].
+    /// Returns the server's version, for [`Stage::pods_since`].
     pub(super) fn version(&self) -> u64 {
         self.server.version()
     }
 
-    /// How many pods have come and gone since that version, in one namespace or (if it is empty) in
+    /// Counts the pods created and deleted since a version, in one namespace or, if it is empty, in
     /// all.
     pub(super) fn pods_since(&self, version: u64, namespace: &str) -> Tally {
         self.server
             .tally("pods", namespace, version, Duration::ZERO)
     }
 
-    /// Starts a controller. There is none before.
+    /// Starts a controller. None may be running.
     pub(super) fn start_controller(&mut self) -> Told<()> {
         let stop = Stop::new();
         let health = Health::new(metrics::global());
@@ -267,8 +267,8 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Ends the controller as a `kill -9` does, as far as the API server can tell: from here on not one
-    /// of its requests is answered. Blocks until its threads have ended.
+    /// Ends the controller like `kill -9`, from the API server's view: the server answers none of
+    /// its requests any more. Blocks until its threads have ended.
     pub(super) fn kill_controller(&mut self) -> Told<()> {
         let is_its = |agent: &str| !is_by_hand(agent);
         let its = Matcher::new(move |request| is_its(request.header("user-agent")));
@@ -278,7 +278,7 @@ impl<'a> Stage<'a> {
         stopped
     }
 
-    /// Stops the controller, if there is one. Blocks until its threads have ended.
+    /// Stops the controller, if one is running. Blocks until its threads have ended.
     pub(super) fn stop_controller(&mut self) -> Told<()> {
         let Some(Controller { manager, stop }) = self.controller.take() else {
             return Ok(());
@@ -296,7 +296,7 @@ fn is_by_hand(user_agent: &str) -> bool {
     user_agent == HANDS
 }
 
-/// Misses what `what` says unless `holds`.
+/// Fails with `what` unless `holds`.
 pub(super) fn check(holds: bool, what: impl FnOnce() -> String) -> Told<()> {
     if holds {
         Ok(())

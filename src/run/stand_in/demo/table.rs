@@ -1,16 +1,16 @@
-//! A scene as lines of text that fit a terminal. Pure.
+//! Renders a frame as lines of text that fit a terminal. Pure.
 
 use super::scene::{Row, Scene};
 
-/// How lines may look.
+/// Style of the lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
     pub(super) has_colors: bool,
-    /// False where the terminal knows nothing beyond ASCII.
+    /// False for a terminal that shows only ASCII.
     pub(super) has_unicode: bool,
 }
 
-/// Room of a terminal, in characters.
+/// Size of a terminal, in characters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     pub(super) width: usize,
@@ -19,15 +19,15 @@ pub(super) struct Room {
 
 const HEADS: [&str; 4] = ["DESIRED", "CURRENT", "READY", "AVAILABLE"];
 
-/// Narrower than this, a row is the name and `ready/desired`.
+/// Minimum width of the full table; a narrower row is the name and `ready/desired`.
 const TABLE_WIDTH_MIN: usize = 44;
 
-/// Less of a headline says nothing, and the time is left out.
+/// Minimum width of a headline; below it the time is left out.
 const HEADLINE_WIDTH_MIN: usize = 16;
 
 const BAR_WIDTH: std::ops::RangeInclusive<usize> = 8..=30;
 
-/// Less of an event says nothing.
+/// Minimum width of an event.
 const EVENT_WIDTH_MIN: usize = 16;
 
 const BOLD: &str = "1";
@@ -69,7 +69,7 @@ impl Style {
     }
 }
 
-/// Where the columns are.
+/// Positions of the columns.
 struct Columns {
     name: usize,
     bar: usize,
@@ -101,7 +101,7 @@ impl Columns {
     }
 }
 
-/// The scene, no line wider than the room and no more lines than it has.
+/// Renders the frame within the size of the terminal.
 pub(super) fn render(scene: &Scene, room: Room, style: Style) -> Vec<String> {
     let width = room.width;
     let mut lines = vec![headline(scene, width, style)];
@@ -124,7 +124,8 @@ pub(super) fn render(scene: &Scene, room: Room, style: Style) -> Vec<String> {
         notes.push(String::new());
         notes.extend(scene.notes.iter().map(|note| cut(note, width, style)));
     }
-    // What is told beside the table is of this chapter; of the table, the first rows are the oldest.
+    // If there is too little room, leave out the first rows, which are the oldest ReplicaSets; the
+    // notes are about this chapter.
     let left = room.height.saturating_sub(lines.len() + notes.len());
     let n_left_out = table.len().saturating_sub(left);
     let n_heads = usize::from(width >= TABLE_WIDTH_MIN);
@@ -185,8 +186,7 @@ fn narrow_row(row: &Row, width: usize, style: Style) -> String {
     cut(&format!("{name:room$} {counts}"), width, style)
 }
 
-/// Ready pods, pods that are not ready yet, and pods that are missing; those above what is wanted
-/// stand at the end.
+/// A bar of ready pods, pods that are not ready yet, and missing pods; surplus pods are at the end.
 fn bar(row: &Row, width: usize, style: Style) -> String {
     let (ready, pods) = row.pods;
     let whole = row.desired.max(pods).max(1);
@@ -214,7 +214,7 @@ fn bar(row: &Row, width: usize, style: Style) -> String {
     .concat()
 }
 
-/// At most `width` characters of the text, with a mark where something is left out.
+/// Cuts the text to `width` characters, with a mark at the cut.
 pub(super) fn cut(text: &str, width: usize, style: Style) -> String {
     let text: String = text.chars().filter(|c| !c.is_control()).collect();
     if text.chars().count() <= width {

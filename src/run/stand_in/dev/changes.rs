@@ -1,12 +1,12 @@
-//! What of all that happens is worth a line: what ReplicaSets and ReplicationControllers want and when
-//! they have it, and how many pods came and went. Pure.
+//! Selects the changes that `dev` prints: targets of ReplicaSets and ReplicationControllers and
+//! when they are reached, and the number of pods created and deleted. Pure.
 
 use std::collections::BTreeMap;
 
 use crate::devserver::Tally;
 use crate::run::stand_in::world::SetFacts;
 
-/// Remembers what was said, so that each thing is said once.
+/// Remembers the printed state, so that each change is printed once.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// By kind, namespace and name.
@@ -22,7 +22,7 @@ struct Known {
 }
 
 impl Changes {
-    /// Lines for what is new in `sets`, which are all there are, and for the pods counted since.
+    /// Returns lines for the changes in `sets`, which are all sets, and for the pods counted since.
     pub(super) fn lines(&mut self, sets: &[SetFacts], pods: &Tally) -> Vec<String> {
         let mut lines = Vec::new();
         for set in sets {
@@ -80,14 +80,14 @@ fn describe(set: &SetFacts, before: Option<&Known>, lines: &mut Vec<String>) {
     }
     let failed_before = before.and_then(|known| known.failure.as_ref());
     match (failed_before, &set.failure) {
-        (None, Some(why)) => say(format!("cannot go on: {why}")),
-        (Some(_), None) => say("goes on".to_owned()),
+        (None, Some(why)) => say(format!("blocked: {why}")),
+        (Some(_), None) => say("no longer blocked".to_owned()),
         _ => {}
     }
     let was_complete = before.is_some_and(|known| known.is_complete && known.desired == desired);
     if is_complete(set) && !was_complete {
         say(match desired {
-            0 => "has no pods, as wanted".to_owned(),
+            0 => "has no pods, as desired".to_owned(),
             1 => "its pod is available".to_owned(),
             _ => format!("all {desired} pods are available"),
         });
@@ -159,14 +159,14 @@ mod tests {
         check(
             std::slice::from_ref(&blocked),
             tally(0, 0),
-            &["rs scaled from 3 to 5", "rs cannot go on: quota"],
+            &["rs scaled from 3 to 5", "rs blocked: quota"],
         );
         check(&[blocked], tally(0, 0), &[]);
         check(
             &[set(5, 5)],
             tally(2, 0),
             &[
-                "rs goes on",
+                "rs no longer blocked",
                 "rs all 5 pods are available",
                 "pods: 2 created",
             ],

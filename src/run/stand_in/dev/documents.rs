@@ -1,5 +1,5 @@
-//! Files of objects: YAML or JSON, several documents in one, folders of them. Read at start, on the
-//! main thread, and written back at the end.
+//! Files of objects in YAML or JSON, with one or several documents, and directories of such files.
+//! The main thread reads them at the start and writes them at the end.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::run::stand_in::new_file;
 
-/// One object, and where it stands.
+/// One object and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Document {
     /// Such as `pods.yaml, document 2, item 3`.
@@ -17,9 +17,9 @@ pub(super) struct Document {
     pub(super) object: Value,
 }
 
-/// Reads all documents of the files, and of the files of folders; and says, a line each, which files
-/// cannot be read and which documents are neither YAML nor JSON. A file that is not there counts as
-/// empty if `may_lack` says so.
+/// Reads all documents of the files and directories. Also returns a line for each file that cannot
+/// be read and for each document that is neither YAML nor JSON. With `may_lack` a missing file
+/// counts as empty.
 pub(super) fn read(paths: &[PathBuf], may_lack: bool) -> (Vec<Document>, Vec<String>) {
     let (mut documents, mut errors) = (Vec::new(), Vec::new());
     for path in paths {
@@ -46,8 +46,8 @@ pub(super) fn read(paths: &[PathBuf], may_lack: bool) -> (Vec<Document>, Vec<Str
     (documents, errors)
 }
 
-/// Writes the objects to a file, as one JSON list if it is called so, else as YAML documents. The
-/// file is replaced as a whole or not at all.
+/// Writes the objects to a file: as one JSON list if its name ends in `.json`, otherwise as YAML
+/// documents. The file is replaced as a whole or not at all.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -69,7 +69,7 @@ fn is_json(path: &Path) -> bool {
         .is_some_and(|extension| extension == "json")
 }
 
-/// The file itself, or the YAML and JSON files of a folder by name.
+/// Returns the file itself, or the YAML and JSON files of a directory, sorted by name.
 fn files_of(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -86,7 +86,7 @@ fn files_of(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The documents of a file, and what is wrong with the others.
+/// Returns the valid documents of a file, and the errors of the others.
 fn parse(name: &str, text: &str) -> (Vec<Document>, Vec<String>) {
     let (mut documents, mut errors) = (Vec::new(), Vec::new());
     let is_json = text.trim_start().starts_with(['{', '[']);
@@ -105,7 +105,7 @@ fn parse(name: &str, text: &str) -> (Vec<Document>, Vec<String>) {
         let origin = format!("{name}, document {}", index + 1);
         match value {
             Ok(Value::Object(map)) => take_apart(&origin, Value::Object(map), &mut documents),
-            Ok(_) => errors.push(format!("{origin}: it is not an object")),
+            Ok(_) => errors.push(format!("{origin}: expected an object")),
             Err(error) => errors.push(format!("{origin}: {error}")),
         }
     }
@@ -118,8 +118,8 @@ fn first_line(error: &serde_saphyr::Error) -> String {
     line.trim_start_matches("error: ").to_owned()
 }
 
-/// The YAML documents of a text that say anything. Each begins with as many empty lines as stand
-/// before it, so that the lines in error messages are those of the file.
+/// Splits a text into its YAML documents that are not empty. Empty lines replace the text before
+/// each document, so that error messages have the file's line numbers.
 fn pieces(text: &str) -> Vec<String> {
     let mut pieces = vec![String::new()];
     for (number, line) in text.lines().enumerate() {
@@ -144,7 +144,7 @@ fn pieces(text: &str) -> Vec<String> {
     pieces
 }
 
-/// A list becomes its items, which have the list's kind if they do not say their own.
+/// Splits a list into its items. An item without a kind gets the list's.
 fn take_apart(origin: &str, object: Value, documents: &mut Vec<Document>) {
     let kind = object["kind"].as_str().unwrap_or_default();
     let (Some(item_kind), Some(items)) = (kind.strip_suffix("List"), object["items"].as_array())
@@ -206,7 +206,7 @@ mod tests {
         let (documents, errors) = parse("f.yaml", text);
         assert_eq!(documents.len(), 2);
         assert!(errors[0].starts_with("f.yaml, document 2: "), "{errors:?}");
-        assert_eq!(errors[1], "f.yaml, document 3: it is not an object");
+        assert_eq!(errors[1], "f.yaml, document 3: expected an object");
         let missing = read(
             &["/nonexistent/x.yaml".into(), "/nonexistent/y".into()],
             false,

@@ -6,23 +6,23 @@ use std::path::Path;
 
 use crate::run::stand_in::new_file;
 
-/// The first line of what is written; nothing else is ever overwritten.
+/// The first line of every file that this command writes. It overwrites no other file.
 const MARK: &str = "# Written by replicaset-controller dev; it may be overwritten.";
 
 /// Writes a kubeconfig for the server at `url`.
 ///
 /// # Errors
-/// If there is a file that was not written by this, such as a kubeconfig with credentials; if the file
+/// If the file exists and is not from this command, such as a kubeconfig with credentials, or if it
 /// cannot be written.
 pub(super) fn write(path: &Path, url: &str) -> io::Result<()> {
-    // What a link leads to may be anybody's, whatever it begins with.
+    // The target of a link can belong to another user, whatever its first line is.
     if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
-        let why = "it is a symbolic link, which is not followed";
+        let why = "it is a symbolic link; name a regular file";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
     }
     match fs::read(path) {
         Ok(text) if !text.starts_with(MARK.as_bytes()) && !text.is_empty() => {
-            let why = "there is a file already that is not of this program's making";
+            let why = "the file exists and is not from this command; name another file";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -1,4 +1,4 @@
-//! Labels decide whose a pod is: one that nobody owns is taken over, one that is relabelled is let go.
+//! Labels decide ownership: the ReplicaSet adopts an orphan and releases a relabelled pod.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ const SET: &str = "front";
 
 const REPLICAS: usize = 3;
 
-/// A pod that a person has made.
+/// A pod created by hand.
 const ORPHAN: &str = "made-by-hand";
 
 pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {

@@ -1,5 +1,5 @@
-//! The controller is killed while answers to its creates are lost; another one goes on, and no pod is
-//! made twice.
+//! The controller is killed while responses to its creates are lost. Another controller continues,
+//! and no pod is created twice.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,12 +12,13 @@ const SET: &str = "phoenix";
 
 const REPLICAS: usize = 120;
 
-/// So many creates go well. The next ones are carried out, but their answers are lost.
+/// Number of creates before the first lost response. The server carries out the next creates, but
+/// their responses are lost.
 const N_ANSWERED: usize = 40;
 
 const N_UNANSWERED: usize = 12;
 
-/// Creates take this long, so that the controller can be caught in the middle.
+/// Duration of a create, long enough to kill the controller during the scale-up.
 const CREATE_TIME: Duration = Duration::from_millis(60);
 
 pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
@@ -48,7 +49,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
     stage.command("systemctl restart replicaset-controller");
     stage.start_controller()?;
     until_complete(stage, SET)?;
-    // Whatever comes too late would come now.
+    // A late create or delete would arrive within this time.
     let world = stage.hold("nothing more happens", 0.5, |world| {
         world.pods_of_name(SET).len() == REPLICAS
     })?;

@@ -1,4 +1,4 @@
-//! A quota refuses pods: the ReplicaSet says so, and goes on when it may.
+//! A quota refuses pods: the ReplicaSet reports it and continues once the quota is raised.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ const SET: &str = "greedy";
 
 const REPLICAS: usize = 8;
 
-/// Pods that the quota allows.
+/// Number of pods that the quota allows.
 const LIMIT: usize = 5;
 
 pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
@@ -31,8 +31,8 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
     stage.create(&quotas, &quota)?;
     stage.pause(0.4)?;
 
-    // The pods that fit come first: each event of theirs would be one more failed try, and tries are
-    // made at growing intervals.
+    // Create the pods within the quota first: each of their events would trigger another failed
+    // sync, and failed syncs back off.
     stage.create(&collection(NAMESPACE), &replica_set(SET, LIMIT))?;
     until_complete(stage, SET)?;
     stage.command(format!(

@@ -1,4 +1,4 @@
-//! A pod dies, and another takes its place.
+//! A pod is deleted, and the controller replaces it.
 
 use std::collections::HashSet;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Which pods go first: those that are missed least.
+//! A scale-down deletes pods in the order of deletion.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use crate::run::stand_in::world::{DELETION_COST, PodFacts};
 
 const SET: &str = "picky";
 
-/// Pods before the scale-down, and after it.
+/// Number of pods before and after the scale-down.
 const REPLICAS: (usize, usize) = (7, 4);
 
-/// What is done to a pod, and how that reads.
+/// An annotation for a pod, and its description.
 struct Mark {
     annotation: (&'static str, &'static str),
     why: &'static str,
 }
 
-/// One pod is never ready any more, one is cheap to delete, one dear.
+/// One pod becomes unready, one gets a low deletion cost, one a high deletion cost.
 const MARKS: [Mark; 3] = [
     Mark {
         annotation: (FATE, "unready"),
@@ -53,7 +53,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
         stage.patch(&pod_path(name), &annotated(annotation, value))?;
         stage.pause(0.4)?;
     }
-    // From now on new pods find no node.
+    // New pods get no node.
     let template = json!({"spec": {"template": annotated(FATE, "unscheduled")}});
     stage.patch(&set_path("default", SET), &template)?;
     scale(stage, SET, REPLICAS.0)?;
@@ -66,7 +66,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
         pods.len() == REPLICAS.0 && n_ready == n_first - 1 && counts == (REPLICAS.0, n_ready)
     })?;
     let mut pods: Vec<PodFacts> = world.pods_of_name(SET).into_iter().cloned().collect();
-    // Those that are missed least come first.
+    // In the order of deletion.
     pods.sort_by_key(|pod| (!pod.node.is_empty(), pod.is_ready, pod.cost));
     let expected = expected_choice(&pods)?;
     stage.set_notes(describe(&pods, &expected, "to delete", "to keep"));
@@ -106,7 +106,7 @@ fn annotated(annotation: &str, value: &str) -> Value {
     json!({"metadata": {"annotations": {annotation: value}}})
 }
 
-/// Which pods have to go, by name, and why: read off the pods themselves.
+/// Returns the pods that must be deleted, by name, with the reason, from the pods themselves.
 fn expected_choice(pods: &[PodFacts]) -> Told<BTreeMap<String, String>> {
     let mut chosen = BTreeMap::new();
     for pod in pods {
@@ -135,7 +135,7 @@ fn weakness(pod: &PodFacts) -> Option<String> {
     }
 }
 
-/// A line per pod, those that go first.
+/// Returns a line per pod, deleted pods first.
 fn describe(
     pods: &[PodFacts],
     chosen: &BTreeMap<String, String>,

@@ -1,5 +1,5 @@
-//! Several ReplicaSets at once; then one goes on to 200, in batches that double as long as all goes
-//! well.
+//! Several ReplicaSets scale up at once; then one scales to 200, in batches that double as long as
+//! all creates succeed.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use super::{PATIENCE, collection, scale, until_complete};
 use crate::devserver::{Action, Matcher, Recorded, Rule};
 use crate::run::stand_in::demo::stage::{Miss, Stage, Told, check};
 
-/// What is applied: the same file that the README names.
+/// The applied file, which README names.
 const SAMPLE: &str = include_str!(concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/config/replicasets.yaml"
 ));
 
-/// The ReplicaSet of the sample that is scaled on.
+/// The ReplicaSet of the sample that scales to 200.
 const LARGE: &str = "worker";
 
 const LARGE_REPLICAS: usize = 200;
 
-/// Creates take this long, so that batches can be seen.
+/// Duration of a create, long enough to make batches visible.
 const CREATE_TIME: Duration = Duration::from_millis(80);
 
 pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
@@ -92,7 +92,7 @@ fn replicas_of(sample: &[Value], name: &str) -> usize {
         .unwrap_or(0)
 }
 
-/// 1, 2, 4 and so on, up to `total` in all.
+/// Returns 1, 2, 4 and so on, with the sum `total`.
 fn doubling(total: usize) -> Vec<usize> {
     let (mut sizes, mut left, mut next) = (Vec::new(), total, 1);
     while left > 0 {
@@ -103,7 +103,8 @@ fn doubling(total: usize) -> Vec<usize> {
     sizes
 }
 
-/// Sizes of the groups of requests none of which was sent before all earlier ones were answered.
+/// Returns the sizes of the groups of requests. A group starts when all earlier requests have a
+/// response.
 fn batches(requests: &[Arc<Recorded>]) -> Vec<usize> {
     let mut times: Vec<(Instant, Option<Instant>)> = requests
         .iter()
@@ -115,7 +116,7 @@ fn batches(requests: &[Arc<Recorded>]) -> Vec<usize> {
 
 fn groups(times: &[(Instant, Option<Instant>)]) -> Vec<usize> {
     let mut sizes: Vec<usize> = Vec::new();
-    // When the last of the earlier ones was answered; `None` while one of them was not.
+    // Time of the last response to an earlier request; `None` while one is in flight.
     let mut answered: Option<Instant> = None;
     for (index, (started, end)) in times.iter().enumerate() {
         let is_new = index == 0 || answered.is_some_and(|answered| *started >= answered);
@@ -132,8 +133,8 @@ fn groups(times: &[(Instant, Option<Instant>)]) -> Vec<usize> {
     sizes
 }
 
-/// True if each expected batch is made of whole groups: the groups cannot be larger than the batches,
-/// and may be smaller where a machine was too busy to send all of a batch at once.
+/// True if each expected batch consists of whole groups. A busy machine may send a batch in several
+/// groups.
 fn is_made_of(groups: &[usize], expected: &[usize]) -> bool {
     let ends = |sizes: &[usize]| {
         let mut end = 0;
@@ -147,7 +148,7 @@ fn is_made_of(groups: &[usize], expected: &[usize]) -> bool {
     ends(expected).iter().all(|end| group_ends.contains(end))
 }
 
-/// Which batches are done, and how far the one under way is.
+/// Renders the finished batches and the progress of the current one.
 fn progress(n_sent: usize, total: usize) -> String {
     let (mut left, mut parts) = (n_sent, Vec::new());
     for size in doubling(total) {
