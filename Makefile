@@ -17,6 +17,12 @@ generated = $(units)/$(NAME).service $(shared)/man/man8/$(NAME).8 \
 	$(shared)/bash-completion/completions/$(NAME) $(shared)/zsh/site-functions/_$(NAME) \
 	$(shared)/fish/vendor_completions.d/$(NAME).fish
 
+# Links of the manual, rewritten in the rendered pages (to pages, sources and other files) and as installed.
+rendered_links := s|href="([a-z]+)\.md|href="../\1/index.html|g; \
+	s|href="\.\./([a-z_/]+\.rs)"|href="../../../src/replicaset_controller/\1.html"|g; \
+	s|href="\.\./\.\./([a-z])|href="../../../../../\1|g
+installed_links := s|](src/manual/|](manual/|g; s|](\.\./\.\./config/|](../|g; s|](config/|](|g
+
 # Further arguments of the program: `make demo ARGS=--fast`, `make dev ARGS='--port 9000'`.
 ARGS ?=
 
@@ -44,9 +50,9 @@ build-static: ## Build a static binary, which needs musl's target and compiler
 $(BINARY):
 	cargo build --release --locked
 
-install: $(BINARY) ## Install binary, unit, man page and completions below DESTDIR, PREFIX
+install: $(BINARY) ## Install binary, unit, manual, man page and completions below DESTDIR, PREFIX
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/$(NAME)
-	install -d $(units) $(shared)/man/man8 $(shared)/doc/$(NAME) $(shared)/zsh/site-functions \
+	install -d $(units) $(shared)/man/man8 $(shared)/doc/$(NAME)/manual $(shared)/zsh/site-functions \
 		$(shared)/bash-completion/completions $(shared)/fish/vendor_completions.d
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|; s|/etc/$(NAME)|$(SYSCONFDIR)/$(NAME)|' \
 		config/$(NAME).service >$(units)/$(NAME).service
@@ -56,6 +62,8 @@ install: $(BINARY) ## Install binary, unit, man page and completions below DESTD
 	$(BINARY) completions fish >$(shared)/fish/vendor_completions.d/$(NAME).fish
 	chmod 644 $(generated)
 	install -m 644 README.md LICENSE config/*.yaml $(shared)/doc/$(NAME)
+	install -m 644 src/manual/*.md src/manual/*.svg $(shared)/doc/$(NAME)/manual
+	sed -i '$(installed_links)' $(shared)/doc/$(NAME)/README.md $(shared)/doc/$(NAME)/manual/*.md
 	install -d -m 700 $(DESTDIR)$(SYSCONFDIR)/$(NAME)
 	test -e $(DESTDIR)$(SYSCONFDIR)/$(NAME)/config.yaml || \
 		install -m 600 config/config.yaml $(DESTDIR)$(SYSCONFDIR)/$(NAME)/config.yaml
@@ -93,6 +101,7 @@ fmt: ## Format the code
 
 doc: ## Build the documentation with warnings denied
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items
+	sed -i -E '$(rendered_links)' target/doc/replicaset_controller/manual/*/index.html
 
 check-without-devserver: ## Lint and test what is left without the feature `devserver`
 	cargo clippy --locked --no-default-features --all-targets -- -D warnings

@@ -144,6 +144,7 @@ pub mod http_server;
 pub mod leader_election;
 pub mod live;
 pub mod manager;
+pub mod manual;
 pub mod rights;
 pub mod run;
 pub mod serving;

@@ -255,6 +255,10 @@ fn make_installs_what_it_uninstalls() {
             "usr/share/doc/replicaset-controller/README.md",
             "# replicaset-controller",
         ),
+        (
+            "usr/share/doc/replicaset-controller/manual/install.md",
+            "# Install",
+        ),
     ];
     let config = "etc/replicaset-controller/config.yaml";
     make("install");

@@ -73,7 +73,7 @@ fn a_kubeconfig_and_a_context_are_enough() {
     check_ends(process, 0);
 }
 
-/// The manifest that the README names, for this namespace in place of its own.
+/// The manifest that install.md of the manual names, for this namespace in place of its own.
 fn namespaced_rbac(namespace: &str) -> Vec<Value> {
     let text = fs::read_to_string(root().join("config/rbac-namespace.yaml"));
     let text = text.expect("the manifest").replace("shop", namespace);

@@ -1,5 +1,5 @@
 //! The metrics as dashboards and alerts know them: upstream's series look exactly as upstream's, ours
-//! are in the README, and the numbers are those of what was done.
+//! are in the manual, and the numbers are those of what was done.
 //!
 //! `metrics/upstream.txt` says what a kube-controller-manager shows: name, type, labels, bounds, help.
 //! On the real control plane it is compared with what a real one answers;
@@ -24,6 +24,7 @@ use replicaset_controller::telemetry::metrics::render;
 
 use self::exposition::{Exposition, Shape};
 use self::upstream::{NOT_OURS, is_named, read_snapshot};
+use crate::manual;
 use crate::support::{PlainPort, TestCluster, new_replica_set, text_at};
 use crate::tidy::root;
 
@@ -153,17 +154,17 @@ fn no_series_is_named_by_an_object() {
 }
 
 #[test]
-fn the_readme_lists_every_metric_of_ours() {
-    let readme = fs::read_to_string(root().join("README.md")).expect("a README");
+fn the_manual_lists_every_metric_of_ours() {
+    let page = manual::page("metrics.md");
     let upstream = read_snapshot();
     let ours = shapes(&all_families()).into_keys();
     let ours = ours.filter(|name| !upstream.contains_key(name));
     let ours =
         ours.filter_map(|name| Some(name.strip_prefix("replicaset_controller_")?.to_owned()));
     let missing: Vec<String> = ours
-        .filter(|name| !readme.contains(&format!("`{name}")))
+        .filter(|name| !page.contains(&format!("`{name}")))
         .collect();
-    assert!(missing.is_empty(), "not in the README: {missing:?}");
+    assert!(missing.is_empty(), "not in metrics.md: {missing:?}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The annotations that control the simulated nodes. They stand on a pod or on its template, and
-//! may change while the pod runs. The manual lists them in a table.
+//! may change while the pod runs. The manual's page `dev.md` lists them.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! side. The test only scales up, so a pod that is created twice stays visible as a surplus.
 //!
 //! Runs if `tests/control-plane` has built a kube-controller-manager. That controls all namespaces,
-//! so the test starts its own control plane. Configuration and flags come from the README.
+//! so the test starts its own control plane. Configuration and flags are those of election.md.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -18,6 +18,7 @@ use replicaset_controller::stdx::stop::{Cause, Stop};
 use serde_json::{Value, json};
 
 use super::rig::TIMES;
+use crate::manual;
 use crate::support::{
     Api, Census, DaemonProcess, Kind, Waiting, new_pod, new_replica_set, number_at, text_at, uid,
 };
@@ -156,11 +157,11 @@ impl Drop for KubeControllerManager {
     }
 }
 
-/// Reads the README's section on leader migration: the configuration, and the flags of both
+/// Reads the section of election.md: the configuration, and the flags of both
 /// commands. Replaces the path of the configuration with `path`.
 fn recipe(path: &Path) -> (String, [Vec<String>; 2]) {
-    let readme = std::fs::read_to_string(root().join("README.md")).expect("a README");
-    let section = readme
+    let page = manual::page("election.md");
+    let section = page
         .split("\n## ")
         .find(|it| it.starts_with("Taking turns with"));
     let section = section.expect("a section on kube-controller-manager");
