@@ -73,8 +73,8 @@ pub enum RunError {
     DevServer(#[source] std::io::Error),
     /// Another program listens on the dev server's port.
     #[error(
-        "{0} is in use, perhaps by kubectl proxy or another dev server: choose another port with --port \
-         (--port=0 takes a free one), or stop the other program"
+        "{0} is in use, perhaps by kubectl proxy or another dev server: choose another port with \
+         --port (--port=0 takes a free one), or stop the other program"
     )]
     DevServerInUse(SocketAddr),
     /// The HTTP servers cannot start.

@@ -195,7 +195,7 @@ fn two_signals_at_once_are_one() {
 #[track_caller]
 fn check_start_hangs_and_ends(fifo: &Path, arguments: &[&str]) {
     let mut process = DaemonProcess::start(arguments);
-    // Nobody can open it to write as long as nobody reads, and while it is open there is no end of it.
+    // A FIFO opens for writing only while a process reads it, and has no end while it is open.
     let writer = RefCell::new(None);
     Waiting::new(&Stop::new()).eventually("it reads", || {
         let mut options = fs::OpenOptions::new();

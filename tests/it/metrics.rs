@@ -1,8 +1,8 @@
-//! The metrics as dashboards and alerts know them: upstream's series look exactly as upstream's, ours
-//! are in the manual, and the numbers are those of what was done.
+//! The metrics that dashboards and alerts use: upstream's series look exactly as upstream's, the
+//! daemon's own are in the manual, and the values match the daemon's actions.
 //!
-//! `metrics/upstream.txt` says what a kube-controller-manager shows: name, type, labels, bounds, help.
-//! On the real control plane it is compared with what a real one answers;
+//! `metrics/upstream.txt` lists the series of a kube-controller-manager: name, type, labels,
+//! buckets, help. On the real control plane a test compares it with a running one;
 //! `UPDATE_EXPECT=1 tests/control-plane/run.sh cargo test --test it metrics` writes it anew.
 
 mod exposition;

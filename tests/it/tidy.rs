@@ -1,8 +1,9 @@
-//! Rules of the house that a compiler does not check: who may use whom, sizes, banned calls, and that
-//! no async runtime is in the shipped binary.
+//! Rules of this repository that the compiler does not check: imports between rooms, sizes, banned
+//! calls, and that no async runtime is in the shipped binary.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Which rooms a room may use. `lib.rs` shows this table to people.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -97,6 +98,9 @@ const BANNED: &[(&str, &[&str])] = &[
 /// Non-test lines above which a file is two rooms.
 const FILE_LINES_MAX: usize = 500;
 
+/// Maximum characters of a line.
+const COLUMNS_MAX: usize = 100;
+
 pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
@@ -188,6 +192,20 @@ fn files_are_small() {
         }
     }
     assert_none("files that are two rooms", &offences);
+}
+
+/// A line that is nothing but a string is what a terminal shows, and stays whole.
+#[test]
+fn lines_are_short() {
+    let mut offences = Vec::new();
+    for (name, text) in [rust_files("src"), rust_files("tests")].concat() {
+        for (number, line) in (1..).zip(text.lines()) {
+            if line.chars().count() > COLUMNS_MAX && !line.trim_start().starts_with('"') {
+                offences.push(format!("{name}:{number}"));
+            }
+        }
+    }
+    assert_none("lines of more than 100 columns", &offences);
 }
 
 #[test]
