@@ -112,7 +112,7 @@ fn usage(arg: &Arg) -> String {
     };
     let value = arg.get_value_names().unwrap_or_default();
     let value = if arg.get_action().takes_values() {
-        value.iter().map(|name| format!(" {name}")).collect()
+        value.iter().flat_map(|name| [" ", name.as_str()]).collect()
     } else {
         String::new()
     };

@@ -90,7 +90,7 @@ impl Reader<'_> {
             Value::Map(entries) if is_section => self.map(path, entries),
             Value::Null if is_section => {}
             _ if is_section => {
-                self.mistake(entry.line, &format!("{path}: expected a map of fields"))
+                self.mistake(entry.line, &format!("{path}: expected a map of fields"));
             }
             _ => {
                 let known = FIELDS.iter().map(|field| field.path);
