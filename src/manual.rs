@@ -9,6 +9,9 @@ pub mod differences {}
 #[doc = include_str!("manual/install.md")]
 pub mod install {}
 
+#[doc = include_str!("manual/flags.md")]
+pub mod flags {}
+
 #[doc = include_str!("manual/operate.md")]
 pub mod operate {}
 

@@ -77,10 +77,10 @@ fn control_characters_of_objects_are_escaped() {
     let process = DaemonProcess::start(&flags);
     let waiting = Waiting::new(&Stop::new());
     waiting.eventually("the condition is printed", || {
-        process.output().contains("cannot go on")
+        process.output().contains("blocked: ")
     });
     let output = process.output();
-    let escaped = r"cannot go on: quota\u{1b}[2K\r\n12:00:00  all is well\u{202e}";
+    let escaped = r"blocked: quota\u{1b}[2K\r\n12:00:00  all is well\u{202e}";
     assert!(output.contains(escaped), "{output}");
     assert!(!output.contains(['\u{1b}', '\r', '\u{202e}']), "{output:?}");
 }

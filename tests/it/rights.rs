@@ -162,11 +162,11 @@ fn the_self_check_waits_for_the_api_server() {
     let rule = cluster.fault("create", "selfsubjectaccessreviews", Action::CutBefore);
     let process = cluster.start_process(&["--leader-elect=false", "--secure-port=0", "-v=4"]);
     cluster.eventually("the first attempt has failed", || {
-        process.log().contains("rights are checked later")
+        process.log().contains("retrying the check of permissions")
     });
     rule.remove();
     cluster.eventually("the check has passed", || {
-        process.log().contains("grants every right that is needed")
+        process.log().contains("grants all required permissions")
     });
 }
 
@@ -355,7 +355,7 @@ fn the_printed_rights_are_enough_for_all_namespaces() {
 /// Checks that a ReplicaSet and a ReplicationController get their pods, status and events.
 fn check_works(cluster: &TestCluster, process: &DaemonProcess) {
     cluster.eventually("the daemon has its rights", || {
-        process.log().contains("grants every right that is needed")
+        process.log().contains("grants all required permissions")
     });
     cluster.create_replica_set(&new_replica_set("web", 2));
     cluster.eventually("pods, and the status", || {
