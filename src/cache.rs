@@ -6,8 +6,9 @@
 //! # Locks
 //!
 //! Each [`Store`] has one `RwLock` around its objects, indexes and tallies. Its watch thread
-//! writes, workers read. [`Store::visit`] is the one function that runs a callback under the lock,
-//! so its callbacks only count. `latch` guards the sender that reports the first complete list.
+//! writes; workers, `http-N` and `systemd` read. [`Store::visit`] is the one function that runs a
+//! callback under the lock, so its callbacks only count. `latch` guards the sender that reports the
+//! first complete list.
 
 mod collector;
 pub mod decode;

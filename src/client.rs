@@ -115,9 +115,10 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Invalid`] for a write by a read-only client; [`ClientError::Status`] for any
-    /// response but success; [`ClientError::Stopped`] if the daemon stopped before the request was
-    /// sent; [`ClientError::Fenced`] if the fence has closed; [`ClientError::Credentials`] if there
-    /// are no credentials; [`ClientError::Transport`] if the connection failed.
+    /// response but success; [`ClientError::Stopped`] if the daemon stopped while the request
+    /// waited to be sent; [`ClientError::Fenced`] if the fence has closed;
+    /// [`ClientError::Credentials`] if there are no credentials; [`ClientError::Transport`] if the
+    /// connection failed.
     pub fn send(&self, request: &Request) -> Result<Response, ClientError> {
         if self.options.read_only && request.method() != Method::Get {
             let message = format!("{request} is held back: this client only reads");

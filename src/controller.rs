@@ -9,10 +9,11 @@
 //! # Locks
 //!
 //! - [`memory`] guards the records of all ReplicaSets, which key waits for which version, and what
-//!   a new leader still has to prove. Workers, watch threads and `lease` take it.
+//!   a new leader still has to prove. Workers, watch threads, `lease` and `http-N` take it.
 //! - [`observe::other_writers`] guards when the API server was last asked for a writer. Workers
 //!   take it.
-//! - [`observe::shadow`] guards the decisions of a dry run and their comparison. Workers take it.
+//! - [`observe::shadow`] guards the decisions of a dry run and their comparison. Workers take it,
+//!   and `main` at the stop.
 
 mod act;
 pub mod decide;

@@ -14,7 +14,8 @@
 //!
 //! # Locks
 //!
-//! `server` guards the table of open connections. The accepting and the connection threads take it.
+//! `server` guards the table of open connections. The accepting and the connection threads take it,
+//! and the thread that stops the server.
 
 mod connection;
 mod exchange;

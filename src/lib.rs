@@ -114,7 +114,7 @@
 //! | kind | ReplicaSet or ReplicationController; each has a controller instance of its own |
 //! | key | `namespace/name` of a ReplicaSet; the queue holds keys |
 //! | sync | one pass of a worker over one key: read, decide, write |
-//! | large sync | a sync with 32 pods or more to create or delete ([`batches::LARGE`]) |
+//! | large sync | a sync with 32 pods or more to create, delete or claim ([`batches::LARGE`]) |
 //! | giant | in tests: a ReplicaSet whose syncs are large |
 //! | batch | jobs that may run at the same time; slow start doubles it: 1, 2, 4, … |
 //! | burst | the maximum of pods that one sync creates or deletes (`--burst-replicas`) |

@@ -59,7 +59,7 @@ pub enum RunError {
     /// No source names an API server.
     #[error("{0}{hint}", hint = WITHOUT_CLUSTER)]
     NoConfig(ConfigError),
-    /// The kubeconfig is not valid.
+    /// The configuration of the API server is not valid.
     #[error("{0}")]
     Config(ConfigError),
     /// The client for the API server cannot be created.

@@ -12,7 +12,8 @@
 //! # Locks
 //!
 //! The threads `http-N` take all of them. `pages` guards the registry of pages, `certificates` the
-//! loaded files, `ttl_cache` the review results, and `gate` the time of the last warning.
+//! loaded files (`signal` takes it too, for a reload), `ttl_cache` the review results, and `gate`
+//! the time of the last warning.
 
 mod authentication;
 mod authorization;

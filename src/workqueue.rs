@@ -13,7 +13,8 @@
 //! # Locks
 //!
 //! [`queue`] guards the dirty and processing sets, [`delaying`] the due times, and each rate
-//! limiter its failures. Every thread that adds or gets a key takes them, never two at once.
+//! limiter its failures. Every thread that adds or gets a key takes them, and so do `http-N` and
+//! `systemd` for the figures; never two at once.
 
 pub mod dedup;
 pub mod delaying;

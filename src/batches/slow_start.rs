@@ -20,7 +20,8 @@ pub fn slow_start_batch<E: Send>(
 ) -> (usize, Result<(), E>) {
     let mut next = SLOW_START_INITIAL_BATCH_SIZE;
     let mut remaining = count;
-    // As upstream: if the first create fails, as with an exceeded quota, hundreds more would too.
+    // As upstream: after a failure, such as an exceeded quota, the jobs that remain would probably
+    // fail with the same error.
     let sizes = |has_failed: bool| {
         if has_failed {
             return 0;

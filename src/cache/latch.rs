@@ -1,7 +1,7 @@
 //! A flag that is set once and that threads can wait for.
 //!
-//! The watch thread sets it once its first list has been delivered. The manager waits for it before
-//! it starts the syncing threads.
+//! The watch thread sets it once its first list has been delivered. The syncing threads wait for it
+//! before their first sync.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -385,8 +385,8 @@ impl<T: Decode> Reflector<T> {
         } else {
             let seconds = (self.pace.now() - self.started).as_secs_f64();
             log::info!("{n_objects} {resource} listed in {seconds:.1} s");
-            // ORDER: the manager starts the syncs now that the handlers have enqueued the first
-            // list.
+            // ORDER: the workers start to sync once both stores have synced, and by then the
+            // handlers must have seen the complete first list.
             self.store.set_synced();
         }
         self.handler.on_position(&self.store.resource_version());

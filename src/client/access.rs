@@ -33,7 +33,8 @@ pub(super) struct UsedCredentials {
 }
 
 impl UsedCredentials {
-    /// Call after the API server responded with code 401. The next request gets new credentials.
+    /// Call after the API server responded with code 401. The next request runs the plugin or reads
+    /// the token file again.
     pub(super) fn refuse(&self) {
         let credentials = &self.current.credentials;
         credentials.refuse(self.issued.as_deref());
@@ -115,7 +116,8 @@ impl Access {
             credentials,
             number,
         };
-        // ORDER: publish after TLS. Until then `authorize` finds another number in TLS and retries.
+        // ORDER: publish after TLS, which may reject the new settings. Until then `authorize` finds
+        // another number in TLS and retries.
         self.current.store(Arc::new(current));
         Ok(changes)
     }

@@ -59,8 +59,8 @@ pub(super) struct TlsSource {
 pub(super) struct Current {
     server_name: ServerName<'static>,
     server: Arc<ClientConfig>,
-    /// For a proxy with TLS: no client certificate, and the system's certificate authorities beside
-    /// the cluster's.
+    /// For a proxy with TLS: no client certificate, and the system's certificate authorities
+    /// besides the cluster's.
     proxy: Option<Arc<ClientConfig>>,
     /// Number of the identity. Connections with another generation are retired.
     generation: u64,

@@ -1,8 +1,8 @@
 //! The order of keys in the queue. ReplicaSets with missing or surplus pods go before those with
 //! only an outdated status. Called on the watch threads, and once by the first worker.
 //!
-//! The cache's state decides, not the kind of event. A ReplicaSet with few pods due never waits
-//! behind another one, and one with many pods due waits only for other large ones.
+//! The cache's state decides, not the kind of event. A ReplicaSet with few pods due is never held
+//! back, and one with many pods due waits only for other large ones.
 
 use std::time::Duration;
 

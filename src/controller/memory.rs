@@ -1,8 +1,8 @@
 //! The controller's memory between two syncs: one record per ReplicaSet, in one store with one
 //! lock. Code holds that lock for a map operation only, never during a request or a cache read.
 //!
-//! Beside the records stands the proof that a new leader owes for all of them: that the caches are
-//! as new as its take-over ([`take_over`]).
+//! The store also holds the proof that a new leader needs for all of them: that the caches are as
+//! new as its take-over ([`take_over`]).
 //!
 //! The parts of a record are plain data, each in its own file: own writes that the watch has not
 //! shown ([`own_writes`]), positions that the caches must reach ([`positions`]), names of the next
@@ -61,7 +61,8 @@ pub struct Memories {
 #[derive(Debug, Default)]
 struct State {
     records: HashMap<ObjectKey, Memory>,
-    /// INVARIANT: each key has a record with a written version.
+    /// Keys with written versions that the caches lacked at [`Memories::wake_when_shown`]. A key
+    /// whose written versions were forgotten since drops out at its turn.
     waiting: Waiting,
     take_over: TakeOver,
     /// Twice the number of records that the last sweep kept, which spreads the cost of a sweep over

@@ -22,7 +22,8 @@ use crate::workqueue::Lanes;
 pub enum Outcome {
     /// The sync ran to its end.
     Synced,
-    /// The cache does not show every own write yet. The event that brings it requeues the key.
+    /// The caches are not new enough yet. The event that ends the wait, or a delay, requeues the
+    /// key.
     TooEarly,
     /// Many pods are due, and only workers for [`Lanes::All`] serve large syncs. This sync wrote at
     /// most a status that reports a loss of pods.
@@ -220,8 +221,8 @@ impl ReplicaSetController {
         match self.memories.get(&rs.key, &rs.uid, remaining).flatten() {
             Some(remaining) => {
                 // DIFFERS: upstream waits for the next event of the ReplicaSet or its pods, or for
-                // the periodic resync. A lost event, or a pod that appeared and vanished between
-                // two reads, would then never wake the key.
+                // the periodic resync. A lost event, or a pod that appeared and vanished unseen,
+                // wakes no key.
                 self.queue.add_after(rs.key.clone(), remaining);
                 // ORDER: the cache may have caught up before the key was registered. A second check
                 // closes that gap.

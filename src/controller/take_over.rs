@@ -16,7 +16,7 @@
 //! the other, and until both have, one may show lost objects. So the sync queries the API server
 //! for each ReplicaSet, and again when the other cache has followed.
 //!
-//! The state of the proof stands beside the records of the ReplicaSets
+//! The state of the proof is in the store of the ReplicaSets' records
 //! ([`memory::take_over`](super::memory::take_over)).
 
 use super::memory::positions::Versions;

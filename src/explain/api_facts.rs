@@ -134,7 +134,7 @@ impl ApiFacts {
     }
 }
 
-/// As `controller::act::manage::Siblings`: the pods of this ReplicaSet and of its siblings, with
+/// As `controller::act::siblings::Siblings`: the pods of this ReplicaSet and of its siblings, with
 /// the orphans that match them.
 fn related(
     client: &Client,

@@ -166,7 +166,7 @@ pub struct MemoryReport {
     /// The outcome: `synced`, `tooEarly`, `failed` or `panicked`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_sync_end: Option<&'static str>,
-    /// The last error, unless a later sync succeeded.
+    /// The last error that no later success has cleared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     /// When it occurred.

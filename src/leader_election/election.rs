@@ -154,7 +154,8 @@ impl Election {
             return;
         }
         // How long the last holder may still act: as its own record grants, not at all after a
-        // release, and otherwise as the previous record granted.
+        // release, and otherwise as the previous record granted. If that named no holder either, as
+        // long as this process would grant.
         let granted = if !record.holder_identity.is_empty() {
             record.granted()
         } else if record.is_released() {

@@ -8,8 +8,8 @@ use super::record::LeaderElectionRecord;
 use crate::api::Status;
 use crate::client::ClientError;
 
-/// The object that names the leader. Each call blocks for one request, for `limit` or slightly
-/// longer.
+/// The object that names the leader. Each call blocks for one request, for at most `limit` or
+/// slightly longer.
 pub trait Lock: Debug + Send {
     /// Reads the object.
     ///

@@ -140,7 +140,7 @@ impl Certificates {
             return;
         }
         state.checked = now;
-        // Other connections do not wait for file reads under the lock.
+        // Release the lock before reading the files, so that no other connection waits for them.
         drop(state);
         match self.reload() {
             Ok(outcome) => log::debug!("certificates of the HTTPS port: {outcome}"),

@@ -1,5 +1,6 @@
-//! Runs a program for its standard output, on the calling thread, which blocks. The program and its
-//! process group never outlive the call, however it ends.
+//! Runs a program for its standard output, on the calling thread, which blocks. The program never
+//! outlives the call: if it does not end in time, it is killed, with the process group that it
+//! leads.
 //!
 //! It does not use `std::process`, because a child inherits the blocked signals. This daemon blocks
 //! SIGHUP and SIGUSR1 (`run::signals`), and the standard library cannot unblock them without

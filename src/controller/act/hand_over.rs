@@ -1,5 +1,5 @@
 //! Hand-over of large syncs: what a worker for small syncs does before it leaves a ReplicaSet with
-//! many pods due to another worker.
+//! much work to another worker.
 
 use std::sync::Arc;
 

@@ -22,7 +22,7 @@ pub struct RankedPod {
     pub rank: usize,
 }
 
-/// The input of the order beside the pods.
+/// The input of the order besides the pods.
 #[derive(Clone, Copy, Debug)]
 pub struct DeletionOrder {
     /// The time of day at which ages are measured.

@@ -11,7 +11,8 @@ pub struct Due {
     pub n_active: usize,
     /// Pods to adopt or release.
     pub n_claims: usize,
-    /// Pods to create or delete after the claims; if none, then those if every adoption fails.
+    /// Pods to create or delete after the claims; if none, then those that are due if all pods to
+    /// adopt are gone.
     pub plan: Plan,
 }
 

@@ -44,7 +44,7 @@ pub fn plan(active: usize, replicas: i32, burst: usize) -> Plan {
     }
 }
 
-/// The input of the choice of pods to delete, beside the pods.
+/// The input of the choice of pods to delete, besides the pods.
 #[derive(Debug)]
 pub struct DeletionContext<'a> {
     /// Finds the pods of all ReplicaSets with the same controller, including this one; none if the

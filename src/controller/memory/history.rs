@@ -15,8 +15,8 @@ const MESSAGE_BYTES_MAX: usize = 1024;
 /// warnings.
 pub const FAILURES_PERIOD: Duration = Duration::from_mins(1);
 
-/// Within [`FAILURES_PERIOD`], fewer failures than this cause no warning, and neither do as many
-/// failures as there are replicas: a node may have taken all of them down.
+/// Within [`FAILURES_PERIOD`], fewer failures than this cause no warning, and neither do up to as
+/// many failures as there are replicas: a node may have taken all of them down.
 /// [`FAILURES_REPORTED_FROM_MAX`] failures always cause one.
 pub const FAILURES_REPORTED_FROM: usize = 10;
 /// See [`FAILURES_REPORTED_FROM`].
@@ -71,7 +71,7 @@ struct Failures {
 }
 
 impl History {
-    /// Records how a sync ended. A success clears the error.
+    /// Records how a sync ended. A success clears the error unless it is permanent.
     pub fn note_sync(&mut self, sync: LastSync, error: Option<String>) {
         let (at, is_success) = (sync.at, sync.end == SyncEnd::Synced);
         self.last_sync = Some(sync);
@@ -92,7 +92,7 @@ impl History {
         self.last_sync.as_ref()
     }
 
-    /// The last error, unless a later sync succeeded.
+    /// The last error that no later success has cleared. A permanent one stays.
     pub fn last_error(&self) -> Option<&LastError> {
         self.last_error.as_ref()
     }

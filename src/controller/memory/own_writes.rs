@@ -156,7 +156,8 @@ impl OwnWrites {
         self.expected_deletions.contains(pod)
     }
 
-    /// The watch showed the pod with this UID terminating, deleted, or otherwise inactive.
+    /// The watch showed that the pod with this UID no longer counts: it is terminating, finished or
+    /// deleted, or has another controller.
     pub fn deletion_seen(&mut self, pod: &Uid) {
         self.expected_deletions.remove(pod);
         self.unknown_deletions.remove(pod);

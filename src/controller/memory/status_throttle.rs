@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use super::positions::SETTLE_MAX;
 use crate::controller::decide::status::News;
 
-/// Minimum pause per pod before a status with mere progress. So small ReplicaSets are never delayed
-/// noticeably, and the number of writes follows the time that pods take, not the number of pods.
+/// Pause per pod after a status write, before a status with mere progress. So small ReplicaSets are
+/// never delayed noticeably, and the number of writes follows the time that pods take, not the
+/// number of pods.
 const PAUSE_PER_POD: Duration = Duration::from_millis(1);
 
 /// The earliest time of the next status write of one ReplicaSet.

@@ -47,7 +47,7 @@ pub struct Memory {
     pub cached: Versions,
     /// The latest sync, if the record still holds it.
     pub last_sync: Option<LastSync>,
-    /// The last error, unless a later sync succeeded.
+    /// The last error that no later success has cleared.
     pub last_error: Option<LastError>,
     /// The state of its key in the queue.
     pub queue: KeyState,

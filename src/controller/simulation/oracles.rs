@@ -1,4 +1,4 @@
-//! The checks of the simulation beside the number of pods: every loss is reported, and no
+//! The checks of the simulation besides the number of pods: every loss is reported, and no
 //! ReplicaSet waits for long.
 
 use std::collections::BTreeMap;
