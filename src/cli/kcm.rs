@@ -332,12 +332,12 @@ impl Ignored {
                 return Some(argument);
             };
             if let Some(foreign) = find(&name) {
-                let (told, line) = match foreign.fate {
+                let (lines, line) = match foreign.fate {
                     Fate::Ignored => (&mut self.foreign, format!("--{name}")),
                     Fate::Otherwise(how) => (&mut self.otherwise, format!("--{name}: {how}")),
                 };
-                if !told.contains(&line) {
-                    told.push(line);
+                if !lines.contains(&line) {
+                    lines.push(line);
                 }
                 return None;
             }

@@ -27,7 +27,7 @@ impl Report {
         )?;
         writeln!(
             f,
-            "  generation {}, observed {}; told by {}",
+            "  generation {}, observed {}; source: {}",
             self.generation,
             self.observed_generation,
             match self.source {

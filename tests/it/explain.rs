@@ -120,7 +120,7 @@ fn an_exceeded_quota_is_explained_with_a_remedy() {
     check_page(&cluster, &words);
     check_page(&cluster, &["back-off", "next try"]);
     check_command(&cluster, &words);
-    check_command(&cluster, &["FailedCreate", "told by the API alone"]);
+    check_command(&cluster, &["FailedCreate", "source: the API alone"]);
 }
 
 #[test]

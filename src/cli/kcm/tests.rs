@@ -81,12 +81,12 @@ fn every_flag_is_taken_in_every_form_with_the_right_arity() {
     let args = parsed.run_args();
     assert_eq!(args.client.kube_api_burst, 7);
     assert_eq!(args.controller.enabled().len(), 2);
-    let told = [parsed.ignored.foreign, parsed.ignored.otherwise].concat();
+    let texts = [parsed.ignored.foreign, parsed.ignored.otherwise].concat();
     for Foreign { name, .. } in FOREIGN {
         let flag = format!("--{name}");
-        let is_told = |line: &String| *line == flag || line.starts_with(&format!("{flag}:"));
+        let is_expected = |line: &String| *line == flag || line.starts_with(&format!("{flag}:"));
         assert_eq!(
-            told.iter().filter(|line| is_told(line)).count(),
+            texts.iter().filter(|line| is_expected(line)).count(),
             1,
             "{name}"
         );

@@ -23,7 +23,7 @@ use self::chapters::CHAPTERS;
 use self::plain::Plain;
 use self::scene::{Display, Outcome};
 use self::screen::{Screen, room_of_stdout};
-use self::stage::{Miss, Pace, Stage};
+use self::stage::{ChapterError, Pace, Stage};
 use self::table::Style;
 use crate::cli::flags::DemoArgs;
 use crate::devserver::{DevServer, DevServerOptions, KubeletOptions};
@@ -82,8 +82,8 @@ fn play(stage: &mut Stage<'_>) -> Result<(), RunError> {
         stage.open(number, chapter.headline);
         let text = match (chapter.play)(stage) {
             Ok(text) => Ok(text),
-            Err(Miss::Missed(why)) => Err(why),
-            Err(Miss::Stopped) => return Err(failure(&Miss::Stopped)),
+            Err(ChapterError::Missed(why)) => Err(why),
+            Err(ChapterError::Stopped) => return Err(failure(&ChapterError::Stopped)),
         };
         if let Err(why) = &text {
             failed.push(format!(
@@ -112,10 +112,10 @@ fn play(stage: &mut Stage<'_>) -> Result<(), RunError> {
     )))
 }
 
-fn failure(miss: &Miss) -> RunError {
+fn failure(miss: &ChapterError) -> RunError {
     RunError::Demo(match miss {
-        Miss::Missed(why) => why.clone(),
-        Miss::Stopped => "stopped before the end".to_owned(),
+        ChapterError::Missed(why) => why.clone(),
+        ChapterError::Stopped => "stopped before the end".to_owned(),
     })
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::stage::{Stage, Told};
+use super::stage::{ChapterResult, Stage};
 
 /// Maximum wait for a reaction; generous, for busy machines.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,7 +23,7 @@ pub(super) struct Chapter {
     /// The title.
     pub(super) headline: &'static str,
     /// Plays the chapter and returns a summary.
-    pub(super) play: fn(&mut Stage<'_>) -> Told<String>,
+    pub(super) play: fn(&mut Stage<'_>) -> ChapterResult<String>,
 }
 
 /// All chapters in order. Each depends on the first chapter only.
@@ -86,14 +86,14 @@ fn pod_spec() -> Value {
 }
 
 /// Scales a ReplicaSet and shows the `kubectl scale` command for it.
-fn scale(stage: &mut Stage<'_>, name: &str, replicas: usize) -> Told<()> {
+fn scale(stage: &mut Stage<'_>, name: &str, replicas: usize) -> ChapterResult<()> {
     stage.command(format!("kubectl scale rs {name} --replicas={replicas}"));
     let patch = json!({"spec": {"replicas": replicas}});
     stage.patch(&set_path("default", name), &patch)
 }
 
 /// Waits until the ReplicaSet has all its pods, all available.
-fn until_complete(stage: &mut Stage<'_>, name: &str) -> Told<()> {
+fn until_complete(stage: &mut Stage<'_>, name: &str) -> ChapterResult<()> {
     let what = format!("{name} has all its pods");
     stage
         .until(&what, PATIENCE, |_, world| world.is_complete(name))

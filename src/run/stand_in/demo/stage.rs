@@ -26,7 +26,7 @@ const HANDS: &str = "demo-hands";
 
 /// Why a chapter failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Miss {
+pub(super) enum ChapterError {
     /// A check failed.
     Missed(String),
     /// The demo was stopped.
@@ -34,7 +34,7 @@ pub(super) enum Miss {
 }
 
 /// Result of a step of a chapter.
-pub(super) type Told<T> = Result<T, Miss>;
+pub(super) type ChapterResult<T> = Result<T, ChapterError>;
 
 /// Pace of the demo.
 #[derive(Clone, Copy, Debug)]
@@ -126,14 +126,16 @@ impl<'a> Stage<'a> {
     }
 
     /// Takes a snapshot of the server's objects and shows it.
-    pub(super) fn look(&mut self) -> Told<World> {
+    pub(super) fn look(&mut self) -> ChapterResult<World> {
         if self.stop.is_stopped() {
-            return Err(Miss::Stopped);
+            return Err(ChapterError::Stopped);
         }
         if let Some(controller) = &self.controller
             && let Some(Cause::Failed(why)) = controller.stop.cause()
         {
-            return Err(Miss::Missed(format!("the controller failed: {why}")));
+            return Err(ChapterError::Missed(format!(
+                "the controller failed: {why}"
+            )));
         }
         let sets = self.server.objects("replicasets", "");
         let pods = self.server.objects("pods", "");
@@ -151,7 +153,7 @@ impl<'a> Stage<'a> {
         what: &str,
         within: Duration,
         mut holds: impl FnMut(&mut Self, &World) -> bool,
-    ) -> Told<World> {
+    ) -> ChapterResult<World> {
         let deadline = Instant::now() + within;
         loop {
             let world = self.look()?;
@@ -160,18 +162,18 @@ impl<'a> Stage<'a> {
             }
             if Instant::now() >= deadline {
                 let seconds = within.as_secs();
-                return Err(Miss::Missed(format!(
+                return Err(ChapterError::Missed(format!(
                     "timed out after {seconds} s waiting for: {what}"
                 )));
             }
             if self.stop.wait_timeout(LOOK_EVERY) {
-                return Err(Miss::Stopped);
+                return Err(ChapterError::Stopped);
             }
         }
     }
 
     /// Pauses for this many seconds of the steady pace; the display stays up to date.
-    pub(super) fn pause(&mut self, seconds: f64) -> Told<World> {
+    pub(super) fn pause(&mut self, seconds: f64) -> ChapterResult<World> {
         self.hold("", seconds * self.pace.pause_scale, |_| true)
     }
 
@@ -181,7 +183,7 @@ impl<'a> Stage<'a> {
         what: &str,
         seconds: f64,
         holds: impl Fn(&World) -> bool,
-    ) -> Told<World> {
+    ) -> ChapterResult<World> {
         let deadline = Instant::now() + Duration::from_secs_f64(seconds);
         loop {
             let world = self.look()?;
@@ -191,34 +193,34 @@ impl<'a> Stage<'a> {
                 return Ok(world);
             }
             if self.stop.wait_timeout(left.min(LOOK_EVERY)) {
-                return Err(Miss::Stopped);
+                return Err(ChapterError::Stopped);
             }
         }
     }
 
     /// Creates an object.
-    pub(super) fn create(&mut self, path: &str, object: &Value) -> Told<()> {
+    pub(super) fn create(&mut self, path: &str, object: &Value) -> ChapterResult<()> {
         let request = Request::post(path).body("application/json", object.to_string());
         self.send(&request)
     }
 
     /// Patches an object with a merge patch.
-    pub(super) fn patch(&mut self, path: &str, patch: &Value) -> Told<()> {
+    pub(super) fn patch(&mut self, path: &str, patch: &Value) -> ChapterResult<()> {
         let body = patch.to_string();
         let request = Request::patch(path).body("application/merge-patch+json", body);
         self.send(&request)
     }
 
     /// Deletes an object.
-    pub(super) fn delete(&mut self, path: &str) -> Told<()> {
+    pub(super) fn delete(&mut self, path: &str) -> ChapterResult<()> {
         self.send(&Request::delete(path))
     }
 
-    fn send(&mut self, request: &Request) -> Told<()> {
+    fn send(&mut self, request: &Request) -> ChapterResult<()> {
         match self.hands.send(request) {
             Ok(_) => Ok(()),
-            Err(ClientError::Stopped) => Err(Miss::Stopped),
-            Err(error) => Err(Miss::Missed(format!("{request}: {error}"))),
+            Err(ClientError::Stopped) => Err(ChapterError::Stopped),
+            Err(error) => Err(ChapterError::Missed(format!("{request}: {error}"))),
         }
     }
 
@@ -252,7 +254,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Starts a controller. None may be running.
-    pub(super) fn start_controller(&mut self) -> Told<()> {
+    pub(super) fn start_controller(&mut self) -> ChapterResult<()> {
         let stop = Stop::new();
         let health = Health::new(metrics::global());
         let options = ManagerOptions {
@@ -261,15 +263,16 @@ impl<'a> Stage<'a> {
             ..ManagerOptions::default()
         };
         let manager = Manager::start(&self.config, &options, &health, &stop);
-        let manager = manager
-            .map_err(|error| Miss::Missed(format!("cannot start the controller: {error}")))?;
+        let manager = manager.map_err(|error| {
+            ChapterError::Missed(format!("cannot start the controller: {error}"))
+        })?;
         self.controller = Some(Controller { manager, stop });
         Ok(())
     }
 
     /// Ends the controller like `kill -9`, from the API server's view: the server answers none of
     /// its requests any more. Blocks until its threads have ended.
-    pub(super) fn kill_controller(&mut self) -> Told<()> {
+    pub(super) fn kill_controller(&mut self) -> ChapterResult<()> {
         let is_its = |agent: &str| !is_by_hand(agent);
         let its = Matcher::new(move |request| is_its(request.header("user-agent")));
         let deaf = self.add_rule(Rule::new(its, Action::CutBefore));
@@ -279,15 +282,19 @@ impl<'a> Stage<'a> {
     }
 
     /// Stops the controller, if one is running. Blocks until its threads have ended.
-    pub(super) fn stop_controller(&mut self) -> Told<()> {
+    pub(super) fn stop_controller(&mut self) -> ChapterResult<()> {
         let Some(Controller { manager, stop }) = self.controller.take() else {
             return Ok(());
         };
         stop.stop(Cause::Requested("the demo stops it".to_owned()));
         match manager.wait() {
             Ok(Cause::Requested(_)) => Ok(()),
-            Ok(Cause::Failed(why)) => Err(Miss::Missed(format!("the controller failed: {why}"))),
-            Err(stuck) => Err(Miss::Missed(format!("threads did not end: {stuck}"))),
+            Ok(Cause::Failed(why)) => Err(ChapterError::Missed(format!(
+                "the controller failed: {why}"
+            ))),
+            Err(stuck) => Err(ChapterError::Missed(format!(
+                "threads did not end: {stuck}"
+            ))),
         }
     }
 }
@@ -297,10 +304,10 @@ fn is_by_hand(user_agent: &str) -> bool {
 }
 
 /// Fails with `what` unless `holds`.
-pub(super) fn check(holds: bool, what: impl FnOnce() -> String) -> Told<()> {
+pub(super) fn check(holds: bool, what: impl FnOnce() -> String) -> ChapterResult<()> {
     if holds {
         Ok(())
     } else {
-        Err(Miss::Missed(what()))
+        Err(ChapterError::Missed(what()))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{PATIENCE, collection, pod_path, pod_spec, replica_set, until_complete};
-use crate::run::stand_in::demo::stage::{Stage, Told, check};
+use crate::run::stand_in::demo::stage::{ChapterResult, Stage, check};
 
 const SET: &str = "front";
 
@@ -15,7 +15,7 @@ const REPLICAS: usize = 3;
 /// A pod created by hand.
 const ORPHAN: &str = "made-by-hand";
 
-pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
+pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     stage.command(format!(
         "kubectl run {ORPHAN} --image=pause --labels=app={SET}"
     ));

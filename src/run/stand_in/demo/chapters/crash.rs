@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{PATIENCE, collection, replica_set, until_complete};
 use crate::devserver::{Action, Matcher, Rule};
-use crate::run::stand_in::demo::stage::{Stage, Told, check};
+use crate::run::stand_in::demo::stage::{ChapterResult, Stage, check};
 
 const SET: &str = "phoenix";
 
@@ -21,7 +21,7 @@ const N_UNANSWERED: usize = 12;
 /// Duration of a create, long enough to kill the controller during the scale-up.
 const CREATE_TIME: Duration = Duration::from_millis(60);
 
-pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
+pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     let before = stage.version();
     let creates = || Matcher::verb("create", "pods");
     let slow = stage.add_rule(Rule::new(creates(), Action::Delay(CREATE_TIME)));
@@ -78,7 +78,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
     ))
 }
 
-fn interrupt(stage: &mut Stage<'_>, lost: &crate::devserver::RuleHandle) -> Told<()> {
+fn interrupt(stage: &mut Stage<'_>, lost: &crate::devserver::RuleHandle) -> ChapterResult<()> {
     stage.create(&collection("default"), &replica_set(SET, REPLICAS))?;
     stage.until("the middle of the scale-up", PATIENCE, |_, _| {
         lost.hits() == N_UNANSWERED

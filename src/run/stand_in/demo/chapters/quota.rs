@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{PATIENCE, collection, replica_set, set_path, until_complete};
-use crate::run::stand_in::demo::stage::{Stage, Told, check};
+use crate::run::stand_in::demo::stage::{ChapterResult, Stage, check};
 use crate::run::stand_in::world::World;
 
 const NAMESPACE: &str = "tight";
@@ -15,7 +15,7 @@ const REPLICAS: usize = 8;
 /// Number of pods that the quota allows.
 const LIMIT: usize = 5;
 
-pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
+pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     stage.command(format!(
         "kubectl create quota small --hard=pods={LIMIT} -n {NAMESPACE}"
     ));

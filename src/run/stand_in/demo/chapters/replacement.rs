@@ -4,17 +4,17 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use super::{PATIENCE, pod_path, until_complete};
-use crate::run::stand_in::demo::stage::{Miss, Stage, Told, check};
+use crate::run::stand_in::demo::stage::{ChapterError, ChapterResult, Stage, check};
 
 const SET: &str = "web";
 
-pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
+pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     until_complete(stage, SET)?;
     let world = stage.pause(0.5)?;
     let pods = world.pods_of_name(SET);
     let known: HashSet<String> = pods.iter().map(|pod| pod.uid.clone()).collect();
     let victim = pods.first().map(|pod| pod.name.clone());
-    let victim = victim.ok_or_else(|| Miss::Missed(format!("{SET} has no pods")))?;
+    let victim = victim.ok_or_else(|| ChapterError::Missed(format!("{SET} has no pods")))?;
     let n_before = stage.requests("create", "pods").len();
 
     stage.command(format!("kubectl delete pod {victim}"));

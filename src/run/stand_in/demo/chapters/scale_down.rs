@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{PATIENCE, collection, pod_path, replica_set, scale, set_path, until_complete};
 use crate::devserver::behaviour::FATE;
-use crate::run::stand_in::demo::stage::{Miss, Stage, Told, check};
+use crate::run::stand_in::demo::stage::{ChapterError, ChapterResult, Stage, check};
 use crate::run::stand_in::world::{DELETION_COST, PodFacts};
 
 const SET: &str = "picky";
@@ -36,7 +36,7 @@ const MARKS: [Mark; 3] = [
     },
 ];
 
-pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
+pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     stage.command(format!("kubectl create -f {SET}.yaml"));
     let n_first = REPLICAS.0 - 1;
     stage.create(&collection("default"), &replica_set(SET, n_first))?;
@@ -107,7 +107,7 @@ fn annotated(annotation: &str, value: &str) -> Value {
 }
 
 /// Returns the pods that must be deleted, by name, with the reason, from the pods themselves.
-fn expected_choice(pods: &[PodFacts]) -> Told<BTreeMap<String, String>> {
+fn expected_choice(pods: &[PodFacts]) -> ChapterResult<BTreeMap<String, String>> {
     let mut chosen = BTreeMap::new();
     for pod in pods {
         if let Some(why) = weakness(pod) {
@@ -119,7 +119,7 @@ fn expected_choice(pods: &[PodFacts]) -> Told<BTreeMap<String, String>> {
         Ok(chosen)
     } else {
         let why = format!("{} pods are marked, not {n_wanted}", chosen.len());
-        Err(Miss::Missed(why))
+        Err(ChapterError::Missed(why))
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{PATIENCE, collection, scale, until_complete};
 use crate::devserver::{Action, Matcher, Recorded, Rule};
-use crate::run::stand_in::demo::stage::{Miss, Stage, Told, check};
+use crate::run::stand_in::demo::stage::{ChapterError, ChapterResult, Stage, check};
 
 /// The applied file, which README names.
 const SAMPLE: &str = include_str!(concat!(
@@ -25,9 +25,10 @@ const LARGE_REPLICAS: usize = 200;
 /// Duration of a create, long enough to make batches visible.
 const CREATE_TIME: Duration = Duration::from_millis(80);
 
-pub(super) fn play(stage: &mut Stage<'_>) -> Told<String> {
-    let sample: Vec<Value> = serde_saphyr::from_multiple(SAMPLE)
-        .map_err(|error| Miss::Missed(format!("cannot read config/replicasets.yaml: {error}")))?;
+pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
+    let sample: Vec<Value> = serde_saphyr::from_multiple(SAMPLE).map_err(|error| {
+        ChapterError::Missed(format!("cannot read config/replicasets.yaml: {error}"))
+    })?;
     let before = stage.version();
     stage.command("kubectl apply -f config/replicasets.yaml");
     stage.look()?;
