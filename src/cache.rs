@@ -42,7 +42,7 @@ pub use store::Store;
 pub use view::CacheView;
 
 /// Maximum delay before a watch reads what has arrived.
-pub use crate::client::REST_MAX;
+pub use crate::client::READ_WAIT_MAX;
 
 use self::pods::PodBucket;
 use self::replica_sets::ReplicaSetBucket;

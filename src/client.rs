@@ -54,7 +54,7 @@ pub use config::{
 pub use error::{ClientError, TransportError, TransportErrorKind};
 pub use fence::Fence;
 pub use options::ClientOptions;
-pub use read_coalescing::{REST_MAX, ReadCoalescing};
+pub use read_coalescing::{READ_WAIT_MAX, ReadCoalescing};
 pub use request::{Method, Request, Response};
 pub use stream::{BodyStream, StreamClient};
 

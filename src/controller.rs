@@ -49,7 +49,7 @@ use crate::batches::BatchRunner;
 use crate::cache::CacheView;
 use crate::live::LiveReader;
 use crate::stdx::clock::Clock;
-use crate::telemetry::metrics::controller::{ControllerMetrics, Outcome as WriteOutcome};
+use crate::telemetry::metrics::controller::{ControllerMetrics, WriteOutcome};
 use crate::workqueue::WorkQueue;
 use crate::writes::{PodControl, ReplicaSetControl, WriteError};
 

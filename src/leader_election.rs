@@ -69,7 +69,7 @@ pub mod migration;
 mod options;
 mod record;
 
-pub use election::{Decision, Election};
+pub use election::{Election, ElectionDecision};
 #[cfg(test)]
 mod tests;
 

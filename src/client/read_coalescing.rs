@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum wait before a read, and so the maximum delay that it adds to an event. Without the wait
 /// a created pod costs 1.3 times the CPU (tests/bench/README.md).
-pub const REST_MAX: Duration = Duration::from_millis(10);
+pub const READ_WAIT_MAX: Duration = Duration::from_millis(10);
 
 /// Bytes that one read should return: about ten usual pods. The faster the bytes arrive, the
 /// shorter the wait, so that coalescing delays the last of 500 pods by at most a fiftieth of the
@@ -20,7 +20,7 @@ pub const REST_MAX: Duration = Duration::from_millis(10);
 const BYTES_PER_READ: u64 = 48 << 10;
 
 /// If [`BYTES_PER_READ`] bytes take longer than this to arrive, a wait would gain next to nothing.
-const WORTHWHILE_MAX: Duration = REST_MAX.saturating_mul(8);
+const WORTHWHILE_MAX: Duration = READ_WAIT_MAX.saturating_mul(8);
 
 /// Whether reads may wait: a switch for one thread's connections. Off at first, and off again
 /// whenever a list or a watch is opened, because a response with a known end should arrive as fast
@@ -67,7 +67,7 @@ impl ReadCoalescer {
         }
     }
 
-    /// Waits if that is allowed and worthwhile, for at most [`REST_MAX`].
+    /// Waits if that is allowed and worthwhile, for at most [`READ_WAIT_MAX`].
     pub(super) fn before_read(&self) {
         let wait = self.wait();
         if !wait.is_zero() {
@@ -101,21 +101,21 @@ impl ReadCoalescer {
 }
 
 /// Returns the time in which [`BYTES_PER_READ`] bytes arrive at a rate of `bytes` per `time`, at
-/// most [`REST_MAX`]; zero if a wait is not worthwhile.
+/// most [`READ_WAIT_MAX`]; zero if a wait is not worthwhile.
 fn wait_for(bytes: u64, time: Duration) -> Duration {
     let nanos = time.as_nanos() * u128::from(BYTES_PER_READ) / u128::from(bytes.max(1));
     let wait = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
     if wait > WORTHWHILE_MAX {
         return Duration::ZERO;
     }
-    wait.min(REST_MAX)
+    wait.min(READ_WAIT_MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{REST_MAX, ReadCoalescer, ReadCoalescing, wait_for};
+    use super::{READ_WAIT_MAX, ReadCoalescer, ReadCoalescing, wait_for};
 
     const MS: Duration = Duration::from_millis(1);
     const POD: usize = 4600;
@@ -129,9 +129,9 @@ mod tests {
         check(0, MS, Duration::ZERO);
         check(4 << 10, 10 * MS, Duration::ZERO);
         check(5 << 10, 10 * MS, Duration::ZERO);
-        check(6 << 10, 10 * MS, REST_MAX);
-        check(24 << 10, 10 * MS, REST_MAX);
-        check(48 << 10, 10 * MS, REST_MAX);
+        check(6 << 10, 10 * MS, READ_WAIT_MAX);
+        check(24 << 10, 10 * MS, READ_WAIT_MAX);
+        check(48 << 10, 10 * MS, READ_WAIT_MAX);
         check(96 << 10, 10 * MS, 5 * MS);
         check(96 << 20, 10 * MS, 5 * MS / 1024);
         check(u64::MAX, MS, Duration::ZERO);
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_busy_connection_waits_if_allowed_and_all_is_read() {
         let every_2_ms = || (0..12).map(|n| 2 * n);
-        assert_eq!(wait_after(every_2_ms(), true, ROOM), REST_MAX);
+        assert_eq!(wait_after(every_2_ms(), true, ROOM), READ_WAIT_MAX);
         assert_eq!(wait_after(every_2_ms(), true, POD), Duration::ZERO);
         assert_eq!(wait_after(every_2_ms(), false, ROOM), Duration::ZERO);
     }

@@ -19,7 +19,7 @@ use crate::workqueue::Lanes;
 
 /// How a sync without error ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum SyncOutcome {
     /// The sync ran to its end.
     Synced,
     /// The caches are not new enough yet. The event that ends the wait, or a delay, requeues the
@@ -37,19 +37,23 @@ impl ReplicaSetController {
     ///
     /// # Errors
     /// The first failure. The caller must requeue the key with back-off.
-    pub fn sync_replica_set(&self, key: &ObjectKey, lanes: Lanes) -> Result<Outcome, SyncError> {
+    pub fn sync_replica_set(
+        &self,
+        key: &ObjectKey,
+        lanes: Lanes,
+    ) -> Result<SyncOutcome, SyncError> {
         // ORDER: the freshness check comes before the cache reads. Reads can then only be newer
         // than the check.
         let freshness = self.freshness(key, lanes);
         // The ReplicaSet is gone. Its record is all that remains to clean up.
         let Some(rs) = self.cache.replica_set(key) else {
             self.memories.forget(key, None);
-            return Ok(Outcome::Synced);
+            return Ok(SyncOutcome::Synced);
         };
         // No retry repairs a bad selector, so the sync succeeds, as upstream's does.
         let Ok(selector) = &rs.selector else {
             self.log_unusable_selector(&rs);
-            return Ok(Outcome::Synced);
+            return Ok(SyncOutcome::Synced);
         };
         let freshness = match freshness {
             Freshness::Verify(doubt) => self.verify(&rs, selector, doubt, lanes)?,
@@ -69,13 +73,13 @@ impl ReplicaSetController {
         let managed = self.manage_replicas(&facts, &decision);
         // The daemon stops or has lost its lease, so it sends no status either.
         if managed.as_ref().is_err_and(SyncError::is_stopped) {
-            return managed.map(|()| Outcome::Synced);
+            return managed.map(|()| SyncOutcome::Synced);
         }
         // The status goes out even after a failed create or delete, since it carries the failure.
         self.sync_status(&rs, &decision, managed.as_ref().err())?;
         managed?;
         self.schedule_next_sync(&rs, &decision, freshness);
-        Ok(Outcome::Synced)
+        Ok(SyncOutcome::Synced)
     }
 
     /// Returns `decision`, but without creates if `rs` is being deleted by this time, or if lost
@@ -197,7 +201,7 @@ impl ReplicaSetController {
         rs: &Arc<ReplicaSet>,
         selector: &Selector,
         not_now: Freshness,
-    ) -> Result<Outcome, SyncError> {
+    ) -> Result<SyncOutcome, SyncError> {
         match not_now {
             Freshness::TooLarge => return self.hand_over(rs, selector),
             Freshness::Wait(delay) if !delay.is_zero() => {
@@ -205,7 +209,7 @@ impl ReplicaSetController {
             }
             _ => self.enqueue(&rs.key),
         }
-        Ok(Outcome::TooEarly)
+        Ok(SyncOutcome::TooEarly)
     }
 
     /// Requeues the key for changes that no watch event announces.

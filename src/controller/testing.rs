@@ -13,7 +13,7 @@ use super::decide::plan::BURST_REPLICAS;
 use super::feature_gates::FeatureGates;
 use super::memory::Memory;
 use super::memory::positions::{Resource, Versions};
-use super::sync::Outcome;
+use super::sync::SyncOutcome;
 use super::{Options, Parts, ReplicaSetController, SyncError};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::REPLICA_SET;
@@ -284,7 +284,7 @@ impl Fixture {
     }
 
     /// Syncs `default/name` once.
-    pub(super) fn sync(&self, name: &str) -> Result<Outcome, SyncError> {
+    pub(super) fn sync(&self, name: &str) -> Result<SyncOutcome, SyncError> {
         self.controller.sync(&key(name), Lanes::All)
     }
 
@@ -297,7 +297,7 @@ impl Fixture {
     #[track_caller]
     pub(super) fn sync_ok(&self, name: &str) {
         let outcome = self.sync(name).expect("a sync without error");
-        assert_eq!(outcome, Outcome::Synced);
+        assert_eq!(outcome, SyncOutcome::Synced);
     }
 
     /// Counts creates, deletes and patches since the last [`FakeWrites::take`].

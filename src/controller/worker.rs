@@ -2,7 +2,7 @@
 
 use super::memory::Memory;
 use super::memory::history::{LastSync, SyncEnd};
-use super::sync::Outcome;
+use super::sync::SyncOutcome;
 use super::{Mode, ReplicaSetController, SyncError};
 use crate::api::ObjectKey;
 use crate::stdx::activity;
@@ -27,9 +27,9 @@ impl ReplicaSetController {
         let result = catch_panic(|| self.sync(key, lanes))
             .unwrap_or_else(|message| Err(SyncError::Panic(message)));
         let end = match &result {
-            Ok(Outcome::Synced) => SyncEnd::Synced,
-            Ok(Outcome::TooEarly) => SyncEnd::TooEarly,
-            Ok(Outcome::TooLarge) => {
+            Ok(SyncOutcome::Synced) => SyncEnd::Synced,
+            Ok(SyncOutcome::TooEarly) => SyncEnd::TooEarly,
+            Ok(SyncOutcome::TooLarge) => {
                 self.queue.add_large(key.clone());
                 return self.queue.done(key);
             }
@@ -51,7 +51,7 @@ impl ReplicaSetController {
             Ok(outcome) => {
                 self.metrics.sync_ended(end);
                 // A skipped sync proves nothing, so an earlier failure's back-off stays.
-                if outcome == Outcome::Synced {
+                if outcome == SyncOutcome::Synced {
                     self.queue.forget(key);
                 }
             }
@@ -61,12 +61,12 @@ impl ReplicaSetController {
     }
 
     /// Runs one sync, or the dry run in its place.
-    pub(super) fn sync(&self, key: &ObjectKey, lanes: Lanes) -> Result<Outcome, SyncError> {
+    pub(super) fn sync(&self, key: &ObjectKey, lanes: Lanes) -> Result<SyncOutcome, SyncError> {
         match &self.mode {
             Mode::Writes(_) => self.sync_replica_set(key, lanes),
             Mode::DryRun(shadow) => {
                 self.dry_run(key, shadow);
-                Ok(Outcome::Synced)
+                Ok(SyncOutcome::Synced)
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::api::workload_kind::collection_path;
 use crate::api::{ObjectKey, Pod, ReplicaSet, Status, Uid, WorkloadKind};
 use crate::client::{Client, ClientError, Request};
 use crate::controller::decide::plan::BURST_REPLICAS;
-use crate::controller::observe::inspect::Facts;
+use crate::controller::observe::inspect::ReplicaSetFacts;
 
 /// Objects per list page.
 const PAGE: &str = "500";
@@ -52,7 +52,7 @@ pub enum ApiError {
 #[derive(Debug)]
 pub struct ApiFacts {
     /// The objects.
-    pub facts: Facts,
+    pub facts: ReplicaSetFacts,
     /// Events, finalizers and other context.
     pub sources: Sources,
 }
@@ -114,7 +114,7 @@ impl ApiFacts {
         };
         let owned = pods.iter().filter(is_owned).cloned().collect();
         let orphans = pods.iter().filter(|pod| pod.controller.is_none());
-        let facts = Facts {
+        let facts = ReplicaSetFacts {
             kind,
             owned,
             orphans: orphans.cloned().collect(),

@@ -9,13 +9,13 @@ use super::pods::{failing, unavailable};
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
 use crate::api::{CompactTimestamp, Pod};
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
-use crate::controller::observe::inspect::{Facts, Memory};
+use crate::controller::observe::inspect::{Memory, ReplicaSetFacts};
 
 /// The problems of the report's ReplicaSet with these active pods, most important first.
 pub fn findings(
     report: &Report,
     active: &[Arc<Pod>],
-    facts: &Facts,
+    facts: &ReplicaSetFacts,
     sources: &Sources,
     now: Timestamp,
 ) -> Vec<Finding> {
@@ -157,7 +157,7 @@ fn memory_findings(memory: &Memory, report: &Report, add: &mut impl FnMut(String
 
 /// Reports pods that exceed their deletion grace period. They still hold resources of their nodes
 /// and quota.
-fn stuck_pods(report: &Report, facts: &Facts, now: Timestamp, found: &mut Vec<Finding>) {
+fn stuck_pods(report: &Report, facts: &ReplicaSetFacts, now: Timestamp, found: &mut Vec<Finding>) {
     let is_overdue = |due: CompactTimestamp| due.age(now).as_secs() > 5;
     let overdue = facts
         .owned

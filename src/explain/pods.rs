@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::model::{Finding, Report, Sources};
 use crate::api::{Pod, PodPhase};
 use crate::controller::decide::availability::is_available;
-use crate::controller::observe::inspect::Facts;
+use crate::controller::observe::inspect::ReplicaSetFacts;
 
 /// Failures older than this are not part of a failure loop.
 const RECENT: Duration = Duration::from_mins(10);
@@ -21,7 +21,7 @@ const FAILED_FROM: usize = 5;
 pub(super) fn unavailable(
     active: &[std::sync::Arc<Pod>],
     report: &Report,
-    facts: &Facts,
+    facts: &ReplicaSetFacts,
     sources: &Sources,
     now: Timestamp,
 ) -> Option<Finding> {
@@ -70,7 +70,11 @@ fn state_of(pod: &Pod, sources: &Sources, min_ready_seconds: i32) -> String {
 }
 
 /// Reports pods that fail as fast as they are replaced, and the remedy. `None` if they do not.
-pub(super) fn failing(facts: &Facts, sources: &Sources, now: Timestamp) -> Option<Finding> {
+pub(super) fn failing(
+    facts: &ReplicaSetFacts,
+    sources: &Sources,
+    now: Timestamp,
+) -> Option<Finding> {
     let created = |pod: &Pod| pod.creation.map(|creation| creation.age(now));
     let is_recent = |pod: &&Pod| {
         let age = created(pod).map(SignedDuration::unsigned_abs);

@@ -17,7 +17,7 @@ use crate::controller::decide::plan::{
     DeletionContext, Plan, RelatedPods, deletion_ranking, plan, pods_to_delete,
 };
 use crate::controller::decide::{self, Decision, Pods, Rules};
-use crate::controller::observe::inspect::{Facts, Memory};
+use crate::controller::observe::inspect::{Memory, ReplicaSetFacts};
 
 /// Maximum pods in a list; the counts cover all pods.
 const NAMED_MAX: usize = 100;
@@ -33,7 +33,7 @@ impl RelatedPods for ReadInAdvance<'_> {
 }
 
 /// Builds the report as of `now`.
-pub fn report(facts: &Facts, sources: &Sources, now: Timestamp) -> Report {
+pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Report {
     let rs = &*facts.replica_set;
     // The controller does not touch a ReplicaSet with an invalid selector.
     let selector = rs.selector.as_ref().ok();
@@ -87,7 +87,11 @@ pub fn report(facts: &Facts, sources: &Sources, now: Timestamp) -> Report {
 }
 
 /// The facts in the form that the controller's own decision takes.
-fn known<'a>(facts: &'a Facts, selector: &'a Selector, now: Timestamp) -> decide::Facts<'a> {
+fn known<'a>(
+    facts: &'a ReplicaSetFacts,
+    selector: &'a Selector,
+    now: Timestamp,
+) -> decide::Facts<'a> {
     let unresolved = facts
         .memory
         .as_ref()
@@ -112,7 +116,7 @@ fn known<'a>(facts: &'a Facts, selector: &'a Selector, now: Timestamp) -> decide
 }
 
 /// The pods that match or are owned, and still do not count as replicas.
-fn not_counted(facts: &Facts, selector: &Selector, sources: &Sources) -> Vec<NotCounted> {
+fn not_counted(facts: &ReplicaSetFacts, selector: &Selector, sources: &Sources) -> Vec<NotCounted> {
     let rs = &*facts.replica_set;
     let mut found = Vec::new();
     for pod in facts.owned.iter().chain(&facts.orphans) {
@@ -186,7 +190,7 @@ fn inactive(pod: &Pod, sources: &Sources) -> NotCounted {
 }
 
 fn next_step(
-    facts: &Facts,
+    facts: &ReplicaSetFacts,
     decision: Option<&Decision>,
     order: &[RankedPod],
     context: Option<&DeletionContext<'_>>,
@@ -334,7 +338,7 @@ fn because(rule: Rule, a: &RankedPod, b: &RankedPod) -> String {
     }
 }
 
-fn memory_report(memory: &Memory, facts: &Facts) -> MemoryReport {
+fn memory_report(memory: &Memory, facts: &ReplicaSetFacts) -> MemoryReport {
     use crate::controller::memory::history::SyncEnd;
     let name_of = |uid: &Uid| {
         let known = facts.owned.iter().find(|pod| pod.uid == *uid);

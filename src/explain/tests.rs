@@ -13,13 +13,13 @@ use crate::api::{Pod, ReplicaSet};
 use crate::controller::decide::plan::BURST_REPLICAS;
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
-use crate::controller::observe::inspect::{Facts, Memory};
+use crate::controller::observe::inspect::{Memory, ReplicaSetFacts};
 use crate::workqueue::KeyState;
 
 const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 /// A ReplicaSet `shop/web` with these replicas and conditions.
-fn facts(replicas: i32, conditions: &serde_json::Value, pods: Vec<Pod>) -> Facts {
+fn facts(replicas: i32, conditions: &serde_json::Value, pods: Vec<Pod>) -> ReplicaSetFacts {
     let object = json!({
         "metadata": {"name": "web", "namespace": "shop", "uid": "u-web", "generation": 1},
         "spec": {
@@ -33,7 +33,7 @@ fn facts(replicas: i32, conditions: &serde_json::Value, pods: Vec<Pod>) -> Facts
         .into_iter()
         .map(Arc::new)
         .partition(|p| p.controller.is_some());
-    Facts {
+    ReplicaSetFacts {
         kind: &REPLICA_SET,
         replica_set: Arc::new(rs.expect("a readable ReplicaSet")),
         owned,

@@ -8,7 +8,7 @@ use super::record::{LeaderElectionRecord, RELEASED_DURATION_SECONDS};
 
 /// The action for a Lease that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum ElectionDecision {
     /// Another daemon holds the Lease, or held it so recently that it may not know of its loss.
     Held,
     /// This process led, and the Lease does not name it.
@@ -121,25 +121,25 @@ impl Election {
         read: Option<LeaderElectionRecord>,
         seen_at: Duration,
         wall: &str,
-    ) -> Decision {
+    ) -> ElectionDecision {
         let exists = read.is_some();
         self.observe(read.unwrap_or_default(), seen_at);
         // The Lease names this process: a renewal on the slow path, a restart with the same
         // identity, or an earlier create whose response was lost.
         if self.is_leader() {
-            return Decision::Update(self.renewed_record(&self.observed, wall));
+            return ElectionDecision::Update(self.renewed_record(&self.observed, wall));
         }
         // This process may have slept through another leader's term, so its caches prove nothing.
         if self.renewed_at.take().is_some() {
-            return Decision::Lost;
+            return ElectionDecision::Lost;
         }
         if seen_at < self.held_until {
-            return Decision::Held;
+            return ElectionDecision::Held;
         }
         if !exists {
-            return Decision::Update(self.first_record(wall));
+            return ElectionDecision::Update(self.first_record(wall));
         }
-        Decision::Update(LeaderElectionRecord {
+        ElectionDecision::Update(LeaderElectionRecord {
             lease_transitions: self.observed.lease_transitions.saturating_add(1),
             preferred_holder: self.observed.preferred_holder.clone(),
             strategy: self.observed.strategy.clone(),

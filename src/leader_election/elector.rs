@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::election::{Decision, Election};
+use super::election::{Election, ElectionDecision};
 use super::fence::LeaseFence;
 use super::health::LeaderElectionHealth;
 use super::lock::{LeaseReference, Lock, LockError};
@@ -238,12 +238,12 @@ impl Elector {
             stamp = self.stamp();
         }
         match self.election.on_read(read, seen_at, &stamp.wall) {
-            Decision::Held | Decision::Lost => {
+            ElectionDecision::Held | ElectionDecision::Lost => {
                 log::debug!("the lease is held by {:?}", self.election.leader());
                 self.last_problem.clear();
                 false
             }
-            Decision::Update(record) => {
+            ElectionDecision::Update(record) => {
                 if self.election.is_leader() {
                     let name = &self.election.options().name;
                     metrics::global().leader_election.slowpath_exercised(name);

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use replicaset_controller::client::Request;
 use replicaset_controller::devserver::{Action, Matcher, Rule};
 use replicaset_controller::telemetry::metrics::Metrics;
-use replicaset_controller::telemetry::metrics::controller::{Outcome, SyncEnd};
+use replicaset_controller::telemetry::metrics::controller::{SyncEnd, WriteOutcome};
 use replicaset_controller::telemetry::metrics::credentials::ExecPluginCall;
 use replicaset_controller::telemetry::metrics::process::KubernetesVersion;
 use replicaset_controller::telemetry::metrics::render;
@@ -90,7 +90,7 @@ fn all_families() -> Metrics {
     let expectations = &controller.open_expectations;
     expectations.register(&["replicaset", "creation"], || Some(1.0));
     let controller = controller.of("replicaset", "apps", "replicasets");
-    controller.pods_created.count(Outcome::Success);
+    controller.pods_created.count(WriteOutcome::Success);
     controller.sync_ended(SyncEnd::Synced);
     metrics
 }

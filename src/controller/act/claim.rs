@@ -12,7 +12,7 @@ use crate::controller::error::SyncError;
 use crate::controller::memory::positions::Resource;
 use crate::controller::{ReplicaSetController, error, outcome_of};
 use crate::stdx::hash::HashSet;
-use crate::telemetry::metrics::controller::{ByOutcome, Outcome};
+use crate::telemetry::metrics::controller::{ByOutcome, WriteOutcome};
 use crate::writes::{PatchedPod, WriteError};
 
 impl ReplicaSetController {
@@ -165,9 +165,9 @@ impl ReplicaSetController {
 
 fn count(counters: &ByOutcome, patched: &Result<(), WriteError>) {
     counters.count(match patched {
-        Ok(()) => Outcome::Success,
+        Ok(()) => WriteOutcome::Success,
         // The pod is gone, was recreated, or has changed its owner already.
-        Err(error) if error.is_not_found() || error.is_invalid() => Outcome::Moot,
+        Err(error) if error.is_not_found() || error.is_invalid() => WriteOutcome::Moot,
         Err(error) => outcome_of(error),
     });
 }

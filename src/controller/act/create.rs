@@ -13,7 +13,7 @@ use crate::controller::memory::pod_names::{self, PodNames};
 use crate::controller::memory::positions::Resource;
 use crate::controller::{ReplicaSetController, SyncError, outcome_of};
 use crate::stdx::activity;
-use crate::telemetry::metrics::controller::Outcome;
+use crate::telemetry::metrics::controller::WriteOutcome;
 use crate::writes::WriteError;
 
 /// Names tried for one pod before its creation counts as failed
@@ -114,8 +114,8 @@ impl ReplicaSetController {
         loop {
             let created = self.pod_control.create_pod(rs, &name);
             self.metrics.pods_created.count(match &created {
-                Ok(_) => Outcome::Success,
-                Err(error) if error.is_already_exists() => Outcome::Moot,
+                Ok(_) => WriteOutcome::Success,
+                Err(error) if error.is_already_exists() => WriteOutcome::Moot,
                 Err(error) => outcome_of(error),
             });
             let error = match created {

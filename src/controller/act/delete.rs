@@ -6,7 +6,7 @@ use crate::controller::decide::Decision;
 use crate::controller::decide::age_ratio::age_ratios;
 use crate::controller::{ReplicaSetController, SyncError, outcome_of};
 use crate::stdx::activity;
-use crate::telemetry::metrics::controller::Outcome;
+use crate::telemetry::metrics::controller::WriteOutcome;
 use crate::writes::WriteError;
 
 impl ReplicaSetController {
@@ -47,9 +47,9 @@ impl ReplicaSetController {
         let deleted = match self.pod_control.delete_pod(rs, pod) {
             // DIFFERS: upstream drops the expectation of a pod that is not found. While the cache
             // still shows that pod, its next sync may delete another one in its place.
-            Err(error) if error.is_not_found() => Ok(Outcome::Moot),
+            Err(error) if error.is_not_found() => Ok(WriteOutcome::Moot),
             Err(error) if error.is_conflict() => self.resolve_delete_conflict(rs, pod, error),
-            result => result.map(|()| Outcome::Success),
+            result => result.map(|()| WriteOutcome::Success),
         };
         self.metrics.pods_deleted.count(match &deleted {
             Ok(outcome) => *outcome,
@@ -87,13 +87,13 @@ impl ReplicaSetController {
         rs: &ReplicaSet,
         pod: &Pod,
         conflict: WriteError,
-    ) -> Result<Outcome, WriteError> {
+    ) -> Result<WriteOutcome, WriteError> {
         match self.live.find_pod(rs, &pod.key.name) {
             Ok(Some(live)) if live.uid == pod.uid && live.is_active() => {
                 self.pod_control.warn_of_failed_delete(rs, &conflict);
                 Err(conflict)
             }
-            Ok(_) => Ok(Outcome::Moot),
+            Ok(_) => Ok(WriteOutcome::Moot),
             Err(error) => {
                 // The pod may be gone, so the next sync must not choose another one.
                 self.deletion_is_unknown(rs, pod);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::api::{ReplicaSet, ReplicaSetStatus, Selector};
 use crate::controller::decide::Pods;
 use crate::controller::decide::status::calculate_status;
-use crate::controller::sync::Outcome;
+use crate::controller::sync::SyncOutcome;
 use crate::controller::{ReplicaSetController, SyncError};
 
 impl ReplicaSetController {
@@ -21,7 +21,7 @@ impl ReplicaSetController {
         &self,
         rs: &Arc<ReplicaSet>,
         selector: &Selector,
-    ) -> Result<Outcome, SyncError> {
+    ) -> Result<SyncOutcome, SyncError> {
         let facts = self.facts(
             rs,
             selector,
@@ -47,6 +47,6 @@ impl ReplicaSetController {
                 }
             }
         }
-        Ok(Outcome::TooLarge)
+        Ok(SyncOutcome::TooLarge)
     }
 }

@@ -27,12 +27,12 @@ use std::time::{Duration, Instant};
 
 use super::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::api::{ReplicaSet, ResourceVersion};
-use crate::cache::REST_MAX;
+use crate::cache::READ_WAIT_MAX;
 
 /// The longest wait of a delete for a spec, of a create for a loss, or of a status for pods just
 /// created: twice the longest rest of a watch, since one read may bring only part of the events,
 /// and 5 ms to decode it.
-pub const SETTLE_MAX: Duration = REST_MAX
+pub const SETTLE_MAX: Duration = READ_WAIT_MAX
     .saturating_mul(2)
     .saturating_add(Duration::from_millis(5));
 

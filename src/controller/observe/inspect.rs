@@ -13,7 +13,7 @@ use crate::workqueue::KeyState;
 
 /// The input of the decisions about a ReplicaSet.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct ReplicaSetFacts {
     /// The kind of workload.
     pub kind: &'static WorkloadKind,
     /// The ReplicaSet.
@@ -56,14 +56,14 @@ pub struct Memory {
 impl ReplicaSetController {
     /// Collects the state of the ReplicaSet `key`; `None` if the cache has none of that name. Takes
     /// several short locks in turn, so the parts may stem from different moments.
-    pub fn inspect(&self, key: &ObjectKey) -> Option<Facts> {
+    pub fn inspect(&self, key: &ObjectKey) -> Option<ReplicaSetFacts> {
         let rs = self.cache.replica_set(key)?;
         let owner = OwnerKey::new(self.kind.kind, key, &rs.uid);
         let related = match &rs.selector {
             Ok(selector) => self.siblings(&rs, selector).related_pods(),
             Err(_) => Vec::new(),
         };
-        Some(Facts {
+        Some(ReplicaSetFacts {
             kind: self.kind,
             owned: self.cache.pods_owned_by(&owner),
             orphans: self.cache.orphans_in(&key.namespace),

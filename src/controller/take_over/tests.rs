@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::memory::Memory;
-use crate::controller::sync::Outcome;
+use crate::controller::sync::SyncOutcome;
 use crate::controller::testing::{Fixture, Write, fixture, owned_pod, pod, replica_set};
 use crate::writes::CreatedPod;
 
@@ -56,7 +56,7 @@ fn unseen_creates_of_the_last_leader_are_not_repeated() {
     let fixture = new_leader(&rs);
     let pods = [owned_pod("x", &rs), owned_pod("y", &rs)];
     fixture.writes.set_live_pods(pods.to_vec());
-    assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
     assert_eq!(fixture.open(&rs), Some((2, 0)), "the pods are waited for");
     fixture.sync_ok("a");
     for pod in pods {
@@ -74,7 +74,7 @@ fn unseen_deletes_of_the_last_leader_are_not_repeated() {
     fixture.cache_silently(None, pods.clone());
     let [gone, remaining] = pods;
     fixture.writes.set_live_pods(vec![remaining]);
-    assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
     fixture.sync_ok("a");
     fixture.deliver_pod_deleted(gone);
     fixture.sync_ok("a");
@@ -88,7 +88,7 @@ fn a_sync_waits_for_an_unseen_change_of_its_replica_set() {
     let mut changed = rs.clone();
     changed.generation = 2;
     fixture.writes.set_live_replica_set(Ok(changed));
-    assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
     assert_eq!(fixture.queued_after(Duration::from_secs(1)), ["default/a"]);
     fixture.assert_counts(0, 0, 0);
     // The caches have reached their targets and the ReplicaSet is unchanged, so the sync acts.
@@ -101,7 +101,7 @@ fn a_sync_waits_for_an_unseen_change_of_its_replica_set() {
 fn a_complete_cache_is_verified_once_and_then_acted_on() {
     let rs = replica_set("a", 2);
     let fixture = new_leader(&rs);
-    assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
     assert_eq!(fixture.queued(), ["default/a"], "it comes again at once");
     fixture.sync_ok("a");
     fixture.assert_counts(2, 0, 0);
@@ -112,7 +112,7 @@ fn current_caches_need_no_further_query() {
     let rs = replica_set("a", 2);
     let fixture = new_leader(&rs);
     fixture.deliver_bookmarks("20", "20");
-    assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
     assert_eq!(fixture.writes.take(), [Write::GetVersions]);
     assert_eq!(fixture.queued(), ["default/a"], "it comes again at once");
     fixture.sync_ok("a");
@@ -132,7 +132,7 @@ fn both_caches_must_be_as_new_as_the_take_over() {
         changed.generation = 2;
         fixture.writes.set_live_replica_set(Ok(changed));
         for _ in 0..3 {
-            assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+            assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
         }
         fixture.assert_counts(0, 0, 0);
     }
@@ -146,7 +146,7 @@ fn versions_of_two_histories_are_not_compared() {
         let fixture = new_leader(&rs);
         fixture.writes.set_live_versions(pods, replica_sets);
         fixture.deliver_bookmarks(pods, "");
-        assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+        assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
         assert!(fixture.writes.take().contains(&Write::ListPods));
         fixture.deliver_bookmarks("", replica_sets);
         fixture.sync_ok("a");
@@ -166,7 +166,7 @@ fn a_failed_version_query_is_retried() {
     }
     fixture.writes.set_live_versions("20", "20");
     fixture.deliver_bookmarks("20", "20");
-    assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
     fixture.sync_ok("a");
     fixture.assert_counts(2, 0, 0);
 }
@@ -187,7 +187,7 @@ fn a_take_over_leaves_no_state() {
         let version = (10 + 100 * n).to_string();
         fixture.deliver_bookmarks(&version, &version);
         fixture.writes.set_live_replica_set(Ok(rs.clone()));
-        while fixture.sync(&name).expect("a sync") == Outcome::TooEarly {}
+        while fixture.sync(&name).expect("a sync") == SyncOutcome::TooEarly {}
         let writes = fixture.writes.take();
         n_queries += usize::from(writes.contains(&Write::ListPods));
         let is_confirmed = |memory: &mut Memory| memory.positions.is_confirmed;
@@ -207,7 +207,7 @@ fn a_take_over_leaves_no_state() {
 fn a_sync_never_acts_on_reads_before_the_proof() {
     let rs = replica_set("a", 2);
     let fixture = Arc::new(new_leader(&rs));
-    assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
     let other = replica_set("b", 2);
     fixture.writes.set_live_replica_set(Ok(other.clone()));
     fixture.cache_silently(Some(other.clone()), [pod("orphan")]);
@@ -218,7 +218,7 @@ fn a_sync_never_acts_on_reads_before_the_proof() {
         fixture.deliver_bookmarks("20", "20");
         None
     });
-    assert_eq!(fixture.sync("b").expect("a sync"), Outcome::TooEarly);
+    assert_eq!(fixture.sync("b").expect("a sync"), SyncOutcome::TooEarly);
     fixture.assert_counts(0, 0, 0);
 }
 
@@ -268,7 +268,7 @@ fn after_a_restore_nothing_is_deleted_by_a_lost_spec() {
         let mut live = replica_set("a", 3);
         live.generation = generation;
         fixture.writes.set_live_replica_set(Ok(live));
-        assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+        assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
     }
     fixture.assert_counts(0, 0, 0);
     // The ReplicaSet cache follows.
@@ -293,7 +293,7 @@ fn after_a_restore_a_cache_that_is_ahead_proves_nothing() {
     live.generation = 2;
     fixture.writes.set_live_replica_set(Ok(live));
     for _ in 0..3 {
-        assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+        assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
     }
     fixture.assert_counts(0, 0, 0);
 }
@@ -308,7 +308,7 @@ fn after_a_restore_pods_that_are_lost_are_not_counted() {
     fixture.writes.set_live_pods(pods[..1].to_vec());
     fixture.controller.handle_rewind();
     // The list that shows it is still in progress.
-    assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
     fixture.sync_ok("a");
     fixture.assert_counts(0, 0, 0);
     assert_eq!(fixture.open(&rs), Some((0, 1)));
@@ -329,7 +329,7 @@ fn after_a_restore_no_sync_waits_for_lost_writes() {
     fixture.queued();
     rewind(&fixture, &[]);
     assert_eq!(fixture.queued(), ["default/a"]);
-    assert_eq!(fixture.sync("a").expect("a sync"), Outcome::TooEarly);
+    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
     assert_eq!(
         fixture.queued(),
         ["default/a"],

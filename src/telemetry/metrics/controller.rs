@@ -20,7 +20,7 @@ const WAITS: [f64; 15] = [
 
 /// The outcome of one request for one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum WriteOutcome {
     /// The API server executed the request.
     Success,
     /// The request changed nothing: the pod to delete is gone or replaced, or the name of the pod
@@ -34,7 +34,7 @@ pub enum Outcome {
     NotSent,
 }
 
-impl Outcome {
+impl WriteOutcome {
     const ALL: [Self; 5] = [
         Self::Success,
         Self::Moot,
@@ -167,8 +167,9 @@ impl ControllerFamilies {
     /// The metrics of the controller `name` for `resource` of `group`.
     pub fn of(&self, name: &str, group: &str, resource: &str) -> ControllerMetrics {
         let by_outcome = |family: &IntCounterVec| {
-            let counter = |outcome: Outcome| family.with_label_values(&[name, outcome.label()]);
-            ByOutcome(Outcome::ALL.map(counter))
+            let counter =
+                |outcome: WriteOutcome| family.with_label_values(&[name, outcome.label()]);
+            ByOutcome(WriteOutcome::ALL.map(counter))
         };
         let by_end = |end: SyncEnd| self.syncs.with_label_values(&[name, end.label()]);
         ControllerMetrics {
@@ -223,18 +224,18 @@ impl ControllerMetrics {
     }
 }
 
-/// Counters of requests, one per [`Outcome`].
+/// Counters of requests, one per [`WriteOutcome`].
 #[derive(Clone, Debug)]
-pub struct ByOutcome([IntCounter; Outcome::ALL.len()]);
+pub struct ByOutcome([IntCounter; WriteOutcome::ALL.len()]);
 
 impl ByOutcome {
     /// Counts a request.
-    pub fn count(&self, outcome: Outcome) {
+    pub fn count(&self, outcome: WriteOutcome) {
         self.0[outcome as usize].inc();
     }
 
     /// Number of requests with this outcome.
-    pub fn get(&self, outcome: Outcome) -> u64 {
+    pub fn get(&self, outcome: WriteOutcome) -> u64 {
         self.0[outcome as usize].get()
     }
 }

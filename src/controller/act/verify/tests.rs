@@ -9,7 +9,7 @@ use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{Pod, PodPhase, ReplicaSet, ResourceVersion, WorkloadKind};
 use crate::controller::feature_gates::FeatureGates;
 use crate::controller::memory::positions::Resource;
-use crate::controller::sync::Outcome;
+use crate::controller::sync::SyncOutcome;
 use crate::controller::testing::{
     Fixture, Write, controller_ref, creates, fixture, lost, owned_pod, ready_pod, refused,
     replica_set,
@@ -148,19 +148,19 @@ fn an_expectation_wakes_its_key_when_it_expires() {
 
 #[test]
 fn a_pod_created_and_deleted_unseen_blocks_no_sync() {
-    check_came_and_went_unseen(true, Outcome::TooEarly);
+    check_came_and_went_unseen(true, SyncOutcome::TooEarly);
 }
 
 /// Without the gate no sync waits for own writes, but an owner with an open expectation wakes all
 /// the same.
 #[test]
 fn without_the_gate_a_vanished_pod_blocks_no_sync() {
-    check_came_and_went_unseen(false, Outcome::Synced);
+    check_came_and_went_unseen(false, SyncOutcome::Synced);
 }
 
 /// The watch broke, and meanwhile the created pod was stored and deleted.
 #[track_caller]
-fn check_came_and_went_unseen(stale_controller_consistency: bool, early: Outcome) {
+fn check_came_and_went_unseen(stale_controller_consistency: bool, early: SyncOutcome) {
     let fixture = Fixture::with_gates(FeatureGates {
         stale_controller_consistency,
         ..FeatureGates::default()
@@ -323,7 +323,10 @@ fn a_version_that_never_arrives_leads_to_a_list() {
     });
     assert_eq!(fixture.queued(), ["default/web"]);
     fixture.writes.take();
-    assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
+    assert_eq!(
+        fixture.sync("web").expect("no error"),
+        SyncOutcome::TooEarly
+    );
     assert_eq!(
         fixture.queued_after(Duration::from_mins(5)),
         ["default/web"]
@@ -342,12 +345,18 @@ fn check_waits_for(kind: &'static WorkloadKind, live: Result<ReplicaSet, WriteEr
     fixture.deliver_replica_set(rs.clone());
     fixture.deliver_bookmarks("10", "10");
     fixture.wrote_at(&rs, Resource::ReplicaSets, "11");
-    assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
+    assert_eq!(
+        fixture.sync("web").expect("no error"),
+        SyncOutcome::TooEarly
+    );
     fixture.clock.advance(Duration::from_mins(5));
     fixture.queued_after(Duration::ZERO);
     fixture.writes.set_live_replica_set(live);
     for _ in 0..2 {
-        assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
+        assert_eq!(
+            fixture.sync("web").expect("no error"),
+            SyncOutcome::TooEarly
+        );
         assert_eq!(
             fixture.writes.take(),
             [Write::GetReplicaSet("default/web".to_owned())]

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::at;
 use crate::controller::memory::positions::Resource;
-use crate::controller::sync::Outcome;
+use crate::controller::sync::SyncOutcome;
 use crate::controller::testing::{
     Fixture, fixture, forbidden, lost, owned_pod, pod, ready_pod, refused, replica_set, seconds_ago,
 };
-use crate::telemetry::metrics::controller::Outcome as Came;
+use crate::telemetry::metrics::controller::WriteOutcome;
 
 #[test]
 fn h_22_skipped_syncs_are_counted_by_lagging_cache() {
@@ -25,7 +25,12 @@ fn h_22_skipped_syncs_are_counted_by_lagging_cache() {
     let wrote = |resource, version: &str| {
         fixture.wrote_at(&rs, resource, version);
     };
-    let skip = || assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
+    let skip = || {
+        assert_eq!(
+            fixture.sync("web").expect("no error"),
+            SyncOutcome::TooEarly
+        )
+    };
     wrote(Resource::Pods, "11");
     skip();
     skip();
@@ -78,10 +83,13 @@ fn pod_requests_are_counted_by_outcome() {
     fixture.sync("web").expect_err("some are refused");
     let created = &fixture.metrics.pods_created;
     assert_eq!(
-        (created.get(Came::Success), created.get(Came::Unknown)),
+        (
+            created.get(WriteOutcome::Success),
+            created.get(WriteOutcome::Unknown)
+        ),
         (1, 1)
     );
-    assert!(created.get(Came::Refused) >= 1);
+    assert!(created.get(WriteOutcome::Refused) >= 1);
 
     let rs = replica_set("web", 0);
     let fixture = self::fixture(&rs, [owned_pod("a", &rs), owned_pod("b", &rs)]);
@@ -91,7 +99,10 @@ fn pod_requests_are_counted_by_outcome() {
     fixture.sync_ok("web");
     let deleted = &fixture.metrics.pods_deleted;
     assert_eq!(
-        (deleted.get(Came::Moot), deleted.get(Came::Success)),
+        (
+            deleted.get(WriteOutcome::Moot),
+            deleted.get(WriteOutcome::Success)
+        ),
         (1, 1)
     );
 
@@ -99,7 +110,7 @@ fn pod_requests_are_counted_by_outcome() {
     let fixture = self::fixture(&rs, [pod("orphan")]);
     fixture.writes.set_live_replica_set(Ok(rs.clone()));
     fixture.sync_ok("web");
-    assert_eq!(fixture.metrics.pods_adopted.get(Came::Success), 1);
+    assert_eq!(fixture.metrics.pods_adopted.get(WriteOutcome::Success), 1);
 }
 
 #[test]

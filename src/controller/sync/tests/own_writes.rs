@@ -6,7 +6,7 @@ use super::{at, fixture, two_ready};
 use crate::api::{Pod, ReplicaSet, ResourceVersion, Uid};
 use crate::cache::{CacheEvent, CacheView};
 use crate::controller::memory::positions::Resource;
-use crate::controller::sync::Outcome;
+use crate::controller::sync::SyncOutcome;
 use crate::controller::testing::{
     Fixture, key, owned_pod, pod, ready_pod, replica_set, with_status,
 };
@@ -33,7 +33,10 @@ fn h_15_h_21_nothing_is_sent_until_own_writes_show() {
         touched.generation = touch;
         fixture.deliver_replica_set(touched);
         assert_eq!(fixture.queued(), ["default/web"]);
-        assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
+        assert_eq!(
+            fixture.sync("web").expect("no error"),
+            SyncOutcome::TooEarly
+        );
     }
     assert_eq!(fixture.writes.take(), []);
 
@@ -48,7 +51,10 @@ fn h_15_h_21_nothing_is_sent_until_own_writes_show() {
         });
         assert_eq!(fixture.queued(), ["default/web"], "the pod's owner");
         if version != "13" {
-            assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
+            assert_eq!(
+                fixture.sync("web").expect("no error"),
+                SyncOutcome::TooEarly
+            );
         }
     }
     fixture.sync_ok("web");
@@ -71,7 +77,10 @@ fn too_early() -> (Fixture, ReplicaSet) {
         .writes
         .on_update_status(|rs, status| Some(Ok(at("21", with_status(rs, status.clone())))));
     fixture.sync_ok("web");
-    assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
+    assert_eq!(
+        fixture.sync("web").expect("no error"),
+        SyncOutcome::TooEarly
+    );
     fixture.queued();
     fixture.writes.take();
     (fixture, rs)
@@ -223,7 +232,10 @@ fn h_21_a_slow_replica_set_watch_makes_no_second_status() {
     let (fixture, _) = too_early();
     fixture.deliver_bookmarks("15", "");
     for _ in 0..5 {
-        assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
+        assert_eq!(
+            fixture.sync("web").expect("no error"),
+            SyncOutcome::TooEarly
+        );
     }
     assert_eq!(fixture.writes.take(), []);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::memory::Memory;
 use crate::controller::memory::positions::SETTLE_MAX;
-use crate::controller::sync::Outcome;
+use crate::controller::sync::SyncOutcome;
 use crate::controller::testing::{
     Fixture, deletes, fixture, key, owned_pod, pod, ready_pod, refused, replica_set, seconds_ago,
 };
@@ -51,7 +51,10 @@ fn cheap(rs: &ReplicaSet) -> Pod {
 
 #[track_caller]
 fn waits(fixture: &Fixture) {
-    assert_eq!(fixture.sync("web").expect("no error"), Outcome::TooEarly);
+    assert_eq!(
+        fixture.sync("web").expect("no error"),
+        SyncOutcome::TooEarly
+    );
     assert_eq!(fixture.writes.take(), []);
 }
 
