@@ -20,8 +20,9 @@ generated = $(units)/$(NAME).service $(shared)/man/man8/$(NAME).8 \
 # Links of the manual, rewritten in the rendered pages (to pages, sources and other files) and as installed.
 rendered_links := s|href="([a-z]+)\.md|href="../\1/index.html|g; \
 	s|href="\.\./([a-z_/]+\.rs)"|href="../../../src/replicaset_controller/\1.html"|g; \
-	s|href="\.\./\.\./([a-z])|href="../../../../../\1|g
-installed_links := s|](src/manual/|](manual/|g; s|](\.\./\.\./config/|](../|g; s|](config/|](|g
+	s|href="\.\./\.\./([a-z]+/)|href="../../../../../\1|g
+installed_links := s|](src/manual/|](manual/|g; s|](\.\./\.\./config/|](../|g; s|](config/|](|g; \
+	s|](\.\./\.\./\([A-Z]\)|](../\1|g
 
 # Further arguments of the program: `make demo ARGS=--fast`, `make dev ARGS='--port 9000'`.
 ARGS ?=
@@ -61,7 +62,8 @@ install: $(BINARY) ## Install binary, unit, manual, man page and completions bel
 	$(BINARY) completions zsh >$(shared)/zsh/site-functions/_$(NAME)
 	$(BINARY) completions fish >$(shared)/fish/vendor_completions.d/$(NAME).fish
 	chmod 644 $(generated)
-	install -m 644 README.md LICENSE config/*.yaml $(shared)/doc/$(NAME)
+	install -m 644 README.md SECURITY.md CHANGELOG.md LICENSE config/*.yaml config/Containerfile \
+		config/$(NAME).service $(shared)/doc/$(NAME)
 	install -m 644 src/manual/*.md src/manual/*.svg $(shared)/doc/$(NAME)/manual
 	sed -i '$(installed_links)' $(shared)/doc/$(NAME)/README.md $(shared)/doc/$(NAME)/manual/*.md
 	install -d -m 700 $(DESTDIR)$(SYSCONFDIR)/$(NAME)

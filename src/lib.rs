@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Data moves in one direction. Only [`writes`] changes the cluster. Only [`cache`] stores cluster
-//! state. Handlers never call the API server. A sync never touches a socket: it reads past the
+//! state. Handlers never call the API server. A sync has no client of its own: it reads past the
 //! caches through [`live`].
 //!
 //! # Code map
@@ -42,8 +42,9 @@
 //! | [`cli`] | flags, environment and configuration file → options, without effects | – |
 //! | [`mod@run`] | the commands `run`, `explain`, `rbac`, `dev`, `demo` | all above |
 //!
-//! To follow one decision, read `controller/sync.rs`, then `controller/decide.rs`. The order in
-//! which a scale-down deletes pods is `controller/decide/deletion_order.rs`.
+//! To follow one decision, read `controller/sync.rs`, then `controller/decide.rs`. The function
+//! `pods_to_delete` in `controller/decide/plan.rs` chooses the pods of a scale-down, by the order
+//! in `controller/decide/deletion_order.rs`.
 //!
 //! # Threads
 //!
@@ -103,8 +104,8 @@
 //!   only after the last write has ended.
 //! - Templates and metadata are kept as bytes, so unknown fields survive.
 //! - No list is ever held whole: the cache slims object by object, live reads go page by page.
-//! - Every wait has a bound and every channel states its own. Events may be dropped, and are
-//!   counted; keys never are.
+//! - Every wait for another program has a bound, and every channel states its own. Events may be
+//!   dropped, and are counted; keys never are.
 //!
 //! # Glossary
 //!

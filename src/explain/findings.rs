@@ -206,8 +206,8 @@ fn way_out_of(message: &str, namespace: &str) -> Option<String> {
         )
     } else if message.contains("error looking up service account") {
         format!(
-            "create the service account that the template names: kubectl -n {namespace} get \
-             serviceaccounts"
+            "create the service account that the error names: kubectl -n {namespace} create \
+             serviceaccount NAME"
         )
     } else if message.contains("violates PodSecurity") {
         "make the template meet the namespace's Pod Security level, or change that level".to_owned()

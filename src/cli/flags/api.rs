@@ -22,7 +22,8 @@ pub struct ApiArgs {
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub context: Option<String>,
 
-    /// Control this namespace only; needs no cluster-wide permission. Default all namespaces.
+    /// Control this namespace only; with --secure-port=0 needs no cluster-wide permission. Default
+    /// all namespaces.
     #[arg(long, value_name = "NAME", value_parser = parse_namespace)]
     pub namespace: Option<String>,
 }
