@@ -50,7 +50,7 @@ pub(super) fn unavailable(
         count => format!("{count} of {} are available", active.len()),
     };
     Some(Finding {
-        what: format!("{of}{count}: {}", states.join(", ")),
+        what: format!("{of}{count}: {}", states.join("; ")),
         way_out: Some(describe(example)),
     })
 }

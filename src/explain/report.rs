@@ -287,7 +287,7 @@ fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, order: DeletionOrder)
         return Deletion {
             pod,
             rule: None,
-            because: "the last".to_owned(),
+            because: "it is deleted last".to_owned(),
         };
     };
     let rule = first_rule(ranked, other, order).map(|(rule, _)| rule);

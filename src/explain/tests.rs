@@ -310,7 +310,7 @@ fn unavailable_pods_are_grouped_by_reason() {
         &report(&facts, &sources, NOW),
         &[
             "it owns as many pods as it wants; none is available: 2 Pending, no node \
-             (Unschedulable), 1 Pending, not Running yet (ImagePullBackOff), 1 Running, not Ready \
+             (Unschedulable); 1 Pending, not Running yet (ImagePullBackOff); 1 Running, not Ready \
              (CrashLoopBackOff)",
             "way out: kubectl -n shop describe pod web-1",
         ],
