@@ -101,6 +101,9 @@ const FILE_LINES_MAX: usize = 500;
 /// Maximum characters of a line.
 const COLUMNS_MAX: usize = 100;
 
+/// Maximum characters of a function's name, tests included.
+const NAME_LENGTH_MAX: usize = 60;
+
 pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
@@ -192,6 +195,21 @@ fn files_are_small() {
         }
     }
     assert_none("files that are two rooms", &offences);
+}
+
+/// A longer name is a riddle or two tests.
+#[test]
+fn names_are_short() {
+    let mut offences = Vec::new();
+    for (file, text) in [rust_files("src"), rust_files("tests")].concat() {
+        let names = text.lines().filter_map(|line| {
+            let (_, rest) = line.split_once("fn ")?;
+            rest.split(['(', '<']).next()
+        });
+        let long = names.filter(|name| name.len() > NAME_LENGTH_MAX && !name.contains(' '));
+        offences.extend(long.map(|name| format!("{file}: {name}")));
+    }
+    assert_none("names of more than 60 characters", &offences);
 }
 
 /// A line that is nothing but a string is what a terminal shows, and stays whole.

@@ -294,7 +294,7 @@ fn a_lease_lasts_a_second_at_least() {
 }
 
 #[test]
-fn a_flag_wins_over_the_environment_that_over_the_file_that_over_the_default() {
+fn flag_beats_environment_beats_file_beats_default() {
     let config = |arguments: &[&str]| {
         let given = Given {
             arguments: &[&["config", "--config=f.yaml"], arguments].concat(),

@@ -192,7 +192,7 @@ mod tests {
     use super::World;
 
     #[test]
-    fn a_set_is_complete_when_its_pods_are_there_and_its_status_says_so() {
+    fn a_set_is_complete_with_all_pods_and_a_matching_status() {
         let set = |ready: u64| {
             json!({
                 "metadata": {"namespace": "n", "name": "web", "uid": "u", "generation": 2},
