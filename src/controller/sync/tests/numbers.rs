@@ -29,7 +29,7 @@ fn h_22_skipped_syncs_are_counted_by_lagging_cache() {
         assert_eq!(
             fixture.sync("web").expect("no error"),
             SyncOutcome::TooEarly
-        )
+        );
     };
     wrote(Resource::Pods, "11");
     skip();
