@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::tidy::root;
+use crate::tidy::{COLUMNS_MAX, root};
 
 /// Longest README, in lines and in bytes: it is read before anything else.
 const README_MAX: (usize, usize) = (150, 12 * 1024);
@@ -29,19 +29,20 @@ fn documents() -> Vec<PathBuf> {
     markdown
 }
 
-fn read(path: &Path) -> String {
-    fs::read_to_string(path).expect("a readable document")
+/// The text of a document.
+pub(crate) fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The lines outside code blocks.
-fn prose(text: &str) -> Vec<&str> {
+/// The lines outside code blocks, with their numbers from 1.
+pub(crate) fn prose(text: &str) -> Vec<(usize, &str)> {
     let mut is_code = false;
     let mut lines = Vec::new();
-    for line in text.lines() {
+    for (number, line) in (1..).zip(text.lines()) {
         if line.trim_start().starts_with("```") {
             is_code = !is_code;
         } else if !is_code {
-            lines.push(line);
+            lines.push((number, line));
         }
     }
     lines
@@ -49,7 +50,8 @@ fn prose(text: &str) -> Vec<&str> {
 
 /// The targets of `[text](target)` in a document.
 fn links(text: &str) -> Vec<String> {
-    let parts = prose(text).join("\n");
+    let lines: Vec<&str> = prose(text).into_iter().map(|(_, line)| line).collect();
+    let parts = lines.join("\n");
     let targets = parts.split("](").skip(1);
     let targets = targets.filter_map(|rest| rest.split_once(')'));
     targets.map(|(target, _)| target.to_owned()).collect()
@@ -57,7 +59,8 @@ fn links(text: &str) -> Vec<String> {
 
 /// The anchors of a document's headings, as GitHub derives them.
 fn anchors(text: &str) -> Vec<String> {
-    let headings = prose(text).into_iter().filter(|line| line.starts_with('#'));
+    let headings = prose(text).into_iter().map(|(_, line)| line);
+    let headings = headings.filter(|line| line.starts_with('#'));
     let anchor = |heading: &str| {
         let title = heading.trim_start_matches('#').trim().to_lowercase();
         let kept = title
@@ -111,7 +114,7 @@ fn the_readme_is_short() {
 #[test]
 fn readme_lines_fit_100_columns() {
     let readme = read(&root().join("README.md"));
-    let is_long = |line: &&str| line.chars().count() > 100 && !line.starts_with('|');
+    let is_long = |line: &&str| line.chars().count() > COLUMNS_MAX && !line.starts_with('|');
     let long: Vec<&str> = readme.lines().filter(is_long).collect();
     assert!(long.is_empty(), "{}", long.join("\n"));
 }

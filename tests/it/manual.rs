@@ -7,20 +7,14 @@ use std::path::{Path, PathBuf};
 
 use replicaset_controller::devserver::behaviour;
 
-use crate::tidy::{assert_none, root};
+use crate::documents::{prose, read};
+use crate::tidy::{COLUMNS_MAX, assert_none, root};
 
 const PAGES: &str = "src/manual";
-
-/// Maximum columns of a line, except in tables and code blocks.
-const COLUMNS_MAX: usize = 100;
 
 /// The text of a page of the manual.
 pub(crate) fn page(name: &str) -> String {
     read(&root().join(PAGES).join(name))
-}
-
-fn read(path: &Path) -> String {
-    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn pages() -> Vec<PathBuf> {
@@ -36,20 +30,6 @@ fn pages() -> Vec<PathBuf> {
 fn name_of(path: &Path) -> String {
     let below = path.strip_prefix(root()).unwrap_or(path);
     below.display().to_string()
-}
-
-/// The lines outside code blocks, with their numbers from 1.
-fn prose(text: &str) -> Vec<(usize, &str)> {
-    let mut in_code = false;
-    let mut lines = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        if line.trim_start().starts_with("```") {
-            in_code = !in_code;
-        } else if !in_code {
-            lines.push((index + 1, line));
-        }
-    }
-    lines
 }
 
 #[test]

@@ -99,7 +99,7 @@ const BANNED: &[(&str, &[&str])] = &[
 const FILE_LINES_MAX: usize = 500;
 
 /// Maximum characters of a line.
-const COLUMNS_MAX: usize = 100;
+pub(crate) const COLUMNS_MAX: usize = 100;
 
 /// Maximum characters of a function's name, tests included.
 const NAME_LENGTH_MAX: usize = 60;
