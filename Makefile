@@ -83,13 +83,13 @@ dev: ## Run dev API server, simulated kubelet and controller until stopped (ARGS
 test: ## Run all tests that need nothing but Rust
 	cargo test --locked
 
-control-plane: ## Build a real etcd, kube-apiserver and kubectl into target/control-plane
+control-plane: ## Build a real etcd, kube-apiserver and kubectl into target/control-plane (K8S)
 	$(CONTROL_PLANE)/build.sh
 
-test-control-plane: ## Run the integration tests against the real control plane
+test-control-plane: ## Run the integration tests against the real control plane (K8S)
 	$(CONTROL_PLANE)/run.sh cargo test --locked --test it
 
-bench: control-plane ## Compare with kube-controller-manager on one API server (BENCH_ARGS)
+bench: ## Compare with kube-controller-manager on one API server (K8S, BENCH_ARGS)
 	CONTROL_PLANE_AUDIT_LOG= $(CONTROL_PLANE)/run.sh cargo bench --locked --bench side_by_side -- $(BENCH_ARGS)
 
 picture: ## Record a run of the demo and draw it into src/manual/demo.svg

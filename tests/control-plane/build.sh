@@ -1,7 +1,8 @@
 #!/bin/sh
-# Builds etcd, kube-apiserver, kube-controller-manager and kubectl from the Go
-# modules pinned in go.mod and go.sum next to this script, and links the
-# directory that holds them as <repository>/target/control-plane.
+# Builds etcd, kube-apiserver, kube-controller-manager and kubectl of the
+# Kubernetes version K8S, such as 1.36, from the Go modules that go.mod and
+# go.sum in the folder of that name pin. Links the directory that holds them as
+# <repository>/target/control-plane and prints its path.
 #
 # The binaries live in a cache outside the checkout, keyed by the Kubernetes
 # version and by what goes into the build; with a warm cache this only renews
@@ -9,6 +10,7 @@
 # and kubectl, that directory is linked and nothing is built.
 set -eu
 
+k8s=${K8S:-1.37}
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 repo=$(CDPATH='' cd -- "$here/../.." && pwd -P)
 link=$repo/target/control-plane
@@ -23,6 +25,7 @@ link_to() {
     fi
     ln -sfn "$1" "$link"
     say "target/control-plane -> $1"
+    printf '%s\n' "$1"
     exit 0
 }
 
@@ -42,10 +45,16 @@ if [ -n "${KUBEBUILDER_ASSETS:-}" ]; then
     say "KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS lacks etcd, kube-apiserver or kubectl; ignoring it"
 fi
 
+module=$here/$k8s
+if [ ! -f "$module/go.mod" ]; then
+    pinned=$(cd "$here" && echo [0-9]*)
+    die "K8S=$k8s is not pinned in tests/control-plane; choose one of: $pinned"
+fi
+
 # v1.36.3 from the line "k8s.io/kubernetes v1.36.3" of go.mod
-version=$(sed -n 's/^[[:space:]]*\(require \)\{0,1\}k8s\.io\/kubernetes \(v[0-9][^ ]*\).*$/\2/p' "$here/go.mod")
-[ -n "$version" ] || die "found no version of k8s.io/kubernetes in $here/go.mod"
-go_needed=$(sed -n 's/^go \([0-9.]*\)$/\1/p' "$here/go.mod")
+version=$(sed -n 's/^[[:space:]]*\(require \)\{0,1\}k8s\.io\/kubernetes \(v[0-9][^ ]*\).*$/\2/p' "$module/go.mod")
+[ -n "$version" ] || die "found no version of k8s.io/kubernetes in $module/go.mod"
+go_needed=$(sed -n 's/^go \([0-9.]*\)$/\1/p' "$module/go.mod")
 major=$(printf '%s\n' "$version" | sed 's/^v\([0-9]*\)\..*/\1/')
 minor=$(printf '%s\n' "$version" | sed 's/^v[0-9]*\.\([0-9]*\)\..*/\1/')
 
@@ -61,7 +70,7 @@ sha256() {
     if command -v sha256sum >/dev/null 2>&1; then sha256sum; else shasum -a 256; fi
 }
 platform=$(uname -sm)
-key=$({ cat "$here/go.mod" "$here/go.sum"; printf '%s\n' "cgo=0 trimpath $ldflags" "$platform"; } |
+key=$({ cat "$module/go.mod" "$module/go.sum"; printf '%s\n' "cgo=0 trimpath $ldflags" "$platform"; } |
     sha256 | cut -c1-12)
 [ "${#key}" -eq 12 ] || die "neither sha256sum nor shasum works here"
 root=${XDG_CACHE_HOME:-${HOME:?set HOME or XDG_CACHE_HOME}/.cache}/replicaset-controller/control-plane
@@ -78,7 +87,7 @@ if ! command -v go >/dev/null 2>&1; then
         "install Go $go_needed or newer, or set KUBEBUILDER_ASSETS to a directory" \
         "with etcd, kube-apiserver and kubectl"
 fi
-cd "$here"
+cd "$module"
 if ! go_version=$(GOWORK=off go env GOVERSION 2>&1); then
     die "building the control plane for the tests ($version) needs Go $go_needed or newer," \
         "but go said: $go_version; update Go, or set KUBEBUILDER_ASSETS to a directory" \

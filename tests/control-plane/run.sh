@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # run.sh COMMAND [ARGUMENT...]
 #
-# Starts etcd and kube-apiserver on free loopback ports, runs COMMAND against
-# them and tears everything down again; exits with COMMAND's exit code.
+# Starts etcd and kube-apiserver of the Kubernetes version K8S, which build.sh
+# builds if need be, on free loopback ports, runs COMMAND against them and tears
+# everything down again; exits with COMMAND's exit code.
 # README.md tells what COMMAND finds in its environment.
 #
 # The API server runs with its default admission plugins, ServiceAccount among
@@ -17,17 +18,12 @@
 set -euo pipefail
 
 here=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
-repo=$(CDPATH='' cd -- "$here/../.." && pwd -P)
-bin=$repo/target/control-plane
 
 say() { printf 'control-plane: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
 [[ $# -gt 0 ]] || die "usage: run.sh COMMAND [ARGUMENT...]"
-for tool in etcd kube-apiserver kubectl; do
-    [[ -x $bin/$tool ]] || die "no $tool in $bin: run 'make control-plane' first"
-done
-bin=$(CDPATH='' cd -- "$bin" && pwd -P)
+bin=$("$here/build.sh")
 command -v openssl >/dev/null || die "openssl is needed to make the certificates"
 
 kcm_controllers=${KCM_CONTROLLERS:-}
