@@ -10,7 +10,7 @@ use super::json_frames::JsonWatch;
 use super::json_list::JsonList;
 use super::protobuf_frames::ProtobufWatch;
 use super::protobuf_list::ProtobufList;
-use crate::api::encoded::JSON;
+use crate::api::encoded::{JSON, JSON_WITHOUT_MANAGED_FIELDS};
 use crate::api::protobuf;
 
 /// The encoding to request.
@@ -25,11 +25,16 @@ pub enum ContentType {
 }
 
 impl ContentType {
-    /// The value of the `Accept` header, best encoding first.
+    /// The value of the `Accept` header, best encoding first. No cache keeps `managedFields`, so the
+    /// request leaves them out as [`JSON_WITHOUT_MANAGED_FIELDS`] does.
     pub fn accept(self) -> &'static str {
         match self {
-            Self::Protobuf => "application/vnd.kubernetes.protobuf, application/json",
-            Self::Json => JSON,
+            Self::Protobuf => {
+                "application/vnd.kubernetes.protobuf;drop=metadata.managedFields, \
+                 application/json;drop=metadata.managedFields, \
+                 application/vnd.kubernetes.protobuf, application/json"
+            }
+            Self::Json => JSON_WITHOUT_MANAGED_FIELDS,
         }
     }
 }

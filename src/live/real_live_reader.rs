@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::LiveReader;
 use super::field_managers::{self, Manager};
+use crate::api::encoded::JSON_WITHOUT_MANAGED_FIELDS;
 use crate::api::interner::Interner;
 use crate::api::workload_kind::collection_path;
 use crate::api::{ObjectKey, Pod, ReplicaSet, ResourceVersion, Selector, WorkloadKind};
@@ -52,6 +53,7 @@ impl RealLiveReader {
         let mut continue_token = String::new();
         loop {
             let mut page = request.clone().query("limit", PAGE_SIZE);
+            page = page.accept(JSON_WITHOUT_MANAGED_FIELDS);
             if !continue_token.is_empty() {
                 page = page.query("continue", &continue_token);
             }

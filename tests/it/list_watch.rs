@@ -168,6 +168,11 @@ fn j_02_j_03_the_first_request_is_a_streaming_list() {
     assert_eq!(query("limit"), "");
     let expected = format!("/api/v1/namespaces/{}/pods", cluster.namespace());
     assert_eq!(request.path, expected);
+    // A server that does not know the parameter takes the clause as if it were not there.
+    let expected = "application/vnd.kubernetes.protobuf;drop=metadata.managedFields, \
+        application/json;drop=metadata.managedFields, \
+        application/vnd.kubernetes.protobuf, application/json";
+    assert_eq!(request.header("accept"), expected);
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.stable("a");
     check_alive(&cluster, 3);

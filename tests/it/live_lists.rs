@@ -23,8 +23,8 @@ fn cluster_with_pods() -> TestCluster {
     cluster
 }
 
-/// Lists the pods of `a` as a sync does.
-fn list_pods(cluster: &TestCluster) -> Result<Vec<Pod>, WriteError> {
+/// What a sync reads with, and the ReplicaSet `a`.
+fn reader(cluster: &TestCluster) -> (RealLiveReader, ReplicaSet) {
     let options = ClientOptions {
         qps: 0.0,
         ..ClientOptions::default()
@@ -34,8 +34,40 @@ fn list_pods(cluster: &TestCluster) -> Result<Vec<Pod>, WriteError> {
     let live = RealLiveReader::new(client, &REPLICA_SET, cluster.stop());
     let rs = cluster.replica_set("a").to_string();
     let rs = ReplicaSet::from_answer(&REPLICA_SET, rs.as_bytes());
-    let rs = rs.expect("a readable ReplicaSet");
+    (live, rs.expect("a readable ReplicaSet"))
+}
+
+/// Lists the pods of `a` as a sync does.
+fn list_pods(cluster: &TestCluster) -> Result<Vec<Pod>, WriteError> {
+    let (live, rs) = reader(cluster);
     live.list_pods(&rs, rs.selector.as_ref().expect("a selector"))
+}
+
+#[test]
+fn only_what_reads_field_managers_gets_them() {
+    let cluster = TestCluster::start();
+    cluster.create_replica_set(&new_replica_set("a", 0));
+    cluster.create_pod(&new_pod("p1"));
+    let (live, rs) = reader(&cluster);
+    let selector = rs.selector.as_ref().expect("a selector");
+    let accepted_by = |resource| {
+        let requests = cluster.recorded("list", resource).into_iter();
+        let requests = requests.chain(cluster.recorded("get", resource));
+        let accepts = requests.map(|it| it.request.header("accept").to_owned());
+        cluster.faults().recorder().clear();
+        accepts.collect::<Vec<_>>()
+    };
+    accepted_by("pods");
+    let without = "application/json;drop=metadata.managedFields, application/json";
+    assert_eq!(live.list_pods(&rs, selector).expect("a list").len(), 1);
+    assert_eq!(accepted_by("pods"), [without]);
+    let found = live.find_pod(&rs, "p1").expect("a list");
+    assert!(found.is_some());
+    assert_eq!(accepted_by("pods"), [without]);
+    live.owner_managers(&rs, "p1").expect("a list");
+    assert_eq!(accepted_by("pods"), ["application/json"]);
+    live.status_managers(&rs.key).expect("a ReplicaSet");
+    assert_eq!(accepted_by("replicasets"), ["application/json"]);
 }
 
 #[test]
