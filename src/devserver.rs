@@ -1,4 +1,4 @@
-//! An in-memory API server on loopback, for demos and tests. It behaves as kube-apiserver 1.36 does
+//! An in-memory API server on loopback, for demos and tests. It behaves as kube-apiserver 1.37 does
 //! in every way that this controller can observe; any difference is a bug of this server. Only
 //! `main` and the tests use it. It is no cluster for other uses.
 //!

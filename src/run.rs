@@ -179,8 +179,10 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
             format!("namespace {namespace}")
         });
     for gate in GATES {
-        let build = &metrics::global().build;
-        build.set_feature_enabled(gate.name, gate.stage, args.features.is_enabled(&gate));
+        if let Some(stage) = gate.stage {
+            let build = &metrics::global().build;
+            build.set_feature_enabled(gate.name, stage, args.features.is_enabled(&gate));
+        }
     }
     let version = env!("CARGO_PKG_VERSION");
     log::info!(

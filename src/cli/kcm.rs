@@ -1,4 +1,4 @@
-//! Flags of kube-controller-manager 1.36 that this daemon does not have, for `--kcm-compat`
+//! Flags of kube-controller-manager 1.34 to 1.37 that this daemon does not have, for `--kcm-compat`
 //! (kubernetes `cmd/kube-controller-manager/app/options`, component-base, controller-manager,
 //! cloud-provider, apiserver).
 
@@ -92,6 +92,7 @@ const FOREIGN: &[Foreign] = &[
     value("concurrent-daemonset-syncs"),
     value("concurrent-deployment-syncs"),
     value("concurrent-device-taint-eviction-syncs"),
+    value("concurrent-disruption-syncs"),
     value("concurrent-endpoint-syncs"),
     value("concurrent-ephemeralvolume-syncs"),
     value("concurrent-gc-syncs"),

@@ -1,4 +1,4 @@
-//! The table columns of kube-apiserver 1.36 (kubernetes
+//! The table columns of kube-apiserver 1.37 (kubernetes
 //! `pkg/printers/internalversion/printers.go`). Pure, except for the clock.
 
 use jiff::Timestamp;

@@ -1,5 +1,5 @@
 //! The paths outside the resources: health, version, and discovery, plain and aggregated, with
-//! kube-apiserver 1.36's responses for the resources served here.
+//! kube-apiserver 1.37's responses for the resources served here.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::openapi;
 use super::resource::Resource;
 
 /// The emulated Kubernetes release.
-const GIT_VERSION: &str = "v1.36.3";
+const GIT_VERSION: &str = "v1.37.2";
 
 /// The API groups besides the core group.
 const GROUPS: [&str; 2] = ["apps", "coordination.k8s.io"];
@@ -69,7 +69,7 @@ pub(super) fn is_served(group: &str) -> bool {
 fn version() -> Value {
     json!({
         "major": "1",
-        "minor": "36",
+        "minor": "37",
         "gitVersion": GIT_VERSION,
         "gitCommit": "",
         "gitTreeState": "clean",

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::exchange::{ApiRequest, Response, ResponseBody};
 use super::resource::Resource;
 
-const VERSION: &str = "1.36";
+const VERSION: &str = "1.37";
 
 /// The media type that Go clients accept for `/openapi/v2`.
 const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";

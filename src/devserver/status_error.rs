@@ -1,4 +1,4 @@
-//! The server's errors: `Status` objects with the texts of kube-apiserver 1.36.
+//! The server's errors: `Status` objects with the texts of kube-apiserver 1.37.
 
 use serde::Serialize;
 

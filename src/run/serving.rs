@@ -11,8 +11,9 @@ use crate::cli::flags::TlsVersion;
 use crate::client::{ClientConfig, ConfigSource};
 use crate::serving::{AllowedPaths, CertificateFiles, ServingOptions, SetVerbosity, ZPages};
 
-/// The version of Kubernetes that this controller follows (go.mod of `tests/control-plane`).
-const EMULATION_VERSION: &str = "1.36";
+/// The version of Kubernetes that this controller follows, the default of
+/// `tests/control-plane/build.sh`.
+const EMULATION_VERSION: &str = "1.37";
 
 /// Maximum open descriptors of the daemon, rounded up: 100 connections of clients to each of its
 /// two ports, some 60 connections of its own for each controlled kind, and files.

@@ -38,7 +38,7 @@ pub struct ZPages {
     pub flags: BTreeMap<String, String>,
     /// The effective configuration by section, rendered for each request.
     pub config: Box<dyn Fn() -> Value + Send + Sync>,
-    /// The emulated Kubernetes version, such as `1.36`.
+    /// The emulated Kubernetes version, such as `1.37`.
     pub emulation_version: String,
     /// Serves `/debug/flags/v`; not served if absent.
     pub set_verbosity: Option<SetVerbosity>,

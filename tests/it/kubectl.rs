@@ -403,7 +403,7 @@ fn api_resources_and_version_list_what_is_served() {
         assert!(rig.run("api-versions").contains("apps/v1\n"));
         // An older kubectl warns about the version skew.
         let (version, _) = texts(&rig.output("version"));
-        assert!(version.contains("Server Version: v1.36"), "{version}");
+        assert!(version.contains("Server Version: v1.37"), "{version}");
         assert!(
             rig.run("explain rs --recursive=false")
                 .contains("ReplicaSet")

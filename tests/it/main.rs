@@ -71,3 +71,5 @@ mod staleness;
 mod status;
 /// Rules of this repository that the compiler does not check.
 mod tidy;
+/// The pinned versions of Kubernetes, against the manual, the daemon and the dev server.
+mod versions;

@@ -336,6 +336,36 @@ fn the_kubernetes_version_shown_is_the_api_servers() {
 }
 
 #[test]
+fn gates_are_shown_unless_only_older_versions_have_them() {
+    let cluster = TestCluster::start();
+    let port = PlainPort::free();
+    let gates = "--feature-gates=LogarithmicScaleDown=true,PodDeletionCost=false";
+    let _process = cluster.start_process(&[&port.argument(), gates]);
+    let page = port.get("/metrics").1;
+    let shown: BTreeMap<&str, &str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("kubernetes_feature_enabled"))
+        .filter_map(|line| line.rsplit_once(' '))
+        .collect();
+    let expected = [
+        ("CoordinatedLeaderElection", "BETA", "0"),
+        ("ControllerManagerReleaseLeaderElectionLockOnExit", "ALPHA", "1"),
+        ("DeploymentReplicaSetTerminatingReplicas", "BETA", "1"),
+        ("PodDeletionCost", "BETA", "0"),
+        ("StaleControllerConsistencyReplicaSet", "BETA", "1"),
+    ];
+    let expected = expected.map(|(name, stage, value)| {
+        let labels = format!("{{name=\"{name}\",stage=\"{stage}\"}}");
+        (labels, value)
+    });
+    let expected: BTreeMap<&str, &str> = expected
+        .iter()
+        .map(|(labels, value)| (labels.as_str(), *value))
+        .collect();
+    assert_eq!(shown, expected);
+}
+
+#[test]
 fn queues_and_caches_show_their_figures() {
     let cluster = TestCluster::start();
     // A process of its own: in this one other tests' daemons show and withdraw the same series.

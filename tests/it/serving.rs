@@ -59,7 +59,7 @@ impl Front {
         let zpages = ZPages {
             flags: [("kube-api-qps".to_owned(), "20".to_owned())].into(),
             config: Box::new(|| json!({"section": {"kind": "Test"}})),
-            emulation_version: "1.36".to_owned(),
+            emulation_version: "1.37".to_owned(),
             set_verbosity: None,
         };
         let health = Arc::new(Health::new(metrics::global()));

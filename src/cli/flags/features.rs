@@ -37,8 +37,9 @@ impl FeatureArgs {
 pub struct Gate {
     /// Name in Kubernetes.
     pub name: &'static str,
-    /// Stage in Kubernetes 1.36: `ALPHA`, `BETA`, or empty for general availability.
-    pub stage: &'static str,
+    /// Stage in Kubernetes 1.37: `ALPHA`, `BETA`, or empty for general availability; `None` if only
+    /// older versions have the gate.
+    pub stage: Option<&'static str>,
     /// Default value.
     pub default: bool,
     /// True if the value cannot be changed.
@@ -53,15 +54,13 @@ pub struct Setting {
 }
 
 /// Scale-downs respect the pod deletion cost.
-pub const POD_DELETION_COST: Gate = switchable("PodDeletionCost", "BETA");
+pub const POD_DELETION_COST: Gate = switchable("PodDeletionCost");
 
 /// The status of a ReplicaSet counts terminating pods.
-pub const TERMINATING_REPLICAS: Gate =
-    switchable("DeploymentReplicaSetTerminatingReplicas", "BETA");
+pub const TERMINATING_REPLICAS: Gate = switchable("DeploymentReplicaSetTerminatingReplicas");
 
 /// A sync waits until the cache shows the daemon's own writes.
-pub const STALE_CONTROLLER_CONSISTENCY: Gate =
-    switchable("StaleControllerConsistencyReplicaSet", "BETA");
+pub const STALE_CONTROLLER_CONSISTENCY: Gate = switchable("StaleControllerConsistencyReplicaSet");
 
 /// The gates of this daemon, switchable or locked, by their upstream names
 /// (kubernetes `pkg/features/kube_features.go`,
@@ -69,26 +68,26 @@ pub const STALE_CONTROLLER_CONSISTENCY: Gate =
 pub const GATES: [Gate; 6] = [
     locked(
         "ControllerManagerReleaseLeaderElectionLockOnExit",
-        "ALPHA",
+        Some("ALPHA"),
         true,
     ),
-    locked("CoordinatedLeaderElection", "BETA", false),
+    locked("CoordinatedLeaderElection", Some("BETA"), false),
     TERMINATING_REPLICAS,
     POD_DELETION_COST,
-    locked("LogarithmicScaleDown", "", true),
+    locked("LogarithmicScaleDown", None, true),
     STALE_CONTROLLER_CONSISTENCY,
 ];
 
-const fn switchable(name: &'static str, stage: &'static str) -> Gate {
+const fn switchable(name: &'static str) -> Gate {
     Gate {
         name,
-        stage,
+        stage: Some("BETA"),
         default: true,
         is_locked: false,
     }
 }
 
-const fn locked(name: &'static str, stage: &'static str, value: bool) -> Gate {
+const fn locked(name: &'static str, stage: Option<&'static str>, value: bool) -> Gate {
     Gate {
         name,
         stage,

@@ -6,8 +6,8 @@ use std::io;
 use super::{FOREIGN, Foreign, Ignored};
 use crate::cli::{ParseOutcome, Parsed, Sources, parse};
 
-/// Every flag of kube-controller-manager 1.36, deprecated flags included, with the type of its
-/// value in `--help`; no type for a bool.
+/// Every flag of kube-controller-manager 1.34 to 1.37, deprecated flags included, with the type of
+/// its value in `--help`; no type for a bool.
 const FLAGS: &str = include_str!("flags.txt");
 
 #[track_caller]

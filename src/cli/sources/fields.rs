@@ -147,6 +147,7 @@ pub(in crate::cli) const FOREIGN: &[&str] = &[
     "deploymentController",
     "deprecatedController",
     "deviceTaintEvictionController",
+    "disruptionController",
     "endpointController",
     "endpointSliceController",
     "endpointSliceMirroringController",

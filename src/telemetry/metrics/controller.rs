@@ -111,9 +111,8 @@ impl ControllerFamilies {
                 "replicaset_controller_sorting_deletion_age_ratio",
                 "[ALPHA] The ratio of chosen deleted pod's ages to the current youngest pod's age \
                  (at the time). Should be <2. The intent of this metric is to measure the rough \
-                 efficacy of the LogarithmicScaleDown feature gate's effect on the sorting (and \
-                 deletion) of pods when a replicaset scales down. This only considers Ready pods \
-                 when calculating and reporting.",
+                 efficacy of the sorting (and deletion) of pods when a replicaset scales down. \
+                 This only considers Ready pods when calculating and reporting.",
                 &AGE_RATIOS,
             ),
             stale_sync_skips: registry.counters(

@@ -130,9 +130,9 @@ pub struct BuildMetrics {
 pub struct KubernetesVersion {
     /// `1`.
     pub major: String,
-    /// `36`.
+    /// `37`.
     pub minor: String,
-    /// `v1.36.3`.
+    /// `v1.37.2`.
     pub git_version: String,
 }
 

@@ -303,6 +303,18 @@ impl Api {
         })
     }
 
+    /// True if the API server keeps `terminatingReplicas` in the status of this ReplicaSet. Its
+    /// feature gate decides, which is off by default before Kubernetes 1.35.
+    #[track_caller]
+    pub(crate) fn keeps_terminating_replicas(&self, name: &str) -> bool {
+        let patch = json!({"status": {"terminatingReplicas": 1}});
+        let request = Request::patch(self.path(Kind::ReplicaSets, &format!("{name}/status")))
+            .query("dryRun", "All")
+            .body("application/merge-patch+json", patch.to_string());
+        let stored = succeed(self.send(&request), &name);
+        stored["status"]["terminatingReplicas"] == json!(1)
+    }
+
     /// The events about an object, oldest first.
     #[track_caller]
     pub(crate) fn events_of(&self, object: &str) -> Vec<Value> {
