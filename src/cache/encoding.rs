@@ -25,8 +25,8 @@ pub enum ContentType {
 }
 
 impl ContentType {
-    /// The value of the `Accept` header, best encoding first. No cache keeps `managedFields`, so the
-    /// request leaves them out as [`JSON_WITHOUT_MANAGED_FIELDS`] does.
+    /// The value of the `Accept` header, best encoding first. No cache keeps `managedFields`, so
+    /// the request leaves them out as [`JSON_WITHOUT_MANAGED_FIELDS`] does.
     pub fn accept(self) -> &'static str {
         match self {
             Self::Protobuf => {

@@ -341,28 +341,27 @@ fn gates_are_shown_unless_only_older_versions_have_them() {
     let port = PlainPort::free();
     let gates = "--feature-gates=LogarithmicScaleDown=true,PodDeletionCost=false";
     let _process = cluster.start_process(&[&port.argument(), gates]);
-    let page = port.get("/metrics").1;
-    let shown: BTreeMap<&str, &str> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("kubernetes_feature_enabled"))
-        .filter_map(|line| line.rsplit_once(' '))
-        .collect();
-    let expected = [
-        ("CoordinatedLeaderElection", "BETA", "0"),
-        ("ControllerManagerReleaseLeaderElectionLockOnExit", "ALPHA", "1"),
-        ("DeploymentReplicaSetTerminatingReplicas", "BETA", "1"),
-        ("PodDeletionCost", "BETA", "0"),
-        ("StaleControllerConsistencyReplicaSet", "BETA", "1"),
-    ];
-    let expected = expected.map(|(name, stage, value)| {
-        let labels = format!("{{name=\"{name}\",stage=\"{stage}\"}}");
-        (labels, value)
+    let mut expected = [
+        (
+            "ControllerManagerReleaseLeaderElectionLockOnExit",
+            "ALPHA",
+            1,
+        ),
+        ("CoordinatedLeaderElection", "BETA", 0),
+        ("DeploymentReplicaSetTerminatingReplicas", "BETA", 1),
+        ("PodDeletionCost", "BETA", 0),
+        ("StaleControllerConsistencyReplicaSet", "BETA", 1),
+    ]
+    .map(|(name, stage, value)| format!("{{name=\"{name}\",stage=\"{stage}\"}} {value}"));
+    expected.sort();
+    cluster.eventually_eq("the gates of 1.37", &expected.to_vec(), || {
+        let page = port.get("/metrics").1;
+        let lines = page.lines();
+        let lines = lines.filter_map(|line| line.strip_prefix("kubernetes_feature_enabled"));
+        let mut shown: Vec<String> = lines.map(str::to_owned).collect();
+        shown.sort();
+        shown
     });
-    let expected: BTreeMap<&str, &str> = expected
-        .iter()
-        .map(|(labels, value)| (labels.as_str(), *value))
-        .collect();
-    assert_eq!(shown, expected);
 }
 
 #[test]

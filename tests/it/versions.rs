@@ -63,7 +63,8 @@ fn the_manual_lists_every_pinned_version() {
             let Pinned { kubernetes, etcd } = version;
             let belongs = kubernetes.rsplit_once('.').is_some_and(|it| it.0 == name);
             let is_row = |line: &str| {
-                line.starts_with(&format!("| {kubernetes} |")) && line.contains(&format!("| {etcd} |"))
+                line.starts_with(&format!("| {kubernetes} |"))
+                    && line.contains(&format!("| {etcd} |"))
             };
             !belongs || !page.lines().any(is_row)
         })
@@ -77,9 +78,10 @@ fn daemon_and_dev_server_name_the_followed_version() {
     let cluster = TestCluster::start();
     let port = PlainPort::free();
     let _process = cluster.start_process(&[&port.argument()]);
-    let statusz = port.get("/statusz").1;
     let expected = format!("\nEmulation version: {}\n", followed());
-    assert!(statusz.contains(&expected), "{statusz}");
+    cluster.eventually("the followed version", || {
+        port.get("/statusz").1.contains(&expected)
+    });
     if TestCluster::is_real() {
         return;
     }
@@ -106,7 +108,10 @@ fn kcm_compat_knows_every_flag_of_a_real_controller_manager() {
     // A bool that also takes a word: `--version=raw`.
     flags.remove("version version[=true]");
     let known: BTreeSet<&str> = FLAGS.lines().collect();
-    let unknown: Vec<String> = flags.difference(&known).map(|&flag| flag.to_owned()).collect();
+    let unknown: Vec<String> = flags
+        .difference(&known)
+        .map(|&flag| flag.to_owned())
+        .collect();
     assert_none("flags that src/cli/kcm/flags.txt lacks", &unknown);
 }
 
