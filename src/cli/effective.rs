@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::sources::fields::{API_VERSION, FIELDS, Field, KIND, Shape};
 use super::sources::{Argument, Origin};
+use super::values::parse_bool;
 
 /// The values of all flags.
 pub(super) struct Effective<'a> {
@@ -55,7 +56,8 @@ fn render(shape: Shape, value: &str) -> String {
         Shape::List => format!("[{}]", items.map(text).collect::<Vec<_>>().join(", ")),
         Shape::Gates => {
             let gates = items.filter_map(|item| item.split_once('='));
-            let gates = gates.map(|(name, value)| format!("{name}: {}", value.to_lowercase()));
+            let is_on = |value| parse_bool(value).is_ok_and(|is_on| is_on);
+            let gates = gates.map(|(name, value)| format!("{name}: {}", is_on(value)));
             format!("{{{}}}", gates.collect::<Vec<_>>().join(", "))
         }
         Shape::Vmodule => {

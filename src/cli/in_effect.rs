@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use clap::{ArgMatches, Command};
 
 use super::flags::RunArgs;
+use super::values::parse_bool;
 
 /// Returns the value of every flag of `command` as text, by its name without dashes. `args` is
 /// parsed from `matches`.
@@ -20,7 +21,16 @@ pub(super) fn flags_in_effect(
         let raw = matches.try_get_raw(flag.get_id().as_str()).ok()?;
         let raw = raw.into_iter().flatten();
         let raw: Vec<_> = raw.map(|value| value.to_string_lossy()).collect();
-        let value = computed(name, args).unwrap_or_else(|| raw.join(","));
+        let given = || {
+            let given = raw.join(",");
+            // A bool has several spellings, such as 1 and T.
+            let is_bool = matches!(flag.get_value_names(), Some([kind]) if kind == "BOOL");
+            match parse_bool(&given) {
+                Ok(is_on) if is_bool => is_on.to_string(),
+                _ => given,
+            }
+        };
+        let value = computed(name, args).unwrap_or_else(given);
         Some((name.to_owned(), value))
     });
     flags.collect()

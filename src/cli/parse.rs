@@ -269,11 +269,15 @@ impl Head<'_> {
                 Ok(_) => return Read::Mistakes,
                 Err(error) => error,
             };
-            if matches!(
-                error.kind(),
-                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
-            ) {
-                return Read::Show(error.render().to_string());
+            match error.kind() {
+                // After a rejected word, `help` alone would show the help of another command.
+                ErrorKind::DisplayHelp if mistakes.len() > n_before && is_help(&arguments) => {
+                    return Read::Mistakes;
+                }
+                ErrorKind::DisplayHelp => return Read::Show(error.render().to_string()),
+                // clap names the command as well, as if it had a version of its own.
+                ErrorKind::DisplayVersion => return Read::Show(Cli::command().render_version()),
+                _ => {}
             }
             let culprit = culprit(&arguments, &error).map(|at| arguments.remove(at));
             mistakes.push(describe(self, &error, culprit.as_ref()));
@@ -282,6 +286,11 @@ impl Head<'_> {
             }
         }
     }
+}
+
+/// True for the command `help`.
+fn is_help(arguments: &[Argument]) -> bool {
+    arguments.first().is_some_and(|first| first.word == "help")
 }
 
 impl Layer {

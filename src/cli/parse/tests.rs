@@ -131,6 +131,24 @@ fn bools_are_gos_and_the_last_of_a_flag_wins() {
 }
 
 #[test]
+fn bools_are_shown_as_true_or_false() {
+    let arguments = ["--leader-elect=0", "--dry-run=T", "--profiling=F"];
+    let parsed = of(&arguments).parsed();
+    let shown = &parsed.run_args().in_effect;
+    let values = ["leader-elect", "dry-run", "profiling"].map(|flag| &*shown[flag]);
+    assert_eq!(values, ["false", "true", "false"]);
+    let gates = "--feature-gates=PodDeletionCost=0";
+    let config = of(&[&["config", gates][..], &arguments].concat()).shown();
+    for line in [
+        "leaderElect: false ",
+        "dryRun: true ",
+        "{PodDeletionCost: false}",
+    ] {
+        assert!(config.contains(line), "no {line} in\n{config}");
+    }
+}
+
+#[test]
 fn controllers_are_chosen_as_upstream_does() {
     let (rs, rc) = (
         ControllerName::ReplicaSet,
@@ -467,6 +485,8 @@ fn only_a_near_name_is_offered() {
         &["--clutser-cidr=10.0.0.0/8"],
         "--clutser-cidr: unknown flag",
     );
+    check_mistake(&["help", "nope"], "unknown command 'nope'");
+    check_mistake(&["help", "rbca"], "unknown command 'rbca'; did you mean rbac?");
     check_mistake(&["deamon"], "unknown command 'deamon'");
     check_mistake(&["rnu"], "unknown command 'rnu'; did you mean run?");
     check_mistake(
@@ -534,10 +554,13 @@ fn help_and_version_are_no_mistakes() {
     for arguments in [
         &["--version"][..],
         &["run", "--version"],
+        &["config", "--version"],
         &["--version=raw"],
     ] {
-        assert!(of(arguments).shown().starts_with("replicaset-controller"));
+        let expected = format!("replicaset-controller {}\n", env!("CARGO_PKG_VERSION"));
+        assert_eq!(of(arguments).shown(), expected, "{arguments:?}");
     }
+    assert!(of(&["help", "rbac"]).shown().contains("rbac [OPTIONS]"));
     assert!(of(&["man"]).shown().starts_with(".ie"));
     assert!(
         of(&["completions", "bash"])
