@@ -14,6 +14,9 @@ pub enum SyncError {
     /// Deleting pods failed.
     #[error("unable to delete pods: {0}")]
     Delete(WriteError),
+    /// The ReplicaSet was deleted, or is being deleted, and the cache did not show it yet.
+    #[error("{0}")]
+    Deleted(String),
     /// The sync panicked; the panic was logged.
     #[error("the sync panicked: {0}")]
     Panic(String),
@@ -26,6 +29,24 @@ impl SyncError {
             self,
             Self::Write(WriteError::Stopped) | Self::Delete(WriteError::Stopped)
         )
+    }
+
+    /// The level of its line in the log. A sync that loses the race against a deletion is normal:
+    /// the watch event that ends it is on its way.
+    pub(super) fn level(&self) -> log::Level {
+        match self {
+            Self::Deleted(_) => log::Level::Debug,
+            _ => log::Level::Warn,
+        }
+    }
+
+    /// The error of a read or write of the ReplicaSet itself.
+    pub(super) fn of_replica_set(error: WriteError) -> Self {
+        if error.is_not_found() {
+            Self::Deleted(error.to_string())
+        } else {
+            Self::Write(error)
+        }
     }
 }
 

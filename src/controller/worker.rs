@@ -44,7 +44,9 @@ impl ReplicaSetController {
             Err(error) if error.is_stopped() => self.queue.add_rate_limited(key.clone()),
             Err(error) => {
                 let object = self.kind.named(key);
-                log::warn!(object:% = object, error:%; "sync failed, requeuing with back-off");
+                let level = error.level();
+                let what = "sync failed, requeuing with back-off";
+                log::log!(level, object:% = object, error:%; "{what}");
                 self.metrics.sync_ended(end);
                 self.queue.add_rate_limited(key.clone());
             }

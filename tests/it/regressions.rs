@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::json;
 
-use crate::support::{TestCluster, forbidden, json_body, name, new_replica_set};
+use crate::support::{TestCluster, forbidden, json_body, name, new_replica_set, status_error};
 
 /// The API server's error message contains the pod's name. If each retry used a new name, each
 /// would record a new event, where kube-controller-manager has a single event with a count.
@@ -29,4 +29,23 @@ fn a_missing_service_account_filled_the_event_list() {
     cluster.eventually("the condition is removed", || {
         cluster.status("a")["conditions"] == json!(null)
     });
+}
+
+/// One of six foreground deletions logged a warning that looked like a failure.
+#[test]
+fn a_sync_that_lost_against_a_deletion_warned() {
+    if TestCluster::is_real() {
+        return;
+    }
+    let cluster = TestCluster::start();
+    let process = cluster.start_process(&["-v"]);
+    let gone = status_error(404, "NotFound", "replicasets.apps \"a\" not found");
+    cluster.fault("update", "replicasets/status", gone);
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    let line = "sync failed, requeuing with back-off";
+    cluster.eventually("the sync fails", || process.log().contains(line));
+    let log = process.log();
+    let lines = log.lines().filter(|it| it.contains(line));
+    let warnings: Vec<&str> = lines.filter(|it| !it.contains(" DEBUG ")).collect();
+    assert!(warnings.is_empty(), "{warnings:?}");
 }

@@ -15,6 +15,14 @@ use crate::stdx::hash::HashSet;
 use crate::telemetry::metrics::controller::{ByOutcome, WriteOutcome};
 use crate::writes::{PatchedPod, WriteError};
 
+/// Why no pod may be adopted.
+#[derive(Debug)]
+struct CannotAdopt {
+    reason: String,
+    /// True if the ReplicaSet was deleted or is being deleted.
+    is_deleted: bool,
+}
+
 impl ReplicaSetController {
     /// Patches owner references according to `decision`. Returns the decision that remains: a pod
     /// that vanished before its adoption does not count. Blocks for the patches, one after the
@@ -44,6 +52,14 @@ impl ReplicaSetController {
                 Err(error) => errors.push(error),
             }
         }
+        let is_deleted = matches!(
+            can_adopt.get(),
+            Some(Err(CannotAdopt {
+                is_deleted: true,
+                ..
+            }))
+        );
+        let n_not_adopted = errors.len();
         for pod in &decision.release {
             match self.release_pod(rs, pod) {
                 Ok(is_released) => n_released += usize::from(is_released),
@@ -54,7 +70,9 @@ impl ReplicaSetController {
             let object = self.kind.named(&rs.key);
             log::info!(object:% = object; "adopted {n_adopted} pods, released {n_released}");
         }
+        let is_race = is_deleted && errors.len() == n_not_adopted;
         match error::aggregate(errors) {
+            Some(error) if is_race => Err(SyncError::Deleted(error.to_string())),
             Some(error) => Err(error),
             None if gone.is_empty() => Ok(decision),
             None => {
@@ -73,9 +91,9 @@ impl ReplicaSetController {
         &self,
         rs: &ReplicaSet,
         pod: &Pod,
-        can_adopt: &OnceCell<Result<(), String>>,
+        can_adopt: &OnceCell<Result<(), CannotAdopt>>,
     ) -> Result<bool, WriteError> {
-        if let Err(reason) = can_adopt.get_or_init(|| self.can_adopt(rs)) {
+        if let Err(CannotAdopt { reason, .. }) = can_adopt.get_or_init(|| self.can_adopt(rs)) {
             let (key, uid) = (&pod.key, &pod.uid);
             return Err(WriteError::Local(format!(
                 "can't adopt Pod {key} ({uid}): {reason}"
@@ -137,18 +155,25 @@ impl ReplicaSetController {
 
     /// Checks at the API server that `rs` still exists and is not being deleted. Runs at most once
     /// per sync, and only before an adoption, because the cache may lag behind a deletion.
-    fn can_adopt(&self, rs: &ReplicaSet) -> Result<(), String> {
+    fn can_adopt(&self, rs: &ReplicaSet) -> Result<(), CannotAdopt> {
         let fresh = self.live.get_replica_set(&rs.key);
-        let fresh = fresh.map_err(|error| format!("can't recheck DeletionTimestamp: {error}"))?;
+        let fresh = fresh.map_err(|error| CannotAdopt {
+            reason: format!("can't recheck DeletionTimestamp: {error}"),
+            is_deleted: error.is_not_found(),
+        })?;
         let key = &rs.key;
+        let deleted = |reason: String| CannotAdopt {
+            reason,
+            is_deleted: true,
+        };
         if fresh.uid != rs.uid {
             let (kind, got, wanted) = (self.kind.kind, &fresh.uid, &rs.uid);
-            return Err(format!(
+            return Err(deleted(format!(
                 "original {kind} {key} is gone: got uid {got}, wanted {wanted}"
-            ));
+            )));
         }
         match fresh.deletion {
-            Some(at) => Err(format!("{key} has just been deleted at {at}")),
+            Some(at) => Err(deleted(format!("{key} has just been deleted at {at}"))),
             None => Ok(()),
         }
     }

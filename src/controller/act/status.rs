@@ -96,15 +96,16 @@ impl ReplicaSetController {
                 Err(error) => error,
             };
             if tries == STATUS_UPDATE_TRIES {
-                return Err(error.into());
+                return Err(SyncError::of_replica_set(error));
             }
             tries += 1;
             // As upstream: the read yields the version for the second attempt, whatever the error
             // was.
-            let fresh = self.live.get_replica_set(&rs.key)?;
+            let fresh = self.live.get_replica_set(&rs.key);
+            let fresh = fresh.map_err(SyncError::of_replica_set)?;
             if fresh.uid != rs.uid {
                 // Upstream writes the old object's counts into the new object in this case.
-                return Err(error.into());
+                return Err(SyncError::Deleted(error.to_string()));
             }
             status = carry_over(&fresh.status, status);
             current = Arc::new(fresh);

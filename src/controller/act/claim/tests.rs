@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use log::Level;
 use serde_json::{Value, json};
 
 use super::release_patch;
@@ -207,28 +208,55 @@ fn c_18_the_live_replica_set_decides_on_adoption() {
     going.deletion = Some(seconds_ago(0));
     let mut another = rs.clone();
     another.uid = "uid-new".into();
-    for (live, reason) in [
+    for (live, reason, level) in [
         (
             Ok(going),
             "default/web has just been deleted at 2026-01-01T00:00:00Z",
+            Level::Debug,
         ),
         (
             Ok(another),
             "original ReplicaSet default/web is gone: got uid uid-new, wanted uid-web",
+            Level::Debug,
+        ),
+        (
+            Err(refused(404, "NotFound", "it is gone")),
+            "can't recheck DeletionTimestamp: it is gone",
+            Level::Debug,
         ),
         (
             Err(refused(403, "Forbidden", "no")),
             "can't recheck DeletionTimestamp: no",
+            Level::Warn,
         ),
     ] {
         let fixture = fixture(&rs, [pod("p1")]);
         fixture.writes.set_live_replica_set(live);
         let error = fixture.sync("web").expect_err("no adoption");
         let expected = format!("can't adopt Pod default/p1 (uid-p1): {reason}");
-        assert_eq!(error.to_string(), expected);
+        assert_eq!((error.to_string(), error.level()), (expected, level));
         fixture.assert_counts(0, 0, 0);
         assert_eq!(fixture.writes.status_updates(), []);
     }
+}
+
+#[test]
+fn a_failed_release_is_reported_beside_a_deletion() {
+    let rs = replica_set("web", 2);
+    let orphans = [pod("p1"), pod("p2")];
+    let fixture = fixture(&rs, orphans.clone());
+    let gone = || Err(refused(404, "NotFound", "it is gone"));
+    fixture.writes.set_live_replica_set(gone());
+    let error = fixture.sync("web").expect_err("no adoption");
+    assert_eq!(error.level(), Level::Debug, "{error}");
+
+    let strays = [unlabelled(owned_pod("p3", &rs))];
+    let fixture = self::fixture(&rs, orphans.into_iter().chain(strays));
+    fixture.writes.set_live_replica_set(gone());
+    let refusal = || Err(refused(500, "InternalError", "a hiccup"));
+    fixture.writes.on_patch(move |_, _| Some(refusal()));
+    let error = fixture.sync("web").expect_err("no release");
+    assert_eq!(error.level(), Level::Warn, "{error}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod availability;
 
 use std::sync::Arc;
 
+use log::Level;
 use serde_json::json;
 
 use crate::api::conditions::{Condition, REPLICA_FAILURE};
@@ -386,6 +387,36 @@ fn the_second_update_never_goes_to_another_object() {
         .on_update_status(|_, _| Some(Err(refused(409, "Conflict", "changed"))));
     assert_eq!(update(&fixture, &rs, 10), Err("changed".to_owned()));
     assert_eq!(fixture.writes.status_updates().len(), 1);
+}
+
+#[test]
+fn an_update_that_loses_the_race_against_a_deletion_is_normal() {
+    let rs = replica_set("web", 1);
+    let mut another = rs.clone();
+    another.uid = "uid-new".into();
+    let gone = || refused(404, "NotFound", "it is gone");
+    for (live, update, level) in [
+        (Err(gone()), gone(), Level::Debug),
+        (Ok(another), gone(), Level::Debug),
+        (Ok(rs.clone()), gone(), Level::Debug),
+        (
+            Ok(rs.clone()),
+            refused(409, "Conflict", "changed"),
+            Level::Warn,
+        ),
+    ] {
+        let fixture = Fixture::new();
+        fixture.writes.set_live_replica_set(live);
+        let answer = move |_: &_, _: &_| Some(Err(update.clone()));
+        fixture.writes.on_update_status(answer);
+        let status = ReplicaSetStatus {
+            replicas: 10,
+            ..ReplicaSetStatus::default()
+        };
+        let rs = Arc::new(rs.clone());
+        let updated = fixture.controller.update_replica_set_status(&rs, status);
+        assert_eq!(updated.expect_err("it is refused").level(), level);
+    }
 }
 
 /// DIFFERS from upstream, which writes the conditions of its first read.
