@@ -2,20 +2,25 @@
 //! daemon's facts or the API alone; the output is a report for people and programs.
 //!
 //! [`report()`] is pure and decides with the controller's own code (`plan`, `deletion_order` and
-//! `claim` of `controller::decide`). [`api_facts`] reads its input from an API server. The daemon's
-//! debug page calls this room on the connection's thread, and the command `explain` on its main
-//! thread.
+//! `claim` of `controller::decide`). A [`table`] has one line of the report of each object that is
+//! not in step. [`api_facts`] reads the input of a report from an API server, [`api_table`] that of
+//! a table. The daemon's debug pages call this room on the connection's thread, and the command
+//! `explain` on its main thread.
 
 pub mod api_facts;
+pub mod api_table;
 pub mod findings;
 pub mod model;
 mod pods;
 pub mod report;
+pub mod table;
 mod text;
 
 pub use api_facts::{ApiError, ApiFacts};
+pub use api_table::read_table;
 pub use model::{Report, Sources};
 pub use report::report;
+pub use table::{Row, Table};
 
 #[cfg(test)]
 mod tests;

@@ -22,6 +22,7 @@ mod client_certificates;
 pub mod debug;
 mod gate;
 mod health_pages;
+mod index;
 mod pages;
 mod reviews;
 mod ttl_cache;
@@ -156,10 +157,11 @@ impl Serving {
         stop: &Stop,
     ) -> Result<Self, ServingError> {
         health_pages::add(pages, health);
-        pages.page("/metrics", |_| {
+        pages.page("/metrics", "metrics for Prometheus", |_| {
             Response::text(200, &metrics::render()).with_content_type(metrics::CONTENT_TYPE)
         });
         zpages::add(pages, zpages, Timestamp::now());
+        index::add(pages);
         if !options.debug {
             pages.hide("/debug/");
         }

@@ -23,7 +23,7 @@ pub use self::api::{ApiArgs, ClientArgs, ContentType};
 pub use self::controller::{ControllerArgs, ControllerItem, ControllerName};
 #[cfg(feature = "devserver")]
 pub use self::dev::{DemoArgs, DevArgs, StandInCommand};
-pub use self::explain::{ExplainArgs, ExplainTarget, OutputFormat};
+pub use self::explain::{ExplainArgs, ExplainKind, ExplainTarget, OutputFormat};
 pub use self::features::{
     FeatureArgs, GATES, Gate, POD_DELETION_COST, STALE_CONTROLLER_CONSISTENCY, TERMINATING_REPLICAS,
 };
@@ -72,7 +72,8 @@ pub enum Command {
     /// Run the controller against a cluster (the default).
     #[command(after_long_help = SOURCES)]
     Run(Box<RunArgs>),
-    /// Explain a ReplicaSet: its pods, the next sync, and which pods a scale-down would delete.
+    /// Explain a ReplicaSet: its pods and its next sync; without a name, list all not in step.
+    #[command(after_long_help = self::explain::FORMS)]
     Explain(Box<ExplainArgs>),
     /// The commands that need no cluster.
     #[cfg(feature = "devserver")]

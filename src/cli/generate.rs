@@ -212,7 +212,7 @@ mod tests {
             "\\fBreplicaset\\-controller\\fR [OPTIONS] [COMMAND]"
         );
         assert!(
-            usages.contains(&"\\fBreplicaset\\-controller explain\\fR [OPTIONS] <OBJECT>"),
+            usages.contains(&"\\fBreplicaset\\-controller explain\\fR [OPTIONS] [OBJECT]..."),
             "{usages:?}"
         );
         assert!(usages.iter().all(|usage| usage.len() < 80), "{usages:?}");

@@ -162,7 +162,12 @@ impl ReplicaSetController {
     }
 
     /// As [`count_tallies`](Self::count_tallies), from a given tally of its own pods.
-    fn count(&self, rs: &ReplicaSet, selector: &Selector, owned: &PodTally) -> Option<Counts> {
+    pub(super) fn count(
+        &self,
+        rs: &ReplicaSet,
+        selector: &Selector,
+        owned: &PodTally,
+    ) -> Option<Counts> {
         let orphans = self.cache.tally_of_orphans_in(&rs.key.namespace);
         let counts = Counts::of_tallies(rs, selector, owned, &orphans)?;
         Some(Counts {

@@ -213,6 +213,7 @@ impl World {
                 daemon.controller.process(&key, Lanes::All);
             } else {
                 daemon.controller.check_tally_counts(&key);
+                daemon.controller.check_settled(self.clock.wall());
                 let before = self.before_sync(&daemon, &key);
                 daemon.controller.process(&key, Lanes::All);
                 if let Some(before) = before {

@@ -15,6 +15,7 @@ use crate::api::{ObjectKey, Pod, ReplicaSet, Status, Uid, WorkloadKind};
 use crate::client::{Client, ClientError, Request};
 use crate::controller::decide::plan::BURST_REPLICAS;
 use crate::controller::observe::inspect::ReplicaSetFacts;
+use crate::stdx::hash::HashSet;
 
 /// Objects per list page.
 const PAGE: &str = "500";
@@ -46,6 +47,16 @@ pub enum ApiError {
         /// The decoding error.
         source: serde_json::Error,
     },
+}
+
+impl ApiError {
+    /// True if the API server refuses the request for lack of a right.
+    pub(super) fn is_forbidden(&self) -> bool {
+        match self {
+            Self::Request { source, .. } => source.status().is_some_and(Status::is_forbidden),
+            _ => false,
+        }
+    }
 }
 
 /// The API server's facts about one ReplicaSet.
@@ -88,7 +99,7 @@ impl ApiFacts {
         let mut interner = Interner::default();
         let rs = ReplicaSet::of_kind(kind, &body, &mut interner);
         let rs = Arc::new(rs.map_err(|source| decode(kind.kind, source))?);
-        let (mut finalizers, mut reasons) = (Vec::new(), Vec::new());
+        let mut sources = Sources::default();
         // The list has no label selector, because owned pods may no longer match.
         let mut pods = Vec::new();
         for_each(
@@ -96,13 +107,8 @@ impl ApiFacts {
             &collection_path("/api/v1", "pods", Some(namespace)),
             |json| {
                 let pod = Pod::from_json(json.get().as_bytes(), &mut interner)?;
-                if pod.is_terminating() {
-                    finalizers.push((pod.uid.clone(), finalizers_of(json)?));
-                }
-                if pod.is_controlled_by(&rs.uid)
-                    && let Some(reason) = reason_of(json)?
-                {
-                    reasons.push((pod.uid.clone(), reason));
+                if pod.controller.is_none() || pod.is_controlled_by(&rs.uid) {
+                    add_details(&mut sources, &pod, json)?;
                 }
                 pods.push(Arc::new(pod));
                 Ok(())
@@ -124,12 +130,8 @@ impl ApiFacts {
             memory: None,
             replica_set: Arc::clone(&rs),
         };
-        let sources = Sources {
-            events: Some(events(client, namespace, &rs.uid)),
-            finalizers,
-            reasons,
-            namespace_is_terminating: namespace_is_terminating(client, namespace),
-        };
+        sources.events = Some(events(client, namespace, &rs.uid));
+        sources.namespace_is_terminating = namespace_is_terminating(client, namespace);
         Ok(Self { facts, sources })
     }
 }
@@ -219,24 +221,65 @@ fn event(json: &RawValue) -> Result<EventLine, serde_json::Error> {
     })
 }
 
-fn namespace_is_terminating(client: &Client, namespace: &str) -> Option<bool> {
-    #[derive(Deserialize)]
-    struct NamespaceJson<'a> {
-        #[serde(borrow)]
-        metadata: MetadataJson<'a>,
-    }
+pub(super) fn namespace_is_terminating(client: &Client, namespace: &str) -> Option<bool> {
     let request = Request::get(format!("/api/v1/namespaces/{namespace}"));
     let response = client.send(&request).ok()?;
     let namespace: NamespaceJson<'_> = serde_json::from_slice(&response.body).ok()?;
     Some(namespace.metadata.deletion_timestamp.is_some())
 }
 
+/// The terminating namespaces; `None` if they may not be listed.
+pub(super) fn terminating_namespaces(client: &Client) -> Option<HashSet<String>> {
+    let mut terminating = HashSet::default();
+    let path = "/api/v1/namespaces";
+    let listed = for_each(client, path, |json| {
+        let namespace: NamespaceJson<'_> = serde_json::from_str(json.get())?;
+        let metadata = namespace.metadata;
+        if metadata.deletion_timestamp.is_some() {
+            terminating.extend(metadata.name.map(Cow::into_owned));
+        }
+        Ok(())
+    });
+    if let Err(error) = listed {
+        let error = crate::stdx::report::report(&error);
+        log::debug!(error:%; "cannot list namespaces");
+        return None;
+    }
+    Some(terminating)
+}
+
+#[derive(Deserialize)]
+struct NamespaceJson<'a> {
+    #[serde(borrow)]
+    metadata: MetadataJson<'a>,
+}
+
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct MetadataJson<'a> {
     #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
     deletion_timestamp: Option<Cow<'a, str>>,
     finalizers: Option<Vec<String>>,
+}
+
+/// Adds what the slim pod lacks: what keeps it, and why it is not running.
+pub(super) fn add_details(
+    sources: &mut Sources,
+    pod: &Pod,
+    json: &RawValue,
+) -> Result<(), serde_json::Error> {
+    if pod.is_terminating() {
+        let finalizers = finalizers_of(json)?;
+        sources.finalizers.insert(pod.uid.clone(), finalizers);
+    }
+    if !pod.is_ready
+        && let Some(reason) = reason_of(json)?
+    {
+        sources.reasons.insert(pod.uid.clone(), reason);
+    }
+    Ok(())
 }
 
 fn finalizers_of(json: &RawValue) -> Result<Vec<String>, serde_json::Error> {
@@ -298,7 +341,7 @@ fn reason_of(json: &RawValue) -> Result<Option<String>, serde_json::Error> {
 }
 
 /// Lists a collection page by page. Blocks for each request.
-fn for_each(
+pub(super) fn for_each(
     client: &Client,
     path: &str,
     mut take: impl FnMut(&RawValue) -> Result<(), serde_json::Error>,

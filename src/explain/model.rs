@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::api::conditions::Condition;
 use crate::api::{Pod, Uid};
+use crate::stdx::hash::HashMap;
 
 /// The report's input besides the facts.
 #[derive(Clone, Debug, Default)]
@@ -12,10 +13,10 @@ pub struct Sources {
     /// Recent events about the ReplicaSet, oldest first; `None` if nothing read them.
     pub events: Option<Vec<EventLine>>,
     /// Finalizers of the pods for which they are known.
-    pub finalizers: Vec<(Uid, Vec<String>)>,
+    pub finalizers: HashMap<Uid, Vec<String>>,
     /// Why pods are not running or have failed, if known: `Unschedulable`, a container's waiting
     /// reason, or the reason of the pod's status.
-    pub reasons: Vec<(Uid, String)>,
+    pub reasons: HashMap<Uid, String>,
     /// True if the namespace is terminating; `None` if unknown.
     pub namespace_is_terminating: Option<bool>,
 }
@@ -23,9 +24,7 @@ pub struct Sources {
 impl Sources {
     /// Why this pod is not running or has failed.
     pub fn reason_of(&self, pod: &Pod) -> Option<&str> {
-        let mut reasons = self.reasons.iter();
-        let reason = reasons.find(|(uid, _)| *uid == pod.uid);
-        reason.map(|(_, reason)| reason.as_str())
+        self.reasons.get(&pod.uid).map(String::as_str)
     }
 }
 
@@ -89,6 +88,22 @@ pub struct Report {
     pub events: Option<Vec<EventLine>>,
 }
 
+impl Report {
+    /// True if the ReplicaSet has what it wants.
+    pub fn is_in_step(&self) -> bool {
+        self.findings.is_empty() && self.next.is_nothing()
+    }
+
+    /// Why it is not in step, in one line, and the remedy: the most important finding, or else what
+    /// a sync would do.
+    pub fn reason(&self) -> (String, Option<String>) {
+        match self.findings.first() {
+            Some(finding) => (finding.what.clone(), finding.way_out.clone()),
+            None => (format!("a sync would now: {}", self.next), None),
+        }
+    }
+}
+
 /// The action of a sync at the time of the report.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -106,6 +121,13 @@ pub struct NextStep {
     /// Why the sync does not act yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_back: Option<String>,
+}
+
+impl NextStep {
+    /// True if a sync would leave all pods as they are.
+    pub fn is_nothing(&self) -> bool {
+        self.action == "nothing" && self.adopts.is_empty() && self.releases.is_empty()
+    }
 }
 
 /// One pod in the deletion order.

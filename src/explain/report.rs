@@ -174,9 +174,8 @@ fn inactive(pod: &Pod, sources: &Sources) -> NotCounted {
             because: format!("its phase is {phase}, it will never run again"),
         };
     };
-    let finalizers = sources.finalizers.iter().find(|(uid, _)| *uid == pod.uid);
-    let because = match finalizers {
-        Some((_, names)) if !names.is_empty() => format!(
+    let because = match sources.finalizers.get(&pod.uid) {
+        Some(names) if !names.is_empty() => format!(
             "it is going away, due at {since}, and kept by the finalizer {}",
             names.join(", ")
         ),

@@ -214,7 +214,9 @@ fn inactive_pods_have_a_reason() {
     ];
     let facts = facts(2, &json!([]), pods);
     let sources = Sources {
-        finalizers: vec![("u-web-stuck".into(), vec!["example.com/hold".to_owned()])],
+        finalizers: [("u-web-stuck".into(), vec!["example.com/hold".to_owned()])]
+            .into_iter()
+            .collect(),
         ..Sources::default()
     };
     let report = report(&facts, &sources, NOW);
@@ -353,4 +355,33 @@ fn pods_that_fail_as_fast_as_replaced_are_a_finding() {
     let few = facts(2, &json!([]), (0..4).map(failed).collect());
     let text = report(&few, &Sources::default(), NOW).to_string();
     assert!(!text.contains("Failed that were created"), "{text}");
+}
+
+#[test]
+fn the_reason_of_a_row_is_the_first_finding_or_the_next_step() {
+    let reason = |facts: &ReplicaSetFacts| {
+        let report = report(facts, &Sources::default(), NOW);
+        (!report.is_in_step()).then(|| report.reason())
+    };
+    assert_eq!(reason(&facts(1, &json!([]), vec![ready("a")])), None);
+    let message = "exceeded quota: two";
+    let condition = json!([{"type": "ReplicaFailure", "status": "True", "message": message}]);
+    let refused = reason(&facts(2, &condition, vec![ready("a")]));
+    let (why, way_out) = refused.expect("it lacks a pod");
+    assert_eq!(why, format!("the last attempt failed: {message}"));
+    assert!(way_out.is_some_and(|it| it.contains("quota")));
+
+    let mut known = facts(2, &json!([]), vec![ready("a")]);
+    known.memory = Some(memory());
+    let next = "a sync would now: create 1 pod".to_owned();
+    assert_eq!(reason(&known), Some((next, None)));
+    let mut orphan = ready("b");
+    orphan.controller = None;
+    known.orphans = vec![Arc::new(orphan)];
+    let next = "a sync would now: adopt b".to_owned();
+    assert_eq!(
+        reason(&known),
+        Some((next, None)),
+        "although no pod is missing"
+    );
 }

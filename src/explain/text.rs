@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::model::{Deletion, MemoryReport, Report};
+use super::model::{Deletion, MemoryReport, NextStep, Report};
 use crate::stdx::escape::{escaped, escaped_lines};
 
 /// Maximum lines per list; the JSON form has more.
@@ -14,6 +14,27 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = fmt::from_fn(|f| self.fmt_text(f)).to_string();
         f.write_str(&escaped_lines(&text))
+    }
+}
+
+impl fmt::Display for NextStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut steps = Vec::new();
+        if !self.adopts.is_empty() {
+            steps.push(format!("adopt {}", some_of(&self.adopts)));
+        }
+        if !self.releases.is_empty() {
+            steps.push(format!("release {}", some_of(&self.releases)));
+        }
+        match (self.action, self.count) {
+            ("nothing", _) => {}
+            (action, 1) => steps.push(format!("{action} 1 pod")),
+            (action, count) => steps.push(format!("{action} {count} pods")),
+        }
+        if steps.is_empty() {
+            steps.push("nothing".to_owned());
+        }
+        f.write_str(&steps.join(", "))
     }
 }
 
@@ -47,11 +68,11 @@ impl Report {
     }
 
     fn fmt_findings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_in_step() {
+            return writeln!(f, "\nIt has what it wants.");
+        }
         if self.findings.is_empty() {
-            return match self.next.action {
-                "nothing" => writeln!(f, "\nIt has what it wants."),
-                _ => Ok(()),
-            };
+            return Ok(());
         }
         writeln!(f, "\nProblems:")?;
         for finding in &self.findings {
@@ -65,22 +86,7 @@ impl Report {
 
     fn fmt_next(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let next = &self.next;
-        let mut steps = Vec::new();
-        if !next.adopts.is_empty() {
-            steps.push(format!("adopt {}", some_of(&next.adopts)));
-        }
-        if !next.releases.is_empty() {
-            steps.push(format!("release {}", some_of(&next.releases)));
-        }
-        match (next.action, next.count) {
-            ("nothing", _) => {}
-            (action, 1) => steps.push(format!("{action} 1 pod")),
-            (action, count) => steps.push(format!("{action} {count} pods")),
-        }
-        if steps.is_empty() {
-            steps.push("nothing".to_owned());
-        }
-        writeln!(f, "\nA sync would now: {}", steps.join(", "))?;
+        writeln!(f, "\nA sync would now: {next}")?;
         if let Some(held_back) = &next.held_back {
             writeln!(f, "  but not yet: {held_back}")?;
         }

@@ -1,19 +1,20 @@
-//! The command `explain`: prints one report, from a running daemon or from the API server. It only
-//! sends reads.
+//! The command `explain`: prints one report, or the table of all objects that are not in step, from
+//! a running daemon or from the API server. It only sends reads.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::Serialize;
 
 use super::{RunError, print};
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
-use crate::api::{ObjectKey, WorkloadKind};
+use crate::api::{ObjectKey, Status, WorkloadKind};
 use crate::cli::ExplainArgs;
-use crate::cli::flags::OutputFormat;
+use crate::cli::flags::{ExplainKind, ExplainTarget, OutputFormat};
 use crate::client::{
     Client, ClientConfig, ClientError, ClientOptions, ConfigSource, DirectSource, Request,
 };
-use crate::explain::{ApiFacts, report};
+use crate::explain::{ApiFacts, Table, read_table, report};
 use crate::run::signals;
 use crate::stdx::escape::escaped_lines;
 use crate::stdx::stop::Stop;
@@ -21,40 +22,76 @@ use crate::stdx::stop::Stop;
 /// Maximum wait for each part of a response; a person waits for it.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Prints the report. Blocks for a few requests; `stop` ends the waits between them.
+/// Prints the report or the table. Blocks for a few requests; `stop` ends the waits between them.
 ///
 /// # Errors
 /// [`RunError::Usage`] if the argument names no object, [`RunError::Explain`] if the object does
 /// not exist or the server does not answer.
 pub fn explain(args: &ExplainArgs, stop: &Stop) -> Result<(), RunError> {
     let target = args.target().map_err(RunError::Usage)?;
-    let kind = if target.is_replication_controller {
-        &REPLICATION_CONTROLLER
-    } else {
-        &REPLICA_SET
-    };
-    let key = |default: &str| {
-        let namespace = target.namespace.as_deref().unwrap_or(default);
-        ObjectKey::new(namespace, &*target.name)
-    };
-    let text = if let Some(url) = &args.server {
+    let (config, default_namespace) = if let Some(url) = &args.server {
         let config = ClientConfig::direct(&DirectSource {
             url: url.clone(),
             token_file: args.token_file.clone(),
             certificate_authority: args.certificate_authority.clone(),
             insecure_skip_tls_verify: args.insecure_skip_tls_verify,
         })?;
-        ask_daemon(&client(&config, stop)?, kind, &key("default"), args.output)?
+        (config, "default".to_owned())
     } else {
         let config = ClientConfig::load(&ConfigSource {
             kubeconfig: args.kubeconfig.clone(),
             master: args.master.clone(),
             context: args.context.clone(),
         })?;
-        let key = key(config.namespace());
-        ask_api(&client(&config, stop)?, kind, &key, args.output)?
+        let namespace = config.namespace().to_owned();
+        (config, namespace)
+    };
+    let client = client(&config, stop)?;
+    let is_daemon = args.server.is_some();
+    let text = match target {
+        ExplainTarget::Object {
+            kind,
+            namespace,
+            name,
+        } => {
+            let namespace = namespace.unwrap_or(default_namespace);
+            let (kind, key) = (workload(kind), ObjectKey::new(&*namespace, &*name));
+            if is_daemon {
+                ask_daemon(&client, kind, &key, args.output)?
+            } else {
+                ask_api(&client, kind, &key, args.output)?
+            }
+        }
+        ExplainTarget::All(kind) => {
+            let kinds = kind.map_or(ExplainKind::ALL.to_vec(), |kind| vec![kind]);
+            let kinds: Vec<_> = kinds.into_iter().map(workload).collect();
+            let table = if is_daemon {
+                table_of_daemon(&client, &kinds, args.namespace.as_deref())?
+            } else {
+                let default = (!args.all_namespaces).then_some(&*default_namespace);
+                table_of_api(&client, &kinds, args.namespace.as_deref().or(default))?
+            };
+            rendered(&table, args.output)
+        }
     };
     print(&text).map_err(RunError::Output)
+}
+
+fn workload(kind: ExplainKind) -> &'static WorkloadKind {
+    match kind {
+        ExplainKind::ReplicaSet => &REPLICA_SET,
+        ExplainKind::ReplicationController => &REPLICATION_CONTROLLER,
+    }
+}
+
+fn rendered(content: &(impl Serialize + ToString), output: OutputFormat) -> String {
+    match output {
+        OutputFormat::Text => content.to_string(),
+        OutputFormat::Json => {
+            let json = serde_json::to_string_pretty(content);
+            json.expect("the content has text keys") + "\n"
+        }
+    }
 }
 
 fn client(config: &ClientConfig, stop: &Stop) -> Result<Client, RunError> {
@@ -144,13 +181,54 @@ fn ask_api(
     };
     let read = ApiFacts::read(client, kind, key).map_err(failed)?;
     let report = report(&read.facts, &read.sources, Timestamp::now());
-    Ok(match output {
-        OutputFormat::Text => report.to_string(),
-        OutputFormat::Json => {
-            let json = serde_json::to_string_pretty(&report);
-            json.expect("a report has text keys") + "\n"
-        }
+    Ok(rendered(&report, output))
+}
+
+fn table_of_api(
+    client: &Client,
+    kinds: &[&'static WorkloadKind],
+    namespace: Option<&str>,
+) -> Result<Table, RunError> {
+    read_table(client, kinds, namespace).map_err(|source| RunError::Explain {
+        what: format!(
+            "the objects of the API server at {}",
+            client.config().server()
+        ),
+        source: Box::new(source),
     })
+}
+
+/// A daemon has no page for a kind that it does not control. Only the first kind must have one.
+fn table_of_daemon(
+    client: &Client,
+    kinds: &[&'static WorkloadKind],
+    namespace: Option<&str>,
+) -> Result<Table, RunError> {
+    let is_missing = |status: &Status| status.code() == 404;
+    let mut whole = Table::default();
+    for (at, kind) in kinds.iter().enumerate() {
+        let path = format!("/debug/{}", kind.resource);
+        let mut request = Request::get(path).accept("application/json");
+        if let Some(namespace) = namespace {
+            request = request.query("namespace", namespace);
+        }
+        let failed = |source| RunError::Explain {
+            what: format!(
+                "the {}s of the daemon at {}",
+                kind.kind,
+                client.config().server()
+            ),
+            source,
+        };
+        let body = match client.send(&request) {
+            Ok(response) => response.body,
+            Err(error) if at > 0 && error.status().is_some_and(is_missing) => continue,
+            Err(error) => return Err(failed(of_daemon(error))),
+        };
+        let table = serde_json::from_slice(&body);
+        whole.merge(table.map_err(|error| failed(Box::new(error)))?);
+    }
+    Ok(whole)
 }
 
 #[cfg(test)]

@@ -9,10 +9,15 @@ use crate::telemetry::threads::ThreadReport;
 
 /// Adds the threads page.
 pub fn add_pages(pages: &Pages) {
-    pages.page("/debug/threads", |request| match ThreadReport::take() {
-        Ok(report) => shown(request, &report, || report.text()),
-        Err(error) => Response::text(500, &format!("the threads cannot be listed: {error}\n")),
-    });
+    let about = "all threads and what they work on";
+    pages.page(
+        "/debug/threads",
+        about,
+        |request| match ThreadReport::take() {
+            Ok(report) => shown(request, &report, || report.text()),
+            Err(error) => Response::text(500, &format!("the threads cannot be listed: {error}\n")),
+        },
+    );
 }
 
 /// Renders JSON on `?format=json` or on an `Accept` header with JSON; text otherwise.

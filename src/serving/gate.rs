@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn plain_http_is_for_reading_only() {
         let pages = Pages::default();
-        pages.page("/debug/flags/v", |_| Response::text(200, "4"));
+        pages.page("/debug/flags/v", "", |_| Response::text(200, "4"));
         let gate = PlainGate(Arc::new(pages));
         for (method, code) in [
             ("GET", 200),

@@ -11,19 +11,27 @@ use crate::telemetry::metrics;
 
 /// Adds the pages of `health`.
 pub(super) fn add(pages: &Pages, health: &Arc<Health>) {
-    for probe in [Probe::Healthz, Probe::Livez, Probe::Readyz] {
+    for (probe, about) in [
+        (Probe::Healthz, "ok if the work is done"),
+        (Probe::Livez, "ok unless a restart would help"),
+        (Probe::Readyz, "ok if the daemon could work or take over"),
+    ] {
         let shared = Arc::clone(health);
-        pages.page(&format!("/{}", probe.name()), move |request| {
+        let about = format!("{about}; ?verbose lists the checks");
+        pages.page(&format!("/{}", probe.name()), &about, move |request| {
             all(&shared, probe, request)
         });
         let shared = Arc::clone(health);
         let prefix = format!("/{}/", probe.name());
         let prefix_length = prefix.len();
-        pages.tree(&prefix, move |request| {
+        let form = format!("{prefix}CHECK");
+        let about = "one check, with the reason why it fails";
+        pages.tree(&prefix, &form, about, move |request| {
             one(&shared, probe, &request.path[prefix_length..])
         });
     }
-    pages.page("/metrics/slis", |request| {
+    let about = "the results of the health checks, for Prometheus";
+    pages.page("/metrics/slis", about, |request| {
         if request.method == "DELETE" {
             metrics::global().healthchecks.reset();
             return Response::text(200, "metrics reset\n");

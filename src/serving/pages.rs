@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use serde::Serialize;
+
 use crate::http_server::{Request, Response};
 use crate::stdx::activity;
 use crate::stdx::thread::catch_panic;
@@ -24,22 +26,51 @@ struct State {
     exact: BTreeMap<String, Page>,
     /// Keyed by path prefix.
     trees: BTreeMap<String, Page>,
+    /// What the pages show, by path or by the form of the paths below a prefix.
+    index: BTreeMap<String, String>,
     /// Prefixes of paths that return 404.
     hidden: Vec<String>,
 }
 
+/// One line of the index.
+#[derive(Serialize)]
+pub(super) struct Entry {
+    /// The path, or the form of several, such as `/debug/replicasets/NAMESPACE/NAME`.
+    pub(super) path: String,
+    /// What the page shows.
+    pub(super) about: String,
+    /// True for the form of several paths.
+    #[serde(skip)]
+    pub(super) is_form: bool,
+}
+
 impl Pages {
-    /// Adds the page of one path, such as `/debug/threads`, or replaces it.
-    pub fn page(&self, path: &str, page: impl Fn(&Request) -> Response + Send + Sync + 'static) {
+    /// Adds the page of one path, such as `/debug/threads`, or replaces it. The index says what it
+    /// shows: `about`.
+    pub fn page(
+        &self,
+        path: &str,
+        about: &str,
+        page: impl Fn(&Request) -> Response + Send + Sync + 'static,
+    ) {
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         state.exact.insert(path.to_owned(), Arc::new(page));
+        state.index.insert(path.to_owned(), about.to_owned());
     }
 
     /// Adds the page of all paths below `prefix`, such as `/debug/replicasets/`. Exact pages and
-    /// longer prefixes take precedence. [`Request::path`] holds the whole path.
-    pub fn tree(&self, prefix: &str, page: impl Fn(&Request) -> Response + Send + Sync + 'static) {
+    /// longer prefixes take precedence. [`Request::path`] holds the whole path. The index has
+    /// `form`, such as `/debug/replicasets/NAMESPACE/NAME`, and what these paths show.
+    pub fn tree(
+        &self,
+        prefix: &str,
+        form: &str,
+        about: &str,
+        page: impl Fn(&Request) -> Response + Send + Sync + 'static,
+    ) {
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         state.trees.insert(prefix.to_owned(), Arc::new(page));
+        state.index.insert(form.to_owned(), about.to_owned());
     }
 
     /// Makes all paths below `prefix` return 404.
@@ -48,10 +79,26 @@ impl Pages {
         state.hidden.push(prefix.to_owned());
     }
 
+    /// The paths of all pages below `prefix`, sorted, and what they show.
+    pub(super) fn index(&self, prefix: &str) -> Vec<Entry> {
+        let state = self.lock();
+        let is_shown = |path: &str| {
+            path.starts_with(prefix) && !state.hidden.iter().any(|it| path.starts_with(it))
+        };
+        let shown = state.index.iter().filter(|(path, _)| is_shown(path));
+        let entry = |(path, about): (&String, &String)| Entry {
+            path: path.clone(),
+            about: about.clone(),
+            is_form: !state.exact.contains_key(path),
+        };
+        shown.map(entry).collect()
+    }
+
     /// The first segments of all paths, such as `/debug`, sorted.
     pub fn folders(&self) -> Vec<String> {
         let state = self.lock();
         let all = state.exact.keys().chain(state.trees.keys());
+        let all = all.filter(|path| *path != "/");
         let is_hidden = |path: &String| state.hidden.iter().any(|it| path.starts_with(it));
         let all = all.filter(|path| !is_hidden(path));
         let folder = |path: &String| path.split('/').nth(1).map(|first| format!("/{first}"));
@@ -120,13 +167,15 @@ mod tests {
     #[test]
     fn an_exact_page_precedes_the_longest_prefix() {
         let pages = Pages::default();
-        pages.page("/debug/threads", |_| Response::text(200, "threads"));
-        pages.tree("/debug/", |_| Response::text(200, "index"));
-        pages.tree("/debug/replicasets/", |request| {
+        pages.page("/", "", |_| Response::text(200, "all"));
+        pages.page("/debug/threads", "", |_| Response::text(200, "threads"));
+        pages.tree("/debug/", "", "", |_| Response::text(200, "index"));
+        pages.tree("/debug/replicasets/", "", "", |request| {
             Response::text(200, &request.path["/debug/replicasets/".len()..])
         });
-        pages.page("/bad", |_| panic!("on purpose"));
+        pages.page("/bad", "", |_| panic!("on purpose"));
         for (path, expected) in [
+            ("/", "all"),
             ("/debug/threads", "threads"),
             ("/debug/else", "index"),
             ("/debug/replicasets/default/web", "default/web"),

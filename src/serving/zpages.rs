@@ -47,20 +47,26 @@ pub struct ZPages {
 /// Adds the pages.
 pub(super) fn add(pages: &Arc<Pages>, content: ZPages, started: Timestamp) {
     let config = content.config;
-    pages.page("/configz", move |_| Response::object(200, &config()));
+    pages.page("/configz", "the configuration as JSON", move |_| {
+        Response::object(200, &config())
+    });
     let flags = content.flags;
-    pages.page("/flagz", move |request| flagz(&flags, request));
+    pages.page("/flagz", "all flags and their values", move |request| {
+        flagz(&flags, request)
+    });
     if let Some(set_verbosity) = content.set_verbosity {
-        pages.page("/debug/flags/v", move |request| {
+        let about = "PUT sets the log's verbosity, over HTTPS only";
+        pages.page("/debug/flags/v", about, move |request| {
             verbosity(&set_verbosity, request)
         });
     }
-    pages.tree("/debug/pprof/", |_| {
+    let about = "nothing: there is no Go runtime here";
+    pages.tree("/debug/pprof/", "/debug/pprof/", about, |_| {
         let hint = "there is no Go runtime to profile here; try perf, eu-stack or /debug/threads\n";
         Response::text(404, hint)
     });
     let (listed, emulation) = (Arc::downgrade(pages), content.emulation_version);
-    pages.page("/statusz", move |request| {
+    pages.page("/statusz", "version and uptime", move |request| {
         let paths = listed.upgrade().map(|pages| pages.folders());
         statusz(&paths.unwrap_or_default(), &emulation, started, request)
     });

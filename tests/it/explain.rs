@@ -218,6 +218,151 @@ fn explain_reads_from_a_running_daemon() {
     assert!(errors.contains("none/such is not in the cache"), "{errors}");
 }
 
+/// Runs `explain` with these words. Returns standard output and standard error.
+#[track_caller]
+fn explain(words: &[&str], source: &[String]) -> (String, String) {
+    let ended = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
+        .arg("explain")
+        .args(words)
+        .args(source)
+        .output()
+        .expect("the binary runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    let (output, errors) = (text(ended.stdout), text(ended.stderr));
+    assert_eq!(ended.status.code(), Some(0), "{words:?} {output}{errors}");
+    (output, errors)
+}
+
+/// A ReplicaSet and a ReplicationController that want no pod, and so are in step.
+fn with_two_in_step() -> TestCluster {
+    let cluster = TestCluster::start();
+    cluster.create_replica_set(&new_replica_set("fine", 0));
+    let mut controller =
+        json!({"metadata": {"name": "old"}, "spec": new_replica_set("old", 0)["spec"]});
+    controller["spec"]["selector"] = controller["spec"]["selector"]["matchLabels"].clone();
+    cluster.create(Kind::ReplicationControllers, &controller);
+    cluster
+}
+
+/// The table's line about this object.
+fn line_of<'a>(table: &'a str, object: &str) -> Option<&'a str> {
+    table
+        .lines()
+        .find(|line| line.split_whitespace().nth(1) == Some(object))
+}
+
+#[test]
+fn without_a_name_explain_lists_what_is_not_in_step() {
+    let cluster = with_two_in_step();
+    let port = PlainPort::free();
+    let _process = cluster.start_process(&["--controllers=*", &port.argument()]);
+    cluster.stable("fine");
+    cluster.fault("create", "pods", forbidden("exceeded quota: two"));
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    let api = cluster.admin_arguments();
+    let daemon = vec![format!("--server={}", port.url())];
+    let namespace = cluster.namespace();
+    for source in [&api, &daemon] {
+        for scope in [&["-n", namespace][..], &["-A"]] {
+            cluster.eventually("the quota is the reason", || {
+                let (table, _) = explain(scope, source);
+                line_of(&table, "rs/a").is_some_and(|line| {
+                    line.starts_with(namespace) && line.contains("exceeded quota: two")
+                })
+            });
+            let (table, errors) = explain(scope, source);
+            assert_eq!(line_of(&table, "rs/fine"), None, "{table}");
+            assert_eq!(line_of(&table, "rc/old"), None, "{table}");
+            assert!(table.contains("ReplicationController"), "{table}{errors}");
+        }
+        let (json, _) = explain(&["rs", "-n", namespace, "-o", "json"], source);
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(json["lookedAt"], json!({"ReplicaSet": 2}));
+        let row = &json["notInStep"][0];
+        assert_eq!(
+            (&row["name"], &row["desired"], &row["active"]),
+            (&json!("a"), &json!(3), &json!(0))
+        );
+        assert!(text_at(row, "/wayOut").contains("quota"), "{row}");
+
+        let (table, _) = explain(&["rc", "-n", namespace], source);
+        assert_eq!(table, "1 ReplicationControllers: all are in step\n");
+    }
+    // Only the daemon knows the back-off.
+    cluster.eventually("the back-off is known", || {
+        let (report, _) = explain(&["rs", "a", "-n", namespace], &daemon);
+        report.contains("in back-off after")
+    });
+
+    let (code, index) = port.get("/");
+    assert_eq!(code, 200, "{index}");
+    let kinds = ["replicasets", "replicationcontrollers"];
+    let tables = kinds.map(|kind| format!("/debug/{kind}"));
+    let objects = kinds.map(|kind| format!("/debug/{kind}/NAMESPACE/NAME"));
+    for path in ["/", "/metrics", "/configz", "/debug/threads"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(tables)
+        .chain(objects)
+    {
+        let listed = |line: &str| line.split_whitespace().next() == Some(&*path);
+        assert!(index.lines().any(listed), "no {path} in\n{index}");
+        if !path.ends_with("NAME") {
+            assert_eq!(port.get(&path).0, 200, "{path}");
+        }
+    }
+}
+
+#[test]
+fn an_object_is_named_as_with_kubectl() {
+    let cluster = with_two_in_step();
+    let namespace = cluster.namespace();
+    let both = |name: &str| format!("{name}/{namespace}/fine");
+    let in_namespace = ["-n", namespace];
+    for (words, kind) in [
+        (&["fine"][..], "ReplicaSet"),
+        (&["rs/fine"], "ReplicaSet"),
+        (&["rs", "fine"], "ReplicaSet"),
+        (&["replicaset/fine"], "ReplicaSet"),
+        (&["replicasets.apps/fine"], "ReplicaSet"),
+        (&["rc/old"], "ReplicationController"),
+        (&["rc", "old"], "ReplicationController"),
+    ] {
+        let words = [words, &in_namespace].concat();
+        let (report, _) = explain(&words, &cluster.admin_arguments());
+        let expected = format!("{kind} {namespace}/");
+        assert!(report.starts_with(&expected), "{words:?} {report}");
+    }
+    for word in [format!("{namespace}/fine"), both("rs"), both("replicaset")] {
+        let (report, _) = explain(&[&word], &cluster.admin_arguments());
+        let expected = format!("ReplicaSet {namespace}/fine\n");
+        assert!(report.starts_with(&expected), "{word} {report}");
+    }
+}
+
+#[test]
+fn the_daemon_serves_the_table_from_its_caches() {
+    let cluster = TestCluster::running();
+    cluster.fault("create", "pods", forbidden("exceeded quota: two"));
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    let daemon = cluster.daemon();
+    let path = format!("/debug/replicasets?namespace={}", cluster.namespace());
+    cluster.eventually("the table has the reason", || {
+        line_of(&daemon.page(&path), "rs/a").is_some_and(|line| line.contains("exceeded quota"))
+    });
+    let n_lists = || ["pods", "replicasets"].map(|of| cluster.recorded("list", of).len());
+    let n_before = n_lists();
+    for _ in 0..3 {
+        assert!(line_of(&daemon.page("/debug/replicasets"), "rs/a").is_some());
+    }
+    assert_eq!(n_lists(), n_before, "the page lists nothing");
+    let elsewhere = daemon.page("/debug/replicasets?namespace=elsewhere");
+    assert_eq!(elsewhere, "no ReplicaSets found\n");
+    let json = daemon.page("/debug/replicasets?format=json");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert!(json["notInStep"][0]["reason"].is_string(), "{json}");
+}
+
 #[test]
 fn a_terminating_namespace_is_reported() {
     let cluster = TestCluster::running();

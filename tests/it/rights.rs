@@ -265,7 +265,7 @@ fn every_manifest_is_accepted() {
 }
 
 /// The objects in a file of `config/`.
-fn manifests(file: &str) -> Vec<Value> {
+pub(crate) fn manifests(file: &str) -> Vec<Value> {
     let text = fs::read_to_string(root().join("config").join(file));
     serde_saphyr::from_multiple(&text.expect("a manifest")).expect("the manifest is YAML")
 }

@@ -27,6 +27,7 @@ use replicaset_controller::telemetry::health::{Health, Probe};
 use replicaset_controller::telemetry::metrics;
 use serde_json::{Value, json};
 
+use crate::rights::manifests;
 use crate::support::{DaemonProcess, Kind, TestCluster, admin_config, name};
 
 const REVIEWS: [&str; 2] = [
@@ -125,15 +126,15 @@ impl Front {
 
 /// The API server that reviews tokens, and two users with their tokens: `allowed` may get
 /// `/metrics`, `denied` may not.
-struct Users {
+pub(crate) struct Users {
     config: ClientConfig,
-    allowed: (String, String),
+    pub(crate) allowed: (String, String),
     denied: (String, String),
 }
 
 /// Sets up [`Users`]. On the real control plane they are service accounts, and RBAC grants one of
 /// them `/metrics`. On the dev server, which has neither, [`review`] invents them.
-fn users(cluster: &TestCluster) -> Users {
+pub(crate) fn users(cluster: &TestCluster) -> Users {
     if !TestCluster::is_real() {
         cluster.faults().add(Rule::new(
             Matcher::new(|request| REVIEWS.contains(&request.path.as_str())),
@@ -167,10 +168,7 @@ fn users(cluster: &TestCluster) -> Users {
     let objects = [
         (
             "clusterroles",
-            json!({
-                "metadata": {"name": role},
-                "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
-            }),
+            json!({"metadata": {"name": role}, "rules": metrics_role()["rules"]}),
         ),
         (
             "clusterrolebindings",
@@ -200,6 +198,13 @@ fn users(cluster: &TestCluster) -> Users {
     }
 }
 
+/// The ClusterRole for a monitor.
+fn metrics_role() -> Value {
+    let manifests = manifests("monitoring/clusterrole.yaml");
+    let role = manifests.into_iter().find(|it| it["kind"] == "ClusterRole");
+    role.expect("a ClusterRole")
+}
+
 /// Responds to token and access reviews as an API server with the two users does.
 fn review(request: &ApiRequest) -> Response {
     let mut review: Value = serde_json::from_slice(&request.body).expect("a review");
@@ -215,8 +220,13 @@ fn review(request: &ApiRequest) -> Response {
         }
     } else {
         let spec = &review["spec"];
-        let wanted = json!({"path": "/metrics", "verb": "get"});
-        json!({"allowed": spec["user"] == "monitor" && spec["nonResourceAttributes"] == wanted})
+        let rule = &metrics_role()["rules"][0];
+        let wanted = &spec["nonResourceAttributes"];
+        let holds =
+            |list: &Value, item: &Value| list.as_array().is_some_and(|items| items.contains(item));
+        let is_granted = holds(&rule["nonResourceURLs"], &wanted["path"])
+            && holds(&rule["verbs"], &wanted["verb"]);
+        json!({"allowed": spec["user"] == "monitor" && is_granted})
     };
     Response::object(201, &review)
 }
@@ -406,9 +416,15 @@ fn a_client_certificate_authenticates_its_user() {
         (404, "404 page not found".to_owned())
     );
 
+    let (code, index) = front.get(&admin, "/");
+    assert_eq!(code, 200, "{index}");
+    assert!(index.contains("\n/healthz/CHECK "), "{index}");
+
     let nobody = credentials(&known, "nobody", &[(DnType::CommonName, "bob")]);
     let message = "forbidden: User \"bob\" cannot get path \"/statusz\"";
     assert_eq!(front.get(&nobody, "/statusz"), (403, message.to_owned()));
+    let message = message.replace("/statusz", "/");
+    assert_eq!(front.get(&nobody, "/"), (403, message));
     let forged = credentials(
         &unknown,
         "forged",

@@ -7,16 +7,28 @@ use clap::{Args, ValueEnum};
 use super::LogArgs;
 use crate::cli::values::parse_namespace;
 
+/// The end of `explain --help`.
+pub(super) const FORMS: &str = "\
+The word before the first slash is a kind if kubectl knows it as one (rs, replicaset,
+replicasets.apps, rc, ...), and a namespace otherwise: rs/web is the ReplicaSet web in the namespace
+of -n, shop/web is the ReplicaSet web in the namespace shop. If a namespace is called rs, write
+rs/rs/web or -n rs web.";
+
 /// Flags of `explain`.
 #[derive(Args, Clone, Debug)]
 pub struct ExplainArgs {
-    /// ReplicaSet as NAMESPACE/NAME or, with -n, as NAME; a prefix rs/ or rc/ names the kind.
-    #[arg(value_name = "OBJECT")]
-    pub object: String,
+    /// Object as NAME, rs/NAME, rc/NAME or NAMESPACE/NAME, or kind and name; without a name, list
+    /// all that are not in step.
+    #[arg(value_name = "OBJECT", num_args = 0..=2)]
+    pub object: Vec<String>,
 
-    /// Namespace of the object; default the namespace of the kubeconfig's context.
+    /// Namespace of the objects; default that of the kubeconfig's context, for a daemon's list all.
     #[arg(short = 'n', long, value_name = "NAME", value_parser = parse_namespace)]
     pub namespace: Option<String>,
+
+    /// Look at all namespaces.
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
 
     /// Format of the report.
     #[arg(
@@ -101,50 +113,102 @@ pub enum OutputFormat {
     Json,
 }
 
-/// The object to explain.
+/// A kind of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExplainKind {
+    /// ReplicaSets.
+    ReplicaSet,
+    /// ReplicationControllers.
+    ReplicationController,
+}
+
+/// What to explain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExplainTarget {
-    /// True for a ReplicationController.
-    pub is_replication_controller: bool,
-    /// Its namespace; `None` for the namespace of the kubeconfig's context.
-    pub namespace: Option<String>,
-    /// Its name.
-    pub name: String,
+pub enum ExplainTarget {
+    /// One object.
+    Object {
+        /// Its kind.
+        kind: ExplainKind,
+        /// Its namespace; `None` for the default.
+        namespace: Option<String>,
+        /// Its name.
+        name: String,
+    },
+    /// All objects of one kind, or of both with `None`.
+    All(Option<ExplainKind>),
+}
+
+impl ExplainKind {
+    /// Both kinds.
+    pub const ALL: [Self; 2] = [Self::ReplicaSet, Self::ReplicationController];
+
+    /// The kind that kubectl calls by this word.
+    fn of(word: &str) -> Option<Self> {
+        match &*word.to_ascii_lowercase() {
+            "rs"
+            | "replicaset"
+            | "replicasets"
+            | "replicaset.apps"
+            | "replicasets.apps"
+            | "replicaset.v1.apps"
+            | "replicasets.v1.apps" => Some(Self::ReplicaSet),
+            "rc" | "replicationcontroller" | "replicationcontrollers" => {
+                Some(Self::ReplicationController)
+            }
+            _ => None,
+        }
+    }
 }
 
 impl ExplainArgs {
-    /// Parses the argument `OBJECT`.
+    /// Parses the words of `OBJECT`.
     ///
     /// # Errors
     /// A message that names the accepted forms.
     pub fn target(&self) -> Result<ExplainTarget, String> {
-        let parts: Vec<&str> = self.object.split('/').collect();
-        let (kind, namespace, name) = match (&*parts, &self.namespace) {
-            ([name], namespace) => ("rs", namespace.as_deref(), *name),
-            ([kind, name], Some(namespace)) => (*kind, Some(&**namespace), *name),
-            ([namespace, name], None) => ("rs", Some(*namespace), *name),
-            ([kind, namespace, name], None) => (*kind, Some(*namespace), *name),
-            _ => ("", None, ""),
+        let words = self.object.join(" ");
+        let unknown = || {
+            format!(
+                "{words:?} names no object: expected NAME, rs/NAME, rc/NAME, NAMESPACE/NAME or \
+                 rs/NAMESPACE/NAME"
+            )
         };
-        let is_replication_controller = match kind {
-            "rs" | "replicaset" | "replicasets" | "replicasets.apps" => Some(false),
-            "rc" | "replicationcontroller" | "replicationcontrollers" => Some(true),
-            _ => None,
+        let (kind, object) = match &*self.object {
+            [] => return Ok(ExplainTarget::All(None)),
+            [word] => match ExplainKind::of(word) {
+                Some(kind) => return Ok(ExplainTarget::All(Some(kind))),
+                None => (None, word),
+            },
+            [word, object] => (Some(ExplainKind::of(word).ok_or_else(unknown)?), object),
+            _ => return Err(unknown()),
         };
-        match is_replication_controller {
-            Some(is_replication_controller) if !name.is_empty() && namespace != Some("") => {
-                Ok(ExplainTarget {
-                    is_replication_controller,
-                    namespace: namespace.map(str::to_owned),
-                    name: name.to_owned(),
-                })
+        let (kind, object) = match object.split_once('/') {
+            Some((first, rest)) if kind.is_none() && ExplainKind::of(first).is_some() => {
+                (ExplainKind::of(first), rest)
             }
-            _ => Err(format!(
-                "{:?} names no object: expected NAMESPACE/NAME, rs/NAMESPACE/NAME or \
-                 rc/NAMESPACE/NAME; or with -n NAMESPACE, expected NAME or rc/NAME",
-                self.object
-            )),
+            _ => (kind, &**object),
+        };
+        let (namespace, name) = match object.split_once('/') {
+            Some((namespace, name)) => (Some(namespace), name),
+            None => (None, object),
+        };
+        if name.is_empty() || name.contains('/') || namespace == Some("") {
+            return Err(unknown());
         }
+        if self.all_namespaces {
+            return Err(format!(
+                "-A lists what is not in step, but {words:?} names one object: use -n NAMESPACE"
+            ));
+        }
+        if namespace.is_some() && self.namespace.is_some() {
+            return Err(format!("{words:?} names a namespace: leave out -n"));
+        }
+        let namespace = namespace.or(self.namespace.as_deref());
+        Ok(ExplainTarget::Object {
+            kind: kind.unwrap_or(ExplainKind::ReplicaSet),
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        })
     }
 }
 
@@ -152,7 +216,7 @@ impl ExplainArgs {
 mod tests {
     use clap::Parser;
 
-    use super::{ExplainArgs, ExplainTarget};
+    use super::{ExplainArgs, ExplainKind, ExplainTarget};
 
     #[derive(Parser)]
     struct Line {
@@ -168,25 +232,69 @@ mod tests {
             .target()
     }
 
+    const RS: ExplainKind = ExplainKind::ReplicaSet;
+    const RC: ExplainKind = ExplainKind::ReplicationController;
+
     #[track_caller]
-    fn check(arguments: &[&str], is_rc: bool, namespace: Option<&str>) {
-        let expected = ExplainTarget {
-            is_replication_controller: is_rc,
+    fn check(arguments: &[&str], kind: ExplainKind, namespace: Option<&str>) {
+        let expected = ExplainTarget::Object {
+            kind,
             namespace: namespace.map(str::to_owned),
             name: "web".to_owned(),
         };
-        assert_eq!(target(arguments), Ok(expected));
+        assert_eq!(target(arguments), Ok(expected), "{arguments:?}");
     }
 
     #[test]
     fn objects_are_named_as_with_kubectl_or_as_in_the_log() {
-        check(&["web"], false, None);
-        check(&["shop/web"], false, Some("shop"));
-        check(&["rc/shop/web"], true, Some("shop"));
-        check(&["-n", "shop", "web"], false, Some("shop"));
-        check(&["-n", "shop", "rc/web"], true, Some("shop"));
-        for wrong in ["/web", "shop/", "pod/shop/web", "a/b/c/d"] {
-            assert!(target(&[wrong]).is_err(), "{wrong}");
+        check(&["web"], RS, None);
+        check(&["shop/web"], RS, Some("shop"));
+        check(&["rs/shop/web"], RS, Some("shop"));
+        check(&["rc/shop/web"], RC, Some("shop"));
+        check(&["-n", "shop", "web"], RS, Some("shop"));
+        check(&["-n", "shop", "rc/web"], RC, Some("shop"));
+        let words = ["rs", "replicaset", "replicasets", "replicasets.apps"];
+        for word in words.into_iter().chain(["ReplicaSet"]) {
+            check(&[&format!("{word}/web")], RS, None);
+            check(&[word, "web"], RS, None);
+            check(&["-n", "shop", word, "web"], RS, Some("shop"));
+        }
+        check(&["rc", "web"], RC, None);
+        check(&["rc", "shop/web"], RC, Some("shop"));
+        // A namespace that is called as a kind.
+        check(&["rs/rs/web"], RS, Some("rs"));
+        check(&["-n", "rs", "web"], RS, Some("rs"));
+    }
+
+    #[test]
+    fn without_a_name_all_objects_are_meant() {
+        for (arguments, kind) in [
+            (&[][..], None),
+            (&["-A"], None),
+            (&["-n", "shop"], None),
+            (&["rs"], Some(RS)),
+            (&["replicationcontrollers", "-A"], Some(RC)),
+        ] {
+            assert_eq!(target(arguments), Ok(ExplainTarget::All(kind)));
+        }
+    }
+
+    #[test]
+    fn a_wrong_name_is_answered_with_the_way_out() {
+        let forms = "expected NAME, rs/NAME";
+        for (arguments, expected) in [
+            (&["/web"][..], forms),
+            (&["shop/"], forms),
+            (&["rs/"], forms),
+            (&["pod/shop/web"], forms),
+            (&["a/b/c/d"], forms),
+            (&["shop", "web"], forms),
+            (&["web", "-A"], "use -n NAMESPACE"),
+            (&["shop/web", "-n", "shop"], "leave out -n"),
+            (&["rs/shop/web", "-n", "shop"], "leave out -n"),
+        ] {
+            let error = target(arguments).expect_err("no object");
+            assert!(error.contains(expected), "{arguments:?}: {error}");
         }
     }
 }

@@ -78,6 +78,7 @@ pub(super) fn describe(head: &Head<'_>, error: &clap::Error, culprit: Option<&Ar
             None if at.starts_with('-') => format!("{at}: unknown flag"),
             None => format!("unexpected argument '{at}'"),
         },
+        ErrorKind::TooManyValues => format!("unexpected argument '{value}'"),
         ErrorKind::InvalidSubcommand => format!("unknown command '{at}'{}", meant_command(&at)),
         ErrorKind::ArgumentConflict
             if culprit.is_some() && error.get(ContextKind::InvalidSubcommand).is_some() =>

@@ -439,10 +439,6 @@ fn a_mistake_names_the_flag_and_the_way_out() {
         "--kubeconfig: a value is missing, expected --kubeconfig <FILE>",
     );
     check_mistake(
-        &["explain"],
-        "the following required arguments were not provided: <OBJECT>",
-    );
-    check_mistake(
         &["completions"],
         "the following required arguments were not provided: <SHELL>",
     );
@@ -451,7 +447,15 @@ fn a_mistake_names_the_flag_and_the_way_out() {
         "'rbac': put the command before its flags: replicaset-controller rbac ...",
     );
     check_mistake(&["--dry-run", "now"], "unexpected argument 'now'");
-    check_mistake(&["explain", "web", "-A"], "-A: unknown flag");
+    check_mistake(&["explain", "web", "-Z"], "-Z: unknown flag");
+    check_mistake(
+        &["explain", "rs", "web", "api"],
+        "unexpected argument 'api'",
+    );
+    check_mistake(
+        &["explain", "-A", "-n", "shop"],
+        "the argument '--all-namespaces' cannot be used with '--namespace <NAME>'",
+    );
 }
 
 #[cfg(feature = "devserver")]
@@ -486,7 +490,10 @@ fn only_a_near_name_is_offered() {
         "--clutser-cidr: unknown flag",
     );
     check_mistake(&["help", "nope"], "unknown command 'nope'");
-    check_mistake(&["help", "rbca"], "unknown command 'rbca'; did you mean rbac?");
+    check_mistake(
+        &["help", "rbca"],
+        "unknown command 'rbca'; did you mean rbac?",
+    );
     check_mistake(&["deamon"], "unknown command 'deamon'");
     check_mistake(&["rnu"], "unknown command 'rnu'; did you mean run?");
     check_mistake(

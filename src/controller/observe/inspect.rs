@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
+use crate::api::conditions::{REPLICA_FAILURE, get_condition};
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Uid, WorkloadKind};
 use crate::controller::ReplicaSetController;
+use crate::controller::decide::counts::Counts;
 use crate::controller::decide::plan::RelatedPods;
 use crate::controller::memory::history::{LastError, LastSync};
 use crate::controller::memory::own_writes::OpenExpectations;
@@ -53,6 +55,19 @@ pub struct Memory {
     pub queue: KeyState,
 }
 
+impl Memory {
+    /// True if the daemon neither waits for anything nor has failed.
+    fn is_quiet(&self) -> bool {
+        self.expectations.is_none()
+            && self.unresolved_creations.is_empty()
+            && self.unresolved_deletions.is_empty()
+            && self.waits_for.is_none()
+            && self.last_error.is_none()
+            && !self.queue.is_waiting
+            && self.queue.n_failures == 0
+    }
+}
+
 impl ReplicaSetController {
     /// Collects the state of the ReplicaSet `key`; `None` if the cache has none of that name. Takes
     /// several short locks in turn, so the parts may stem from different moments.
@@ -73,6 +88,92 @@ impl ReplicaSetController {
             memory: Some(self.memory_of(&rs)),
             replica_set: rs,
         })
+    }
+
+    /// Calls `take` with the state of each ReplicaSet of `namespace`, or of all with `None`, unless
+    /// the cache's tallies and its record show that it has what it wants. Returns the number of all
+    /// of them. The facts have no `related` pods, and of the orphans only those that match.
+    pub fn inspect_unsettled(
+        &self,
+        namespace: Option<&str>,
+        take: &mut dyn FnMut(&ReplicaSetFacts),
+    ) -> usize {
+        let all = match namespace {
+            Some(namespace) => self.cache.replica_sets_in(namespace),
+            None => self.cache.replica_sets(),
+        };
+        let n = all.len();
+        for replica_set in all {
+            let memory = self.memory_of(&replica_set);
+            if self.is_settled(&replica_set, &memory) {
+                continue;
+            }
+            take(&ReplicaSetFacts {
+                kind: self.kind,
+                owned: self.cache.pods_owned_by(&self.owner_key(&replica_set)),
+                orphans: self.matching_orphans(&replica_set),
+                related: Vec::new(),
+                burst_replicas: self.options.burst_replicas,
+                uses_deletion_cost: self.options.gates.pod_deletion_cost,
+                memory: Some(memory),
+                replica_set,
+            });
+        }
+        n
+    }
+
+    /// Returns how many ReplicaSets do not report as many available replicas as they want, for
+    /// telemetry. A terminating one wants none that this controller could create.
+    pub fn n_not_in_step(&self) -> usize {
+        let is_in_step = |rs: &ReplicaSet| {
+            let status = &rs.status;
+            status.observed_generation >= rs.generation
+                && status.replicas == rs.replicas
+                && status.available_replicas == rs.replicas
+        };
+        let all = self.cache.replica_sets();
+        let alive = all.iter().filter(|rs| !rs.is_terminating());
+        alive.filter(|rs| !is_in_step(rs)).count()
+    }
+
+    /// True if every pod of `rs` is available, there are as many as it wants, and nothing is left
+    /// to do or to report. Visits no pod.
+    fn is_settled(&self, rs: &ReplicaSet, memory: &Memory) -> bool {
+        let Ok(selector) = &rs.selector else {
+            return false;
+        };
+        let owned = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
+        let n_owned: u32 = owned.iter().map(|tally| tally.n_pods).sum();
+        let has_what_it_wants = |counts: Counts| {
+            // More pods than active ones have finished or are terminating.
+            counts.available == rs.replicas
+                && i64::from(n_owned) == i64::from(rs.replicas)
+                && !counts.depend_on_time(rs)
+        };
+        self.count(rs, selector, &owned)
+            .is_some_and(has_what_it_wants)
+            && !rs.is_terminating()
+            && get_condition(&rs.status.conditions, REPLICA_FAILURE).is_none()
+            && memory.is_quiet()
+    }
+
+    /// The orphans in the namespace of `rs` that its selector matches. Copies none if none matches.
+    fn matching_orphans(&self, rs: &ReplicaSet) -> Vec<Arc<Pod>> {
+        let Ok(selector) = &rs.selector else {
+            return Vec::new();
+        };
+        let tally = self.cache.tally_of_orphans_in(&rs.key.namespace);
+        if !tally.iter().any(|tally| selector.matches(&tally.labels)) {
+            return Vec::new();
+        }
+        let mut orphans = self.cache.orphans_in(&rs.key.namespace);
+        orphans.retain(|pod| selector.matches(&pod.labels));
+        orphans
+    }
+
+    /// True once the first lists are complete.
+    pub fn has_synced(&self) -> bool {
+        self.cache.has_synced()
     }
 
     /// Returns the last sync of `rs`, for tests.
@@ -111,3 +212,6 @@ impl ReplicaSetController {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,8 +52,13 @@ impl Daemon {
         let pages = Pages::default();
         let manager = self.manager.as_ref().expect("the daemon is not stopped");
         manager.add_pages(&pages);
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let query = query.split('&').filter_map(|pair| pair.split_once('='));
         let request = http_server::Request {
             path: path.to_owned(),
+            query: query
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
             ..http_server::Request::default()
         };
         match pages.answer(&request).body {

@@ -1,0 +1,182 @@
+//! Which ReplicaSets a table looks at closely.
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
+use crate::controller::ReplicaSetController;
+use crate::controller::testing::{
+    Fixture, owned_pod, pod, read_replica_set, ready_pod, refused, replica_set, replica_set_json,
+    seconds_ago, with_status,
+};
+use crate::explain::{Report, Sources, report};
+use crate::stdx::clock::Clock;
+
+impl ReplicaSetController {
+    /// Checks that a ReplicaSet without a line in the table has nothing to report. The cache must
+    /// not change meanwhile.
+    #[track_caller]
+    pub(in crate::controller) fn check_settled(&self, now: Timestamp) {
+        let mut unsettled = Vec::new();
+        self.inspect_unsettled(None, &mut |facts| {
+            unsettled.push(facts.replica_set.key.clone());
+        });
+        for rs in self.cache.replica_sets() {
+            if !unsettled.contains(&rs.key) {
+                let facts = self.inspect(&rs.key).expect("it is in the cache");
+                let report = report(&facts, &Sources::default(), now);
+                assert!(report.is_in_step(), "{report}");
+            }
+        }
+    }
+}
+
+/// The reports on the ReplicaSets whose state is collected.
+fn unsettled(fixture: &Fixture) -> Vec<Report> {
+    let mut reports = Vec::new();
+    let now = fixture.clock.wall();
+    let take = &mut |facts: &_| reports.push(report(facts, &Sources::default(), now));
+    fixture.controller.inspect_unsettled(None, take);
+    reports
+}
+
+/// Checks whether `rs` with these pods is looked at closely.
+#[track_caller]
+fn check(rs: &ReplicaSet, pods: impl IntoIterator<Item = Pod>, is_unsettled: bool) {
+    let fixture = Fixture::new();
+    fixture.cache_silently(Some(rs.clone()), pods);
+    let reports = unsettled(&fixture);
+    assert_eq!(reports.len(), usize::from(is_unsettled), "{reports:?}");
+    fixture.controller.check_settled(fixture.clock.wall());
+}
+
+#[test]
+fn what_the_tallies_show_as_settled_is_skipped() {
+    let rs = replica_set("web", 1);
+    let ready = || ready_pod("a", &rs);
+    let stranger = Pod {
+        labels: [("type", "other")].into_iter().collect(),
+        ..pod("orphan")
+    };
+    check(&replica_set("web", 0), [], false);
+    check(&rs, [ready()], false);
+    check(&rs, [ready(), stranger], false);
+
+    check(&rs, [], true);
+    check(&rs, [owned_pod("a", &rs)], true);
+    check(&rs, [ready(), ready_pod("b", &rs)], true);
+    check(&rs, [ready(), pod("orphan")], true);
+    let failed = Pod {
+        phase: PodPhase::Failed,
+        ..owned_pod("b", &rs)
+    };
+    check(&rs, [ready(), failed], true);
+    let going = Pod {
+        deletion: Some(seconds_ago(60)),
+        ..owned_pod("b", &rs)
+    };
+    check(&rs, [ready(), going], true);
+    let stray = Pod {
+        labels: [("type", "other")].into_iter().collect(),
+        ..ready()
+    };
+    check(&rs, [stray], true);
+
+    let mut patient = rs.clone();
+    patient.min_ready_seconds = 60;
+    check(&patient, [ready()], true);
+    let mut terminating = rs.clone();
+    terminating.deletion = Some(seconds_ago(0));
+    check(&terminating, [ready()], true);
+    let mut object = replica_set_json("web", 1);
+    object["spec"]["selector"] = json!({"matchExpressions": [{"key": "a", "operator": "x"}]});
+    check(&read_replica_set(&object), [ready()], true);
+    let mut object = replica_set_json("web", 1);
+    object["status"]["conditions"] = json!([{"type": "ReplicaFailure", "status": "True"}]);
+    check(&read_replica_set(&object), [ready()], true);
+}
+
+#[test]
+fn what_the_daemon_remembers_is_looked_at() {
+    let rs = replica_set("web", 1);
+    let fixture = Fixture::new();
+    fixture.cache_silently(Some(rs.clone()), [ready_pod("a", &rs)]);
+    assert_eq!(unsettled(&fixture).len(), 0);
+    fixture.expect(&rs, ["b".into()], []);
+    assert_eq!(unsettled(&fixture).len(), 1);
+    fixture.see_creation(&rs, "b");
+    assert_eq!(unsettled(&fixture).len(), 0);
+    fixture.queue.add(rs.key.clone());
+    assert_eq!(unsettled(&fixture).len(), 1, "it waits in the queue");
+    fixture.writes.set_live_replica_set(Ok(rs.clone()));
+    fixture
+        .writes
+        .on_update_status(|_, _| Some(Err(refused(500, "InternalError", "a hiccup"))));
+    let key = fixture.queue.try_get().expect("it waits");
+    fixture.process(&key);
+    let reports = unsettled(&fixture);
+    assert!(reports[0].reason().0.contains("a hiccup"), "{reports:?}");
+}
+
+#[test]
+fn the_facts_for_a_table_give_the_findings_of_the_whole_report() {
+    let rs = replica_set("web", 3);
+    let fixture = Fixture::new();
+    let pods = [ready_pod("a", &rs), owned_pod("b", &rs), pod("orphan")];
+    fixture.cache_silently(Some(rs.clone()), pods);
+    let reports = unsettled(&fixture);
+    let facts = fixture.controller.inspect(&rs.key).expect("it is cached");
+    let whole = report(&facts, &Sources::default(), fixture.clock.wall());
+    assert_eq!(reports[0].reason(), whole.reason());
+    let counts = |report: &Report| (report.active, report.ready, report.available);
+    assert_eq!(counts(&reports[0]), counts(&whole));
+}
+
+#[test]
+fn a_namespace_can_be_asked_for() {
+    let fixture = Fixture::new();
+    fixture.cache_silently(Some(replica_set("web", 1)), []);
+    let controller = &fixture.controller;
+    let mut n = 0;
+    assert_eq!(
+        controller.inspect_unsettled(Some("default"), &mut |_| n += 1),
+        1
+    );
+    assert_eq!(
+        controller.inspect_unsettled(Some("other"), &mut |_| n += 1),
+        0
+    );
+    assert_eq!(n, 1);
+}
+
+#[test]
+fn a_status_that_differs_from_the_spec_is_not_in_step() {
+    let two_ready = ReplicaSetStatus {
+        replicas: 2,
+        available_replicas: 2,
+        observed_generation: 1,
+        ..ReplicaSetStatus::default()
+    };
+    let check = |rs: ReplicaSet, status: &ReplicaSetStatus, expected: usize| {
+        let fixture = Fixture::new();
+        fixture.cache_silently(Some(with_status(&rs, status.clone())), []);
+        assert_eq!(
+            fixture.controller.n_not_in_step(),
+            expected,
+            "{rs:?} {status:?}"
+        );
+    };
+    check(replica_set("web", 2), &two_ready, 0);
+    check(replica_set("web", 3), &two_ready, 1);
+    let one_available = ReplicaSetStatus {
+        available_replicas: 1,
+        ..two_ready.clone()
+    };
+    check(replica_set("web", 2), &one_available, 1);
+    let mut newer = replica_set("web", 2);
+    newer.generation = 2;
+    check(newer, &two_ready, 1);
+    let mut terminating = replica_set("web", 3);
+    terminating.deletion = Some(seconds_ago(0));
+    check(terminating, &two_ready, 0);
+}

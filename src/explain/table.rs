@@ -1,0 +1,214 @@
+//! All objects that are not in step with their specs, one line each, as data and as text. Pure.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::model::{Report, Sources};
+use super::report::report;
+use crate::controller::observe::inspect::ReplicaSetFacts;
+use crate::stdx::escape::escaped;
+
+/// The objects that are not in step. The command `explain` also reads it from a daemon's page.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Table {
+    /// How many objects of each kind were looked at.
+    pub looked_at: BTreeMap<String, usize>,
+    /// Those that are not in step, by namespace and name.
+    pub not_in_step: Vec<Row>,
+}
+
+/// One object that is not in step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// `ReplicaSet` or `ReplicationController`.
+    pub kind: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// `spec.replicas`.
+    pub desired: i32,
+    /// Pods that count as replicas.
+    pub active: usize,
+    /// Active pods that are Ready.
+    pub ready: usize,
+    /// Active pods that are available.
+    pub available: usize,
+    /// The most important problem, or what a sync would do.
+    pub reason: String,
+    /// The remedy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub way_out: Option<String>,
+}
+
+impl Table {
+    /// A table of `n` objects of `kind`, all in step so far.
+    pub fn of(kind: &str, n: usize) -> Self {
+        Self {
+            looked_at: BTreeMap::from([(kind.to_owned(), n)]),
+            not_in_step: Vec::new(),
+        }
+    }
+
+    /// Adds the object of `facts` as of `now`, unless it is in step.
+    pub fn add(&mut self, facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) {
+        let report = report(facts, sources, now);
+        if !report.is_in_step() {
+            self.not_in_step.push(Row::of(&report));
+        }
+    }
+
+    /// Adds the objects of another kind.
+    pub fn merge(&mut self, other: Self) {
+        for (kind, n) in other.looked_at {
+            *self.looked_at.entry(kind).or_default() += n;
+        }
+        self.not_in_step.extend(other.not_in_step);
+        self.not_in_step.sort_by(|a, b| a.place().cmp(&b.place()));
+    }
+}
+
+impl Row {
+    fn of(report: &Report) -> Self {
+        let (reason, way_out) = report.reason();
+        Self {
+            kind: report.kind.to_owned(),
+            namespace: report.namespace.clone(),
+            name: report.name.clone(),
+            desired: report.desired,
+            active: report.active,
+            ready: report.ready,
+            available: report.available,
+            reason,
+            way_out,
+        }
+    }
+
+    /// The row's place in the order.
+    fn place(&self) -> (&str, &str, &str) {
+        (&self.namespace, &self.name, &self.kind)
+    }
+
+    /// As kubectl takes it: `rs/web`.
+    fn object(&self) -> String {
+        let short = match &*self.kind {
+            "ReplicationController" => "rc",
+            _ => "rs",
+        };
+        format!("{short}/{}", self.name)
+    }
+
+    fn cells(&self) -> [String; 7] {
+        [
+            escaped(&self.namespace).into_owned(),
+            escaped(&self.object()).into_owned(),
+            self.desired.to_string(),
+            self.active.to_string(),
+            self.ready.to_string(),
+            self.available.to_string(),
+            escaped(&self.reason).into_owned(),
+        ]
+    }
+}
+
+const HEAD: [&str; 7] = [
+    "NAMESPACE",
+    "NAME",
+    "DESIRED",
+    "ACTIVE",
+    "READY",
+    "AVAILABLE",
+    "REASON",
+];
+
+impl fmt::Display for Table {
+    /// As kubectl prints tables. Escapes text from the cluster, so that it can neither control the
+    /// terminal nor forge a row.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.looked_at.values().all(|n| *n == 0) {
+            let kinds = self.looked_at.keys();
+            let kinds: Vec<String> = kinds.map(|kind| format!("{}s", escaped(kind))).collect();
+            return writeln!(f, "no {} found", kinds.join(" or "));
+        }
+        let kinds = self.looked_at.iter();
+        let kinds = kinds.map(|(kind, n)| format!("{n} {}s", escaped(kind)));
+        let kinds = kinds.collect::<Vec<_>>().join(" and ");
+        if self.not_in_step.is_empty() {
+            return writeln!(f, "{kinds}: all are in step");
+        }
+        let mut rows = vec![HEAD.map(str::to_owned)];
+        rows.extend(self.not_in_step.iter().map(Row::cells));
+        let width = |column: usize| {
+            let cells = rows.iter().map(|row| row[column].chars().count());
+            cells.max().unwrap_or_default()
+        };
+        let widths: Vec<usize> = (0..HEAD.len()).map(width).collect();
+        for row in &rows {
+            let (reason, cells) = row.split_last().expect("a row has cells");
+            for (cell, &width) in cells.iter().zip(&widths) {
+                write!(f, "{cell:width$}   ")?;
+            }
+            writeln!(f, "{reason}")?;
+        }
+        let n = self.not_in_step.len();
+        let are = if n == 1 { "is" } else { "are" };
+        writeln!(f, "\n{kinds}: {n} {are} not in step")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Row, Table};
+
+    fn row(kind: &str, namespace: &str, name: &str, reason: &str) -> Row {
+        Row {
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            desired: 3,
+            active: 2,
+            ready: 1,
+            available: 0,
+            reason: reason.to_owned(),
+            way_out: None,
+        }
+    }
+
+    #[test]
+    fn both_kinds_are_in_one_table_by_namespace_and_name() {
+        let mut table = Table::of("ReplicaSet", 10);
+        table.not_in_step = vec![row("ReplicaSet", "shop", "web", "no quota")];
+        let mut other = Table::of("ReplicationController", 2);
+        other.not_in_step = vec![row(
+            "ReplicationController",
+            "a",
+            "old",
+            "a\nforged\u{1b}[2K",
+        )];
+        table.merge(other);
+        let expected = "\
+NAMESPACE   NAME     DESIRED   ACTIVE   READY   AVAILABLE   REASON
+a           rc/old   3         2        1       0           a\\nforged\\u{1b}[2K
+shop        rs/web   3         2        1       0           no quota
+
+10 ReplicaSets and 2 ReplicationControllers: 2 are not in step
+";
+        assert_eq!(table.to_string(), expected);
+        let json = serde_json::to_string(&table).expect("text keys");
+        let read: Table = serde_json::from_str(&json).expect("a table");
+        assert_eq!(read, table);
+    }
+
+    #[test]
+    fn a_table_without_a_row_says_so() {
+        let mut table = Table::of("ReplicaSet", 0);
+        assert_eq!(table.to_string(), "no ReplicaSets found\n");
+        table.merge(Table::of("ReplicaSet", 4));
+        assert_eq!(table.to_string(), "4 ReplicaSets: all are in step\n");
+    }
+}
