@@ -20,7 +20,8 @@ generated = $(units)/$(NAME).service $(shared)/man/man8/$(NAME).8 \
 # Links of the manual, rewritten in the rendered pages (to pages, sources and other files) and as installed.
 rendered_links := s|href="([a-z]+)\.md|href="../\1/index.html|g; \
 	s|href="\.\./([a-z_/]+\.rs)"|href="../../../src/replicaset_controller/\1.html"|g; \
-	s|href="\.\./\.\./([a-z]+/)|href="../../../../../\1|g
+	s|href="\.\./\.\./([a-z]+/)|href="../../../../../\1|g; \
+	s|src="([a-z]+\.svg)"|src="../../../../../src/manual/\1"|g
 installed_links := s|](src/manual/|](manual/|g; s|](\.\./\.\./config/|](../|g; s|](config/|](|g; \
 	s|](\.\./\.\./\([A-Z]\)|](../\1|g
 
@@ -64,6 +65,8 @@ install: $(BINARY) ## Install binary, unit, manual, man page and completions bel
 	chmod 644 $(generated)
 	install -m 644 README.md SECURITY.md CHANGELOG.md LICENSE config/*.yaml config/Containerfile \
 		config/$(NAME).service $(shared)/doc/$(NAME)
+	install -d $(shared)/doc/$(NAME)/monitoring
+	install -m 644 config/monitoring/* $(shared)/doc/$(NAME)/monitoring
 	install -m 644 src/manual/*.md src/manual/*.svg $(shared)/doc/$(NAME)/manual
 	sed -i '$(installed_links)' $(shared)/doc/$(NAME)/README.md $(shared)/doc/$(NAME)/manual/*.md
 	install -d -m 700 $(DESTDIR)$(SYSCONFDIR)/$(NAME)
@@ -92,8 +95,9 @@ test-control-plane: ## Run the integration tests against the real control plane 
 bench: ## Compare with kube-controller-manager on one API server (K8S, BENCH_ARGS)
 	CONTROL_PLANE_AUDIT_LOG= $(CONTROL_PLANE)/run.sh cargo bench --locked --bench side_by_side -- $(BENCH_ARGS)
 
-picture: ## Record a run of the demo and draw it into src/manual/demo.svg
+picture: ## Record a run of the demo and of the dashboard, and draw them into src/manual/*.svg
 	UPDATE_EXPECT=picture cargo test --locked --test binary picture
+	UPDATE_EXPECT=picture cargo test --locked --test it the_picture_of_the_dashboard
 
 lint: ## Run clippy with warnings denied
 	cargo clippy --locked --all-targets -- -D warnings

@@ -130,6 +130,7 @@ impl ControllerInstance {
         });
         metrics_export::export_queue(kind.queue, &queue);
         metrics_export::export_expectations(kind.queue, &controller);
+        metrics_export::export_steps(kind.queue, &controller);
 
         let leads = shared.leadership.leads();
         // A standby queues no keys: after the takeover, the first worker enqueues every object.

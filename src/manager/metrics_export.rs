@@ -97,6 +97,14 @@ pub(super) fn export_expectations(name: &str, controller: &Arc<ReplicaSetControl
     });
 }
 
+/// Exports how many objects of the controller `name` are not in step.
+pub(super) fn export_steps(name: &str, controller: &Arc<ReplicaSetController>) {
+    let family = &global().controller.not_in_step;
+    export(family, &[name], controller, |controller| {
+        count(controller.n_not_in_step())
+    });
+}
+
 /// Exports the counters of the watch at `path` and of its store. Returns the histogram of the
 /// seconds that the controller takes per event.
 pub(super) fn export_watch<T: Indexed>(

@@ -259,6 +259,19 @@ fn make_installs_what_it_uninstalls() {
             "usr/share/doc/replicaset-controller/manual/install.md",
             "# Install",
         ),
+        // The annotations `runbook` name this path from the folder of the rules.
+        (
+            "usr/share/doc/replicaset-controller/manual/metrics.md",
+            "### ReplicaSetControllerDown",
+        ),
+        (
+            "usr/share/doc/replicaset-controller/prometheus-rules.yaml",
+            "runbook: manual/metrics.md#replicasetcontrollerdown",
+        ),
+        (
+            "usr/share/doc/replicaset-controller/monitoring/dashboard.json",
+            "replicaset_controller_not_in_step",
+        ),
     ];
     let config = "etc/replicaset-controller/config.yaml";
     make("install");

@@ -98,4 +98,9 @@ fn every_alert_has_a_runbook_in_metrics_md() {
         .filter(|heading| heading.starts_with("ReplicaSetController"))
         .collect();
     assert_eq!(runbooks, alerts);
+    for alert in alerts {
+        let section = alert.to_lowercase();
+        let annotation = format!("      runbook: manual/metrics.md#{section}\n");
+        assert_eq!(rules.matches(&annotation).count(), 1, "{annotation}");
+    }
 }

@@ -85,6 +85,8 @@ impl SyncEnd {
 pub struct ControllerFamilies {
     /// Pods whose creation (`type="creation"`) or deletion (`type="deletion"`) is expected.
     pub open_expectations: Computed,
+    /// Objects whose status is not what their spec asks for.
+    pub not_in_step: Computed,
     sorting_deletion_age_ratio: Histogram,
     stale_sync_skips: IntCounterVec,
     pods_created: IntCounterVec,
@@ -106,6 +108,12 @@ impl ControllerFamilies {
                 "replicaset_controller_open_expectations",
                 "Pods whose creation or deletion was requested and is not yet in the cache.",
                 &["name", "type"],
+            ),
+            not_in_step: registry.computed_gauges(
+                "replicaset_controller_not_in_step",
+                "Objects whose status shows another number of available replicas than their spec \
+                 asks for.",
+                &["name"],
             ),
             sorting_deletion_age_ratio: registry.histogram(
                 "replicaset_controller_sorting_deletion_age_ratio",

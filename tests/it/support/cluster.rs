@@ -17,8 +17,8 @@ use replicaset_controller::cache::encoding::ContentType;
 use replicaset_controller::cache::{Cache, CacheView};
 use replicaset_controller::client::{ClientConfig, ConfigSource, Request};
 use replicaset_controller::devserver::{
-    self, Action, ApiCall, DevServer, DevServerOptions, Faults, Handler, Matcher, Recorded,
-    Recorder, Rule, RuleHandle,
+    self, Action, ApiCall, DevServer, DevServerOptions, Faults, Handler, KubeletOptions, Matcher,
+    Recorded, Recorder, Rule, RuleHandle,
 };
 use replicaset_controller::http_server::Server;
 use replicaset_controller::manager::ManagerOptions;
@@ -58,6 +58,8 @@ pub(crate) struct Setup {
     pub(crate) access: Access,
     /// The workload kind under test. The daemon controls both kinds.
     pub(crate) workload: Kind,
+    /// Whether the dev server simulates nodes, so that pods become ready.
+    pub(crate) has_nodes: bool,
     /// The daemon's options. [`TestCluster::with`] sets the namespace.
     pub(crate) options: ManagerOptions,
 }
@@ -84,6 +86,7 @@ impl Default for Setup {
             all_namespaces: false,
             access: Access::Recorded,
             workload: Kind::ReplicaSets,
+            has_nodes: false,
             options: ManagerOptions {
                 controllers: vec![&REPLICA_SET, &REPLICATION_CONTROLLER],
                 kube_api_qps: 0.0,
@@ -162,7 +165,7 @@ impl TestCluster {
         let parts = if Self::is_real() {
             start_real(&setup, &stop)
         } else {
-            start_dev(&stop)
+            start_dev(&setup, &stop)
         };
         let all_namespaces = setup.all_namespaces;
         let mut options = setup.options;
@@ -533,8 +536,12 @@ struct Started {
     guard: Guard,
 }
 
-fn start_dev(stop: &Stop) -> Started {
-    let server = DevServer::start(&DevServerOptions::default(), stop).expect("a free port");
+fn start_dev(setup: &Setup, stop: &Stop) -> Started {
+    let options = DevServerOptions {
+        kubelet: setup.has_nodes.then(KubeletOptions::default),
+        ..DevServerOptions::default()
+    };
+    let server = DevServer::start(&options, stop).expect("a free port");
     let front = devserver::serve("127.0.0.1:0", server.handler(), stop).expect("a free port");
     Started {
         faults: server.faults().clone(),
