@@ -37,7 +37,7 @@ STATIC := target/$(MUSL)/release/$(NAME)
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench picture lint fmt doc check clean
-.PHONY: check-without-devserver
+.PHONY: check-without-devserver test-samples
 
 help: ## List these verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -91,6 +91,10 @@ control-plane: ## Build a real etcd, kube-apiserver and kubectl into target/cont
 
 test-control-plane: ## Run the integration tests against the real control plane (K8S)
 	$(CONTROL_PLANE)/run.sh cargo test --locked --test it
+
+test-samples: ## Run the manual's samples for pytest and Go on the dev server
+	cargo build --locked
+	tests/samples/run.sh
 
 bench: ## Compare with kube-controller-manager on one API server (K8S, BENCH_ARGS)
 	CONTROL_PLANE_AUDIT_LOG= $(CONTROL_PLANE)/run.sh cargo bench --locked --bench side_by_side -- $(BENCH_ARGS)

@@ -1,6 +1,6 @@
 //! An in-memory API server on loopback, for demos and tests. It behaves as kube-apiserver 1.37 does
-//! in every way that this controller can observe; any difference is a bug of this server. Only
-//! `main` and the tests use it. It is no cluster for other uses.
+//! in every way that this controller can observe; any difference is a bug of this server. Other
+//! kinds, built in or custom, it only stores. Only `main` and the tests use it; it is no cluster.
 //!
 //! From the wire inwards:
 //!
@@ -9,12 +9,14 @@
 //! | HTTP | `crate::http_server`, `exchange` | connections, requests, responses, streams |
 //! | faults | `faults`, `recorder` | records requests; delays, rejects, cuts, holds back |
 //! | API | `api_server`, `target`, `body`, `protobuf`, `options`, `status_error` | requests |
+//! | API | `reviews`, `absent` | access reviews; errors for what the server does not have |
 //! | clients | `discovery`, `openapi`, `table`, `columns` | what kubectl needs for its output |
 //! | nodes | `kubelet` | a simulated scheduler with kubelets |
 //! | writes | `create`, `update`, `scale`, `delete`, `removal` | the verbs that change objects |
 //! | reads | `list`, `watch`, `selector` | gets, lists and watches |
 //! | patches | `patching`, `patch`, `json_patch`, `apply`, `managers` | the four kinds of patch |
 //! | kinds | `objects`, `shape`, `strict`, `resource` | defaults and validation |
+//! | kinds | `plain`, `custom` | the tables of kinds that the server only stores |
 //! | controllers | `quota`, `garbage` | quota admission and garbage collection |
 //! | state | `store`, `tally`, `snapshot` | objects, versions, history |
 //!
@@ -23,7 +25,8 @@
 //!
 //! DIFFERS: no authentication; pods need no service account; responses are JSON only (requests may
 //! be YAML, and for a few kinds protobuf); managed fields only on objects that were applied; no
-//! pruning of unknown fields; validation only for mistakes that tests and users commonly make.
+//! pruning of unknown fields; validation only for mistakes that tests and users commonly make. Of
+//! the kinds that it only stores, it checks metadata, and pod templates with their selector.
 //!
 //! # Locks
 //!
@@ -31,11 +34,13 @@
 //! objects; none does I/O under it. Connection threads and tests take those of `faults` (rules and
 //! watches) and `recorder` (requests).
 
+mod absent;
 mod api_server;
 mod apply;
 mod body;
 mod columns;
 mod create;
+mod custom;
 mod delete;
 mod discovery;
 mod exchange;
@@ -50,6 +55,7 @@ mod openapi;
 mod options;
 mod patch;
 mod patching;
+mod plain;
 mod protobuf;
 mod quota;
 mod recorder;
@@ -225,7 +231,7 @@ impl DevServer {
     /// The current object, without `kind` and `apiVersion`. `resource` is `pods`, `replicasets` and
     /// so on; `namespace` is empty for cluster-scoped objects.
     pub fn object(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
-        let resource = find(resource)?;
+        let resource = self.find(resource)?;
         let key = key_of(Some(namespace).filter(|text| !text.is_empty()), name);
         let object = self.store.read(|state| state.get(resource, &key).cloned());
         object.map(|object| object.value())
@@ -233,10 +239,20 @@ impl DevServer {
 
     /// All objects of a resource in list order; an empty `namespace` means all namespaces.
     pub fn objects(&self, resource: &str, namespace: &str) -> Vec<Value> {
-        let Some(resource) = find(resource) else {
+        let Some(resource) = self.find(resource) else {
             return Vec::new();
         };
-        let namespace = Some(namespace).filter(|text| !text.is_empty());
+        self.objects_of(resource, Some(namespace).filter(|text| !text.is_empty()))
+    }
+
+    fn find(&self, plural: &str) -> Option<Resource> {
+        self.store.read(|state| {
+            let mut all = state.resources();
+            all.find(|resource| resource.plural() == plural)
+        })
+    }
+
+    fn objects_of(&self, resource: Resource, namespace: Option<&str>) -> Vec<Value> {
         let objects: Vec<store::Object> = self.store.read(|state| {
             let objects = state.of_namespace(resource, namespace);
             objects.cloned().collect()
@@ -327,9 +343,4 @@ fn own_stop(stop: &Stop) -> Stop {
         inner.stop(cause);
     });
     own
-}
-
-fn find(plural: &str) -> Option<Resource> {
-    let mut all = Resource::ALL.into_iter();
-    all.find(|resource| resource.plural() == plural)
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::absent;
 use super::apply;
 use super::body;
 use super::create::create;
@@ -54,16 +55,17 @@ impl ApiServer {
             return Err(StatusError::body_too_large());
         }
         let Some(target) = request.target() else {
-            return Ok(discovery::response(request).unwrap_or_else(page_not_found));
+            let all = self.resources();
+            return match discovery::response(request, &all) {
+                Some(response) => Ok(response),
+                None if request.path.starts_with("/api") => Err(absent::path(&request.path, &all)),
+                None => Ok(page_not_found()),
+            };
         };
         if let Some(response) = reviews::response(&target, request) {
             return response;
         }
-        if !discovery::is_served(&target.group) {
-            return Ok(page_not_found());
-        }
-        let resource = Resource::find(&target.group, &target.version, &target.resource)
-            .ok_or_else(StatusError::no_such_path)?;
+        let resource = self.find(&target)?;
         // A watch applies the form to each frame; other responses get it here.
         let form = Form::requested_by(request)?;
         let Some(name) = &target.name else {
@@ -90,8 +92,25 @@ impl ApiServer {
             subresource if resource.subresources().contains(&subresource) => {
                 self.serve_named(&named, request)
             }
-            _ => Err(StatusError::no_such_path()),
+            subresource => Err(absent::subresource(resource, subresource)),
         }
+    }
+
+    fn resources(&self) -> Vec<Resource> {
+        self.store.read(|state| state.resources().collect())
+    }
+
+    fn find(&self, target: &Target) -> Result<Resource, StatusError> {
+        let (group, version) = (target.group.as_str(), target.version.as_str());
+        let plural = target.resource.as_str();
+        let built_in = Resource::find(group, version, plural);
+        let found = built_in.or_else(|| {
+            self.store.read(|state| {
+                let mut served = state.custom.served();
+                served.find(|resource| resource.is_at(group, version, plural))
+            })
+        });
+        found.ok_or_else(|| absent::resource(target, &self.resources()))
     }
 
     /// Applies a change, or only tries it for a dry run.
@@ -144,10 +163,8 @@ impl ApiServer {
                 let created = self.change(options.dry_run, |state| {
                     create(state, resource, namespace, object)
                 })?;
-                Ok(with_warnings(
-                    object_response(201, resource, &created),
-                    &unknown,
-                ))
+                let response = object_response(201, resource, &created);
+                Ok(with_warnings(warn_if_idle(resource, response), &unknown))
             }
             "DELETE" if resource.has_delete_collection() => {
                 self.delete_collection(resource, &scope()?, request)
@@ -211,6 +228,9 @@ impl ApiServer {
         let patch = Patch::read(request)?;
         let options = WriteOptions::read(request)?;
         let (resource, key) = (named.resource, named.key.as_str());
+        if resource.is_custom() && matches!(patch, Patch::Strategic(_)) {
+            return Err(StatusError::unsupported_patch_type());
+        }
         let part = part_of(named.subresource);
         if let Patch::Apply(config) = patch {
             let params = apply::ApplyParams {
@@ -224,8 +244,12 @@ impl ApiServer {
             let applied = self.change(options.dry_run, |state| {
                 apply::apply(state, &params, config)
             })?;
-            let code = if applied.is_new { 201 } else { 200 };
-            return Ok(object_response(code, resource, &applied.object));
+            let response = |code| object_response(code, resource, &applied.object);
+            return Ok(if applied.is_new {
+                warn_if_idle(resource, response(201))
+            } else {
+                response(200)
+            });
         }
         let manager = manager_of(&options, request);
         let (object, unknown) = self.change(options.dry_run, |state| {
@@ -344,6 +368,18 @@ fn with_warnings(response: Response, texts: &[String]) -> Response {
     texts.iter().fold(response, |response, text| {
         response.with_header("warning", &format!("299 - {}", json!(text)))
     })
+}
+
+/// Adds a warning to a new object on which nothing in this server acts.
+fn warn_if_idle(resource: Resource, response: Response) -> Response {
+    match resource {
+        Resource::Plain(plain) if !plain.idle_because.is_empty() => {
+            let (plural, why) = (resource.plural(), plain.idle_because);
+            let text = format!("the dev server only stores {plural}: {why}");
+            with_warnings(response, &[text])
+        }
+        _ => response,
+    }
 }
 
 /// The `Success` status for a removed object, as most kinds return it.

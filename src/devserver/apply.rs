@@ -13,7 +13,7 @@ use super::body;
 use super::create::create_managed;
 use super::managers::{Path, Reader, fields_of, from_tree, remove_all, text_of, to_tree};
 use super::objects::{entries, meta, text};
-use super::patch::strategic_merge;
+use super::patch::{self, json_merge};
 use super::resource::Resource;
 use super::shape;
 use super::status_error::StatusError;
@@ -47,7 +47,7 @@ pub(super) fn apply(
     let resource = params.resource;
     check(params, &config)?;
     body::strip_kind(&mut config);
-    let fields = fields_of(&config);
+    let fields = fields_of(resource, &config);
     let Ok(object) = state.current(resource, params.key) else {
         let managers = Some(vec![entry(params, &fields)]);
         return Ok(Applied {
@@ -79,8 +79,7 @@ pub(super) fn apply(
     if let Some(metadata) = config["metadata"].as_object_mut() {
         metadata.remove("managedFields");
     }
-    strategic_merge(&mut live, &config)
-        .map_err(|error| StatusError::internal(format!("{error:?}")))?;
+    merge(resource, &mut live, &config)?;
     if !fields.is_empty() {
         // Applying the same fields again keeps the entry's time, so the object stays unchanged.
         let unchanged = old.filter(|_| before == fields);
@@ -93,6 +92,24 @@ pub(super) fn apply(
         object,
         is_new: false,
     })
+}
+
+fn merge(resource: Resource, live: &mut Value, config: &Value) -> Result<(), StatusError> {
+    let strategic_merge = |live: &mut Value, config: &Value| {
+        let merged = patch::strategic_merge(live, config);
+        merged.map_err(|error| StatusError::internal(format!("{error:?}")))
+    };
+    if !resource.is_custom() {
+        return strategic_merge(live, config);
+    }
+    for (name, value) in config.as_object().into_iter().flatten() {
+        if name == "metadata" {
+            strategic_merge(&mut live[name], value)?;
+        } else {
+            json_merge(&mut live[name], value);
+        }
+    }
+    Ok(())
 }
 
 /// The managers after `manager` has changed `old` to `new`: it takes over the fields it changes.

@@ -1,6 +1,8 @@
 //! The table columns of kube-apiserver 1.37 (kubernetes
 //! `pkg/printers/internalversion/printers.go`). Pure, except for the clock.
 
+pub(super) mod plain;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -21,6 +23,8 @@ use Column::{Always, Count, Wide};
 
 fn columns(resource: Resource) -> &'static [Column] {
     match resource {
+        // A row of another table.
+        Resource::Plain(_) => &[],
         Resource::Pods => &[
             Always("Name"),
             Always("Ready"),
@@ -75,24 +79,32 @@ fn columns(resource: Resource) -> &'static [Column] {
             Wide("Kernel-Version"),
             Wide("Container-Runtime"),
         ],
+        Resource::Definitions => &[Always("Name"), Always("Created At")],
     }
 }
 
 /// The column definitions of a table.
 pub(super) fn definitions(resource: Resource) -> Vec<Value> {
+    let definition = |name: &str, kind: &str, priority: i32| {
+        let format = if name == "Name" { "name" } else { "" };
+        json!({
+            "name": name, "type": kind, "format": format, "description": "",
+            "priority": priority,
+        })
+    };
+    if let Resource::Plain(plain) = resource {
+        let own = plain.columns.iter();
+        let own = own.map(|column| definition(column.0, column.1.kind(), 0));
+        let first = [definition("Name", "string", 0)].into_iter();
+        let last = [definition("Age", "string", 0)];
+        return first.chain(own).chain(last).collect();
+    }
     let columns = columns(resource).iter();
     columns
-        .map(|column| {
-            let (name, kind, priority) = match column {
-                Always(name) => (name, "string", 0),
-                Count(name) => (name, "integer", 0),
-                Wide(name) => (name, "string", 1),
-            };
-            let format = if *name == "Name" { "name" } else { "" };
-            json!({
-                "name": name, "type": kind, "format": format, "description": "",
-                "priority": priority,
-            })
+        .map(|column| match column {
+            Always(name) => definition(name, "string", 0),
+            Count(name) => definition(name, "integer", 0),
+            Wide(name) => definition(name, "string", 1),
         })
         .collect()
 }
@@ -127,6 +139,12 @@ pub(super) fn cells(resource: Resource, object: &Value) -> Value {
         Resource::ServiceAccounts => json!([name, age]),
         Resource::Quotas => quota_cells(object, name, &age),
         Resource::Nodes => node_cells(object, name, &age),
+        Resource::Definitions => json!([name, text(object, "/metadata/creationTimestamp")]),
+        Resource::Plain(plain) => {
+            let own = plain.columns.iter().map(|column| column.1.of(object));
+            let first = [json!(name)].into_iter();
+            first.chain(own).chain([json!(age)]).collect()
+        }
     }
 }
 
@@ -327,7 +345,7 @@ mod tests {
 
     #[test]
     fn every_row_has_a_cell_for_each_column() {
-        for resource in Resource::ALL {
+        for resource in Resource::built_in() {
             let cells = cells(resource, &json!({"metadata": {"name": "x"}}));
             let n_cells = cells.as_array().map(Vec::len);
             assert_eq!(n_cells, Some(definitions(resource).len()), "{resource:?}");

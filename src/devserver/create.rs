@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::custom;
 use super::objects::{self, meta, text};
 use super::quota;
 use super::resource::Resource;
@@ -61,6 +62,7 @@ pub(super) fn create_managed(
             let account = json!({"metadata": {"name": "default"}});
             create(state, Resource::ServiceAccounts, Some(&name), account)?;
         }
+        Resource::Definitions => custom::refresh(state),
         _ => {}
     }
     Ok(object)

@@ -6,32 +6,31 @@ use serde_json::{Value, json};
 use super::exchange::{ApiRequest, Response};
 use super::openapi;
 use super::resource::Resource;
+use super::reviews;
 
 /// The emulated Kubernetes release.
 const GIT_VERSION: &str = "v1.37.2";
 
-/// The API groups besides the core group.
-const GROUPS: [&str; 2] = ["apps", "coordination.k8s.io"];
-
 /// Versions of aggregated discovery; clients before 1.30 know only the second.
 const AGGREGATED: [&str; 2] = ["v2", "v2beta1"];
 
-/// The response to a path without a resource; `None` for an unknown path.
-pub(super) fn response(request: &ApiRequest) -> Option<Response> {
+/// The response to a path without a resource, on a server with these resources; `None` for an
+/// unknown path.
+pub(super) fn response(request: &ApiRequest, all: &[Resource]) -> Option<Response> {
     let path = request.path.trim_end_matches('/');
     if matches!(path, "/healthz" | "/livez" | "/readyz") {
         return Some(Response::text(200, "ok"));
     }
     if let Some(rest) = path.strip_prefix("/openapi/") {
-        return openapi::response(rest, request);
+        return openapi::response(rest, request, all);
     }
     if matches!(path, "/api" | "/apis")
         && let Some(version) = aggregated_version(request.header("accept"))
     {
-        return Some(aggregated(path == "/apis", version));
+        return Some(aggregated(all, path == "/apis", version));
     }
     let value = match path {
-        "" => json!({"paths": paths()}),
+        "" => json!({"paths": paths(all)}),
         "/version" => version(),
         "/api" => {
             json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
@@ -39,31 +38,51 @@ pub(super) fn response(request: &ApiRequest) -> Option<Response> {
         "/apis" => json!({
             "kind": "APIGroupList",
             "apiVersion": "v1",
-            "groups": GROUPS.map(group),
+            "groups": groups(all).into_iter().map(|name| group(all, name)).collect::<Vec<_>>(),
         }),
-        "/api/v1" => resources(""),
+        "/api/v1" => resources(all, "", "v1"),
         path => {
             let rest = path.strip_prefix("/apis/")?;
             let (name, version) = rest.split_once('/').unwrap_or((rest, ""));
-            let name = GROUPS.into_iter().find(|known| *known == name)?;
-            match version {
-                "" => {
-                    let mut group = group(name);
-                    group["kind"] = json!("APIGroup");
-                    group["apiVersion"] = json!("v1");
-                    group
-                }
-                "v1" => resources(name),
-                _ => return None,
+            let name = groups(all).into_iter().find(|known| *known == name)?;
+            if version.is_empty() {
+                let mut group = group(all, name);
+                group["kind"] = json!("APIGroup");
+                group["apiVersion"] = json!("v1");
+                group
+            } else {
+                let mut known = versions(all, name).into_iter();
+                resources(all, name, known.find(|known| *known == version)?)
             }
         }
     };
     Some(Response::object(200, &value))
 }
 
-/// True if the server has the group, in any version.
-pub(super) fn is_served(group: &str) -> bool {
-    group.is_empty() || GROUPS.contains(&group)
+/// The API groups besides the core group, in the order of their first resource.
+pub(super) fn groups(all: &[Resource]) -> Vec<&'static str> {
+    let of_resources = all.iter().map(|resource| resource.group());
+    let mut groups: Vec<&'static str> = Vec::new();
+    for group in of_resources.chain(reviews::GROUPS) {
+        if !group.is_empty() && !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    groups
+}
+
+/// The versions of a group, the preferred one first.
+fn versions(all: &[Resource], group: &str) -> Vec<&'static str> {
+    let mut versions: Vec<&'static str> = Vec::new();
+    for resource in all.iter().filter(|resource| resource.group() == group) {
+        if !versions.contains(&resource.version()) {
+            versions.push(resource.version());
+        }
+    }
+    if versions.is_empty() {
+        versions.push("v1");
+    }
+    versions
 }
 
 fn version() -> Value {
@@ -80,7 +99,7 @@ fn version() -> Value {
     })
 }
 
-fn paths() -> Vec<String> {
+fn paths(all: &[Resource]) -> Vec<String> {
     let fixed = [
         "/api",
         "/api/v1",
@@ -92,22 +111,30 @@ fn paths() -> Vec<String> {
         "/readyz",
         "/version",
     ];
-    let groups = GROUPS.iter();
-    let groups = groups.flat_map(|group| [format!("/apis/{group}"), format!("/apis/{group}/v1")]);
-    fixed.into_iter().map(str::to_owned).chain(groups).collect()
+    let mut paths = fixed.map(str::to_owned).to_vec();
+    for group in groups(all) {
+        paths.push(format!("/apis/{group}"));
+        let versions = versions(all, group).into_iter();
+        paths.extend(versions.map(|version| format!("/apis/{group}/{version}")));
+    }
+    paths
 }
 
-fn group(name: &str) -> Value {
-    let version = json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
-    json!({"name": name, "versions": [version], "preferredVersion": version})
+fn group(all: &[Resource], name: &str) -> Value {
+    let versions = versions(all, name).into_iter();
+    let versions: Vec<Value> = versions
+        .map(|version| json!({"groupVersion": format!("{name}/{version}"), "version": version}))
+        .collect();
+    json!({"name": name, "preferredVersion": versions[0], "versions": versions})
 }
 
-fn resources(group: &str) -> Value {
-    let entries: Vec<Value> = of_group(group).flat_map(entries).collect();
+fn resources(all: &[Resource], group: &str, version: &str) -> Value {
+    let mut entries: Vec<Value> = of_version(all, group, version).flat_map(entries).collect();
+    entries.extend(reviews::entries(group));
     let group_version = if group.is_empty() {
-        "v1".to_owned()
+        version.to_owned()
     } else {
-        format!("{group}/v1")
+        format!("{group}/{version}")
     };
     json!({
         "kind": "APIResourceList",
@@ -117,9 +144,9 @@ fn resources(group: &str) -> Value {
     })
 }
 
-fn of_group(group: &str) -> impl Iterator<Item = Resource> {
-    let all = Resource::ALL.into_iter();
-    all.filter(move |resource| resource.group() == group)
+fn of_version(all: &[Resource], group: &str, version: &str) -> impl Iterator<Item = Resource> {
+    let all = all.iter().copied();
+    all.filter(move |resource| resource.group() == group && resource.version() == version)
 }
 
 fn verbs(resource: Resource) -> Vec<&'static str> {
@@ -153,7 +180,7 @@ fn subresource_facts(
 
 fn entries(resource: Resource) -> Vec<Value> {
     let mut main = json!({
-        "name": resource.plural(), "singularName": resource.kind().to_lowercase(),
+        "name": resource.plural(), "singularName": resource.singular(),
         "namespaced": resource.is_namespaced(), "kind": resource.kind(),
         "verbs": verbs(resource),
     });
@@ -178,8 +205,8 @@ fn add_nicknames(resource: Resource, entry: &mut Value) {
     if !resource.short_names().is_empty() {
         entry["shortNames"] = json!(resource.short_names());
     }
-    if resource.is_of_all() {
-        entry["categories"] = json!(["all"]);
+    if !resource.categories().is_empty() {
+        entry["categories"] = json!(resource.categories());
     }
 }
 
@@ -198,9 +225,10 @@ fn aggregated_version(accept: &str) -> Option<&'static str> {
 }
 
 /// All groups (or, for `/api`, the core group) with their resources in one response.
-fn aggregated(is_groups: bool, version: &str) -> Response {
-    let groups: &[&str] = if is_groups { &GROUPS } else { &[""] };
-    let items: Vec<Value> = groups.iter().map(|group| aggregated_group(group)).collect();
+fn aggregated(all: &[Resource], is_groups: bool, version: &str) -> Response {
+    let groups = if is_groups { groups(all) } else { vec![""] };
+    let groups = groups.into_iter();
+    let items: Vec<Value> = groups.map(|group| aggregated_group(all, group)).collect();
     let list = json!({
         "kind": "APIGroupDiscoveryList",
         "apiVersion": format!("apidiscovery.k8s.io/{version}"),
@@ -213,15 +241,23 @@ fn aggregated(is_groups: bool, version: &str) -> Response {
     response
 }
 
-fn aggregated_group(group: &str) -> Value {
-    let resources: Vec<Value> = of_group(group).map(aggregated_resource).collect();
-    let version = json!({"version": "v1", "resources": resources, "freshness": "Current"});
+fn aggregated_group(all: &[Resource], group: &str) -> Value {
+    let versions = versions(all, group).into_iter();
+    let versions: Vec<Value> = versions
+        .map(|version| {
+            let resources = of_version(all, group, version).map(aggregated_resource);
+            let resources: Vec<Value> = resources
+                .chain(reviews::aggregated_entries(group))
+                .collect();
+            json!({"version": version, "resources": resources, "freshness": "Current"})
+        })
+        .collect();
     let metadata = if group.is_empty() {
         json!({})
     } else {
         json!({"name": group})
     };
-    json!({"metadata": metadata, "versions": [version]})
+    json!({"metadata": metadata, "versions": versions})
 }
 
 fn aggregated_resource(resource: Resource) -> Value {
@@ -238,7 +274,7 @@ fn aggregated_resource(resource: Resource) -> Value {
         "resource": resource.plural(),
         "responseKind": kind(["", "", resource.kind()]),
         "scope": scope,
-        "singularResource": resource.kind().to_lowercase(),
+        "singularResource": resource.singular(),
         "verbs": verbs(resource),
     });
     add_nicknames(resource, &mut entry);

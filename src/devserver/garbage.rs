@@ -23,8 +23,9 @@ use super::update::{self, Part};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread;
 
-/// Resources whose objects have owners.
-const DEPENDENTS: [Resource; 3] = [
+/// Kinds whose objects are gone if they are not here. Owners of other kinds may exist outside this
+/// server: in the cluster that the objects were exported from.
+const OWNERS: [Resource; 3] = [
     Resource::ReplicaSets,
     Resource::ReplicationControllers,
     Resource::Pods,
@@ -105,10 +106,7 @@ fn on_removed(state: &mut State, object: &Object) {
     }
     // An owner in foreground deletion may have waited for this object.
     for owner in entries(&value, "/metadata/ownerReferences") {
-        let kind = text(owner, "/kind");
-        let mut kinds = DEPENDENTS.into_iter();
-        if let Some(resource) = kinds.find(|resource| resource.kind() == kind) {
-            let key = key_of(Some(object.namespace()), text(owner, "/name"));
+        if let Some((resource, key)) = owner_key(state, object.namespace(), owner) {
             finish_foreground(state, resource, &key);
         }
     }
@@ -116,7 +114,7 @@ fn on_removed(state: &mut State, object: &Object) {
 }
 
 /// Deletes an object whose owners are all gone: a controller created it while its owner was being
-/// deleted. Owners of other kinds may exist outside this server.
+/// deleted.
 fn on_owned(state: &mut State, resource: Resource, key: &str) {
     let Some(object) = state.get(resource, key).map(Arc::clone) else {
         return;
@@ -136,7 +134,7 @@ fn on_owned(state: &mut State, resource: Resource, key: &str) {
 /// The state of an owner reference.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OwnerFate {
-    /// The owner exists, or is of a kind that this server does not serve.
+    /// The owner exists, or may exist elsewhere, see [`OWNERS`].
     MayExist,
     /// The owner waits for its dependents' deletion, including newer dependents.
     DeletesDependents,
@@ -144,12 +142,9 @@ enum OwnerFate {
 }
 
 fn owner_fate(state: &State, namespace: &str, reference: &Value) -> OwnerFate {
-    let kind = text(reference, "/kind");
-    let mut kinds = DEPENDENTS.into_iter();
-    let Some(resource) = kinds.find(|resource| resource.kind() == kind) else {
+    let Some((resource, key)) = owner_key(state, namespace, reference) else {
         return OwnerFate::MayExist;
     };
-    let key = key_of(Some(namespace), text(reference, "/name"));
     let owner = state.get(resource, &key).map(|found| found.value());
     match owner {
         Some(owner) if text(&owner, "/metadata/uid") == text(reference, "/uid") => {
@@ -159,12 +154,21 @@ fn owner_fate(state: &State, namespace: &str, reference: &Value) -> OwnerFate {
                 OwnerFate::MayExist
             }
         }
-        _ => OwnerFate::Gone,
+        _ if OWNERS.contains(&resource) => OwnerFate::Gone,
+        _ => OwnerFate::MayExist,
     }
 }
 
+/// The resource and key of an owner; `None` for a kind that is not served.
+fn owner_key(state: &State, namespace: &str, reference: &Value) -> Option<(Resource, String)> {
+    let kind = text(reference, "/kind");
+    let resource = state.resource_of(kind, text(reference, "/apiVersion"))?;
+    let namespace = resource.is_namespaced().then_some(namespace);
+    Some((resource, key_of(namespace, text(reference, "/name"))))
+}
+
 fn on_namespace_deleting(state: &mut State, namespace: &str) {
-    for resource in Resource::ALL.into_iter().filter(|r| r.is_namespaced()) {
+    for resource in namespaced(state) {
         let objects = state.of_namespace(resource, Some(namespace));
         let keys: Vec<Box<str>> = objects.map(|object| object.key.clone()).collect();
         for key in keys {
@@ -174,11 +178,20 @@ fn on_namespace_deleting(state: &mut State, namespace: &str) {
     finish_namespace(state, namespace);
 }
 
-/// The objects in the owner's namespace that reference it.
+fn namespaced(state: &State) -> impl Iterator<Item = Resource> + use<> {
+    let all = state.stored().into_iter();
+    all.filter(|resource| resource.is_namespaced())
+}
+
+/// The objects in the owner's namespace that reference it; for an owner without a namespace, in
+/// all namespaces.
 fn dependents(state: &State, owner: &Object, uid: &str) -> Vec<(Resource, Object)> {
     let mut found = Vec::new();
-    for resource in DEPENDENTS {
-        for object in state.of_namespace(resource, Some(owner.namespace())) {
+    let namespace = Some(owner.namespace()).filter(|namespace| !namespace.is_empty());
+    // Nothing owns events, of which there may be many.
+    let resources = state.stored().into_iter();
+    for resource in resources.filter(|resource| *resource != Resource::Events) {
+        for object in state.of_namespace(resource, namespace) {
             if object.owners.iter().any(|owner| **owner == *uid) {
                 found.push((resource, Arc::clone(object)));
             }
@@ -251,8 +264,7 @@ fn finish_namespace(state: &mut State, namespace: &str) {
     if text(&value, "/status/phase") != "Terminating" {
         return;
     }
-    let mut resources = Resource::ALL.into_iter().filter(|r| r.is_namespaced());
-    let is_empty = resources.all(|resource| {
+    let is_empty = namespaced(state).all(|resource| {
         let mut objects = state.of_namespace(resource, Some(namespace));
         objects.next().is_none()
     });

@@ -37,6 +37,8 @@ pub struct KubeletOptions {
     pub ready_after: Duration,
     /// How long a pod takes to terminate, unless its grace period is shorter.
     pub terminate_after: Duration,
+    /// Assign pods to nodes, as a scheduler does.
+    pub schedules: bool,
 }
 
 impl Default for KubeletOptions {
@@ -45,6 +47,7 @@ impl Default for KubeletOptions {
             n_nodes: 5,
             ready_after: Duration::from_millis(500),
             terminate_after: Duration::from_millis(200),
+            schedules: true,
         }
     }
 }

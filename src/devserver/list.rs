@@ -237,9 +237,9 @@ impl ListStream {
         if let Some(n_remaining) = page.n_remaining {
             metadata["remainingItemCount"] = json!(n_remaining);
         }
-        let (kind, api_version) = (resource.kind(), resource.api_version());
+        let (kind, api_version) = (resource.list_kind(), resource.api_version());
         let head = format!(
-            "{{\"kind\":\"{kind}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\
+            "{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\
              \"items\":["
         );
         Self {

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::{Map, Value, json};
 
 use super::patch::{ListMerge, list_merge};
+use super::resource::Resource;
 
 /// One field.
 pub(super) type Path = Vec<String>;
@@ -30,8 +31,17 @@ const UNMANAGED: [&str; 9] = [
     "selfLink",
 ];
 
-/// The fields that `object` sets.
-pub(super) fn fields_of(object: &Value) -> BTreeSet<Path> {
+/// How a list with these entries is merged.
+type MergeOf = fn(&str, &[Value]) -> ListMerge;
+
+/// The fields that `object` sets. Only its schema could say how lists of a custom resource are
+/// merged, so they are replaced.
+pub(super) fn fields_of(resource: Resource, object: &Value) -> BTreeSet<Path> {
+    let merge_of: MergeOf = if resource.is_custom() {
+        |_, _| ListMerge::Replace
+    } else {
+        list_merge
+    };
     let mut fields = BTreeSet::new();
     for (name, value) in object.as_object().into_iter().flatten() {
         if name == "kind" || name == "apiVersion" {
@@ -39,28 +49,28 @@ pub(super) fn fields_of(object: &Value) -> BTreeSet<Path> {
         }
         let path = vec![format!("f:{name}")];
         if name != "metadata" {
-            collect(name, value, &path, &mut fields);
+            collect(name, value, &path, merge_of, &mut fields);
             continue;
         }
         for (name, value) in value.as_object().into_iter().flatten() {
             if !UNMANAGED.contains(&name.as_str()) {
                 let path = [path.as_slice(), &[format!("f:{name}")]].concat();
-                collect(name, value, &path, &mut fields);
+                collect(name, value, &path, list_merge, &mut fields);
             }
         }
     }
     fields
 }
 
-fn collect(name: &str, value: &Value, path: &Path, fields: &mut BTreeSet<Path>) {
+fn collect(name: &str, value: &Value, path: &Path, merge_of: MergeOf, fields: &mut BTreeSet<Path>) {
     let deeper = |token: String| [path.as_slice(), &[token]].concat();
     match value {
         Value::Object(map) if !map.is_empty() && !ATOMIC_MAPS.contains(&name) => {
             for (name, value) in map {
-                collect(name, value, &deeper(format!("f:{name}")), fields);
+                collect(name, value, &deeper(format!("f:{name}")), merge_of, fields);
             }
         }
-        Value::Array(entries) if !entries.is_empty() => match list_merge(name) {
+        Value::Array(entries) if !entries.is_empty() => match merge_of(name, entries) {
             // An atomic list is a single field.
             ListMerge::Replace => {
                 fields.insert(path.clone());
@@ -75,7 +85,7 @@ fn collect(name: &str, value: &Value, path: &Path, fields: &mut BTreeSet<Path>) 
                     fields.insert([path.as_slice(), &[".".to_owned()]].concat());
                     for (name, value) in entry.as_object().into_iter().flatten() {
                         let path = [path.as_slice(), &[format!("f:{name}")]].concat();
-                        collect(name, value, &path, fields);
+                        collect(name, value, &path, merge_of, fields);
                     }
                 }
             }
@@ -294,6 +304,7 @@ fn remove_from_list(
 mod tests {
     use serde_json::json;
 
+    use super::super::resource::Resource;
     use super::{Reader, fields_of, from_tree, remove_all, text_of, to_tree};
 
     #[test]
@@ -306,7 +317,7 @@ mod tests {
                 "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
             },
         });
-        let fields = fields_of(&object);
+        let fields = fields_of(Resource::ReplicaSets, &object);
         let tree = json!({
             "f:metadata": {"f:labels": {"f:a": {}}, "f:finalizers": {"v:\"x/y\"": {}}},
             "f:spec": {

@@ -1,9 +1,11 @@
 //! Defaults and validation per kind. Pure functions on JSON trees without `kind` and `apiVersion`.
 
+pub(super) mod definition;
 mod event;
 pub(super) mod labels;
 pub(super) mod meta;
 mod node;
+pub(super) mod plain;
 pub(super) mod pod;
 mod quota;
 pub(super) mod replica_set;
@@ -27,6 +29,8 @@ pub(super) fn set_defaults(resource: Resource, object: &mut Value) {
         Resource::Nodes => node::set_defaults(object),
         Resource::Quotas => quota::set_defaults(object),
         Resource::Events => event::set_defaults(object),
+        Resource::Definitions => definition::set_defaults(object),
+        Resource::Plain(plain) => plain::set_defaults(plain, object),
         _ => {}
     }
 }
@@ -37,6 +41,8 @@ pub(super) fn set_first_status(resource: Resource, object: &mut Value) {
         Resource::Pods => json!({"phase": "Pending", "qosClass": pod::qos_class(object)}),
         Resource::ReplicaSets | Resource::ReplicationControllers => json!({"replicas": 0}),
         Resource::Namespaces => json!({"phase": "Active"}),
+        Resource::Definitions => definition::status(object),
+        Resource::Plain(plain) => return plain::set_first_status(plain, object),
         _ => return,
     };
 }
@@ -52,6 +58,42 @@ pub(super) fn prepare_status(resource: Resource, old: &Value, new: &mut Value) {
     }
 }
 
+/// Restores what a write of the status does not change.
+pub(super) fn keep_all_but_status(resource: Resource, old: &Value, new: &mut Value) {
+    if let Resource::Plain(_) = resource {
+        plain::keep_all_but_status(old, new);
+    } else {
+        new["spec"] = old["spec"].clone();
+    }
+}
+
+/// Restores the status, which only the subresource writes.
+pub(super) fn keep_status(old: &Value, new: &mut Value) {
+    let Some(members) = new.as_object_mut() else {
+        return;
+    };
+    members.remove("status");
+    if let Some(status) = old.get("status") {
+        members.insert("status".to_owned(), status.clone());
+    }
+}
+
+/// True for a change that counts in `metadata.generation`.
+pub(super) fn is_changed(resource: Resource, old: &Value, new: &Value) -> bool {
+    if !resource.is_custom() {
+        return old.get("spec") != new.get("spec");
+    }
+    let rest = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(members) = object.as_object_mut() {
+            members.remove("metadata");
+            members.retain(|name, _| name != "status" || !resource.has_status());
+        }
+        object
+    };
+    rest(old) != rest(new)
+}
+
 /// The validation errors of a new object.
 pub(super) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = meta::validate(resource, object);
@@ -63,6 +105,8 @@ pub(super) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
         }
         Resource::Quotas => errors.extend(quota::validate(object)),
         Resource::Events => errors.extend(event::validate(object)),
+        Resource::Definitions => errors.extend(definition::validate(object)),
+        Resource::Plain(plain) => errors.extend(plain::validate(plain, object)),
         Resource::Leases => {
             let seconds = number(object, "/spec/leaseDurationSeconds");
             if let Some(seconds) = seconds.filter(|seconds| *seconds <= 0) {
@@ -82,6 +126,8 @@ pub(super) fn validate_update(resource: Resource, old: &Value, new: &Value) -> V
         Resource::ReplicaSets => replica_set::validate_update(old, new),
         Resource::ReplicationControllers => replication_controller::validate(new),
         Resource::Quotas => quota::validate(new),
+        Resource::Definitions => definition::validate(new),
+        Resource::Plain(plain) => plain::validate_update(plain, old, new),
         _ => Vec::new(),
     }
 }

@@ -3,7 +3,9 @@
 //!
 //! DIFFERS: the API server's schemas take 700 KB for `apps/v1` alone. Here each kind is an object
 //! with any fields, so `kubectl explain` shows none. The schemas also have no list merge rules;
-//! kubectl has those of the kinds served here built in.
+//! kubectl has those of the built-in kinds.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Value, json};
 
@@ -16,7 +18,7 @@ const VERSION: &str = "1.37";
 const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// The response to `/openapi/` followed by `rest`.
-pub(super) fn response(rest: &str, request: &ApiRequest) -> Option<Response> {
+pub(super) fn response(rest: &str, request: &ApiRequest, all: &[Resource]) -> Option<Response> {
     match rest {
         "v2" if request.header("accept").contains("spec.v2") => {
             let mut response = Response::text(200, "");
@@ -31,10 +33,10 @@ pub(super) fn response(rest: &str, request: &ApiRequest) -> Option<Response> {
                 "paths": {}, "definitions": {},
             }),
         )),
-        "v3" => Some(Response::object(200, &root())),
+        "v3" => Some(Response::object(200, &root(all))),
         rest => {
             let group_version = rest.strip_prefix("v3/")?;
-            let document = document(group_version)?;
+            let document = document(group_version, all)?;
             Some(Response::object(200, &document))
         }
     }
@@ -54,12 +56,16 @@ fn empty_document() -> Vec<u8> {
     [field(1, b"2.0"), field(2, &info), field(8, b"")].concat()
 }
 
-fn root() -> Value {
+fn root(all: &[Resource]) -> Value {
     let mut paths = json!({});
-    for resource in Resource::ALL {
-        let path = path_of(resource);
+    for resource in all {
+        let path = path_of(*resource);
         // Clients cache a document until its hash changes.
-        let url = format!("/openapi/v3/{path}?hash={}", env!("CARGO_PKG_VERSION"));
+        let mut hash = DefaultHasher::new();
+        env!("CARGO_PKG_VERSION").hash(&mut hash);
+        let of_path = all.iter().filter(|resource| path_of(**resource) == path);
+        of_path.for_each(|resource| resource.kind().hash(&mut hash));
+        let url = format!("/openapi/v3/{path}?hash={:x}", hash.finish());
         paths[path] = json!({"serverRelativeURL": url});
     }
     json!({"paths": paths})
@@ -74,23 +80,24 @@ fn path_of(resource: Resource) -> String {
     format!("{prefix}/{}", resource.api_version())
 }
 
-fn document(group_version: &str) -> Option<Value> {
+fn document(group_version: &str, all: &[Resource]) -> Option<Value> {
     let mut paths = json!({});
     let mut schemas = json!({});
-    let mut all = Resource::ALL.into_iter();
-    all.find(|resource| path_of(*resource) == group_version)?;
-    for resource in Resource::ALL {
+    for resource in all.iter().copied() {
         if path_of(resource) == group_version {
             add_paths(resource, &mut paths);
             schemas[schema_name(resource)] = schema(resource);
         }
     }
-    Some(json!({
-        "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": VERSION},
-        "paths": paths,
-        "components": {"schemas": schemas},
-    }))
+    let is_served = schemas != json!({});
+    is_served.then(|| {
+        json!({
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes", "version": VERSION},
+            "paths": paths,
+            "components": {"schemas": schemas},
+        })
+    })
 }
 
 fn schema_name(resource: Resource) -> String {
@@ -98,7 +105,8 @@ fn schema_name(resource: Resource) -> String {
         "" => "core",
         group => group.split('.').next().unwrap_or(group),
     };
-    format!("io.k8s.api.{group}.v1.{}", resource.kind())
+    let (version, kind) = (resource.version(), resource.kind());
+    format!("io.k8s.api.{group}.{version}.{kind}")
 }
 
 fn schema(resource: Resource) -> Value {
@@ -111,7 +119,7 @@ fn schema(resource: Resource) -> Value {
 }
 
 fn kind_of(resource: Resource) -> Value {
-    json!({"group": resource.group(), "kind": resource.kind(), "version": "v1"})
+    json!({"group": resource.group(), "kind": resource.kind(), "version": resource.version()})
 }
 
 fn add_paths(resource: Resource, paths: &mut Value) {

@@ -37,9 +37,13 @@ pub(super) enum ListMerge {
 }
 
 /// kubernetes `api/core/v1/types.go` and `api/apps/v1/types.go`: the tags `patchStrategy` and
-/// `patchMergeKey` of the kinds served here.
-pub(super) fn list_merge(name: &str) -> ListMerge {
+/// `patchMergeKey` of the kinds served here, for a list with these new entries.
+pub(super) fn list_merge(name: &str, entries: &[Value]) -> ListMerge {
     match name {
+        // Those of a Service.
+        "ports" if entries.iter().any(|entry| entry.get("port").is_some()) => {
+            ListMerge::ByKey("port")
+        }
         "ownerReferences" => ListMerge::ByKey("uid"),
         "conditions" => ListMerge::ByKey("type"),
         "containers"
@@ -124,7 +128,7 @@ fn merge_member(target: &mut Value, name: &str, value: &Value) -> Result<(), Str
         }
         Value::Array(patch) => {
             let old = target[name].as_array().cloned().unwrap_or_default();
-            let merged = match list_merge(name) {
+            let merged = match list_merge(name, patch) {
                 ListMerge::Replace => patch.clone(),
                 ListMerge::AsSet => merge_set(&old, patch),
                 ListMerge::ByKey(key) => merge_by_key(old, patch, key)?,

@@ -1,11 +1,13 @@
-//! Decodes protobuf bodies of the few kinds that kubectl and leader election send as protobuf:
-//! Namespaces, ServiceAccounts, ResourceQuotas, Leases, Events, Scales, Bindings, DeleteOptions.
-//! Pure.
+//! Decodes protobuf bodies of the kinds that kubectl and leader election send as protobuf. Pure.
 //!
 //! Responses are always JSON, which every client that sends protobuf accepts. A table of fields per
-//! message replaces generated code; the field numbers are those of `generated.proto` beside each
-//! API's `types.go`.
+//! message replaces generated code. The tables have the fields that kubectl writes; an object with
+//! further ones is refused, so that none gets lost.
 
+mod schemas;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -15,13 +17,21 @@ use crate::api::protobuf::{Envelope, MAGIC, ProtobufError};
 #[derive(Clone, Copy)]
 enum Kind {
     Text,
+    Bytes,
     Integer,
+    /// An integer that is absent if it is 0.
+    Count,
     Boolean,
+    /// A boolean that is absent if it is false.
+    Flag,
     Time,
     MicroTime,
     /// A message with a text field.
     Quantity,
+    IntegerOrText,
     Message(&'static [Field]),
+    /// What the server sets itself.
+    Skipped,
 }
 
 /// Number, name and type.
@@ -34,156 +44,17 @@ enum Field {
 }
 
 use Field::{Many, Map as MapOf, One};
-use Kind::{Boolean, Integer, Message, MicroTime, Quantity, Text, Time};
-
-const OWNER_REFERENCE: &[Field] = &[
-    One(1, "kind", Text),
-    One(3, "name", Text),
-    One(4, "uid", Text),
-    One(5, "apiVersion", Text),
-    One(6, "controller", Boolean),
-    One(7, "blockOwnerDeletion", Boolean),
-];
-
-const OBJECT_META: &[Field] = &[
-    One(1, "name", Text),
-    One(2, "generateName", Text),
-    One(3, "namespace", Text),
-    One(5, "uid", Text),
-    One(6, "resourceVersion", Text),
-    One(8, "creationTimestamp", Time),
-    MapOf(11, "labels", Text),
-    MapOf(12, "annotations", Text),
-    Many(13, "ownerReferences", Message(OWNER_REFERENCE)),
-    Many(14, "finalizers", Text),
-];
-
-const OBJECT_REFERENCE: &[Field] = &[
-    One(1, "kind", Text),
-    One(2, "namespace", Text),
-    One(3, "name", Text),
-    One(4, "uid", Text),
-    One(5, "apiVersion", Text),
-    One(6, "resourceVersion", Text),
-    One(7, "fieldPath", Text),
-];
-
-const NAMESPACE: &[Field] = &[
-    One(1, "metadata", Message(OBJECT_META)),
-    One(2, "spec", Message(&[Many(1, "finalizers", Text)])),
-    One(3, "status", Message(&[One(1, "phase", Text)])),
-];
-
-const SERVICE_ACCOUNT: &[Field] = &[
-    One(1, "metadata", Message(OBJECT_META)),
-    Many(2, "secrets", Message(OBJECT_REFERENCE)),
-    Many(3, "imagePullSecrets", Message(&[One(1, "name", Text)])),
-    One(4, "automountServiceAccountToken", Boolean),
-];
-
-const SCOPE_SELECTOR: &[Field] = &[Many(
-    1,
-    "matchExpressions",
-    Message(&[
-        One(1, "scopeName", Text),
-        One(2, "operator", Text),
-        Many(3, "values", Text),
-    ]),
-)];
-
-const RESOURCE_QUOTA: &[Field] = &[
-    One(1, "metadata", Message(OBJECT_META)),
-    One(
-        2,
-        "spec",
-        Message(&[
-            MapOf(1, "hard", Quantity),
-            Many(2, "scopes", Text),
-            One(3, "scopeSelector", Message(SCOPE_SELECTOR)),
-        ]),
-    ),
-    One(
-        3,
-        "status",
-        Message(&[MapOf(1, "hard", Quantity), MapOf(2, "used", Quantity)]),
-    ),
-];
-
-const LEASE: &[Field] = &[
-    One(1, "metadata", Message(OBJECT_META)),
-    One(
-        2,
-        "spec",
-        Message(&[
-            One(1, "holderIdentity", Text),
-            One(2, "leaseDurationSeconds", Integer),
-            One(3, "acquireTime", MicroTime),
-            One(4, "renewTime", MicroTime),
-            One(5, "leaseTransitions", Integer),
-            One(6, "strategy", Text),
-            One(7, "preferredHolder", Text),
-        ]),
-    ),
-];
-
-const EVENT: &[Field] = &[
-    One(1, "metadata", Message(OBJECT_META)),
-    One(2, "involvedObject", Message(OBJECT_REFERENCE)),
-    One(3, "reason", Text),
-    One(4, "message", Text),
-    One(
-        5,
-        "source",
-        Message(&[One(1, "component", Text), One(2, "host", Text)]),
-    ),
-    One(6, "firstTimestamp", Time),
-    One(7, "lastTimestamp", Time),
-    One(8, "count", Integer),
-    One(9, "type", Text),
-    One(10, "eventTime", MicroTime),
-    One(
-        11,
-        "series",
-        Message(&[
-            One(1, "count", Integer),
-            One(2, "lastObservedTime", MicroTime),
-        ]),
-    ),
-    One(12, "action", Text),
-    One(13, "related", Message(OBJECT_REFERENCE)),
-    One(14, "reportingComponent", Text),
-    One(15, "reportingInstance", Text),
-];
-
-const SCALE: &[Field] = &[
-    One(1, "metadata", Message(OBJECT_META)),
-    One(2, "spec", Message(&[One(1, "replicas", Integer)])),
-];
-
-const BINDING: &[Field] = &[
-    One(1, "metadata", Message(OBJECT_META)),
-    One(2, "target", Message(OBJECT_REFERENCE)),
-];
-
-const DELETE_OPTIONS: &[Field] = &[
-    One(1, "gracePeriodSeconds", Integer),
-    One(
-        2,
-        "preconditions",
-        Message(&[One(1, "uid", Text), One(2, "resourceVersion", Text)]),
-    ),
-    One(3, "orphanDependents", Boolean),
-    One(4, "propagationPolicy", Text),
-    Many(5, "dryRun", Text),
-];
+use Kind::{Integer, Text};
 
 const TYPE_META: &[Field] = &[One(1, "apiVersion", Text), One(2, "kind", Text)];
 
 /// Why a body cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DecodeError {
-    /// This server knows no protobuf fields for the kind.
+    /// The tables do not have the kind.
     UnknownKind(String),
+    /// An object of this kind has a field that the tables do not have.
+    UnknownField(String),
     /// The body is not protobuf, or is truncated.
     Malformed,
 }
@@ -210,18 +81,13 @@ pub(super) fn read(body: &[u8]) -> Result<Value, DecodeError> {
         }
     }
     let kind = type_meta.get("kind").and_then(Value::as_str);
-    let schema = match kind.unwrap_or_default() {
-        "Namespace" => NAMESPACE,
-        "ServiceAccount" => SERVICE_ACCOUNT,
-        "ResourceQuota" => RESOURCE_QUOTA,
-        "Lease" => LEASE,
-        "Event" => EVENT,
-        "Scale" => SCALE,
-        "Binding" => BINDING,
-        "DeleteOptions" => DELETE_OPTIONS,
-        kind => return Err(DecodeError::UnknownKind(kind.to_owned())),
-    };
-    let mut object = message(raw, schema)?;
+    let kind = kind.unwrap_or_default();
+    let unknown_kind = || DecodeError::UnknownKind(kind.to_owned());
+    let schema = schemas::of(kind).ok_or_else(unknown_kind)?;
+    let mut object = message(raw, schema).map_err(|error| match error {
+        DecodeError::UnknownField(_) => DecodeError::UnknownField(kind.to_owned()),
+        error => error,
+    })?;
     object.extend(type_meta);
     Ok(Value::Object(object))
 }
@@ -233,7 +99,10 @@ fn message(bytes: &[u8], schema: &[Field]) -> Result<Map<String, Value>, DecodeE
         let field = field?;
         let known = schema.iter().find(|known| known.number() == field.tag);
         let Some(known) = known else {
-            continue;
+            if field.bytes.is_empty() && field.number == 0 {
+                continue;
+            }
+            return Err(DecodeError::UnknownField(field.tag.to_string()));
         };
         match *known {
             One(_, name, kind) => {
@@ -267,17 +136,34 @@ fn value_of(field: &wire::Field<'_>, kind: Kind) -> Result<Value, DecodeError> {
             let text = std::str::from_utf8(field.length_delimited()?);
             json!(text.ok().ok_or(DecodeError::Malformed)?)
         }
+        Kind::Bytes => json!(BASE64_STANDARD.encode(field.length_delimited()?)),
+        Kind::Count | Kind::Flag if field.varint()? == 0 => Value::Null,
         // Protobuf encodes negative numbers as 64-bit two's complement.
-        Integer => json!(field.varint()?.cast_signed()),
-        Boolean => json!(field.varint()? != 0),
-        Quantity => {
+        Integer | Kind::Count => json!(field.varint()?.cast_signed()),
+        Kind::Boolean | Kind::Flag => json!(field.varint()? != 0),
+        Kind::Quantity => {
             let mut quantity = message(field.length_delimited()?, &[One(1, "string", Text)])?;
             quantity.remove("string").unwrap_or_else(|| json!("0"))
         }
-        Time => time_of(field.length_delimited()?, "%Y-%m-%dT%H:%M:%SZ")?,
-        MicroTime => time_of(field.length_delimited()?, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
-        Message(schema) => Value::Object(message(field.length_delimited()?, schema)?),
+        Kind::Time => time_of(field.length_delimited()?, "%Y-%m-%dT%H:%M:%SZ")?,
+        Kind::MicroTime => time_of(field.length_delimited()?, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
+        Kind::IntegerOrText => integer_or_text(field.length_delimited()?)?,
+        Kind::Skipped => Value::Null,
+        Kind::Message(schema) => Value::Object(message(field.length_delimited()?, schema)?),
     })
+}
+
+/// The number 0 decodes as `null`: Go encodes it for an absent value.
+fn integer_or_text(bytes: &[u8]) -> Result<Value, DecodeError> {
+    let schema = [
+        One(1, "type", Integer),
+        One(2, "number", Integer),
+        One(3, "text", Text),
+    ];
+    let mut message = message(bytes, &schema)?;
+    let is_text = message.get("type") == Some(&json!(1));
+    let value = message.remove(if is_text { "text" } else { "number" });
+    Ok(value.filter(|value| *value != json!(0)).unwrap_or_default())
 }
 
 /// An empty message decodes as `null`.
@@ -355,6 +241,11 @@ mod tests {
     fn undecodable_bodies_are_errors() {
         let unknown = read(&body("Pod", b""));
         assert_eq!(unknown, Err(DecodeError::UnknownKind("Pod".to_owned())));
+        let zero = read(&body("ConfigMap", &[9 << 3, 0]));
+        assert!(zero.is_ok(), "{zero:?}");
+        let unknown = read(&body("ConfigMap", &[9 << 3, 1]));
+        let expected = DecodeError::UnknownField("ConfigMap".to_owned());
+        assert_eq!(unknown, Err(expected));
         let good = body("Namespace", &field(1, &field(1, b"a-name")));
         for end in 0..good.len() {
             // A truncated body may be valid by chance, but must not panic.

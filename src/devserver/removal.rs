@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::custom;
 use super::objects::{entries, number};
 use super::quota;
 use super::resource::Resource;
@@ -23,6 +24,9 @@ pub(super) fn remove(state: &mut State, resource: Resource, key: &str, value: Va
     let object = state.remove(resource, key, value);
     if resource == Resource::Pods {
         quota::refresh(state, object.namespace());
+    }
+    if resource == Resource::Definitions {
+        custom::remove_defined(state, &object.value());
     }
     let consequence = Consequence::Gone(Arc::clone(&object));
     state.consequences.push_back(consequence);

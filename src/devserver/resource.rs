@@ -1,4 +1,7 @@
-//! The table of served resources: their names and the content of an empty object.
+//! The served resources: the table of those with a behaviour of their own, and what the server
+//! tells clients about each resource.
+
+use super::plain::{PLAIN, Plain};
 
 /// A served resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,115 +15,153 @@ pub(super) enum Resource {
     ServiceAccounts,
     Quotas,
     Nodes,
+    /// CustomResourceDefinitions.
+    Definitions,
+    /// A resource that the server only stores.
+    Plain(&'static Plain),
 }
 
-/// The number of resources.
-pub(super) const N_RESOURCES: usize = 9;
+/// The number of resources with a behaviour of their own.
+pub(super) const N_KNOWN: usize = 10;
 
-struct Facts {
-    group: &'static str,
-    plural: &'static str,
-    kind: &'static str,
-    short_names: &'static [&'static str],
-    namespaced: bool,
-    subresources: &'static [&'static str],
+/// The names of a resource, its scope and its subresources.
+#[derive(Debug)]
+pub(super) struct Facts {
+    pub(super) group: &'static str,
+    pub(super) version: &'static str,
+    pub(super) plural: &'static str,
+    /// Empty for the kind in lower case.
+    pub(super) singular: &'static str,
+    pub(super) kind: &'static str,
+    /// Empty for the kind followed by `List`.
+    pub(super) list_kind: &'static str,
+    pub(super) short_names: &'static [&'static str],
+    /// The groups of resources that kubectl gets by one name, such as `all`.
+    pub(super) categories: &'static [&'static str],
+    pub(super) namespaced: bool,
+    pub(super) subresources: &'static [&'static str],
     /// The fields after the metadata of an empty object, for bookmarks.
-    empty: &'static str,
+    pub(super) empty: &'static str,
 }
 
-static FACTS: [Facts; N_RESOURCES] = [
-    Facts {
+impl Facts {
+    /// A namespaced resource of the core group without further names and subresources.
+    pub(super) const EMPTY: Self = Self {
         group: "",
+        version: "v1",
+        plural: "",
+        singular: "",
+        kind: "",
+        list_kind: "",
+        short_names: &[],
+        categories: &[],
+        namespaced: true,
+        subresources: &[],
+        empty: "",
+    };
+}
+
+static FACTS: [Facts; N_KNOWN] = [
+    Facts {
         plural: "pods",
+        categories: &["all"],
         kind: "Pod",
         short_names: &["po"],
-        namespaced: true,
         subresources: &["status", "binding"],
         empty: r#","spec":{"containers":null},"status":{}"#,
+        ..Facts::EMPTY
     },
     Facts {
         group: "apps",
         plural: "replicasets",
+        categories: &["all"],
         kind: "ReplicaSet",
         short_names: &["rs"],
-        namespaced: true,
         subresources: &["status", "scale"],
         empty: concat!(
             r#","spec":{"replicas":0,"selector":null,"template":{"metadata":{},"#,
             r#""spec":{"containers":null}}},"status":{"replicas":0}"#
         ),
+        ..Facts::EMPTY
     },
     Facts {
-        group: "",
         plural: "replicationcontrollers",
+        categories: &["all"],
         kind: "ReplicationController",
         short_names: &["rc"],
-        namespaced: true,
         subresources: &["status", "scale"],
         empty: r#","spec":{},"status":{"replicas":0}"#,
+        ..Facts::EMPTY
     },
     Facts {
-        group: "",
         plural: "namespaces",
         kind: "Namespace",
         short_names: &["ns"],
         namespaced: false,
         subresources: &["status", "finalize"],
         empty: r#","spec":{},"status":{}"#,
+        ..Facts::EMPTY
     },
     Facts {
-        group: "",
         plural: "events",
         kind: "Event",
         short_names: &["ev"],
-        namespaced: true,
-        subresources: &[],
         empty: concat!(
             r#","involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null,"#,
             r#""eventTime":null,"reportingComponent":"","reportingInstance":"""#
         ),
+        ..Facts::EMPTY
     },
     Facts {
         group: "coordination.k8s.io",
         plural: "leases",
         kind: "Lease",
-        short_names: &[],
-        namespaced: true,
-        subresources: &[],
         empty: r#","spec":{}"#,
+        ..Facts::EMPTY
     },
     Facts {
-        group: "",
         plural: "serviceaccounts",
         kind: "ServiceAccount",
         short_names: &["sa"],
-        namespaced: true,
-        subresources: &[],
-        empty: "",
+        ..Facts::EMPTY
     },
     Facts {
-        group: "",
         plural: "resourcequotas",
         kind: "ResourceQuota",
         short_names: &["quota"],
-        namespaced: true,
         subresources: &["status"],
         empty: r#","spec":{},"status":{}"#,
+        ..Facts::EMPTY
     },
     Facts {
-        group: "",
         plural: "nodes",
         kind: "Node",
         short_names: &["no"],
         namespaced: false,
         subresources: &["status"],
         empty: r#","spec":{},"status":{}"#,
+        ..Facts::EMPTY
+    },
+    Facts {
+        group: "apiextensions.k8s.io",
+        plural: "customresourcedefinitions",
+        kind: "CustomResourceDefinition",
+        short_names: &["crd", "crds"],
+        namespaced: false,
+        subresources: &["status"],
+        categories: &["api-extensions"],
+        empty: concat!(
+            r#","spec":{"group":"","names":{"plural":"","kind":""},"scope":"","versions":null},"#,
+            r#""status":{"conditions":null,"acceptedNames":{"plural":"","kind":""},"#,
+            r#""storedVersions":null}"#
+        ),
+        ..Facts::EMPTY
     },
 ];
 
 impl Resource {
-    /// All resources, in the order of the table.
-    pub(super) const ALL: [Self; N_RESOURCES] = [
+    /// The resources with a behaviour of their own, in the order of the table.
+    pub(super) const KNOWN: [Self; N_KNOWN] = [
         Self::Pods,
         Self::ReplicaSets,
         Self::ReplicationControllers,
@@ -130,30 +171,69 @@ impl Resource {
         Self::ServiceAccounts,
         Self::Quotas,
         Self::Nodes,
+        Self::Definitions,
     ];
 
-    /// The served resource with these names. All are in version `v1`.
-    pub(super) fn find(group: &str, version: &str, plural: &str) -> Option<Self> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|resource| {
-            version == "v1" && resource.group() == group && resource.plural() == plural
-        })
+    /// All resources that the server has without definitions of custom ones.
+    pub(super) fn built_in() -> impl Iterator<Item = Self> {
+        Self::KNOWN.into_iter().chain(PLAIN.iter().map(Self::Plain))
     }
 
-    pub(super) fn index(self) -> usize {
-        self as usize
+    /// The built-in resource with these names.
+    pub(super) fn find(group: &str, version: &str, plural: &str) -> Option<Self> {
+        Self::built_in().find(|resource| resource.is_at(group, version, plural))
+    }
+
+    /// True for the resource with these names.
+    pub(super) fn is_at(self, group: &str, version: &str, plural: &str) -> bool {
+        self.plural() == plural && self.version() == version && self.group() == group
+    }
+
+    /// The index of the resource's collection. Versions of one resource share it.
+    pub(super) fn place(self) -> usize {
+        match self {
+            Self::Pods => 0,
+            Self::ReplicaSets => 1,
+            Self::ReplicationControllers => 2,
+            Self::Namespaces => 3,
+            Self::Events => 4,
+            Self::Leases => 5,
+            Self::ServiceAccounts => 6,
+            Self::Quotas => 7,
+            Self::Nodes => 8,
+            Self::Definitions => 9,
+            Self::Plain(plain) => plain.place,
+        }
     }
 
     pub(super) fn group(self) -> &'static str {
         self.facts().group
     }
 
+    pub(super) fn version(self) -> &'static str {
+        self.facts().version
+    }
+
     pub(super) fn plural(self) -> &'static str {
         self.facts().plural
     }
 
+    pub(super) fn singular(self) -> String {
+        match self.facts().singular {
+            "" => self.kind().to_lowercase(),
+            singular => singular.to_owned(),
+        }
+    }
+
     pub(super) fn kind(self) -> &'static str {
         self.facts().kind
+    }
+
+    pub(super) fn list_kind(self) -> String {
+        match self.facts().list_kind {
+            "" => format!("{}List", self.kind()),
+            list_kind => list_kind.to_owned(),
+        }
     }
 
     /// Short names for kubectl, such as `rs`.
@@ -161,12 +241,9 @@ impl Resource {
         self.facts().short_names
     }
 
-    /// True for the resources in `kubectl get all`.
-    pub(super) fn is_of_all(self) -> bool {
-        matches!(
-            self,
-            Self::Pods | Self::ReplicaSets | Self::ReplicationControllers
-        )
+    /// The categories for kubectl, such as `all`.
+    pub(super) fn categories(self) -> &'static [&'static str] {
+        self.facts().categories
     }
 
     pub(super) fn is_namespaced(self) -> bool {
@@ -201,11 +278,16 @@ impl Resource {
         self.subresources().contains(&"status")
     }
 
+    /// True for a resource that an object defines.
+    pub(super) fn is_custom(self) -> bool {
+        matches!(self, Self::Plain(plain) if plain.is_custom)
+    }
+
     /// `apps/v1`, or `v1` for the core group.
     pub(super) fn api_version(self) -> String {
-        match self.group() {
-            "" => "v1".to_owned(),
-            group => format!("{group}/v1"),
+        match (self.group(), self.version()) {
+            ("", version) => version.to_owned(),
+            (group, version) => format!("{group}/{version}"),
         }
     }
 
@@ -220,7 +302,10 @@ impl Resource {
     }
 
     fn facts(self) -> &'static Facts {
-        &FACTS[self.index()]
+        match self {
+            Self::Plain(plain) => &plain.facts,
+            known => &FACTS[known.place()],
+        }
     }
 }
 
@@ -237,13 +322,15 @@ mod tests {
     use super::Resource;
 
     #[test]
-    fn the_table_has_the_order_of_the_enum() {
-        for (index, resource) in Resource::ALL.into_iter().enumerate() {
-            assert_eq!(resource.index(), index);
-            let (group, plural) = (resource.group(), resource.plural());
-            assert_eq!(Resource::find(group, "v1", plural), Some(resource));
-            let stem = resource.kind().to_lowercase();
-            assert!(plural.starts_with(&stem), "{plural} is not {stem}");
+    fn the_tables_have_the_order_of_their_places() {
+        for (place, resource) in Resource::built_in().enumerate() {
+            assert_eq!(resource.place(), place);
+            let (group, version) = (resource.group(), resource.version());
+            let plural = resource.plural();
+            assert_eq!(Resource::find(group, version, plural), Some(resource));
+            let stem = resource.singular();
+            let stem = stem.trim_end_matches(['y', 's']);
+            assert!(plural.starts_with(stem), "{plural} is not {stem}");
         }
         assert_eq!(Resource::ReplicaSets.qualified_plural(), "replicasets.apps");
         assert_eq!(Resource::Pods.qualified_kind(), "Pod");

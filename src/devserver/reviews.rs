@@ -1,5 +1,5 @@
-//! Access and user reviews of the client itself. This server allows everything, and every client is
-//! anonymous. The server stores no reviews.
+//! Access, user and token reviews. This server allows everything to everyone, every client is
+//! anonymous, and there are no tokens. The server stores no reviews.
 
 use serde_json::{Value, json};
 
@@ -8,43 +8,149 @@ use super::exchange::{ApiRequest, Response};
 use super::status_error::StatusError;
 use super::target::Target;
 
+const AUTHORIZATION: &str = "authorization.k8s.io";
+const AUTHENTICATION: &str = "authentication.k8s.io";
+
+/// The groups of the reviews.
+pub(super) const GROUPS: [&str; 2] = [AUTHORIZATION, AUTHENTICATION];
+
+/// A kind of review.
+struct Review {
+    group: &'static str,
+    plural: &'static str,
+    kind: &'static str,
+    namespaced: bool,
+    /// The status of every review of this kind.
+    status: fn() -> Value,
+}
+
+static REVIEWS: [Review; 6] = [
+    Review {
+        group: AUTHORIZATION,
+        plural: "selfsubjectaccessreviews",
+        kind: "SelfSubjectAccessReview",
+        namespaced: false,
+        status: allowed,
+    },
+    Review {
+        group: AUTHORIZATION,
+        plural: "subjectaccessreviews",
+        kind: "SubjectAccessReview",
+        namespaced: false,
+        status: allowed,
+    },
+    Review {
+        group: AUTHORIZATION,
+        plural: "localsubjectaccessreviews",
+        kind: "LocalSubjectAccessReview",
+        namespaced: true,
+        status: allowed,
+    },
+    Review {
+        group: AUTHORIZATION,
+        plural: "selfsubjectrulesreviews",
+        kind: "SelfSubjectRulesReview",
+        namespaced: false,
+        status: all_rules,
+    },
+    Review {
+        group: AUTHENTICATION,
+        plural: "selfsubjectreviews",
+        kind: "SelfSubjectReview",
+        namespaced: false,
+        status: anonymous,
+    },
+    Review {
+        group: AUTHENTICATION,
+        plural: "tokenreviews",
+        kind: "TokenReview",
+        namespaced: false,
+        status: unknown_token,
+    },
+];
+
+fn allowed() -> Value {
+    json!({"allowed": true, "reason": "the dev server allows everything"})
+}
+
+fn all_rules() -> Value {
+    json!({
+        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        "incomplete": false,
+    })
+}
+
+fn anonymous() -> Value {
+    json!({"userInfo": {
+        "username": "system:anonymous", "groups": ["system:unauthenticated"],
+    }})
+}
+
+fn unknown_token() -> Value {
+    json!({"authenticated": false, "error": "the dev server knows no tokens"})
+}
+
 /// The response to a review; `None` if `target` is not a review.
 pub(super) fn response(
     target: &Target,
     request: &ApiRequest,
 ) -> Option<Result<Response, StatusError>> {
-    let (kind, status) = match (target.group.as_str(), target.resource.as_str()) {
-        ("authorization.k8s.io", "selfsubjectaccessreviews") => (
-            "SelfSubjectAccessReview",
-            json!({"allowed": true, "reason": "the dev server allows everything"}),
-        ),
-        ("authentication.k8s.io", "selfsubjectreviews") => (
-            "SelfSubjectReview",
-            json!({"userInfo": {
-                "username": "system:anonymous", "groups": ["system:unauthenticated"],
-            }}),
-        ),
-        _ => return None,
-    };
-    if target.version != "v1" || target.name.is_some() || target.namespace.is_some() {
+    let review = REVIEWS.iter().find(|review| {
+        review.plural == target.resource
+            && review.group == target.group
+            && review.namespaced == target.namespace.is_some()
+    })?;
+    if target.version != "v1" || target.name.is_some() {
         return None;
     }
     Some(if request.method == "POST" {
-        body::any_object(request, kind).map(|review| reviewed(&review, kind, target, &status))
+        let given = body::any_object(request, review.kind);
+        given.map(|given| reviewed(&given, review))
     } else {
         Err(StatusError::method_not_allowed())
     })
 }
 
-fn reviewed(review: &Value, kind: &str, target: &Target, status: &Value) -> Response {
+fn reviewed(given: &Value, review: &Review) -> Response {
     let mut object = json!({
-        "kind": kind,
-        "apiVersion": format!("{}/{}", target.group, target.version),
+        "kind": review.kind,
+        "apiVersion": format!("{}/v1", review.group),
         "metadata": {"creationTimestamp": null},
-        "status": status,
+        "status": (review.status)(),
     });
-    if let Some(spec) = review.get("spec") {
+    if let Some(spec) = given.get("spec") {
         object["spec"] = spec.clone();
     }
     Response::object(201, &object)
+}
+
+fn of_group(group: &str) -> impl Iterator<Item = &'static Review> {
+    REVIEWS.iter().filter(move |review| review.group == group)
+}
+
+/// The entries of a group in discovery.
+pub(super) fn entries(group: &str) -> impl Iterator<Item = Value> {
+    of_group(group).map(|review| {
+        json!({
+            "name": review.plural, "singularName": review.kind.to_lowercase(),
+            "namespaced": review.namespaced, "kind": review.kind, "verbs": ["create"],
+        })
+    })
+}
+
+/// The entries of a group in aggregated discovery.
+pub(super) fn aggregated_entries(group: &str) -> impl Iterator<Item = Value> {
+    of_group(group).map(|review| {
+        let scope = if review.namespaced {
+            "Namespaced"
+        } else {
+            "Cluster"
+        };
+        json!({
+            "resource": review.plural, "singularResource": review.kind.to_lowercase(),
+            "responseKind": {"group": "", "version": "", "kind": review.kind},
+            "scope": scope, "verbs": ["create"],
+        })
+    })
 }

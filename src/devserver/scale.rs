@@ -4,18 +4,20 @@ use serde_json::{Value, json};
 
 use super::apply;
 use super::objects::{number, text};
+use super::plain::ScalePaths;
 use super::resource::Resource;
 use super::selector::selector_text;
 use super::status_error::{FieldError, StatusError};
 use super::store::{Object, State};
 use super::update::{self, Part};
 
-/// The `Scale` of a ReplicaSet or ReplicationController.
+/// The `Scale` of an object.
 pub(super) fn of(resource: Resource, object: &Object) -> Value {
     let value = object.value();
     let metadata = &value["metadata"];
+    let paths = paths_of(resource);
     // The API server omits `replicas: 0`.
-    let spec = match number(&value, "/spec/replicas").unwrap_or(0) {
+    let spec = match number(&value, paths.spec_replicas).unwrap_or(0) {
         0 => json!({}),
         replicas => json!({"replicas": replicas}),
     };
@@ -31,10 +33,29 @@ pub(super) fn of(resource: Resource, object: &Object) -> Value {
         },
         "spec": spec,
         "status": {
-            "replicas": number(&value, "/status/replicas").unwrap_or(0),
+            "replicas": number(&value, paths.status_replicas).unwrap_or(0),
             "selector": selector_text(resource, &value),
         },
     })
+}
+
+fn paths_of(resource: Resource) -> ScalePaths {
+    match resource {
+        Resource::Plain(plain) => plain.scale,
+        _ => ScalePaths::USUAL,
+    }
+}
+
+/// Sets the number at `pointer`, and the maps that lead to it.
+fn set_number(object: &mut Value, pointer: &str, number: i64) {
+    let mut place = object;
+    for name in pointer.split('/').skip(1) {
+        if !place.is_object() {
+            *place = json!({});
+        }
+        place = &mut place[name];
+    }
+    *place = json!(number);
 }
 
 /// Applies a `Scale` on behalf of the field manager `manager`; returns the updated object.
@@ -66,7 +87,7 @@ pub(super) fn put(
         version => json!(version),
     };
     let old = new.clone();
-    new["spec"]["replicas"] = json!(replicas);
+    set_number(&mut new, paths_of(resource).spec_replicas, replicas);
     let managers = apply::managers_after(resource, &old, &new, Part::Main, manager);
     update::replace_managed(state, resource, &object, Part::Main, new, managers)
 }

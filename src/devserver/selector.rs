@@ -114,7 +114,11 @@ fn invalid_selector(text: &str) -> StatusError {
 /// The error text differs between kinds with and without selectable fields of their own.
 fn unselectable(resource: Resource, path: &str) -> StatusError {
     StatusError::bad_request(match resource {
-        Resource::ReplicaSets | Resource::Leases | Resource::ServiceAccounts | Resource::Quotas => {
+        Resource::ReplicaSets
+        | Resource::Leases
+        | Resource::ServiceAccounts
+        | Resource::Quotas
+        | Resource::Plain(_) => {
             format!(
                 "\"{path}\" is not a known field selector: only \"metadata.name\", \
              \"metadata.namespace\""
@@ -138,6 +142,7 @@ fn is_selectable(resource: Resource, path: &str) -> bool {
         ],
         Resource::ReplicationControllers => &["status.replicas"],
         Resource::Namespaces => &["status.phase"],
+        Resource::Plain(plain) if plain.facts.kind == "Secret" => &["type"],
         Resource::Events => &[
             "involvedObject.kind",
             "involvedObject.namespace",
@@ -257,6 +262,11 @@ fn requirement(term: &str) -> Option<LabelSelectorRequirement> {
 
 /// The selector of a ReplicaSet or ReplicationController as query text.
 pub(super) fn selector_text(resource: Resource, value: &Value) -> String {
+    if let Resource::Plain(plain) = resource
+        && !plain.scale.selector.is_empty()
+    {
+        return text(value, plain.scale.selector).to_owned();
+    }
     let labels = match resource {
         Resource::ReplicationControllers => &value["spec"]["selector"],
         _ => &value["spec"]["selector"]["matchLabels"],

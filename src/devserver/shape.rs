@@ -6,6 +6,7 @@
 
 use serde_json::Value;
 
+use super::plain::Template;
 use super::resource::Resource;
 
 /// Maximum entries of one list.
@@ -198,6 +199,47 @@ static CONTROLLER: Struct = Struct {
     ],
 };
 
+static WORKLOAD_SPEC: Struct = Struct {
+    name: "Spec",
+    members: REPLICA_SET_SPEC.members,
+};
+
+static WORKLOAD: Struct = Struct {
+    name: "Object",
+    members: &[
+        ("metadata", One(&OBJECT_META)),
+        ("spec", One(&WORKLOAD_SPEC)),
+        ("status", One(&OTHER_SPEC)),
+    ],
+};
+
+static CONFIG_MAP: Struct = Struct {
+    name: "ConfigMap",
+    members: &[
+        ("metadata", One(&OBJECT_META)),
+        ("data", Texts),
+        ("binaryData", Texts),
+        ("immutable", Bool),
+    ],
+};
+
+static SECRET: Struct = Struct {
+    name: "Secret",
+    members: &[
+        ("metadata", One(&OBJECT_META)),
+        ("data", Texts),
+        ("stringData", Texts),
+        ("type", Text),
+        ("immutable", Bool),
+    ],
+};
+
+/// A custom resource; its members are as its author likes.
+static CUSTOM: Struct = Struct {
+    name: "Object",
+    members: &[("metadata", One(&OBJECT_META))],
+};
+
 static OTHER_SPEC: Struct = Struct {
     name: "Spec",
     members: &[],
@@ -215,6 +257,13 @@ pub(super) fn check(resource: Resource, object: &Value) -> Result<(), String> {
         Resource::Pods => &POD,
         Resource::ReplicaSets => &REPLICA_SET,
         Resource::ReplicationControllers => &CONTROLLER,
+        _ if resource.is_custom() => &CUSTOM,
+        Resource::Plain(plain) if plain.template != Template::None => &WORKLOAD,
+        Resource::Plain(plain) => match plain.facts.kind {
+            "ConfigMap" => &CONFIG_MAP,
+            "Secret" => &SECRET,
+            _ => &OTHER,
+        },
         _ => &OTHER,
     };
     check_lengths(object)?;

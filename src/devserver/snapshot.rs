@@ -20,9 +20,10 @@ use super::store::{State, key_of};
 use super::{DevServer, INITIAL_NAMESPACES};
 
 /// The exported resources in load order: owners before dependents, and quotas after the objects
-/// that they would reject.
-const EXPORTED: [Resource; 6] = [
+/// that they would reject. Other resources depend only on these.
+const EXPORTED: [Resource; 7] = [
     Resource::Namespaces,
+    Resource::Definitions,
     Resource::ServiceAccounts,
     Resource::ReplicationControllers,
     Resource::ReplicaSets,
@@ -50,21 +51,20 @@ impl DevServer {
     /// All documents that failed to load; the others are loaded.
     pub fn load(&self, documents: &[Value]) -> Result<(), Vec<Rejected>> {
         let mut rejected = Vec::new();
-        let mut found: Vec<(Resource, usize)> = Vec::new();
-        for (index, document) in documents.iter().enumerate() {
-            match resource_of(document) {
-                Ok(resource) => found.push((resource, index)),
-                Err(why) => rejected.push(Rejected { index, why }),
-            }
-        }
-        found.sort_by_key(|(resource, index)| (rank(*resource), *index));
+        let mut order: Vec<usize> = (0..documents.len()).collect();
+        order.sort_by_key(|index| (rank(&documents[*index]), *index));
         self.store.write(|state| {
             let mut keys = HashMap::new();
             let mut created = Vec::new();
-            for (resource, index) in found {
-                match load_one(state, resource, &documents[index], &mut keys, index) {
-                    Ok(Some(key)) => created.push((resource, index, key)),
-                    Ok(None) => {}
+            for index in order {
+                let document = &documents[index];
+                // Only now, because an earlier document may define the resource.
+                let loaded = resource_of(state, document).and_then(|resource| {
+                    let key = load_one(state, resource, document, &mut keys, index)?;
+                    Ok(key.map(|key| (resource, index, key)))
+                });
+                match loaded {
+                    Ok(loaded) => created.extend(loaded),
                     Err(why) => rejected.push(Rejected { index, why }),
                 }
             }
@@ -84,8 +84,8 @@ impl DevServer {
     /// Exports all objects that [`DevServer::load`] needs to restore the state.
     pub fn dump(&self) -> Vec<Value> {
         let mut documents = Vec::new();
-        for resource in EXPORTED {
-            for mut object in self.objects(resource.plural(), "") {
+        for resource in self.store.read(exported) {
+            for mut object in self.objects_of(resource, None) {
                 let name = text(&object, "/metadata/name");
                 let is_initial = match resource {
                     Resource::Namespaces => INITIAL_NAMESPACES.contains(&name),
@@ -109,19 +109,31 @@ impl DevServer {
     }
 }
 
-fn rank(resource: Resource) -> usize {
-    let place = EXPORTED.iter().position(|exported| *exported == resource);
-    // Other resources depend only on their namespace, so they go last.
+/// The exported resources, and all that are only stored.
+fn exported(state: &State) -> Vec<Resource> {
+    let stored = state.stored().into_iter();
+    let plain = stored.filter(|resource| matches!(resource, Resource::Plain(_)));
+    EXPORTED.into_iter().chain(plain).collect()
+}
+
+fn is_of(document: &Value, resource: Resource) -> bool {
+    text(document, "/kind") == resource.kind()
+        && text(document, "/apiVersion") == resource.api_version()
+}
+
+fn rank(document: &Value) -> usize {
+    let place = EXPORTED
+        .iter()
+        .position(|exported| is_of(document, *exported));
     place.unwrap_or(EXPORTED.len())
 }
 
-fn resource_of(document: &Value) -> Result<Resource, String> {
+fn resource_of(state: &State, document: &Value) -> Result<Resource, String> {
     let (kind, api_version) = (text(document, "/kind"), text(document, "/apiVersion"));
     if kind.is_empty() || api_version.is_empty() {
         return Err("it lacks kind or apiVersion".to_owned());
     }
-    let mut all = Resource::ALL.into_iter();
-    let found = all.find(|known| known.kind() == kind && known.api_version() == api_version);
+    let found = state.resource_of(kind, api_version);
     found.ok_or_else(|| format!("{kind} of {api_version} is not served here"))
 }
 

@@ -144,6 +144,16 @@ impl StatusError {
         Self::new(404, "NotFound", message).about("", "", "")
     }
 
+    /// 404 for what this server does not have.
+    pub(super) fn absent(message: String) -> Self {
+        Self::new(404, "NotFound", message).about("", "", "")
+    }
+
+    /// 405 for an action on a pod that needs a container.
+    pub(super) fn not_simulated(message: String) -> Self {
+        Self::new(405, "MethodNotAllowed", message).about("", "", "")
+    }
+
     pub(super) fn not_found(resource: Resource, name: &str) -> Self {
         let message = format!("{} \"{name}\" not found", resource.qualified_plural());
         Self::new(404, "NotFound", message).about(name, resource.group(), resource.plural())

@@ -12,7 +12,9 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use serde_json::{Value, json};
 
-use super::resource::{N_RESOURCES, Resource};
+use super::custom::Custom;
+use super::plain::N_BUILT_IN;
+use super::resource::{N_KNOWN, Resource};
 use super::status_error::StatusError;
 use crate::api::Labels;
 
@@ -87,6 +89,16 @@ pub(super) enum Consequence {
     Owned(Resource, Box<str>),
 }
 
+/// Stands for the collection of a resource without objects so far.
+static EMPTY: Collection = Collection {
+    objects: BTreeMap::new(),
+    events: VecDeque::new(),
+    forgotten: 0,
+};
+
+/// The resources that are only stored share the last signal.
+const N_SIGNALS: usize = N_KNOWN + 1;
+
 /// All resources and their common version.
 #[derive(Clone, Debug)]
 pub(super) struct State {
@@ -96,9 +108,11 @@ pub(super) struct State {
     is_dry_run: bool,
     /// The queue of the garbage collector; stays empty without one.
     pub(super) consequences: VecDeque<Consequence>,
-    collections: [Collection; N_RESOURCES],
-    /// The resources changed since the lock was taken.
-    touched: [bool; N_RESOURCES],
+    pub(super) custom: Custom,
+    /// By the place of the resource.
+    collections: Vec<Collection>,
+    /// The signals to give, for the changes since the lock was taken.
+    touched: [bool; N_SIGNALS],
 }
 
 /// The state behind its lock, shared by all connections.
@@ -108,7 +122,7 @@ pub(super) struct Store {
     /// Signals that there are consequences to process.
     is_due: (Sender<()>, Receiver<()>),
     /// Notified when the resource has changed, for blocked watches.
-    changed: [Condvar; N_RESOURCES],
+    changed: [Condvar; N_SIGNALS],
     /// The number of open watches.
     n_watches: AtomicUsize,
 }
@@ -129,8 +143,9 @@ impl Store {
                 settings,
                 is_dry_run: false,
                 consequences: VecDeque::new(),
-                collections: std::array::from_fn(|_| Collection::default()),
-                touched: [false; N_RESOURCES],
+                custom: Custom::default(),
+                collections: vec![Collection::default(); N_BUILT_IN],
+                touched: [false; N_SIGNALS],
             }),
             changed: std::array::from_fn(|_| Condvar::new()),
             n_watches: AtomicUsize::new(0),
@@ -208,7 +223,7 @@ impl Store {
         if let Some(found) = view(&state) {
             return Some(found);
         }
-        let waited = self.changed[resource.index()].wait_timeout(state, timeout);
+        let waited = self.changed[signal_of(resource)].wait_timeout(state, timeout);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         view(&state)
     }
@@ -231,7 +246,33 @@ impl Store {
 
 impl State {
     pub(super) fn collection(&self, resource: Resource) -> &Collection {
-        &self.collections[resource.index()]
+        self.collections.get(resource.place()).unwrap_or(&EMPTY)
+    }
+
+    fn collection_mut(&mut self, resource: Resource) -> &mut Collection {
+        let place = resource.place();
+        if self.collections.len() <= place {
+            self.collections.resize_with(place + 1, Collection::default);
+        }
+        &mut self.collections[place]
+    }
+
+    /// All resources that the server has.
+    pub(super) fn resources(&self) -> impl Iterator<Item = Resource> {
+        Resource::built_in().chain(self.custom.served())
+    }
+
+    /// One resource for each collection: the first version of each.
+    pub(super) fn stored(&self) -> Vec<Resource> {
+        let mut stored: Vec<Resource> = self.resources().collect();
+        stored.dedup_by_key(|resource| resource.place());
+        stored
+    }
+
+    /// The resource of the objects with this kind and version.
+    pub(super) fn resource_of(&self, kind: &str, api_version: &str) -> Option<Resource> {
+        let mut all = self.resources();
+        all.find(|known| known.kind() == kind && known.api_version() == api_version)
     }
 
     pub(super) fn get(&self, resource: Resource, key: &str) -> Option<&Object> {
@@ -257,7 +298,7 @@ impl State {
     /// Stores `value` under a new version, as a new object or a replacement.
     pub(super) fn put(&mut self, resource: Resource, key: &str, value: Value) -> Object {
         let object = self.next_version(key, value);
-        let collection = &mut self.collections[resource.index()];
+        let collection = self.collection_mut(resource);
         let previous = collection.objects.insert(key.into(), Arc::clone(&object));
         let change = match previous {
             Some(_) => Change::Modified,
@@ -277,7 +318,7 @@ impl State {
     /// Removes an object; its last state is `value` under a new version.
     pub(super) fn remove(&mut self, resource: Resource, key: &str, value: Value) -> Object {
         let object = self.next_version(key, value);
-        let collection = &mut self.collections[resource.index()];
+        let collection = self.collection_mut(resource);
         let previous = collection.objects.remove(key);
         self.record(resource, Change::Deleted, Arc::clone(&object), previous);
         object
@@ -299,9 +340,10 @@ impl State {
         previous: Option<Object>,
     ) {
         let history_length = self.settings.history_length;
-        let collection = &mut self.collections[resource.index()];
+        let version = self.version;
+        let collection = self.collection_mut(resource);
         collection.events.push_back(Event {
-            version: self.version,
+            version,
             change,
             object,
             previous,
@@ -311,7 +353,7 @@ impl State {
                 collection.forgotten = event.version;
             }
         }
-        self.touched[resource.index()] = true;
+        self.touched[signal_of(resource)] = true;
     }
 }
 
@@ -394,6 +436,10 @@ impl Stored {
         // An object always has metadata, so a member follows the opening brace.
         text.extend_from_slice(&self.json[1..]);
     }
+}
+
+fn signal_of(resource: Resource) -> usize {
+    resource.place().min(N_KNOWN)
 }
 
 /// `namespace/name`, or the name alone for a cluster-scoped object.

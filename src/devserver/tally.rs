@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::DevServer;
-use super::find;
 use super::store::Change;
 
 /// The changes to the objects of one resource.
@@ -28,7 +27,7 @@ impl DevServer {
             is_complete: true,
             ..Tally::default()
         };
-        let Some(resource) = find(resource) else {
+        let Some(resource) = self.find(resource) else {
             return nothing;
         };
         let found = self.store.wait(resource, timeout, |state| {

@@ -2,6 +2,7 @@
 
 mod apply;
 mod clients;
+mod custom;
 mod deletes;
 mod faults;
 mod kinds;
@@ -9,6 +10,7 @@ mod kubelet;
 mod lists;
 mod objects;
 mod patches;
+mod plain;
 mod rig;
 mod snapshot;
 mod watches;

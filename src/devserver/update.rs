@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::custom;
 use super::objects::{self, meta, text};
 use super::quota;
 use super::removal::{is_released, remove};
@@ -147,14 +148,14 @@ pub(super) fn replace_managed(
         new["spec"] = old["spec"].clone();
     }
     if part == Part::Status && resource.has_status() {
-        new["spec"] = old["spec"].clone();
+        objects::keep_all_but_status(resource, &old, &mut new);
         objects::prepare_status(resource, &old, &mut new);
         errors.extend(meta::validate_update(resource, &old, &new));
         errors.extend(objects::validate_status(resource, &new));
     } else {
         objects::set_defaults(resource, &mut new);
         if resource.has_status() {
-            new["status"] = old["status"].clone();
+            objects::keep_status(&old, &mut new);
         }
         errors.extend(meta::validate_update(resource, &old, &new));
         errors.extend(objects::validate_update(resource, &old, &new));
@@ -162,7 +163,7 @@ pub(super) fn replace_managed(
     if !errors.is_empty() {
         return Err(StatusError::invalid(resource, name, errors));
     }
-    if meta::has_generation(resource) && old.get("spec") != new.get("spec") {
+    if meta::has_generation(resource) && objects::is_changed(resource, &old, &new) {
         meta::bump_generation(&mut new);
     }
     if new == old {
@@ -178,6 +179,9 @@ pub(super) fn replace_managed(
     let is_of_quota = resource == Resource::Quotas && part == Part::Main;
     if resource == Resource::Pods || is_of_quota {
         quota::refresh(state, object.namespace());
+    }
+    if resource == Resource::Definitions {
+        custom::refresh(state);
     }
     Ok(object)
 }

@@ -4,6 +4,8 @@
 //! Each test runs with the kubectl of the control plane and with the one in `PATH`. Without any,
 //! the tests print a line and pass, but they fail if `CONTROL_PLANE_URL` is set.
 
+mod stored;
+
 use std::collections::BTreeSet;
 use std::env;
 use std::fs;

@@ -61,6 +61,8 @@ mod replicas;
 mod replication;
 /// RBAC: the self-check at start, and the rights that the daemon needs.
 mod rights;
+/// A Deployment on the dev server, beside a real controller of Deployments.
+mod rollout;
 /// The daemon's HTTP pages, and its notifications to systemd.
 mod serving;
 /// Group G: failing creates and deletes.

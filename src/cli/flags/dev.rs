@@ -93,6 +93,10 @@ pub struct DevArgs {
     #[arg(long)]
     pub no_kubelet: bool,
 
+    /// Do not simulate the scheduler: pods wait until another one assigns them to a node.
+    #[arg(long)]
+    pub no_scheduler: bool,
+
     /// Number of simulated nodes.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<u16>(1..=5000))]
     pub nodes: u16,

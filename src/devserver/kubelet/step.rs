@@ -53,6 +53,7 @@ pub(super) fn next_step(pod: &Value, options: &KubeletOptions) -> Option<(Step, 
     let at_once = |step: Step| Some((step, Duration::ZERO));
     let ready_after = behaviour.ready_after.unwrap_or(options.ready_after);
     match text(pod, "/status/phase") {
+        "Pending" if !is_assigned && !options.schedules => None,
         "Pending" if !is_assigned && behaviour.fate == Fate::Unscheduled => {
             let is_marked = pod_status::condition(pod, "PodScheduled") == "False";
             (!is_marked).then_some((Step::MarkUnschedulable, Duration::ZERO))
@@ -219,6 +220,20 @@ mod tests {
         check("unready", "n", "Running", "False", None);
         let second = Some((Step::Crash, Duration::from_secs(1)));
         check("crash-loop", "n", "Running", "True", second);
+    }
+
+    #[test]
+    fn without_a_scheduler_a_pod_waits_for_its_node() {
+        let options = KubeletOptions {
+            schedules: false,
+            ..KubeletOptions::default()
+        };
+        let step = |node: &str| {
+            let pod = json!({"spec": {"nodeName": node}, "status": {"phase": "Pending"}});
+            next_step(&pod, &options).map(|(step, _)| step)
+        };
+        assert_eq!(step(""), None);
+        assert_eq!(step("n"), Some(Step::Run));
     }
 
     #[test]

@@ -26,10 +26,14 @@ const SERVER_OWNED: [&str; 6] = [
 
 /// True for kinds with `metadata.generation`.
 pub(in super::super) fn has_generation(resource: Resource) -> bool {
-    matches!(
-        resource,
-        Resource::Pods | Resource::ReplicaSets | Resource::ReplicationControllers
-    )
+    match resource {
+        Resource::Pods
+        | Resource::ReplicaSets
+        | Resource::ReplicationControllers
+        | Resource::Definitions => true,
+        Resource::Plain(plain) => plain.has_generation,
+        _ => false,
+    }
 }
 
 /// Completes the metadata of a new object. An explicit name overrides `generateName`.
@@ -131,6 +135,10 @@ pub(in super::super) fn validate(resource: Resource, object: &Value) -> Vec<Fiel
             errors.push(invalid("must be no more than 63 bytes"));
         } else if !labels::is_label(name) {
             errors.push(invalid(labels::LABEL_RULE));
+        }
+    } else if matches!(resource, Resource::Plain(plain) if plain.has_free_names) {
+        if matches!(name, "." | "..") || name.contains(['/', '%']) {
+            errors.push(invalid("may not be '.' or '..' nor contain '/' or '%'"));
         }
     } else if name.len() > labels::SUBDOMAIN_BYTES_MAX {
         errors.push(invalid("must be no more than 253 characters"));

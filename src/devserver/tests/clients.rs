@@ -55,7 +55,7 @@ fn discovery_is_served_aggregated_and_per_group() {
     let parameters = document["paths"][path]["patch"]["parameters"].as_array();
     let mut parameters = parameters.expect("parameters").iter();
     assert!(parameters.any(|parameter| parameter["name"] == json!("fieldValidation")));
-    assert_eq!(rig.get("/openapi/v3/apis/batch/v1").0, 404);
+    assert_eq!(rig.get("/openapi/v3/apis/example.com/v1").0, 404);
 }
 
 #[test]

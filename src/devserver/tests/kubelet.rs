@@ -13,6 +13,7 @@ fn rig() -> Rig {
             n_nodes: 2,
             ready_after: Duration::from_millis(20),
             terminate_after: Duration::from_millis(20),
+            schedules: true,
         }),
         ..DevServerOptions::default()
     })

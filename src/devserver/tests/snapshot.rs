@@ -77,7 +77,7 @@ fn all_invalid_documents_are_reported() {
     let documents = [
         json!({"kind": "Pod"}),
         pod("p"),
-        json!({"apiVersion": "apps/v1", "kind": "Deployment"}),
+        json!({"apiVersion": "apps/v2", "kind": "ReplicaSet"}),
         bad,
         pod("p"),
         json!({"apiVersion": "v1", "kind": "Pod"}),
@@ -86,7 +86,7 @@ fn all_invalid_documents_are_reported() {
     let indexes: Vec<usize> = why.iter().map(|(index, _)| *index).collect();
     assert_eq!(indexes, [0, 2, 3, 4, 5], "{why:?}");
     assert_eq!(why[0].1, "it lacks kind or apiVersion");
-    assert_eq!(why[1].1, "Deployment of apps/v1 is not served here");
+    assert_eq!(why[1].1, "ReplicaSet of apps/v2 is not served here");
     assert!(why[2].1.contains("spec.replicas"), "{why:?}");
     assert_eq!(why[3].1, "Pod default/p is there twice");
     assert!(why[4].1.contains("name or generateName"), "{why:?}");

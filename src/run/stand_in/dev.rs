@@ -94,6 +94,7 @@ fn start_server(args: &DevArgs, stop: &Stop) -> Result<DevServer, RunError> {
         n_nodes: args.nodes.into(),
         ready_after: args.pod_ready_after,
         terminate_after: TERMINATE_AFTER,
+        schedules: !args.no_scheduler,
     };
     let address = SocketAddr::new(address, args.port);
     let options = DevServerOptions {
@@ -179,7 +180,12 @@ fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
     let nodes = if args.no_kubelet {
         "none; pods stay as they are".to_owned()
     } else {
-        format!("{n_nodes}; pods become Ready after {after:?}")
+        let who = if args.no_scheduler {
+            "; another scheduler assigns pods"
+        } else {
+            ""
+        };
+        format!("{n_nodes}; pods become Ready after {after:?}{who}")
     };
     say(&format!("nodes         {nodes}"));
     let controller = if args.no_controller {
@@ -188,6 +194,8 @@ fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
         "running"
     };
     say(&format!("controller    {controller}"));
+    say("acts on       ReplicaSets, ReplicationControllers, pods, namespaces, quotas, owners");
+    say("only stores   Deployments, Services, ConfigMaps, Secrets, custom resources and more");
     if n_documents > 0 {
         say(&format!("loaded        {n_documents} objects"));
     }

@@ -1,0 +1,197 @@
+//! Kinds that the server only stores, and what it says about those that it lacks.
+
+use serde_json::{Value, json};
+
+use super::rig::{PODS, REPLICA_SETS, Rig, names, owner, replica_set, uid};
+use crate::devserver::DevServerOptions;
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+
+fn deployment(name: &str) -> Value {
+    let mut deployment = replica_set(name, 3);
+    deployment["kind"] = json!("Deployment");
+    deployment
+}
+
+#[test]
+fn a_deployment_has_defaults_status_and_scale() {
+    let rig = Rig::new();
+    let warnings = rig.warnings("POST", DEPLOYMENTS, &deployment("web"));
+    let warning = "299 - \"the dev server only stores deployments: nothing happens until a \
+                   controller for them runs beside it\"";
+    assert_eq!(warnings, [warning]);
+    let path = format!("{DEPLOYMENTS}/web");
+    let created = rig.get(&path).1;
+    assert_eq!(created["metadata"]["generation"], json!(1));
+    let strategy = &created["spec"]["strategy"]["rollingUpdate"];
+    assert_eq!(strategy["maxSurge"], json!("25%"));
+    assert_eq!(created["status"], json!({}));
+
+    let status = json!({"spec": {"replicas": 9}, "status": {"readyReplicas": 2}});
+    assert_eq!(rig.patch(&format!("{path}/status"), &status).0, 200);
+    let scale = json!({"spec": {"replicas": 5}, "status": {"replicas": 7}});
+    let (code, scaled) = rig.patch(&format!("{path}/scale"), &scale);
+    assert_eq!((code, &scaled["spec"]["replicas"]), (200, &json!(5)));
+    assert_eq!(scaled["status"]["selector"], json!("app=web"));
+    let changed = rig.get(&path).1;
+    assert_eq!(changed["spec"]["replicas"], json!(5));
+    assert_eq!(changed["status"], json!({"readyReplicas": 2}));
+    assert_eq!(changed["metadata"]["generation"], json!(2));
+    let table = rig.table(DEPLOYMENTS);
+    assert_eq!(table["columnDefinitions"][1]["name"], json!("Ready"));
+    assert_eq!(table["rows"][0]["cells"][1], json!("2/5"));
+}
+
+#[test]
+fn a_deployment_is_validated_as_a_replica_set() {
+    let rig = Rig::new();
+    let mut mismatched = deployment("web");
+    mismatched["spec"]["selector"]["matchLabels"] = json!({"app": "other"});
+    let (code, error) = rig.send("POST", DEPLOYMENTS, &mismatched);
+    let message = error["message"].as_str().unwrap_or_default();
+    assert_eq!(code, 422);
+    assert!(message.contains("`selector` does not match"), "{message}");
+    let mut wrong = deployment("web");
+    wrong["spec"] = json!("text");
+    assert_eq!(rig.send("POST", DEPLOYMENTS, &wrong).0, 400);
+}
+
+#[test]
+fn config_maps_and_secrets_are_listed_watched_and_patched() {
+    let rig = Rig::new();
+    let mut watch = rig.watch("/api/v1/configmaps", "resourceVersion=0");
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let map = json!({"metadata": {"name": "m", "labels": {"a": "b"}}, "data": {"k": "v"}});
+    let created = rig.ok("POST", maps, &map);
+    assert_eq!(created["metadata"].get("generation"), None);
+    assert!(watch.brief().starts_with("ADDED m "));
+    assert_eq!(rig.send("POST", maps, &map).0, 409);
+    let patch = json!({"data": {"k": null, "l": "w"}});
+    let (_, patched) = rig.patch(&format!("{maps}/m"), &patch);
+    assert_eq!(patched["data"], json!({"l": "w"}));
+    assert!(watch.brief().starts_with("MODIFIED m "));
+    assert_eq!(
+        names(&rig.get(&format!("{maps}?labelSelector=a%3Db")).1),
+        ["m"]
+    );
+    assert_eq!(
+        names(&rig.get(&format!("{maps}?labelSelector=a%3Dc")).1),
+        [""; 0]
+    );
+    let bad = json!({"metadata": {"name": "bad"}, "data": {"k": 1}});
+    assert_eq!(rig.send("POST", maps, &bad).0, 400);
+    assert_eq!(rig.delete(&format!("{maps}/m"), &json!({})).0, 200);
+    assert!(watch.brief().starts_with("DELETED m "));
+
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let secret = json!({"metadata": {"name": "s"}, "stringData": {"k": "v"}});
+    let created = rig.ok("POST", secrets, &secret);
+    assert_eq!(created["data"], json!({"k": "dg=="}));
+    assert_eq!(created["type"], json!("Opaque"));
+    let of_type = |kind: &str| rig.get(&format!("{secrets}?fieldSelector=type%3D{kind}")).1;
+    assert_eq!(names(&of_type("Opaque")), ["s"]);
+    assert_eq!(names(&of_type("other")), [""; 0]);
+}
+
+#[test]
+fn a_services_ports_merge_by_their_number() {
+    let rig = Rig::new();
+    let service = json!({
+        "metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}, {"port": 443}]},
+    });
+    let created = rig.ok("POST", SERVICES, &service);
+    let first = json!({"port": 80, "protocol": "TCP", "targetPort": 80});
+    assert_eq!(created["spec"]["ports"][0], first);
+    let patch = json!({"spec": {"ports": [{"port": 443, "name": "tls"}]}});
+    let (_, patched) = rig.patch(&format!("{SERVICES}/web"), &patch);
+    let ports = patched["spec"]["ports"].as_array().expect("ports");
+    let of_443 = ports.iter().find(|port| port["port"] == json!(443));
+    assert_eq!(ports.len(), 2);
+    assert_eq!(of_443.expect("the port")["name"], json!("tls"));
+}
+
+#[test]
+fn names_of_roles_may_contain_colons() {
+    let rig = Rig::new();
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    rig.ok("POST", roles, &json!({"metadata": {"name": "system:X"}}));
+    assert_eq!(rig.get(&format!("{roles}/system:X")).0, 200);
+    let bad = json!({"metadata": {"name": "a%b"}});
+    assert_eq!(rig.send("POST", roles, &bad).0, 422);
+}
+
+#[test]
+fn a_deployments_dependents_go_with_it() {
+    let rig = Rig::with(&DevServerOptions {
+        garbage_collection: true,
+        ..DevServerOptions::default()
+    });
+    let path = format!("{DEPLOYMENTS}/web");
+    let created = rig.ok("POST", DEPLOYMENTS, &deployment("web"));
+    let mut owned = replica_set("web-1", 0);
+    let mut reference = owner("web", &uid(&created));
+    reference["kind"] = json!("Deployment");
+    owned["metadata"]["ownerReferences"] = json!([reference]);
+    rig.ok("POST", REPLICA_SETS, &owned);
+    let foreground = json!({"propagationPolicy": "Foreground"});
+    assert_eq!(rig.delete(&path, &foreground).0, 200);
+    rig.collected(|rig| rig.get(&path).0 == 404);
+    assert_eq!(rig.get(&format!("{REPLICA_SETS}/web-1")).0, 404);
+
+    // This owner may exist in the cluster that the object was exported from.
+    reference["uid"] = json!("elsewhere");
+    owned["metadata"]["ownerReferences"] = json!([reference]);
+    rig.ok("POST", REPLICA_SETS, &owned);
+    rig.ok("POST", DEPLOYMENTS, &deployment("other"));
+    rig.delete(&format!("{DEPLOYMENTS}/other"), &json!({}));
+    rig.collected(|rig| rig.get(&format!("{DEPLOYMENTS}/other")).0 == 404);
+    assert_eq!(rig.get(&format!("{REPLICA_SETS}/web-1")).0, 200);
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let rig = Rig::new();
+    rig.create_pod("p");
+    #[track_caller]
+    fn check((code, status): (u16, Value), expected_code: u16, expected: &str) {
+        let message = status["message"].as_str().unwrap_or_default();
+        assert_eq!(code, expected_code, "{status}");
+        assert!(message.contains(expected), "{message}");
+    }
+    check(rig.get(&format!("{PODS}/p/log")), 405, "there are no logs");
+    let exec = rig.send("POST", &format!("{PODS}/p/exec"), &json!({}));
+    check(exec, 405, "no command can run");
+    check(
+        rig.get("/apis/example.com/v1/foos"),
+        404,
+        "no group example.com",
+    );
+    check(rig.get("/apis/example.com/v1"), 404, "no group example.com");
+    check(
+        rig.get("/api/v1/foos"),
+        404,
+        "has no foos in v1; it has pods, ",
+    );
+    check(rig.get(&format!("{PODS}/p/eviction")), 404, "pods/eviction");
+    assert_eq!(rig.get("/nowhere"), (404, json!("404 page not found\n")));
+}
+
+#[test]
+fn protobuf_with_unknown_fields_is_refused() {
+    let rig = Rig::new();
+    let kind = "application/vnd.kubernetes.protobuf";
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let post = |raw: &str| {
+        let length = char::from(u8::try_from(raw.len()).expect("short"));
+        let meta = "\x0a\x0f\x0a\x02v1\x12\x09ConfigMap";
+        rig.send_as(kind, "POST", maps, &format!("k8s\0{meta}\x12{length}{raw}"))
+    };
+    let (code, created) = post("\x0a\x03\x0a\x01m\x12\x06\x0a\x01k\x12\x01v");
+    assert_eq!((code, &created["data"]), (201, &json!({"k": "v"})));
+    let (code, error) = post("\x0a\x03\x0a\x01n\x48\x01");
+    let message = error["message"].as_str().unwrap_or_default();
+    assert_eq!(code, 415);
+    assert!(message.contains("all fields of ConfigMap as protobuf"));
+    assert!(message.contains("application/json"), "{message}");
+}
