@@ -1,5 +1,6 @@
 //! A Deployment on the dev server: a real kube-controller-manager makes its ReplicaSets, and this
-//! controller their pods. Without a kube-controller-manager, the test prints a line and passes.
+//! controller their pods. A real kube-scheduler assigns them to nodes, if there is one. Without a
+//! kube-controller-manager, the test prints a line and passes.
 
 use std::env;
 use std::fs;
@@ -37,7 +38,10 @@ struct Component {
 }
 
 impl Component {
-    fn start(program: &Path, folder: &Path, url: &str, flags: &[&str]) -> Self {
+    fn start(program: &Path, folder: &TempDir, url: &str, flags: &[&str]) -> Self {
+        let name = program.file_name().unwrap_or_default();
+        let folder = folder.path().join(name);
+        fs::create_dir(&folder).expect("a writable folder");
         let kubeconfig = folder.join("kubeconfig");
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "dev",
@@ -53,7 +57,7 @@ impl Component {
             .arg("--kube-api-content-type=application/json")
             .args(["--leader-elect=false", "--secure-port=0"])
             .args(flags)
-            .current_dir(folder)
+            .current_dir(&folder)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(stderr)
@@ -100,11 +104,13 @@ fn a_deployment_rolls_out_beside_the_deployment_controller() {
             .unwrap_or_default();
         return;
     };
+    let scheduler = self::program("kube-scheduler");
     let stop = Stop::new();
     let options = DevServerOptions {
         garbage_collection: true,
         kubelet: Some(KubeletOptions {
             ready_after: Duration::from_millis(20),
+            schedules: scheduler.is_none(),
             ..KubeletOptions::default()
         }),
         ..DevServerOptions::default()
@@ -119,7 +125,9 @@ fn a_deployment_rolls_out_beside_the_deployment_controller() {
     let folder = TempDir::new().expect("a temporary folder");
     let controllers = "--controllers=deployment-controller,garbage-collector-controller";
     let flags = [controllers, "--use-service-account-credentials=false"];
-    let _manager = Component::start(&program, folder.path(), &server.url(), &flags);
+    let _manager = Component::start(&program, &folder, &server.url(), &flags);
+    let _scheduler =
+        scheduler.map(|program| Component::start(&program, &folder, &server.url(), &[]));
     let api = Api::new(&config, "default", Kind::ReplicaSets, &stop);
     let waiting = Waiting::new(&stop);
 

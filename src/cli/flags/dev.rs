@@ -53,6 +53,10 @@ impl StandInCommand {
 // No other controller runs here.
 #[command(mut_arg("controllers", |arg| arg.default_value("*").hide_short_help(true)))]
 #[command(mut_arg("concurrent_replicaset_syncs", |arg| arg.hide_short_help(true)))]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each flag switches off something else"
+)]
 pub struct DevArgs {
     /// Port of the API server; 0: any free port.
     #[arg(long, value_name = "PORT", default_value_t = 8001,

@@ -151,14 +151,14 @@ fn a_deployments_dependents_go_with_it() {
 
 #[test]
 fn what_is_missing_is_named() {
-    let rig = Rig::new();
-    rig.create_pod("p");
     #[track_caller]
     fn check((code, status): (u16, Value), expected_code: u16, expected: &str) {
         let message = status["message"].as_str().unwrap_or_default();
         assert_eq!(code, expected_code, "{status}");
         assert!(message.contains(expected), "{message}");
     }
+    let rig = Rig::new();
+    rig.create_pod("p");
     check(rig.get(&format!("{PODS}/p/log")), 405, "there are no logs");
     let exec = rig.send("POST", &format!("{PODS}/p/exec"), &json!({}));
     check(exec, 405, "no command can run");
