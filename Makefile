@@ -11,7 +11,15 @@ BINARY ?= target/release/$(NAME)
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 DESTDIR ?=
+# Where debuggers look for the line tables and symbols that are split off the program.
+DEBUGDIR ?= /usr/lib/debug
+OBJCOPY ?= objcopy
+# Prints man page and completions. Another program than BINARY if that is for another kind of machine.
+PRINTER ?= $(BINARY)
+program = $(DESTDIR)$(PREFIX)/bin/$(NAME)
+debug = $(DESTDIR)$(DEBUGDIR)$(PREFIX)/bin/$(NAME).debug
 shared = $(DESTDIR)$(PREFIX)/share
+documents = $(shared)/doc/$(NAME)
 units = $(DESTDIR)$(PREFIX)/lib/systemd/system
 generated = $(units)/$(NAME).service $(shared)/man/man8/$(NAME).8 \
 	$(shared)/bash-completion/completions/$(NAME) $(shared)/zsh/site-functions/_$(NAME) \
@@ -25,11 +33,21 @@ rendered_links := s|href="([a-z]+)\.md|href="../\1/index.html|g; \
 installed_links := s|](src/manual/|](manual/|g; s|](\.\./\.\./config/|](../|g; s|](config/|](|g; \
 	s|](\.\./\.\./\([A-Z]\)|](../\1|g
 
+# What `make image` builds with, and the name that it gives the image.
+ENGINE ?= podman
+IMAGE ?= $(NAME):$(shell sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml | head -n 1)
+
+define build_image # FOLDER-OF-THE-BINARY, IMAGE
+	install -d target/image/context
+	$(OBJCOPY) --strip-all $(1)/$(NAME) target/image/context/$(NAME)
+	$(ENGINE) build -f config/Containerfile -t $(2) target/image/context
+endef
+
 # Further arguments of the program: `make demo ARGS=--fast`, `make dev ARGS='--port 9000'`.
 ARGS ?=
 
 # So that eu-stack, perf and gdb walk the stacks of a release binary at little cost.
-build build-static bench demo dev $(BINARY): export RUSTFLAGS += -C force-frame-pointers=yes
+build build-static bench demo dev image $(BINARY): export RUSTFLAGS += -C force-frame-pointers=yes
 
 # The target of `make build-static`, and what it makes.
 MUSL := $(shell uname -m)-unknown-linux-musl
@@ -37,7 +55,7 @@ STATIC := target/$(MUSL)/release/$(NAME)
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench picture lint fmt doc check clean
-.PHONY: check-without-devserver test-samples
+.PHONY: check-without-devserver image image-dev test-samples
 
 help: ## List these verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -53,29 +71,42 @@ $(BINARY):
 	cargo build --release --locked
 
 install: $(BINARY) ## Install binary, unit, manual, man page and completions below DESTDIR, PREFIX
-	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/$(NAME)
-	install -d $(units) $(shared)/man/man8 $(shared)/doc/$(NAME)/manual $(shared)/zsh/site-functions \
-		$(shared)/bash-completion/completions $(shared)/fish/vendor_completions.d
+	install -d $(dir $(program)) $(dir $(debug)) $(units) $(shared)/man/man8 $(documents)/manual \
+		$(shared)/zsh/site-functions $(shared)/bash-completion/completions \
+		$(shared)/fish/vendor_completions.d
+	$(OBJCOPY) --only-keep-debug --compress-debug-sections=zlib $(BINARY) $(debug)
+	$(OBJCOPY) --strip-all --add-gnu-debuglink=$(debug) $(BINARY) $(program).new
+	chmod 644 $(debug)
+	chmod 755 $(program).new
+	mv $(program).new $(program)
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|; s|/etc/$(NAME)|$(SYSCONFDIR)/$(NAME)|' \
 		config/$(NAME).service >$(units)/$(NAME).service
-	$(BINARY) man >$(shared)/man/man8/$(NAME).8
-	$(BINARY) completions bash >$(shared)/bash-completion/completions/$(NAME)
-	$(BINARY) completions zsh >$(shared)/zsh/site-functions/_$(NAME)
-	$(BINARY) completions fish >$(shared)/fish/vendor_completions.d/$(NAME).fish
+	$(PRINTER) man >$(shared)/man/man8/$(NAME).8
+	$(PRINTER) completions bash >$(shared)/bash-completion/completions/$(NAME)
+	$(PRINTER) completions zsh >$(shared)/zsh/site-functions/_$(NAME)
+	$(PRINTER) completions fish >$(shared)/fish/vendor_completions.d/$(NAME).fish
 	chmod 644 $(generated)
 	install -m 644 README.md SECURITY.md CHANGELOG.md LICENSE config/*.yaml config/Containerfile \
-		config/$(NAME).service $(shared)/doc/$(NAME)
-	install -d $(shared)/doc/$(NAME)/monitoring
-	install -m 644 config/monitoring/* $(shared)/doc/$(NAME)/monitoring
-	install -m 644 src/manual/*.md src/manual/*.svg $(shared)/doc/$(NAME)/manual
-	sed -i '$(installed_links)' $(shared)/doc/$(NAME)/README.md $(shared)/doc/$(NAME)/manual/*.md
+		config/$(NAME).service $(documents)
+	install -D -m 644 -t $(documents)/static-pod config/static-pod/*.yaml
+	install -D -m 644 -t $(documents)/sidecar config/sidecar/*.yaml
+	install -D -m 644 -t $(documents)/monitoring config/monitoring/*
+	install -m 644 src/manual/*.md src/manual/*.svg $(documents)/manual
+	sed -i '$(installed_links)' $(documents)/README.md $(documents)/manual/*.md
 	install -d -m 700 $(DESTDIR)$(SYSCONFDIR)/$(NAME)
 	test -e $(DESTDIR)$(SYSCONFDIR)/$(NAME)/config.yaml || \
 		install -m 600 config/config.yaml $(DESTDIR)$(SYSCONFDIR)/$(NAME)/config.yaml
 
+image: ## Build the container image from a static binary (ENGINE, IMAGE)
+	cargo build --release --locked --no-default-features --target $(MUSL) --target-dir target/image
+	$(call build_image,target/image/$(MUSL)/release,$(IMAGE))
+
+image-dev: build-static ## Build the image of the sidecar's API server, which has the dev server
+	$(call build_image,target/$(MUSL)/release,$(NAME)-dev:$(lastword $(subst :, ,$(IMAGE))))
+
 uninstall: ## Remove what was installed, but not the configuration
-	rm -f $(DESTDIR)$(PREFIX)/bin/$(NAME) $(generated)
-	rm -rf $(shared)/doc/$(NAME)
+	rm -f $(program) $(debug) $(generated)
+	rm -rf $(documents)
 
 demo: ## Watch the controller converge sample ReplicaSets, no cluster needed (ARGS)
 	cargo run --release --locked -- demo $(ARGS)

@@ -5,6 +5,8 @@
 mod command_line;
 /// Sources of flags, and the first lines of the log.
 mod configuration;
+/// What `make install` installs.
+mod installation;
 /// The picture of `demo` in README.
 #[cfg(feature = "devserver")]
 mod picture;

@@ -62,7 +62,7 @@ fn with_each_kubectl(test: impl Fn(&Rig)) {
 
 /// The kubectl of the control plane, in `CONTROL_PLANE_BIN` or in `target/control-plane`, and the
 /// one in `PATH`.
-fn kubectls() -> BTreeSet<PathBuf> {
+pub(crate) fn kubectls() -> BTreeSet<PathBuf> {
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/control-plane");
     let built = env::var_os("CONTROL_PLANE_BIN").map_or(built, PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();

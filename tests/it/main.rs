@@ -49,6 +49,8 @@ mod leader_election;
 mod list_watch;
 /// Live lists, which bypass the caches.
 mod live_lists;
+/// The manifests and kustomizations of `config/`.
+mod manifests;
 /// The manual against the program: pages, annotations, runbooks.
 mod manual;
 /// The metrics that dashboards and alerts use.

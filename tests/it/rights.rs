@@ -16,7 +16,6 @@ use replicaset_controller::rights::{RightsOptions, Role, grants};
 use serde_json::{Value, json};
 
 use crate::support::{DaemonProcess, Kind, Setup, TestCluster, new_replica_set};
-use crate::tidy::root;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_replicaset-controller");
 
@@ -34,7 +33,7 @@ fn rbac(flags: &[&str]) -> String {
 }
 
 /// Runs kubectl as the real control plane's administrator, with `input` on standard input.
-fn kubectl(arguments: &[&str], input: &str) -> Result<String, String> {
+pub(crate) fn kubectl(arguments: &[&str], input: &str) -> Result<String, String> {
     let bin = env::var("CONTROL_PLANE_BIN").expect("run.sh sets CONTROL_PLANE_BIN");
     let admin = env::var("CONTROL_PLANE_ADMIN_KUBECONFIG").expect("run.sh sets it");
     let mut child = Command::new(Path::new(&bin).join("kubectl"))
@@ -211,115 +210,6 @@ fn the_stock_roles_contain_the_rights_that_the_daemon_needs() {
                 );
             }
         }
-    }
-}
-
-#[test]
-fn every_manifest_is_accepted() {
-    if !TestCluster::is_real() {
-        return;
-    }
-    let cluster = TestCluster::start();
-    for namespace in ["shop", "default", "kube-system"] {
-        // Some exist already.
-        kubectl(&["create", "namespace", namespace], "").unwrap_or_default();
-    }
-    for account in ["default", "replicaset-controller"] {
-        for namespace in ["default", "kube-system"] {
-            kubectl(&["create", "serviceaccount", account, "-n", namespace], "")
-                .unwrap_or_default();
-        }
-    }
-    for entry in fs::read_dir(root().join("config")).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        let text = fs::read_to_string(&path).expect("a file");
-        let is_manifest =
-            text.contains("\nkind: ") && !text.contains("KubeControllerManagerConfiguration");
-        if path.extension().is_none_or(|extension| extension != "yaml") || !is_manifest {
-            continue;
-        }
-        let dry_run = [
-            "apply",
-            "--server-side",
-            "--dry-run=server",
-            "--validate=strict",
-            "-f",
-            "-",
-        ];
-        // Admission reads service accounts from its own cache, which may lag behind.
-        cluster.eventually(
-            &format!("{} is accepted", path.display()),
-            || match kubectl(&dry_run, &text) {
-                Ok(_) => true,
-                Err(error) => {
-                    assert!(
-                        error.contains("serviceaccount"),
-                        "{}: {error}",
-                        path.display()
-                    );
-                    false
-                }
-            },
-        );
-    }
-}
-
-/// The objects in a file of `config/`.
-pub(crate) fn manifests(file: &str) -> Vec<Value> {
-    let text = fs::read_to_string(root().join("config").join(file));
-    serde_saphyr::from_multiple(&text.expect("a manifest")).expect("the manifest is YAML")
-}
-
-#[test]
-fn the_manifests_grant_no_unneeded_network_or_token_access() {
-    let deployment = manifests("deployment.yaml");
-    let of_kind = |kind: &str| deployment.iter().find(|object| object["kind"] == kind);
-    let pod = &of_kind("Deployment").expect("a Deployment")["spec"]["template"];
-    assert_eq!(pod["spec"]["enableServiceLinks"], false);
-    let policy = of_kind("NetworkPolicy").expect("a NetworkPolicy");
-    let spec = &policy["spec"];
-    assert_eq!(
-        spec["podSelector"]["matchLabels"],
-        pod["metadata"]["labels"]
-    );
-    assert_eq!(spec["policyTypes"], json!(["Ingress"]));
-    let ports = json!([{"protocol": "TCP", "port": 10257}]);
-    let ingress = spec["ingress"].as_array().expect("a list");
-    assert!(!ingress.is_empty());
-    for rule in ingress {
-        assert_eq!(rule["ports"], ports, "{rule}");
-        let from = rule["from"].as_array();
-        assert!(from.is_some_and(|from| !from.is_empty()), "{rule}");
-    }
-    let served = &pod["spec"]["containers"][0]["ports"];
-    assert_eq!(served[0]["containerPort"], 10257);
-
-    for file in ["static-pod.yaml", "sidecar.yaml"] {
-        let pod = &manifests(file)[0]["spec"];
-        assert_eq!(pod["automountServiceAccountToken"], false, "{file}");
-        assert_eq!(pod["enableServiceLinks"], false, "{file}");
-    }
-}
-
-/// With these flags both processes listen on loopback only: `src/devserver/tests/clients.rs` tests
-/// the default of `dev`, and `--insecure-port` has no other address.
-#[test]
-fn the_sidecar_is_unreachable_from_outside_its_pod() {
-    let pod = &manifests("sidecar.yaml")[0]["spec"];
-    let arguments = |list: &str, name: &str| -> Vec<String> {
-        let all = pod[list].as_array().expect("containers").iter();
-        let mut named = all.filter(|container| container["name"] == name);
-        let container = named.next().expect("a container of this name");
-        serde_json::from_value(container["args"].clone()).expect("a list of strings")
-    };
-    assert_ne!(pod["hostNetwork"], true);
-    let server = arguments("containers", "apiserver");
-    assert_eq!(server[0], "dev");
-    let listens = |argument: &String| argument.contains("listen");
-    assert!(!server.iter().any(listens), "{server:?}");
-    let daemon = arguments("initContainers", "replicaset-controller");
-    for argument in ["--secure-port=0", "--master=http://127.0.0.1:8001"] {
-        assert!(daemon.iter().any(|it| it == argument), "{daemon:?}");
     }
 }
 

@@ -27,7 +27,7 @@ use replicaset_controller::telemetry::health::{Health, Probe};
 use replicaset_controller::telemetry::metrics;
 use serde_json::{Value, json};
 
-use crate::rights::manifests;
+use crate::manifests::manifests;
 use crate::support::{DaemonProcess, Kind, TestCluster, admin_config, name};
 
 const REVIEWS: [&str; 2] = [

@@ -13,7 +13,7 @@ use replicaset_controller::stdx::stop::Stop;
 use serde_json::{Value, json};
 
 use super::{all_families, picture, shapes};
-use crate::rights::manifests;
+use crate::manifests::manifests;
 use crate::serving::users;
 use crate::support::{
     DaemonProcess, PlainPort, Setup, TestCluster, forbidden, name, new_replica_set, text_at,
