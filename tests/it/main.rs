@@ -55,6 +55,8 @@ mod manifests;
 mod manual;
 /// The metrics that dashboards and alerts use.
 mod metrics;
+/// The recipes of install.md, run as they are written.
+mod recipes;
 /// Regressions against a real control plane.
 mod regressions;
 /// Group A: the number of pods, and pods made from the template.

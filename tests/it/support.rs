@@ -7,6 +7,8 @@ mod api;
 mod census;
 /// [`TestCluster`]: an API server, a namespace, the daemon, and the faults between them.
 mod cluster;
+/// A real control plane that belongs to one test, and its kube-controller-manager.
+mod control_plane;
 /// The daemon under test, as threads of this process or as a process of its own.
 mod daemon;
 /// A proxy handler that forwards requests to a real API server.
@@ -25,6 +27,7 @@ mod waiting;
 pub(crate) use api::{Api, Kind};
 pub(crate) use census::Census;
 pub(crate) use cluster::{Access, Setup, TestCluster, admin_config};
+pub(crate) use control_plane::{ControlPlane, KubeControllerManager};
 pub(crate) use daemon::{Daemon, DaemonProcess};
 pub(crate) use objects::*;
 pub(crate) use plain_port::PlainPort;

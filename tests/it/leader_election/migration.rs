@@ -4,158 +4,25 @@
 //! Runs if `tests/control-plane` has built a kube-controller-manager. That controls all namespaces,
 //! so the test starts its own control plane. Configuration and flags are those of election.md.
 
-use std::collections::BTreeMap;
-use std::env;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use replicaset_controller::client::{ClientConfig, ConfigSource, Request};
+use replicaset_controller::client::Request;
 use replicaset_controller::stdx::stop::{Cause, Stop};
 use serde_json::{Value, json};
 
 use super::rig::TIMES;
 use crate::manual;
 use crate::support::{
-    Api, Census, DaemonProcess, Kind, Waiting, new_pod, new_replica_set, number_at, text_at, uid,
+    Api, Census, ControlPlane, DaemonProcess, Kind, KubeControllerManager, Waiting, new_pod,
+    new_replica_set, number_at, text_at, uid,
 };
-use crate::tidy::root;
 
 /// Pods that each scale-up adds. There are enough of them for a kill in the middle of the creates.
 const STEP: i64 = 40;
-
-/// A control plane for one test. It stops when its standard input is closed.
-struct ControlPlane {
-    process: Child,
-    input: Option<ChildStdin>,
-    variables: BTreeMap<String, String>,
-    audit_log: PathBuf,
-    folder: tempfile::TempDir,
-}
-
-impl ControlPlane {
-    fn start() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let audit_log = folder.path().join("audit.log");
-        let mut process = Command::new(root().join("tests/control-plane/run.sh"))
-            .args(["sh", "-c", "env; echo; cat"])
-            .env("CONTROL_PLANE_AUDIT_LOG", &audit_log)
-            .env_remove("KCM_CONTROLLERS")
-            .env_remove("RUN_KCM")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("run.sh runs");
-        let output = BufReader::new(process.stdout.take().expect("standard output is piped"));
-        let lines = output
-            .lines()
-            .map_while(Result::ok)
-            .take_while(|line| !line.is_empty());
-        let variables = lines.filter_map(|line| {
-            let (name, value) = line.split_once('=')?;
-            Some((name.to_owned(), value.to_owned()))
-        });
-        Self {
-            variables: variables.collect(),
-            input: process.stdin.take(),
-            process,
-            audit_log,
-            folder,
-        }
-    }
-
-    fn variable(&self, name: &str) -> &str {
-        let value = self.variables.get(name);
-        value.unwrap_or_else(|| panic!("run.sh does not set {name}"))
-    }
-
-    fn file(&self, name: &str) -> String {
-        format!("{}/{name}", self.variable("CONTROL_PLANE_DIR"))
-    }
-
-    fn api(&self, stop: &Stop) -> Api {
-        let config = ClientConfig::load(&ConfigSource {
-            kubeconfig: Some(self.variable("CONTROL_PLANE_ADMIN_KUBECONFIG").into()),
-            ..ConfigSource::default()
-        });
-        let config = config.expect("a valid kubeconfig");
-        Api::new(&config, "default", Kind::ReplicaSets, stop)
-    }
-}
-
-impl Drop for ControlPlane {
-    fn drop(&mut self) {
-        drop(self.input.take());
-        self.process
-            .wait()
-            .expect("run.sh exits at the end of its input");
-    }
-}
-
-/// A kube-controller-manager. Drop kills it.
-struct KubeControllerManager {
-    child: Child,
-    log: PathBuf,
-}
-
-impl KubeControllerManager {
-    fn start(plane: &ControlPlane, number: usize, recipe: &[String]) -> Self {
-        let log = plane.folder.path().join(format!("kcm-{number}.log"));
-        let output = File::create(&log).expect("a file for the log");
-        let binary = Path::new(plane.variable("CONTROL_PLANE_BIN")).join("kube-controller-manager");
-        let child = Command::new(binary)
-            .arg(format!(
-                "--kubeconfig={}",
-                plane.variable("CONTROL_PLANE_ADMIN_KUBECONFIG")
-            ))
-            .arg(format!(
-                "--service-account-private-key-file={}",
-                plane.file("service-account.key")
-            ))
-            .arg(format!("--root-ca-file={}", plane.file("ca.crt")))
-            .args([
-                "--secure-port=0",
-                "--kube-api-qps=200",
-                "--kube-api-burst=200",
-            ])
-            .args(TIMES)
-            .args(recipe)
-            .stdout(Stdio::null())
-            .stderr(output)
-            .spawn()
-            .expect("kube-controller-manager runs");
-        Self { child, log }
-    }
-
-    fn has_logged(&self, what: &str) -> bool {
-        std::fs::read_to_string(&self.log)
-            .unwrap_or_default()
-            .contains(what)
-    }
-
-    fn signal(&mut self, signal: Signal) {
-        let id = i32::try_from(self.child.id()).expect("a process id");
-        let id = nix::unistd::Pid::from_raw(id);
-        nix::sys::signal::kill(id, signal).expect("the process exists");
-        self.child.wait().expect("the process can be reaped");
-    }
-}
-
-impl Drop for KubeControllerManager {
-    fn drop(&mut self) {
-        // The process may have exited already.
-        self.child.kill().unwrap_or_default();
-        self.child.wait().expect("the process can be reaped");
-        if std::thread::panicking() {
-            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-            log::error!("kube-controller-manager logged:\n{log}");
-        }
-    }
-}
 
 /// Reads the section of election.md: the configuration, and the flags of both
 /// commands. Replaces the path of the configuration with `path`.
@@ -191,7 +58,7 @@ fn recipe(path: &Path) -> (String, [Vec<String>; 2]) {
 /// The user agents that created pods, in order, each with its number of consecutive creates, from
 /// the API server's audit log.
 fn turns(plane: &ControlPlane) -> Vec<(String, usize)> {
-    let text = std::fs::read_to_string(&plane.audit_log).expect("a readable audit log");
+    let text = std::fs::read_to_string(plane.audit_log()).expect("a readable audit log");
     let events = text
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -256,12 +123,11 @@ fn prepare(api: &Api, waiting: &Waiting) {
 
 #[test]
 fn hand_over_hand_back_and_kills_create_no_pod_twice() {
-    let bin = env::var_os("CONTROL_PLANE_BIN").map(PathBuf::from);
-    if !bin.is_some_and(|bin| bin.join("kube-controller-manager").exists()) {
+    if !ControlPlane::has_controller_manager() {
         return;
     }
     let plane = ControlPlane::start();
-    let configuration = plane.folder.path().join("leader-migration.yaml");
+    let configuration = plane.folder().join("leader-migration.yaml");
     let (text, [theirs, ours]) = recipe(&configuration);
     let mut file = File::create(&configuration).expect("a file");
     file.write_all(text.as_bytes()).expect("a writable file");
@@ -269,6 +135,10 @@ fn hand_over_hand_back_and_kills_create_no_pod_twice() {
     let (api, waiting) = (plane.api(&stop), Waiting::new(&stop));
     prepare(&api, &waiting);
     let census = Census::start(&api, &stop);
+    let theirs: Vec<&str> = TIMES
+        .into_iter()
+        .chain(theirs.iter().map(String::as_str))
+        .collect();
     let start_kcm = |number| KubeControllerManager::start(&plane, number, &theirs);
     let start_ours = || {
         let kubeconfig = plane.variable("CONTROL_PLANE_CONTROLLER_KUBECONFIG");
