@@ -55,7 +55,7 @@ STATIC := target/$(MUSL)/release/$(NAME)
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench picture lint fmt doc check clean
-.PHONY: check-without-devserver image image-dev test-samples
+.PHONY: check-without-devserver deb image image-dev test-packages test-samples
 
 help: ## List these verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -97,12 +97,18 @@ install: $(BINARY) ## Install binary, unit, manual, man page and completions bel
 	test -e $(DESTDIR)$(SYSCONFDIR)/$(NAME)/config.yaml || \
 		install -m 600 config/config.yaml $(DESTDIR)$(SYSCONFDIR)/$(NAME)/config.yaml
 
+deb: ## Build Debian packages for this machine into target/debian
+	config/packages/deb.sh
+
 image: ## Build the container image from a static binary (ENGINE, IMAGE)
 	cargo build --release --locked --no-default-features --target $(MUSL) --target-dir target/image
 	$(call build_image,target/image/$(MUSL)/release,$(IMAGE))
 
 image-dev: build-static ## Build the image of the sidecar's API server, which has the dev server
 	$(call build_image,target/$(MUSL)/release,$(NAME)-dev:$(lastword $(subst :, ,$(IMAGE))))
+
+test-packages: ## Install, run and remove what dist, deb and image built, as root
+	tests/packages/run.sh
 
 uninstall: ## Remove what was installed, but not the configuration
 	rm -f $(program) $(debug) $(generated)
