@@ -81,6 +81,7 @@ mod tests {
         pages.tree("/debug/replicasets/", form, "a report", |_| {
             Response::text(200, "")
         });
+        pages.tree("/debug/hint/", "", "", |_| Response::text(404, "a hint"));
         add(&pages);
         pages
     }

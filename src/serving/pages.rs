@@ -60,7 +60,8 @@ impl Pages {
 
     /// Adds the page of all paths below `prefix`, such as `/debug/replicasets/`. Exact pages and
     /// longer prefixes take precedence. [`Request::path`] holds the whole path. The index has
-    /// `form`, such as `/debug/replicasets/NAMESPACE/NAME`, and what these paths show.
+    /// `form`, such as `/debug/replicasets/NAMESPACE/NAME`, and what these paths show; nothing
+    /// without a form.
     pub fn tree(
         &self,
         prefix: &str,
@@ -70,7 +71,9 @@ impl Pages {
     ) {
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         state.trees.insert(prefix.to_owned(), Arc::new(page));
-        state.index.insert(form.to_owned(), about.to_owned());
+        if !form.is_empty() {
+            state.index.insert(form.to_owned(), about.to_owned());
+        }
     }
 
     /// Makes all paths below `prefix` return 404.

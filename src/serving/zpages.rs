@@ -60,8 +60,7 @@ pub(super) fn add(pages: &Arc<Pages>, content: ZPages, started: Timestamp) {
             verbosity(&set_verbosity, request)
         });
     }
-    let about = "nothing: there is no Go runtime here";
-    pages.tree("/debug/pprof/", "/debug/pprof/", about, |_| {
+    pages.tree("/debug/pprof/", "", "", |_| {
         let hint = "there is no Go runtime to profile here; try perf, eu-stack or /debug/threads\n";
         Response::text(404, hint)
     });
