@@ -47,7 +47,19 @@ endef
 ARGS ?=
 
 # So that eu-stack, perf and gdb walk the stacks of a release binary at little cost.
-build build-static bench demo dev image $(BINARY): export RUSTFLAGS += -C force-frame-pointers=yes
+build build-static bench image $(BINARY): export RUSTFLAGS += -C force-frame-pointers=yes
+
+# `make demo` and `make dev` run the release binary if it is newer than every source. Otherwise they
+# run a binary without optimisation, which shares all dependencies with `make test`.
+RELEASE := target/release/$(NAME)
+DEBUG := target/debug/$(NAME)
+define run_stand_in
+@if [ -x $(RELEASE) ] && [ -z "$$(find Cargo.toml Cargo.lock src config -newer $(RELEASE))" ]; then \
+	exec $(RELEASE) $@ $(ARGS); \
+fi; \
+[ -x $(DEBUG) ] || echo "Building once, without optimisation: a minute or so on 2 processors."; \
+cargo build --locked && exec $(DEBUG) $@ $(ARGS)
+endef
 
 # The target of `make build-static`, and what it makes.
 MUSL := $(shell uname -m)-unknown-linux-musl
@@ -115,10 +127,10 @@ uninstall: ## Remove what was installed, but not the configuration
 	rm -rf $(documents)
 
 demo: ## Watch the controller converge sample ReplicaSets, no cluster needed (ARGS)
-	cargo run --release --locked -- demo $(ARGS)
+	$(run_stand_in)
 
 dev: ## Run dev API server, simulated kubelet and controller until stopped (ARGS)
-	cargo run --release --locked -- dev $(ARGS)
+	$(run_stand_in)
 
 test: ## Run all tests that need nothing but Rust
 	cargo test --locked
@@ -141,7 +153,7 @@ picture: ## Record a run of the demo and of the dashboard, and draw them into sr
 	UPDATE_EXPECT=picture cargo test --locked --test it the_picture_of_the_dashboard
 
 lint: ## Run clippy with warnings denied
-	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 fmt: ## Format the code
 	cargo fmt

@@ -1,6 +1,6 @@
 //! Additions to the standard library: named threads that register their work, a stop signal, fake
-//! and boot clocks, fast maps, back-off, build information, and escaping of foreign text. Imports
-//! nothing else of the crate.
+//! and boot clocks, fast maps, back-off, build information, certificates' subjects, and escaping of
+//! foreign text. Imports nothing else of the crate.
 //!
 //! # Locks
 //!
@@ -12,6 +12,7 @@ pub mod activity;
 pub mod backoff;
 pub mod boot_clock;
 pub mod build;
+pub mod certificate;
 pub mod clock;
 pub mod escape;
 pub mod hash;

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use x509_parser::prelude::{FromDer, X509Certificate};
+use crate::stdx::certificate::Certificate;
 
 /// The group of all authenticated users (apiserver
 /// `pkg/authentication/user/user.go:AllAuthenticated`).
 const AUTHENTICATED: &str = "system:authenticated";
+
+/// The attributes of a certificate's subject that hold name and groups (X.520).
+const COMMON_NAME_OID: &str = "2.5.4.3";
+const ORGANIZATION_OID: &str = "2.5.4.10";
 
 /// The attribute of a certificate's subject that holds a UID (apiserver
 /// `pkg/authentication/request/x509:uidOID`, feature AllowParsingUserUIDFromCertAuth).
@@ -36,28 +40,20 @@ impl User {
     ///
     /// DIFFERS: the certificate's digest is not passed on as a credential ID.
     pub(super) fn of_certificate(der: &[u8]) -> Result<Option<Self>, String> {
-        let parsed = X509Certificate::from_der(der);
-        let (_, certificate) = parsed.map_err(|error| error.to_string())?;
-        let subject = certificate.subject();
-        let text = |value: &x509_parser::x509::AttributeTypeAndValue<'_>| {
-            value.as_str().map(str::to_owned).unwrap_or_default()
-        };
-        let Some(name) = subject.iter_common_name().last().map(text) else {
+        let certificate = Certificate::parse(der)?;
+        let name = certificate.values(COMMON_NAME_OID).last();
+        let Some(name) = name.filter(|name| !name.is_empty()) else {
             return Ok(None);
         };
-        if name.is_empty() {
-            return Ok(None);
-        }
-        let uids = subject.iter_attributes();
-        let uids = uids.filter(|value| value.attr_type().to_id_string() == UID_OID);
-        let uids: Vec<String> = uids.map(text).collect();
-        if uids.len() > 1 || uids.iter().any(String::is_empty) {
+        let uids: Vec<&str> = certificate.values(UID_OID).collect();
+        if uids.len() > 1 || uids.contains(&"") {
             return Err("the certificate's subject has no single, plain UID".to_owned());
         }
+        let groups = certificate.values(ORGANIZATION_OID);
         let user = Self {
-            name,
-            uid: uids.into_iter().next().unwrap_or_default(),
-            groups: subject.iter_organization().map(text).collect(),
+            name: name.to_owned(),
+            uid: uids.concat(),
+            groups: groups.map(str::to_owned).collect(),
             extra: BTreeMap::new(),
         };
         Ok(Some(user.authenticated()))

@@ -70,6 +70,17 @@ fn kubeconfig() -> tempfile::NamedTempFile {
 }
 
 #[test]
+fn sample_prints_the_sample_replicasets() {
+    let ended = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
+        .arg("sample")
+        .output()
+        .expect("the binary runs");
+    let sample = fs::read(root().join("config/replicasets.yaml")).expect("the sample");
+    assert!(ended.status.success());
+    assert_eq!(ended.stdout, sample);
+}
+
+#[test]
 fn a_text_that_cannot_be_written_is_a_failure() {
     let all: &[&[&str]] = &[
         &["--version"],
@@ -78,6 +89,7 @@ fn a_text_that_cannot_be_written_is_a_failure() {
         &["man"],
         &["completions", "bash"],
         &["rbac", "--user=a"],
+        &["sample"],
         #[cfg(feature = "devserver")]
         &["demo", "--fast"],
     ];
@@ -195,8 +207,8 @@ fn the_hint_names_the_command_whose_help_lists_the_flag() {
 #[test]
 fn make_passes_arguments_on_to_the_program() {
     for (arguments, run) in [
-        (&["demo", "ARGS=--fast"][..], "-- demo --fast\n"),
-        (&["dev", "ARGS=--port 9000"], "-- dev --port 9000\n"),
+        (&["demo", "ARGS=--fast"][..], " demo --fast\n"),
+        (&["dev", "ARGS=--port 9000"], " dev --port 9000\n"),
     ] {
         // Below `make test` a second make would name the directories that it enters.
         let output = Command::new("make")

@@ -1,24 +1,16 @@
 //! The validity period of a certificate, for the metrics. Pure.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::stdx::certificate::Certificate;
 
 /// Begin and end of the first certificate in `pem`; `None` if it holds none.
 pub(super) fn validity(pem: &[u8]) -> Option<(SystemTime, SystemTime)> {
     let leaf = CertificateDer::from_pem_slice(pem).ok()?;
-    let (_, certificate) = X509Certificate::from_der(&leaf).ok()?;
-    let time = |seconds: i64| {
-        let seconds = Duration::from_secs(seconds.try_into().ok()?);
-        SystemTime::UNIX_EPOCH.checked_add(seconds)
-    };
-    let validity = certificate.validity();
-    Some((
-        time(validity.not_before.timestamp())?,
-        time(validity.not_after.timestamp())?,
-    ))
+    Certificate::parse(&leaf).ok()?.validity
 }
 
 #[cfg(test)]
