@@ -17,3 +17,9 @@ pub mod values;
 pub use flags::{Cli, Command, ExplainArgs, RunArgs};
 pub use kcm::Ignored;
 pub use parse::{ParseOutcome, Parsed, Sources, parse};
+
+/// Sample ReplicaSets, as `sample` prints and `demo` applies them.
+pub const SAMPLE: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/config/replicasets.yaml"
+));

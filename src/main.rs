@@ -57,7 +57,7 @@ fn start(parsed: Parsed) -> ExitCode {
         Command::StandIn(command) => run::stand_in(&command, &stop),
         Command::Rbac(args) => run::rbac(&args),
         // The parser has rendered their text already.
-        Command::Config(_) | Command::Completions { .. } | Command::Man => Ok(()),
+        Command::Config(_) | Command::Completions { .. } | Command::Man | Command::Sample => Ok(()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

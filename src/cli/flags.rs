@@ -90,6 +90,8 @@ pub enum Command {
     Man,
     /// Print the RBAC manifests for a daemon with these flags, as input of kubectl apply.
     Rbac(Box<RbacArgs>),
+    /// Print sample ReplicaSets, as input of kubectl apply.
+    Sample,
 }
 
 impl Command {

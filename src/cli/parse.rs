@@ -10,6 +10,7 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use self::mistakes::{apart_from_flag, culprit, describe, place};
+use super::SAMPLE;
 use super::checks;
 use super::effective::Effective;
 use super::flags::{Cli, Command, RunArgs};
@@ -242,6 +243,7 @@ fn outcome(cli: Cli, ignored: Ignored, merged: &[Argument]) -> ParseOutcome {
         }
         Some(Command::Completions { shell }) => ParseOutcome::Show(generate::completions(*shell)),
         Some(Command::Man) => ParseOutcome::Show(generate::man()),
+        Some(Command::Sample) => ParseOutcome::Show(SAMPLE.to_owned()),
         _ => ParseOutcome::Run(Box::new(Parsed { cli, ignored })),
     }
 }

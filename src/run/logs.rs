@@ -26,7 +26,7 @@ pub fn start_log(command: &Command) {
         #[cfg(feature = "devserver")]
         Command::StandIn(command) => (command.log(), command.log_level()),
         Command::Run(args) | Command::Config(args) => (&args.log, LevelFilter::Info),
-        Command::Completions { .. } | Command::Man | Command::Rbac(_) => {
+        Command::Completions { .. } | Command::Man | Command::Rbac(_) | Command::Sample => {
             (&LogArgs::default(), LevelFilter::Info)
         }
     };

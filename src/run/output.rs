@@ -12,6 +12,16 @@ pub fn print(text: &str) -> io::Result<()> {
     seen_enough(written)
 }
 
+/// Returns the name under which this process was started, for hints that a person can type.
+#[cfg(feature = "devserver")]
+pub(super) fn program() -> String {
+    let name = std::env::args_os().next().unwrap_or_default();
+    match name.into_string() {
+        Ok(name) if !name.is_empty() => name,
+        _ => "replicaset-controller".to_owned(),
+    }
+}
+
 /// Turns the error of a closed pipe into success: the reader has seen enough.
 ///
 /// # Errors

@@ -6,6 +6,7 @@ mod svg;
 use std::env;
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,7 @@ const CHAPTERS: &str = include_str!("../../src/run/stand_in/demo/chapters.rs");
 fn record() -> Vec<vt100::Screen> {
     let terminal = openpty(&SIZE, None).expect("a pseudo-terminal");
     let mut child = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
+        .arg0("replicaset-controller")
         .arg("demo")
         .env_remove("RUST_LOG")
         .env_remove("NO_COLOR")

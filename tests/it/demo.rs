@@ -36,6 +36,12 @@ fn a_pipe_gets_plain_lines_and_all_chapters_pass() {
         assert!(stdout.contains(figure), "{figure} is missing:\n{stdout}");
     }
     assert_eq!(stderr, "");
+    assert!(
+        stdout.starts_with("This process runs an API server"),
+        "{stdout}"
+    );
+    let way_on = format!("  {} dev ", env!("CARGO_BIN_EXE_replicaset-controller"));
+    assert!(stdout.contains(&way_on), "{stdout}");
 }
 
 #[test]

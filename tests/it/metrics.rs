@@ -28,8 +28,8 @@ use serde_json::json;
 
 use self::exposition::{Exposition, Shape};
 use self::upstream::{NOT_OURS, is_named, read_snapshot};
-use crate::manual;
 use crate::manifests::manifests;
+use crate::manual;
 use crate::support::{PlainPort, TestCluster, new_replica_set, text_at};
 use crate::tidy::root;
 

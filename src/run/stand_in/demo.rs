@@ -27,12 +27,20 @@ use self::stage::{ChapterError, Pace, Stage};
 use self::table::Style;
 use crate::cli::flags::DemoArgs;
 use crate::devserver::{DevServer, DevServerOptions, KubeletOptions};
-use crate::run::output::seen_enough;
+use crate::run::output::{program, seen_enough};
 use crate::run::{RunError, signals};
 use crate::stdx::stop::Stop;
 
 /// Recorded requests of one demo. The limit is generous, since the end counts them all.
 const RECORDER_LENGTH: usize = 1_000_000;
+
+/// What the demo is, for somebody who sees it for the first time.
+const INTRODUCTION: [&str; 4] = [
+    "This process runs an API server in memory, simulated nodes and the ReplicaSet controller. The",
+    "server listens on this machine only and ends with the demo: nothing leaves this machine, and no",
+    "cluster is touched. Each chapter changes objects and waits for the controller's reaction.",
+    "",
+];
 
 /// Pace for people.
 const STEADY: Pace = Pace {
@@ -75,11 +83,12 @@ pub(super) fn demo(args: &DemoArgs, stop: &Stop) -> Result<(), RunError> {
 
 fn play(stage: &mut Stage<'_>) -> Result<(), RunError> {
     let begun = stage.version();
+    stage.display().introduce(&INTRODUCTION);
     stage.start_controller().map_err(|miss| failure(&miss))?;
     let mut failed = Vec::new();
     for (index, chapter) in CHAPTERS.iter().enumerate() {
         let number = (index + 1, CHAPTERS.len());
-        stage.open(number, chapter.headline);
+        stage.open(number, chapter.headline, chapter.about);
         let text = match (chapter.play)(stage) {
             Ok(text) => Ok(text),
             Err(ChapterError::Missed(why)) => Err(why),
@@ -99,7 +108,8 @@ fn play(stage: &mut Stage<'_>) -> Result<(), RunError> {
         let elapsed = stage.elapsed();
         stage.display().tell_outcome(&outcome, elapsed);
     }
-    let lines = totals(stage, begun);
+    let mut lines = totals(stage, begun);
+    lines.extend(ways_on(&program()));
     seen_enough(stage.display().tell(&lines)).map_err(RunError::Output)?;
     if failed.is_empty() {
         return Ok(());
@@ -129,7 +139,10 @@ fn totals(stage: &Stage<'_>, begun: u64) -> Vec<String> {
         ("API requests", stage.n_requests().to_string()),
     ];
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    if let Some(mib) = peak_memory_mib(&status) {
+    // A build without optimisation takes more memory than the one that people run.
+    if !cfg!(debug_assertions)
+        && let Some(mib) = peak_memory_mib(&status)
+    {
         let text = format!("{mib} MiB for API server, kubelet and controller");
         figures.push(("peak memory", text));
     }
@@ -137,6 +150,16 @@ fn totals(stage: &Stage<'_>, begun: u64) -> Vec<String> {
     let figures = figures.into_iter();
     lines.extend(figures.map(|(name, figure)| format!("  {name:13} {figure}")));
     lines
+}
+
+/// Returns the final lines: what to try next.
+fn ways_on(program: &str) -> Vec<String> {
+    vec![
+        String::new(),
+        "Two ways on:".to_owned(),
+        format!("  {program} dev    keeps such a cluster running for kubectl"),
+        format!("  {program} --kubeconfig=FILE --dry-run    reports what it would do in yours"),
+    ]
 }
 
 /// Parses the peak memory of the process from `/proc/self/status`.
@@ -174,12 +197,21 @@ fn speaks_unicode(variable: impl Fn(&str) -> Option<String>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{peak_memory_mib, speaks_unicode};
+    use super::{peak_memory_mib, speaks_unicode, ways_on};
 
     #[test]
     fn peak_memory_is_read_where_it_is_told() {
         assert_eq!(peak_memory_mib("Name:\tx\nVmHWM:\t   20481 kB\n"), Some(21));
         assert_eq!(peak_memory_mib("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn the_end_names_commands_as_they_can_be_typed() {
+        let text = ways_on("target/debug/replicaset-controller").join("\n");
+        assert!(
+            text.contains("  target/debug/replicaset-controller dev "),
+            "{text}"
+        );
     }
 
     #[test]

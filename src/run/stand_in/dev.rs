@@ -20,6 +20,7 @@ use crate::cli::flags::DevArgs;
 use crate::client::ClientConfig;
 use crate::devserver::{DevServer, DevServerOptions, KubeletOptions};
 use crate::manager::Manager;
+use crate::run::output::program;
 use crate::run::{RunError, finish, manager_options, signals};
 use crate::stdx::escape::escaped;
 use crate::stdx::stop::{Cause, Stop};
@@ -204,8 +205,9 @@ fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
         None => format!("kubectl --server={url}"),
     };
     say(&format!("to list       {kubectl} get rs,pods"));
+    let program = program();
     say(&format!(
-        "to start      {kubectl} apply -f config/replicasets.yaml"
+        "to start      {program} sample | {kubectl} apply -f -"
     ));
     say("to stop       Ctrl-C");
 }

@@ -9,6 +9,14 @@ use super::scene::{Display, Outcome, Row, Scene};
 /// Minimum time between two lines about the counts of one ReplicaSet.
 const ROW_PERIOD: Duration = Duration::from_millis(400);
 
+/// The meaning of the lines.
+const SIGNS: [&str; 4] = [
+    "desired is spec.replicas; current, ready and available are the status that the controller",
+    "wrote; pods counts the pods themselves. A chapter ends with ok if the API server's objects are",
+    "as they should be.",
+    "",
+];
+
 /// The display for outputs other than terminals.
 pub(super) struct Plain<W> {
     out: W,
@@ -55,6 +63,12 @@ fn counts(row: &Row) -> [usize; 5] {
 }
 
 impl<W: Write> Display for Plain<W> {
+    fn introduce(&mut self, lines: &[&str]) {
+        for line in lines.iter().chain(&SIGNS) {
+            writeln!(self.out, "{line}").unwrap_or_default();
+        }
+    }
+
     fn show(&mut self, scene: &Scene) {
         let at = scene.elapsed;
         if scene.chapter != self.shown.chapter {
@@ -104,6 +118,7 @@ mod tests {
             elapsed: Duration::from_millis(ms),
             chapter: (2, 6),
             headline: "A pod is killed".to_owned(),
+            about: "web",
             command: "kubectl delete pod web-1".to_owned(),
             rows: vec![Row {
                 name: "web".to_owned(),
@@ -116,6 +131,15 @@ mod tests {
             }],
             notes: notes.iter().map(|note| (*note).to_owned()).collect(),
         }
+    }
+
+    #[test]
+    fn the_lines_are_explained_first() {
+        let mut out = Vec::new();
+        Plain::new(&mut out).introduce(&["One process.", ""]);
+        let text = String::from_utf8(out).expect("text");
+        assert!(text.starts_with("One process.\n\ndesired is"), "{text}");
+        assert!(text.ends_with("\n\n"), "{text}");
     }
 
     #[test]

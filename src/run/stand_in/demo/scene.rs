@@ -15,6 +15,8 @@ pub(super) struct Scene {
     pub(super) chapter: (usize, usize),
     /// Title of the chapter.
     pub(super) headline: String,
+    /// Name of the ReplicaSet that the chapter is about, as in its row.
+    pub(super) about: &'static str,
     /// The command with the same effect; empty if there is none.
     pub(super) command: String,
     pub(super) rows: Vec<Row>,
@@ -48,6 +50,9 @@ pub(super) struct Outcome {
 /// A display. Only `tell`, the last call, reports write errors: a closed pipe must not end the
 /// demo, whose exit code still counts.
 pub(super) trait Display {
+    /// Shows the first lines, and the meaning of the display's own signs.
+    fn introduce(&mut self, lines: &[&str]);
+
     /// Shows a frame.
     fn show(&mut self, scene: &Scene);
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use terminal_size::{Height, Width, terminal_size_of};
 
 use super::scene::{Display, Outcome, Scene};
-use super::table::{Room, Style, render};
+use super::table::{Room, Style, legend, render};
 
 /// Assumed size of a terminal with an unknown size.
 const USUAL_ROOM: Room = Room {
@@ -57,6 +57,12 @@ impl<W: Write> Screen<W> {
 }
 
 impl<W: Write> Display for Screen<W> {
+    fn introduce(&mut self, lines: &[&str]) {
+        let mut lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        lines.extend([legend(self.style), String::new()]);
+        self.draw(&lines, Vec::new()).unwrap_or_default();
+    }
+
     fn show(&mut self, scene: &Scene) {
         let room = (self.room)();
         // The cursor needs one line, and a character in the last column would wrap.

@@ -102,10 +102,11 @@ impl<'a> Stage<'a> {
     }
 
     /// Opens a chapter.
-    pub(super) fn open(&mut self, chapter: (usize, usize), headline: &str) {
+    pub(super) fn open(&mut self, chapter: (usize, usize), headline: &str, about: &'static str) {
         self.scene = Scene {
             chapter,
             headline: headline.to_owned(),
+            about,
             ..Scene::default()
         };
     }

@@ -60,6 +60,15 @@ impl Style {
         }
     }
 
+    /// Cells of a bar: ready, not ready, missing, surplus.
+    fn glyphs(self) -> [&'static str; 4] {
+        if self.has_unicode {
+            ["█", "▒", "·", "▓"]
+        } else {
+            ["#", "=", ".", "+"]
+        }
+    }
+
     fn paint(self, code: &str, text: &str) -> String {
         if self.has_colors && !text.is_empty() {
             format!("\x1b[{code}m{text}\x1b[0m")
@@ -101,40 +110,66 @@ impl Columns {
     }
 }
 
+/// What gives way first on a terminal that is too low: the last of these. Of several such lines,
+/// the first one goes, so the oldest ReplicaSets go before those of later chapters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Headline,
+    /// The row that the chapter is about.
+    About,
+    Note,
+    Command,
+    Heads,
+    Gap,
+    Row,
+}
+
 /// Renders the frame within the size of the terminal.
 pub(super) fn render(scene: &Scene, room: Room, style: Style) -> Vec<String> {
     let width = room.width;
-    let mut lines = vec![headline(scene, width, style)];
+    let columns = (width >= TABLE_WIDTH_MIN).then(|| Columns::new(&scene.rows, width));
+    let mut lines = vec![(Rank::Headline, headline(scene, width, style))];
     if !scene.command.is_empty() {
         let command = cut(&format!("$ {}", scene.command), width, style);
-        lines.push(style.paint(CYAN, &command));
+        lines.push((Rank::Command, style.paint(CYAN, &command)));
     }
-    lines.push(String::new());
-    let mut table = Vec::new();
-    if width < TABLE_WIDTH_MIN {
-        table.extend(scene.rows.iter().map(|row| narrow_row(row, width, style)));
-    } else {
-        let columns = Columns::new(&scene.rows, width);
-        table.push(style.paint(DIM, &heads(&columns, width, style)));
-        let rows = scene.rows.iter();
-        table.extend(rows.map(|row| wide_row(row, &columns, style)));
+    lines.push((Rank::Gap, String::new()));
+    if let Some(columns) = &columns {
+        lines.push((Rank::Heads, style.paint(DIM, &heads(columns, width, style))));
     }
-    let mut notes = Vec::new();
+    for row in &scene.rows {
+        let rank = if row.name == scene.about {
+            Rank::About
+        } else {
+            Rank::Row
+        };
+        let line = match &columns {
+            Some(columns) => wide_row(row, columns, style),
+            None => narrow_row(row, width, style),
+        };
+        lines.push((rank, line));
+    }
     if !scene.notes.is_empty() {
-        notes.push(String::new());
-        notes.extend(scene.notes.iter().map(|note| cut(note, width, style)));
+        lines.push((Rank::Gap, String::new()));
     }
-    // If there is too little room, leave out the first rows, which are the oldest ReplicaSets; the
-    // notes are about this chapter.
-    let left = room.height.saturating_sub(lines.len() + notes.len());
-    let n_left_out = table.len().saturating_sub(left);
-    let n_heads = usize::from(width >= TABLE_WIDTH_MIN);
-    let n_left_out = n_left_out.min(table.len() - n_heads.min(table.len()));
-    table.drain(n_heads.min(table.len())..(n_heads + n_left_out).min(table.len()));
-    lines.extend(table);
-    lines.extend(notes);
-    lines.truncate(room.height.max(1));
-    lines
+    let notes = scene.notes.iter().map(|note| cut(note, width, style));
+    lines.extend(notes.map(|note| (Rank::Note, note)));
+    while lines.len() > room.height.max(1) {
+        let ranks = lines.iter().map(|(rank, _)| rank);
+        let last = ranks.max().copied();
+        let first_of_it = lines.iter().position(|(rank, _)| Some(*rank) == last);
+        lines.remove(first_of_it.unwrap_or(0));
+    }
+    lines.into_iter().map(|(_, line)| line).collect()
+}
+
+/// Explains the signs of the table.
+pub(super) fn legend(style: Style) -> String {
+    let glyphs = style.glyphs();
+    let [full, half, none, more] = [(GREEN, 0), (YELLOW, 1), (DIM, 2), (RED, 3)]
+        .map(|(code, index)| style.paint(code, &glyphs[index].repeat(3)));
+    let bar = format!("{full} ready  {half} not ready  {none} missing  {more} surplus");
+    format!("pods: {bar}    {} checked", style.mark(true))
 }
 
 fn headline(scene: &Scene, width: usize, style: Style) -> String {
@@ -194,11 +229,7 @@ fn bar(row: &Row, width: usize, style: Style) -> String {
     let wanted = cells(row.desired);
     let kept = cells(pods).min(wanted);
     let ready = cells(ready.min(pods)).min(kept);
-    let [full, half, none, more] = if style.has_unicode {
-        ["█", "▒", "·", "▓"]
-    } else {
-        ["#", "=", ".", "+"]
-    };
+    let [full, half, none, more] = style.glyphs();
     let piece = |code: &str, glyph: &str, n: usize| style.paint(code, &glyph.repeat(n));
     let rest = if pods > row.desired {
         piece(RED, more, width - wanted)

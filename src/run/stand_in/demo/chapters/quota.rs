@@ -10,6 +10,9 @@ const NAMESPACE: &str = "tight";
 
 const SET: &str = "greedy";
 
+/// Name of the ReplicaSet's row.
+pub(super) const ROW: &str = "tight/greedy";
+
 const REPLICAS: usize = 8;
 
 /// Number of pods that the quota allows.

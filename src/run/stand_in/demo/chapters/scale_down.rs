@@ -9,7 +9,7 @@ use crate::devserver::behaviour::FATE;
 use crate::run::stand_in::demo::stage::{ChapterError, ChapterResult, Stage, check};
 use crate::run::stand_in::world::{DELETION_COST, PodFacts};
 
-const SET: &str = "picky";
+pub(super) const SET: &str = "picky";
 
 /// Number of pods before and after the scale-down.
 const REPLICAS: (usize, usize) = (7, 4);

@@ -8,17 +8,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::{PATIENCE, collection, scale, until_complete};
+use crate::cli::SAMPLE;
 use crate::devserver::{Action, Matcher, Recorded, Rule};
 use crate::run::stand_in::demo::stage::{ChapterError, ChapterResult, Stage, check};
 
-/// The applied file, which README names.
-const SAMPLE: &str = include_str!(concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/config/replicasets.yaml"
-));
-
 /// The ReplicaSet of the sample that scales to 200.
-const LARGE: &str = "worker";
+pub(super) const LARGE: &str = "worker";
 
 const LARGE_REPLICAS: usize = 200;
 
@@ -27,10 +22,10 @@ const CREATE_TIME: Duration = Duration::from_millis(80);
 
 pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     let sample: Vec<Value> = serde_saphyr::from_multiple(SAMPLE).map_err(|error| {
-        ChapterError::Missed(format!("cannot read config/replicasets.yaml: {error}"))
+        ChapterError::Missed(format!("cannot read the sample ReplicaSets: {error}"))
     })?;
     let before = stage.version();
-    stage.command("kubectl apply -f config/replicasets.yaml");
+    stage.command("replicaset-controller sample | kubectl apply -f -");
     stage.look()?;
     for object in &sample {
         stage.create(&collection("default"), object)?;

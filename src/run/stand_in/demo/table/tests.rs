@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Room, Row, Scene, Style, render};
+use super::{Room, Row, Scene, Style, legend, render};
 
 const ASCII: Style = Style {
     has_colors: false,
@@ -24,6 +24,7 @@ fn scene() -> Scene {
         elapsed: Duration::from_millis(12_345),
         chapter: (2, 6),
         headline: "A pod is killed and replaced".to_owned(),
+        about: "empty",
         command: "kubectl delete pod web-bcdfg".to_owned(),
         rows: vec![
             row("web", [8, 8, 7, 7], (7, 8), "Created pod: web-xxxxx"),
@@ -146,6 +147,24 @@ fn a_low_one_leaves_out_the_oldest_rows() {
             "web-bcdfg was deleted",
         ],
     );
+}
+
+#[test]
+fn any_terminal_shows_the_row_of_the_chapter() {
+    for about in ["web", "worker", "tight/greedy", "empty"] {
+        let scene = Scene { about, ..scene() };
+        for (width, height) in (20..120).flat_map(|width| [(width, 2), (width, 5), (width, 9)]) {
+            let lines = render(&scene, Room { width, height }, ASCII);
+            let has_row = lines.iter().skip(1).any(|line| line.starts_with(about));
+            assert!(has_row, "{about}, {width} × {height}: {lines:?}");
+        }
+    }
+}
+
+#[test]
+fn the_legend_explains_the_cells_of_the_bars() {
+    let expected = "pods: ### ready  === not ready  ... missing  +++ surplus    + checked";
+    assert_eq!(legend(ASCII), expected);
 }
 
 #[test]
