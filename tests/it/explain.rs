@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::support::{
     Kind, PlainPort, Setup, TestCluster, controller_reference, forbidden, internal_error,
-    is_terminating, name, new_pod, new_replica_set, number_at, text_at,
+    is_terminating, name, new_pod, new_replica_set, number_at, status_error, text_at,
 };
 
 /// The daemon's page about the ReplicaSet.
@@ -70,13 +70,15 @@ fn a_report_that_cannot_be_written_is_a_failure() {
     }
 }
 
-/// The dev server has no SubjectAccessReviews, so a daemon on it cannot authorize its own pages.
+/// An API server without SubjectAccessReviews leaves a daemon unable to authorize its own pages.
 #[test]
 fn a_daemon_that_explain_cannot_read_is_named_with_the_way_out() {
     if TestCluster::is_real() {
         return;
     }
     let cluster = TestCluster::start();
+    let missing = status_error(404, "", "404 page not found");
+    cluster.fault("create", "subjectaccessreviews", missing);
     let port = PlainPort::free();
     let secure_port = port.argument().replace("insecure", "secure");
     let _process = cluster.start_process(&["--bind-address=127.0.0.1", &secure_port]);
