@@ -32,6 +32,8 @@ enum Kind {
     Message(&'static [Field]),
     /// What the server sets itself.
     Skipped,
+    /// A message that may only have zero values. Go encodes it with every object.
+    Unset,
 }
 
 /// Number, name and type.
@@ -149,8 +151,22 @@ fn value_of(field: &wire::Field<'_>, kind: Kind) -> Result<Value, DecodeError> {
         Kind::MicroTime => time_of(field.length_delimited()?, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
         Kind::IntegerOrText => integer_or_text(field.length_delimited()?)?,
         Kind::Skipped => Value::Null,
+        Kind::Unset if is_zero(field.length_delimited()?, STATUS_DEPTH_MAX) => Value::Null,
+        Kind::Unset => return Err(DecodeError::UnknownField(field.tag.to_string())),
         Kind::Message(schema) => Value::Object(message(field.length_delimited()?, schema)?),
     })
+}
+
+/// Levels of messages in a status.
+const STATUS_DEPTH_MAX: usize = 8;
+
+/// True for a message without a value at any of `depth` levels.
+fn is_zero(message: &[u8], depth: usize) -> bool {
+    let is_zero_field = |field: wire::Field<'_>| {
+        field.number == 0
+            && (field.bytes.is_empty() || depth > 0 && is_zero(field.bytes, depth - 1))
+    };
+    Fields::of(message).all(|field| field.is_ok_and(is_zero_field))
 }
 
 /// The number 0 decodes as `null`: Go encodes it for an absent value.
@@ -253,6 +269,12 @@ mod tests {
                 assert_eq!(value.get("metadata"), None, "{end}");
             }
         }
+        let status = |raw: &[u8]| read(&body("Deployment", &field(3, raw)));
+        assert!(
+            status(&[1 << 3, 0, 5 << 3 | 2, 0]).is_ok(),
+            "all counts are zero"
+        );
+        assert!(status(&[1 << 3, 1]).is_err(), "a status would get lost");
         let endless = [&MAGIC[..], &[0xff; 40]].concat();
         assert_eq!(read(&endless), Err(DecodeError::Malformed));
     }

@@ -338,7 +338,8 @@ impl StatusError {
     pub(super) fn unsupported_as_protobuf(kind: &str) -> Self {
         let message = format!(
             "this server does not read {kind} as protobuf - accepted media types include: \
-             application/json"
+             application/json (client-go sends it with ContentType in its rest.Config, \
+             components of Kubernetes with --kube-api-content-type)"
         );
         Self::new(415, "UnsupportedMediaType", message)
     }

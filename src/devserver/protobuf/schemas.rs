@@ -4,7 +4,7 @@
 use super::Field::{self, Many, Map as MapOf, One};
 use super::Kind::{
     Boolean, Bytes, Count, Flag, Integer, IntegerOrText, Message, MicroTime, Quantity, Skipped,
-    Text, Time,
+    Text, Time, Unset,
 };
 
 /// The fields of a kind.
@@ -269,7 +269,7 @@ const DEPLOYMENT: &[Field] = &[
             One(9, "progressDeadlineSeconds", Integer),
         ]),
     ),
-    One(3, "status", Skipped),
+    One(3, "status", Unset),
 ];
 
 const JOB_SPEC: &[Field] = &[
@@ -285,7 +285,7 @@ const JOB_SPEC: &[Field] = &[
 const JOB: &[Field] = &[
     One(1, "metadata", Message(OBJECT_META)),
     One(2, "spec", Message(JOB_SPEC)),
-    One(3, "status", Skipped),
+    One(3, "status", Unset),
 ];
 
 const CRON_JOB: &[Field] = &[
@@ -311,7 +311,7 @@ const CRON_JOB: &[Field] = &[
             One(8, "timeZone", Text),
         ]),
     ),
-    One(3, "status", Skipped),
+    One(3, "status", Unset),
 ];
 
 const CONFIG_MAP: &[Field] = &[
@@ -358,7 +358,7 @@ const SERVICE: &[Field] = &[
             One(17, "ipFamilyPolicy", Text),
         ]),
     ),
-    One(3, "status", Skipped),
+    One(3, "status", Unset),
 ];
 
 const DISRUPTION_BUDGET: &[Field] = &[
@@ -373,7 +373,7 @@ const DISRUPTION_BUDGET: &[Field] = &[
             One(4, "unhealthyPodEvictionPolicy", Text),
         ]),
     ),
-    One(3, "status", Skipped),
+    One(3, "status", Unset),
 ];
 
 const PRIORITY_CLASS: &[Field] = &[

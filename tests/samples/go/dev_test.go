@@ -60,6 +60,9 @@ func startDev() (*rest.Config, func(), error) {
 	deadline := time.Now().Add(30 * time.Second)
 	for time.Now().Before(deadline) {
 		if config, err := clientcmd.BuildConfigFromFlags("", kubeconfig); err == nil {
+			// By default client-go sends the built-in kinds as protobuf, which this server reads of a
+			// few kinds only.
+			config.ContentType = "application/json"
 			return config, stop, nil
 		}
 		select {
