@@ -67,7 +67,7 @@ STATIC := target/$(MUSL)/release/$(NAME)
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench picture lint fmt doc check clean
-.PHONY: check-without-devserver deb image image-dev test-packages test-samples
+.PHONY: check-without-devserver dist deb image image-dev test-packages test-samples
 
 help: ## List these verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -108,6 +108,9 @@ install: $(BINARY) ## Install binary, unit, manual, man page and completions bel
 	install -d -m 700 $(DESTDIR)$(SYSCONFDIR)/$(NAME)
 	test -e $(DESTDIR)$(SYSCONFDIR)/$(NAME)/config.yaml || \
 		install -m 600 config/config.yaml $(DESTDIR)$(SYSCONFDIR)/$(NAME)/config.yaml
+
+dist: ## Build reproducible tarballs for x86-64 and arm64 into target/dist (TARGETS)
+	config/packages/tarballs.sh
 
 deb: ## Build Debian packages for this machine into target/debian
 	config/packages/deb.sh
