@@ -23,8 +23,9 @@ use replicaset_controller::devserver::{DevServer, DevServerOptions};
 use replicaset_controller::stdx::stop::Stop;
 use serde_json::{Value, json};
 
-use crate::support::{TestCluster, Waiting, admin_config};
-use accepted::ACCEPTED;
+use crate::support::{TestCluster, Waiting, admin_config, text_at};
+use crate::versions::followed;
+use accepted::{ACCEPTED, ACCEPTED_OF_OLDER};
 use compare::{Rule, Tally};
 use generate::Generator;
 use scenes::Watched;
@@ -41,7 +42,7 @@ const REQUESTS: u64 = 450;
 struct Pair {
     real: Side,
     dev: Side,
-    rules: &'static [Rule],
+    rules: Vec<&'static Rule>,
     tally: Tally,
     waiting: Waiting,
 }
@@ -56,7 +57,7 @@ impl Pair {
             self.reset_object(step);
         }
         self.tally
-            .compare(self.rules, step, &as_json(real), &as_json(dev));
+            .compare(&self.rules, step, &as_json(real), &as_json(dev));
     }
 
     /// Deletes the object of a request with different responses on both servers, so that one
@@ -87,7 +88,7 @@ impl Pair {
         let events = |side: &mut Side| Value::from(side.watch(&watched.watch, watched.last));
         let (real, dev) = (events(&mut self.real), events(&mut self.dev));
         self.tally.n_sent += 2;
-        self.tally.compare(self.rules, &watched.watch, &real, &dev);
+        self.tally.compare(&self.rules, &watched.watch, &real, &dev);
     }
 
     fn quota(&mut self, namespace: &str) {
@@ -140,10 +141,16 @@ fn the_dev_server_responds_like_a_real_api_server() {
     let mut pair = Pair {
         real: Side::new(&real, &stop),
         dev: Side::new(&ClientConfig::plain(&dev.url()), &stop),
-        rules: if second.is_none() { ACCEPTED } else { &[] },
+        rules: Vec::new(),
         tally: Tally::default(),
         waiting: Waiting::new(&stop),
     };
+    if second.is_none() {
+        let version = pair.real.send(&Step::get("/version")).body;
+        let is_older = format!("1.{}", text_at(&version, "/minor")) != followed();
+        let of_older = is_older.then_some(ACCEPTED_OF_OLDER).unwrap_or_default();
+        pair.rules = ACCEPTED.iter().chain(of_older).collect();
+    }
     let (seed, n_drawn) = (
         from_environment("DIFFERENTIAL_SEED", SEED),
         from_environment("DIFFERENTIAL_REQUESTS", REQUESTS),
@@ -172,7 +179,7 @@ fn the_dev_server_responds_like_a_real_api_server() {
     for watched in scenes::watches(&namespace) {
         pair.watch(&watched);
     }
-    let tally = pair.tally;
+    let (tally, rules) = (pair.tally, pair.rules);
     let figures = format!("differential, seed {seed}: {}\n", tally.figures());
     // Not through the log, which the harness captures while the test passes.
     std::io::stderr()
@@ -185,10 +192,10 @@ fn the_dev_server_responds_like_a_real_api_server() {
         tally.failures.join("\n")
     );
     let is_default = (seed, n_drawn) == (SEED, REQUESTS) && second.is_none();
-    let unused = ACCEPTED
-        .iter()
-        .filter(|rule| !tally.accepted.contains_key(rule.name));
-    let unused: Vec<&str> = unused.map(|rule| rule.name).collect();
+    let unused = rules.iter().map(|rule| rule.name);
+    let unused: Vec<&str> = unused
+        .filter(|name| !tally.accepted.contains_key(name))
+        .collect();
     assert!(
         !is_default || unused.is_empty(),
         "rules that accept no difference any more: {unused:?}"

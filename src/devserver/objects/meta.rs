@@ -199,16 +199,11 @@ pub(in super::super) fn validate_update(
 fn validate_owners(object: &Value) -> Vec<FieldError> {
     let owners = entries(object, "/metadata/ownerReferences");
     let mut errors = Vec::new();
-    for owner in owners {
+    for (n, owner) in owners.iter().enumerate() {
         for name in ["apiVersion", "kind", "name", "uid"] {
             if text(owner, &format!("/{name}")).is_empty() {
-                let field = format!("metadata.ownerReferences.{name}");
-                let why = match name {
-                    "apiVersion" => "version must not be empty",
-                    _ => "must not be empty",
-                };
-                let value = owner.get(name).map_or("\"\"".to_owned(), Value::to_string);
-                errors.push(FieldError::invalid(&field, &value, why));
+                let field = format!("metadata.ownerReferences[{n}].{name}");
+                errors.push(FieldError::required(&field, "must not be empty"));
             }
         }
     }
