@@ -26,15 +26,13 @@ impl Patch {
     pub(super) fn read(request: &ApiRequest) -> Result<Self, StatusError> {
         let body = &request.body;
         match request.content_type() {
-            "application/json-patch+json" => {
-                Ok(Self::Json(decode(body, "error decoding patch: ")?))
-            }
+            "application/json-patch+json" => Ok(Self::Json(decode(body)?)),
             "application/merge-patch+json" => {
                 let prefix = "error decoding patch: ";
-                Ok(Self::Merge(map_only(decode(body, prefix)?, prefix)?))
+                Ok(Self::Merge(map_only(decode(body)?, prefix)?))
             }
             "application/strategic-merge-patch+json" => {
-                Ok(Self::Strategic(map_only(decode(body, "")?, "")?))
+                Ok(Self::Strategic(map_only(decode(body)?, "")?))
             }
             "application/apply-patch+yaml" => {
                 let config = body::yaml(body)?;
@@ -121,9 +119,9 @@ fn unprocessable(patch: &Value, why: &str) -> StatusError {
     StatusError::invalid_patch(FieldError::invalid("patch", &value, why))
 }
 
-fn decode(body: &[u8], prefix: &str) -> Result<Value, StatusError> {
-    let decoded = serde_json::from_slice(body);
-    let value = decoded.map_err(|error| StatusError::bad_request(format!("{prefix}{error}")))?;
+fn decode(body: &[u8]) -> Result<Value, StatusError> {
+    let invalid = |_: serde_json::Error| StatusError::bad_request("invalid JSON patch");
+    let value = serde_json::from_slice(body).map_err(invalid)?;
     body::check_depth(&value)?;
     Ok(value)
 }

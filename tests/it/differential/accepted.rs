@@ -45,7 +45,8 @@ pub(super) const ACCEPTED: &[Rule] = &[
     Rule {
         name: "parser's words",
         accepts: |_, difference| {
-            const WORDS: [&str; 5] = [
+            const WORDS: [&str; 6] = [
+                "error encoding patch: yaml: ",
                 "json parse error: ",
                 "json: cannot unmarshal",
                 "unexpected end of JSON input",
