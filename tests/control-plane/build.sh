@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds etcd, kube-apiserver, kube-controller-manager and kubectl of the
-# Kubernetes version K8S, such as 1.36, from the Go modules that go.mod and
+# Builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and
+# kubectl of the Kubernetes version K8S, such as 1.36, from the Go modules that go.mod and
 # go.sum in the folder of that name pin. Links the directory that holds them as
 # <repository>/target/control-plane and prints its path.
 #
@@ -76,7 +76,7 @@ key=$({ cat "$module/go.mod" "$module/go.sum"; printf '%s\n' "cgo=0 trimpath $ld
 root=${XDG_CACHE_HOME:-${HOME:?set HOME or XDG_CACHE_HOME}/.cache}/replicaset-controller/control-plane
 cache=$root/$version-$key
 
-built() { holds "$cache" etcd kube-apiserver kube-controller-manager kubectl; }
+built() { holds "$cache" etcd kube-apiserver kube-controller-manager kube-scheduler kubectl; }
 
 if built; then
     link_to "$cache"
@@ -124,6 +124,7 @@ build etcd go.etcd.io/etcd/server/v3
 build kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
 build kubectl k8s.io/kubernetes/cmd/kubectl
 build kube-controller-manager k8s.io/kubernetes/cmd/kube-controller-manager
+build kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
 
 # If someone else was faster, theirs is as good. A directory that is there but
 # lacks a tool is not: it goes away first.
