@@ -28,10 +28,6 @@ pub(super) const NOT_OURS: &[(&str, &str)] = &[
         "of an API server; kube-controller-manager has them because it shares its libraries",
     ),
     (
-        "apiextensions_*",
-        "of an API server; kube-controller-manager has them because it shares its libraries",
-    ),
-    (
         "apiserver_*",
         "of an API server; kube-controller-manager has them because it shares its libraries",
     ),
