@@ -9,12 +9,12 @@ use crate::stdx::certificate::Certificate;
 const AUTHENTICATED: &str = "system:authenticated";
 
 /// The attributes of a certificate's subject that hold name and groups (X.520).
-const COMMON_NAME_OID: &str = "2.5.4.3";
-const ORGANIZATION_OID: &str = "2.5.4.10";
+const COMMON_NAME_OID: &[u8] = &[0x55, 4, 3];
+const ORGANIZATION_OID: &[u8] = &[0x55, 4, 10];
 
-/// The attribute of a certificate's subject that holds a UID (apiserver
-/// `pkg/authentication/request/x509:uidOID`, feature AllowParsingUserUIDFromCertAuth).
-const UID_OID: &str = "1.3.6.1.4.1.57683.2";
+/// The attribute of a certificate's subject that holds a UID, 1.3.6.1.4.1.57683.2
+/// (apiserver `pkg/authentication/request/x509:uidOID`, feature AllowParsingUserUIDFromCertAuth).
+const UID_OID: &[u8] = &[0x2b, 6, 1, 4, 1, 0x83, 0xc2, 0x53, 2];
 
 /// A user with its groups, as RBAC knows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

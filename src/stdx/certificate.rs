@@ -3,11 +3,21 @@
 
 use std::time::{Duration, SystemTime};
 
-use yasna::models::ObjectIdentifier;
-use yasna::tags::{
-    TAG_GENERALIZEDTIME, TAG_IA5STRING, TAG_NUMERICSTRING, TAG_PRINTABLESTRING, TAG_UTF8STRING,
-};
-use yasna::{ASN1Result, BERReader, BERReaderSeq, Tag, parse_der};
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
+// Tags of ASN.1 (X.690).
+const OID: u8 = 0x06;
+const UTF8_STRING: u8 = 0x0c;
+const NUMERIC_STRING: u8 = 0x12;
+const PRINTABLE_STRING: u8 = 0x13;
+const IA5_STRING: u8 = 0x16;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+/// The version, the only optional field before the serial number.
+const VERSION: u8 = 0xa0;
 
 /// Subject and validity of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +31,8 @@ pub struct Certificate {
 /// An attribute of a certificate's subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribute {
-    /// The type as dotted numbers, such as `2.5.4.3`.
-    pub oid: String,
+    /// The type, an object identifier as encoded in DER.
+    pub oid: Vec<u8>,
     /// The value; empty if it is no text.
     pub value: String,
 }
@@ -33,84 +43,104 @@ impl Certificate {
     /// # Errors
     /// If `der` is no certificate, or if bytes follow it.
     pub fn parse(der: &[u8]) -> Result<Self, String> {
-        let parsed = parse_der(der, |certificate| {
-            certificate.read_sequence(|parts| {
-                let signed = parts.next().read_sequence(signed_part)?;
-                skip_rest(parts)?;
-                Ok(signed)
-            })
-        });
-        parsed.map_err(|error| error.to_string())
+        let parsed = Elements(der).only(SEQUENCE).and_then(Self::of_contents);
+        parsed.ok_or_else(|| "this is no certificate in DER".to_owned())
+    }
+
+    fn of_contents(certificate: &[u8]) -> Option<Self> {
+        let mut fields = Elements(Elements(certificate).take(SEQUENCE)?);
+        if fields.0.first() == Some(&VERSION) {
+            fields.take(VERSION)?;
+        }
+        for _serial_signature_issuer in 0..3 {
+            fields.take_any()?;
+        }
+        let mut times = Elements(fields.take(SEQUENCE)?);
+        let (begin, end) = (times.take_any()?, times.take_any()?);
+        let mut subject = Vec::new();
+        let mut names = Elements(fields.take(SEQUENCE)?);
+        while !names.0.is_empty() {
+            let mut attributes = Elements(names.take(SET)?);
+            while !attributes.0.is_empty() {
+                subject.push(attribute(attributes.take(SEQUENCE)?)?);
+            }
+        }
+        Some(Self {
+            subject,
+            validity: time(begin).zip(time(end)),
+        })
     }
 
     /// The values of the subject's attributes of one type.
-    pub fn values<'a>(&'a self, oid: &'a str) -> impl Iterator<Item = &'a str> {
+    pub fn values<'a>(&'a self, oid: &'a [u8]) -> impl Iterator<Item = &'a str> {
         let attributes = self.subject.iter();
         let attributes = attributes.filter(move |attribute| attribute.oid == oid);
         attributes.map(|attribute| attribute.value.as_str())
     }
 }
 
-fn signed_part(fields: &mut BERReaderSeq<'_, '_>) -> ASN1Result<Certificate> {
-    let version = Tag::context(0);
-    fields.read_optional(|field| field.read_tagged(version, skip))?;
-    for _serial_signature_issuer in 0..3 {
-        skip(fields.next())?;
+fn attribute(fields: &[u8]) -> Option<Attribute> {
+    let mut fields = Elements(fields);
+    let oid = fields.take(OID)?;
+    let (tag, value) = fields.take_any()?;
+    let texts = [UTF8_STRING, PRINTABLE_STRING, IA5_STRING, NUMERIC_STRING];
+    let value = if texts.contains(&tag) { value } else { &[] };
+    Some(Attribute {
+        oid: oid.to_vec(),
+        value: String::from_utf8(value.to_vec()).unwrap_or_default(),
+    })
+}
+
+/// Parses `YYMMDDhhmmssZ` or `YYYYMMDDhhmmssZ`.
+fn time((tag, text): (u8, &[u8])) -> Option<SystemTime> {
+    let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
+    let text = match tag {
+        UTC_TIME if text < "50" => format!("20{text}"),
+        UTC_TIME => format!("19{text}"),
+        GENERALIZED_TIME => text.to_owned(),
+        _ => return None,
+    };
+    let time = DateTime::strptime("%Y%m%d%H%M%S", text).ok()?;
+    let time = time.to_zoned(TimeZone::UTC).ok()?.timestamp();
+    let seconds = Duration::from_secs(time.as_second().try_into().ok()?);
+    SystemTime::UNIX_EPOCH.checked_add(seconds)
+}
+
+/// The rest of a series of elements: tag, length, contents.
+struct Elements<'a>(&'a [u8]);
+
+impl<'a> Elements<'a> {
+    /// Takes the next element and returns its tag and contents. `None` for what DER does not allow
+    /// or a certificate does not contain: an indefinite length, a length of more than four bytes.
+    fn take_any(&mut self) -> Option<(u8, &'a [u8])> {
+        let (&[tag, first], mut rest) = self.0.split_first_chunk()?;
+        let length = match first {
+            0..=0x7f => usize::from(first),
+            0x81..=0x84 => {
+                let (length, after) = rest.split_at_checked(usize::from(first & 0x7f))?;
+                rest = after;
+                length
+                    .iter()
+                    .fold(0, |length, byte| length << 8 | usize::from(*byte))
+            }
+            _ => return None,
+        };
+        let (contents, rest) = rest.split_at_checked(length)?;
+        self.0 = rest;
+        Some((tag, contents))
     }
-    let (begin, end) = fields
-        .next()
-        .read_sequence(|times| Ok((time(times.next())?, time(times.next())?)))?;
-    let mut subject = Vec::new();
-    fields.next().read_sequence_of(|name| {
-        name.read_set_of(|attribute| {
-            subject.push(attribute.read_sequence(self::attribute)?);
-            Ok(())
-        })
-    })?;
-    skip_rest(fields)?;
-    Ok(Certificate {
-        subject,
-        validity: begin.zip(end),
-    })
-}
 
-fn attribute(fields: &mut BERReaderSeq<'_, '_>) -> ASN1Result<Attribute> {
-    let oid: ObjectIdentifier = fields.next().read_oid()?;
-    let value = fields.next().read_tagged_der()?;
-    let texts = [
-        TAG_UTF8STRING,
-        TAG_PRINTABLESTRING,
-        TAG_IA5STRING,
-        TAG_NUMERICSTRING,
-    ];
-    let text = if texts.contains(&value.tag()) {
-        String::from_utf8(value.value().to_vec()).unwrap_or_default()
-    } else {
-        String::new()
-    };
-    Ok(Attribute {
-        oid: oid.to_string(),
-        value: text,
-    })
-}
+    /// Takes the next element, which must have this tag, and returns its contents.
+    fn take(&mut self, tag: u8) -> Option<&'a [u8]> {
+        let (found, contents) = self.take_any()?;
+        (found == tag).then_some(contents)
+    }
 
-fn time(time: BERReader<'_, '_>) -> ASN1Result<Option<SystemTime>> {
-    let seconds = if time.lookahead_tag()? == TAG_GENERALIZEDTIME {
-        time.read_generalized_time()?.datetime().unix_timestamp()
-    } else {
-        time.read_utctime()?.datetime().unix_timestamp()
-    };
-    let seconds = u64::try_from(seconds).ok().map(Duration::from_secs);
-    Ok(seconds.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(seconds)))
-}
-
-fn skip_rest(fields: &mut BERReaderSeq<'_, '_>) -> ASN1Result<()> {
-    while fields.read_optional(skip)?.is_some() {}
-    Ok(())
-}
-
-fn skip(field: BERReader<'_, '_>) -> ASN1Result<()> {
-    field.read_der().map(drop)
+    /// Returns the contents of the single element, which must have this tag.
+    fn only(mut self, tag: u8) -> Option<&'a [u8]> {
+        let contents = self.take(tag)?;
+        self.0.is_empty().then_some(contents)
+    }
 }
 
 #[cfg(test)]
@@ -121,7 +151,7 @@ mod tests {
 
     use super::Certificate;
 
-    const COMMON_NAME: &str = "2.5.4.3";
+    const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 
     fn certificate(name: &str, years: [i32; 2]) -> Vec<u8> {
         let mut params = CertificateParams::new(vec!["host".to_owned()]).expect("valid names");
@@ -152,13 +182,28 @@ mod tests {
     }
 
     #[test]
+    fn a_length_beyond_the_end_is_no_certificate() {
+        let der = certificate("me", [2024, 2030]);
+        let at = der.windows(4).position(|it| it == [0x0c, 2, b'm', b'e']);
+        let at = at.expect("the name is a UTF8String");
+        for length in [
+            &[0x88, 255, 255, 255, 255, 255, 255, 255, 240][..],
+            &[0x84, 255, 255, 255, 240],
+        ] {
+            let mut changed = der.clone();
+            changed.splice(at + 1..at + 2, length.iter().copied());
+            assert!(Certificate::parse(&changed).is_err());
+        }
+    }
+
+    #[test]
     fn no_prefix_or_changed_byte_causes_a_panic() {
         let der = certificate("me", [2024, 2030]);
         for end in 0..der.len() {
             assert!(Certificate::parse(&der[..end]).is_err(), "{end}");
         }
         for index in 0..der.len() {
-            for byte in [0, 1, 0x7f, 0x80, 0x81, 0x84, 0xff] {
+            for byte in [0, 1, 0x7f, 0x80, 0x81, 0x84, 0x88, 0xff] {
                 let mut changed = der.clone();
                 changed[index] = byte;
                 Certificate::parse(&changed).map(drop).unwrap_or_default();
