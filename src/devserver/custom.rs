@@ -99,8 +99,8 @@ fn serve(custom: &Custom, definition: &Value, version: &Value, place: usize) -> 
         served.uid == uid && served.generation == generation && served.resource.version() == name
     });
     same.cloned().unwrap_or_else(|| Served {
-        // Resources are copied everywhere, so none is ever freed. A definition takes some hundred
-        // bytes each time that it changes.
+        // Resources are copied everywhere, so none is ever freed. Each served version takes some
+        // hundred bytes each time that its definition changes, in a dry run too.
         resource: Resource::Plain(Box::leak(Box::new(plain_of(definition, version, place)))),
         uid: uid.to_owned(),
         generation,
@@ -114,7 +114,9 @@ fn plain_of(definition: &Value, version: &Value, place: usize) -> Plain {
         let texts: Vec<&'static str> = texts.filter_map(Value::as_str).map(kept).collect();
         &*texts.leak()
     };
-    let scale = version.pointer("/subresources/scale");
+    let scale = version.pointer("/subresources/scale").map(scale_paths);
+    // kube-apiserver refuses a definition without this path.
+    let scale = scale.filter(|paths| !paths.spec_replicas.is_empty());
     let has_status = version.pointer("/subresources/status").is_some();
     let subresources: &'static [&'static str] = match (has_status, scale) {
         (true, Some(_)) => &["status", "scale"],
@@ -144,7 +146,7 @@ fn plain_of(definition: &Value, version: &Value, place: usize) -> Plain {
         complete: plain::is_complete,
         first_status: has_status.then_some(""),
         template: Template::None,
-        scale: scale.map_or(ScalePaths::USUAL, scale_paths),
+        scale: scale.unwrap_or(ScalePaths::USUAL),
         idle_because: "",
         columns: columns(version),
     }

@@ -84,7 +84,7 @@ const WORKLOAD: &str = "nothing happens until a controller for them runs beside 
 const WEBHOOKS: &str = "it calls no webhooks";
 
 /// The number of built-in rows.
-const N_ROWS: usize = 35;
+const N_ROWS: usize = 36;
 
 /// The built-in resources that are only stored.
 pub(super) static PLAIN: [Plain; N_ROWS] = placed([
@@ -254,6 +254,9 @@ pub(super) static PLAIN: [Plain; N_ROWS] = placed([
     row("resource.k8s.io", "resourceclaims", "ResourceClaim").with_status("{}"),
     row("resource.k8s.io", "resourceslices", "ResourceSlice").cluster_scoped(),
     row("resource.k8s.io", "deviceclasses", "DeviceClass").cluster_scoped(),
+    row("resource.k8s.io", "devicetaintrules", "DeviceTaintRule")
+        .cluster_scoped()
+        .with_status("{}"),
     row(
         "admissionregistration.k8s.io",
         "validatingwebhookconfigurations",

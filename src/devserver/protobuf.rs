@@ -169,7 +169,6 @@ fn is_zero(message: &[u8], depth: usize) -> bool {
     Fields::of(message).all(|field| field.is_ok_and(is_zero_field))
 }
 
-/// The number 0 decodes as `null`: Go encodes it for an absent value.
 fn integer_or_text(bytes: &[u8]) -> Result<Value, DecodeError> {
     let schema = [
         One(1, "type", Integer),
@@ -179,7 +178,7 @@ fn integer_or_text(bytes: &[u8]) -> Result<Value, DecodeError> {
     let mut message = message(bytes, &schema)?;
     let is_text = message.get("type") == Some(&json!(1));
     let value = message.remove(if is_text { "text" } else { "number" });
-    Ok(value.filter(|value| *value != json!(0)).unwrap_or_default())
+    Ok(value.unwrap_or_else(|| json!(0)))
 }
 
 /// An empty message decodes as `null`.

@@ -106,6 +106,13 @@ pub(in super::super) fn complete_service(service: &mut Value) {
     let ports = ports.and_then(Value::as_array_mut).into_iter().flatten();
     for port in ports.filter_map(Value::as_object_mut) {
         set_default(port, "protocol", "TCP");
+        // Go clients send 0 for a target that they leave out.
+        if port
+            .get("targetPort")
+            .is_some_and(|target| *target == json!(0))
+        {
+            port.remove("targetPort");
+        }
         if let Some(number) = port.get("port").cloned() {
             set_default(port, "targetPort", number);
         }

@@ -45,6 +45,18 @@ fn with_widgets() -> Rig {
 }
 
 #[test]
+fn a_definition_without_paths_has_no_scale() {
+    let rig = Rig::new();
+    let mut definition = definition();
+    definition["spec"]["versions"][1]["subresources"]["scale"] = json!({});
+    rig.ok("POST", DEFINITIONS, &definition);
+    rig.ok("POST", WIDGETS, &widget("a"));
+    let path = format!("{WIDGETS}/a/scale");
+    let scale = json!({"metadata": {"name": "a"}, "spec": {"replicas": 2}});
+    assert_eq!(rig.send("PUT", &path, &scale).0, 404);
+}
+
+#[test]
 fn an_established_definition_is_in_discovery() {
     let rig = with_widgets();
     let established = rig.get(&format!("{DEFINITIONS}/widgets.example.com")).1;

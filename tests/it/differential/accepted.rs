@@ -57,6 +57,28 @@ pub(super) const ACCEPTED: &[Rule] = &[
                 .is_some_and(|(real, _)| WORDS.iter().any(|words| real.contains(words)))
         },
     },
+    // The dev server adds to a 404 what it serves instead. kube-apiserver has only a plain text for
+    // an unknown group.
+    Rule {
+        name: "what is served instead",
+        accepts: |_, difference| {
+            const WORDS: [&str; 2] = [
+                "the server could not find the requested resource",
+                "404 page not found",
+            ];
+            messages(difference).is_some_and(|(real, dev)| {
+                WORDS.contains(&real) && dev.starts_with("the dev server ")
+            })
+        },
+    },
+    Rule {
+        name: "status for an unknown group",
+        accepts: |step, difference| {
+            let names = ["details", "reason"];
+            step.path.starts_with("/apis/nothing.example/")
+                && names.iter().any(|name| difference.ends_with(&[name]))
+        },
+    },
     // The error messages of Go's selector parser.
     Rule {
         name: "selector parser's words",
