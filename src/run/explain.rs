@@ -198,7 +198,7 @@ fn table_of_api(
     })
 }
 
-/// A daemon has no page for a kind that it does not control. Only the first kind must have one.
+/// A daemon has no page for a kind that it does not control. One of the kinds must have one.
 fn table_of_daemon(
     client: &Client,
     kinds: &[&'static WorkloadKind],
@@ -220,13 +220,16 @@ fn table_of_daemon(
             ),
             source,
         };
-        let body = match client.send(&request) {
-            Ok(response) => response.body,
-            Err(error) if at > 0 && error.status().is_some_and(is_missing) => continue,
+        match client.send(&request) {
+            Ok(response) => {
+                let table = serde_json::from_slice(&response.body);
+                whole.merge(table.map_err(|error| failed(Box::new(error)))?);
+            }
+            Err(error)
+                if (at + 1 < kinds.len() || !whole.looked_at.is_empty())
+                    && error.status().is_some_and(is_missing) => {}
             Err(error) => return Err(failed(of_daemon(error))),
-        };
-        let table = serde_json::from_slice(&body);
-        whole.merge(table.map_err(|error| failed(Box::new(error)))?);
+        }
     }
     Ok(whole)
 }

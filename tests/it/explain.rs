@@ -246,11 +246,11 @@ fn with_two_in_step() -> TestCluster {
     cluster
 }
 
-/// The table's line about this object.
-fn line_of<'a>(table: &'a str, object: &str) -> Option<&'a str> {
+/// The table's line about this object. A real API server has other tests' namespaces too.
+fn line_of<'a>(table: &'a str, namespace: &str, object: &str) -> Option<&'a str> {
     table
         .lines()
-        .find(|line| line.split_whitespace().nth(1) == Some(object))
+        .find(|line| line.split_whitespace().take(2).eq([namespace, object]))
 }
 
 #[test]
@@ -268,13 +268,12 @@ fn without_a_name_explain_lists_what_is_not_in_step() {
         for scope in [&["-n", namespace][..], &["-A"]] {
             cluster.eventually("the quota is the reason", || {
                 let (table, _) = explain(scope, source);
-                line_of(&table, "rs/a").is_some_and(|line| {
-                    line.starts_with(namespace) && line.contains("exceeded quota: two")
-                })
+                line_of(&table, namespace, "rs/a")
+                    .is_some_and(|line| line.contains("exceeded quota: two"))
             });
             let (table, errors) = explain(scope, source);
-            assert_eq!(line_of(&table, "rs/fine"), None, "{table}");
-            assert_eq!(line_of(&table, "rc/old"), None, "{table}");
+            assert_eq!(line_of(&table, namespace, "rs/fine"), None, "{table}");
+            assert_eq!(line_of(&table, namespace, "rc/old"), None, "{table}");
             assert!(table.contains("ReplicationController"), "{table}{errors}");
         }
         let (json, _) = explain(&["rs", "-n", namespace, "-o", "json"], source);
@@ -350,12 +349,15 @@ fn the_daemon_serves_the_table_from_its_caches() {
     let daemon = cluster.daemon();
     let path = format!("/debug/replicasets?namespace={}", cluster.namespace());
     cluster.eventually("the table has the reason", || {
-        line_of(&daemon.page(&path), "rs/a").is_some_and(|line| line.contains("exceeded quota"))
+        let table = daemon.page(&path);
+        line_of(&table, cluster.namespace(), "rs/a")
+            .is_some_and(|line| line.contains("exceeded quota"))
     });
     let n_lists = || ["pods", "replicasets"].map(|of| cluster.recorded("list", of).len());
     let n_before = n_lists();
     for _ in 0..3 {
-        assert!(line_of(&daemon.page("/debug/replicasets"), "rs/a").is_some());
+        let table = daemon.page("/debug/replicasets");
+        assert!(line_of(&table, cluster.namespace(), "rs/a").is_some());
     }
     assert_eq!(n_lists(), n_before, "the page lists nothing");
     let elsewhere = daemon.page("/debug/replicasets?namespace=elsewhere");
