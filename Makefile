@@ -54,11 +54,12 @@ build build-static bench image $(BINARY): export RUSTFLAGS += -C force-frame-poi
 RELEASE := target/release/$(NAME)
 DEBUG := target/debug/$(NAME)
 define run_stand_in
-@if [ -x $(RELEASE) ] && [ -z "$$(find Cargo.toml Cargo.lock src config -newer $(RELEASE))" ]; then \
+@if [ -x $(RELEASE) ] && [ -z "$$(find Cargo.toml Cargo.lock src config -newer $(RELEASE))" ] && \
+	$(RELEASE) $@ --help >/dev/null 2>&1; then \
 	exec $(RELEASE) $@ $(ARGS); \
 fi; \
 [ -x $(DEBUG) ] || echo "Building once, without optimisation: a minute or so on 2 processors."; \
-cargo build --locked && exec $(DEBUG) $@ $(ARGS)
+exec cargo run --locked -- $@ $(ARGS)
 endef
 
 # The target of `make build-static`, and what it makes.
@@ -104,7 +105,8 @@ install: $(BINARY) ## Install binary, unit, manual, man page and completions bel
 	install -D -m 644 -t $(documents)/sidecar config/sidecar/*.yaml
 	install -D -m 644 -t $(documents)/monitoring config/monitoring/*
 	install -m 644 src/manual/*.md src/manual/*.svg $(documents)/manual
-	sed -i '$(installed_links)' $(documents)/README.md $(documents)/manual/*.md
+	sed -i '$(installed_links)' $(addprefix $(documents)/,README.md SECURITY.md CHANGELOG.md) \
+		$(documents)/manual/*.md
 	install -d -m 700 $(DESTDIR)$(SYSCONFDIR)/$(NAME)
 	test -e $(DESTDIR)$(SYSCONFDIR)/$(NAME)/config.yaml || \
 		install -m 600 config/config.yaml $(DESTDIR)$(SYSCONFDIR)/$(NAME)/config.yaml

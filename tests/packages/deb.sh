@@ -29,7 +29,6 @@ systemd-nspawn --quiet --directory="$machine" --boot --register=no --keep-unit -
 nspawn=$!
 pids=$nspawn
 leader() { pgrep -P "$nspawn" | head -n 1; }
-eventually leader
 inside() { nsenter --target="$(leader)" --all --wdns=/ "$@"; }
 is_up() { inside systemctl is-system-running | grep -qE 'running|degraded'; }
 eventually is_up

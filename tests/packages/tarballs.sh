@@ -5,7 +5,7 @@
 # REPRODUCE=1 also builds them again in another folder, and compares: twice as long.
 . "$(dirname -- "$0")/lib.sh"
 dist=$root/target/dist
-kubectl=$root/target/control-plane/kubectl
+kubectl=$("$root/tests/control-plane/build.sh")/kubectl
 
 check_dev() { # check_dev COMMAND...
     rm -f "$work/kubeconfig"
