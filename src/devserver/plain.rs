@@ -63,8 +63,8 @@ impl ScalePaths {
     };
 }
 
-// Two resources are the same if their group, version and plural are; the place is that of the first
-// and last.
+// Two resources are equal if group, version and plural name are. The place stands for group and
+// plural name.
 impl PartialEq for Plain {
     fn eq(&self, other: &Self) -> bool {
         self.place == other.place && self.facts.version == other.facts.version
