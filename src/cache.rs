@@ -18,7 +18,6 @@ mod json_frames;
 mod json_items;
 mod json_list;
 mod json_object;
-mod latch;
 pub mod list_watch;
 pub mod pod_tally;
 pub mod pods;

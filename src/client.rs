@@ -36,6 +36,8 @@ mod read_coalescing;
 mod request;
 mod retry;
 mod secret_header;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod stream;
 mod tcp;
 mod throttle;

@@ -48,12 +48,14 @@ mod health_checks;
 mod leadership;
 mod metrics_export;
 mod options;
+#[cfg(test)]
+mod simulation;
 mod systemd_status;
 mod watch_source;
 mod watches;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rayon::ThreadPoolBuildError;
 
@@ -70,6 +72,7 @@ use crate::client::{Client, ClientConfig, ClientError};
 use crate::leader_election::LeaderElectionHealth;
 use crate::rights::self_check::SelfCheck;
 use crate::stdx::activity;
+use crate::stdx::clock;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::{Thread, join_all};
 use crate::telemetry::health::Health;
@@ -196,8 +199,8 @@ impl Manager {
             Cause::Requested(why) => log::info!("stopping: {why}"),
             Cause::Failed(why) => log::error!(error:% = why; "stopping"),
         }
-        let deadline = Instant::now() + self.stop_within;
-        let abort = Instant::now() + self.stop_within / ABORT_SHARE;
+        let deadline = clock::now() + self.stop_within;
+        let abort = clock::now() + self.stop_within / ABORT_SHARE;
         // Workers finish their current sync. Requests get half of the stop time, so that an API
         // server that does not respond leaves time for the events and the lease.
         for instance in &self.instances {
@@ -225,7 +228,7 @@ impl Manager {
         self.leadership.record_stopped_leading();
         // The event threads stop after the workers, so that the last syncs can still record events.
         self.events_stop.stop(cause.clone());
-        let abort = abort.max(Instant::now() + EVENTS_WITHIN);
+        let abort = abort.max(clock::now() + EVENTS_WITHIN);
         if !self
             .instances
             .iter()

@@ -16,6 +16,8 @@ pub mod certificate;
 pub mod clock;
 pub mod escape;
 pub mod hash;
+pub mod latch;
 pub mod report;
 pub mod stop;
 pub mod thread;
+pub mod turns;

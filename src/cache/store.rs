@@ -16,13 +16,11 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crossbeam_channel::Receiver;
-
 use self::table::{Entry, Table};
 use super::event::CacheEvent;
-use super::latch::Latch;
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 use crate::stdx::hash::{HashMap, HashSet};
+use crate::stdx::latch::Latch;
 
 /// Maximum buckets of an object.
 const BUCKETS_MAX: usize = 2;
@@ -164,9 +162,9 @@ impl<T: Indexed> Store<T> {
         self.synced.is_set()
     }
 
-    /// A channel that carries nothing and is disconnected once the store has synced.
-    pub fn synced(&self) -> &Receiver<()> {
-        self.synced.receiver()
+    /// The flag that is set once the store has synced.
+    pub fn synced(&self) -> &Latch {
+        &self.synced
     }
 
     /// Makes [`has_synced`](Self::has_synced) true. Call it once the events of the first list are

@@ -43,13 +43,16 @@ pub(super) fn connector(
     };
     // ORDER: the fence is below TLS, so that its check runs directly before the write.
     let server = tcp.chain(FenceConnector(fence.cloned())).chain(Wrap(tls));
-    let chain =
-        ().chain(SocksConnector::default())
-            .chain(ConnectProxyConnector::default())
-            .chain(Resolve {
-                system: DefaultResolver::default(),
-                chain: server,
-            });
+    let first = ();
+    #[cfg(test)]
+    let first = first.chain(super::simulated::ConnectSimulated);
+    let chain = first
+        .chain(SocksConnector::default())
+        .chain(ConnectProxyConnector::default())
+        .chain(Resolve {
+            system: DefaultResolver::default(),
+            chain: server,
+        });
     Marked { chain, closed_by }
 }
 

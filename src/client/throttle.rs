@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::error::ClientError;
 use super::request::Request;
 use crate::stdx::activity;
+use crate::stdx::clock;
 use crate::stdx::stop::Stop;
 
 /// Longer waits are logged at the debug level (client-go `rest/request.go:longThrottleLatency`).
@@ -137,7 +138,7 @@ impl Throttle {
     pub(super) fn new(qps: f32, burst: u32, stop: &Stop) -> Self {
         let state = (qps > 0.0).then(|| {
             Mutex::new(State {
-                bucket: FairBucket::new(qps, burst, Instant::now()),
+                bucket: FairBucket::new(qps, burst, clock::now()),
                 last_notice: None,
             })
         });
@@ -163,7 +164,7 @@ impl Throttle {
             return Ok(());
         };
         let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
+        let now = clock::now();
         let mut guard = lock();
         let place = guard.bucket.enqueue(request.flow);
         let mut taken = guard.bucket.take(place, now);
@@ -189,7 +190,7 @@ impl Throttle {
                 lock().bucket.remove(place);
                 return Err(ClientError::Stopped);
             }
-            taken = lock().bucket.take(place, Instant::now());
+            taken = lock().bucket.take(place, clock::now());
         }
         Ok(())
     }

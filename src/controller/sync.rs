@@ -15,6 +15,7 @@ use super::memory::Memory;
 use super::memory::own_writes::Satisfaction;
 use super::{ReplicaSetController, SyncError};
 use crate::api::{ObjectKey, Pod, ReplicaSet, Selector};
+use crate::stdx::turns;
 use crate::workqueue::Lanes;
 
 /// How a sync without error ended.
@@ -44,6 +45,7 @@ impl ReplicaSetController {
     ) -> Result<SyncOutcome, SyncError> {
         // ORDER: the freshness check comes before the cache reads. Reads can then only be newer
         // than the check.
+        turns::reached("sync: before the caches are read");
         let freshness = self.freshness(key, lanes);
         // The ReplicaSet is gone. Its record is all that remains to clean up.
         let Some(rs) = self.cache.replica_set(key) else {

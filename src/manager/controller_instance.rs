@@ -5,8 +5,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, select};
-
 use super::clients::{client_options, event_client_options};
 use super::leadership::{ElectedInstance, Leadership};
 use super::{ManagerOptions, health_checks, metrics_export};
@@ -18,7 +16,8 @@ use crate::controller::observe::shadow::Shadow;
 use crate::controller::{Options, Parts, ReplicaSetController};
 use crate::live::RealLiveReader;
 use crate::stdx::activity;
-use crate::stdx::clock::{Clock, SystemClock};
+use crate::stdx::clock::{self, Clock, SystemClock};
+use crate::stdx::latch::{Latch, Woken};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Thread;
 use crate::telemetry::health::Health;
@@ -240,11 +239,11 @@ fn start_worker(
     (number, n_workers): (u16, u16),
     cache: &Cache,
     controller: &Arc<ReplicaSetController>,
-    leads: &Receiver<()>,
+    leads: &Arc<Latch>,
     stop: &Stop,
 ) -> Thread {
     let (cache, controller) = (cache.clone(), Arc::clone(controller));
-    let (leads, stopping) = (leads.clone(), stop.clone());
+    let (leads, stopping) = (Arc::clone(leads), stop.clone());
     let lanes = lanes_of(number, n_workers);
     let name = kind.thread_name(&format!("sync-{number}"));
     let resource = kind.resource;
@@ -261,9 +260,8 @@ fn start_worker(
             }
         }
         // A standby must not write. It keeps its caches warm and waits here for the lease.
-        select! {
-            recv(leads) -> _ => {}
-            recv(stopping.receiver()) -> _ => return,
+        if leads.wait(&stopping, Duration::MAX) != Woken::Set {
+            return;
         }
         drop(wait);
         // One pass over the caches suffices for all workers.
@@ -288,22 +286,18 @@ fn lanes_of(number: u16, n_workers: u16) -> Lanes {
 
 /// Blocks until the first list is complete; returns `None` if the daemon stops first. If
 /// `warn_about` names the resource, logs a warning while the list is incomplete.
-fn wait_for_list(listed: &Receiver<()>, warn_about: Option<&str>, stop: &Stop) -> Option<()> {
-    let began = Instant::now();
+fn wait_for_list(listed: &Latch, warn_about: Option<&str>, stop: &Stop) -> Option<()> {
+    let began = clock::now();
     let mut warn_in = LIST_WARNING_AFTER;
     loop {
-        select! {
-            recv(listed) -> _ => return Some(()),
-            recv(stop.receiver()) -> _ => return None,
-            default(warn_in) => {
-                warn_in = LIST_WARNING_PERIOD;
-                if let Some(resource) = warn_about {
-                    let seconds = began.elapsed().as_secs();
-                    log::warn!(
-                        "the first list of {resource} is incomplete after {seconds} s; syncs wait"
-                    );
-                }
-            }
+        match listed.wait(stop, warn_in) {
+            Woken::Set => return Some(()),
+            Woken::Stopped => return None,
+            Woken::TimedOut => warn_in = LIST_WARNING_PERIOD,
+        }
+        if let Some(resource) = warn_about {
+            let seconds = clock::now().saturating_duration_since(began).as_secs();
+            log::warn!("the first list of {resource} is incomplete after {seconds} s; syncs wait");
         }
     }
 }

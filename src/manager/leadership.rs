@@ -4,8 +4,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender};
-
 use super::clients::lease_client_options;
 use crate::api::ObjectKey;
 use crate::client::{Client, ClientConfig, ClientError, ClientOptions, Fence};
@@ -16,6 +14,7 @@ use crate::leader_election::{
 };
 use crate::stdx::boot_clock::SystemBootClock;
 use crate::stdx::clock::SystemClock;
+use crate::stdx::latch::Latch;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::Thread;
 use crate::writes::event_recorder::{EventRecorder, EventType, ObjectReference};
@@ -33,10 +32,8 @@ pub(super) struct ElectedInstance {
 #[derive(Debug)]
 pub(super) struct Leadership {
     fence: Option<Arc<LeaseFence>>,
-    /// Disconnects when the workers may start.
-    leads: Receiver<()>,
-    /// Taken by the thread `lease`, or dropped at once without leader election.
-    gate: Option<Sender<()>>,
+    /// Set when the workers may start: by the thread `lease`, or at once without leader election.
+    leads: Arc<Latch>,
     /// Stopped once the last write has ended.
     done: Stop,
     running: Option<Running>,
@@ -61,14 +58,16 @@ struct LeaderEvents {
 impl Leadership {
     /// Leads at once without `options`, otherwise not before [`start`](Self::start).
     pub(super) fn new(options: Option<&LeaderElectionOptions>) -> Self {
-        let (gate, leads) = crossbeam_channel::bounded(0);
+        let leads = Arc::new(Latch::default());
+        if options.is_none() {
+            leads.set();
+        }
         let fence = |options: &LeaderElectionOptions| {
             Arc::new(LeaseFence::new(Arc::new(SystemBootClock), options.margin()))
         };
         Self {
             fence: options.map(fence),
             leads,
-            gate: options.is_some().then_some(gate),
             done: Stop::new(),
             running: None,
         }
@@ -97,7 +96,7 @@ impl Leadership {
         let callbacks = LeaderCallbacks {
             leader_events: Arc::clone(&leader_events),
             instances,
-            gate: self.gate.take(),
+            leads: Arc::clone(&self.leads),
             stop: stop.clone(),
         };
         let elector = Elector::new(ElectorParts {
@@ -133,8 +132,8 @@ impl Leadership {
         self.fence.is_some()
     }
 
-    /// Disconnects when the workers may start.
-    pub(super) fn leads(&self) -> &Receiver<()> {
+    /// Set when the workers may start.
+    pub(super) fn leads(&self) -> &Arc<Latch> {
         &self.leads
     }
 
@@ -201,8 +200,8 @@ impl LeaderEvents {
 struct LeaderCallbacks {
     leader_events: Arc<LeaderEvents>,
     instances: Vec<ElectedInstance>,
-    /// Dropped when the workers may start.
-    gate: Option<Sender<()>>,
+    /// Set when the workers may start.
+    leads: Arc<Latch>,
     stop: Stop,
 }
 
@@ -212,9 +211,9 @@ impl Callbacks for LeaderCallbacks {
         for elected in &self.instances {
             elected.controller.take_over();
         }
-        // ORDER: open the gate last. The first worker enqueues every ReplicaSet, and by then the
+        // ORDER: set the flag last. The first worker enqueues every ReplicaSet, and by then the
         // controllers must collect keys.
-        self.gate = None;
+        self.leads.set();
     }
 
     fn on_stopped_leading(&mut self, why: &str) {

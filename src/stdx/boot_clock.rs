@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use super::clock::FakeClock;
+use super::turns;
 
 /// A clock that includes suspend.
 pub trait BootClock: Debug + Send + Sync {
@@ -19,6 +20,9 @@ pub struct SystemBootClock;
 
 impl BootClock for SystemBootClock {
     fn boot_time(&self) -> Duration {
+        if let Some(clocks) = turns::clocks() {
+            return clocks.boot;
+        }
         #[cfg(target_os = "linux")]
         let id = nix::time::ClockId::CLOCK_BOOTTIME;
         #[cfg(not(target_os = "linux"))]

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use super::turns;
+
 /// The time source of code that decides by time.
 pub trait Clock: Debug + Send + Sync {
     /// Monotonic time, for durations.
@@ -15,17 +17,22 @@ pub trait Clock: Debug + Send + Sync {
     fn wall(&self) -> Timestamp;
 }
 
+/// The monotonic clock.
+pub fn now() -> Instant {
+    turns::clocks().map_or_else(Instant::now, |clocks| clocks.now)
+}
+
 /// The system clocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Instant {
-        Instant::now()
+        now()
     }
 
     fn wall(&self) -> Timestamp {
-        Timestamp::now()
+        turns::clocks().map_or_else(Timestamp::now, |clocks| clocks.wall)
     }
 }
 

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
+use super::turns::{self, Spot, Waited};
+
 /// A one-time signal that wakes all waiting threads. Clones share the signal.
 #[derive(Clone)]
 pub struct Stop(Arc<Shared>);
@@ -13,6 +15,7 @@ pub struct Stop(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     stopped: Condvar,
+    spot: Spot,
     /// Disconnects on the signal, for use in `select!`.
     receiver: Receiver<()>,
 }
@@ -43,6 +46,7 @@ impl Stop {
                 wakers: Vec::new(),
             }),
             stopped: Condvar::new(),
+            spot: Spot::default(),
             receiver,
         }))
     }
@@ -59,6 +63,7 @@ impl Stop {
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
         self.0.stopped.notify_all();
+        self.0.spot.wake();
         for wake in wakers {
             wake();
         }
@@ -88,6 +93,12 @@ impl Stop {
 
     /// Blocks until the signal is given or `timeout` has passed; returns whether it was given.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
+        let given = || self.is_stopped().then_some(());
+        match turns::wait_timeout(&[&self.0.spot], timeout, given) {
+            Waited::Unsimulated => {}
+            Waited::TimedOut => return false,
+            Waited::Ready(()) => return true,
+        }
         let deadline = Instant::now().checked_add(timeout);
         let mut state = self.lock();
         while state.cause.is_none() {
@@ -106,6 +117,9 @@ impl Stop {
 
     /// Blocks until the signal is given; returns its cause.
     pub fn wait(&self) -> Cause {
+        if let Waited::Ready(cause) = turns::wait(&[&self.0.spot], None, || self.cause()) {
+            return cause;
+        }
         let mut state = self.lock();
         loop {
             if let Some(cause) = &state.cause {
@@ -117,6 +131,11 @@ impl Stop {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Where threads of a simulation wait for this signal.
+    pub fn spot(&self) -> &Spot {
+        &self.0.spot
     }
 
     /// A channel without messages that disconnects on the signal.

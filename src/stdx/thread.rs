@@ -3,14 +3,15 @@
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError};
-
 use super::activity;
+use super::latch::Latch;
 use super::stop::{Cause, Stop};
+use super::turns;
 
 /// Linux keeps this many bytes of a thread's name.
 pub const NAME_BYTES_MAX: usize = 15;
@@ -37,7 +38,11 @@ pub fn try_spawn(
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     let (stop, thread_name) = (stop.clone(), name.to_owned());
+    #[cfg(test)]
+    let ticket = turns::scheduler::ticket(name);
     let run = move || {
+        #[cfg(test)]
+        let _turns = ticket.map(turns::scheduler::Ticket::begin);
         // Lists the thread in `/debug/threads` even while it is idle.
         activity::register();
         if let Err(message) = catch_panic(body) {
@@ -69,8 +74,17 @@ pub struct Thread {
     name: String,
     /// `None` if the system refused the thread.
     handle: Option<JoinHandle<()>>,
-    /// Disconnects when the thread's body has ended.
-    ended: Receiver<()>,
+    /// Set when the thread's body has ended.
+    ended: Arc<Latch>,
+}
+
+/// Sets the flag when the thread's body ends, also on a panic.
+struct Ending(Arc<Latch>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.set();
+    }
 }
 
 impl Thread {
@@ -81,7 +95,8 @@ impl Thread {
             stop.stop(Cause::Failed(format!(
                 "cannot start thread {name}: {error}"
             )));
-            let (_, ended) = crossbeam_channel::bounded(0);
+            let ended = Arc::new(Latch::default());
+            ended.set();
             Self {
                 name: name.to_owned(),
                 handle: None,
@@ -99,10 +114,10 @@ impl Thread {
         stop: &Stop,
         body: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
-        let (guard, ended) = crossbeam_channel::bounded::<()>(0);
+        let ended = Arc::new(Latch::default());
+        let ending = Ending(Arc::clone(&ended));
         let run = move || {
-            // Dropped when the body ends, also on a panic.
-            let _guard = guard;
+            let _ending = ending;
             body();
         };
         Ok(Self {
@@ -121,13 +136,13 @@ impl Thread {
     pub fn liveness(&self) -> Liveness {
         Liveness {
             name: self.name.clone(),
-            ended: self.ended.clone(),
+            ended: Arc::clone(&self.ended),
         }
     }
 
     /// Blocks until the thread has ended, at most until `deadline`; returns whether it has.
     pub fn has_ended_by(&self, deadline: Instant) -> bool {
-        self.ended.recv_deadline(deadline) != Err(RecvTimeoutError::Timeout)
+        self.ended.wait_until(deadline)
     }
 
     /// Blocks until the thread has ended, at most until `deadline`, and joins it.
@@ -137,6 +152,10 @@ impl Thread {
     pub fn join_until(self, deadline: Instant) -> Result<(), String> {
         if !self.has_ended_by(deadline) {
             return Err(self.name);
+        }
+        // In a simulation the thread needs one more turn to end.
+        if turns::clocks().is_some() {
+            return Ok(());
         }
         // The body has ended and has caught any panic, so this waits for destructors at most.
         if let Some(handle) = self.handle {
@@ -158,7 +177,7 @@ pub fn join_all(threads: Vec<Thread>, deadline: Instant) -> Vec<String> {
 #[derive(Clone, Debug)]
 pub struct Liveness {
     name: String,
-    ended: Receiver<()>,
+    ended: Arc<Latch>,
 }
 
 impl Liveness {
@@ -169,7 +188,7 @@ impl Liveness {
 
     /// True once the thread's body has ended, also on a panic.
     pub fn has_ended(&self) -> bool {
-        self.ended.try_recv() == Err(TryRecvError::Disconnected)
+        self.ended.is_set()
     }
 }
 

@@ -13,6 +13,7 @@ use crossbeam_channel::{Receiver, Sender};
 
 use super::dedup::Priority;
 use crate::stdx::activity;
+use crate::stdx::turns::{self, Spot, Waited};
 
 /// The thread `delay` checks its heap at least this often, which bounds the cost of a lost wake-up
 /// or a clock jump (client-go `util/workqueue/delaying_queue.go:maxWait`).
@@ -119,6 +120,7 @@ pub struct Delayed<K> {
     /// Capacity 1. If it is full, the thread wakes anyway, so another signal may be dropped.
     ring: Sender<()>,
     bell: Receiver<()>,
+    spot: Spot,
 }
 
 impl<K: Clone + Eq + Hash> Delayed<K> {
@@ -129,6 +131,7 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
             heap: Mutex::default(),
             ring,
             bell,
+            spot: Spot::default(),
         }
     }
 
@@ -178,15 +181,18 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
             .next_deadline()
             .map_or(HEARTBEAT, |at| at.saturating_duration_since(now));
         let _wait = activity::enter("waits until a key is due", "");
+        let until_due = until_due.min(HEARTBEAT);
         // Signal or timeout: the caller checks the heap in either case.
-        self.bell
-            .recv_timeout(until_due.min(HEARTBEAT))
-            .unwrap_or_default();
+        let rung = || self.bell.try_recv().ok();
+        if let Waited::Unsimulated = turns::wait(&[&self.spot], Some(now + until_due), rung) {
+            self.bell.recv_timeout(until_due).unwrap_or_default();
+        }
     }
 
     fn wake(&self) {
         // A full channel has the same effect as another signal.
         self.ring.try_send(()).unwrap_or_default();
+        self.spot.wake();
     }
 
     fn lock(&self) -> MutexGuard<'_, DelayHeap<K>> {

@@ -15,6 +15,7 @@ use crossbeam_channel::{Receiver, Sender, never, select_biased};
 use super::dedup::{Added, Dedup, Priority};
 use super::timing::{InProgress, Timing};
 use crate::stdx::clock::Clock;
+use crate::stdx::turns::{self, Spot, Waited};
 use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
 
 /// One in this many gets starts with a later lane, low and large in turn, so that keys there wait
@@ -43,6 +44,7 @@ pub struct Queue<K: Eq + Hash> {
     low: Receiver<K>,
     /// Replaces the channel that a worker does not serve.
     never: Receiver<K>,
+    spot: Spot,
     /// Number of gets for each of [`Lanes`]; wraps.
     n_looks: [AtomicU32; 2],
     state: Mutex<State<K>>,
@@ -100,6 +102,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             large,
             low,
             never: never(),
+            spot: Spot::default(),
             n_looks: Default::default(),
             state: Mutex::new(State {
                 dedup: Dedup::new(),
@@ -139,6 +142,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         drop(state);
         if let Some(senders) = senders {
             senders.send(key, priority);
+            self.spot.wake();
         }
     }
 
@@ -148,6 +152,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Blocks until there is a key. After shutdown, returns the accepted keys of these lanes, and
     /// then `None`.
     pub fn get(&self, lanes: Lanes) -> Option<K> {
+        let next = || {
+            let key = self.try_get(lanes).map(Some);
+            key.or_else(|| self.is_drained().then_some(None))
+        };
+        if let Waited::Ready(key) = turns::wait(&[&self.spot], None, next) {
+            return key;
+        }
         loop {
             let [first, second, third] = self.channels(lanes);
             let (received, priority) = select_biased! {
@@ -163,6 +174,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 return Some(key);
             }
         }
+    }
+
+    /// True if no key will ever come.
+    fn is_drained(&self) -> bool {
+        self.lock().senders.is_none()
     }
 
     /// Returns the next key of these lanes if there is one. Never blocks.
@@ -232,6 +248,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             let senders = senders.expect("the senders are kept while a key is to come back");
             senders.send(key.clone(), priority);
         }
+        if returns.is_some() || is_last {
+            self.spot.wake();
+        }
     }
 
     /// Number of keys that wait for a worker, without keys in progress.
@@ -258,6 +277,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         drop(state);
         // The drop wakes the workers blocked in `get`, so it happens after the lock's release.
         drop(senders);
+        self.spot.wake();
     }
 
     /// True after [`Queue::shut_down`].

@@ -11,6 +11,7 @@ use super::correlator::Occurrence;
 use super::{EventRecorder, EventType, ObjectReference};
 use crate::stdx::clock::Clock;
 use crate::stdx::escape::escaped;
+use crate::stdx::turns::Spot;
 
 /// The options of a recorder.
 #[derive(Clone, Copy, Debug)]
@@ -80,8 +81,9 @@ impl EventRecorder for QueuedEventRecorder {
             message,
             at: self.clock.wall(),
         };
-        if let Err(error) = self.sender.try_send(occurrence) {
-            self.counters.dropped(error.is_full());
+        match self.sender.try_send(occurrence) {
+            Ok(()) => self.counters.arrived.wake(),
+            Err(error) => self.counters.dropped(error.is_full()),
         }
     }
 }
@@ -106,6 +108,8 @@ pub(super) struct Counters {
     pub(super) filtered: AtomicU64,
     pub(super) failed: AtomicU64,
     dropped: AtomicU64,
+    /// Where the thread `events` of a simulation waits.
+    pub(super) arrived: Spot,
     /// Set from the first dropped event until the thread has emptied the queue, to log a flood only
     /// once.
     is_dropping: AtomicBool,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, select_biased};
+use crossbeam_channel::{Receiver, TryRecvError, select_biased};
 
 use super::correlator::{Correlated, Correlator, Occurrence};
 use super::event::Event;
@@ -14,6 +14,7 @@ use crate::stdx::activity;
 use crate::stdx::clock::Clock;
 use crate::stdx::report::report;
 use crate::stdx::stop::Stop;
+use crate::stdx::turns::{self, Waited};
 
 /// Maximum attempts per event (client-go `tools/record/event.go:maxTriesPerEvent`).
 const TRIES_MAX: u32 = 12;
@@ -68,6 +69,15 @@ enum Attempt {
     Retry(SinkError),
 }
 
+/// What the thread does next.
+enum Next {
+    Event(Occurrence),
+    /// The stop signal was given.
+    Stopped,
+    /// The recorder was dropped.
+    Dropped,
+}
+
 impl EventWorker {
     /// The thread's body. Blocks until an event arrives, and between two attempts.
     ///
@@ -77,13 +87,10 @@ impl EventWorker {
         let stopped = self.stop.receiver().clone();
         let _wait = activity::enter("waits for events", "");
         loop {
-            // The stop signal has priority: afterwards only the bounded drain sends events.
-            select_biased! {
-                recv(stopped) -> _ => break,
-                recv(self.receiver) -> received => match received {
-                    Ok(occurrence) => self.record(occurrence),
-                    Err(_) => return,
-                },
+            match self.next(&stopped) {
+                Next::Event(occurrence) => self.record(occurrence),
+                Next::Stopped => break,
+                Next::Dropped => return,
             }
             let is_empty = self.receiver.is_empty();
             self.counters.end_of_burst(is_empty);
@@ -92,6 +99,29 @@ impl EventWorker {
             }
         }
         self.drain();
+    }
+
+    /// Blocks until an event arrives or no more follow.
+    fn next(&self, stopped: &Receiver<()>) -> Next {
+        let ready = || {
+            if self.stop.is_stopped() {
+                return Some(Next::Stopped);
+            }
+            match self.receiver.try_recv() {
+                Ok(occurrence) => Some(Next::Event(occurrence)),
+                Err(TryRecvError::Disconnected) => Some(Next::Dropped),
+                Err(TryRecvError::Empty) => None,
+            }
+        };
+        let spots = [&self.counters.arrived, self.stop.spot()];
+        if let Waited::Ready(next) = turns::wait(&spots, None, ready) {
+            return next;
+        }
+        // The stop signal has priority: afterwards only the bounded drain sends events.
+        select_biased! {
+            recv(stopped) -> _ => Next::Stopped,
+            recv(self.receiver) -> received => received.map_or(Next::Dropped, Next::Event),
+        }
     }
 
     /// Tries each queued event once, for a bounded time.

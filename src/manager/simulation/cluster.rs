@@ -1,0 +1,287 @@
+//! Everybody else in the cluster: kubelets, the garbage collector, users and strangers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::api_server::{ApiServer, orphaned_by_deletion};
+use super::objects::{Change, Kind, Object, is_active};
+use super::oracles::is_ready;
+use super::plan::Action;
+use super::world::{Event, State, World};
+use crate::client::simulated::End;
+
+/// How long a change of the Lease by somebody else excuses two writers: until the leader's next
+/// renewal and its answer, or the end of its requests.
+const TAMPERED: Duration = Duration::from_secs(15);
+
+/// A ReplicaSet as a user writes it.
+pub(super) fn replica_set(name: &str, replicas: i64) -> Value {
+    json!({
+        "metadata": {"name": name, "generation": 1},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "main", "image": "example"}]},
+            },
+        },
+        "status": {"replicas": 0},
+    })
+}
+
+/// The name of a ReplicaSet.
+pub(super) fn name_of(set: usize) -> String {
+    format!("web{set}")
+}
+
+impl State {
+    /// What a change of a pod leads to.
+    pub(super) fn follow_pod(&mut self, change: &Change, now: Duration) {
+        let object = &change.object;
+        if object.kind == Kind::ReplicaSet && (change.is_deletion || change.is_new) {
+            let at = now + Duration::from_millis(self.rng.u64(5..400));
+            self.schedule(at, Event::CollectGarbage);
+        }
+        if object.kind != Kind::Pod || change.is_deletion {
+            return;
+        }
+        let is_terminating = !object.value["metadata"]["deletionTimestamp"].is_null();
+        if change.is_new || is_terminating {
+            let step = Event::PodStep(object.name.clone(), uid_of(object));
+            let at = now + Duration::from_millis(self.rng.u64(1..900));
+            self.schedule(at, step);
+        }
+    }
+
+    /// The scheduler's and the kubelet's next step for a pod.
+    pub(super) fn step_pod(&mut self, name: &str, uid: &str, now: Duration) {
+        let Some(pod) = self
+            .server
+            .get(Kind::Pod, name)
+            .filter(|pod| uid_of(pod) == uid)
+        else {
+            return;
+        };
+        let pod = Arc::clone(pod);
+        let value = &pod.value;
+        if !value["metadata"]["deletionTimestamp"].is_null() {
+            self.write(now, |api| api.remove(Kind::Pod, name));
+            return;
+        }
+        if !is_active(value) {
+            return;
+        }
+        if value["spec"]["nodeName"].is_null() {
+            let node = format!("node-{}", self.rng.u32(..3));
+            self.write(now, |api| {
+                api.change(Kind::Pod, name, |pod| pod["spec"]["nodeName"] = json!(node));
+            });
+        } else if self.is_rejected() {
+            self.write(now, |api| {
+                api.change(Kind::Pod, name, |pod| {
+                    pod["status"] = json!({"phase": "Failed", "reason": "OutOfpods"});
+                });
+            });
+            return;
+        } else if !is_ready(value) {
+            self.set_ready(name, true, now);
+            return;
+        }
+        let at = now + Duration::from_millis(self.rng.u64(1..1_500));
+        self.schedule(at, Event::PodStep(name.to_owned(), uid.to_owned()));
+    }
+
+    fn is_rejected(&mut self) -> bool {
+        let rejects = self.n_to_reject > 0;
+        self.n_to_reject -= u32::from(rejects);
+        rejects
+    }
+
+    fn set_ready(&mut self, name: &str, ready: bool, now: Duration) {
+        let status = if ready { "True" } else { "False" };
+        self.write(now, |api| {
+            let since = api.now.clone();
+            api.change(Kind::Pod, name, |pod| {
+                pod["status"] = json!({
+                    "phase": "Running",
+                    "conditions": [
+                        {"type": "Ready", "status": status, "lastTransitionTime": since},
+                    ],
+                });
+            });
+        });
+    }
+
+    pub(super) fn collect_garbage(&mut self, now: Duration) {
+        for name in orphaned_by_deletion(&self.server) {
+            self.write(now, |api| {
+                if let Some(pod) = api.get(Kind::Pod, &name).map(Arc::clone) {
+                    api.delete_pod(&pod);
+                }
+            });
+        }
+    }
+
+    fn any_pod(&self, number: usize) -> Option<Arc<Object>> {
+        let pods: Vec<_> = self.server.all(Kind::Pod).collect();
+        let at = number.checked_rem(pods.len())?;
+        Some(Arc::clone(pods[at]))
+    }
+
+    fn scale(&mut self, set: usize, replicas: i64, now: Duration) {
+        self.write(now, |api| {
+            api.change(Kind::ReplicaSet, &name_of(set), |rs| {
+                rs["spec"]["replicas"] = json!(replicas);
+                let generation = rs["metadata"]["generation"].as_i64().unwrap_or(0);
+                rs["metadata"]["generation"] = json!(generation + 1);
+            });
+        });
+    }
+}
+
+impl World {
+    pub(super) fn act(self: &Arc<Self>, action: &Action, now: Duration) {
+        let mut state = self.lock();
+        state.note(now, format_args!("{action:?}"));
+        if let Some(fault) = action.fault() {
+            state.faults.count(fault);
+        }
+        if !state.act_on_objects(action, now) && !state.act_on_servers(action, now) {
+            drop(state);
+            self.act_on_daemon(action, now);
+        }
+    }
+}
+
+impl State {
+    /// What users, strangers and kubelets do; false if the action is none of theirs.
+    fn act_on_objects(&mut self, action: &Action, now: Duration) -> bool {
+        match *action {
+            Action::Scale(set, replicas) => self.scale(set, replicas, now),
+            Action::DeletePod(number) => self.with_pod(number, now, |api, pod| {
+                api.delete_pod(pod);
+            }),
+            Action::FailPod(number) => self.change_pod(number, now, |pod| {
+                pod["status"] = json!({"phase": "Failed"});
+            }),
+            Action::UnreadyPod(number) => {
+                if let Some(pod) = self.any_pod(number).filter(|pod| is_ready(&pod.value)) {
+                    self.set_ready(&pod.name, false, now);
+                    let again = Event::PodStep(pod.name.clone(), uid_of(&pod));
+                    self.schedule(now + Duration::from_secs(3), again);
+                }
+            }
+            Action::RelabelPod(number) => self.change_pod(number, now, |pod| {
+                pod["metadata"]["labels"] = json!({"app": "lost"});
+            }),
+            Action::AddOrphan(set) => {
+                let name = format!("orphan-{}", self.rng.u32(..));
+                let labels = json!({"app": name_of(set)});
+                let pod = json!({"metadata": {"name": name, "labels": labels}, "spec": {}});
+                self.write(now, |api| api.create(Kind::Pod, pod));
+            }
+            Action::Recreate(set, replicas) => {
+                let name = name_of(set);
+                self.write(now, |api| {
+                    api.remove(Kind::ReplicaSet, &name);
+                    api.create(Kind::ReplicaSet, replica_set(&name, replicas))
+                });
+            }
+            Action::RejectPods(n) => self.n_to_reject = n,
+            Action::TakeNames(n) => self.n_names_to_take = n,
+            Action::AddFinalizer(number) => self.change_pod(number, now, |pod| {
+                pod["metadata"]["finalizers"] = json!(["example.com/held"]);
+            }),
+            _ => return false,
+        }
+        true
+    }
+
+    /// What happens to the servers, the network and the Lease; false if the action is none of it.
+    fn act_on_servers(&mut self, action: &Action, now: Duration) -> bool {
+        match *action {
+            Action::Quota(pods, duration) => {
+                self.server.quota = Some(pods);
+                self.schedule(now + duration, Event::LiftQuota);
+            }
+            Action::TerminateNamespace(duration) => {
+                self.server.is_terminating = true;
+                self.schedule(now + duration, Event::NamespaceReturns);
+            }
+            Action::DeleteLease => self.tamper(now, |api, lease| {
+                api.remove(Kind::Lease, lease);
+            }),
+            Action::EmptyLease => self.tamper(now, |api, lease| {
+                api.change(Kind::Lease, lease, |lease| {
+                    lease["spec"]["holderIdentity"] = json!("");
+                });
+            }),
+            Action::ServerDown(server, duration) => self.take_down(server, now + duration),
+            Action::BothServersDown(duration) => {
+                self.take_down(0, now + duration);
+                self.take_down(1, now + duration);
+            }
+            Action::CutPods => self.cut(None, Some(Kind::Pod), End::Reset),
+            Action::CutReplicaSets => self.cut(None, Some(Kind::ReplicaSet), End::Reset),
+            Action::CutAll => self.cut(None, None, End::Reset),
+            Action::Compact => self.server.compact(),
+            Action::Snapshot => self.snapshot = Some(self.server.snapshot()),
+            Action::Restore => {
+                if let Some(snapshot) = self.snapshot.clone() {
+                    self.restore(snapshot, now);
+                }
+            }
+            Action::Lag(lag, duration) => {
+                self.set_lag(Some(lag));
+                self.schedule(now + duration, Event::LagEnds);
+            }
+            Action::CacheLag(server, lag, duration) => {
+                self.cache_lag[server] = lag;
+                self.schedule(now + duration, Event::CacheLagEnds(server));
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn with_pod(
+        &mut self,
+        number: usize,
+        now: Duration,
+        act: impl FnOnce(&mut ApiServer, &Arc<Object>),
+    ) {
+        if let Some(pod) = self.any_pod(number) {
+            self.write(now, |api| act(api, &pod));
+        }
+    }
+
+    fn change_pod(&mut self, number: usize, now: Duration, change: impl FnOnce(&mut Value)) {
+        self.with_pod(number, now, |api, pod| {
+            api.change(Kind::Pod, &pod.name, change);
+        });
+    }
+
+    /// Somebody else changes the Lease.
+    fn tamper(&mut self, now: Duration, act: impl FnOnce(&mut ApiServer, &str)) {
+        self.lease.tampered_until = now + TAMPERED;
+        self.lease.holder.clear();
+        let lease = self
+            .server
+            .all(Kind::Lease)
+            .next()
+            .map(|lease| lease.name.clone());
+        if let Some(lease) = lease {
+            self.write(now, |api| act(api, &lease));
+        }
+    }
+}
+
+fn uid_of(object: &Object) -> String {
+    object.value["metadata"]["uid"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}

@@ -1,0 +1,201 @@
+//! The simulated processes: each runs the daemon as `run` does, from its start to its end.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+use super::plan::{Action, Plan};
+use super::world::{Event, World};
+use crate::api::ObjectKey;
+use crate::cache::encoding::ContentType;
+use crate::client::ClientConfig;
+use crate::leader_election::LeaderElectionOptions;
+use crate::manager::{Manager, ManagerOptions};
+use crate::stdx::stop::{Cause, Stop};
+use crate::stdx::thread::Thread;
+use crate::stdx::turns::scheduler::{Process, in_process};
+use crate::telemetry::health::Health;
+use crate::telemetry::metrics;
+use crate::workqueue::WorkQueue;
+
+/// Time until the supervisor starts a daemon again.
+const RESTART_AFTER: Duration = Duration::from_millis(800);
+
+type Queue = Arc<WorkQueue<ObjectKey>>;
+
+/// A daemon and its supervisor.
+#[derive(Debug, Default)]
+pub(super) struct Daemon {
+    pub(super) identity: String,
+    pub(super) process: Option<Process>,
+    n_starts: u32,
+    pub(super) stop: Stop,
+    /// Set while the daemon runs.
+    pub(super) queue: Arc<Mutex<Option<Queue>>>,
+    thread: Option<Thread>,
+}
+
+fn options(plan: &Plan, identity: &str) -> ManagerOptions {
+    ManagerOptions {
+        concurrent_replicaset_syncs: plan.n_workers,
+        // Each worker sends its batches itself: rayon's threads cannot take turns.
+        batch_parallelism: 0,
+        burst_replicas: plan.burst_replicas,
+        kube_api_qps: plan.qps,
+        status_update_interval: plan.status_update_interval,
+        content_type: ContentType::Json,
+        leader_election: (plan.n_daemons > 1).then(|| {
+            LeaderElectionOptions::new(identity.to_owned(), "kube-system", "replicaset-controller")
+        }),
+        ..ManagerOptions::default()
+    }
+}
+
+impl World {
+    /// Starts a daemon unless it runs.
+    pub(super) fn start(self: &Arc<Self>, number: usize) {
+        let process = self.scheduler.add_process();
+        let mut state = self.lock();
+        if state.daemons[number].process.is_some() {
+            return;
+        }
+        let options = {
+            let (plan, daemon) = (&state.plan, &state.daemons[number]);
+            options(plan, &format!("daemon-{number}_{}", daemon.n_starts))
+        };
+        let daemon = &mut state.daemons[number];
+        daemon.identity = format!("daemon-{number}_{}", daemon.n_starts);
+        daemon.n_starts += 1;
+        daemon.process = Some(process);
+        daemon.stop = Stop::new();
+        let (stop, queue) = (daemon.stop.clone(), Arc::default());
+        daemon.queue = Arc::clone(&queue);
+        let line = format!("process {process} starts as {}", daemon.identity);
+        state.note(self.now(), line);
+        drop(state);
+        let world = Arc::clone(self);
+        let stopping = stop.clone();
+        let body = move || {
+            let ended = run(&options, &queue, &stopping);
+            world.exited(number, process, &ended);
+        };
+        let thread = in_process(process, || Thread::spawn("main", &stop, body));
+        self.lock().daemons[number].thread = Some(thread);
+    }
+
+    fn exited(&self, number: usize, process: Process, ended: &Result<Cause, String>) {
+        let now = self.now();
+        let mut state = self.lock();
+        state.note(now, format_args!("process {process} has ended: {ended:?}"));
+        if let Err(stuck) = ended {
+            state
+                .wrong
+                .push(format!("these threads did not end in time: {stuck}"));
+        }
+        state.forget(process);
+        state.daemons[number].process = None;
+        let restarts = state.restarts;
+        if restarts {
+            state.schedule(now + RESTART_AFTER, Event::Start(number));
+        }
+        drop(state);
+        self.wake();
+    }
+
+    pub(super) fn act_on_daemon(self: &Arc<Self>, action: &Action, now: Duration) {
+        let mut state = self.lock();
+        let of = |number: usize| state.daemons[number].process;
+        match *action {
+            Action::Kill(number) => {
+                if let Some(process) = of(number) {
+                    state.daemons[number].process = None;
+                    state.forget(process);
+                    state.schedule(now + RESTART_AFTER, Event::Start(number));
+                    drop(state);
+                    self.scheduler.kill(process);
+                }
+            }
+            Action::Freeze(number, duration, suspends) => {
+                if let Some(process) = of(number) {
+                    self.scheduler.freeze(process, duration, suspends);
+                }
+            }
+            Action::StepClock(number, seconds) => {
+                if let Some(process) = of(number) {
+                    let by = SignedDuration::from_secs(seconds);
+                    self.scheduler.step_wall_clock(process, by);
+                }
+            }
+            Action::Terminate(number) => {
+                let stop = state.daemons[number].stop.clone();
+                drop(state);
+                stop.stop(Cause::Requested("SIGTERM".to_owned()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Stops all daemons in order, and waits for them.
+    pub(super) fn stop_all(self: &Arc<Self>) {
+        let mut state = self.lock();
+        state.restarts = false;
+        let stops: Vec<Stop> = state
+            .daemons
+            .iter()
+            .map(|daemon| daemon.stop.clone())
+            .collect();
+        drop(state);
+        for stop in stops {
+            stop.stop(Cause::Requested("SIGTERM".to_owned()));
+        }
+        self.run_until(self.now() + Duration::from_secs(40));
+        let running = self
+            .lock()
+            .daemons
+            .iter()
+            .any(|daemon| daemon.process.is_some());
+        if running {
+            self.lock()
+                .wrong
+                .push("a daemon did not end after SIGTERM".to_owned());
+        }
+    }
+
+    /// Ends what still runs, after a failure.
+    pub(super) fn kill_all(&self) {
+        let processes: Vec<Process> = self
+            .lock()
+            .daemons
+            .iter()
+            .filter_map(|daemon| daemon.process)
+            .collect();
+        for process in processes {
+            self.scheduler.kill(process);
+        }
+        self.scheduler.end_killed();
+        let mut state = self.lock();
+        for daemon in &mut state.daemons {
+            daemon.queue = Arc::default();
+        }
+    }
+}
+
+/// The life of one process.
+fn run(
+    options: &ManagerOptions,
+    queue: &Mutex<Option<Queue>>,
+    stop: &Stop,
+) -> Result<Cause, String> {
+    let config = ClientConfig::plain("http://api.test");
+    let health = Health::new(metrics::global());
+    let manager = Manager::start(&config, options, &health, stop).expect("a valid configuration");
+    let set = |value| *queue.lock().unwrap_or_else(PoisonError::into_inner) = value;
+    set(manager
+        .instances()
+        .first()
+        .map(|instance| Arc::clone(instance.queue())));
+    let ended = manager.wait();
+    set(None);
+    ended
+}

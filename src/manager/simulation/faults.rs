@@ -1,0 +1,129 @@
+//! Faults of single requests, drawn by the seed and counted by kind.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::http::{Answer, Request};
+use super::plan::Plan;
+use super::refusals::refusal;
+
+/// What goes wrong with one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    None,
+    /// The connection breaks before the request arrives.
+    LoseRequest,
+    /// The server acts, and the connection breaks before the answer.
+    LoseAnswer,
+    /// The connection breaks, and the request arrives this much later.
+    Late(Duration),
+    /// The server acts and never answers.
+    Silence,
+    /// The request takes long.
+    Slow(Duration),
+    /// The server refuses with this code, and this `Retry-After` in seconds.
+    Refuse(u16, Option<u32>),
+}
+
+/// The kinds of faults that a history may have, as bits of [`Plan::fault_kinds`].
+pub(super) const KINDS: [&str; 10] = [
+    "lost request",
+    "lost answer",
+    "late request",
+    "no answer",
+    "slow request",
+    "429 with Retry-After",
+    "503 with Retry-After",
+    "504 without Retry-After",
+    "500",
+    "422",
+];
+
+/// Draws the faults of a history.
+#[derive(Debug)]
+pub(super) struct Faults {
+    rng: Rng,
+    /// Bits of [`KINDS`].
+    kinds: u32,
+    /// Of 1,000 requests, this many have a fault.
+    rate: u32,
+    /// How often each kind was drawn.
+    pub(super) counts: BTreeMap<&'static str, u64>,
+}
+
+impl Faults {
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self {
+            rng: Rng::with_seed(plan.seed ^ 0xfa17),
+            kinds: plan.fault_kinds,
+            rate: plan.fault_rate,
+            counts: BTreeMap::new(),
+        }
+    }
+
+    /// No request fails from now on.
+    pub(super) fn end(&mut self) {
+        self.rate = 0;
+    }
+
+    pub(super) fn count(&mut self, kind: &'static str) {
+        *self.counts.entry(kind).or_default() += 1;
+    }
+
+    pub(super) fn draw(&mut self, request: &Request, is_watch: bool) -> Fault {
+        // Always three draws, so that one kind less does not change the other faults.
+        let (dice, kind, extent) = (
+            self.rng.u32(..1_000),
+            self.rng.usize(..KINDS.len()),
+            self.rng.u64(..1_000),
+        );
+        if dice >= self.rate || self.kinds & (1 << kind) == 0 {
+            return Fault::None;
+        }
+        let is_read = request.method == "GET";
+        let fault = match KINDS[kind] {
+            "lost request" => Fault::LoseRequest,
+            "lost answer" => Fault::LoseAnswer,
+            "late request" if !is_read => Fault::Late(Duration::from_millis(10 + 4 * extent)),
+            "no answer" if !is_watch => Fault::Silence,
+            "slow request" => Fault::Slow(Duration::from_millis(3 * extent)),
+            "429 with Retry-After" => Fault::Refuse(429, Some(1)),
+            "503 with Retry-After" => Fault::Refuse(503, Some(1 + u32::from(extent > 900))),
+            "504 without Retry-After" => Fault::Refuse(504, None),
+            "500" => Fault::Refuse(500, None),
+            "422" if request.method == "POST" => Fault::Refuse(422, None),
+            _ => return Fault::None,
+        };
+        self.count(KINDS[kind]);
+        fault
+    }
+}
+
+impl Fault {
+    /// The refusal of a request that has no effect.
+    pub(super) fn refusal(self) -> Option<Answer> {
+        let Self::Refuse(code, retry_after) = self else {
+            return None;
+        };
+        let reason = match code {
+            429 => "TooManyRequests",
+            503 => "ServiceUnavailable",
+            504 => "Timeout",
+            422 => "Invalid",
+            _ => "InternalError",
+        };
+        let mut answer = refusal(code, reason, "the simulation refuses this request");
+        answer.retry_after = retry_after;
+        Some(answer)
+    }
+
+    /// How much longer the request takes to its server.
+    pub(super) fn delay(self) -> Duration {
+        match self {
+            Self::Late(delay) | Self::Slow(delay) => delay,
+            _ => Duration::ZERO,
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! What travels between the daemons and the servers: requests, their faults, answers and watches.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::api_server::{N_SERVERS, WatchRequest};
+use super::faults::Fault;
+use super::http::{Answer, Request, STREAM, chunk};
+use super::objects::{Kind, bookmark, controller_of, frame, target};
+use super::oracles::{Check, UnderWay, judge};
+use super::view::News;
+use super::world::{Event, Link, State, Watch, World};
+use crate::client::simulated::{Connection, End, Network};
+use crate::stdx::turns::scheduler;
+
+/// The place in `sync_replica_set` before it reads the caches.
+const SYNC: &str = "sync: before the caches are read";
+
+impl Network for World {
+    fn connect(&self) -> io::Result<Arc<Connection>> {
+        let process = scheduler::process().expect("a process connects");
+        let mut state = self.lock();
+        let server = state.rng.usize(..N_SERVERS);
+        if state.is_down[server] {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        let number = state.links.len();
+        let connection = Connection::new(number, process);
+        let lag = Duration::from_micros(state.rng.u64(200..3_000));
+        state.links.push(Link {
+            connection: Arc::clone(&connection),
+            server,
+            lag,
+            last_arrival: Duration::ZERO,
+            unread: VecDeque::new(),
+            is_silenced: false,
+        });
+        Ok(connection)
+    }
+
+    fn sent(&self, connection: &Arc<Connection>) {
+        let Some(request) = Request::take(&mut connection.pipe().to_server) else {
+            return;
+        };
+        let (now, link) = (self.now(), connection.number);
+        let since = self.scheduler.turn_at(SYNC);
+        let mut state = self.lock();
+        state.n_requests += 1;
+        let id = state.n_requests;
+        state.judge(connection.process, &request, since, now);
+        let is_watch = WatchRequest::of(&request).is_some();
+        let is_lease = request.path.contains("/leases");
+        state.n_recent_requests += u64::from(!is_watch && !is_lease);
+        let fault = state.faults.draw(&request, is_watch);
+        state.note(
+            now,
+            format_args!(
+                "{} sends {} {fault:?}",
+                connection.process,
+                request.describe()
+            ),
+        );
+        state.expect(id, connection.process, &request, fault);
+        let lag = state.links[link].lag + fault.delay();
+        match fault {
+            Fault::LoseRequest => state.schedule(now + lag, Event::End(link, End::Reset)),
+            Fault::Late(_) => {
+                state.schedule(now + Duration::from_millis(5), Event::End(link, End::Reset));
+                state.schedule(now + lag, Event::Arrive(id, link, request, fault));
+            }
+            _ => state.schedule(now + lag, Event::Arrive(id, link, request, fault)),
+        }
+        drop(state);
+        self.wake();
+    }
+
+    fn received(&self, connection: &Arc<Connection>, n_bytes: usize) {
+        self.lock().learn(connection.number, n_bytes);
+    }
+
+    fn settled(&self) {
+        let (Some(process), Some(task)) = (scheduler::process(), scheduler::task()) else {
+            return;
+        };
+        let turn = self.scheduler.n_turns();
+        self.lock()
+            .known
+            .entry(process)
+            .or_default()
+            .view
+            .settle(task, turn);
+    }
+}
+
+impl State {
+    fn judge(&mut self, process: usize, request: &Request, since: u64, now: Duration) {
+        let mut known = self.known.remove(&process).unwrap_or_default();
+        let identity = self
+            .daemons
+            .iter()
+            .find(|daemon| daemon.process == Some(process));
+        let identity = identity
+            .map_or("", |daemon| daemon.identity.as_str())
+            .to_owned();
+        let check = Check {
+            server: &self.server,
+            under_way: &self.under_way,
+            lease: &self.lease,
+            identity: &identity,
+            process,
+            now,
+            since,
+        };
+        let found = judge(&check, &mut known, request);
+        if request.method == "GET" && request.query("labelSelector").is_some() {
+            // The ReplicaSet was read right before, on the same thread.
+            let sets = self.server.all(Kind::ReplicaSet);
+            let uids = sets.filter_map(|rs| rs.value["metadata"]["uid"].as_str());
+            known.read_live.extend(uids.map(str::to_owned));
+        }
+        self.known.insert(process, known);
+        if let Err(found) = found {
+            self.note(now, format_args!("WRONG: {found}"));
+            self.wrong.push(found);
+        }
+    }
+
+    /// Remembers a write until the server has executed it.
+    fn expect(&mut self, id: u64, process: usize, request: &Request, fault: Fault) {
+        let Some((kind, name, _)) = target(&request.path) else {
+            return;
+        };
+        let is_executed = fault.refusal().is_none() && fault != Fault::LoseRequest;
+        if kind != Kind::Pod || request.method == "GET" || !is_executed {
+            return;
+        }
+        let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let own_name = body["metadata"]["name"].as_str().unwrap_or_default();
+        let owner = controller_of(&body).unwrap_or_default();
+        self.under_way.insert(
+            id,
+            UnderWay {
+                process,
+                is_create: request.method == "POST",
+                name: name.unwrap_or(own_name).to_owned(),
+                owner: owner.to_owned(),
+            },
+        );
+    }
+}
+
+impl State {
+    pub(super) fn arrive(
+        &mut self,
+        id: u64,
+        link: usize,
+        request: Request,
+        fault: Fault,
+        now: Duration,
+    ) {
+        let server = self.links[link].server;
+        if self.is_down[server] {
+            self.under_way.remove(&id);
+            return self.schedule(now, Event::End(link, End::Reset));
+        }
+        if let Some(watch) = WatchRequest::of(&request) {
+            return self.arrive_watch(id, link, request, &watch, now);
+        }
+        let process = self.links[link].connection.process;
+        let refused = fault.refusal();
+        if refused.is_none() && self.links[link].connection.pipe().is_dropped {
+            let is_write = request.method != "GET" && !request.path.contains("/leases");
+            self.n_late_writes += u64::from(is_write);
+        }
+        let is_create = request.method == "POST" && request.path.ends_with("/pods");
+        if refused.is_none() && is_create && self.n_names_to_take > 0 {
+            self.n_names_to_take -= 1;
+            self.take_name(&request, now);
+        }
+        let answer = match refused {
+            Some(answer) => answer,
+            None => self.write(now, |api| api.answer(server, &request)),
+        };
+        self.under_way.remove(&id);
+        self.follow_lease(process, &request, &answer, now);
+        self.note(
+            now,
+            format_args!("  {} -> {}", request.describe(), answer.code),
+        );
+        let news = self.news_of(server, &request, &answer);
+        match fault {
+            Fault::LoseAnswer => self.schedule(now, Event::End(link, End::Reset)),
+            Fault::Silence => self.links[link].is_silenced = true,
+            _ => self.send(link, answer.bytes(), news, now),
+        }
+    }
+
+    /// A stranger creates a pod with the name that the daemon is about to use.
+    fn take_name(&mut self, request: &Request, now: Duration) {
+        let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let name = body["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        if self.server.get(Kind::Pod, &name).is_none() {
+            let metadata = serde_json::json!({"name": name, "labels": {"app": "stranger"}});
+            let pod = serde_json::json!({"metadata": metadata, "spec": {}});
+            self.write(now, |api| api.create(Kind::Pod, pod));
+        }
+    }
+
+    fn arrive_watch(
+        &mut self,
+        id: u64,
+        link: usize,
+        request: Request,
+        watch: &WatchRequest,
+        now: Duration,
+    ) {
+        let server = self.links[link].server;
+        // Without a version the list must be as new as the store.
+        let is_stale = watch.sends_initial_events
+            && watch.resource_version.is_none()
+            && self.server.caches[server].revision < self.server.revision;
+        if is_stale {
+            let again = Event::Arrive(id, link, request, Fault::None);
+            return self.schedule(now + Duration::from_millis(20), again);
+        }
+        let (changes, revision) = match self.server.open_watch(server, watch) {
+            Ok(opened) => opened,
+            Err(answer) => return self.send(link, answer.bytes(), Vec::new(), now),
+        };
+        let begins = watch
+            .sends_initial_events
+            .then_some(News::Begins(watch.kind));
+        self.send(link, STREAM.to_vec(), begins.into_iter().collect(), now);
+        for change in changes {
+            self.send(
+                link,
+                chunk(&frame(&change)),
+                vec![News::Change(change)],
+                now,
+            );
+        }
+        if watch.sends_initial_events {
+            let line = bookmark(watch.kind, revision, true);
+            let news = News::InitialEventsEnd(watch.kind, revision);
+            self.send(link, chunk(&line), vec![news], now);
+        }
+        self.watches.push(Watch {
+            link,
+            kind: watch.kind,
+            server,
+        });
+        self.schedule(now + watch.timeout, Event::WatchTimesOut(link));
+    }
+
+    /// Sends bytes to the client of a connection, after all bytes before.
+    pub(super) fn send(&mut self, link: usize, bytes: Vec<u8>, news: Vec<News>, now: Duration) {
+        let jitter = Duration::from_micros(self.rng.u64(0..1_000));
+        let of = &mut self.links[link];
+        let at = (now + of.lag + jitter).max(of.last_arrival);
+        of.last_arrival = at;
+        self.schedule(at, Event::Deliver(link, bytes, news));
+    }
+
+    pub(super) fn send_bookmark(&mut self, watch: &Watch, now: Duration) {
+        let revision = self.server.caches[watch.server].revision;
+        let line = bookmark(watch.kind, revision, false);
+        self.send(
+            watch.link,
+            chunk(&line),
+            vec![News::Bookmark(watch.kind, revision)],
+            now,
+        );
+    }
+
+    pub(super) fn cache_sees(&mut self, server: usize, revision: u64, now: Duration) {
+        let changes = self.server.advance(server, revision);
+        let of_server = self.watches.iter().filter(|watch| watch.server == server);
+        let watches: Vec<(usize, Kind)> = of_server.map(|it| (it.link, it.kind)).collect();
+        for change in changes {
+            for (link, kind) in &watches {
+                if *kind == change.object.kind {
+                    let news = vec![News::Change(change.clone())];
+                    self.send(*link, chunk(&frame(&change)), news, now);
+                }
+            }
+        }
+    }
+
+    fn follow_lease(&mut self, process: usize, request: &Request, answer: &Answer, now: Duration) {
+        let is_lease = target(&request.path).is_some_and(|(kind, ..)| kind == Kind::Lease);
+        if !is_lease || request.method == "GET" || answer.code >= 300 {
+            return;
+        }
+        let Some(lease) = self.server.all(Kind::Lease).next() else {
+            return;
+        };
+        let spec = &lease.value["spec"];
+        let holder = spec["holderIdentity"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        let seconds = spec["leaseDurationSeconds"].as_u64().unwrap_or(0);
+        let has_changed = holder != self.lease.holder;
+        self.lease.duration = Duration::from_secs(seconds);
+        self.lease.renewed = now;
+        if has_changed {
+            self.note(now, format_args!("the lease is held by {holder:?}"));
+            let revision = self.server.revision;
+            let known = self.known.entry(process).or_default();
+            known.acquired_at = (!holder.is_empty()).then_some(revision);
+            known.read_live.clear();
+        }
+        self.lease.holder = holder;
+    }
+
+    /// What the answer to a read tells. Answers to writes tell nothing that a sync decides by.
+    fn news_of(&self, server: usize, request: &Request, answer: &Answer) -> Vec<News> {
+        let Some((kind, name, _)) = target(&request.path) else {
+            return Vec::new();
+        };
+        if answer.code != 200 || !matches!(kind, Kind::Pod | Kind::ReplicaSet) {
+            return Vec::new();
+        }
+        let is_filtered =
+            request.query("labelSelector").is_some() || request.query("fieldSelector").is_some();
+        match name {
+            Some(name) => {
+                let object = self.server.get(kind, name).cloned();
+                vec![News::Objects(object.into_iter().collect())]
+            }
+            None if is_filtered => vec![News::Objects(self.server.all(kind).cloned().collect())],
+            None if request.query("resourceVersion").is_some() => {
+                let (objects, revision) = self.server.cached(server, kind);
+                vec![News::List(kind, objects, revision)]
+            }
+            None => Vec::new(),
+        }
+    }
+
+    fn learn(&mut self, link: usize, n_bytes: usize) {
+        let task = scheduler::task().unwrap_or(0);
+        let turn = scheduler::n_turns();
+        let process = self.links[link].connection.process;
+        let mut left = n_bytes;
+        while let Some((bytes, _)) = self.links[link].unread.front_mut() {
+            let taken = left.min(*bytes);
+            *bytes -= taken;
+            left -= taken;
+            if *bytes > 0 {
+                break;
+            }
+            let (_, news) = self.links[link].unread.pop_front().expect("it is there");
+            let known = self.known.entry(process).or_default();
+            for news in news {
+                if let News::List(kind, ..) | News::InitialEventsEnd(kind, _) = &news {
+                    known.rewound.remove(kind);
+                }
+                known.view.learn(news, (task, turn));
+            }
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! What must hold at every request that is sent, in exact words.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::api_server::ApiServer;
+use super::http::Request;
+use super::objects::{Kind, Object, controller_of, is_active, target};
+use super::view::View;
+
+/// A write that a process has sent and that the API server may still execute.
+#[derive(Clone, Debug)]
+pub(super) struct UnderWay {
+    pub(super) process: usize,
+    pub(super) is_create: bool,
+    pub(super) name: String,
+    pub(super) owner: String,
+}
+
+/// What the oracles know of one process.
+#[derive(Debug, Default)]
+pub(super) struct Knowledge {
+    pub(super) view: View,
+    /// Names of pods that this process has sent a create for.
+    created: BTreeSet<String>,
+    /// UIDs of pods that this process has sent a delete for.
+    deleted: BTreeSet<String>,
+    /// The store's revision when this process acquired the lease; `None` without it.
+    pub(super) acquired_at: Option<u64>,
+    /// The ReplicaSets and selectors that it has read past its caches since.
+    pub(super) read_live: BTreeSet<String>,
+    /// The store went back, and this process has not listed both kinds again.
+    pub(super) rewound: BTreeSet<Kind>,
+}
+
+/// The Lease as the API server has it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LeaseTruth {
+    pub(super) holder: String,
+    pub(super) renewed: Duration,
+    pub(super) duration: Duration,
+    /// Until when somebody else's change of the Lease excuses two writers.
+    pub(super) tampered_until: Duration,
+}
+
+/// Everything that a check of a request needs.
+pub(super) struct Check<'a> {
+    pub(super) server: &'a ApiServer,
+    pub(super) under_way: &'a BTreeMap<u64, UnderWay>,
+    pub(super) lease: &'a LeaseTruth,
+    pub(super) identity: &'a str,
+    pub(super) process: usize,
+    pub(super) now: Duration,
+    /// The turn at which the sync of the sending thread began.
+    pub(super) since: u64,
+}
+
+/// Judges a request at the moment when its last byte leaves the process.
+pub(super) fn judge(
+    check: &Check<'_>,
+    known: &mut Knowledge,
+    request: &Request,
+) -> Result<(), String> {
+    let Some((kind, name, _)) = target(&request.path) else {
+        return Ok(());
+    };
+    if kind == Kind::Lease || request.method == "GET" {
+        return Ok(());
+    }
+    check.holds_the_lease(request)?;
+    if kind == Kind::Event {
+        return Ok(());
+    }
+    let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    match (request.method.as_str(), kind, name) {
+        ("POST", Kind::Pod, None) => check.may_create(known, &body),
+        ("DELETE", Kind::Pod, Some(name)) => check.may_delete(known, name, &body),
+        _ => Ok(()),
+    }
+}
+
+impl Check<'_> {
+    /// No write is sent while another process's lease is valid.
+    fn holds_the_lease(&self, request: &Request) -> Result<(), String> {
+        let lease = self.lease;
+        let is_anothers = !lease.holder.is_empty() && lease.holder != self.identity;
+        if is_anothers
+            && self.now < lease.renewed + lease.duration
+            && self.now >= lease.tampered_until
+        {
+            return Err(format!(
+                "{} sends {} while the lease of {} is valid",
+                self.identity,
+                request.describe(),
+                lease.holder
+            ));
+        }
+        Ok(())
+    }
+
+    /// No create is sent that, counted with the pods that the process knows and with its creates
+    /// under way, exceeds the largest spec that its sync could have read.
+    fn may_create(&self, known: &mut Knowledge, body: &Value) -> Result<(), String> {
+        let metadata = &body["metadata"];
+        let name = metadata["name"].as_str().unwrap_or_default().to_owned();
+        let owner = controller_of(body).unwrap_or_default().to_owned();
+        let is_known = known.created.contains(&name);
+        known.created.insert(name.clone());
+        let Some(replicas) = self.replicas(&known.view, &owner).max() else {
+            return Err(format!(
+                "{name} is created for an owner that was never read"
+            ));
+        };
+        self.is_proven(known, &owner, &format!("creates {name}"))?;
+        if is_known || !known.rewound.is_empty() {
+            return Ok(());
+        }
+        let mut counted: BTreeSet<&str> = BTreeSet::new();
+        for pod in self.server.all(Kind::Pod) {
+            let uid = &pod.value["metadata"]["uid"];
+            let is_counted = controller_of(&pod.value) == Some(&*owner) && is_active(&pod.value);
+            if is_counted
+                && (known.created.contains(&pod.name)
+                    || known.view.has_seen_before(&pod.name, uid, self.since))
+            {
+                counted.insert(&pod.name);
+            }
+        }
+        let own = self
+            .under_way
+            .values()
+            .filter(|it| it.process == self.process && it.is_create);
+        counted.extend(own.filter(|it| it.owner == owner).map(|it| &*it.name));
+        counted.insert(&name);
+        if i64::try_from(counted.len()).is_ok_and(|n| n > replicas) {
+            return Err(format!(
+                "{name} is one too many: {replicas} wanted, there are {counted:?}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// No delete of a pod that the process did not see owned; none beyond the surplus; and none
+    /// that the stock order would not choose from any state the sync could have read.
+    fn may_delete(&self, known: &mut Knowledge, name: &str, body: &Value) -> Result<(), String> {
+        let uid = &body["preconditions"]["uid"];
+        let text = uid.as_str().unwrap_or_default().to_owned();
+        let is_repeated = !known.deleted.insert(text);
+        let view = &known.view;
+        let of_uid = |pod: &&Object| pod.value["metadata"]["uid"] == *uid;
+        let versions = view.since(Kind::Pod, name, self.since);
+        let versions: Vec<&Object> = versions.into_iter().flatten().filter(of_uid).collect();
+        let owners: BTreeSet<&str> = versions
+            .iter()
+            .filter_map(|pod| controller_of(&pod.value))
+            .collect();
+        let Some(owner) = owners.first().copied() else {
+            return Err(format!(
+                "{name} ({uid}) is deleted, which no ReplicaSet was seen to own"
+            ));
+        };
+        let owner = owner.to_owned();
+        let replicas = self.replicas(view, &owner).min();
+        let Some(replicas) = replicas else {
+            return Err(format!(
+                "{name} is deleted for an owner that was never read"
+            ));
+        };
+        self.is_proven(known, &owner, &format!("deletes {name}"))?;
+        if is_repeated || !known.rewound.is_empty() {
+            return Ok(());
+        }
+        let candidates = self.candidates(known, &owner);
+        let deleted = |uid: &str| known.deleted.contains(uid);
+        let n_deleted = candidates.keys().filter(|uid| deleted(uid)).count();
+        let surplus = i64::try_from(candidates.len()).unwrap_or(i64::MAX) - replicas;
+        if i64::try_from(n_deleted).is_ok_and(|n| n > surplus) {
+            return Err(format!(
+                "{name} is deleted, but {replicas} are wanted of {} and {n_deleted} are deleted",
+                candidates.len()
+            ));
+        }
+        // The deletes of one sync leave in any order.
+        let own = versions.iter().map(|pod| rank(pod)).min();
+        let precedes =
+            |other: &&Candidate| other.is_always_active && other.ranks.iter().max() < own.as_ref();
+        let n_before = candidates.values().filter(precedes).count();
+        if i64::try_from(n_before).is_ok_and(|n| n >= surplus) {
+            return Err(format!(
+                "{name} ({own:?}) is deleted, but {n_before} pods come before it, and only \
+                 {surplus} are too many: {candidates:?}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Nothing is done for a ReplicaSet before the caches have reached the state at the take-over,
+    /// unless the process has read the ReplicaSet and its pods past the caches since.
+    fn is_proven(&self, known: &Knowledge, owner: &str, what: &str) -> Result<(), String> {
+        let Some(acquired) = known.acquired_at else {
+            return Ok(());
+        };
+        let has_reached = |kind| known.view.revision(kind) >= acquired;
+        if has_reached(Kind::Pod) && has_reached(Kind::ReplicaSet)
+            || known.read_live.contains(owner)
+            || !known.rewound.is_empty()
+        {
+            return Ok(());
+        }
+        Err(format!(
+            "{} {what} before it has read what was there at its take-over ({acquired})",
+            self.identity
+        ))
+    }
+
+    /// `spec.replicas` in every version of the owner that the sync could have read.
+    fn replicas<'a>(&self, view: &'a View, owner: &'a str) -> impl Iterator<Item = i64> + 'a {
+        let since = self.since;
+        view.names(Kind::ReplicaSet)
+            .flat_map(move |name| view.since(Kind::ReplicaSet, name, since))
+            .flatten()
+            .filter(move |rs| rs.value["metadata"]["uid"] == *owner)
+            .map(|rs| rs.value["spec"]["replicas"].as_i64().unwrap_or(1))
+    }
+
+    /// The pods that the sync could have counted for this owner, by UID.
+    fn candidates(&self, known: &Knowledge, owner: &str) -> BTreeMap<String, Candidate> {
+        let mut candidates = BTreeMap::new();
+        for name in known.view.names(Kind::Pod) {
+            let versions = known.view.since(Kind::Pod, name, self.since);
+            let counts =
+                |pod: &&Object| controller_of(&pod.value) == Some(owner) && is_active(&pod.value);
+            let always = versions.iter().all(|it| it.as_ref().is_some_and(counts));
+            for pod in versions.into_iter().flatten().filter(counts) {
+                let uid = pod.value["metadata"]["uid"].as_str().unwrap_or_default();
+                let candidate: &mut Candidate = candidates.entry(uid.to_owned()).or_default();
+                candidate.ranks.push(rank(pod));
+                candidate.is_always_active = always;
+            }
+        }
+        candidates
+    }
+}
+
+#[derive(Debug, Default)]
+struct Candidate {
+    is_always_active: bool,
+    ranks: Vec<Rank>,
+}
+
+/// Place in the stock order as far as it depends on one pod alone: lower is deleted first.
+type Rank = (bool, u8, bool);
+
+fn rank(pod: &Object) -> Rank {
+    let status = &pod.value["status"];
+    let phase = match status["phase"].as_str().unwrap_or_default() {
+        "Pending" => 0,
+        "Unknown" => 1,
+        _ => 2,
+    };
+    (
+        !pod.value["spec"]["nodeName"].is_null(),
+        phase,
+        is_ready(&pod.value),
+    )
+}
+
+/// True if the pod's condition says so.
+pub(super) fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|it| it["type"] == "Ready" && it["status"] == "True")
+}
+
+/// What is wrong with the state that a ReplicaSet has come to rest in; `None` if nothing is.
+pub(super) fn unsettled(server: &ApiServer, rs: &Object) -> Option<String> {
+    let uid = rs.value["metadata"]["uid"].as_str().unwrap_or_default();
+    let owned = server
+        .all(Kind::Pod)
+        .filter(|pod| controller_of(&pod.value) == Some(uid));
+    let active: Vec<_> = owned.filter(|pod| is_active(&pod.value)).collect();
+    let n_active = i64::try_from(active.len()).unwrap_or(i64::MAX);
+    let n_ready = active.iter().filter(|pod| is_ready(&pod.value)).count();
+    let (metadata, spec, status) = (
+        &rs.value["metadata"],
+        &rs.value["spec"],
+        &rs.value["status"],
+    );
+    let wanted = spec["replicas"].as_i64().unwrap_or(1);
+    let number = |field: &str| status[field].as_i64().unwrap_or(0);
+    let told = (
+        number("replicas"),
+        number("readyReplicas"),
+        number("observedGeneration"),
+    );
+    let truth = (
+        n_active,
+        i64::try_from(n_ready).unwrap_or(i64::MAX),
+        metadata["generation"].as_i64().unwrap_or(0),
+    );
+    if n_active != wanted {
+        return Some(format!("{} has {n_active} pods of {wanted}", rs.name));
+    }
+    (told != truth).then(|| format!("{}'s status tells {told:?} of {truth:?}", rs.name))
+}

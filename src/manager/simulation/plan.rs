@@ -1,0 +1,243 @@
+//! What happens in one history, drawn from its seed before it begins: a value that can be made
+//! smaller when it fails.
+
+use std::fmt;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::faults::KINDS;
+
+/// One change of the cluster, or one fault of a process or a server.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Action {
+    Scale(usize, i64),
+    DeletePod(usize),
+    FailPod(usize),
+    UnreadyPod(usize),
+    RelabelPod(usize),
+    AddOrphan(usize),
+    Recreate(usize, i64),
+    RejectPods(u32),
+    TakeNames(u32),
+    AddFinalizer(usize),
+    Quota(usize, Duration),
+    TerminateNamespace(Duration),
+    Kill(usize),
+    Freeze(usize, Duration, bool),
+    Terminate(usize),
+    StepClock(usize, i64),
+    DeleteLease,
+    EmptyLease,
+    ServerDown(usize, Duration),
+    BothServersDown(Duration),
+    CutPods,
+    CutReplicaSets,
+    CutAll,
+    Compact,
+    Snapshot,
+    Restore,
+    Lag(Duration, Duration),
+    CacheLag(usize, Duration, Duration),
+}
+
+impl Action {
+    /// The kind of fault that this is; `None` for a user's ordinary change.
+    pub(super) fn fault(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Scale(..) | Self::Snapshot => return None,
+            Self::DeletePod(_) => "pod deleted",
+            Self::FailPod(_) => "pod failed",
+            Self::UnreadyPod(_) => "pod no longer ready",
+            Self::RelabelPod(_) => "pod relabelled",
+            Self::AddOrphan(_) => "orphan",
+            Self::Recreate(..) => "ReplicaSet recreated",
+            Self::RejectPods(_) => "kubelet rejects",
+            Self::TakeNames(_) => "name taken by a stranger",
+            Self::AddFinalizer(_) => "finalizer on a pod",
+            Self::Quota(..) => "quota",
+            Self::TerminateNamespace(_) => "namespace terminates and returns",
+            Self::Kill(_) => "daemon killed",
+            Self::Freeze(_, _, false) => "daemon stopped and continued",
+            Self::Freeze(_, _, true) => "machine suspended",
+            Self::Terminate(_) => "daemon terminated in order",
+            Self::StepClock(..) => "time of day set",
+            Self::DeleteLease => "Lease deleted",
+            Self::EmptyLease => "Lease emptied",
+            Self::ServerDown(..) => "API server restarted",
+            Self::BothServersDown(_) => "all API servers down",
+            Self::CutPods => "pod watch cut",
+            Self::CutReplicaSets => "ReplicaSet watch cut",
+            Self::CutAll => "all connections cut",
+            Self::Compact => "compaction",
+            Self::Restore => "etcd restored",
+            Self::Lag(..) => "slow network",
+            Self::CacheLag(..) => "watch cache behind",
+        })
+    }
+}
+
+/// Every kind of [`Action::fault`].
+pub(super) const FAULTS: [&str; 27] = [
+    "pod deleted",
+    "pod failed",
+    "pod no longer ready",
+    "pod relabelled",
+    "orphan",
+    "ReplicaSet recreated",
+    "kubelet rejects",
+    "name taken by a stranger",
+    "finalizer on a pod",
+    "quota",
+    "namespace terminates and returns",
+    "daemon killed",
+    "daemon stopped and continued",
+    "machine suspended",
+    "daemon terminated in order",
+    "time of day set",
+    "Lease deleted",
+    "Lease emptied",
+    "API server restarted",
+    "all API servers down",
+    "pod watch cut",
+    "ReplicaSet watch cut",
+    "all connections cut",
+    "compaction",
+    "etcd restored",
+    "slow network",
+    "watch cache behind",
+];
+
+/// One history.
+#[derive(Clone)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    pub(super) n_daemons: usize,
+    /// `spec.replicas` of each ReplicaSet at first.
+    pub(super) replicas: Vec<i64>,
+    pub(super) n_workers: u16,
+    pub(super) burst_replicas: usize,
+    pub(super) qps: f32,
+    pub(super) status_update_interval: Duration,
+    pub(super) slowness: Option<u32>,
+    pub(super) fault_kinds: u32,
+    pub(super) fault_rate: u32,
+    pub(super) actions: Vec<(Duration, Action)>,
+    pub(super) length: Duration,
+}
+
+/// Shortest and longest time of a history until its faults end, in seconds.
+const LENGTH: std::ops::Range<u64> = 540..660;
+
+/// Maximum number of actions.
+const ACTIONS_MAX: usize = 90;
+
+impl Plan {
+    /// The history of this seed.
+    pub(super) fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let length = Duration::from_secs(rng.u64(LENGTH));
+        let n_daemons = rng.usize(1..=3);
+        let n_sets = rng.usize(1..=3);
+        let mut plan = Self {
+            seed,
+            n_daemons,
+            replicas: (0..n_sets).map(|_| rng.i64(0..9)).collect(),
+            n_workers: rng.u16(1..=4),
+            burst_replicas: rng.usize(2..20),
+            qps: rng.choice([0.0, 0.0, 20.0]).unwrap_or_default(),
+            status_update_interval: Duration::from_millis(500 * rng.u64(0..3)),
+            slowness: rng.choice([None, Some(400), Some(60)]).unwrap_or_default(),
+            // Each kind of fault is absent in half of the histories: fewer kinds go deeper.
+            fault_kinds: rng.u32(..1 << KINDS.len()),
+            fault_rate: rng.choice([0, 10, 40, 120]).unwrap_or_default(),
+            actions: Vec::new(),
+            length,
+        };
+        let kinds = rng.u32(..);
+        let restores = rng.u32(..8) == 0;
+        let mut at = Duration::from_secs(2);
+        while at < length && plan.actions.len() < ACTIONS_MAX {
+            let action = plan.draw(&mut rng, kinds, restores);
+            plan.actions.push((at, action));
+            at += match rng.u32(..20) {
+                0..12 => Duration::from_micros(rng.u64(0..150_000)),
+                12..18 => Duration::from_millis(rng.u64(0..8_000)),
+                _ => Duration::from_secs(rng.u64(5..120)),
+            };
+        }
+        plan
+    }
+
+    fn draw(&self, rng: &mut Rng, kinds: u32, restores: bool) -> Action {
+        let (set, pod) = (rng.usize(..self.replicas.len()), rng.usize(..64));
+        let daemon = rng.usize(..self.n_daemons);
+        let short = Duration::from_millis(rng.u64(20..3_000));
+        let long = Duration::from_millis(rng.u64(1_000..40_000));
+        // Numbers without an arm scale.
+        let action = match rng.u32(..40) {
+            10 | 11 => Action::DeletePod(pod),
+            12 => Action::FailPod(pod),
+            13 => Action::UnreadyPod(pod),
+            14 => Action::RelabelPod(pod),
+            15 => Action::AddOrphan(set),
+            16 => Action::Recreate(set, rng.i64(0..8)),
+            17 => Action::RejectPods(rng.u32(1..5)),
+            18 => Action::TakeNames(rng.u32(1..4)),
+            19 => Action::AddFinalizer(pod),
+            20 => Action::Quota(rng.usize(0..12), long),
+            21 => Action::TerminateNamespace(short),
+            22 | 23 => Action::Kill(daemon),
+            24 | 25 => Action::Freeze(daemon, long, rng.u32(..4) == 0),
+            26 => Action::Terminate(daemon),
+            27 => Action::StepClock(daemon, rng.i64(-7_200..7_200)),
+            28 => Action::DeleteLease,
+            29 => Action::EmptyLease,
+            30 => Action::ServerDown(pod % 2, long),
+            31 => Action::BothServersDown(short),
+            32 => Action::CutPods,
+            33 => Action::CutReplicaSets,
+            34 => Action::CutAll,
+            35 => Action::Compact,
+            36 if restores => Action::Snapshot,
+            37 if restores => Action::Restore,
+            38 => Action::Lag(Duration::from_millis(rng.u64(20..800)), long),
+            39 => Action::CacheLag(pod % 2, Duration::from_millis(rng.u64(50..4_000)), long),
+            _ => return Action::Scale(set, rng.i64(0..10)),
+        };
+        // Half of the kinds are absent, as with the faults of requests.
+        let kind = action.fault().map_or(0, |fault| fault.len() % 32);
+        if kinds & (1 << kind) == 0 {
+            return Action::Scale(set, rng.i64(0..10));
+        }
+        action
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "seed {}: {} daemons with {} workers, {:?} replicas, burst {}, {} requests a second, \
+             status every {:?}, slowness {:?}, {}/1000 requests fail:",
+            self.seed,
+            self.n_daemons,
+            self.n_workers,
+            self.replicas,
+            self.burst_replicas,
+            self.qps,
+            self.status_update_interval,
+            self.slowness,
+            self.fault_rate
+        )?;
+        for (bit, kind) in KINDS.iter().enumerate() {
+            if self.fault_rate > 0 && self.fault_kinds & (1 << bit) != 0 {
+                writeln!(f, "  {kind}")?;
+            }
+        }
+        for (at, action) in &self.actions {
+            writeln!(f, "  {:9.4} {action:?}", at.as_secs_f64())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! After the faults: every ReplicaSet comes to rest, and then nobody asks anything any more.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::objects::Kind;
+use super::oracles::unsettled;
+use super::world::{State, World};
+use crate::api::ObjectKey;
+
+/// Time in which a ReplicaSet must come to rest, beside what is excused.
+const SETTLES_WITHIN: Duration = Duration::from_secs(2);
+
+/// Time in which it must come to rest at all: leases expire, back-offs end, requests time out.
+const SETTLES_AT_ALL_WITHIN: Duration = Duration::from_mins(10);
+
+/// How often the state is looked at.
+const STEP: Duration = Duration::from_millis(100);
+
+/// Time for the last events and status writes, and then the time in which nothing may be sent.
+const CALMS_WITHIN: Duration = Duration::from_mins(2);
+const CALM: Duration = Duration::from_mins(1);
+
+impl World {
+    /// Ends the faults, and waits until everything is at rest.
+    pub(super) fn settle(self: &Arc<Self>) {
+        self.scheduler.set_slowness(None);
+        self.lock().end_faults();
+        let end = self.now() + SETTLES_AT_ALL_WITHIN;
+        let mut waited = Duration::ZERO;
+        let mut n_changes = 0;
+        loop {
+            self.run_until(self.now() + STEP);
+            let state = self.lock();
+            if !state.wrong.is_empty() {
+                return;
+            }
+            let Some(what) = state.unsettled() else {
+                break;
+            };
+            let n_now = state.server.log.len();
+            drop(state);
+            if n_now != n_changes || self.excuse().is_some() {
+                waited = Duration::ZERO;
+                n_changes = n_now;
+            } else {
+                waited += STEP;
+            }
+            if waited > SETTLES_WITHIN || self.now() > end {
+                let found = format!("nothing happens for {waited:?} though {what}");
+                let mut state = self.lock();
+                state.note(self.now(), &found);
+                state.wrong.push(found);
+                return;
+            }
+        }
+        self.run_until(self.now() + CALMS_WITHIN);
+        self.lock().n_recent_requests = 0;
+        self.run_until(self.now() + CALM);
+        let mut state = self.lock();
+        if let Some(what) = state.unsettled() {
+            state
+                .wrong
+                .push(format!("it does not stay at rest: {what}"));
+        }
+        let n_requests = state.n_recent_requests;
+        if n_requests > 0 {
+            state.wrong.push(format!(
+                "{n_requests} requests though everything is at rest"
+            ));
+        }
+    }
+
+    /// Why nothing needs to happen right now.
+    fn excuse(&self) -> Option<String> {
+        let now = self.now();
+        let state = self.lock();
+        let leader = if state.plan.n_daemons == 1 {
+            state.daemons.first()
+        } else {
+            let holder = &state.lease.holder;
+            state
+                .daemons
+                .iter()
+                .find(|daemon| daemon.identity == *holder)
+        };
+        let Some(leader) = leader.filter(|leader| leader.process.is_some()) else {
+            return Some("there is no leader".to_owned());
+        };
+        let process = leader.process?;
+        if self.scheduler.is_frozen(process) {
+            return Some("the leader stands still".to_owned());
+        }
+        let stop = leader.stop.spot();
+        if let Some(thread) = self.scheduler.waits_only_for(process, stop) {
+            return Some(format!("{thread} waits to send again"));
+        }
+        if state.n_silenced(process) > 0 {
+            return Some("a request without an answer has not timed out".to_owned());
+        }
+        let queue = leader.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(queue) = &*queue else {
+            return Some("the leader is starting".to_owned());
+        };
+        let _ = now;
+        state.server.all(Kind::ReplicaSet).find_map(|rs| {
+            let key = queue.state_of(&ObjectKey::new("default", &*rs.name));
+            let backs_off = key.n_failures > 0 && key.due_in.is_some();
+            backs_off.then(|| format!("{} backs off", rs.name))
+        })
+    }
+}
+
+impl State {
+    fn unsettled(&self) -> Option<String> {
+        self.server
+            .all(Kind::ReplicaSet)
+            .find_map(|rs| unsettled(&self.server, rs))
+    }
+}

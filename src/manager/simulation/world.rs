@@ -1,0 +1,374 @@
+//! The world around the daemons: what happens when, and what travels between them and the servers.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fastrand::Rng;
+use jiff::Timestamp;
+
+use super::api_server::{ApiServer, N_SERVERS, Snapshot};
+use super::daemon::Daemon;
+use super::faults::{Fault, Faults};
+use super::http::{Request, STREAM_END};
+use super::objects::{Change, Kind};
+use super::oracles::{Knowledge, LeaseTruth, UnderWay};
+use super::plan::{Action, Plan};
+use super::view::News;
+use crate::client::simulated::{Connection, End};
+use crate::stdx::turns::Spot;
+use crate::stdx::turns::scheduler::Scheduler;
+
+/// How far a watch cache is behind the store in quiet times.
+const CACHE_LAG: Duration = Duration::from_millis(1);
+
+/// What happens at a time.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A request reaches its server.
+    Arrive(u64, usize, Request, Fault),
+    /// Bytes reach a client.
+    Deliver(usize, Vec<u8>, Vec<News>),
+    /// A connection ends.
+    End(usize, End),
+    /// A server's watch cache sees the changes up to this revision, if the store's epoch is this.
+    CacheSees(usize, u64, u64),
+    /// A watch ends because its time is over.
+    WatchTimesOut(usize),
+    /// Every watch gets a bookmark.
+    Bookmarks,
+    /// The kubelet or the garbage collector does something about the pod of this name and UID.
+    PodStep(String, String),
+    /// Pods whose owner is gone are deleted.
+    CollectGarbage,
+    /// Something of the plan.
+    Act(Action),
+    /// A daemon starts.
+    Start(usize),
+    /// A server accepts connections again.
+    ServerUp(usize),
+    LiftQuota,
+    NamespaceReturns,
+    LagEnds,
+    CacheLagEnds(usize),
+}
+
+/// One connection, from the server's side.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) connection: Arc<Connection>,
+    pub(super) server: usize,
+    pub(super) lag: Duration,
+    /// When the last bytes under way arrive.
+    pub(super) last_arrival: Duration,
+    /// What the client has not read completely: bytes left, and what they tell.
+    pub(super) unread: VecDeque<(usize, Vec<News>)>,
+    /// The last request gets no answer.
+    pub(super) is_silenced: bool,
+}
+
+/// An open watch.
+#[derive(Debug)]
+pub(super) struct Watch {
+    pub(super) link: usize,
+    pub(super) kind: Kind,
+    pub(super) server: usize,
+}
+
+/// Everything but the threads.
+pub(super) struct World {
+    pub(super) scheduler: Arc<Scheduler>,
+    state: Mutex<State>,
+    /// The agenda has changed.
+    changed: Spot,
+}
+
+pub(super) struct State {
+    pub(super) rng: Rng,
+    pub(super) plan: Plan,
+    pub(super) faults: Faults,
+    pub(super) server: ApiServer,
+    pub(super) snapshot: Option<Snapshot>,
+    agenda: BTreeMap<(Duration, u64), Event>,
+    n_events: u64,
+    pub(super) links: Vec<Link>,
+    pub(super) watches: Vec<Watch>,
+    pub(super) is_down: [bool; N_SERVERS],
+    /// How far the watch caches are behind the store.
+    pub(super) cache_lag: [Duration; N_SERVERS],
+    /// Counts the restores.
+    epoch: u64,
+    pub(super) daemons: Vec<Daemon>,
+    pub(super) known: BTreeMap<usize, Knowledge>,
+    pub(super) under_way: BTreeMap<u64, UnderWay>,
+    pub(super) n_requests: u64,
+    pub(super) lease: LeaseTruth,
+    /// Requests since this was last reset, without those for the Lease and watches.
+    pub(super) n_recent_requests: u64,
+    pub(super) n_late_writes: u64,
+    /// The history, line by line.
+    pub(super) lines: Vec<String>,
+    /// What an oracle has found.
+    pub(super) wrong: Vec<String>,
+    pub(super) n_steps: u64,
+    /// How many of the next pods the kubelets reject.
+    pub(super) n_to_reject: u32,
+    /// How many of the next names a stranger takes right before the daemon.
+    pub(super) n_names_to_take: u32,
+    /// Daemons that end are started again.
+    pub(super) restarts: bool,
+}
+
+impl World {
+    pub(super) fn new(scheduler: &Arc<Scheduler>, plan: Plan) -> Arc<Self> {
+        let rng = Rng::with_seed(plan.seed ^ 0x57ab);
+        let faults = Faults::new(&plan);
+        Arc::new(Self {
+            scheduler: Arc::clone(scheduler),
+            state: Mutex::new(State {
+                rng,
+                plan,
+                faults,
+                server: ApiServer::default(),
+                snapshot: None,
+                agenda: BTreeMap::new(),
+                n_events: 0,
+                links: Vec::new(),
+                watches: Vec::new(),
+                is_down: [false; N_SERVERS],
+                cache_lag: [CACHE_LAG; N_SERVERS],
+                epoch: 0,
+                daemons: Vec::new(),
+                known: BTreeMap::new(),
+                under_way: BTreeMap::new(),
+                n_requests: 0,
+                lease: LeaseTruth::default(),
+                n_recent_requests: 0,
+                n_late_writes: 0,
+                lines: Vec::new(),
+                wrong: Vec::new(),
+                n_steps: 0,
+                n_to_reject: 0,
+                n_names_to_take: 0,
+                restarts: true,
+            }),
+            changed: Spot::default(),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.scheduler.elapsed()
+    }
+
+    /// Lets everything happen until `end`, or until an oracle finds something wrong.
+    pub(super) fn run_until(self: &Arc<Self>, end: Duration) {
+        loop {
+            let now = self.now();
+            let mut state = self.lock();
+            if !state.wrong.is_empty() {
+                return;
+            }
+            let first = state.agenda.first_key_value().map(|((at, _), _)| *at);
+            if let Some(at) = first
+                && at <= now
+            {
+                let event = state.agenda.pop_first().expect("it is there").1;
+                drop(state);
+                self.happen(event, now);
+                continue;
+            }
+            drop(state);
+            if now >= end {
+                return;
+            }
+            let next = first.map_or(end, |at| at.min(end));
+            let deadline = Some(self.scheduler.instant(next));
+            let has_earlier = || {
+                let state = self.lock();
+                let first = state.agenda.first_key_value();
+                first.is_some_and(|((at, _), _)| *at < next).then_some(())
+            };
+            let _ = crate::stdx::turns::wait(&[&self.changed], deadline, has_earlier);
+        }
+    }
+
+    pub(super) fn wake(&self) {
+        self.changed.wake();
+    }
+
+    fn happen(self: &Arc<Self>, event: Event, now: Duration) {
+        let mut state = self.lock();
+        state.n_steps += 1;
+        state.server.now = (Timestamp::constant(1_767_225_600, 0) + now)
+            .strftime("%Y-%m-%dT%H:%M:%SZ")
+            .to_string();
+        match event {
+            Event::Arrive(id, link, request, fault) => state.arrive(id, link, request, fault, now),
+            Event::Deliver(link, bytes, news) => {
+                let link = &mut state.links[link];
+                link.unread.push_back((bytes.len(), news));
+                let connection = Arc::clone(&link.connection);
+                drop(state);
+                connection.deliver(&bytes);
+                return;
+            }
+            Event::End(link, end) => state.end(link, end),
+            Event::CacheSees(server, revision, epoch) => {
+                if epoch == state.epoch {
+                    state.cache_sees(server, revision, now);
+                }
+            }
+            Event::WatchTimesOut(link) => {
+                if let Some(at) = state.watches.iter().position(|watch| watch.link == link) {
+                    let watch = state.watches.remove(at);
+                    state.send_bookmark(&watch, now);
+                    state.send(link, STREAM_END.to_vec(), Vec::new(), now);
+                }
+            }
+            Event::Bookmarks => {
+                let watches = std::mem::take(&mut state.watches);
+                for watch in &watches {
+                    state.send_bookmark(watch, now);
+                }
+                state.watches = watches;
+                state.schedule(now + Duration::from_secs(40), Event::Bookmarks);
+            }
+            Event::PodStep(name, uid) => state.step_pod(&name, &uid, now),
+            Event::CollectGarbage => state.collect_garbage(now),
+            Event::Start(daemon) => {
+                drop(state);
+                self.start(daemon);
+                return;
+            }
+            Event::ServerUp(server) => state.is_down[server] = false,
+            Event::LiftQuota => state.server.quota = None,
+            Event::NamespaceReturns => state.server.is_terminating = false,
+            Event::LagEnds => state.set_lag(None),
+            Event::CacheLagEnds(server) => state.cache_lag[server] = CACHE_LAG,
+            Event::Act(action) => {
+                drop(state);
+                self.act(&action, now);
+                return;
+            }
+        }
+        drop(state);
+    }
+}
+
+impl State {
+    pub(super) fn schedule(&mut self, at: Duration, event: Event) {
+        self.n_events += 1;
+        self.agenda.insert((at, self.n_events), event);
+    }
+
+    pub(super) fn note(&mut self, now: Duration, line: impl std::fmt::Display) {
+        self.lines
+            .push(format!("{:10.4} {line}", now.as_secs_f64()));
+    }
+
+    /// Changes the store from outside, and lets the caches see it after their lag.
+    pub(super) fn write<T>(&mut self, now: Duration, write: impl FnOnce(&mut ApiServer) -> T) -> T {
+        let before = self.server.log.len();
+        let result = write(&mut self.server);
+        let changes: Vec<Change> = self.server.log[before.min(self.server.log.len())..].to_vec();
+        for change in &changes {
+            let what = if change.is_deletion { "gone" } else { "stored" };
+            let (object, at) = (&change.object, change.revision);
+            self.note(
+                now,
+                format_args!("  {at} {what}: {:?} {}", object.kind, object.name),
+            );
+            self.follow_pod(change, now);
+        }
+        if !changes.is_empty() {
+            for server in 0..N_SERVERS {
+                let jitter = Duration::from_micros(self.rng.u64(0..2_000));
+                let at = now + self.cache_lag[server] + jitter;
+                let sees = Event::CacheSees(server, self.server.revision, self.epoch);
+                self.schedule(at, sees);
+            }
+        }
+        result
+    }
+
+    pub(super) fn end(&mut self, link: usize, end: End) {
+        self.watches.retain(|watch| watch.link != link);
+        self.links[link].connection.end(end);
+    }
+
+    /// Ends every connection, or those of one server, or the watches of one kind.
+    pub(super) fn cut(&mut self, server: Option<usize>, kind: Option<Kind>, how: End) {
+        let is_watched = |link: usize| {
+            let mut watches = self.watches.iter();
+            watches.any(|it| it.link == link && kind.is_none_or(|kind| kind == it.kind))
+        };
+        let links: Vec<usize> = (0..self.links.len())
+            .filter(|link| server.is_none_or(|server| self.links[*link].server == server))
+            .filter(|link| kind.is_none() || is_watched(*link))
+            .collect();
+        for link in links {
+            self.end(link, how);
+        }
+    }
+
+    /// A server refuses connections until `up`.
+    pub(super) fn take_down(&mut self, server: usize, up: Duration) {
+        self.is_down[server] = true;
+        self.cut(Some(server), None, End::Closed);
+        self.schedule(up, Event::ServerUp(server));
+    }
+
+    /// Etcd goes back to an earlier state; the servers restart with it.
+    pub(super) fn restore(&mut self, snapshot: Snapshot, now: Duration) {
+        self.epoch += 1;
+        self.server.restore(snapshot);
+        self.cut(None, None, End::Reset);
+        self.lease.tampered_until = now + Duration::from_secs(30);
+        self.lease.holder.clear();
+        for known in self.known.values_mut() {
+            known.rewound = [Kind::Pod, Kind::ReplicaSet].into();
+        }
+    }
+
+    /// Lag of the connections opened from now on; `None` for a lag of their own each.
+    pub(super) fn set_lag(&mut self, lag: Option<Duration>) {
+        for link in &mut self.links {
+            let of_its_own = Duration::from_micros(self.rng.u64(200..3_000));
+            link.lag = lag.unwrap_or(of_its_own);
+        }
+    }
+
+    /// Forgets what a process knew.
+    pub(super) fn forget(&mut self, process: usize) {
+        self.known.remove(&process);
+        let of_process = |link: &&Link| link.connection.process == process;
+        let links = self.links.iter().filter(of_process);
+        let numbers: Vec<usize> = links.map(|link| link.connection.number).collect();
+        self.watches.retain(|watch| !numbers.contains(&watch.link));
+    }
+
+    /// Requests of a process that nobody will answer and that it still waits for.
+    pub(super) fn n_silenced(&self, process: usize) -> usize {
+        let of_process = |link: &&Link| link.is_silenced && link.connection.process == process;
+        let silenced = self.links.iter().filter(of_process);
+        silenced
+            .filter(|link| !link.connection.pipe().is_dropped)
+            .count()
+    }
+
+    /// No more faults: the servers answer at once, and everybody lets the daemons work.
+    pub(super) fn end_faults(&mut self) {
+        self.faults.end();
+        self.is_down = [false; N_SERVERS];
+        self.cache_lag = [CACHE_LAG; N_SERVERS];
+        self.set_lag(None);
+        self.server.quota = None;
+        self.server.is_terminating = false;
+        self.n_to_reject = 0;
+        self.n_names_to_take = 0;
+    }
+}
