@@ -7,10 +7,10 @@
 //! missing: each worker sends its batches itself.
 //!
 //! [`plan`] draws a history from its seed, [`world`] lets it happen, [`network`] carries requests
-//! and watches with the [`faults`] of single requests, [`cluster`] plays users, kubelets and garbage
-//! collection, [`daemon`] the processes, and [`api_server`] the servers. [`oracles`] judge each
-//! request when its last byte leaves the process, by what that process had read ([`view`]). Then
-//! the faults end, and every ReplicaSet must come to rest within two seconds of its own time
+//! and watches with the [`faults`] of single requests, [`cluster`] plays users, kubelets and
+//! garbage collection, [`daemon`] the processes, and [`api_server`] the servers. [`oracles`] judge
+//! each request when its last byte leaves the process, by what that process had read ([`view`]).
+//! Then the faults end, and every ReplicaSet must come to rest within two seconds of its own time
 //! ([`settle`]).
 //!
 //! A failure names its seed and is made smaller. `SIMULATION_SEEDS=FIRST..END` runs other seeds.

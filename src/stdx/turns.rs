@@ -3,9 +3,9 @@
 //! Every loop of the daemon blocks in one of a few places: in this room's
 //! [`Stop`](super::stop::Stop), [`Latch`](super::latch::Latch) and
 //! [`Thread`](super::thread::Thread), in the work queue, in the event recorder's channel, and in
-//! the client's transport. Each of them has a [`Spot`]: it calls [`wait`] before it would block, and
-//! [`Spot::wake`] after it changed what others wait for. Outside of a simulation both do nothing,
-//! and a release build contains neither.
+//! the client's transport. Each of them has a [`Spot`]: it calls [`wait`] before it would block,
+//! and [`Spot::wake`] after it changed what others wait for. Outside of a simulation both do
+//! nothing, and a release build contains neither.
 //!
 //! In a simulation (`scheduler`) the daemon's threads are real threads, but only one runs at a
 //! time: in `wait` and `wake` it hands its turn to a thread that the seed chooses. Time passes only
