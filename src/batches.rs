@@ -12,6 +12,8 @@
 pub mod fair_pool;
 pub mod pool;
 pub mod runner;
+#[cfg(test)]
+mod simulated;
 pub mod slow_start;
 
 pub use fair_pool::FairPool;

@@ -75,6 +75,7 @@ use crate::stdx::activity;
 use crate::stdx::clock;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::{Thread, join_all};
+use crate::stdx::turns;
 use crate::telemetry::health::Health;
 
 /// Fraction of the stop time (one half) after which the manager aborts requests in flight.
@@ -247,6 +248,7 @@ impl Manager {
         let delays: Vec<Thread> = delays.collect();
         // ORDER: release the lease after the last write has ended. Keep it if a write may still be
         // in flight: another daemon must wait until the lease expires.
+        turns::reached("manager: before the lease is released");
         stuck.extend(self.leadership.end(writes_ended, deadline));
         stuck.extend(join_all(self.watches, deadline));
         stuck.extend(join_all(delays, deadline));

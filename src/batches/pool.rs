@@ -104,6 +104,10 @@ impl Part {
 
     /// Returns the runner. Without threads, each worker runs its batches itself.
     fn runner(&self) -> Arc<dyn BatchRunner> {
+        #[cfg(test)]
+        if crate::stdx::turns::scheduler::process().is_some() {
+            return Arc::new(super::simulated::Shuffled);
+        }
         match &self.pool {
             Some(pool) => Arc::clone(pool) as _,
             None => Arc::new(Serial),

@@ -37,6 +37,7 @@ use crate::stdx::activity;
 use crate::stdx::clock::Clock;
 use crate::stdx::report::report;
 use crate::stdx::stop::Stop;
+use crate::stdx::turns;
 
 /// Receives the events of a watch. The watch thread calls it without holding a lock; a handler that
 /// blocks delays the watch.
@@ -368,9 +369,11 @@ impl<T: Decode> Reflector<T> {
             // ORDER: handlers must forget the positions that they wait for before older versions
             // arrive.
             self.handler.on_rewind();
+            turns::reached("reflector: rewound, before the store is replaced");
         }
         let events = self.store.replace(objects, &unread, resource_version);
         let n_events = events.len();
+        turns::reached("reflector: replaced, before the handlers are told");
         // The store already has the new state, so a handler that reads it never sees an older one.
         for event in events {
             self.deliver(&event);
@@ -387,6 +390,7 @@ impl<T: Decode> Reflector<T> {
             log::info!("{n_objects} {resource} listed in {seconds:.1} s");
             // ORDER: the workers start to sync once both stores have synced, and by then the
             // handlers must have seen the complete first list.
+            turns::reached("reflector: listed, before the store has synced");
             self.store.set_synced();
         }
         self.handler.on_position(&self.store.resource_version());

@@ -37,6 +37,7 @@ use self::waiting::Waiting;
 use crate::api::{ObjectKey, Uid};
 use crate::stdx::clock::Clock;
 use crate::stdx::hash::HashMap;
+use crate::stdx::turns;
 
 /// Below this number of records there is no sweep.
 const SWEEP_AT_LEAST: usize = 1024;
@@ -202,6 +203,7 @@ impl Memories {
         self.wake_when_shown(key);
         // ORDER: the caches may have advanced between the check and the registration. From here on
         // the watch threads report; a second check closes the gap.
+        turns::reached("readiness: between the two checks");
         if self.settle(key, owner, &cached()) {
             return Readiness::Ready;
         }

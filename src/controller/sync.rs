@@ -93,6 +93,7 @@ impl ReplicaSetController {
         }
         // ORDER: the version is read first, so the ReplicaSet is at least as new as that version.
         let version = self.cache.replica_sets_resource_version();
+        turns::reached("recheck: between the version and the ReplicaSet");
         let cached = self.cache.replica_set(&rs.key);
         let is_alive = cached.is_some_and(|it| it.uid == rs.uid && !it.is_terminating());
         let now = self.clock.now();
@@ -232,6 +233,7 @@ impl ReplicaSetController {
                 self.queue.add_after(rs.key.clone(), remaining);
                 // ORDER: the cache may have caught up before the key was registered. A second check
                 // closes that gap.
+                turns::reached("expectations: before the key is registered");
                 self.memories.wake_when_shown(&rs.key);
                 if self.check_expectations(rs) != Satisfaction::Open {
                     self.enqueue(&rs.key);

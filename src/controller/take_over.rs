@@ -22,6 +22,7 @@
 use super::memory::positions::Versions;
 use super::{ReplicaSetController, SyncError};
 use crate::api::ReplicaSet;
+use crate::stdx::turns;
 
 impl ReplicaSetController {
     /// Stops enqueueing keys, until [`take_over`](Self::take_over).
@@ -36,6 +37,7 @@ impl ReplicaSetController {
         self.memories.need_proof();
         // ORDER: `enqueue_all` runs after this. A change from before is then in the cache, and a
         // change from after enqueues its key by its own event.
+        turns::reached("take-over: before the standby ends");
         self.memories.set_standby(false);
     }
 
@@ -44,6 +46,7 @@ impl ReplicaSetController {
     pub fn handle_rewind(&self) {
         // ORDER: syncs must stop acting before the waits that block them are dropped.
         self.memories.need_proof();
+        turns::reached("rewind: before the waits are dropped");
         self.memories.each(|memory| {
             memory.own_writes.forget_expected();
             memory.positions.forget_written();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::client::Fence;
 use crate::stdx::boot_clock::BootClock;
+use crate::stdx::turns;
 
 /// Open until a time that each renewal moves forward. Initially closed.
 #[derive(Debug)]
@@ -45,6 +46,7 @@ impl Fence for LeaseFence {
         let until = Duration::from_nanos(self.open_until.load(Ordering::SeqCst));
         // ORDER: load the limit before the clock. In the other order, a thread frozen between the
         // two reads would check a stale time and pass an expired fence.
+        turns::reached("fence: between the limit and the clock");
         self.clock.boot_time() < until
     }
 

@@ -17,6 +17,7 @@ use crate::stdx::clock::SystemClock;
 use crate::stdx::latch::Latch;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::Thread;
+use crate::stdx::turns;
 use crate::writes::event_recorder::{EventRecorder, EventType, ObjectReference};
 
 /// The parts of an instance that follow the leader election.
@@ -213,6 +214,7 @@ impl Callbacks for LeaderCallbacks {
         }
         // ORDER: set the flag last. The first worker enqueues every ReplicaSet, and by then the
         // controllers must collect keys.
+        turns::reached("leadership: before the workers start");
         self.leads.set();
     }
 

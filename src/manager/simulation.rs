@@ -3,8 +3,8 @@
 //!
 //! [`turns`](crate::stdx::turns) runs the daemon's own loops; [`simulated`](crate::client) takes
 //! the place of TCP. Everything above is what ships: elector and fence, reflectors, retries, the
-//! rate limit, the queue, workers, events, the order of start and stop. Only the batch threads are
-//! missing: each worker sends its batches itself.
+//! rate limit, the queue, workers, events, the order of start and stop. Only rayon is
+//! missing: the jobs of a batch run on threads of their own.
 //!
 //! [`plan`] draws a history from its seed, [`world`] lets it happen, [`network`] carries requests
 //! and watches with the [`faults`] of single requests, [`cluster`] plays users, kubelets and
@@ -62,6 +62,7 @@ pub(super) struct Outcome {
 fn run(plan: &Plan) -> Outcome {
     let scheduler = Scheduler::new(plan.seed);
     scheduler.set_slowness(plan.slowness);
+    scheduler.set_crash_rate(plan.crash_rate);
     let world = World::new(&scheduler, plan.clone());
     scheduler.attach(Some(Arc::new(Attached(Arc::clone(&world) as Arc<_>))));
     scheduler.run(|| {
@@ -103,6 +104,13 @@ fn begin(world: &Arc<World>, plan: &Plan) {
         state.schedule(*at, Event::Act(action.clone()));
     }
     state.schedule(Duration::from_secs(40), Event::Bookmarks);
+    if plan
+        .actions
+        .iter()
+        .any(|(_, action)| *action == plan::Action::Restore)
+    {
+        state.schedule(Duration::from_secs(1), Event::Snapshot);
+    }
 }
 
 #[expect(clippy::print_stdout, reason = "the figures are what a run is for")]
@@ -120,7 +128,10 @@ fn check(seed: u64) -> Outcome {
 
 /// The kinds of faults that a run of many histories must have had.
 fn all_faults() -> impl Iterator<Item = &'static str> {
-    faults::KINDS.into_iter().chain(plan::FAULTS)
+    faults::KINDS
+        .into_iter()
+        .chain(plan::FAULTS)
+        .chain([world::CRASH])
 }
 
 #[test]

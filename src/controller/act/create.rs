@@ -13,6 +13,7 @@ use crate::controller::memory::pod_names::{self, PodNames};
 use crate::controller::memory::positions::Resource;
 use crate::controller::{ReplicaSetController, SyncError, outcome_of};
 use crate::stdx::activity;
+use crate::stdx::turns;
 use crate::telemetry::metrics::controller::WriteOutcome;
 use crate::writes::WriteError;
 
@@ -37,6 +38,7 @@ impl ReplicaSetController {
         // ORDER: this chooses names before it counts the pods again. A create of unknown outcome
         // may have appeared since the sync listed its pods. Its name is then not retried, so its
         // pod has to count.
+        turns::reached("create: names are chosen, before pods are counted again");
         let arrived = self.count_arrived(rs, selector, &decision.active);
         let (names, surplus) = names.split_at(count - arrived.min(count));
         self.return_names(rs, surplus, PodNames::untried);
@@ -51,6 +53,7 @@ impl ReplicaSetController {
         // ORDER: every name is expected before the first request, because the watch may show a pod
         // before the response to its create arrives.
         self.expect(rs, names.iter().cloned(), []);
+        turns::reached("create: expected, before the first request");
         self.note_first_request(rs);
         let tried: Vec<AtomicBool> = names.iter().map(|_| AtomicBool::new(false)).collect();
         let _batches = activity::enter("waits for batches of creates", count);
@@ -172,6 +175,7 @@ impl ReplicaSetController {
         if error.is_unknown() {
             self.own_writes(rs, |writes| writes.creation_is_unknown(name));
         } else if error.status().is_some() && !error.is_already_exists() {
+            turns::reached("create: refused, before the name returns");
             // ORDER: last, because another create of this batch may draw the name and expect it.
             self.return_names(rs, std::slice::from_ref(name), PodNames::refused);
         }

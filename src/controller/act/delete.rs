@@ -6,6 +6,7 @@ use crate::controller::decide::Decision;
 use crate::controller::decide::age_ratio::age_ratios;
 use crate::controller::{ReplicaSetController, SyncError, outcome_of};
 use crate::stdx::activity;
+use crate::stdx::turns;
 use crate::telemetry::metrics::controller::WriteOutcome;
 use crate::writes::WriteError;
 
@@ -28,6 +29,7 @@ impl ReplicaSetController {
         // first.
         let uids = pods.iter().map(|pod| pod.uid.clone());
         self.expect(rs, [], uids);
+        turns::reached("delete: expected, before the first request");
         self.note_first_request(rs);
         if pods.len() < active.len() {
             for ratio in age_ratios(active, pods, decision.now) {

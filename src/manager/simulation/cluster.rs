@@ -228,7 +228,6 @@ impl State {
             Action::CutReplicaSets => self.cut(None, Some(Kind::ReplicaSet), End::Reset),
             Action::CutAll => self.cut(None, None, End::Reset),
             Action::Compact => self.server.compact(),
-            Action::Snapshot => self.snapshot = Some(self.server.snapshot()),
             Action::Restore => {
                 if let Some(snapshot) = self.snapshot.clone() {
                     self.restore(snapshot, now);

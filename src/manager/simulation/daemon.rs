@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::plan::{Action, Plan};
-use super::world::{Event, World};
+use super::plan::{Action, LEADER, Plan};
+use super::world::{Event, State, World};
 use crate::api::ObjectKey;
 use crate::cache::encoding::ContentType;
 use crate::client::ClientConfig;
@@ -39,7 +39,7 @@ pub(super) struct Daemon {
 fn options(plan: &Plan, identity: &str) -> ManagerOptions {
     ManagerOptions {
         concurrent_replicaset_syncs: plan.n_workers,
-        // Each worker sends its batches itself: rayon's threads cannot take turns.
+        // Rayon's threads cannot take turns; batches run on threads of their own.
         batch_parallelism: 0,
         burst_replicas: plan.burst_replicas,
         kube_api_qps: plan.qps,
@@ -49,6 +49,18 @@ fn options(plan: &Plan, identity: &str) -> ManagerOptions {
             LeaderElectionOptions::new(identity.to_owned(), "kube-system", "replicaset-controller")
         }),
         ..ManagerOptions::default()
+    }
+}
+
+impl State {
+    /// The daemon that the Lease names.
+    pub(super) fn leader(&self) -> Option<usize> {
+        if self.daemons.len() == 1 {
+            return Some(0);
+        }
+        let holder = &self.lease.holder;
+        let names = |daemon: &Daemon| !holder.is_empty() && daemon.identity == *holder;
+        self.daemons.iter().position(names)
     }
 }
 
@@ -103,17 +115,37 @@ impl World {
         self.wake();
     }
 
-    pub(super) fn act_on_daemon(self: &Arc<Self>, action: &Action, now: Duration) {
+    /// Notices that a process is dead, and starts its daemon again.
+    pub(super) fn bury(&self, process: Process, now: Duration) {
         let mut state = self.lock();
-        let of = |number: usize| state.daemons[number].process;
+        let number = state
+            .daemons
+            .iter()
+            .position(|daemon| daemon.process == Some(process));
+        if let Some(number) = number {
+            state.note(now, format_args!("process {process} is dead"));
+            state.daemons[number].process = None;
+            state.forget(process);
+            state.schedule(now + RESTART_AFTER, Event::Start(number));
+        }
+    }
+
+    pub(super) fn act_on_daemon(self: &Arc<Self>, action: &Action, now: Duration) {
+        let state = self.lock();
+        let number_of = |number: usize| {
+            if number == LEADER {
+                state.leader()
+            } else {
+                Some(number)
+            }
+        };
+        let of = |number: usize| state.daemons[number_of(number)?].process;
         match *action {
             Action::Kill(number) => {
                 if let Some(process) = of(number) {
-                    state.daemons[number].process = None;
-                    state.forget(process);
-                    state.schedule(now + RESTART_AFTER, Event::Start(number));
                     drop(state);
                     self.scheduler.kill(process);
+                    self.bury(process, now);
                 }
             }
             Action::Freeze(number, duration, suspends) => {
@@ -128,9 +160,22 @@ impl World {
                 }
             }
             Action::Terminate(number) => {
-                let stop = state.daemons[number].stop.clone();
+                let number = number_of(number);
+                let stop = number.map(|number| state.daemons[number].stop.clone());
                 drop(state);
-                stop.stop(Cause::Requested("SIGTERM".to_owned()));
+                if let Some(stop) = stop {
+                    stop.stop(Cause::Requested("SIGTERM".to_owned()));
+                }
+            }
+            Action::SleepThroughATerm(duration) => {
+                let process = of(LEADER);
+                drop(state);
+                if let Some(process) = process {
+                    self.scheduler.freeze(process, duration, false);
+                    let mut state = self.lock();
+                    let successor = Event::Act(Action::Terminate(LEADER));
+                    state.schedule(now + duration.mul_f64(0.9), successor);
+                }
             }
             _ => {}
         }

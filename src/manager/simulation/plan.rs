@@ -8,6 +8,9 @@ use fastrand::Rng;
 
 use super::faults::KINDS;
 
+/// The number of a daemon that stands for the leader.
+pub(super) const LEADER: usize = usize::MAX;
+
 /// One change of the cluster, or one fault of a process or a server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Action {
@@ -26,6 +29,8 @@ pub(super) enum Action {
     Kill(usize),
     Freeze(usize, Duration, bool),
     Terminate(usize),
+    /// The leader stands still for this long, and its successor ends in order shortly before.
+    SleepThroughATerm(Duration),
     StepClock(usize, i64),
     DeleteLease,
     EmptyLease,
@@ -35,7 +40,6 @@ pub(super) enum Action {
     CutReplicaSets,
     CutAll,
     Compact,
-    Snapshot,
     Restore,
     Lag(Duration, Duration),
     CacheLag(usize, Duration, Duration),
@@ -45,7 +49,7 @@ impl Action {
     /// The kind of fault that this is; `None` for a user's ordinary change.
     pub(super) fn fault(&self) -> Option<&'static str> {
         Some(match self {
-            Self::Scale(..) | Self::Snapshot => return None,
+            Self::Scale(..) => return None,
             Self::DeletePod(_) => "pod deleted",
             Self::FailPod(_) => "pod failed",
             Self::UnreadyPod(_) => "pod no longer ready",
@@ -61,6 +65,7 @@ impl Action {
             Self::Freeze(_, _, false) => "daemon stopped and continued",
             Self::Freeze(_, _, true) => "machine suspended",
             Self::Terminate(_) => "daemon terminated in order",
+            Self::SleepThroughATerm(_) => "leader that slept through a term",
             Self::StepClock(..) => "time of day set",
             Self::DeleteLease => "Lease deleted",
             Self::EmptyLease => "Lease emptied",
@@ -78,7 +83,8 @@ impl Action {
 }
 
 /// Every kind of [`Action::fault`].
-pub(super) const FAULTS: [&str; 27] = [
+pub(super) const FAULTS: [&str; 28] = [
+    "leader that slept through a term",
     "pod deleted",
     "pod failed",
     "pod no longer ready",
@@ -120,6 +126,7 @@ pub(super) struct Plan {
     pub(super) qps: f32,
     pub(super) status_update_interval: Duration,
     pub(super) slowness: Option<u32>,
+    pub(super) crash_rate: Option<u32>,
     pub(super) fault_kinds: u32,
     pub(super) fault_rate: u32,
     pub(super) actions: Vec<(Duration, Action)>,
@@ -148,6 +155,7 @@ impl Plan {
             qps: rng.choice([0.0, 0.0, 20.0]).unwrap_or_default(),
             status_update_interval: Duration::from_millis(500 * rng.u64(0..3)),
             slowness: rng.choice([None, Some(400), Some(60)]).unwrap_or_default(),
+            crash_rate: rng.choice([None, None, Some(300)]).unwrap_or_default(),
             // Each kind of fault is absent in half of the histories: fewer kinds go deeper.
             fault_kinds: rng.u32(..1 << KINDS.len()),
             fault_rate: rng.choice([0, 10, 40, 120]).unwrap_or_default(),
@@ -155,7 +163,7 @@ impl Plan {
             length,
         };
         let kinds = rng.u32(..);
-        let restores = rng.u32(..8) == 0;
+        let restores = rng.u32(..4) == 0;
         let mut at = Duration::from_secs(2);
         while at < length && plan.actions.len() < ACTIONS_MAX {
             let action = plan.draw(&mut rng, kinds, restores);
@@ -171,11 +179,12 @@ impl Plan {
 
     fn draw(&self, rng: &mut Rng, kinds: u32, restores: bool) -> Action {
         let (set, pod) = (rng.usize(..self.replicas.len()), rng.usize(..64));
-        let daemon = rng.usize(..self.n_daemons);
+        let any = rng.usize(..self.n_daemons);
+        let daemon = if rng.u32(..3) == 0 { any } else { LEADER };
         let short = Duration::from_millis(rng.u64(20..3_000));
         let long = Duration::from_millis(rng.u64(1_000..40_000));
         // Numbers without an arm scale.
-        let action = match rng.u32(..40) {
+        let action = match rng.u32(..42) {
             10 | 11 => Action::DeletePod(pod),
             12 => Action::FailPod(pod),
             13 => Action::UnreadyPod(pod),
@@ -199,10 +208,10 @@ impl Plan {
             33 => Action::CutReplicaSets,
             34 => Action::CutAll,
             35 => Action::Compact,
-            36 if restores => Action::Snapshot,
-            37 if restores => Action::Restore,
+            36 | 37 | 41 if restores => Action::Restore,
             38 => Action::Lag(Duration::from_millis(rng.u64(20..800)), long),
             39 => Action::CacheLag(pod % 2, Duration::from_millis(rng.u64(50..4_000)), long),
+            40 => Action::SleepThroughATerm(Duration::from_millis(rng.u64(16_000..26_000))),
             _ => return Action::Scale(set, rng.i64(0..10)),
         };
         // Half of the kinds are absent, as with the faults of requests.
@@ -219,7 +228,7 @@ impl fmt::Display for Plan {
         writeln!(
             f,
             "seed {}: {} daemons with {} workers, {:?} replicas, burst {}, {} requests a second, \
-             status every {:?}, slowness {:?}, {}/1000 requests fail:",
+             status every {:?}, slowness {:?}, crashes {:?}, {}/1000 requests fail:",
             self.seed,
             self.n_daemons,
             self.n_workers,
@@ -228,6 +237,7 @@ impl fmt::Display for Plan {
             self.qps,
             self.status_update_interval,
             self.slowness,
+            self.crash_rate,
             self.fault_rate
         )?;
         for (bit, kind) in KINDS.iter().enumerate() {

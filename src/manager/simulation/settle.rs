@@ -25,6 +25,7 @@ impl World {
     /// Ends the faults, and waits until everything is at rest.
     pub(super) fn settle(self: &Arc<Self>) {
         self.scheduler.set_slowness(None);
+        self.scheduler.set_crash_rate(None);
         self.lock().end_faults();
         let end = self.now() + SETTLES_AT_ALL_WITHIN;
         let mut waited = Duration::ZERO;
@@ -73,17 +74,8 @@ impl World {
 
     /// Why nothing needs to happen right now.
     fn excuse(&self) -> Option<String> {
-        let now = self.now();
         let state = self.lock();
-        let leader = if state.plan.n_daemons == 1 {
-            state.daemons.first()
-        } else {
-            let holder = &state.lease.holder;
-            state
-                .daemons
-                .iter()
-                .find(|daemon| daemon.identity == *holder)
-        };
+        let leader = state.leader().map(|number| &state.daemons[number]);
         let Some(leader) = leader.filter(|leader| leader.process.is_some()) else {
             return Some("there is no leader".to_owned());
         };
@@ -102,7 +94,6 @@ impl World {
         let Some(queue) = &*queue else {
             return Some("the leader is starting".to_owned());
         };
-        let _ = now;
         state.server.all(Kind::ReplicaSet).find_map(|rs| {
             let key = queue.state_of(&ObjectKey::new("default", &*rs.name));
             let backs_off = key.n_failures > 0 && key.due_in.is_some();

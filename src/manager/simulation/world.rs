@@ -19,6 +19,9 @@ use crate::client::simulated::{Connection, End};
 use crate::stdx::turns::Spot;
 use crate::stdx::turns::scheduler::Scheduler;
 
+/// The fault of a process that dies where order matters.
+pub(super) const CRASH: &str = "daemon killed where order matters";
+
 /// How far a watch cache is behind the store in quiet times.
 const CACHE_LAG: Duration = Duration::from_millis(1);
 
@@ -37,6 +40,8 @@ pub(super) enum Event {
     WatchTimesOut(usize),
     /// Every watch gets a bookmark.
     Bookmarks,
+    /// The state is kept, for a restore.
+    Snapshot,
     /// The kubelet or the garbage collector does something about the pod of this name and UID.
     PodStep(String, String),
     /// Pods whose owner is gone are deleted.
@@ -168,6 +173,10 @@ impl World {
     pub(super) fn run_until(self: &Arc<Self>, end: Duration) {
         loop {
             let now = self.now();
+            for process in self.scheduler.take_crashed() {
+                self.lock().faults.count(CRASH);
+                self.bury(process, now);
+            }
             let mut state = self.lock();
             if !state.wrong.is_empty() {
                 return;
@@ -236,6 +245,11 @@ impl World {
                 }
                 state.watches = watches;
                 state.schedule(now + Duration::from_secs(40), Event::Bookmarks);
+            }
+            Event::Snapshot => {
+                state.snapshot = Some(state.server.snapshot());
+                let at = now + Duration::from_millis(state.rng.u64(500..20_000));
+                state.schedule(at, Event::Snapshot);
             }
             Event::PodStep(name, uid) => state.step_pod(&name, &uid, now),
             Event::CollectGarbage => state.collect_garbage(now),

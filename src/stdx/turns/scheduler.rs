@@ -16,7 +16,9 @@ use nix::unistd::Pid;
 
 use self::turn::{Baton, ProcessState, State, Status, TaskState, switch};
 use super::Spot;
-pub(crate) use thread::{Ticket, extension, in_process, n_turns, process, task, ticket};
+pub(crate) use thread::{
+    Ticket, extension, in_process, n_turns, process, task, ticket, wait_in_any_case, wake_at_end,
+};
 pub(super) use thread::{clocks, reached, wait, wake};
 
 static SPOTS: AtomicU64 = AtomicU64::new(1);
@@ -53,6 +55,8 @@ impl Scheduler {
                 tasks: Vec::new(),
                 processes: vec![ProcessState::default()],
                 slowness: None,
+                crash_rate: None,
+                crashed: Vec::new(),
                 n_turns: 0,
                 reached: BTreeMap::new(),
                 last_at: BTreeMap::new(),
@@ -93,14 +97,18 @@ impl Scheduler {
     /// Kills a process: each of its threads ends at its next turn, which comes before those of all
     /// other threads.
     pub(crate) fn kill(&self, process: Process) {
-        let mut state = self.lock();
-        state.processes[process].is_killed = true;
-        state.processes[process].frozen_until = Duration::ZERO;
-        for task in &mut state.tasks {
-            if task.process == process && matches!(task.status, Status::Waits { .. }) {
-                task.status = Status::Ready;
-            }
-        }
+        self.lock().kill(process);
+    }
+
+    /// Lets a process crash one in `rate` times that one of its threads reaches a place; `None`:
+    /// never.
+    pub(crate) fn set_crash_rate(&self, rate: Option<u32>) {
+        self.lock().crash_rate = rate;
+    }
+
+    /// The processes that have crashed since the last call.
+    pub(crate) fn take_crashed(&self) -> Vec<Process> {
+        std::mem::take(&mut self.lock().crashed)
     }
 
     /// Blocks until all threads of killed processes have ended.
@@ -218,6 +226,14 @@ impl Scheduler {
             state.tasks[task] = new;
         } else {
             state.tasks.push(new);
+        }
+        // A helper of a thread goes on where that thread is.
+        let parent = thread::task().unwrap_or(task);
+        let at = state.last_at.range((parent, "")..);
+        let at = at.take_while(|((task, _), _)| *task == parent);
+        let at: Vec<_> = at.map(|((_, place), turn)| (*place, *turn)).collect();
+        for (place, turn) in at {
+            state.last_at.insert((task, place), turn);
         }
         let seed = state.rng.u64(..);
         drop(state);

@@ -109,6 +109,24 @@ pub(crate) fn n_turns() -> u64 {
     current().map_or(0, |current| current.scheduler.n_turns())
 }
 
+/// Waits at `spot` until `done`, even while this thread unwinds or its process is killed.
+pub(crate) fn wait_in_any_case(spot: &Spot, done: impl Fn() -> bool) {
+    if let Some(current) = current() {
+        while !done() {
+            let mut state = current.scheduler.lock();
+            state.tasks[current.task].status = if state.processes[current.process].is_killed {
+                Status::Ready
+            } else {
+                Status::Waits {
+                    spots: vec![spot.id],
+                    deadline: None,
+                }
+            };
+            switch(state, current.task);
+        }
+    }
+}
+
 /// What the current simulation has attached, if it is a `T`.
 pub(crate) fn extension<T: Any + Send + Sync>() -> Option<Arc<T>> {
     let scheduler = current()?.scheduler;
@@ -166,9 +184,22 @@ pub(in crate::stdx::turns) fn wait<T>(
 }
 
 pub(in crate::stdx::turns) fn wake(spot: SpotId) {
-    let Some(current) = current() else {
-        return;
-    };
+    if let Some(current) = current()
+        && wake_only(&current, spot)
+    {
+        yield_turn(&current);
+    }
+}
+
+/// Wakes the threads that wait at `spot`, and keeps the turn: for the last act of a thread.
+pub(crate) fn wake_at_end(spot: &Spot) {
+    if let Some(current) = current() {
+        wake_only(&current, spot.id);
+    }
+}
+
+/// Returns whether a thread waited there.
+fn wake_only(current: &Current, spot: SpotId) -> bool {
     let mut state = current.scheduler.lock();
     let mut wakes = false;
     for task in &mut state.tasks {
@@ -177,10 +208,7 @@ pub(in crate::stdx::turns) fn wake(spot: SpotId) {
             wakes = true;
         }
     }
-    drop(state);
-    if wakes {
-        yield_turn(&current);
-    }
+    wakes
 }
 
 pub(in crate::stdx::turns) fn reached(place: &'static str) {
@@ -189,6 +217,13 @@ pub(in crate::stdx::turns) fn reached(place: &'static str) {
         *state.reached.entry(place).or_default() += 1;
         let turn = state.n_turns;
         state.last_at.insert((current.task, place), turn);
+        let crashes = current.process != 0
+            && state
+                .crash_rate
+                .is_some_and(|rate| state.rng.u32(..rate) == 0);
+        if crashes {
+            state.crash(current.process);
+        }
         drop(state);
         yield_turn(&current);
     }

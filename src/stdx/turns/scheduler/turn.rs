@@ -23,6 +23,10 @@ pub(super) struct State {
     pub(super) processes: Vec<ProcessState>,
     /// One in this many turns given up in `wake` and `reached` lasts for a while.
     pub(super) slowness: Option<u32>,
+    /// One in this many times that a thread reaches a place, its process crashes there.
+    pub(super) crash_rate: Option<u32>,
+    /// Processes that have crashed, for the simulation to notice.
+    pub(super) crashed: Vec<Process>,
     pub(super) n_turns: u64,
     pub(super) reached: BTreeMap<&'static str, u64>,
     /// The turn at which a thread was last at a place.
@@ -91,6 +95,23 @@ pub(super) fn pass(mut state: MutexGuard<'_, State>, me: Task) -> Option<Arc<Bat
 }
 
 impl State {
+    /// Kills a process: each of its threads ends at its next turn.
+    pub(super) fn kill(&mut self, process: Process) {
+        self.processes[process].is_killed = true;
+        self.processes[process].frozen_until = Duration::ZERO;
+        for task in &mut self.tasks {
+            if task.process == process && matches!(task.status, Status::Waits { .. }) {
+                task.status = Status::Ready;
+            }
+        }
+    }
+
+    /// Kills a process at the place where its thread is.
+    pub(super) fn crash(&mut self, process: Process) {
+        self.kill(process);
+        self.crashed.push(process);
+    }
+
     /// Chooses the thread that runs next; lets time pass if none can.
     fn next(&mut self) -> Task {
         loop {
@@ -98,7 +119,8 @@ impl State {
             let ready: Vec<Task> = (0..self.tasks.len())
                 .filter(|task| self.is_ready(*task))
                 .collect();
-            if let Some(task) = ready.iter().copied().find(is_killed) {
+            let killed = ready.iter().copied().filter(is_killed);
+            if let Some(task) = self.rng.choice(killed.collect::<Vec<_>>()) {
                 return task;
             }
             if let Some(task) = self.rng.choice(ready) {
