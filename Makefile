@@ -62,13 +62,16 @@ fi; \
 exec cargo run --locked -- $@ $(ARGS)
 endef
 
+# How long `make simulate` runs. It goes on where the last run ended.
+SIMULATION_MINUTES ?= 10
+
 # The target of `make build-static`, and what it makes.
 MUSL := $(shell uname -m)-unknown-linux-musl
 STATIC := target/$(MUSL)/release/$(NAME)
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench picture lint fmt doc check clean
-.PHONY: check-without-devserver dist deb image image-dev test-packages test-samples
+.PHONY: simulate check-without-devserver dist deb image image-dev test-packages test-samples
 
 help: ## List these verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -139,6 +142,10 @@ dev: ## Run dev API server, simulated kubelet and controller until stopped (ARGS
 
 test: ## Run all tests that need nothing but Rust
 	cargo test --locked
+
+simulate: ## Run simulated histories of whole daemons (SIMULATION_MINUTES)
+	SIMULATION_MINUTES=$(SIMULATION_MINUTES) cargo test --locked --profile simulation --lib -- \
+		--nocapture manager::simulation::no_history
 
 control-plane: ## Build a real etcd, kube-apiserver and kubectl into target/control-plane (K8S)
 	$(CONTROL_PLANE)/build.sh

@@ -177,6 +177,8 @@ impl State {
             Action::RelabelPod(number) => self.change_pod(number, now, |pod| {
                 pod["metadata"]["labels"] = json!({"app": "lost"});
             }),
+            // Nothing can be created in a namespace that ends.
+            Action::Recreate(..) | Action::AddOrphan(_) if self.server.is_terminating => {}
             Action::AddOrphan(set) => {
                 let name = format!("orphan-{}", self.rng.u32(..));
                 let labels = json!({"app": name_of(set)});
@@ -209,6 +211,7 @@ impl State {
             }
             Action::TerminateNamespace(duration) => {
                 self.server.is_terminating = true;
+                self.schedule(now + duration / 2, Event::EmptyNamespace);
                 self.schedule(now + duration, Event::NamespaceReturns);
             }
             Action::DeleteLease => self.tamper(now, |api, lease| {
@@ -244,6 +247,26 @@ impl State {
             _ => return false,
         }
         true
+    }
+
+    /// The namespace's controller deletes what is in it.
+    pub(super) fn empty_namespace(&mut self, now: Duration) {
+        for set in 0..self.plan.replicas.len() {
+            self.write(now, |api| api.remove(Kind::ReplicaSet, &name_of(set)));
+        }
+        self.collect_garbage(now);
+    }
+
+    /// The namespace exists again, and so do its ReplicaSets.
+    pub(super) fn return_namespace(&mut self, now: Duration) {
+        self.server.is_terminating = false;
+        for (set, replicas) in self.plan.replicas.clone().into_iter().enumerate() {
+            let name = name_of(set);
+            if self.server.get(Kind::ReplicaSet, &name).is_none() {
+                let object = replica_set(&name, replicas);
+                self.write(now, |api| api.create(Kind::ReplicaSet, object));
+            }
+        }
     }
 
     fn with_pod(

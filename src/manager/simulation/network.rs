@@ -253,6 +253,7 @@ impl State {
             link,
             kind: watch.kind,
             server,
+            from: revision,
         });
         self.schedule(now + watch.timeout, Event::WatchTimesOut(link));
     }
@@ -268,6 +269,9 @@ impl State {
 
     pub(super) fn send_bookmark(&mut self, watch: &Watch, now: Duration) {
         let revision = self.server.caches[watch.server].revision;
+        if revision < watch.from {
+            return;
+        }
         let line = bookmark(watch.kind, revision, false);
         self.send(
             watch.link,
@@ -280,12 +284,12 @@ impl State {
     pub(super) fn cache_sees(&mut self, server: usize, revision: u64, now: Duration) {
         let changes = self.server.advance(server, revision);
         let of_server = self.watches.iter().filter(|watch| watch.server == server);
-        let watches: Vec<(usize, Kind)> = of_server.map(|it| (it.link, it.kind)).collect();
+        let watches: Vec<Watch> = of_server.cloned().collect();
         for change in changes {
-            for (link, kind) in &watches {
-                if *kind == change.object.kind {
+            for watch in &watches {
+                if watch.kind == change.object.kind && change.revision > watch.from {
                     let news = vec![News::Change(change.clone())];
-                    self.send(*link, chunk(&frame(&change)), news, now);
+                    self.send(watch.link, chunk(&frame(&change)), news, now);
                 }
             }
         }
@@ -312,8 +316,11 @@ impl State {
             self.note(now, format_args!("the lease is held by {holder:?}"));
             let revision = self.server.revision;
             let known = self.known.entry(process).or_default();
-            known.acquired_at = (!holder.is_empty()).then_some(revision);
-            known.read_live.clear();
+            // A leader renews a Lease that somebody else has changed, and leads on.
+            if known.acquired_at.is_none() && !holder.is_empty() {
+                known.acquired_at = Some(revision);
+                known.read_live.clear();
+            }
         }
         self.lease.holder = holder;
     }

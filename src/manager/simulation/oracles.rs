@@ -35,6 +35,15 @@ pub(super) struct Knowledge {
     pub(super) rewound: BTreeSet<Kind>,
 }
 
+impl Knowledge {
+    /// The store goes back: what this process has written may be undone.
+    pub(super) fn rewind(&mut self) {
+        self.rewound = [Kind::Pod, Kind::ReplicaSet].into();
+        self.created.clear();
+        self.deleted.clear();
+    }
+}
+
 /// The Lease as the API server has it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LeaseTruth {
@@ -77,6 +86,7 @@ pub(super) fn judge(
     match (request.method.as_str(), kind, name) {
         ("POST", Kind::Pod, None) => check.may_create(known, &body),
         ("DELETE", Kind::Pod, Some(name)) => check.may_delete(known, name, &body),
+        ("PUT", Kind::ReplicaSet, Some(name)) => check.may_tell(known, name, &body),
         _ => Ok(()),
     }
 }
@@ -194,6 +204,49 @@ impl Check<'_> {
             ));
         }
         Ok(())
+    }
+
+    /// A status counts neither fewer nor more pods than the sync could have read, for no newer
+    /// generation than it could have read.
+    fn may_tell(&self, known: &Knowledge, name: &str, body: &Value) -> Result<(), String> {
+        let uid = body["metadata"]["uid"].as_str().unwrap_or_default();
+        if !known.rewound.is_empty() {
+            return Ok(());
+        }
+        let versions = known.view.since(Kind::ReplicaSet, name, self.since);
+        let generations = versions.into_iter().flatten().filter_map(|rs| {
+            let metadata = &rs.value["metadata"];
+            (metadata["uid"] == uid).then(|| metadata["generation"].as_i64().unwrap_or(0))
+        });
+        let newest = generations.max();
+        let told = |field: &str| body["status"][field].as_i64().unwrap_or(0);
+        if newest.is_none_or(|newest| told("observedGeneration") > newest) {
+            let generation = told("observedGeneration");
+            return Err(format!(
+                "{name}'s status tells generation {generation} of {newest:?}"
+            ));
+        }
+        let pods = self.candidates(known, uid);
+        let counted = |is: fn(&Rank) -> bool| {
+            // A delete counts as soon as it is answered.
+            let certain = |(uid, pod): &(&String, &Candidate)| {
+                let is_deleted = known.deleted.contains(*uid);
+                pod.is_always_active && !is_deleted && pod.ranks.iter().all(is)
+            };
+            let possible = |(_, pod): &(&String, &Candidate)| pod.ranks.iter().any(is);
+            let n = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+            n(pods.iter().filter(certain).count())..=n(pods.iter().filter(possible).count())
+        };
+        let all = counted(|_| true);
+        let ready = counted(|(_, _, ready)| *ready);
+        if all.contains(&told("replicas")) && ready.contains(&told("readyReplicas")) {
+            return Ok(());
+        }
+        Err(format!(
+            "{name}'s status tells {} pods of {all:?}, {} of them ready of {ready:?}",
+            told("replicas"),
+            told("readyReplicas")
+        ))
     }
 
     /// Nothing is done for a ReplicaSet before the caches have reached the state at the take-over,

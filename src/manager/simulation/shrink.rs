@@ -9,7 +9,7 @@ const RUNS_MAX: usize = 120;
 /// Runs smaller and smaller versions of `plan`, and panics with the smallest that fails.
 pub(super) fn panic_with_the_smallest(plan: &Plan) -> ! {
     let (plan, outcome) = smallest(plan);
-    let tail = outcome.lines.len().saturating_sub(400);
+    let tail = outcome.lines.len().saturating_sub(6_000);
     let lines = outcome.lines[tail..].join("\n");
     panic!("{lines}\n{plan}{:?}", outcome.wrong);
 }

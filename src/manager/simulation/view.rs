@@ -144,12 +144,13 @@ impl View {
             .position(|seen| seen.turn >= turn)
             .unwrap_or(seen.len());
         let first = later.saturating_sub(1);
+        // Before its first version there was no such object.
+        let before = (later == 0).then_some(None);
         let cached = seen[first..].iter().map(|seen| seen.object.as_deref());
         let answers = self.answers.get(&key).into_iter().flatten();
         let answers = answers.filter(|(at, _)| *at >= turn);
-        cached
-            .chain(answers.map(|(_, object)| Some(&**object)))
-            .collect()
+        let answers = answers.map(|(_, object)| Some(&**object));
+        before.into_iter().chain(cached).chain(answers).collect()
     }
 
     /// The names of all objects of a kind that the process has ever read.

@@ -53,6 +53,7 @@ pub(super) enum Event {
     /// A server accepts connections again.
     ServerUp(usize),
     LiftQuota,
+    EmptyNamespace,
     NamespaceReturns,
     LagEnds,
     CacheLagEnds(usize),
@@ -73,11 +74,13 @@ pub(super) struct Link {
 }
 
 /// An open watch.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Watch {
     pub(super) link: usize,
     pub(super) kind: Kind,
     pub(super) server: usize,
+    /// The watch is silent about changes up to this revision, also if the store went back since.
+    pub(super) from: u64,
 }
 
 /// Everything but the threads.
@@ -260,7 +263,8 @@ impl World {
             }
             Event::ServerUp(server) => state.is_down[server] = false,
             Event::LiftQuota => state.server.quota = None,
-            Event::NamespaceReturns => state.server.is_terminating = false,
+            Event::EmptyNamespace => state.empty_namespace(now),
+            Event::NamespaceReturns => state.return_namespace(now),
             Event::LagEnds => state.set_lag(None),
             Event::CacheLagEnds(server) => state.cache_lag[server] = CACHE_LAG,
             Event::Act(action) => {
@@ -344,7 +348,7 @@ impl State {
         self.lease.tampered_until = now + Duration::from_secs(30);
         self.lease.holder.clear();
         for known in self.known.values_mut() {
-            known.rewound = [Kind::Pod, Kind::ReplicaSet].into();
+            known.rewind();
         }
     }
 
@@ -365,6 +369,18 @@ impl State {
         self.watches.retain(|watch| !numbers.contains(&watch.link));
     }
 
+    /// True if the store went back, and the process has not listed both kinds since.
+    pub(super) fn is_rewound(&self, process: usize) -> bool {
+        let known = self.known.get(&process);
+        known.is_some_and(|known| !known.rewound.is_empty())
+    }
+
+    /// True if a daemon has not noticed that the store went back.
+    pub(super) fn rewinds_unnoticed(&self) -> bool {
+        let mut processes = self.daemons.iter().filter_map(|daemon| daemon.process);
+        processes.any(|process| self.is_rewound(process))
+    }
+
     /// Requests of a process that nobody will answer and that it still waits for.
     pub(super) fn n_silenced(&self, process: usize) -> usize {
         let of_process = |link: &&Link| link.is_silenced && link.connection.process == process;
@@ -381,7 +397,6 @@ impl State {
         self.cache_lag = [CACHE_LAG; N_SERVERS];
         self.set_lag(None);
         self.server.quota = None;
-        self.server.is_terminating = false;
         self.n_to_reject = 0;
         self.n_names_to_take = 0;
     }
