@@ -65,13 +65,20 @@ endef
 # How long `make simulate` runs. It goes on where the last run ended.
 SIMULATION_MINUTES ?= 10
 
+# Which of the samples `make mutants` takes: 0/9 to 8/9 together are all. What was caught before is
+# not judged again; target/mutants.out has the verdicts.
+MUTANTS ?= 0/9
+MUTATE := cargo mutants --config tests/mutants.toml --output target --jobs 2
+# What `make mutants-of-change` compares with.
+SINCE ?= HEAD~1
+
 # The target of `make build-static`, and what it makes.
 MUSL := $(shell uname -m)-unknown-linux-musl
 STATIC := target/$(MUSL)/release/$(NAME)
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench picture lint fmt doc check clean
-.PHONY: simulate check-without-devserver dist deb image image-dev test-packages test-samples
+.PHONY: simulate mutants mutants-of-change check-without-devserver dist deb image image-dev test-packages test-samples
 
 help: ## List these verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -146,6 +153,14 @@ test: ## Run all tests that need nothing but Rust
 simulate: ## Run simulated histories of whole daemons (SIMULATION_MINUTES)
 	SIMULATION_MINUTES=$(SIMULATION_MINUTES) cargo test --locked --profile simulation --lib -- \
 		--nocapture manager::simulation::no_history
+
+mutants: ## Judge one in nine changed lines by the unit tests and the simulation (MUTANTS, needs cargo-mutants)
+	$(MUTATE) --shard $(MUTANTS) --sharding round-robin --iterate
+
+mutants-of-change: ## Judge changes of the lines that differ from a commit (SINCE, needs cargo-mutants)
+	mkdir -p target
+	git diff $(SINCE) >target/change.diff
+	$(MUTATE) --in-diff target/change.diff
 
 control-plane: ## Build a real etcd, kube-apiserver and kubectl into target/control-plane (K8S)
 	$(CONTROL_PLANE)/build.sh
