@@ -7,8 +7,7 @@
 //!
 //! Each [`Store`] has one `RwLock` around its objects, indexes and tallies. Its watch thread
 //! writes; workers, `http-N` and `systemd` read. [`Store::visit`] is the one function that runs a
-//! callback under the lock, so its callbacks only count. `latch` guards the sender that reports the
-//! first complete list.
+//! callback under the lock, so its callbacks only count.
 
 mod collector;
 pub mod decode;

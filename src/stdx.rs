@@ -1,10 +1,12 @@
-//! Additions to the standard library: named threads that register their work, a stop signal, fake
-//! and boot clocks, fast maps, back-off, build information, certificates' subjects, and escaping of
-//! foreign text. Imports nothing else of the crate.
+//! Additions to the standard library: named threads that register their work, a stop signal, flags
+//! to wait for, fake and boot clocks, fast maps, back-off, build information, certificates'
+//! subjects, escaping of foreign text, and the seam of simulations ([`turns`]). Imports nothing else
+//! of the crate.
 //!
 //! # Locks
 //!
 //! - [`stop`] guards the cause of the stop and the wakers. Every thread takes it.
+//! - [`latch`] guards the sender whose end is the signal. The thread that sets the flag takes it.
 //! - [`activity`] has one lock for each thread's slot and one for the list of slots. The thread
 //!   itself takes its slot; `http-N` and `signal` read all of them.
 

@@ -199,7 +199,10 @@ impl Liveness {
 pub fn catch_panic<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(body)).map_err(|panic| {
         PANICS_TOTAL.fetch_add(1, Ordering::Relaxed);
-        message_of(&*panic)
+        let message = message_of(&*panic);
+        #[cfg(test)]
+        turns::scheduler::note_panic(&*panic, &message);
+        message
     })
 }
 

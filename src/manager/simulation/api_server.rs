@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::http::{Answer, Request};
@@ -16,6 +17,9 @@ use super::refusals::{namespace_terminating, not_found, refusal, too_large};
 
 /// How many API servers there are.
 pub(super) const N_SERVERS: usize = 2;
+
+/// Time of day at the start.
+const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 /// The only namespace with ReplicaSets.
 pub(super) const NAMESPACE: &str = "default";
@@ -61,10 +65,21 @@ pub(super) struct ApiServer {
     pub(super) quota: Option<usize>,
     /// The namespace is being deleted: nothing can be created in it.
     pub(super) is_terminating: bool,
+    /// The time of day, for timestamps.
     pub(super) now: String,
+    seconds: Option<u64>,
 }
 
 impl ApiServer {
+    /// Sets the time of day by the time since the start.
+    pub(super) fn set_time(&mut self, elapsed: Duration) {
+        if self.seconds != Some(elapsed.as_secs()) {
+            self.seconds = Some(elapsed.as_secs());
+            let at = START + Duration::from_secs(elapsed.as_secs());
+            self.now = at.to_string();
+        }
+    }
+
     pub(super) fn get(&self, kind: Kind, name: &str) -> Option<&Arc<Object>> {
         self.objects.get(&(kind, name.to_owned()))
     }

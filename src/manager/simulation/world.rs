@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fastrand::Rng;
-use jiff::Timestamp;
 
 use super::api_server::{ApiServer, N_SERVERS, Snapshot};
 use super::daemon::Daemon;
@@ -181,6 +180,10 @@ impl World {
                 self.bury(process, now);
             }
             let mut state = self.lock();
+            let panics = self.scheduler.take_panics().into_iter();
+            state
+                .wrong
+                .extend(panics.map(|panic| format!("a panic: {panic}")));
             if !state.wrong.is_empty() {
                 return;
             }
@@ -215,9 +218,7 @@ impl World {
     fn happen(self: &Arc<Self>, event: Event, now: Duration) {
         let mut state = self.lock();
         state.n_steps += 1;
-        state.server.now = (Timestamp::constant(1_767_225_600, 0) + now)
-            .strftime("%Y-%m-%dT%H:%M:%SZ")
-            .to_string();
+        state.server.set_time(now);
         match event {
             Event::Arrive(id, link, request, fault) => state.arrive(id, link, request, fault, now),
             Event::Deliver(link, bytes, news) => {

@@ -17,7 +17,8 @@ use nix::unistd::Pid;
 use self::turn::{Baton, ProcessState, State, Status, TaskState, switch};
 use super::Spot;
 pub(crate) use thread::{
-    Ticket, extension, in_process, n_turns, process, task, ticket, wait_in_any_case, wake_at_end,
+    Ticket, extension, in_process, n_turns, note_panic, process, task, ticket, wait_in_any_case,
+    wake_at_end,
 };
 pub(super) use thread::{clocks, reached, wait, wake};
 
@@ -57,6 +58,7 @@ impl Scheduler {
                 slowness: None,
                 crash_rate: None,
                 crashed: Vec::new(),
+                panics: Vec::new(),
                 n_turns: 0,
                 reached: BTreeMap::new(),
                 last_at: BTreeMap::new(),
@@ -104,6 +106,11 @@ impl Scheduler {
     /// never.
     pub(crate) fn set_crash_rate(&self, rate: Option<u32>) {
         self.lock().crash_rate = rate;
+    }
+
+    /// The panics that daemons have caught since the last call.
+    pub(crate) fn take_panics(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().panics)
     }
 
     /// The processes that have crashed since the last call.

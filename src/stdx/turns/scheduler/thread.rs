@@ -127,6 +127,13 @@ pub(crate) fn wait_in_any_case(spot: &Spot, done: impl Fn() -> bool) {
     }
 }
 
+/// Remembers a panic that the daemon catches, unless it only ends a killed process.
+pub(crate) fn note_panic(panic: &(dyn Any + Send), message: &str) {
+    if let Some(current) = current().filter(|_| !panic.is::<Killed>()) {
+        current.scheduler.lock().panics.push(message.to_owned());
+    }
+}
+
 /// What the current simulation has attached, if it is a `T`.
 pub(crate) fn extension<T: Any + Send + Sync>() -> Option<Arc<T>> {
     let scheduler = current()?.scheduler;

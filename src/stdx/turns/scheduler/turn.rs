@@ -27,6 +27,8 @@ pub(super) struct State {
     pub(super) crash_rate: Option<u32>,
     /// Processes that have crashed, for the simulation to notice.
     pub(super) crashed: Vec<Process>,
+    /// Panics that a process has caught.
+    pub(super) panics: Vec<String>,
     pub(super) n_turns: u64,
     pub(super) reached: BTreeMap<&'static str, u64>,
     /// The turn at which a thread was last at a place.
