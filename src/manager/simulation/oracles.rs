@@ -142,7 +142,10 @@ impl Check<'_> {
             .under_way
             .values()
             .filter(|it| it.process == self.process && it.is_create);
-        counted.extend(own.filter(|it| it.owner == owner).map(|it| &*it.name));
+        // A create of a name that exists will be refused.
+        let is_free = |it: &&UnderWay| self.server.get(Kind::Pod, &it.name).is_none();
+        let own = own.filter(|it| it.owner == owner).filter(is_free);
+        counted.extend(own.map(|it| &*it.name));
         counted.insert(&name);
         if i64::try_from(counted.len()).is_ok_and(|n| n > replicas) {
             return Err(format!(
