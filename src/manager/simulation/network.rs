@@ -144,6 +144,7 @@ impl State {
             UnderWay {
                 process,
                 is_create: request.method == "POST",
+                has_existed: false,
                 name: name.unwrap_or(own_name).to_owned(),
                 owner: owner.to_owned(),
             },
@@ -183,7 +184,12 @@ impl State {
             Some(answer) => answer,
             None => self.write(now, |api| api.answer(server, &request)),
         };
-        self.under_way.remove(&id);
+        let executed = self.under_way.remove(&id);
+        if let Some(executed) = executed.filter(|it| it.is_create && answer.code < 300) {
+            for other in self.under_way.values_mut() {
+                other.has_existed |= other.name == executed.name;
+            }
+        }
         self.follow_lease(process, &request, &answer, now);
         self.note(
             now,

@@ -15,6 +15,9 @@ use super::view::View;
 pub(super) struct UnderWay {
     pub(super) process: usize,
     pub(super) is_create: bool,
+    /// A pod of this name was stored since: by another try of the same create, whose answer tells
+    /// the process that the pod exists.
+    pub(super) has_existed: bool,
     pub(super) name: String,
     pub(super) owner: String,
 }
@@ -142,9 +145,7 @@ impl Check<'_> {
             .under_way
             .values()
             .filter(|it| it.process == self.process && it.is_create);
-        // A create of a name that exists will be refused.
-        let is_free = |it: &&UnderWay| self.server.get(Kind::Pod, &it.name).is_none();
-        let own = own.filter(|it| it.owner == owner).filter(is_free);
+        let own = own.filter(|it| it.owner == owner && !it.has_existed);
         counted.extend(own.map(|it| &*it.name));
         counted.insert(&name);
         if i64::try_from(counted.len()).is_ok_and(|n| n > replicas) {
