@@ -78,7 +78,7 @@ STATIC := target/$(MUSL)/release/$(NAME)
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench picture lint fmt doc check clean
-.PHONY: simulate mutants mutants-of-change check-without-devserver dist deb image image-dev test-packages test-samples
+.PHONY: simulate mutants mutants-of-change check-without-devserver dist deb image image-dev test-packages test-samples test-upstream
 
 help: ## List these verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -167,6 +167,10 @@ control-plane: ## Build a real etcd, kube-apiserver and kubectl into target/cont
 
 test-control-plane: ## Run the integration tests against the real control plane (K8S)
 	$(CONTROL_PLANE)/run.sh cargo test --locked --test it
+
+test-upstream: ## Run Kubernetes' own integration tests on this daemon and on upstream's (K8S)
+	cargo build --locked
+	tests/upstream/run.sh
 
 test-samples: ## Run the manual's samples for pytest and Go on the dev server
 	cargo build --locked

@@ -16,6 +16,7 @@ const FOLDERS: &[&str] = &[
     "tests",
     "tests/bench",
     "tests/control-plane",
+    "tests/upstream",
 ];
 
 fn documents() -> Vec<PathBuf> {
