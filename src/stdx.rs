@@ -1,7 +1,7 @@
 //! Additions to the standard library: named threads that register their work, a stop signal, flags
 //! to wait for, fake and boot clocks, fast maps, back-off, build information, certificates'
-//! subjects, escaping of foreign text, and the seam of simulations ([`turns`]). Imports nothing else
-//! of the crate.
+//! subjects, escaping of foreign text, and the seam of simulations ([`turns`]). Imports nothing
+//! else of the crate.
 //!
 //! # Locks
 //!
