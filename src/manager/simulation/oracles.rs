@@ -287,10 +287,16 @@ impl Check<'_> {
         let mut candidates = BTreeMap::new();
         for name in known.view.names(Kind::Pod) {
             let versions = known.view.since(Kind::Pod, name, self.since);
-            let counts =
-                |pod: &&Object| controller_of(&pod.value) == Some(owner) && is_active(&pod.value);
-            let always = versions.iter().all(|it| it.as_ref().is_some_and(counts));
-            for pod in versions.into_iter().flatten().filter(counts) {
+            let is_owned = |pod: &Object| controller_of(&pod.value) == Some(owner);
+            let is_active = |pod: &Object| is_active(&pod.value);
+            // The answer to an adoption tells the owner alone: the rest is as the watch told it.
+            if !versions.iter().flatten().any(|pod| is_owned(pod)) {
+                continue;
+            }
+            let always = versions
+                .iter()
+                .all(|pod| pod.is_some_and(|pod| is_owned(pod) && is_active(pod)));
+            for pod in versions.into_iter().flatten().filter(|pod| is_active(pod)) {
                 let uid = pod.value["metadata"]["uid"].as_str().unwrap_or_default();
                 let candidate: &mut Candidate = candidates.entry(uid.to_owned()).or_default();
                 candidate.ranks.push(rank(pod));

@@ -192,6 +192,13 @@ impl Scheduler {
         state.processes[process].frozen_until > state.now
     }
 
+    /// True if the process was stopped within this time.
+    pub(crate) fn was_frozen(&self, process: Process, within: Duration) -> bool {
+        let state = self.lock();
+        let until = state.processes[process].frozen_until;
+        !until.is_zero() && until + within > state.now
+    }
+
     /// A thread of the process that waits for `spot` alone, with a deadline.
     pub(crate) fn waits_only_for(&self, process: Process, spot: &Spot) -> Option<String> {
         let state = self.lock();
