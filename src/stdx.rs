@@ -17,6 +17,8 @@ pub mod build;
 pub mod certificate;
 pub mod clock;
 pub mod escape;
+#[cfg(test)]
+pub(crate) mod explore;
 pub mod hash;
 pub mod latch;
 pub mod report;

@@ -168,6 +168,26 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
     }
 }
 
+#[cfg(test)]
+impl<K: Clone + Ord + Hash> Dedup<K> {
+    /// The whole state as sorted lists, for models that compare it.
+    pub(super) fn identity(&self) -> (Vec<(K, Priority)>, [Vec<K>; 3]) {
+        let mut dirty: Vec<_> = self
+            .dirty
+            .iter()
+            .map(|(key, it)| (key.clone(), *it))
+            .collect();
+        dirty.sort_unstable();
+        let sets = [&self.processing, &self.in_low, &self.in_large];
+        let sets = sets.map(|keys| {
+            let mut keys: Vec<K> = keys.iter().cloned().collect();
+            keys.sort_unstable();
+            keys
+        });
+        (dirty, sets)
+    }
+}
+
 impl<K: Clone + Eq + Hash> Default for Dedup<K> {
     fn default() -> Self {
         Self::new()

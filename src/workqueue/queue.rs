@@ -73,6 +73,13 @@ struct Senders<K> {
     low: Sender<K>,
 }
 
+/// A key that a thread is about to send.
+struct Sending<K> {
+    key: K,
+    priority: Priority,
+    senders: Arc<Senders<K>>,
+}
+
 /// Figures of a [`Queue`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
@@ -124,10 +131,18 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Marks `key` dirty with this priority. An add with a higher priority raises a waiting key.
     /// Never blocks. Ignored after shutdown.
     pub fn add(&self, key: K, priority: Priority) {
+        if let Some(sending) = self.accept(key, priority) {
+            sending.send();
+            self.spot.wake();
+        }
+    }
+
+    /// The part of [`Queue::add`] under the lock. The caller must send what it returns.
+    fn accept(&self, key: K, priority: Priority) -> Option<Sending<K>> {
         let now = self.clock.now();
         let mut state = self.lock();
         if state.shutting_down {
-            return;
+            return None;
         }
         let added = state.dedup.add(&key, priority);
         if matches!(added, Added::Send | Added::Waits | Added::Returns) {
@@ -140,10 +155,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         };
         // The send may wake a worker, which takes the lock next.
         drop(state);
-        if let Some(senders) = senders {
-            senders.send(key, priority);
-            self.spot.wake();
-        }
+        senders.map(|senders| Sending {
+            key,
+            priority,
+            senders,
+        })
     }
 
     /// Returns the next key of these lanes. The caller must call [`Queue::done`] afterwards,
@@ -184,14 +200,21 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Returns the next key of these lanes if there is one. Never blocks.
     pub fn try_get(&self, lanes: Lanes) -> Option<K> {
         loop {
-            let mut channels = self.channels(lanes).into_iter();
-            let (key, priority) = channels.find_map(|(channel, priority)| {
-                channel.try_recv().ok().map(|key| (key, priority))
-            })?;
+            let (key, priority) = self.receive(lanes)?;
             if self.begin(&key, priority) {
                 return Some(key);
             }
         }
+    }
+
+    /// Receives a key of these lanes if a channel holds one. The caller must pass it to
+    /// [`Queue::begin`].
+    fn receive(&self, lanes: Lanes) -> Option<(K, Priority)> {
+        let mut channels = self.channels(lanes).into_iter();
+        channels.find_map(|(channel, priority)| {
+            let key = channel.try_recv().ok()?;
+            Some((key, priority))
+        })
     }
 
     /// Returns the channels of these lanes, in the order in which to try them.
@@ -228,29 +251,38 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// Ends the work on `key`, and queues it again if it was added meanwhile. Never blocks.
     pub fn done(&self, key: &K) {
+        let (sending, last) = self.end(key);
+        if sending.is_none() && last.is_none() {
+            return;
+        }
+        if let Some(sending) = sending {
+            sending.send();
+        }
+        drop(last);
+        self.spot.wake();
+    }
+
+    /// The part of [`Queue::done`] under the lock. The caller must send the key that returns, and
+    /// then drop the senders.
+    fn end(&self, key: &K) -> (Option<Sending<K>>, Option<Arc<Senders<K>>>) {
         let now = self.clock.now();
         let mut state = self.lock();
         let returns = state.dedup.done(key);
         let worked = state.timing.done(key, now);
         let is_last = state.shutting_down && state.dedup.n_returning() == 0;
-        let senders = if is_last {
-            state.senders.take()
-        } else if returns.is_some() {
-            state.senders.clone()
-        } else {
-            None
-        };
+        let sending = returns.map(|priority| Sending {
+            key: key.clone(),
+            priority,
+            senders: Arc::clone(
+                (state.senders.as_ref()).expect("the senders are kept while a key is to come back"),
+            ),
+        });
+        let last = if is_last { state.senders.take() } else { None };
         drop(state);
         if let (Some(metrics), Some(worked)) = (&self.metrics, worked) {
             metrics.work_duration.observe(worked.as_secs_f64());
         }
-        if let Some(priority) = returns {
-            let senders = senders.expect("the senders are kept while a key is to come back");
-            senders.send(key.clone(), priority);
-        }
-        if returns.is_some() || is_last {
-            self.spot.wake();
-        }
+        (sending, last)
     }
 
     /// Number of keys that wait for a worker, without keys in progress.
@@ -266,18 +298,22 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Ignores all further adds and wakes every worker. Workers still get the keys accepted before.
     /// Never blocks.
     pub fn shut_down(&self) {
-        let mut state = self.lock();
-        state.shutting_down = true;
-        // The queue accepts no more keys, so only returning keys still need the senders.
-        let senders = if state.dedup.n_returning() == 0 {
-            state.senders.take()
-        } else {
-            None
-        };
-        drop(state);
+        let senders = self.close();
         // The drop wakes the workers blocked in `get`, so it happens after the lock's release.
         drop(senders);
         self.spot.wake();
+    }
+
+    /// The part of [`Queue::shut_down`] under the lock.
+    fn close(&self) -> Option<Arc<Senders<K>>> {
+        let mut state = self.lock();
+        state.shutting_down = true;
+        // The queue accepts no more keys, so only returning keys still need the senders.
+        if state.dedup.n_returning() == 0 {
+            state.senders.take()
+        } else {
+            None
+        }
     }
 
     /// True after [`Queue::shut_down`].
@@ -331,15 +367,18 @@ impl<K: Clone + Eq + Hash> fmt::Debug for Queue<K> {
     }
 }
 
-impl<K> Senders<K> {
-    fn send(&self, key: K, priority: Priority) {
-        let sender = match priority {
-            Priority::High => &self.high,
-            Priority::Large => &self.large,
-            Priority::Low => &self.low,
+impl<K> Sending<K> {
+    fn send(self) {
+        let sender = match self.priority {
+            Priority::High => &self.senders.high,
+            Priority::Large => &self.senders.large,
+            Priority::Low => &self.senders.low,
         };
         sender
-            .send(key)
+            .send(self.key)
             .expect("the queue that is borrowed here holds the receivers");
     }
 }
+
+#[cfg(test)]
+mod interleavings;
