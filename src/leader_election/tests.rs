@@ -2,6 +2,7 @@
 
 mod loss;
 mod rig;
+mod scopes;
 mod two;
 
 use std::time::Duration;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::api::Status;
-use crate::client::{ClientError, TransportError, TransportErrorKind};
+use crate::client::{ClientError, Fence as _, TransportError, TransportErrorKind};
 use crate::leader_election::{
     Callbacks, Elector, ElectorParts, LeaderElectionOptions, LeaderElectionRecord, LeaseFence,
     LeaseReference, Lock, LockError,
@@ -44,16 +44,23 @@ impl Server {
 /// A change at the server right before it executes a call.
 type Change = Box<dyn FnOnce(&mut Server) + Send>;
 
+/// What others do during a call.
+type Others = Box<dyn FnOnce() + Send>;
+
 /// The recorded calls of the fake lock and its scripted responses.
 #[derive(Default)]
 struct Script {
     calls: Vec<&'static str>,
     limits: Vec<Duration>,
     before: Vec<(&'static str, Change)>,
+    /// What others do while such a call is on its way to the server.
+    meanwhile: Option<(&'static str, Others)>,
     once: Option<(&'static str, LockError)>,
     lost: Option<&'static str>,
     always: Option<LockError>,
     latency: Duration,
+    /// The version that this elector has read or written last.
+    read: Option<u64>,
 }
 
 impl std::fmt::Debug for Script {
@@ -67,7 +74,6 @@ pub(super) struct FakeLock {
     server: Arc<Mutex<Server>>,
     script: Arc<Mutex<Script>>,
     clock: Arc<FakeClock>,
-    read: Option<u64>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -85,6 +91,11 @@ impl FakeLock {
                 return Err(lost());
             }
             script.lost = Some(name);
+        }
+        if let Some((_, meanwhile)) = script.meanwhile.take_if(|(call, _)| *call == name) {
+            drop(script);
+            meanwhile();
+            script = lock(&self.script);
         }
         if let Some(index) = script.before.iter().position(|(call, _)| *call == name) {
             let (_, change) = script.before.remove(index);
@@ -110,7 +121,7 @@ impl Lock for FakeLock {
         self.call("get", limit)?;
         let lease = lock(&self.server).lease.clone();
         let (record, version) = lease.ok_or_else(not_found)?;
-        self.read = Some(version);
+        lock(&self.script).read = Some(version);
         Ok(record)
     }
 
@@ -123,13 +134,14 @@ impl Lock for FakeLock {
         let version = server.store(record);
         drop(server);
         self.respond("create")?;
-        self.read = Some(version);
+        lock(&self.script).read = Some(version);
         Ok(())
     }
 
     fn update(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError> {
         self.call("update", limit)?;
-        let read = self.read.ok_or(LockError::NotRead)?;
+        let read = lock(&self.script).read;
+        let read = read.ok_or(LockError::NotRead)?;
         let mut server = lock(&self.server);
         if server
             .lease
@@ -141,7 +153,7 @@ impl Lock for FakeLock {
         let version = server.store(record);
         drop(server);
         self.respond("update")?;
-        self.read = Some(version);
+        lock(&self.script).read = Some(version);
         Ok(())
     }
 
@@ -203,7 +215,6 @@ impl Rig {
                 server: Arc::clone(server),
                 script: Arc::clone(&script),
                 clock: Arc::clone(clock),
-                read: None,
             }),
             fence: Arc::clone(&fence),
             callbacks: Box::new(Recorder(Arc::clone(&notifications))),
@@ -274,6 +285,27 @@ impl Rig {
     ) {
         let mut script = lock(&self.script);
         script.before.push((call, Box::new(change)));
+    }
+
+    /// Runs `others` while the next such call is on its way to the server.
+    pub(super) fn meanwhile(&self, call: &'static str, others: impl FnOnce() + Send + 'static) {
+        lock(&self.script).meanwhile = Some((call, Box::new(others)));
+    }
+
+    /// Drops what [`Self::meanwhile`] and [`Self::lose_response_once`] have left over.
+    pub(super) fn end_faults(&self) {
+        let mut script = lock(&self.script);
+        script.meanwhile = None;
+        script.lost = None;
+        script.latency = Duration::ZERO;
+    }
+
+    /// All that decides about later attempts.
+    pub(super) fn identity(&self) -> String {
+        let script = lock(&self.script);
+        let faults = (script.lost, script.latency, &script.read);
+        let elector = &self.elector;
+        format!("{elector:?} {faults:?} {}", self.fence.is_open())
     }
 
     /// The timeouts of the requests since the last call.
