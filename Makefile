@@ -168,9 +168,10 @@ control-plane: ## Build a real etcd, kube-apiserver and kubectl into target/cont
 test-control-plane: ## Run the integration tests against the real control plane (K8S)
 	$(CONTROL_PLANE)/run.sh cargo test --locked --test it
 
-test-upstream: ## Run Kubernetes' own integration tests on this daemon and on upstream's (K8S)
+test-upstream: ## Run Kubernetes' own integration and conformance tests on this daemon (K8S)
 	cargo build --locked
 	tests/upstream/run.sh
+	tests/upstream/conformance.sh
 
 test-samples: ## Run the manual's samples for pytest and Go on the dev server
 	cargo build --locked
