@@ -74,7 +74,11 @@ impl Totals {
 
     /// Adds the figures of other seeds.
     pub(super) fn merge(&mut self, other: &Self) {
-        self.first = self.first.min(other.first);
+        self.first = if self.n_histories == 0 {
+            other.first
+        } else {
+            self.first.min(other.first)
+        };
         self.end = self.end.max(other.end);
         self.n_histories += other.n_histories;
         self.n_full += other.n_full;

@@ -1,6 +1,7 @@
 //! `make simulate`: as many histories as a time allows, on all processors, in slices that are kept.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,10 +14,31 @@ use super::{all_faults, check, print};
 /// Histories of one slice.
 const SLICE: u64 = 100;
 
-/// Runs histories for about `time`. Goes on after the last slice in the file, and appends to it.
+/// What each run came to, a line each: the manual's figures are made from it.
+const RECORD: &str = "tests/records/simulation.jsonl";
+
+/// The slices of this run, or of one that was cut off.
+const SLICES: &str = "target/simulation/slices.jsonl";
+
+/// Runs histories for about `time`. Goes on after the last seed on record, and adds a line to the
+/// record, with the slices of a run that was cut off.
 pub(super) fn simulate(time: Duration) {
-    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/simulation/slices.jsonl");
-    let next = Mutex::new(Totals::read(&file).end);
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let (record, slices) = (folder.join(RECORD), folder.join(SLICES));
+    run_slices(time, &slices, Totals::read(&record).end);
+    Totals::read(&slices).append(&record);
+    fs::remove_file(&slices).expect("the slices are on record");
+    let totals = Totals::read(&record);
+    print(&totals);
+    let missing = totals.without(all_faults());
+    assert!(
+        missing.is_empty(),
+        "no history had these faults: {missing:?}"
+    );
+}
+
+fn run_slices(time: Duration, file: &Path, first: u64) {
+    let next = Mutex::new(Totals::read(file).end.max(first));
     let end = Instant::now() + time;
     let lock = || next.lock().unwrap_or_else(PoisonError::into_inner);
     let n_threads = thread::available_parallelism().map_or(1, usize::from);
@@ -35,7 +57,7 @@ pub(super) fn simulate(time: Duration) {
             // The slices that run at the same time share it.
             totals.took(cpu_time().saturating_sub(before) / u32::try_from(n_threads).unwrap_or(1));
             let _appending = lock();
-            totals.append(&file);
+            totals.append(file);
         }
     };
     thread::scope(|scope| {
@@ -43,13 +65,6 @@ pub(super) fn simulate(time: Duration) {
             scope.spawn(slices);
         }
     });
-    let totals = Totals::read(&file);
-    print(&totals);
-    let missing = totals.without(all_faults());
-    assert!(
-        missing.is_empty(),
-        "no history had these faults: {missing:?}"
-    );
 }
 
 /// CPU time of this process.
