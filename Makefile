@@ -152,7 +152,7 @@ test: ## Run all tests that need nothing but Rust
 
 simulate: ## Run simulated histories of whole daemons (SIMULATION_MINUTES)
 	SIMULATION_MINUTES=$(SIMULATION_MINUTES) cargo test --locked --profile simulation --lib -- \
-		--nocapture manager::simulation::no_history
+		--nocapture manager::simulation::no_history controller::simulation::scopes
 
 mutants: ## Judge one in nine changed lines by the unit tests and the simulation (MUTANTS, needs cargo-mutants)
 	$(MUTATE) --shard $(MUTANTS) --sharding round-robin --iterate

@@ -15,21 +15,25 @@
 //! lines and queue keys for minutes. For the same reason histories with threads are checked at
 //! their end only.
 //!
+//! [`scopes`] runs every history of a small scope instead of random ones.
+//!
 //! A failure names its seed. `SIMULATION_SEEDS=FIRST..END` runs other seeds than the default ones.
 
 mod oracles;
 mod requests;
+mod scopes;
 mod server;
 mod watches;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
 use self::oracles::{Sent, Waits};
+use self::scopes::Script;
 use self::server::Server;
 use super::ReplicaSetController;
 use crate::api::{ObjectKey, PodPhase, ReplicaSet};
@@ -47,6 +51,12 @@ const THREADED_STEPS: usize = 1_000;
 /// Virtual time within which every ReplicaSet must converge after the faults end: the longest
 /// back-off, and two expiries of an expectation.
 const SETTLE_TIME: Duration = Duration::from_mins(30);
+
+/// Nobody reads them here.
+static METRICS: LazyLock<ControllerMetrics> = LazyLock::new(|| {
+    let metrics = Metrics::new().controller;
+    metrics.of("simulation", "apps", "replicasets")
+});
 
 /// The optional faults of one history.
 #[expect(
@@ -92,6 +102,8 @@ struct World {
 #[derive(Debug)]
 struct State {
     rng: Rng,
+    /// Draws in the place of `rng` what happens to requests and watches.
+    script: Option<Script>,
     server: Server,
     daemon: Option<Arc<Daemon>>,
     /// Number of log lines that the daemon has seen.
@@ -113,6 +125,15 @@ struct State {
     history: Vec<String>,
 }
 
+impl State {
+    fn dice(&mut self, sides: u32) -> u32 {
+        match &mut self.script {
+            Some(script) => script.choose(sides),
+            None => self.rng.u32(..sides),
+        }
+    }
+}
+
 impl World {
     fn new(seed: u64) -> Arc<Self> {
         let mut rng = Rng::with_seed(seed);
@@ -132,16 +153,30 @@ impl World {
         for name in ["one", "two"].iter().take(rng.usize(1..=2)) {
             server.add_replica_set(name, rng.i32(0..8));
         }
-        let world = Arc::new_cyclic(|this| Self {
-            clock: Arc::new(FakeClock::default()),
-            burst: rng.usize(1..8),
+        let burst = rng.usize(1..8);
+        let world = Self::of(server, FakeClock::default(), burst, rng, trouble, batches);
+        world.start_daemon();
+        world
+    }
+
+    /// A world without a daemon.
+    fn of(
+        server: Server,
+        clock: FakeClock,
+        burst: usize,
+        rng: Rng,
+        trouble: Trouble,
+        batches: Arc<dyn BatchRunner>,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            clock: Arc::new(clock),
+            burst,
             batches,
             trouble,
-            metrics: Metrics::new()
-                .controller
-                .of("simulation", "apps", "replicasets"),
+            metrics: METRICS.clone(),
             state: Mutex::new(State {
                 rng,
+                script: None,
                 server,
                 daemon: None,
                 pods_seen: 0,
@@ -155,9 +190,7 @@ impl World {
                 history: Vec::new(),
             }),
             this: Weak::clone(this),
-        });
-        world.start_daemon();
-        world
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -165,7 +198,7 @@ impl World {
     }
 
     fn dice(&self, sides: u32) -> u32 {
-        self.lock().rng.u32(..sides)
+        self.lock().dice(sides)
     }
 
     fn daemon(&self) -> Arc<Daemon> {

@@ -53,6 +53,14 @@ impl FakeClock {
         }
     }
 
+    /// A clock at 2026-01-01T00:00:00Z whose [`Clock::now`] begins at `start`.
+    #[cfg(test)]
+    pub fn starting(start: Instant) -> Self {
+        let mut clock = Self::default();
+        clock.start.0 = start;
+        clock
+    }
+
     /// Moves the clock forward.
     pub fn advance(&self, by: Duration) {
         *self.elapsed.lock().unwrap_or_else(PoisonError::into_inner) += by;

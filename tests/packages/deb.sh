@@ -17,7 +17,7 @@ machine=$work/machine
 # --- A Debian with systemd --------------------------------------------------
 
 if ! [ -e "$debian" ]; then
-    step "mmdebstrap (once)" mmdebstrap --variant=minbase \
+    step "mmdebstrap (once)" mmdebstrap --variant=minbase --format=tar \
         --include=systemd,systemd-sysv,dbus,procps "$codename" "$debian.new"
     mv "$debian.new" "$debian"
 fi

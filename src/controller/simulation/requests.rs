@@ -12,13 +12,33 @@ use crate::stdx::clock::Clock;
 use crate::writes::{CreatedPod, PatchedPod, PodControl, ReplicaSetControl, WriteError};
 
 /// The fate of one request.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Fate {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Fate {
     Responded,
     Refused,
     ResponseLost,
     RequestLost,
     Late,
+}
+
+impl State {
+    /// Returns the fate of a request, and whether the daemon dies while it is under way.
+    fn draw_fate(&mut self, may_be_late: bool, may_be_killed: bool) -> (Fate, bool) {
+        if let Some(script) = &mut self.script {
+            return script.draw_fate(may_be_late);
+        }
+        let is_killed = self.is_troubled && may_be_killed && self.rng.u32(..60) == 0;
+        let fate = match self.rng.u32(..40) {
+            _ if !self.is_troubled => Fate::Responded,
+            0..20 if is_killed && may_be_late => Fate::Late,
+            0 | 1 => Fate::Refused,
+            2 | 3 => Fate::ResponseLost,
+            4 => Fate::RequestLost,
+            5 if may_be_late => Fate::Late,
+            _ => Fate::Responded,
+        };
+        (fate, is_killed)
+    }
 }
 
 impl World {
@@ -29,18 +49,11 @@ impl World {
         late: Option<Late>,
         carry_out: impl FnOnce(&mut State) -> Result<T, WriteError>,
     ) -> Result<T, WriteError> {
-        self.deliver_some();
+        if self.lock().script.is_none() {
+            self.deliver_some();
+        }
         let mut state = self.lock();
-        let is_killed = state.is_troubled && self.trouble.kills && state.rng.u32(..60) == 0;
-        let fate = match state.rng.u32(..40) {
-            _ if !state.is_troubled => Fate::Responded,
-            0..20 if is_killed && late.is_some() => Fate::Late,
-            0 | 1 => Fate::Refused,
-            2 | 3 => Fate::ResponseLost,
-            4 => Fate::RequestLost,
-            5 if late.is_some() => Fate::Late,
-            _ => Fate::Responded,
-        };
+        let (fate, is_killed) = state.draw_fate(late.is_some(), self.trouble.kills);
         let before = state.server.n_lines();
         let response: Option<Result<T, WriteError>> = match fate {
             Fate::Responded | Fate::ResponseLost => Some(carry_out(&mut state)),

@@ -47,7 +47,7 @@ impl World {
         state.waits = Waits::default();
         let mut later = Vec::new();
         while let Some(late) = state.server.late.pop() {
-            match (state.rng.u32(..3), late) {
+            match (state.dice(3), late) {
                 (0, late) => {
                     state.server.late.push(late);
                     state.server.see_late(self.clock.wall());
@@ -187,6 +187,9 @@ impl World {
     pub(super) fn deliver_some(&self) {
         if self.lock().has_threads {
             return std::thread::yield_now();
+        }
+        if self.lock().script.is_some() {
+            return self.deliver_by_script();
         }
         for _ in 0..self.dice(3) {
             if self.dice(3) == 0 {
