@@ -65,6 +65,9 @@ endef
 # How long `make simulate` runs. It goes on where the last run ended.
 SIMULATION_MINUTES ?= 10
 
+# How long `make fuzz` runs, all targets together. It goes on where the last run ended.
+FUZZ_MINUTES ?= 10
+
 # Which of the samples `make mutants` takes: 0/9 to 8/9 together are all. What was caught before is
 # not judged again; target/mutants.out has the verdicts.
 MUTANTS ?= 0/9
@@ -78,7 +81,7 @@ STATIC := target/$(MUSL)/release/$(NAME)
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench picture lint fmt doc check clean
-.PHONY: simulate mutants mutants-of-change check-without-devserver dist deb image image-dev test-packages test-samples test-upstream
+.PHONY: simulate fuzz mutants mutants-of-change check-without-devserver dist deb image image-dev test-packages test-samples test-upstream
 
 help: ## List these verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -153,6 +156,10 @@ test: ## Run all tests that need nothing but Rust
 simulate: ## Run simulated histories of whole daemons (SIMULATION_MINUTES)
 	SIMULATION_MINUTES=$(SIMULATION_MINUTES) cargo test --locked --profile simulation --lib -- \
 		--nocapture manager::simulation::no_history controller::simulation::scopes
+
+fuzz: ## Read drawn inputs with every reader of untrusted bytes (FUZZ_MINUTES)
+	FUZZ_MINUTES=$(FUZZ_MINUTES) cargo test --locked --profile simulation --lib -- \
+		--nocapture fuzzing::no_input
 
 mutants: ## Judge one in nine changed lines by the unit tests and the simulation (MUTANTS, needs cargo-mutants)
 	$(MUTATE) --shard $(MUTANTS) --sharding round-robin --iterate

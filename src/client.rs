@@ -54,6 +54,8 @@ pub use config::{
     ClientConfig, ConfigError, ConfigSource, DirectSource, Environment, SearchedPlace,
 };
 pub use error::{ClientError, TransportError, TransportErrorKind};
+#[cfg(test)]
+pub(crate) use exec_plugin::read_credential;
 pub use fence::Fence;
 pub use options::ClientOptions;
 pub use read_coalescing::{READ_WAIT_MAX, ReadCoalescing};

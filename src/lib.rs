@@ -141,6 +141,8 @@ pub mod controller;
 #[cfg(feature = "devserver")]
 pub mod devserver;
 pub mod explain;
+#[cfg(test)]
+mod fuzzing;
 pub mod http_server;
 pub mod leader_election;
 pub mod live;

@@ -9,6 +9,9 @@ mod child;
 mod credential;
 mod validity;
 
+#[cfg(test)]
+pub(crate) use credential::read_credential;
+
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

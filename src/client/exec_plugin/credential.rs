@@ -146,6 +146,12 @@ pub(super) fn parse(output: &[u8], version: &str) -> Result<ExecCredential, Stri
     })
 }
 
+/// [`parse`] for the fuzzer.
+#[cfg(test)]
+pub(crate) fn read_credential(output: &[u8]) -> Result<(), String> {
+    parse(output, VERSIONS[0]).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
