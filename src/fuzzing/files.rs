@@ -85,7 +85,8 @@ pub(super) fn targets() -> Vec<Target> {
             configurations,
             || Box::new(configuration),
         ),
-        target("flags", Form::Text(FLAGS), 15, 20, flag_lists, || {
+        // The command line is parsed anew after each mistake, so that all are told at once.
+        target("flags", Form::Text(FLAGS), 15, 100, flag_lists, || {
             Box::new(flags)
         }),
         target("credential", Form::Json, 300, 1, credentials, || {
@@ -126,11 +127,7 @@ fn kubeconfig(file: &std::path::Path, input: &[u8]) -> bool {
     };
     let environment = Environment::new([("PATH", "/bin")], "/nonexistent");
     match ClientConfig::load_from(&source, &environment) {
-        Ok(config) => {
-            let told = format!("{config:?}");
-            assert!(!told.contains("abc") || !config.server().is_empty());
-            true
-        }
+        Ok(_) => true,
         Err(error) => {
             let told = error.to_string();
             assert!(
@@ -180,7 +177,7 @@ fn flag_lists() -> Vec<Vec<u8>> {
     ])
 }
 
-/// Each line is an argument. The same arguments mean the same again.
+/// Each line is an argument.
 fn flags(input: &[u8]) -> bool {
     let text = String::from_utf8_lossy(input);
     let words = std::iter::once("replicaset-controller").chain(text.split('\n'));
