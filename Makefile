@@ -68,10 +68,6 @@ SIMULATION_MINUTES ?= 10
 # How long `make fuzz` runs, all targets together. It goes on where the last run ended.
 FUZZ_MINUTES ?= 10
 
-# Which of the samples `make mutants` takes: 0/9 to 8/9 together are all. What was caught before is
-# not judged again; target/mutants.out has the verdicts.
-MUTANTS ?= 0/9
-MUTATE := cargo mutants --config tests/mutants.toml --output target --jobs 2
 # What `make mutants-of-change` compares with.
 SINCE ?= HEAD~1
 
@@ -161,13 +157,13 @@ fuzz: ## Read drawn inputs with every reader of untrusted bytes (FUZZ_MINUTES)
 	FUZZ_MINUTES=$(FUZZ_MINUTES) cargo test --locked --profile simulation --lib -- \
 		--nocapture fuzzing::no_input
 
-mutants: ## Judge one in nine changed lines by the unit tests and the simulation (MUTANTS, needs cargo-mutants)
-	$(MUTATE) --shard $(MUTANTS) --sharding round-robin --iterate
+mutants: ## Judge one in nine changed lines by the simulation and the unit tests (needs cargo-mutants, jq)
+	tests/mutants.sh
 
 mutants-of-change: ## Judge changes of the lines that differ from a commit (SINCE, needs cargo-mutants)
 	mkdir -p target
 	git diff $(SINCE) >target/change.diff
-	$(MUTATE) --in-diff target/change.diff
+	cargo mutants --config tests/mutants.toml --output target --jobs 2 --in-diff target/change.diff
 
 control-plane: ## Build a real etcd, kube-apiserver and kubectl into target/control-plane (K8S)
 	$(CONTROL_PLANE)/build.sh

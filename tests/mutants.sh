@@ -1,0 +1,42 @@
+#!/bin/sh
+# Judges a sample of mutants, for `make mutants`: ten of ninety shards, of which each adds a line to
+# tests/records/mutants.jsonl. Shards that the file has are skipped, so that a run that was cut off
+# goes on; without the file, a new run begins. Needs cargo-mutants and jq.
+set -eu
+cd "$(dirname -- "$0")/.."
+record=tests/records/mutants.jsonl
+out=target/mutants
+jobs=${MUTANT_JOBS:-2}
+
+# Prints the names of the mutants with one of the summaries, as a JSON array.
+names() { # names PART SUMMARY...
+    part=$1 && shift
+    for summary; do
+        jq -r --arg s "$summary" '.outcomes[] | select(.summary == $s and .scenario != "Baseline")
+            | [.scenario.Mutant.name, .log_path] | @tsv' "$out/mutants.out/outcomes.json"
+    done | while IFS="$(printf '\t')" read -r name log; do
+        begun=$(grep -c '^running [0-9]* tests*$' "$out/mutants.out/$log" || true)
+        case $part in any | "$begun") printf '%s\n' "$name" ;; esac
+    done | jq -R . | jq -cs .
+}
+
+for shard in ${SHARDS:-0 9 18 27 36 45 54 63 72 81}; do
+    if grep -qs "\"shard\":\"$shard/90\"" "$record"; then
+        continue
+    fi
+    # cargo-mutants ends with 2 if a mutant was missed, and with 3 if one timed out.
+    code=0
+    cargo mutants --config tests/mutants.toml --output "$out" --jobs "$jobs" --timeout 1800 \
+        --shard "$shard/90" --sharding round-robin --colors never || code=$?
+    [ "$code" -le 3 ] && [ "$code" -ne 1 ] || exit "$code"
+    jq -cn --arg shard "$shard/90" --arg commit "$(git rev-parse --short HEAD)" \
+        --arg date "$(date -u +%F)" \
+        --argjson simulation "$(names 1 CaughtMutant | jq length)" \
+        --argjson unit_tests "$(names 2 CaughtMutant | jq length)" \
+        --argjson controller_simulation "$(names 3 CaughtMutant)" \
+        --argjson timeout "$(names any Timeout)" \
+        --argjson missed "$(names any MissedMutant)" \
+        --argjson unviable "$(names any Unviable | jq length)" \
+        '{$shard, $commit, $date, $simulation, $unit_tests, $controller_simulation, $timeout, $missed,
+          $unviable}' >>"$record"
+done
