@@ -18,6 +18,8 @@ fn check_a_satisfied_workload_causes_no_write(kind: Kind) {
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
     let pods = uids(&cluster.live());
+    // Each daemon learns by one write that an API server before 1.35 drops the field.
+    let is_dropped = kind == ReplicaSets && cluster.status("a")["terminatingReplicas"].is_null();
     // A restarted daemon finds nothing to do.
     cluster.stop_daemon();
     cluster.faults().recorder().clear();
@@ -26,7 +28,7 @@ fn check_a_satisfied_workload_causes_no_write(kind: Kind) {
         cluster.faults().n_watches(&Matcher::any()) == 3
     });
     cluster.holds("the same pods", || uids(&cluster.live()) == pods);
-    assert_eq!(cluster.n_writes(), 0);
+    assert_eq!(cluster.n_writes(), usize::from(is_dropped));
 }
 
 #[test]

@@ -120,25 +120,55 @@ pub(super) const ACCEPTED: &[Rule] = &[
     },
 ];
 
-/// Further accepted differences of an API server of another version than the dev server's. With the
+/// Further accepted differences of an API server that is older than 1.N, each with that N. With the
 /// default seed each must occur there.
-pub(super) const ACCEPTED_OF_OLDER: &[Rule] = &[
-    // Before 1.37 a missing member of an owner reference was an invalid value, without an index.
-    Rule {
-        name: "owners before 1.37",
-        accepts: |step, difference| {
-            let names = ["field", "reason", "message"];
-            let is_cause = names.iter().any(|name| difference.ends_with(&[name]));
-            let is_older = |text: &str| {
-                text == "FieldValueInvalid"
-                    || text.contains("metadata.ownerReferences.")
-                    || text.ends_with("must not be empty")
-            };
-            is_cause
-                && step.to_string().contains("ownerReferences")
-                && difference.texts().is_some_and(|(real, _)| is_older(real))
+pub(super) const ACCEPTED_OF_OLDER: &[(u32, Rule)] = &[
+    // A missing member of an owner reference was an invalid value, without an index.
+    (
+        37,
+        Rule {
+            name: "owners before 1.37",
+            accepts: |step, difference| {
+                let names = ["field", "reason", "message"];
+                let is_cause = names.iter().any(|name| difference.ends_with(&[name]));
+                let is_older = |text: &str| {
+                    text == "FieldValueInvalid"
+                        || text.contains("metadata.ownerReferences.")
+                        || text.ends_with("must not be empty")
+                };
+                is_cause
+                    && step.to_string().contains("ownerReferences")
+                    && difference.texts().is_some_and(|(real, _)| is_older(real))
+            },
         },
-    },
+    ),
+    // DeleteOptions that cannot be read were an internal error.
+    (
+        35,
+        Rule {
+            name: "options of a delete before 1.35",
+            accepts: |step, difference| {
+                let names = ["HTTP", "code", "reason"];
+                let is_500 = difference.real.as_ref().is_none_or(|real| real == 500);
+                step.method == "DELETE"
+                    && is_500
+                    && names.iter().any(|name| difference.ends_with(&[name]))
+            },
+        },
+    ),
+    // The table of service accounts had a column with the number of secrets.
+    (
+        35,
+        Rule {
+            name: "service accounts before 1.35",
+            accepts: |step, difference| {
+                let parts = ["columnDefinitions", "cells"];
+                let is_part = |name: &str| parts.contains(&name);
+                step.path.contains("/serviceaccounts")
+                    && difference.path.iter().any(|name| is_part(name))
+            },
+        },
+    ),
 ];
 
 /// The strings of both sides, if they are the message of a status error or of one of its causes.

@@ -140,10 +140,12 @@ impl KubeControllerManager {
         Self { child, log }
     }
 
+    /// Ignores case: before 1.35 most messages began with a small letter.
     pub(crate) fn has_logged(&self, what: &str) -> bool {
         std::fs::read_to_string(&self.log)
             .unwrap_or_default()
-            .contains(what)
+            .to_ascii_lowercase()
+            .contains(&what.to_ascii_lowercase())
     }
 
     /// Sends a signal that ends the process, and waits for the end.
