@@ -77,7 +77,7 @@ STATIC := target/$(MUSL)/release/$(NAME)
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench picture lint fmt doc check clean
-.PHONY: simulate fuzz mutants mutants-of-change check-without-devserver dist deb image image-dev test-packages test-samples test-upstream
+.PHONY: report simulate fuzz mutants mutants-of-change check-without-devserver dist deb image image-dev test-packages test-samples test-upstream
 
 help: ## List these verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -156,6 +156,9 @@ simulate: ## Run simulated histories of whole daemons (SIMULATION_MINUTES)
 fuzz: ## Read drawn inputs with every reader of untrusted bytes (FUZZ_MINUTES)
 	FUZZ_MINUTES=$(FUZZ_MINUTES) cargo test --locked --profile simulation --lib -- \
 		--nocapture fuzzing::no_input
+
+report: ## Write the figures of tests/records into the manual
+	UPDATE_EXPECT=1 cargo test --locked --test it report::
 
 mutants: ## Judge one in nine changed lines by the simulation and the unit tests (needs cargo-mutants, jq)
 	tests/mutants.sh

@@ -35,3 +35,6 @@ pub mod speed {}
 
 #[doc = include_str!("manual/reliability.md")]
 pub mod reliability {}
+
+#[doc = include_str!("manual/report.md")]
+pub mod report {}

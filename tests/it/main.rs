@@ -63,6 +63,8 @@ mod regressions;
 mod replicas;
 /// Group O: ReplicationControllers, alone and beside ReplicaSets.
 mod replication;
+/// The manual's figures of reliability, made of the records of long runs.
+mod report;
 /// RBAC: the self-check at start, and the rights that the daemon needs.
 mod rights;
 /// A Deployment on the dev server, beside a real controller of Deployments.
