@@ -150,7 +150,7 @@ impl Batches<'_> {
         let end = self.end.load(Ordering::Acquire);
         let taken = |next| (next < end).then_some(next + 1);
         self.next
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken)
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, taken)
             .ok()
     }
 
@@ -218,7 +218,7 @@ impl Batches<'_> {
 /// Returns true if the number changed.
 fn update(number: &AtomicUsize, change: impl FnMut(usize) -> Option<usize>) -> bool {
     number
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, change)
+        .try_update(Ordering::Relaxed, Ordering::Relaxed, change)
         .is_ok()
 }
 

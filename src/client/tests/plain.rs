@@ -174,7 +174,7 @@ impl Fence for OpenFor {
         let one_less = |n: usize| n.checked_sub(1);
         let updated = self
             .0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
         updated.is_ok()
     }
 
