@@ -95,7 +95,9 @@ impl Received {
             self.consume(2);
         }
         let unused = self.unused();
-        for at in self.scanned..unused.len() {
+        // The bound holds however many bytes arrive at once.
+        let end = unused.len().min(HEAD_BYTES_MAX);
+        for at in self.scanned..end {
             if unused[at] != b'\n' {
                 continue;
             }
@@ -110,11 +112,11 @@ impl Received {
                 return Ok(Some(head));
             }
         }
-        // The head may follow an empty line of which only the first half has arrived.
-        self.scanned = if unused == b"\r" { 0 } else { unused.len() };
-        if self.scanned > HEAD_BYTES_MAX {
+        if unused.len() > HEAD_BYTES_MAX {
             return Err(HEAD_TOO_LARGE);
         }
+        // The head may follow an empty line of which only the first half has arrived.
+        self.scanned = if unused == b"\r" { 0 } else { end };
         Ok(None)
     }
 
@@ -296,6 +298,29 @@ mod tests {
         let chunked = format!("fffffffff\r\n{text}");
         let body = read(&chunked, 1000, BodyLength::Chunked).expect("it is good so far");
         assert!(!body.is_read_to_its_end);
+    }
+
+    #[test]
+    fn the_bound_of_a_head_holds_however_it_arrives() {
+        for (length, is_taken) in [(HEAD_BYTES_MAX, true), (HEAD_BYTES_MAX + 1, false)] {
+            let start = "GET / HTTP/1.1\r\nX: ";
+            let padding = "x".repeat(length - start.len() - 4);
+            let head = format!("{start}{padding}\r\n\r\n");
+            for n in [1, READ_BYTES] {
+                let mut received = Received::default();
+                let mut pieces = head.as_bytes().chunks(n);
+                let taken = loop {
+                    match received.take_head() {
+                        Ok(None) => {
+                            let mut piece = pieces.next().expect("the head ends");
+                            received.receive(&mut piece).expect("it is in memory");
+                        }
+                        taken => break taken,
+                    }
+                };
+                assert_eq!(taken.is_ok(), is_taken, "{length} bytes in pieces of {n}");
+            }
+        }
     }
 
     #[test]
