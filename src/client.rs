@@ -60,6 +60,8 @@ pub use fence::Fence;
 pub use options::ClientOptions;
 pub use read_coalescing::{READ_WAIT_MAX, ReadCoalescing};
 pub use request::{Method, Request, Response};
+#[cfg(test)]
+pub(crate) use retry::delays;
 pub use stream::{BodyStream, StreamClient};
 
 use crate::stdx::stop::Stop;

@@ -12,8 +12,10 @@
 mod cluster;
 mod encode;
 mod files;
+mod http;
 mod mutate;
 mod record;
+mod secrets;
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -60,6 +62,8 @@ type Reader = Box<dyn FnMut(&[u8]) -> bool>;
 fn targets() -> Vec<Target> {
     let mut targets = cluster::targets();
     targets.extend(files::targets());
+    targets.extend(http::targets());
+    targets.push(secrets::target());
     targets
 }
 

@@ -25,6 +25,8 @@ mod received;
 mod server;
 mod socket;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 
 use std::fmt;

@@ -73,6 +73,14 @@ pub(super) fn delay(
     }
 }
 
+/// [`delay`] of a rejected read, watch and write, for the fuzzer.
+#[cfg(test)]
+pub(crate) fn delays(code: u16, retries: u32, retry_after: &str) -> [Option<Duration>; 3] {
+    let error = ClientError::Status(crate::api::Status::new(code, "", ""));
+    [Kind::Read, Kind::Watch, Kind::Write]
+        .map(|kind| delay(kind, retries, &error, Some(retry_after)))
+}
+
 /// Calls `attempt` with the number of retries so far until it succeeds or may not be retried. Each
 /// attempt waits for the throttle, if there is one. If the daemon stops during the delay, the last
 /// attempt's error stands.

@@ -237,7 +237,13 @@ fn protobuf_object(input: &[u8]) -> bool {
 }
 
 /// A body that arrives in pieces of this many bytes.
-struct Pieces(io::Cursor<Vec<u8>>, usize);
+pub(super) struct Pieces(io::Cursor<Vec<u8>>, usize);
+
+impl Pieces {
+    pub(super) fn of(input: &[u8], n: usize) -> Self {
+        Self(io::Cursor::new(input.to_vec()), n)
+    }
+}
 
 impl Read for Pieces {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -250,7 +256,7 @@ impl Read for Pieces {
 fn streams(content_type: &'static str, is_list: bool) -> Reader {
     fn list<T: Decode>(content_type: &str, input: &[u8], piece: usize) -> (bool, String) {
         let interner = &mut Interner::default();
-        let body = Pieces(io::Cursor::new(input.to_vec()), piece);
+        let body = Pieces::of(input, piece);
         let mut list = read_list::<T>(content_type, Box::new(body)).expect("a known type");
         let mut told = String::new();
         loop {
@@ -263,7 +269,7 @@ fn streams(content_type: &'static str, is_list: bool) -> Reader {
     }
     fn watch<T: Decode>(content_type: &str, input: &[u8], piece: usize) -> (bool, String) {
         let interner = &mut Interner::default();
-        let body = Pieces(io::Cursor::new(input.to_vec()), piece);
+        let body = Pieces::of(input, piece);
         let mut watch = read_watch::<T>(content_type, Box::new(body)).expect("a known type");
         let mut told = String::new();
         loop {

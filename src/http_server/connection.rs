@@ -281,7 +281,7 @@ fn head_bytes(head: http::response::Builder, exchange: Exchange) -> io::Result<V
     Ok(bytes)
 }
 
-fn request_of(head: Head, body: Vec<u8>, peer: Peer) -> Request {
+pub(super) fn request_of(head: Head, body: Vec<u8>, peer: Peer) -> Request {
     let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     let (path, query) = head.target.split_once('?').unwrap_or((&head.target, ""));
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
