@@ -5,9 +5,10 @@
 //! read whole, what is served can be read again, memory is bounded by the input's length and, in
 //! long runs, so is CPU time. The number of an iteration decides its input.
 //!
-//! `cargo test` reads the corpus and some drawn inputs. `make fuzz` draws for `FUZZ_MINUTES` and
-//! goes on after the last iteration on record. A failure is made smaller and saved; add it to
-//! `tests/data/fuzz/TARGET`, so that every run reads it first.
+//! `cargo test` reads the corpus and some drawn inputs. `make fuzz` draws for `FUZZ_MINUTES`, in
+//! slices of some seconds for each target, and goes on after the last iteration on record. A
+//! failure is made smaller and saved; add it to `tests/data/fuzz/TARGET`, so that every run reads
+//! it first.
 
 mod cluster;
 mod encode;
@@ -17,6 +18,7 @@ mod mutate;
 mod record;
 mod secrets;
 
+use std::collections::VecDeque;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -38,6 +40,10 @@ const MEMORY_PER_BYTE_MAX: u64 = 512;
 /// CPU time for an empty input and for each KiB.
 const CPU_MAX: Duration = Duration::from_millis(5);
 const CPU_PER_KIB_MAX: Duration = Duration::from_micros(50);
+
+/// How long a long run stays with a target before it keeps the figures and takes the next one. A
+/// run that is cut off loses no more than this of each processor.
+const SLICE: Duration = Duration::from_secs(10);
 
 /// Tries to make a failing input smaller.
 const SHRINKS_MAX: usize = 300;
@@ -232,32 +238,38 @@ fn told(panic: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or_default()
 }
 
-/// Shares `time` out among the targets, on all processors.
+/// Shares `time` out among the targets, in slices, on all processors.
 fn run_long(time: Duration) {
     let record = root().join(record::FILE);
     let n_threads = thread::available_parallelism().map_or(1, usize::from);
     let targets = targets();
     let share = time.mul_f64(record::ratio(n_threads, targets.len()));
-    let waiting = Mutex::new(targets);
-    let take = || {
-        let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.pop()
+    let waiting = targets.into_iter().map(|target| (target, share));
+    let waiting: Mutex<VecDeque<_>> = Mutex::new(waiting.collect());
+    let waiting = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    let take = || waiting().pop_front();
+    let keeping = Mutex::new(());
+    let work = || {
+        while let Some((target, remaining)) = take() {
+            let first = record::end(&record, target.name);
+            let mut session = Session::new(target, true);
+            session.run_files();
+            let until = Instant::now() + remaining.min(SLICE);
+            let figures = session.run(first, |_| Instant::now() < until);
+            let keeping = keeping.lock().unwrap_or_else(PoisonError::into_inner);
+            let figures = figures.keep(&record);
+            drop(keeping);
+            match remaining.checked_sub(SLICE) {
+                Some(remaining) if !remaining.is_zero() => {
+                    waiting().push_back((session.target, remaining));
+                }
+                _ => figures.print(),
+            }
+        }
     };
-    let appending = Mutex::new(());
     thread::scope(|scope| {
         for _ in 0..n_threads {
-            scope.spawn(|| {
-                while let Some(target) = take() {
-                    let first = record::end(&record, target.name);
-                    let mut session = Session::new(target, true);
-                    session.run_files();
-                    let until = Instant::now() + share;
-                    let figures = session.run(first, |_| Instant::now() < until);
-                    let _appending = appending.lock().unwrap_or_else(PoisonError::into_inner);
-                    figures.append(&record);
-                    figures.print();
-                }
-            });
+            scope.spawn(work);
         }
     });
 }

@@ -1,20 +1,19 @@
 //! The figures of a target's iterations, and the file that keeps them.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What each long run came to, a line for each target.
+/// What the long runs came to, a line for each target.
 pub(super) const FILE: &str = "tests/records/fuzz.jsonl";
 
 /// Inputs shorter than this cost their fixed part only, which says nothing about a byte.
 const LENGTH_MIN: usize = 256;
 
 /// The figures of some iterations of one target.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Figures {
     target: String,
     first: u64,
@@ -51,29 +50,58 @@ impl Figures {
         }
     }
 
-    /// Appends the figures to a file, as one line of JSON.
-    pub(super) fn append(&self, file: &Path) {
-        let file = OpenOptions::new().create(true).append(true).open(file);
-        let line = serde_json::to_string(self).expect("numbers");
-        writeln!(file.expect("a file for the figures"), "{line}").expect("room on the disk");
+    /// Writes the figures to a file, into the line of the target's iterations before these. Returns
+    /// that line. A run that is cut off here leaves the old file or the new one.
+    pub(super) fn keep(self, file: &Path) -> Self {
+        let mut all = read(file);
+        let before = all
+            .iter()
+            .position(|it| it.target == self.target && it.end == self.first);
+        let line = if let Some(before) = before {
+            all[before].extend(&self);
+            all[before].clone()
+        } else {
+            all.push(self.clone());
+            self
+        };
+        let lines = all.iter().map(Self::line);
+        let unfinished = file.with_extension("unfinished");
+        fs::write(&unfinished, lines.collect::<String>()).expect("room on the disk");
+        fs::rename(&unfinished, file).expect("a file for the figures");
+        line
+    }
+
+    fn extend(&mut self, more: &Self) {
+        self.end = more.end;
+        self.cpu_seconds += more.cpu_seconds;
+        self.n_accepted += more.n_accepted;
+        self.n_refused += more.n_refused;
+        self.slowest_us_per_byte = self.slowest_us_per_byte.max(more.slowest_us_per_byte);
+    }
+
+    fn line(&self) -> String {
+        serde_json::to_string(self).expect("numbers") + "\n"
     }
 
     #[expect(clippy::print_stdout, reason = "the figures are what a run is for")]
     pub(super) fn print(&self) {
-        let line = serde_json::to_string(self).expect("numbers") + "\n";
-        print!("{line}");
+        print!("{}", self.line());
     }
 }
 
 /// The iteration after a target's last on record.
 pub(super) fn end(file: &Path, target: &str) -> u64 {
-    let text = fs::read_to_string(file).unwrap_or_default();
-    let lines = text.lines().map(|line| {
-        let figures: Figures = serde_json::from_str(line).expect("a line of figures");
-        figures
-    });
-    let of_target = lines.filter(|figures| figures.target == target);
+    let all = read(file);
+    let of_target = all.iter().filter(|figures| figures.target == target);
     of_target.map(|figures| figures.end).max().unwrap_or(0)
+}
+
+fn read(file: &Path) -> Vec<Figures> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let lines = text.lines().map(serde_json::from_str);
+    lines
+        .collect::<Result<_, _>>()
+        .expect("a line of figures each")
 }
 
 pub(super) fn ratio(of: usize, to: usize) -> f64 {
@@ -82,4 +110,31 @@ pub(super) fn ratio(of: usize, to: usize) -> f64 {
 
 fn float(n: usize) -> f64 {
     f64::from(u32::try_from(n).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Figures, end};
+
+    fn slice(target: &str, first: u64, n: u64) -> Figures {
+        let mut figures = Figures::new(target, first);
+        for _ in 0..n {
+            figures.add(true, Duration::from_secs(1), 1000);
+        }
+        figures
+    }
+
+    #[test]
+    fn a_run_goes_on_where_its_last_slice_ended() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("figures.jsonl");
+        assert_eq!(end(&file, "a"), 0);
+        slice("a", 0, 3).keep(&file);
+        slice("b", 0, 1).keep(&file);
+        let whole = slice("a", 3, 4).keep(&file);
+        assert_eq!(whole, slice("a", 0, 7));
+        assert_eq!((end(&file, "a"), end(&file, "b")), (7, 1));
+    }
 }
