@@ -4,6 +4,7 @@
 //! DIFFERS: the table has only the fields that the server itself or a controller reads; other
 //! fields may have any type.
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::plain::Template;
@@ -24,6 +25,7 @@ enum Shape {
     Int32,
     Int64,
     Bool,
+    Time,
     /// A map from text to text.
     Texts,
     TextList,
@@ -31,7 +33,7 @@ enum Shape {
     Many(&'static Struct),
 }
 
-use Shape::{Bool, Int32, Int64, Many, One, Text, TextList, Texts};
+use Shape::{Bool, Int32, Int64, Many, One, Text, TextList, Texts, Time};
 
 static OWNER_REFERENCE: Struct = Struct {
     name: "OwnerReference",
@@ -53,6 +55,8 @@ static OBJECT_META: Struct = Struct {
         ("namespace", Text),
         ("uid", Text),
         ("resourceVersion", Text),
+        ("creationTimestamp", Time),
+        ("deletionTimestamp", Time),
         ("labels", Texts),
         ("annotations", Texts),
         ("finalizers", TextList),
@@ -94,6 +98,7 @@ static CONDITION: Struct = Struct {
         ("status", Text),
         ("reason", Text),
         ("message", Text),
+        ("lastTransitionTime", Time),
     ],
 };
 
@@ -342,6 +347,13 @@ fn check_shape(kind: &Struct, shape: Shape, value: &Value, path: &str) -> Result
             fits(is_small, value, "int32")
         }
         Int64 => fits(value.is_i64(), value, "int64"),
+        Time => {
+            fits(value.is_string(), value, "string")?;
+            let text = value.as_str().unwrap_or_default();
+            // DIFFERS: upstream says which part it could not read.
+            let error = format!("parsing time {value} as \"2006-01-02T15:04:05Z07:00\"");
+            text.parse::<Timestamp>().map(drop).or(Err(error))
+        }
         Texts => {
             fits(value.is_object(), value, "map[string]string")?;
             let texts = value.as_object().into_iter().flatten();
@@ -361,8 +373,9 @@ fn check_shape(kind: &Struct, shape: Shape, value: &Value, path: &str) -> Result
         Many(inner) => {
             fits(value.is_array(), value, &format!("[]v1.{}", inner.name))?;
             for entry in value.as_array().into_iter().flatten() {
-                let is_map = entry.is_object() || entry.is_null();
-                fits(is_map, entry, &format!("v1.{}", inner.name))?;
+                // DIFFERS: upstream reads `null` as an entry without members. This server keeps
+                // what it is sent, and no API server serves `null` here.
+                fits(entry.is_object(), entry, &format!("v1.{}", inner.name))?;
                 check_members(inner, entry, path)?;
             }
             Ok(())
@@ -425,7 +438,27 @@ mod tests {
             &json!({"spec": []}),
             "array into Go struct field ReplicaSet.spec of type v1.ReplicaSetSpec",
         );
-        let fine = json!({"metadata": {"labels": {"a": null}}, "spec": {"replicas": null}});
+        let fine = json!({
+            "metadata": {"labels": {"a": null}, "creationTimestamp": null},
+            "spec": {"replicas": null},
+        });
         assert_eq!(check(Resource::ReplicaSets, &fine), Ok(()));
+    }
+    #[test]
+    fn times_that_no_controller_could_read_are_refused() {
+        let status = |time| json!({"status": {"conditions": [{"lastTransitionTime": time}]}});
+        let fine = status(json!("2026-01-01T00:00:00Z"));
+        assert_eq!(check(Resource::ReplicaSets, &fine), Ok(()));
+        for wrong in [json!("2026-21-01T00:00:00Z"), json!(""), json!(5)] {
+            check(Resource::ReplicaSets, &status(wrong)).expect_err("no time");
+        }
+    }
+
+    #[test]
+    fn entries_of_a_list_are_maps() {
+        wrong(
+            &json!({"status": {"conditions": [{}, null]}}),
+            "null into Go struct field ReplicaSetStatus.status.conditions of type v1.Condition",
+        );
     }
 }
