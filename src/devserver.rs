@@ -170,14 +170,7 @@ impl DevServer {
             history_length: options.history_length,
             garbage_collection: options.garbage_collection,
         };
-        let store = Arc::new(Store::new(settings));
-        store.write(|state| {
-            for name in INITIAL_NAMESPACES {
-                let namespace = json!({"metadata": {"name": name}});
-                create::create(state, Resource::Namespaces, None, namespace)
-                    .expect("an empty server takes a good namespace");
-            }
-        });
+        let store = new_store(settings);
         let own_stop = own_stop(stop);
         let recorder = Recorder::new(options.recorder_length);
         let faults = Faults::new(api_of(&store), recorder, &own_stop);
@@ -320,6 +313,28 @@ fn check_listen(options: &DevServerOptions) -> io::Result<()> {
         options.listen
     );
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
+/// The state of an empty cluster.
+fn new_store(settings: Settings) -> Arc<Store> {
+    let store = Arc::new(Store::new(settings));
+    store.write(|state| {
+        for name in INITIAL_NAMESPACES {
+            let namespace = json!({"metadata": {"name": name}});
+            create::create(state, Resource::Namespaces, None, namespace)
+                .expect("an empty server takes a good namespace");
+        }
+    });
+    store
+}
+
+/// The API of an empty cluster, without server and threads, for the fuzzer.
+#[cfg(test)]
+pub(crate) fn new_api() -> Arc<dyn Handler> {
+    api_of(&new_store(Settings {
+        history_length: 1000,
+        garbage_collection: false,
+    }))
 }
 
 fn api_of(store: &Arc<Store>) -> Arc<dyn Handler> {

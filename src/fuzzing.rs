@@ -11,6 +11,8 @@
 //! it first.
 
 mod cluster;
+#[cfg(feature = "devserver")]
+mod dev;
 mod encode;
 mod files;
 mod http;
@@ -67,6 +69,8 @@ type Reader = Box<dyn FnMut(&[u8]) -> bool>;
 
 fn targets() -> Vec<Target> {
     let mut targets = cluster::targets();
+    #[cfg(feature = "devserver")]
+    targets.extend(dev::targets());
     targets.extend(files::targets());
     targets.extend(http::targets());
     targets.push(secrets::target());

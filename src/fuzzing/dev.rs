@@ -69,7 +69,7 @@ pub(super) fn targets() -> Vec<Target> {
         Target {
             name: "dev-requests",
             form: Form::Json,
-            n_short: 3000,
+            n_short: 100,
             cpu_factor: 40,
             corpus: requests,
             reader: || Box::new(serve_all),
@@ -133,6 +133,7 @@ fn quota(cpu: &str) -> Value {
 }
 
 /// Each line is a request.
+#[expect(clippy::too_many_lines, reason = "a table of requests")]
 fn requests() -> Vec<Vec<u8>> {
     let post = |path: &str, body: Value| json!({"method": "POST", "path": path, "body": body});
     let patch = |path: &str, kind: &str, body: Value| {

@@ -34,11 +34,11 @@ pub(super) struct Connection {
 
 /// The properties of a request that its response depends on.
 #[derive(Clone, Copy, Debug)]
-struct Exchange {
-    is_head: bool,
-    is_http_10: bool,
+pub(super) struct Exchange {
+    pub(super) is_head: bool,
+    pub(super) is_http_10: bool,
     /// The connection ends after the response.
-    closes: bool,
+    pub(super) closes: bool,
 }
 
 /// The parts that a connection shares with its server.
@@ -187,12 +187,7 @@ impl Connection {
 
     /// Returns false if the connection cannot serve another request.
     fn write_response(&mut self, exchange: Exchange, response: Response) -> io::Result<bool> {
-        let mut head = http::Response::builder()
-            .status(response.code)
-            .header("content-type", &response.content_type);
-        for (name, value) in &response.headers {
-            head = head.header(name, value);
-        }
+        let mut head = start(&response);
         match response.body {
             ResponseBody::Cut => Ok(false),
             ResponseBody::Whole(body) => {
@@ -260,11 +255,20 @@ impl Connection {
     }
 }
 
+/// The head of the response, before the headers that its body needs.
+pub(super) fn start(response: &Response) -> http::response::Builder {
+    let head = http::Response::builder()
+        .status(response.code)
+        .header("content-type", &response.content_type);
+    let headers = response.headers.iter();
+    headers.fold(head, |head, (name, value)| head.header(name, value))
+}
+
 /// The bytes of the response's head.
 ///
 /// # Errors
 /// If a header value is not valid in HTTP.
-fn head_bytes(head: http::response::Builder, exchange: Exchange) -> io::Result<Vec<u8>> {
+pub(super) fn head_bytes(head: http::response::Builder, exchange: Exchange) -> io::Result<Vec<u8>> {
     let head = head.body(()).map_err(io::Error::other)?;
     let status = head.status();
     let reason = status.canonical_reason().unwrap_or("Unknown");

@@ -1,9 +1,9 @@
-//! Requests without a socket, for `crate::fuzzing`.
+//! Requests and responses without a socket, for `crate::fuzzing`.
 
 use std::io::Read;
 
-use super::connection::request_of;
-use super::exchange::{Peer, Request};
+use super::connection::{Exchange, head_bytes, request_of, start};
+use super::exchange::{Peer, Request, Response, ResponseBody};
 use super::head::Head;
 use super::received::{ReadError, Received};
 
@@ -46,4 +46,21 @@ fn next(
         request_of(head, body.kept, Peer::default()),
         goes_on,
     )))
+}
+
+/// The head of a response as a connection writes it.
+///
+/// # Errors
+/// If the connection would break instead.
+pub(crate) fn written_head(response: &Response) -> Result<Vec<u8>, String> {
+    let mut head = start(response);
+    if let ResponseBody::Whole(body) = &response.body {
+        head = head.header("content-length", body.len());
+    }
+    let exchange = Exchange {
+        is_head: false,
+        is_http_10: false,
+        closes: false,
+    };
+    head_bytes(head, exchange).map_err(|error| error.to_string())
 }
