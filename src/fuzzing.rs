@@ -253,13 +253,24 @@ fn run_long(time: Duration) {
     let waiting = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
     let take = || waiting().pop_front();
     let keeping = Mutex::new(());
+    let failures = Mutex::new(Vec::new());
+    let failures = || failures.lock().unwrap_or_else(PoisonError::into_inner);
     let work = || {
         while let Some((target, remaining)) = take() {
             let first = record::end(&record, target.name);
             let mut session = Session::new(target, true);
-            session.run_files();
             let until = Instant::now() + remaining.min(SLICE);
-            let figures = session.run(first, |_| Instant::now() < until);
+            let run = AssertUnwindSafe(|| {
+                session.run_files();
+                session.run(first, |_| Instant::now() < until)
+            });
+            let figures = match catch_unwind(run) {
+                Ok(figures) => figures,
+                Err(panic) => {
+                    failures().push(told(panic.as_ref()));
+                    continue;
+                }
+            };
             let keeping = keeping.lock().unwrap_or_else(PoisonError::into_inner);
             let figures = figures.keep(&record);
             drop(keeping);
@@ -276,6 +287,8 @@ fn run_long(time: Duration) {
             scope.spawn(work);
         }
     });
+    let failures = failures();
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
 /// Repeats `TARGET:ITERATION` or `TARGET:FILE`.

@@ -2,8 +2,8 @@
 
 use std::io::Read;
 
-use super::connection::{Exchange, head_bytes, request_of, start};
-use super::exchange::{Peer, Request, Response, ResponseBody};
+use super::connection::request_of;
+use super::exchange::{Peer, Request};
 use super::head::Head;
 use super::received::{ReadError, Received};
 
@@ -52,7 +52,11 @@ fn next(
 ///
 /// # Errors
 /// If the connection would break instead.
-pub(crate) fn written_head(response: &Response) -> Result<Vec<u8>, String> {
+#[cfg(feature = "devserver")]
+pub(crate) fn written_head(response: &super::Response) -> Result<Vec<u8>, String> {
+    use super::ResponseBody;
+    use super::connection::{Exchange, head_bytes, start};
+
     let mut head = start(response);
     if let ResponseBody::Whole(body) = &response.body {
         head = head.header("content-length", body.len());
