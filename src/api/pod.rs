@@ -317,10 +317,9 @@ impl PodJson<'_> {
 }
 
 fn max_restarts<'a>(statuses: impl Iterator<Item = &'a ContainerStatusJson<'a>>) -> i32 {
-    statuses
-        .filter_map(|status| status.restart_count)
-        .max()
-        .unwrap_or(0)
+    // No count is negative (upstream's maximum starts at 0, too).
+    let counts = statuses.filter_map(|status| status.restart_count);
+    counts.fold(0, i32::max)
 }
 
 /// The only annotation that is decoded; the others are skipped without a copy.

@@ -74,6 +74,14 @@ fn absent_and_null_fields_decode_alike() {
 }
 
 #[test]
+fn a_negative_restart_count_is_none() {
+    let pod = read(
+        r#"{"metadata": {"name": "a"}, "status": {"containerStatuses": [{"restartCount": -5}]}}"#,
+    );
+    assert_eq!(pod.restarts, 0);
+}
+
+#[test]
 fn escaped_text_is_decoded() {
     assert_eq!(
         read(r#"{"metadata":{"name":"a\u0062c","labels":{"k":"\u00e9"}}}"#)
