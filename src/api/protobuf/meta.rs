@@ -142,12 +142,14 @@ impl From<Timestamp> for Time {
 }
 
 impl Time {
-    /// The time; `None` for the zero value that encodes an absent time.
+    /// The time in whole seconds, which is all that JSON has (apimachinery
+    /// `pkg/apis/meta/v1/time_proto.go:Time.Unmarshal`); `None` for the zero value that encodes an
+    /// absent time.
     pub fn timestamp(self) -> Option<Timestamp> {
         if self == Self::default() {
             return None;
         }
-        Timestamp::new(self.seconds, self.nanos).ok()
+        Timestamp::new(self.seconds, 0).ok()
     }
 
     /// The time in compact form.
@@ -209,4 +211,17 @@ fn share(reference: &OwnerReference, interner: &mut Interner) -> Arc<ControllerR
         name: Arc::from(&*reference.name),
         uid: Uid::new(&reference.uid),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Time;
+
+    #[test]
+    fn times_are_read_in_whole_seconds() {
+        let time = |seconds, nanos| Time { seconds, nanos }.timestamp();
+        assert_eq!(time(0, 0), None);
+        assert_eq!(time(7, 1), time(7, 0));
+        assert_eq!(time(7, i32::MIN), time(7, 0));
+    }
 }
