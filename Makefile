@@ -68,6 +68,10 @@ SIMULATION_MINUTES ?= 10
 # How long `make fuzz` runs, all targets together. It goes on where the last run ended.
 FUZZ_MINUTES ?= 10
 
+# How long `make chaos` runs. It goes on where the last run ended. CHAOS_SEED repeats one round.
+CHAOS_MINUTES ?= 10
+export CHAOS_SEED ?=
+
 # What `make mutants-of-change` compares with.
 SINCE ?= HEAD~1
 
@@ -77,7 +81,7 @@ STATIC := target/$(MUSL)/release/$(NAME)
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench picture lint fmt doc check clean
-.PHONY: report simulate fuzz mutants mutants-of-change check-without-devserver dist deb image image-dev test-packages test-samples test-upstream
+.PHONY: report simulate fuzz chaos mutants mutants-of-change check-without-devserver dist deb image image-dev test-packages test-samples test-upstream
 
 help: ## List these verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -173,6 +177,9 @@ control-plane: ## Build a real etcd, kube-apiserver and kubectl into target/cont
 
 test-control-plane: ## Run the integration tests against the real control plane (K8S)
 	$(CONTROL_PLANE)/run.sh cargo test --locked --test it
+
+chaos: control-plane ## Break daemons, connections and a real control plane (CHAOS_MINUTES, CHAOS_SEED)
+	CHAOS_MINUTES=$(CHAOS_MINUTES) cargo test --locked --test it -- --nocapture chaos::
 
 test-upstream: ## Run Kubernetes' own integration and conformance tests on this daemon (K8S)
 	cargo build --locked

@@ -7,6 +7,8 @@ mod support;
 
 /// Group C: adopting and releasing pods.
 mod adoption;
+/// Real faults on a real control plane.
+mod chaos;
 /// The garbage collector beside the controller.
 mod collection;
 /// Signals, log and threads of the binary.

@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     Pods,
     ReplicaSets,
     ReplicationControllers,
+    Deployments,
+    Leases,
     Events,
     Quotas,
 }
@@ -34,6 +36,8 @@ impl Kind {
             Self::Pods => "pods",
             Self::ReplicaSets => "replicasets",
             Self::ReplicationControllers => "replicationcontrollers",
+            Self::Deployments => "deployments",
+            Self::Leases => "leases",
             Self::Events => "events",
             Self::Quotas => "resourcequotas",
         }
@@ -42,7 +46,8 @@ impl Kind {
     fn collection(self, namespace: &str) -> String {
         let prefix = match self {
             Self::Namespaces => return "/api/v1/namespaces".to_owned(),
-            Self::ReplicaSets => "/apis/apps/v1",
+            Self::ReplicaSets | Self::Deployments => "/apis/apps/v1",
+            Self::Leases => "/apis/coordination.k8s.io/v1",
             _ => "/api/v1",
         };
         format!("{prefix}/namespaces/{namespace}/{}", self.plural())
@@ -229,6 +234,19 @@ impl Api {
             let line = line.ok()?;
             Some(serde_json::from_str(&line).expect("a watch event is JSON"))
         })
+    }
+
+    /// The events of a watch from a resource version; `None` if the API server does not open it.
+    pub(crate) fn watch_from(
+        &self,
+        kind: Kind,
+        version: &str,
+    ) -> Option<impl Iterator<Item = Value> + use<>> {
+        let request = Request::get(self.collection(kind)).query("watch", "1");
+        let request = request.query("resourceVersion", version);
+        let stream = self.client.stream_client().open_watch(&request).ok()?;
+        let lines = BufReader::new(stream).lines().map_while(Result::ok);
+        Some(lines.map_while(|line| serde_json::from_str(&line).ok()))
     }
 
     // Shortcuts. "ReplicaSet" stands for the workload kind under test, so that one test body covers

@@ -34,11 +34,17 @@ impl ControlPlane {
     }
 
     pub(crate) fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// [`start`](Self::start) with additional flags of the API server, separated by blanks.
+    pub(crate) fn start_with(flags: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let audit_log = folder.path().join("audit.log");
         let mut process = Command::new(root().join("tests/control-plane/run.sh"))
             .args(["sh", "-c", "env; echo; cat"])
             .env("CONTROL_PLANE_AUDIT_LOG", &audit_log)
+            .env("KUBE_APISERVER_FLAGS", flags)
             .env_remove("KCM_CONTROLLERS")
             .env_remove("RUN_KCM")
             .stdin(Stdio::piped())

@@ -162,3 +162,9 @@ pub(crate) fn text_at(value: &Value, pointer: &str) -> String {
 pub(crate) fn number_at(value: &Value, pointer: &str) -> i64 {
     value.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
 }
+
+/// `metadata.resourceVersion`; 0 if there is none.
+pub(crate) fn resource_version(object: &Value) -> u64 {
+    let version = text_at(object, "/metadata/resourceVersion");
+    version.parse().unwrap_or(0)
+}

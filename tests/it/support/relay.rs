@@ -1,12 +1,13 @@
 //! A TCP proxy between a daemon and its API server. A test can cut it, which drops all bytes
-//! silently, hold the bytes from the server on a single connection, or stop accepting connections.
+//! silently, hold the bytes from the server on a single connection, delay all bytes, or stop
+//! accepting connections.
 //!
 //! The threads `relay` (accepts) and `relay-N` (two per connection) end with the test's stop
 //! signal.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ struct Shared {
     target: SocketAddr,
     is_cut: AtomicBool,
     is_full: AtomicBool,
+    /// Longest delay of a piece of bytes, in milliseconds.
+    delay_max_ms: AtomicU64,
     /// Trips when the thread `relay` has stopped accepting for [`Relay::stop_accepting`].
     full: Stop,
     sockets: Mutex<Vec<TcpStream>>,
@@ -55,6 +58,7 @@ impl Relay {
             target,
             is_cut: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
+            delay_max_ms: AtomicU64::new(0),
             full: Stop::new(),
             sockets: Mutex::default(),
             links: Mutex::default(),
@@ -103,6 +107,12 @@ impl Relay {
         self.0.is_cut.store(false, Ordering::SeqCst);
     }
 
+    /// Delays each piece of bytes by a random time up to this, each connection for itself. So
+    /// requests and responses overtake each other between connections.
+    pub(crate) fn slow(&self, delay_max_ms: u64) {
+        self.0.delay_max_ms.store(delay_max_ms, Ordering::SeqCst);
+    }
+
     /// Stops accepting: a new connection is neither established nor refused, existing ones keep
     /// working. The caller must hold the returned sockets, which fill the accept queue.
     pub(crate) fn stop_accepting(&self) -> Vec<TcpStream> {
@@ -123,11 +133,18 @@ impl Relay {
     }
 
     /// Holds the bytes from the server on one connection, an index into
-    /// [`received`](Self::received), until the test ends.
+    /// [`received`](Self::received), until [`release`](Self::release).
     pub(crate) fn hold(&self, connection: usize) {
         self.links()[connection]
             .is_held
             .store(true, Ordering::SeqCst);
+    }
+
+    /// Forwards what was held, on all connections.
+    pub(crate) fn release(&self) {
+        for link in self.links().iter() {
+            link.is_held.store(false, Ordering::SeqCst);
+        }
     }
 
     fn links(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Link>>> {
@@ -185,6 +202,11 @@ impl Relay {
                         if relay.0.stop.wait_timeout(HELD_PAUSE) {
                             return;
                         }
+                    }
+                    let delay = relay.0.delay_max_ms.load(Ordering::SeqCst);
+                    let delay = Duration::from_millis(fastrand::u64(0..=delay));
+                    if relay.0.stop.wait_timeout(delay) {
+                        return;
                     }
                     if relay.0.is_cut.load(Ordering::SeqCst) {
                         continue;

@@ -1,0 +1,226 @@
+//! `make chaos`: rounds of real faults on a real control plane, drawn by seed. They are judged by
+//! watches of their objects and by the API server's audit log. Without `CHAOS_MINUTES` and
+//! `CHAOS_SEED` the test passes at once.
+
+/// The API server's audit log.
+mod audit;
+/// What watches of the round's namespace show.
+mod chronicle;
+/// What happens to daemons, connections and servers.
+mod faults;
+/// The invariants.
+mod judge;
+/// The figures of a run.
+mod record;
+/// The control plane, and daemons.
+mod site;
+/// The workloads of a round.
+mod stage;
+
+use std::env;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use faults::Fault;
+use judge::{STRANGER, Verdict};
+use record::Figures;
+use serde_json::json;
+use site::Site;
+use stage::{Scene, Stage};
+
+use crate::support::{Kind, resource_version};
+
+/// Rounds that run beside each other.
+const LANES: usize = 3;
+
+/// Audit lines that a failed round prints.
+const LINES_MAX: usize = 80;
+
+/// How a round ended.
+#[derive(Debug)]
+struct Outcome {
+    seed: u64,
+    scene: Scene,
+    fault: Fault,
+    n_kills: usize,
+    /// Whether the chronicle has all states.
+    is_watched: bool,
+    verdict: Verdict,
+    journal: String,
+    /// The audit lines that name a pod of a violation.
+    lines: Vec<String>,
+}
+
+fn given<T: std::str::FromStr>(variable: &str) -> Option<T> {
+    env::var(variable).ok()?.parse().ok()
+}
+
+#[test]
+fn no_round_breaks_an_invariant() {
+    if let Some(seed) = given("CHAOS_SEED") {
+        let outcome = round(&Site::start(), seed);
+        say(&told(&outcome));
+        assert!(outcome.verdict.violations.is_empty());
+    } else if let Some(minutes) = given::<f64>("CHAOS_MINUTES") {
+        run(Duration::from_secs_f64(60.0 * minutes));
+    }
+}
+
+/// Runs rounds for about `time`, and adds a line to the record.
+fn run(time: Duration) {
+    let site = Site::start();
+    let (began, first) = (Instant::now(), record::end());
+    let (next, figures) = (Mutex::new(first), Mutex::new(Figures::new(first)));
+    let lane = || {
+        while began.elapsed() < time {
+            let seed = {
+                let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+                *next += 1;
+                *next - 1
+            };
+            let outcome = catch_unwind(AssertUnwindSafe(|| round(&site, seed)));
+            let mut figures = figures.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Ok(outcome) = outcome {
+                figures.add(&outcome);
+                say(&told(&outcome));
+            } else {
+                figures.n_failed += 1;
+                say(&format!("seed {seed} panicked\n{}", repeat(seed)));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(lane);
+        }
+    });
+    let mut figures = figures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    figures.took(began.elapsed());
+    say(&figures.line());
+    figures.append();
+    assert_eq!(figures.n_failed, 0, "rounds failed");
+}
+
+fn round(site: &Site, seed: u64) -> Outcome {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let fault = Fault::draw(&mut rng);
+    let scene = Scene::ALL[rng.usize(0..Scene::ALL.len())];
+    if fault.is_shared() {
+        let _alone = site
+            .everything
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        play(site, seed, rng, fault, scene)
+    } else {
+        let _beside = site
+            .everything
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        play(site, seed, rng, fault, scene)
+    }
+}
+
+fn play(site: &Site, seed: u64, rng: fastrand::Rng, fault: Fault, scene: Scene) -> Outcome {
+    let log = site.plane.audit_log();
+    let from = audit::end(log);
+    let namespace = format!("chaos-{seed}");
+    let mut stage = Stage::new(site, &namespace, scene, rng);
+    let lease_space = if fault == Fault::Successor {
+        "kube-system"
+    } else {
+        &namespace
+    };
+    let collections = [
+        (stage.api.clone(), Kind::Pods),
+        (stage.api.clone(), Kind::ReplicaSets),
+        (stage.api.in_namespace(lease_space), Kind::Leases),
+    ];
+    let chronicle = chronicle::Chronicle::start(&collections, stage.began, &stage.stop);
+    let mut left = faults::run(fault, &mut stage);
+    let mut violations = left.unrest;
+    violations.extend(faults::end(&mut stage, &mut left.daemons));
+    catch_up(&stage, &chronicle);
+    let about = [
+        format!("\"{namespace}\""),
+        "replicaset-controller-shared".to_owned(),
+    ];
+    let lines = audit::read(log, from, &[&about[0], &about[1]]);
+    let seen = chronicle.seen();
+    let mut verdict = judge::judge(seen.as_deref().unwrap_or_default(), &lines, &left.terms);
+    violations.append(&mut verdict.violations);
+    verdict.violations = violations;
+    stage.clean_up();
+    let lines = lines.iter().filter(|line| {
+        // A pod's name contains its ReplicaSet's.
+        let is_told = |violation: &String| violation.contains(&line.name);
+        let is_of_set = line.resource.starts_with("pods") || line.resource.starts_with("replica");
+        is_of_set && !line.name.is_empty() && verdict.violations.iter().any(is_told)
+    });
+    Outcome {
+        seed,
+        scene,
+        fault,
+        n_kills: left.n_kills,
+        is_watched: seen.is_some(),
+        lines: lines.map(audit::Line::told).take(LINES_MAX).collect(),
+        verdict,
+        journal: stage.journal.clone(),
+    }
+}
+
+/// Waits until the chronicle has everything that is stored now.
+fn catch_up(stage: &Stage, chronicle: &chronicle::Chronicle) {
+    let mark = json!({"metadata": {"annotations": {"chaos": "end"}}});
+    let last_pod = resource_version(&stage.api.merge_patch(Kind::Pods, STRANGER, &mark));
+    let sets = stage.api.list(Kind::ReplicaSets, "");
+    let last_set = sets.iter().map(resource_version).max().unwrap_or(0);
+    stage
+        .site
+        .waiting
+        .eventually("the watches have caught up", || {
+            chronicle.seen().is_none()
+                || (chronicle.version(Kind::Pods) >= last_pod
+                    && chronicle.version(Kind::ReplicaSets) >= last_set)
+        });
+}
+
+fn repeat(seed: u64) -> String {
+    format!("To repeat it: make chaos CHAOS_SEED={seed}")
+}
+
+fn told(outcome: &Outcome) -> String {
+    let Outcome { seed, verdict, .. } = outcome;
+    let (scene, fault) = (outcome.scene.name(), outcome.fault.name());
+    let mut text = format!(
+        "seed {seed}: {scene}, {fault}: {} kills, {} created, {} deleted, {} above, {} requests, \
+         {} lists",
+        outcome.n_kills,
+        verdict.n_created,
+        verdict.n_deleted,
+        verdict.overshoot_max,
+        verdict.n_requests,
+        verdict.n_lists
+    );
+    if !outcome.is_watched {
+        text += "; only its end is judged";
+    }
+    if !verdict.violations.is_empty() {
+        let lists = [&verdict.violations, &outcome.lines].map(|list| list.join("\n  "));
+        text = format!(
+            "{text}\nFAILED:\n  {}\nwhat was done:\n{}audit lines:\n  {}\n{}",
+            lists[0],
+            outcome.journal,
+            lists[1],
+            repeat(*seed)
+        );
+    }
+    text
+}
+
+/// Prints past the harness, which captures what other threads print only in part.
+fn say(text: &str) {
+    let mut output = std::io::stderr().lock();
+    writeln!(output, "{text}").unwrap_or_default();
+}

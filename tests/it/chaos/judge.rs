@@ -1,0 +1,384 @@
+//! The judge of a round: pure functions of what the chronicle and the audit log have.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::audit::Line;
+use super::chronicle::Seen;
+use crate::support::{
+    Kind, controller_uid, is_terminating, name, number_at, owner_references, text_at, uid,
+};
+
+/// What a round may do, by its fault.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// How old the newest state may be that a daemon has read.
+    pub(super) lag: Duration,
+    /// Whether the daemon was the only writer. If not, only its end is judged.
+    pub(super) is_alone: bool,
+    /// Whether the writers had to hold the lease.
+    pub(super) has_lease: bool,
+    /// Whole lists of a resource for which there was a cause.
+    pub(super) n_lists_max: usize,
+}
+
+/// What a round came to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Verdict {
+    pub(super) violations: Vec<String>,
+    pub(super) n_created: usize,
+    pub(super) n_deleted: usize,
+    /// Pods above the newest spec, at most.
+    pub(super) overshoot_max: i64,
+    pub(super) n_requests: usize,
+    pub(super) n_lists: usize,
+}
+
+/// A pod's state as the order of deletion reads it: a smaller one is deleted first. Pods of one
+/// state are alike: the harness binds no pod to a node, and their times are no matter here.
+type Rank = (bool, bool, i64);
+
+#[derive(Clone, Debug, Default)]
+struct Pod {
+    name: String,
+    owner: String,
+    is_active: bool,
+    created: Duration,
+    ranks: Vec<(Duration, Rank)>,
+}
+
+impl Pod {
+    /// The ranks that the pod had after `since`.
+    fn ranks_since(&self, since: Duration) -> impl Iterator<Item = Rank> {
+        let last_before = self.ranks.iter().rposition(|(at, _)| *at <= since);
+        let ranks = &self.ranks[last_before.unwrap_or(0)..];
+        ranks.iter().map(|(_, rank)| *rank)
+    }
+
+    /// True if this pod is known to whom has read everything until `since`, and came before `other`
+    /// in every state since then.
+    fn surely_before(&self, other: &Self, since: Duration) -> bool {
+        let last = self.ranks_since(since).max();
+        self.created < since && last < other.ranks_since(since).min()
+    }
+}
+
+fn rank(pod: &Value) -> Rank {
+    let conditions = pod["status"]["conditions"].as_array();
+    let is_ready = conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    let cost = "/metadata/annotations/controller.kubernetes.io~1pod-deletion-cost";
+    let cost = text_at(pod, cost).parse().unwrap_or(0);
+    (pod["status"]["phase"] == "Running", is_ready, cost)
+}
+
+pub(super) fn is_active(pod: &Value) -> bool {
+    let phase = text_at(pod, "/status/phase");
+    !is_terminating(pod) && !matches!(phase.as_str(), "Succeeded" | "Failed")
+}
+
+/// Judges the history of a round.
+pub(super) fn judge(seen: &[Seen], lines: &[Line], terms: &Terms) -> Verdict {
+    let mut verdict = Verdict::default();
+    if terms.is_alone {
+        Walk::new(lines, terms, &mut verdict).run(seen);
+    }
+    if terms.has_lease {
+        judge_lease(seen, lines, &mut verdict);
+    }
+    count(lines, terms, &mut verdict);
+    verdict
+}
+
+/// Walks through the states in their order.
+struct Walk<'a> {
+    lag: Duration,
+    /// Names of the pods that a daemon, and nobody else, asked to delete.
+    deleted: BTreeSet<&'a str>,
+    pods: BTreeMap<String, Pod>,
+    /// The values of `spec.replicas` and since when they hold, by the UID of the ReplicaSet.
+    specs: BTreeMap<String, Vec<(Duration, i64)>>,
+    verdict: &'a mut Verdict,
+}
+
+impl<'a> Walk<'a> {
+    fn new(lines: &'a [Line], terms: &Terms, verdict: &'a mut Verdict) -> Self {
+        let deletes = |is_ours: bool| {
+            let deletes = lines.iter().filter(move |line| {
+                line.verb == "delete" && line.resource == "pods" && line.is_ours() == is_ours
+            });
+            deletes.map(|line| line.name.as_str())
+        };
+        let others: BTreeSet<&str> = deletes(false).collect();
+        Self {
+            lag: terms.lag,
+            deleted: deletes(true)
+                .filter(|name| !others.contains(name))
+                .collect(),
+            pods: BTreeMap::new(),
+            specs: BTreeMap::new(),
+            verdict,
+        }
+    }
+
+    fn run(&mut self, seen: &[Seen]) {
+        for seen in seen {
+            match seen.kind {
+                Kind::ReplicaSets => self.set_changed(seen),
+                Kind::Pods => self.pod_changed(seen),
+                _ => {}
+            }
+        }
+    }
+
+    fn set_changed(&mut self, seen: &Seen) {
+        let specs = self.specs.entry(uid(&seen.object)).or_default();
+        let replicas = number_at(&seen.object, "/spec/replicas");
+        if seen.is_gone {
+            specs.push((seen.at, 0));
+        } else if specs.last().is_none_or(|(_, last)| *last != replicas) {
+            specs.push((seen.at, replicas));
+        }
+    }
+
+    fn pod_changed(&mut self, seen: &Seen) {
+        let uid = uid(&seen.object);
+        let old = self.pods.get(&uid).cloned();
+        let mut pod = old.clone().unwrap_or_else(|| Pod {
+            name: name(&seen.object),
+            created: seen.at,
+            ..Pod::default()
+        });
+        pod.owner = controller_uid(&seen.object).unwrap_or_default();
+        pod.is_active = !seen.is_gone && is_active(&seen.object);
+        pod.ranks.push((seen.at, rank(&seen.object)));
+        let was_active = old.as_ref().is_some_and(|old| old.is_active);
+        self.pods.insert(uid, pod.clone());
+        if old.is_none() && pod.is_active {
+            self.check_create(&pod, seen);
+        } else if was_active && !pod.is_active && self.deleted.contains(pod.name.as_str()) {
+            self.check_delete(old.as_ref().unwrap_or(&pod), seen);
+        }
+    }
+
+    /// The values of `spec.replicas` that a daemon can have read at `at`.
+    fn readable(&self, owner: &str, at: Duration) -> Vec<i64> {
+        let specs = self.specs.get(owner).map_or(&[][..], Vec::as_slice);
+        let since = at.saturating_sub(self.lag);
+        let ends = specs.iter().skip(1).map(|(from, _)| *from);
+        let ends = ends.chain([Duration::MAX]);
+        let readable = specs.iter().zip(ends).filter(|(_, end)| *end >= since);
+        readable.map(|((_, replicas), _)| *replicas).collect()
+    }
+
+    fn active(&self, owner: &str) -> impl Iterator<Item = &Pod> {
+        let pods = self.pods.values();
+        pods.filter(move |pod| pod.is_active && pod.owner == owner)
+    }
+
+    fn check_create(&mut self, pod: &Pod, seen: &Seen) {
+        // Pods of users have no owner, or one that does not exist.
+        if !self.specs.contains_key(&pod.owner) {
+            return;
+        }
+        self.verdict.n_created += 1;
+        let n_active = length(self.active(&pod.owner).count());
+        let readable = self.readable(&pod.owner, seen.at);
+        let newest = readable.last().copied().unwrap_or(0);
+        let overshoot = &mut self.verdict.overshoot_max;
+        *overshoot = (n_active - newest).max(*overshoot);
+        if n_active > readable.iter().copied().max().unwrap_or(0) {
+            self.accuse(format!(
+                "created {} as number {n_active}, but replicas were {readable:?}",
+                told(pod, seen)
+            ));
+        }
+    }
+
+    fn check_delete(&mut self, pod: &Pod, seen: &Seen) {
+        self.verdict.n_deleted += 1;
+        let Some(wanted) = self.readable(&pod.owner, seen.at).into_iter().min() else {
+            self.accuse(format!(
+                "deleted {}, which no ReplicaSet owns",
+                told(pod, seen)
+            ));
+            return;
+        };
+        let since = seen.at.saturating_sub(self.lag);
+        let n_left = length(self.active(&pod.owner).count());
+        if n_left < wanted {
+            self.accuse(format!(
+                "deleted {}: {n_left} left, but replicas were {wanted}",
+                told(pod, seen)
+            ));
+        }
+        let before = self.active(&pod.owner);
+        let before: Vec<&str> = before
+            .filter(|other| other.surely_before(pod, since))
+            .map(|other| other.name.as_str())
+            .collect();
+        if length(before.len()) > n_left - wanted {
+            let accusation = format!(
+                "deleted {} ({:?}), but {before:?} come first and {n_left} are left for {wanted}",
+                told(pod, seen),
+                pod.ranks.last()
+            );
+            self.accuse(accusation);
+        }
+    }
+
+    fn accuse(&mut self, violation: String) {
+        self.verdict.violations.push(violation);
+    }
+}
+
+fn told(pod: &Pod, seen: &Seen) -> String {
+    format!(
+        "pod {} at {:?}, version {}",
+        pod.name, seen.at, seen.version
+    )
+}
+
+fn length(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// Every write of a pod or a status must come from the user who holds the lease at its version.
+fn judge_lease(seen: &[Seen], lines: &[Line], verdict: &mut Verdict) {
+    let holders: BTreeMap<&str, &str> = lines
+        .iter()
+        .filter(|line| line.resource == "leases" && !line.holder.is_empty())
+        .map(|line| (line.holder.as_str(), line.who.as_str()))
+        .collect();
+    let mut terms: Vec<(u64, String)> = Vec::new();
+    let is_theirs = |seen: &&Seen| {
+        seen.kind == Kind::Leases && name(&seen.object).starts_with("replicaset-controller")
+    };
+    for lease in seen.iter().filter(is_theirs) {
+        let holder = text_at(&lease.object, "/spec/holderIdentity");
+        terms.push((lease.version, holder));
+    }
+    let gone = seen
+        .iter()
+        .filter(|seen| seen.kind == Kind::Pods && seen.is_gone);
+    let gone: BTreeMap<String, u64> = gone
+        .map(|seen| (name(&seen.object), seen.version))
+        .collect();
+    let is_write = |line: &&Line| {
+        let is_judged = match line.resource.as_str() {
+            "pods" => matches!(line.verb.as_str(), "create" | "delete" | "patch"),
+            "replicasets/status" => line.verb == "update",
+            _ => false,
+        };
+        let is_candidate = line.is_ours() || line.who.ends_with("/replicaset-controller");
+        is_judged && is_candidate && matches!(line.code, 200 | 201)
+    };
+    for line in lines.iter().filter(is_write) {
+        let version = match line.verb.as_str() {
+            "delete" => gone.get(&line.name).copied().unwrap_or(0),
+            _ => line.version,
+        };
+        if version == 0 {
+            continue;
+        }
+        let before = terms.iter().rfind(|(from, _)| *from < version);
+        let holder = before.map_or("", |(_, holder)| holder.as_str());
+        // A lease of kube-controller-manager is written by another of its clients than the pods.
+        let of = holders.get(holder).copied().unwrap_or("nobody");
+        if program(of) != program(&line.who) {
+            verdict.violations.push(format!(
+                "{} wrote {} {} at version {version} while {of} held the lease as {holder:?}",
+                line.who, line.resource, line.name
+            ));
+        }
+    }
+}
+
+fn program(who: &str) -> &str {
+    who.split('/').next().unwrap_or_default()
+}
+
+/// Counts requests, and bounds them.
+fn count(lines: &[Line], terms: &Terms, verdict: &mut Verdict) {
+    let ours = lines.iter().filter(|line| line.is_ours());
+    verdict.n_requests = ours.clone().count();
+    for resource in ["pods", "replicasets"] {
+        let lists = ours
+            .clone()
+            .filter(|line| line.resource == resource && line.is_list() && line.code < 300);
+        let n_lists = lists.count();
+        verdict.n_lists += n_lists;
+        if n_lists > terms.n_lists_max {
+            verdict.violations.push(format!(
+                "{n_lists} lists of {resource}, with cause for {}",
+                terms.n_lists_max
+            ));
+        }
+    }
+}
+
+/// What is wrong with the objects at rest; empty if nothing is.
+pub(super) fn at_rest(sets: &[Value], pods: &[Value]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for set in sets {
+        let of_set = uid(set);
+        let owned = pods.iter().filter(|pod| {
+            is_active(pod) && controller_uid(pod).is_some_and(|owner| owner == of_set)
+        });
+        let n_owned = length(owned.clone().count());
+        let n_ready = length(owned.filter(|pod| rank(pod).1).count());
+        let number = |pointer| number_at(set, pointer);
+        let wanted = number("/spec/replicas");
+        for (what, found, wanted) in [
+            ("pods", n_owned, wanted),
+            ("status.replicas", number("/status/replicas"), n_owned),
+            (
+                "status.readyReplicas",
+                number("/status/readyReplicas"),
+                n_ready,
+            ),
+            (
+                "status.availableReplicas",
+                number("/status/availableReplicas"),
+                n_ready,
+            ),
+            (
+                "status.fullyLabeledReplicas",
+                number("/status/fullyLabeledReplicas"),
+                n_owned,
+            ),
+            (
+                "status.observedGeneration",
+                number("/status/observedGeneration"),
+                number("/metadata/generation"),
+            ),
+        ] {
+            if found != wanted {
+                wrong.push(format!("{}: {what} {found}, not {wanted}", name(set)));
+            }
+        }
+    }
+    let sets: BTreeSet<String> = sets.iter().map(uid).collect();
+    for pod in pods {
+        let is_stray = match controller_uid(pod) {
+            Some(owner) => !sets.contains(&owner) && text_at(pod, "/metadata/name") != STRANGER,
+            None => owner_references(pod).is_empty(),
+        };
+        if is_stray {
+            wrong.push(format!("{}: nobody owns it", name(pod)));
+        }
+    }
+    if !pods.iter().any(|pod| name(pod) == STRANGER) {
+        wrong.push(format!(
+            "{STRANGER}: it is gone, but is another controller's"
+        ));
+    }
+    wrong
+}
+
+/// A pod in every round that has the ReplicaSets' labels and another controller.
+pub(super) const STRANGER: &str = "stranger";

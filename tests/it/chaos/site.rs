@@ -1,0 +1,195 @@
+//! What all rounds share: a control plane with a kube-controller-manager that runs Deployments and
+//! collects garbage, and the daemons that rounds start on it.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::RwLock;
+use std::time::Duration;
+
+use replicaset_controller::client::Request;
+use replicaset_controller::stdx::stop::Stop;
+use serde_json::json;
+
+use super::audit;
+use crate::support::{
+    Api, ControlPlane, DaemonProcess, Kind, KubeControllerManager, Relay, Waiting, new_pod,
+};
+
+/// The users of the daemons, and the variables with their kubeconfigs.
+const USERS: [(&str, &str); 2] = [
+    (
+        "replicaset-controller",
+        "CONTROL_PLANE_CONTROLLER_KUBECONFIG",
+    ),
+    (
+        "replicaset-controller-token",
+        "CONTROL_PLANE_TOKEN_KUBECONFIG",
+    ),
+];
+
+/// How long the API server may take to be ready after a restart.
+const READY_WITHIN: Duration = Duration::from_mins(1);
+
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) plane: ControlPlane,
+    pub(super) api: Api,
+    pub(super) waiting: Waiting,
+    /// Locked shared by a round whose faults meet only its own daemons, else exclusively.
+    pub(super) everything: RwLock<()>,
+    _manager: KubeControllerManager,
+    _policy: tempfile::NamedTempFile,
+}
+
+impl Site {
+    pub(super) fn start() -> Self {
+        let policy = tempfile::NamedTempFile::new().expect("a file for the policy");
+        std::fs::write(policy.path(), audit::POLICY).expect("a writable file");
+        let path = policy.path().display();
+        let flags = format!("--audit-policy-file={path} --audit-log-maxsize=100000");
+        let plane = ControlPlane::start_with(&flags);
+        let stop = Stop::new();
+        let api = plane.api(&stop);
+        // A create that is under way when its daemon dies may come after the end of its ReplicaSet.
+        let flags = [
+            "--controllers=deployment-controller,garbage-collector-controller",
+            "--leader-elect=false",
+        ];
+        let site = Self {
+            _manager: KubeControllerManager::start(&plane, 0, &flags),
+            waiting: Waiting::new(&stop),
+            plane,
+            api,
+            everything: RwLock::new(()),
+            _policy: policy,
+        };
+        site.grant_leases();
+        site
+    }
+
+    fn grant_leases(&self) {
+        let group = "rbac.authorization.k8s.io";
+        let metadata = json!({"name": "chaos:leases"});
+        let role = json!({"metadata": metadata, "rules": [{
+            "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+            "verbs": ["create", "get", "update"],
+        }]});
+        let subjects =
+            USERS.map(|(user, _)| json!({"apiGroup": group, "kind": "User", "name": user}));
+        let binding = json!({
+            "metadata": metadata,
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "chaos:leases"},
+            "subjects": subjects,
+        });
+        for (plural, object) in [("clusterroles", role), ("clusterrolebindings", binding)] {
+            let request = Request::post(format!("/apis/{group}/v1/{plural}"));
+            let sent = self
+                .api
+                .send(&request.body("application/json", object.to_string()));
+            sent.unwrap_or_else(|status| panic!("{plural}: {status}"));
+        }
+    }
+
+    /// A new namespace in which pods can be created. The requests end with `stop`.
+    pub(super) fn namespace(&self, name: &str, stop: &Stop) -> Api {
+        self.api
+            .create(Kind::Namespaces, &json!({"metadata": {"name": name}}));
+        let api = self.plane.api(stop).in_namespace(name);
+        api.create(
+            Kind::ServiceAccounts,
+            &json!({"metadata": {"name": "default"}}),
+        );
+        let probe = Request::post(api.collection(Kind::Pods)).query("dryRun", "All");
+        let probe = probe.body("application/json", new_pod("probe").to_string());
+        self.waiting
+            .eventually("pods can be created", || api.send(&probe).is_ok());
+        api
+    }
+
+    /// Kills a server of the control plane.
+    pub(super) fn kill_server(&self, name: &str) {
+        let file = self.plane.file(&format!("{name}.pid"));
+        let id = std::fs::read_to_string(file).expect("run.sh writes it");
+        let id = id.trim().parse().expect("a process id");
+        let id = nix::unistd::Pid::from_raw(id);
+        nix::sys::signal::killpg(id, nix::sys::signal::Signal::SIGKILL).expect("it runs");
+    }
+
+    /// Starts a killed server again, on the same port with the same data.
+    pub(super) fn start_server(&self, name: &str) {
+        let started = Command::new(self.plane.file("start")).arg(name).status();
+        assert!(started.expect("the script runs").success());
+    }
+
+    /// Waits until the API server serves what the harness needs.
+    pub(super) fn wait_until_ready(&self) {
+        let deadline = std::time::Instant::now() + READY_WITHIN;
+        while self.api.try_send(&Request::get("/readyz")).is_err() {
+            assert!(std::time::Instant::now() < deadline, "no API server");
+            self.waiting.pause(Duration::from_millis(50));
+        }
+    }
+}
+
+/// A daemon that a round starts, kills and starts again.
+#[derive(Debug)]
+pub(super) struct Daemon {
+    arguments: Vec<String>,
+    pub(super) relay: Option<Relay>,
+    pub(super) process: Option<DaemonProcess>,
+    pub(super) n_starts: usize,
+}
+
+impl Daemon {
+    /// A daemon that connects as the user of this number, directly.
+    pub(super) fn direct(site: &Site, number: usize, arguments: &[String]) -> Self {
+        let file = site.plane.variable(USERS[number].1);
+        Self::with(Path::new(file), None, arguments)
+    }
+
+    /// A daemon that connects through a relay of its own, which ends with `stop`.
+    pub(super) fn relayed(site: &Site, number: usize, arguments: &[String], stop: &Stop) -> Self {
+        let server = site.plane.variable("CONTROL_PLANE_URL");
+        let address = server.trim_start_matches("https://");
+        let relay = Relay::start(address.parse().expect("an address"), stop);
+        let file = site.plane.variable(USERS[number].1);
+        let text = std::fs::read_to_string(file).expect("a readable kubeconfig");
+        let text = text.replace(address, &relay.address().to_string());
+        let file = format!("relay-{}.kubeconfig", relay.address().port());
+        let file = site.plane.folder().join(file);
+        std::fs::write(&file, text).expect("a writable folder");
+        Self::with(&file, Some(relay), arguments)
+    }
+
+    fn with(kubeconfig: &Path, relay: Option<Relay>, arguments: &[String]) -> Self {
+        let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+        let first = ["run".to_owned(), kubeconfig, "--kube-api-qps=0".to_owned()];
+        Self {
+            arguments: first.into_iter().chain(arguments.iter().cloned()).collect(),
+            relay,
+            process: None,
+            n_starts: 0,
+        }
+    }
+
+    /// Starts the process if it does not run.
+    pub(super) fn start(&mut self) {
+        let is_running = |process: &mut DaemonProcess| process.try_wait().is_none();
+        if self.process.as_mut().is_some_and(is_running) {
+            return;
+        }
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        self.process = Some(DaemonProcess::start(&arguments));
+        self.n_starts += 1;
+    }
+
+    /// Kills the process.
+    pub(super) fn kill(&mut self) {
+        drop(self.process.take());
+    }
+
+    pub(super) fn log(&self) -> String {
+        let process = self.process.as_ref();
+        process.map_or_else(String::new, DaemonProcess::log)
+    }
+}
