@@ -1,10 +1,12 @@
 //! `make chaos`: rounds of real faults on a real control plane, drawn by seed. They are judged by
-//! watches of their objects and by the API server's audit log. Without `CHAOS_MINUTES` and
+//! etcd's watches of their objects and by the API server's audit log. Without `CHAOS_MINUTES` and
 //! `CHAOS_SEED` the test passes at once.
 
 /// The API server's audit log.
 mod audit;
-/// What watches of the round's namespace show.
+/// The judge finds each breach.
+mod breaches;
+/// What etcd shows of the round's namespace.
 mod chronicle;
 /// What happens to daemons, connections and servers.
 mod faults;
@@ -35,7 +37,7 @@ use crate::support::{Kind, resource_version};
 /// Rounds that run beside each other.
 const LANES: usize = 3;
 
-/// Audit lines that a failed round prints.
+/// Audit lines, and lines of each log, that a failed round prints.
 const LINES_MAX: usize = 80;
 
 /// How a round ended.
@@ -49,6 +51,8 @@ struct Outcome {
     is_watched: bool,
     verdict: Verdict,
     journal: String,
+    /// The last lines of the daemons' logs.
+    logs: String,
     /// The audit lines that name a pod of a violation.
     lines: Vec<String>,
 }
@@ -132,15 +136,17 @@ fn play(site: &Site, seed: u64, rng: fastrand::Rng, fault: Fault, scene: Scene) 
     } else {
         &namespace
     };
-    let collections = [
-        (stage.api.clone(), Kind::Pods),
-        (stage.api.clone(), Kind::ReplicaSets),
-        (stage.api.in_namespace(lease_space), Kind::Leases),
+    let kinds = [
+        (Kind::Pods, &*namespace),
+        (Kind::ReplicaSets, &*namespace),
+        (Kind::Leases, lease_space),
     ];
-    let chronicle = chronicle::Chronicle::start(&collections, stage.began, &stage.stop);
+    let etcd = site.plane.variable("CONTROL_PLANE_ETCD");
+    let chronicle = chronicle::Chronicle::start(etcd, &kinds, stage.began, &stage.stop);
     let mut left = faults::run(fault, &mut stage);
     let mut violations = left.unrest;
     violations.extend(faults::end(&mut stage, &mut left.daemons));
+    let logs = faults::logs(&left.daemons, LINES_MAX);
     catch_up(&stage, &chronicle);
     let about = [
         format!("\"{namespace}\""),
@@ -167,6 +173,7 @@ fn play(site: &Site, seed: u64, rng: fastrand::Rng, fault: Fault, scene: Scene) 
         lines: lines.map(audit::Line::told).take(LINES_MAX).collect(),
         verdict,
         journal: stage.journal.clone(),
+        logs,
     }
 }
 
@@ -209,10 +216,11 @@ fn told(outcome: &Outcome) -> String {
     if !verdict.violations.is_empty() {
         let lists = [&verdict.violations, &outcome.lines].map(|list| list.join("\n  "));
         text = format!(
-            "{text}\nFAILED:\n  {}\nwhat was done:\n{}audit lines:\n  {}\n{}",
+            "{text}\nFAILED:\n  {}\nwhat was done:\n{}audit lines:\n  {}\nlogs:\n{}\n{}",
             lists[0],
             outcome.journal,
             lists[1],
+            outcome.logs,
             repeat(*seed)
         );
     }

@@ -1,16 +1,18 @@
-//! What happened in a round's namespace, in the order of resource versions: watches of the pods,
-//! the ReplicaSets and the lease, which go on after the API server has been away. Each has a thread
-//! `chronicle`, which ends with the round.
+//! What happened in a round's namespace, in the order of revisions: etcd's own watches of the pods,
+//! the ReplicaSets and the lease. They go on where they were after etcd has been away, which the
+//! watches of an API server cannot. Each has a thread `chronicle`, which ends with the round.
 
+use std::io::{BufRead, BufReader};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use replicaset_controller::client::Request;
+use base64::prelude::{BASE64_STANDARD, Engine};
+use replicaset_controller::client::{Client, ClientConfig, ClientOptions, Request};
 use replicaset_controller::stdx::stop::{Cause, Stop};
 use replicaset_controller::stdx::thread::Thread;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{Api, Kind, resource_version, text_at};
+use crate::support::{Kind, text_at};
 
 /// Pause before a broken watch is opened again.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -40,16 +42,17 @@ struct State {
 }
 
 impl Chronicle {
-    /// Follows the namespaces of these collections from now on.
-    pub(super) fn start(collections: &[(Api, Kind)], began: Instant, stop: &Stop) -> Self {
+    /// Follows these kinds, each in a namespace, from now on.
+    pub(super) fn start(etcd: &str, kinds: &[(Kind, &str)], began: Instant, stop: &Stop) -> Self {
         let state = Arc::new(Mutex::new(State::default()));
-        for (api, kind) in collections {
-            let (api, kind, state, stop) = (api.clone(), *kind, Arc::clone(&state), stop.clone());
-            let list = api.send(&Request::get(api.collection(kind)));
-            let version = resource_version(&list.expect("the API server lists"));
-            let ending = stop.clone();
-            drop(Thread::spawn("chronicle", &stop, move || {
-                follow(&api, kind, version, began, &state, &ending);
+        let client = Client::new(&ClientConfig::plain(etcd), &ClientOptions::default(), stop);
+        let client = client.expect("the options are the default ones");
+        for (kind, namespace) in kinds {
+            let (client, state) = (client.clone(), Arc::clone(&state));
+            let (kind, range, ending) = (*kind, range(*kind, namespace), stop.clone());
+            let next = revision(&client, &range) + 1;
+            drop(Thread::spawn("chronicle", stop, move || {
+                follow(&client, kind, &range, next, began, &state, &ending);
             }));
         }
         Self {
@@ -81,31 +84,77 @@ impl Drop for Chronicle {
     }
 }
 
+/// The key and the end of the range of a kind's objects in a namespace.
+fn range(kind: Kind, namespace: &str) -> [String; 2] {
+    let key = format!("/registry/{}/{namespace}", kind.plural());
+    // 0 is the character after the slash.
+    ["/", "0"].map(|end| BASE64_STANDARD.encode(format!("{key}{end}")))
+}
+
+/// The request of a watch from a revision on.
+fn request([key, range_end]: &[String; 2], revision: u64) -> Request {
+    let create = json!({"create_request": {
+        "key": key, "range_end": range_end, "start_revision": revision.to_string(), "prev_kv": true,
+    }});
+    Request::post("/v3/watch").body("application/json", create.to_string())
+}
+
+/// etcd's revision.
+fn revision(client: &Client, [key, _]: &[String; 2]) -> u64 {
+    let body = json!({"key": key, "keys_only": true}).to_string();
+    let request = Request::post("/v3/kv/range").body("application/json", body);
+    let response = client.send(&request).expect("etcd answers");
+    let response: Value = serde_json::from_slice(&response.body).expect("JSON");
+    text_at(&response, "/header/revision")
+        .parse()
+        .expect("a number")
+}
+
+/// The object in a value of etcd, where it is stored as JSON.
+fn object(pair: &Value) -> Option<Value> {
+    let value = BASE64_STANDARD.decode(text_at(pair, "/value")).ok()?;
+    serde_json::from_slice(&value).ok()
+}
+
 fn follow(
-    api: &Api,
+    client: &Client,
     kind: Kind,
-    mut version: u64,
+    range: &[String; 2],
+    mut revision: u64,
     began: Instant,
     state: &Mutex<State>,
     stop: &Stop,
 ) {
     loop {
-        let events = api.watch_from(kind, &version.to_string());
-        for event in events.into_iter().flatten() {
-            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-            let (type_, object) = (text_at(&event, "/type"), &event["object"]);
-            if type_ == "ERROR" {
-                state.has_gap |= object["code"] == 410;
+        let stream = client.stream_client().open_watch(&request(range, revision));
+        let lines = stream.into_iter().flat_map(|it| BufReader::new(it).lines());
+        for line in lines.map_while(Result::ok) {
+            let Ok(response) = serde_json::from_str::<Value>(&line) else {
                 break;
+            };
+            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.has_gap |= response["result"]["canceled"] == true;
+            for event in response["result"]["events"]
+                .as_array()
+                .into_iter()
+                .flatten()
+            {
+                let is_gone = event["type"] == "DELETE";
+                let version = text_at(event, "/kv/mod_revision").parse().unwrap_or(0);
+                revision = version + 1;
+                let pair = if is_gone { "prev_kv" } else { "kv" };
+                let Some(object) = object(&event[pair]) else {
+                    state.has_gap = true;
+                    continue;
+                };
+                state.seen.push(Seen {
+                    kind,
+                    version,
+                    at: began.elapsed(),
+                    is_gone,
+                    object,
+                });
             }
-            version = resource_version(object);
-            state.seen.push(Seen {
-                kind,
-                version,
-                at: began.elapsed(),
-                is_gone: type_ == "DELETED",
-                object: object.clone(),
-            });
         }
         if stop.wait_timeout(PAUSE) {
             return;

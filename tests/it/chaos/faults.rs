@@ -20,6 +20,8 @@ pub(super) enum Fault {
     Network,
     /// kill -9 of API server, etcd or both.
     Servers,
+    /// etcd goes back to an earlier state.
+    Restore,
     /// kube-controller-manager takes turns by a shared lease; either is killed or terminated.
     Successor,
     /// kube-controller-manager writes at the same time.
@@ -27,11 +29,12 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Kills,
         Self::Stops,
         Self::Network,
         Self::Servers,
+        Self::Restore,
         Self::Successor,
         Self::SecondWriter,
     ];
@@ -42,7 +45,7 @@ impl Fault {
             Self::Kills => 10,
             Self::Stops | Self::Network => 3,
             Self::Servers => 2,
-            Self::Successor | Self::SecondWriter => 1,
+            Self::Restore | Self::Successor | Self::SecondWriter => 1,
         }
     }
 
@@ -64,6 +67,7 @@ impl Fault {
             Self::Stops => "stops",
             Self::Network => "network",
             Self::Servers => "servers",
+            Self::Restore => "restore",
             Self::Successor => "successor",
             Self::SecondWriter => "second writer",
         }
@@ -71,7 +75,10 @@ impl Fault {
 
     /// Whether it meets other rounds too.
     pub(super) fn is_shared(self) -> bool {
-        matches!(self, Self::Servers | Self::Successor | Self::SecondWriter)
+        matches!(
+            self,
+            Self::Servers | Self::Restore | Self::Successor | Self::SecondWriter
+        )
     }
 }
 
@@ -106,6 +113,7 @@ pub(super) fn run(fault: Fault, stage: &mut Stage) -> Left {
         Fault::Stops => stops(stage),
         Fault::Network => network(stage),
         Fault::Servers => servers(stage),
+        Fault::Restore => restore(stage),
         Fault::Successor => successor(stage),
         Fault::SecondWriter => second_writer(stage),
     }
@@ -157,6 +165,7 @@ fn kills(stage: &mut Stage) -> Left {
             is_alone: true,
             has_lease: false,
             n_lists_max: n_starts,
+            n_starts,
         },
     }
 }
@@ -268,6 +277,7 @@ fn network(stage: &mut Stage) -> Left {
 fn calm(stage: &mut Stage, mut daemons: Vec<Daemon>, has_lease: bool) -> Left {
     stage.note("calm");
     let unrest = stage.rest(&mut |_| supervise(&mut daemons));
+    let n_starts = daemons.iter().map(|daemon| daemon.n_starts).sum();
     Left {
         unrest,
         daemons,
@@ -277,6 +287,7 @@ fn calm(stage: &mut Stage, mut daemons: Vec<Daemon>, has_lease: bool) -> Left {
             is_alone: true,
             has_lease,
             n_lists_max: usize::MAX,
+            n_starts,
         },
     }
 }
@@ -305,10 +316,32 @@ fn servers(stage: &mut Stage) -> Left {
         stage.site.wait_until_ready();
         stage.note("ready again");
     }
-    Left {
-        n_kills,
-        ..calm(stage, daemons.into(), false)
+    let mut left = calm(stage, daemons.into(), false);
+    left.n_kills = n_kills;
+    left.terms.n_lists_max = 1 + n_kills;
+    left
+}
+
+fn restore(stage: &mut Stage) -> Left {
+    let mut daemons = [Daemon::direct(stage.site, 0, &own_namespace(stage))];
+    prepare(stage, &mut daemons);
+    stage.change();
+    stage.pause(0..500);
+    stage.site.save_etcd();
+    stage.note("etcd is saved");
+    for _ in 0..stage.rng.usize(1..4) {
+        stage.change();
+        stage.pause(0..800);
+        stage.run_pods(false);
     }
+    stage.site.restore_etcd();
+    stage.note("etcd is restored");
+    stage.pause(0..800);
+    stage.change();
+    let mut left = calm(stage, daemons.into(), false);
+    // Versions were issued twice, so they give no order.
+    left.terms.is_alone = false;
+    left
 }
 
 /// The flags with which kube-controller-manager takes turns.
@@ -401,6 +434,11 @@ fn second_writer(stage: &mut Stage) -> Left {
 pub(super) fn end(stage: &mut Stage, daemons: &mut [Daemon]) -> Vec<String> {
     let mut wrong = Vec::new();
     for daemon in daemons {
+        // Before it handles signals, SIGTERM kills a process.
+        let waiting = &stage.site.waiting;
+        waiting.eventually("the daemon runs", || {
+            daemon.log().contains(" pods listed in ")
+        });
         signal(daemon, Signal::SIGTERM);
         let Some(process) = &mut daemon.process else {
             continue;
@@ -415,4 +453,15 @@ pub(super) fn end(stage: &mut Stage, daemons: &mut [Daemon]) -> Vec<String> {
     }
     stage.note("SIGTERM");
     wrong
+}
+
+/// The last lines of the daemons' logs.
+pub(super) fn logs(daemons: &[Daemon], n_lines: usize) -> String {
+    let mut last = String::new();
+    for log in daemons.iter().map(Daemon::log) {
+        let lines: Vec<&str> = log.lines().collect();
+        last += &lines[lines.len().saturating_sub(n_lines)..].join("\n");
+        last.push('\n');
+    }
+    last
 }

@@ -11,6 +11,11 @@ use crate::support::{
     Kind, controller_uid, is_terminating, name, number_at, owner_references, text_at, uid,
 };
 
+/// Requests of a round, of each start of a daemon in it, and (three) of each change of an object. A
+/// loop that does not wait sends thousands.
+const REQUESTS_MAX: usize = 200;
+const REQUESTS_MAX_PER_START: usize = 20;
+
 /// What a round may do, by its fault.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
@@ -22,6 +27,8 @@ pub(super) struct Terms {
     pub(super) has_lease: bool,
     /// Whole lists of a resource for which there was a cause.
     pub(super) n_lists_max: usize,
+    /// Starts of daemons, each of which asks for a few things besides.
+    pub(super) n_starts: usize,
 }
 
 /// What a round came to.
@@ -90,7 +97,7 @@ pub(super) fn judge(seen: &[Seen], lines: &[Line], terms: &Terms) -> Verdict {
     if terms.has_lease {
         judge_lease(seen, lines, &mut verdict);
     }
-    count(lines, terms, &mut verdict);
+    count(seen.len(), lines, terms, &mut verdict);
     verdict
 }
 
@@ -215,6 +222,7 @@ impl<'a> Walk<'a> {
                 "deleted {}: {n_left} left, but replicas were {wanted}",
                 told(pod, seen)
             ));
+            return;
         }
         let before = self.active(&pod.owner);
         let before: Vec<&str> = before
@@ -303,9 +311,16 @@ fn program(who: &str) -> &str {
 }
 
 /// Counts requests, and bounds them.
-fn count(lines: &[Line], terms: &Terms, verdict: &mut Verdict) {
+fn count(n_seen: usize, lines: &[Line], terms: &Terms, verdict: &mut Verdict) {
     let ours = lines.iter().filter(|line| line.is_ours());
     verdict.n_requests = ours.clone().count();
+    let n_requests_max = REQUESTS_MAX + REQUESTS_MAX_PER_START * terms.n_starts + 3 * n_seen;
+    if verdict.n_requests > n_requests_max {
+        verdict.violations.push(format!(
+            "{} requests, with cause for {n_requests_max}",
+            verdict.n_requests
+        ));
+    }
     for resource in ["pods", "replicasets"] {
         let lists = ours
             .clone()

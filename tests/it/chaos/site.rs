@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::RwLock;
+use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use replicaset_controller::client::Request;
@@ -37,7 +37,7 @@ pub(super) struct Site {
     pub(super) waiting: Waiting,
     /// Locked shared by a round whose faults meet only its own daemons, else exclusively.
     pub(super) everything: RwLock<()>,
-    _manager: KubeControllerManager,
+    manager: Mutex<KubeControllerManager>,
     _policy: tempfile::NamedTempFile,
 }
 
@@ -46,17 +46,14 @@ impl Site {
         let policy = tempfile::NamedTempFile::new().expect("a file for the policy");
         std::fs::write(policy.path(), audit::POLICY).expect("a writable file");
         let path = policy.path().display();
-        let flags = format!("--audit-policy-file={path} --audit-log-maxsize=100000");
+        // The chronicle reads etcd's values.
+        let json = "--storage-media-type=application/json";
+        let flags = format!("--audit-policy-file={path} --audit-log-maxsize=100000 {json}");
         let plane = ControlPlane::start_with(&flags);
         let stop = Stop::new();
         let api = plane.api(&stop);
-        // A create that is under way when its daemon dies may come after the end of its ReplicaSet.
-        let flags = [
-            "--controllers=deployment-controller,garbage-collector-controller",
-            "--leader-elect=false",
-        ];
         let site = Self {
-            _manager: KubeControllerManager::start(&plane, 0, &flags),
+            manager: Mutex::new(start_manager(&plane)),
             waiting: Waiting::new(&stop),
             plane,
             api,
@@ -121,6 +118,36 @@ impl Site {
         assert!(started.expect("the script runs").success());
     }
 
+    /// Copies etcd's data, of which nothing is open then.
+    pub(super) fn save_etcd(&self) {
+        self.kill_server("etcd");
+        self.copy("etcd-data", "etcd-saved");
+        self.start_server("etcd");
+        self.wait_until_ready();
+    }
+
+    /// Takes etcd back to [`save_etcd`](Self::save_etcd). API server and kube-controller-manager
+    /// start anew, as after any restore.
+    pub(super) fn restore_etcd(&self) {
+        self.kill_server("kube-apiserver");
+        self.kill_server("etcd");
+        self.copy("etcd-saved", "etcd-data");
+        self.start_server("etcd");
+        self.start_server("kube-apiserver");
+        self.wait_until_ready();
+        let mut manager = self.manager.lock().unwrap_or_else(PoisonError::into_inner);
+        *manager = start_manager(&self.plane);
+    }
+
+    fn copy(&self, from: &str, to: &str) {
+        let [from, to] = [from, to].map(|name| self.plane.file(name));
+        let script = "rm -rf \"$2\" && cp -a \"$1\" \"$2\"";
+        let copied = Command::new("sh")
+            .args(["-c", script, "copy", &from, &to])
+            .status();
+        assert!(copied.expect("a shell").success());
+    }
+
     /// Waits until the API server serves what the harness needs.
     pub(super) fn wait_until_ready(&self) {
         let deadline = std::time::Instant::now() + READY_WITHIN;
@@ -129,6 +156,12 @@ impl Site {
             self.waiting.pause(Duration::from_millis(50));
         }
     }
+}
+
+fn start_manager(plane: &ControlPlane) -> KubeControllerManager {
+    // A create that is under way when its daemon dies may come after the end of its ReplicaSet.
+    let controllers = "--controllers=deployment-controller,garbage-collector-controller";
+    KubeControllerManager::start(plane, 0, &[controllers, "--leader-elect=false"])
 }
 
 /// A daemon that a round starts, kills and starts again.

@@ -236,19 +236,6 @@ impl Api {
         })
     }
 
-    /// The events of a watch from a resource version; `None` if the API server does not open it.
-    pub(crate) fn watch_from(
-        &self,
-        kind: Kind,
-        version: &str,
-    ) -> Option<impl Iterator<Item = Value> + use<>> {
-        let request = Request::get(self.collection(kind)).query("watch", "1");
-        let request = request.query("resourceVersion", version);
-        let stream = self.client.stream_client().open_watch(&request).ok()?;
-        let lines = BufReader::new(stream).lines().map_while(Result::ok);
-        Some(lines.map_while(|line| serde_json::from_str(&line).ok()))
-    }
-
     // Shortcuts. "ReplicaSet" stands for the workload kind under test, so that one test body covers
     // both kinds.
 

@@ -1,0 +1,186 @@
+//! Histories that break an invariant, each in one way. The judge must find each, and nothing in the
+//! history without a breach.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::audit::Line;
+use super::chronicle::Seen;
+use super::judge::{STRANGER, Terms, at_rest, judge};
+use crate::support::Kind;
+
+const TERMS: Terms = Terms {
+    lag: Duration::from_secs(2),
+    is_alone: true,
+    has_lease: false,
+    n_lists_max: 1,
+    n_starts: 1,
+};
+
+/// A history, a state each second.
+#[derive(Default)]
+struct History {
+    seen: Vec<Seen>,
+    lines: Vec<Line>,
+}
+
+impl History {
+    fn push(mut self, kind: Kind, is_gone: bool, object: Value) -> Self {
+        let n = self.seen.len() + 1;
+        self.seen.push(Seen {
+            kind,
+            version: n.try_into().expect("a few"),
+            at: Duration::from_secs(n.try_into().expect("a few")),
+            is_gone,
+            object,
+        });
+        self
+    }
+
+    fn line(mut self, who: &str, verb: &str, resource: &str, name: &str) -> Self {
+        self.lines.push(Line {
+            who: who.to_owned(),
+            verb: verb.to_owned(),
+            resource: resource.to_owned(),
+            name: name.to_owned(),
+            code: 200,
+            version: self.seen.len().try_into().expect("a few"),
+            ..Line::default()
+        });
+        self
+    }
+
+    fn spec(self, replicas: i64) -> Self {
+        self.push(Kind::ReplicaSets, false, set(replicas))
+    }
+
+    fn pod(self, name: &str, phase: &str) -> Self {
+        self.push(Kind::Pods, false, pod(name, phase))
+    }
+
+    fn create(self, name: &str) -> Self {
+        let created = self.pod(name, "Pending");
+        created.line("replicaset-controller", "create", "pods", name)
+    }
+
+    fn delete(self, name: &str) -> Self {
+        let deleted = self.push(Kind::Pods, true, pod(name, "Pending"));
+        deleted.line("replicaset-controller", "delete", "pods", name)
+    }
+
+    /// A user takes the lease.
+    fn lease(self, user: &str) -> Self {
+        let lease = json!({
+            "metadata": {"name": "replicaset-controller"}, "spec": {"holderIdentity": user},
+        });
+        let held = self.push(Kind::Leases, false, lease);
+        let mut held = held.line(user, "update", "leases", "replicaset-controller");
+        let line = held.lines.last_mut().expect("pushed");
+        user.clone_into(&mut line.holder);
+        held
+    }
+
+    #[track_caller]
+    fn check(&self, terms: &Terms, expected: &str) {
+        let violations = judge(&self.seen, &self.lines, terms).violations;
+        match violations.as_slice() {
+            [] => assert_eq!(expected, "", "no violation"),
+            [violation] => assert!(
+                !expected.is_empty() && violation.contains(expected),
+                "{violation}"
+            ),
+            several => panic!("{several:?}"),
+        }
+    }
+}
+
+fn set(replicas: i64) -> Value {
+    json!({
+        "metadata": {"name": "a", "uid": "set", "generation": 1}, "spec": {"replicas": replicas},
+        "status": {
+            "replicas": replicas, "fullyLabeledReplicas": replicas, "observedGeneration": 1,
+        },
+    })
+}
+
+fn pod(name: &str, phase: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "uid": name, "ownerReferences": [{
+            "uid": if name == STRANGER { "other" } else { "set" }, "controller": true,
+        }]},
+        "status": {"phase": phase},
+    })
+}
+
+fn scaled_up() -> History {
+    History::default().spec(2).create("x").create("y")
+}
+
+#[test]
+fn a_history_without_a_breach_has_no_violation() {
+    scaled_up().spec(1).delete("x").check(&TERMS, "");
+    // The daemon may have read the old spec.
+    let late = History::default().spec(1).spec(0).create("x");
+    late.check(&TERMS, "");
+}
+
+#[test]
+fn a_create_above_the_spec_is_found() {
+    scaled_up().create("z").check(&TERMS, "created pod z");
+    // The old spec is too old to be read.
+    let late = scaled_up().spec(1).lease("a").lease("a").lease("a");
+    late.delete("x").create("z").check(&TERMS, "created pod z");
+}
+
+#[test]
+fn a_delete_below_the_spec_is_found() {
+    scaled_up().delete("x").check(&TERMS, "1 left");
+}
+
+#[test]
+fn a_delete_out_of_order_is_found() {
+    let running = scaled_up().pod("x", "Running").lease("a").lease("a");
+    let scaled_down = running.lease("a").spec(1);
+    let found = r#"["y"] come first"#;
+    scaled_down.delete("x").check(&TERMS, found);
+}
+
+#[test]
+fn a_delete_of_a_strange_pod_is_found() {
+    let deleted = scaled_up().pod(STRANGER, "Pending").delete(STRANGER);
+    deleted.check(&TERMS, "no ReplicaSet owns");
+}
+
+#[test]
+fn a_write_in_anothers_term_is_found() {
+    let terms = Terms {
+        has_lease: true,
+        ..TERMS
+    };
+    let (first, second) = ("replicaset-controller", "replicaset-controller-token");
+    let orderly = History::default().spec(1).lease(second).lease(first);
+    orderly.create("x").check(&terms, "");
+    let late = History::default().spec(1).lease(first).lease(second);
+    late.create("x").check(&terms, "held the lease");
+}
+
+#[test]
+fn lists_and_requests_without_cause_are_found() {
+    let list = |history: History| history.line("replicaset-controller", "list", "pods", "");
+    list(scaled_up()).check(&TERMS, "");
+    list(list(scaled_up())).check(&TERMS, "2 lists of pods");
+    let get = |history: History, _| history.line("replicaset-controller", "get", "pods", "x");
+    let busy = (0..1000).fold(scaled_up(), get);
+    busy.check(&TERMS, "requests, with cause for");
+}
+
+#[test]
+fn what_is_wrong_at_rest_is_found() {
+    let (stranger, x) = (pod(STRANGER, "Pending"), pod("x", "Pending"));
+    assert_eq!(at_rest(&[set(1)], &[stranger.clone(), x.clone()]), [""; 0]);
+    let surplus = [stranger.clone(), x.clone(), pod("y", "Pending")];
+    assert_eq!(at_rest(&[set(1)], &surplus).len(), 3, "pods and status");
+    assert_eq!(at_rest(&[set(1)], &surplus[1..2]).len(), 1, "the stranger");
+    assert_eq!(at_rest(&[], &[stranger, x]).len(), 1, "a pod without owner");
+}
