@@ -20,7 +20,7 @@ pub(super) enum Fault {
     Network,
     /// kill -9 of API server, etcd or both.
     Servers,
-    /// etcd goes back to an earlier state.
+    /// etcd goes back to an earlier state, and the daemon is restarted after a while.
     Restore,
     /// kube-controller-manager takes turns by a shared lease; either is killed or terminated.
     Successor,
@@ -336,9 +336,15 @@ fn restore(stage: &mut Stage) -> Left {
     }
     stage.site.restore_etcd();
     stage.note("etcd is restored");
-    stage.pause(0..800);
-    stage.change();
+    for _ in 0..stage.rng.usize(1..4) {
+        stage.pause(0..1500);
+        stage.change();
+    }
+    // Its watches may be silent for five minutes before it lists; the manual says to restart it.
+    daemons[0].kill();
+    stage.note("kill -9");
     let mut left = calm(stage, daemons.into(), false);
+    left.n_kills = 1;
     // Versions were issued twice, so they give no order.
     left.terms.is_alone = false;
     left
