@@ -152,7 +152,12 @@ fn play(site: &Site, seed: u64, rng: fastrand::Rng, fault: Fault, scene: Scene) 
         format!("\"{namespace}\""),
         "replicaset-controller-shared".to_owned(),
     ];
-    let lines = audit::read(log, from, &[&about[0], &about[1]]);
+    let about = [&*about[0], &*about[1]];
+    let mut lines = audit::read(log, from, &about);
+    if fault == Fault::TwoServers {
+        site.kill_server(&namespace);
+        lines.extend(audit::read(&site.second_log(&namespace), 0, &about));
+    }
     let seen = chronicle.seen();
     let mut verdict = judge::judge(seen.as_deref().unwrap_or_default(), &lines, &left.terms);
     violations.append(&mut verdict.violations);

@@ -18,6 +18,8 @@ pub(super) enum Fault {
     Stops,
     /// A connection that is cut, slow, reordered or held.
     Network,
+    /// Two API servers on one etcd, of which one lags.
+    TwoServers,
     /// kill -9 of API server, etcd or both.
     Servers,
     /// etcd goes back to an earlier state, and the daemon is restarted after a while.
@@ -29,10 +31,11 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Kills,
         Self::Stops,
         Self::Network,
+        Self::TwoServers,
         Self::Servers,
         Self::Restore,
         Self::Successor,
@@ -44,7 +47,7 @@ impl Fault {
         match self {
             Self::Kills => 10,
             Self::Stops | Self::Network => 3,
-            Self::Servers => 2,
+            Self::TwoServers | Self::Servers => 2,
             Self::Restore | Self::Successor | Self::SecondWriter => 1,
         }
     }
@@ -66,6 +69,7 @@ impl Fault {
             Self::Kills => "kills",
             Self::Stops => "stops",
             Self::Network => "network",
+            Self::TwoServers => "two servers",
             Self::Servers => "servers",
             Self::Restore => "restore",
             Self::Successor => "successor",
@@ -112,6 +116,7 @@ pub(super) fn run(fault: Fault, stage: &mut Stage) -> Left {
         Fault::Kills => kills(stage),
         Fault::Stops => stops(stage),
         Fault::Network => network(stage),
+        Fault::TwoServers => two_servers(stage),
         Fault::Servers => servers(stage),
         Fault::Restore => restore(stage),
         Fault::Successor => successor(stage),
@@ -269,6 +274,36 @@ fn network(stage: &mut Stage) -> Left {
             }
         }
         stage.run_pods(false);
+    }
+    calm(stage, daemons.into(), false)
+}
+
+fn two_servers(stage: &mut Stage) -> Left {
+    let name = stage.api.namespace().to_owned();
+    let second = stage.site.start_second(&name);
+    let stop = stage.stop.clone();
+    let mut daemons = [Daemon::between(
+        stage.site,
+        second,
+        &own_namespace(stage),
+        &stop,
+    )];
+    prepare(stage, &mut daemons);
+    for _ in 0..stage.rng.usize(4..8) {
+        let relay = daemons[0].relay.clone().expect("it has one");
+        let lag = stage.rng.u64(0..800);
+        relay.slow(lag);
+        if stage.rng.bool() {
+            // Its new connections may go to the other server than before.
+            relay.restore();
+            stage.note("connections are broken");
+        }
+        stage.note(&format!("one API server lags up to {lag} ms"));
+        stage.change();
+        stage.pause(0..500);
+        stage.change();
+        stage.run_pods(false);
+        stage.pause(0..1500);
     }
     calm(stage, daemons.into(), false)
 }

@@ -378,7 +378,8 @@ pub(super) fn at_rest(sets: &[Value], pods: &[Value]) -> Vec<String> {
         }
     }
     let sets: BTreeSet<String> = sets.iter().map(uid).collect();
-    for pod in pods {
+    // A pod whose delete was broken off half-way ends with its kubelet, which no round has.
+    for pod in pods.iter().filter(|pod| is_active(pod)) {
         let is_stray = match controller_uid(pod) {
             Some(owner) => !sets.contains(&owner) && text_at(pod, "/metadata/name") != STRANGER,
             None => owner_references(pod).is_empty(),

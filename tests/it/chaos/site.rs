@@ -1,7 +1,8 @@
 //! What all rounds share: a control plane with a kube-controller-manager that runs Deployments and
 //! collects garbage, and the daemons that rounds start on it.
 
-use std::path::Path;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -12,7 +13,8 @@ use serde_json::json;
 
 use super::audit;
 use crate::support::{
-    Api, ControlPlane, DaemonProcess, Kind, KubeControllerManager, Relay, Waiting, new_pod,
+    Api, ControlPlane, DaemonProcess, Kind, KubeControllerManager, PlainPort, Relay, Waiting,
+    new_pod,
 };
 
 /// The users of the daemons, and the variables with their kubeconfigs.
@@ -148,6 +150,38 @@ impl Site {
         assert!(copied.expect("a shell").success());
     }
 
+    /// Starts a second API server on the same etcd, with this name and an audit log of its own.
+    pub(super) fn start_second(&self, name: &str) -> SocketAddr {
+        let command = self.plane.file("kube-apiserver.command");
+        let command = std::fs::read_to_string(command).expect("run.sh writes it");
+        let (first, second) = (address(self.server()), PlainPort::free().url());
+        let second = address(second.trim_start_matches("http://"));
+        let port = |address: SocketAddr| format!("--secure-port={}", address.port());
+        let log = self.plane.audit_log();
+        let log = [log.to_owned(), self.second_log(name)];
+        let log = log.map(|log| format!("--audit-log-path={}", log.display()));
+        let command = command.replace(&port(first), &port(second));
+        let command = command.replace(&log[0], &log[1]);
+        std::fs::write(self.plane.file(&format!("{name}.command")), command).expect("writable");
+        self.start_server(name);
+        self.waiting
+            .eventually("the second API server listens", || {
+                TcpStream::connect(second).is_ok()
+            });
+        second
+    }
+
+    /// The audit log of a second API server.
+    pub(super) fn second_log(&self, name: &str) -> PathBuf {
+        self.plane.folder().join(format!("{name}.audit.log"))
+    }
+
+    /// Host and port of the API server.
+    fn server(&self) -> &str {
+        let url = self.plane.variable("CONTROL_PLANE_URL");
+        url.trim_start_matches("https://")
+    }
+
     /// Waits until the API server serves what the harness needs.
     pub(super) fn wait_until_ready(&self) {
         let deadline = std::time::Instant::now() + READY_WITHIN;
@@ -156,6 +190,10 @@ impl Site {
             self.waiting.pause(Duration::from_millis(50));
         }
     }
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
 }
 
 fn start_manager(plane: &ControlPlane) -> KubeControllerManager {
@@ -182,12 +220,25 @@ impl Daemon {
 
     /// A daemon that connects through a relay of its own, which ends with `stop`.
     pub(super) fn relayed(site: &Site, number: usize, arguments: &[String], stop: &Stop) -> Self {
-        let server = site.plane.variable("CONTROL_PLANE_URL");
-        let address = server.trim_start_matches("https://");
-        let relay = Relay::start(address.parse().expect("an address"), stop);
+        let relay = Relay::start(address(site.server()), stop);
+        Self::through(site, relay, number, arguments)
+    }
+
+    /// [`relayed`](Self::relayed), to the API server and a second one in turn.
+    pub(super) fn between(
+        site: &Site,
+        second: SocketAddr,
+        arguments: &[String],
+        stop: &Stop,
+    ) -> Self {
+        let relay = Relay::between(vec![address(site.server()), second], stop);
+        Self::through(site, relay, 0, arguments)
+    }
+
+    fn through(site: &Site, relay: Relay, number: usize, arguments: &[String]) -> Self {
         let file = site.plane.variable(USERS[number].1);
         let text = std::fs::read_to_string(file).expect("a readable kubeconfig");
-        let text = text.replace(address, &relay.address().to_string());
+        let text = text.replace(site.server(), &relay.address().to_string());
         let file = format!("relay-{}.kubeconfig", relay.address().port());
         let file = site.plane.folder().join(file);
         std::fs::write(&file, text).expect("a writable folder");

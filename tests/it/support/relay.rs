@@ -22,7 +22,9 @@ pub(crate) struct Relay(Arc<Shared>);
 struct Shared {
     listener: TcpListener,
     address: SocketAddr,
-    target: SocketAddr,
+    /// Connections go to each in turn.
+    targets: Vec<SocketAddr>,
+    n_accepted: AtomicUsize,
     is_cut: AtomicBool,
     is_full: AtomicBool,
     /// Longest delay of a piece of bytes, in milliseconds.
@@ -35,11 +37,12 @@ struct Shared {
     stop: Stop,
 }
 
-/// The bytes from the server to the daemon on one connection.
+/// The bytes of one connection in one direction.
 #[derive(Debug, Default)]
 struct Link {
     n_bytes: AtomicUsize,
     is_held: AtomicBool,
+    is_slow: bool,
 }
 
 /// Connect timeout. A connect to a full accept queue on loopback never completes.
@@ -51,11 +54,17 @@ const HELD_PAUSE: Duration = Duration::from_millis(20);
 impl Relay {
     /// Listens on a free port and forwards to `target` until `stop` trips.
     pub(crate) fn start(target: SocketAddr, stop: &Stop) -> Self {
+        Self::between(vec![target], stop)
+    }
+
+    /// [`start`](Self::start) with several targets, which get the connections in turn.
+    pub(crate) fn between(targets: Vec<SocketAddr>, stop: &Stop) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let relay = Self(Arc::new(Shared {
             address: listener.local_addr().expect("an address"),
             listener: listener.try_clone().expect("a second handle"),
-            target,
+            targets,
+            n_accepted: AtomicUsize::new(0),
             is_cut: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
             delay_max_ms: AtomicU64::new(0),
@@ -108,7 +117,8 @@ impl Relay {
     }
 
     /// Delays each piece of bytes by a random time up to this, each connection for itself. So
-    /// requests and responses overtake each other between connections.
+    /// requests and responses overtake each other between connections. Of several targets, only
+    /// the last is slow.
     pub(crate) fn slow(&self, delay_max_ms: u64) {
         self.0.delay_max_ms.store(delay_max_ms, Ordering::SeqCst);
     }
@@ -167,19 +177,28 @@ impl Relay {
     }
 
     fn serve(&self, near: TcpStream) {
-        let Ok(far) = TcpStream::connect(self.0.target) else {
+        let targets = &self.0.targets;
+        let n = self.0.n_accepted.fetch_add(1, Ordering::SeqCst) % targets.len();
+        let Ok(far) = TcpStream::connect(targets[n]) else {
             return;
         };
+        let is_slow = n + 1 == targets.len();
         let ends = [near, far];
         for end in &ends {
             end.set_nodelay(true).unwrap_or_default();
             self.sockets().extend(end.try_clone());
         }
         let [near, far] = ends;
-        let link = Arc::new(Link::default());
+        let link = |is_slow| {
+            Arc::new(Link {
+                is_slow,
+                ..Link::default()
+            })
+        };
+        let (there, link) = (link(is_slow), link(is_slow));
         self.links().push(Arc::clone(&link));
         if let (Ok(near), Ok(far)) = (near.try_clone(), far.try_clone()) {
-            self.forward(near, far, Arc::default());
+            self.forward(near, far, there);
         }
         self.forward(far, near, link);
     }
@@ -204,6 +223,7 @@ impl Relay {
                         }
                     }
                     let delay = relay.0.delay_max_ms.load(Ordering::SeqCst);
+                    let delay = if link.is_slow { delay } else { 0 };
                     let delay = Duration::from_millis(fastrand::u64(0..=delay));
                     if relay.0.stop.wait_timeout(delay) {
                         return;
