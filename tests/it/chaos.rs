@@ -207,13 +207,14 @@ fn told(outcome: &Outcome) -> String {
     let (scene, fault) = (outcome.scene.name(), outcome.fault.name());
     let mut text = format!(
         "seed {seed}: {scene}, {fault}: {} kills, {} created, {} deleted, {} above, {} requests, \
-         {} lists",
+         {} lists, {} writes by lease",
         outcome.n_kills,
         verdict.n_created,
         verdict.n_deleted,
         verdict.overshoot_max,
         verdict.n_requests,
-        verdict.n_lists
+        verdict.n_lists,
+        verdict.n_leased
     );
     if !outcome.is_watched {
         text += "; only its end is judged";

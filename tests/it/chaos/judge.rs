@@ -41,6 +41,8 @@ pub(super) struct Verdict {
     pub(super) overshoot_max: i64,
     pub(super) n_requests: usize,
     pub(super) n_lists: usize,
+    /// Writes that were compared with the lease.
+    pub(super) n_leased: usize,
 }
 
 /// A pod's state as the order of deletion reads it: a smaller one is deleted first. Pods of one
@@ -293,6 +295,7 @@ fn judge_lease(seen: &[Seen], lines: &[Line], verdict: &mut Verdict) {
         if version == 0 {
             continue;
         }
+        verdict.n_leased += 1;
         let before = terms.iter().rfind(|(from, _)| *from < version);
         let holder = before.map_or("", |(_, holder)| holder.as_str());
         // A lease of kube-controller-manager is written by another of its clients than the pods.

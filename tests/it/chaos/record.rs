@@ -40,6 +40,9 @@ pub(super) struct Figures {
     overshoot_max: i64,
     n_requests: usize,
     n_lists: usize,
+    /// Writes that were compared with the lease.
+    #[serde(default)]
+    n_leased: usize,
     wall_seconds: f64,
     /// Of the test and of the daemons and kube-controller-managers that it started and ended.
     cpu_seconds: f64,
@@ -75,6 +78,7 @@ impl Figures {
         self.overshoot_max = self.overshoot_max.max(outcome.verdict.overshoot_max);
         self.n_requests += outcome.verdict.n_requests;
         self.n_lists += outcome.verdict.n_lists;
+        self.n_leased += outcome.verdict.n_leased;
     }
 
     pub(super) fn took(&mut self, wall: Duration) {
