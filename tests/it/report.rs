@@ -21,9 +21,10 @@ type Line = Map<String, Value>;
 type Block = fn(&[Line]) -> String;
 
 /// The blocks: the name of the record, and the text.
-const BLOCKS: [(&str, Block); 3] = [
+const BLOCKS: [(&str, Block); 4] = [
     ("simulation", simulation),
     ("fuzz", fuzz),
+    ("chaos", chaos),
     ("mutants", mutants),
 ];
 
@@ -197,6 +198,42 @@ fn fuzz(lines: &[Line]) -> String {
         "slowest, µs a byte",
     ];
     table(head, rows)
+}
+
+fn chaos(lines: &[Line]) -> String {
+    let count = |key| commas(sum(lines, key));
+    let figures = [
+        ["rounds", &count("n_rounds")],
+        ["rounds that failed", &count("n_failed")],
+        ["kill -9 of a daemon", &count("n_kills")],
+        ["kill -9 of an API server or etcd", &count("n_server_kills")],
+        ["pods created", &count("n_created")],
+        ["pods deleted", &count("n_deleted")],
+        ["requests of the daemons", &count("n_requests")],
+        ["of these, lists", &count("n_lists")],
+        [
+            "hours",
+            &format!("{:.2}", time(lines, "wall_seconds") / 3_600.0),
+        ],
+        [
+            "CPU hours",
+            &format!("{:.2}", time(lines, "cpu_seconds") / 3_600.0),
+        ],
+    ];
+    let of = |key| {
+        sums(lines, key)
+            .into_iter()
+            .map(|(name, n)| [name, commas(n)])
+    };
+    [
+        table(
+            ["figure", "value"],
+            figures.map(|row| row.map(str::to_owned)),
+        ),
+        table(["scene", "rounds"], of("by_scene")),
+        table(["fault", "rounds"], of("by_fault")),
+    ]
+    .join("\n")
 }
 
 fn mutants(lines: &[Line]) -> String {
