@@ -4,7 +4,6 @@
 //! [`flags`] defines all flags; [`parse()`] checks all sources by it and collects all mistakes.
 
 mod checks;
-pub mod duration;
 mod effective;
 pub mod flags;
 mod generate;

@@ -44,7 +44,7 @@ use self::memory::positions::Versions;
 use self::memory::{Memories, Memory};
 use self::observe::other_writers::OtherWriters;
 use self::observe::shadow::Shadow;
-use crate::api::{ObjectKey, ReplicaSetStatus, Uid, WorkloadKind};
+use crate::api::{ObjectKey, Policy, ReplicaSetStatus, Uid, WorkloadKind};
 use crate::batches::BatchRunner;
 use crate::cache::CacheView;
 use crate::live::LiveReader;
@@ -90,6 +90,8 @@ pub struct Options {
     pub status_update_interval: Duration,
     /// The feature gates.
     pub gates: FeatureGates,
+    /// The default of the opt-in annotations.
+    pub policy: Policy,
 }
 
 /// Whether a controller writes.

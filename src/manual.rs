@@ -6,6 +6,9 @@
 #[doc = include_str!("manual/differences.md")]
 pub mod differences {}
 
+#[doc = include_str!("manual/beyond.md")]
+pub mod beyond {}
+
 #[doc = include_str!("manual/install.md")]
 pub mod install {}
 

@@ -24,7 +24,9 @@ use crate::api::WorkloadKind;
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::cache::encoding;
 use crate::cli::RunArgs;
-use crate::cli::flags::{ClientArgs, ContentType, ControllerArgs, ControllerName, GATES};
+use crate::cli::flags::{
+    ClientArgs, ContentType, ControllerArgs, ControllerName, GATES, OptInArgs,
+};
 use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions, StartError};
 use crate::rights::self_check::SelfCheckOptions;
@@ -169,7 +171,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
         }),
         leader_election,
         gates: features::feature_gates(&args.features),
-        ..manager_options(&args.client, &args.controller)
+        ..manager_options(&args.client, &args.controller, &args.opt_ins)
     };
     let scope = args
         .api
@@ -221,7 +223,11 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     result
 }
 
-fn manager_options(client: &ClientArgs, args: &ControllerArgs) -> ManagerOptions {
+fn manager_options(
+    client: &ClientArgs,
+    args: &ControllerArgs,
+    opt_ins: &OptInArgs,
+) -> ManagerOptions {
     ManagerOptions {
         kube_api_qps: client.kube_api_qps,
         kube_api_burst: client.kube_api_burst,
@@ -236,6 +242,7 @@ fn manager_options(client: &ClientArgs, args: &ControllerArgs) -> ManagerOptions
             ContentType::Protobuf => encoding::ContentType::Protobuf,
         },
         min_resync_period: args.min_resync_period,
+        policy: opt_ins.policy(),
         ..ManagerOptions::default()
     }
 }

@@ -15,13 +15,14 @@
 //! | 8 | [`controller`](Pod::controller): a pointer to the shared owner |
 //! | 16 | [`node`](Pod::node): a pointer to the shared text |
 //! | 24 | creation, deletion and the last change of Ready, as integers of 64 bits |
-//! | 14, padded to 16 | restarts, deletion cost, phase, Ready |
+//! | 16 | restarts, deletion cost, phase, Ready, finalizers, [`scale_down`](Pod::scale_down) |
+//! | 8 | [`failure`](Pod::failure): a pointer, of a Failed pod to 32 bytes more |
 //! | 16 | the counters of the pod's own allocation |
 //! | 19 to 39 | its table entry: a pointer, two slots, a hash byte; tables are 7/16 to 7/8 full |
 //! | 8 to 16 | its pointer in its owner's bucket |
 //! | some 30 | the allocator's overhead for two allocations |
 //!
-//! The total is 260 to 290 bytes. A running process also holds partly filled allocator pages;
+//! The total is 270 to 300 bytes. A running process also holds partly filled allocator pages;
 //! [tests/bench](../../../tests/bench/README.md) measures the total.
 
 mod message;
@@ -39,6 +40,7 @@ use super::interner::Interner;
 use super::json::{OwnerReferenceJson, controller_of};
 use super::labels::Labels;
 use super::object_key::ObjectKey;
+use super::opt_ins::{SCALE_DOWN, ScaleDownMark};
 use super::owner_reference::{ControllerRef, OwnerKey};
 use super::resource_version::ResourceVersion;
 use super::uid::Uid;
@@ -78,6 +80,22 @@ pub struct Pod {
     pub sidecar_restarts: i32,
     /// [`POD_DELETION_COST`]; 0 if absent or malformed.
     pub deletion_cost: i32,
+    /// The annotation [`SCALE_DOWN`].
+    pub scale_down: ScaleDownMark,
+    /// True if `metadata.finalizers` is not empty.
+    pub has_finalizers: bool,
+    /// Why and when the pod failed; `None` unless its phase is `Failed`.
+    pub failure: Option<Box<PodFailure>>,
+}
+
+/// Why and when a pod failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodFailure {
+    /// `status.reason`, such as `Evicted` or `OutOfcpu`; may be empty.
+    pub reason: Arc<str>,
+    /// The last transition of any condition: the kubelet changes Ready when the pod fails. Without
+    /// one, `None`.
+    pub at: Option<CompactTimestamp>,
 }
 
 /// `status.phase`. Unknown phases count as `Other`.
@@ -135,6 +153,9 @@ impl Pod {
             restarts,
             sidecar_restarts,
             deletion_cost,
+            scale_down,
+            has_finalizers,
+            failure,
         } = other;
         self.uid == *uid
             && self.phase == *phase
@@ -144,6 +165,9 @@ impl Pod {
             && self.restarts == *restarts
             && self.sidecar_restarts == *sidecar_restarts
             && self.deletion_cost == *deletion_cost
+            && self.scale_down == *scale_down
+            && self.has_finalizers == *has_finalizers
+            && self.failure == *failure
             && self.creation == *creation
             && self.node == *node
             && self.labels == *labels
@@ -174,6 +198,21 @@ impl Pod {
     /// As [`from_json`](Self::from_json).
     pub fn from_answer(body: &[u8]) -> Result<Self, serde_json::Error> {
         Self::from_json(body, &mut Interner::default())
+    }
+}
+
+impl PodFailure {
+    /// The failure of a pod in this phase, if it failed.
+    fn of(
+        phase: PodPhase,
+        reason: &str,
+        at: Option<CompactTimestamp>,
+        interner: &mut Interner,
+    ) -> Option<Box<Self>> {
+        (phase == PodPhase::Failed).then(|| {
+            let reason = interner.text(reason);
+            Box::new(Self { reason, at })
+        })
     }
 }
 
@@ -218,7 +257,8 @@ struct MetadataJson<'a> {
     resource_version: ResourceVersion,
     #[serde(default)]
     labels: Labels,
-    annotations: Option<DeletionCost>,
+    annotations: Option<Annotations>,
+    finalizers: Option<Vec<IgnoredAny>>,
     #[serde(borrow)]
     owner_references: Option<Vec<OwnerReferenceJson<'a>>>,
     creation_timestamp: Option<Timestamp>,
@@ -249,6 +289,8 @@ struct StatusJson<'a> {
     #[serde(borrow)]
     phase: Option<Cow<'a, str>>,
     #[serde(borrow)]
+    reason: Option<Cow<'a, str>>,
+    #[serde(borrow)]
     conditions: Option<Vec<ConditionJson<'a>>>,
     #[serde(borrow)]
     container_statuses: Option<Vec<ContainerStatusJson<'a>>>,
@@ -278,8 +320,15 @@ impl PodJson<'_> {
     fn into_pod(self, interner: &mut Interner) -> Pod {
         let (metadata, spec) = (self.metadata, self.spec.unwrap_or_default());
         let status = self.status.unwrap_or_default();
-        let ready = status.conditions.as_deref().unwrap_or_default().iter();
-        let ready = ready.clone().find(|c| c.type_.as_deref() == Some("Ready"));
+        let conditions = status.conditions.as_deref().unwrap_or_default().iter();
+        let ready = conditions
+            .clone()
+            .find(|condition| condition.type_.as_deref() == Some("Ready"));
+        let transitions = conditions.filter_map(|condition| condition.last_transition_time);
+        let last_transition = transitions.max().map(CompactTimestamp::from);
+        let phase = PodPhase::from_text(status.phase.as_deref().unwrap_or_default());
+        let reason = status.reason.as_deref().unwrap_or_default();
+        let annotations = metadata.annotations.unwrap_or_default();
         let is_sidecar = |status: &&ContainerStatusJson<'_>| {
             spec.init_containers.iter().flatten().any(|container| {
                 container.name == status.name
@@ -301,7 +350,7 @@ impl PodJson<'_> {
             resource_version: metadata.resource_version,
             labels: interner.labels(metadata.labels),
             controller: controller_of(metadata.owner_references, interner),
-            phase: PodPhase::from_text(status.phase.as_deref().unwrap_or_default()),
+            phase,
             node: node.map(|node| interner.text(node)),
             is_ready: ready.is_some_and(|ready| ready.status.as_deref() == Some("True")),
             ready_transition: ready
@@ -311,7 +360,10 @@ impl PodJson<'_> {
             deletion: metadata.deletion_timestamp.map(CompactTimestamp::from),
             restarts: max_restarts(status.container_statuses.iter().flatten()),
             sidecar_restarts: max_restarts(sidecars),
-            deletion_cost: metadata.annotations.map_or(0, |cost| cost.0),
+            deletion_cost: annotations.deletion_cost,
+            scale_down: annotations.scale_down,
+            has_finalizers: metadata.finalizers.is_some_and(|it| !it.is_empty()),
+            failure: PodFailure::of(phase, reason, last_transition, interner),
         }
     }
 }
@@ -322,35 +374,44 @@ fn max_restarts<'a>(statuses: impl Iterator<Item = &'a ContainerStatusJson<'a>>)
     counts.fold(0, i32::max)
 }
 
-/// The only annotation that is decoded; the others are skipped without a copy.
-struct DeletionCost(i32);
+/// The annotations that are decoded; the others are skipped without a copy.
+#[derive(Default)]
+struct Annotations {
+    deletion_cost: i32,
+    scale_down: ScaleDownMark,
+}
 
-impl<'de> Deserialize<'de> for DeletionCost {
+impl<'de> Deserialize<'de> for Annotations {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(DeletionCostVisitor)
+        deserializer.deserialize_map(AnnotationsVisitor)
     }
 }
 
-struct DeletionCostVisitor;
+struct AnnotationsVisitor;
 
-impl<'de> Visitor<'de> for DeletionCostVisitor {
-    type Value = DeletionCost;
+impl<'de> Visitor<'de> for AnnotationsVisitor {
+    type Value = Annotations;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map of annotations")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<DeletionCost, A::Error> {
-        let mut cost = 0;
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Annotations, A::Error> {
+        let mut annotations = Annotations::default();
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-            if key == POD_DELETION_COST {
-                let value = map.next_value::<Option<Cow<'de, str>>>()?;
-                cost = parse_deletion_cost(&value.unwrap_or_default());
-            } else {
+            if key != POD_DELETION_COST && key != SCALE_DOWN {
                 map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let value = map.next_value::<Option<Cow<'de, str>>>()?;
+            let value = value.unwrap_or_default();
+            if key == SCALE_DOWN {
+                annotations.scale_down = ScaleDownMark::from_text(&value);
+            } else {
+                annotations.deletion_cost = parse_deletion_cost(&value);
             }
         }
-        Ok(DeletionCost(cost))
+        Ok(annotations)
     }
 }
 

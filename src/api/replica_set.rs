@@ -16,6 +16,7 @@ use super::json::null_is_default;
 use super::label_selector::{Selector, SelectorError};
 use super::labels::Labels;
 use super::object_key::ObjectKey;
+use super::opt_ins::OptIns;
 use super::owner_reference::ControllerRef;
 use super::protobuf::{self, Envelope, ProtobufError};
 use super::resource_version::ResourceVersion;
@@ -40,6 +41,8 @@ pub struct ReplicaSet {
     pub deletion: Option<CompactTimestamp>,
     /// Its own controller, such as a Deployment.
     pub controller: Option<Arc<ControllerRef>>,
+    /// The annotations that opt in to behaviour beyond upstream's.
+    pub opt_ins: OptIns,
     /// `spec.replicas`; 1 if absent.
     pub replicas: i32,
     /// `spec.minReadySeconds`, in seconds.

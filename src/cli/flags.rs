@@ -11,6 +11,7 @@ mod explain;
 mod features;
 mod leader_election;
 mod log;
+mod opt_ins;
 mod rbac;
 mod serving;
 
@@ -29,6 +30,7 @@ pub use self::features::{
 };
 pub use self::leader_election::{LEASE_NAMESPACE, LeaderElectionArgs, ResourceLock};
 pub use self::log::{LogArgs, LoggingFormat, VmodulePattern, level_of};
+pub use self::opt_ins::OptInArgs;
 pub use self::rbac::{RbacArgs, ServiceAccount};
 pub use self::serving::{ServingArgs, TlsVersion};
 use super::values::parse_bool;
@@ -124,6 +126,10 @@ pub struct RunArgs {
     /// Dry run.
     #[command(flatten)]
     pub mode: ModeArgs,
+
+    /// Behaviour beyond upstream's.
+    #[command(flatten)]
+    pub opt_ins: OptInArgs,
 
     /// Leader election.
     #[command(flatten)]

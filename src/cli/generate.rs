@@ -188,6 +188,7 @@ mod tests {
             "OPTIONS",
             "API SERVER",
             "CONTROLLERS",
+            "BEYOND UPSTREAM",
             "LEADER ELECTION",
             "SERVING",
             "FEATURES",

@@ -20,8 +20,8 @@ use self::availability::Availability;
 use self::claim::{Claim, claim_of};
 use self::counts::Counts;
 use self::deletion_order::DeletionOrder;
-use self::plan::{DeletionContext, Plan, RelatedPods, plan, pods_to_delete};
-use crate::api::{Pod, ReplicaSet, Selector, Uid};
+use self::plan::{BURST_REPLICAS, DeletionContext, Plan, RelatedPods, plan, pods_to_delete};
+use crate::api::{Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
 use crate::stdx::hash::HashSet;
 
 /// The settings that a decision depends on.
@@ -33,6 +33,20 @@ pub struct Rules {
     pub uses_deletion_cost: bool,
     /// Whether the status counts terminating pods.
     pub counts_terminating: bool,
+    /// What the ReplicaSet opts in to.
+    pub policy: Policy,
+}
+
+impl Rules {
+    /// The settings of a daemon with default flags.
+    pub fn by_default(kind: &WorkloadKind, rs: &ReplicaSet) -> Self {
+        Self {
+            burst_replicas: BURST_REPLICAS,
+            uses_deletion_cost: true,
+            counts_terminating: kind.has_terminating_replicas,
+            policy: Policy::of(&rs.opt_ins, &Policy::default()),
+        }
+    }
 }
 
 /// The input of a decision about one ReplicaSet.

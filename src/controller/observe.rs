@@ -4,5 +4,6 @@
 pub mod dry_run;
 mod failing_pods;
 pub mod inspect;
+pub mod opt_ins;
 pub mod other_writers;
 pub mod shadow;

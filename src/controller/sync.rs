@@ -67,6 +67,7 @@ impl ReplicaSetController {
             not_now => return self.requeue(&rs, selector, not_now),
         };
         self.follow_suspicion(&rs);
+        self.report_mistakes(&rs);
 
         let facts = self.collect_facts(&rs, selector, may)?;
         // Upstream also patches first: a pod that cannot be adopted must not count as a replica.
@@ -156,11 +157,6 @@ impl ReplicaSetController {
         selector: &'a Selector,
         pods: Pods,
     ) -> Facts<'a> {
-        let rules = Rules {
-            burst_replicas: self.options.burst_replicas,
-            uses_deletion_cost: self.options.gates.pod_deletion_cost,
-            counts_terminating: self.counts_terminating(),
-        };
         Facts {
             rs,
             selector,
@@ -168,8 +164,18 @@ impl ReplicaSetController {
             related_pods: Box::new(self.siblings(rs, selector)),
             unresolved: Vec::new(),
             may: Plan::Nothing,
-            rules,
+            rules: self.rules_for(rs),
             now: self.clock.wall(),
+        }
+    }
+
+    /// The settings of a decision about `rs`.
+    pub(super) fn rules_for(&self, rs: &ReplicaSet) -> Rules {
+        Rules {
+            burst_replicas: self.options.burst_replicas,
+            uses_deletion_cost: self.options.gates.pod_deletion_cost,
+            counts_terminating: self.counts_terminating(),
+            policy: self.policy_of(rs),
         }
     }
 

@@ -18,7 +18,8 @@ use super::{Options, Parts, ReplicaSetController, SyncError};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{
-    CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, Uid, WorkloadKind,
+    CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, Policy, ReplicaSet, Uid,
+    WorkloadKind,
 };
 use crate::batches::Serial;
 use crate::cache::Cache;
@@ -191,6 +192,7 @@ impl Fixture {
                 burst_replicas,
                 status_update_interval,
                 gates,
+                policy: Policy::default(),
             },
             metrics: metrics.clone(),
         });
@@ -221,6 +223,7 @@ impl Fixture {
                 burst_replicas: BURST_REPLICAS,
                 status_update_interval: Duration::ZERO,
                 gates: FeatureGates::default(),
+                policy: Policy::default(),
             },
             metrics: self.metrics.clone(),
         })

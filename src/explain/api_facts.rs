@@ -13,7 +13,7 @@ use crate::api::interner::Interner;
 use crate::api::workload_kind::collection_path;
 use crate::api::{ObjectKey, Pod, ReplicaSet, Status, Uid, WorkloadKind};
 use crate::client::{Client, ClientError, Request};
-use crate::controller::decide::plan::BURST_REPLICAS;
+use crate::controller::decide::Rules;
 use crate::controller::observe::inspect::ReplicaSetFacts;
 use crate::stdx::hash::HashSet;
 
@@ -125,8 +125,7 @@ impl ApiFacts {
             owned,
             orphans: orphans.cloned().collect(),
             related: related(client, kind, &rs, &pods),
-            burst_replicas: BURST_REPLICAS,
-            uses_deletion_cost: true,
+            rules: Rules::by_default(kind, &rs),
             memory: None,
             replica_set: Arc::clone(&rs),
         };

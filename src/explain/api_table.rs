@@ -15,7 +15,7 @@ use crate::api::interner::Interner;
 use crate::api::workload_kind::collection_path;
 use crate::api::{Pod, ReplicaSet, Uid, WorkloadKind};
 use crate::client::Client;
-use crate::controller::decide::plan::BURST_REPLICAS;
+use crate::controller::decide::Rules;
 use crate::controller::observe::inspect::ReplicaSetFacts;
 use crate::stdx::hash::HashMap;
 
@@ -90,8 +90,7 @@ pub fn read_table(
                 orphans: matching(&replica_set, orphans.get(in_namespace)),
                 // Only the deletion order depends on them, which a table does not have.
                 related: Vec::new(),
-                burst_replicas: BURST_REPLICAS,
-                uses_deletion_cost: true,
+                rules: Rules::by_default(kind, &replica_set),
                 memory: None,
                 replica_set: Arc::new(replica_set),
             };

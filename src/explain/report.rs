@@ -16,7 +16,7 @@ use crate::controller::decide::deletion_order::{
 use crate::controller::decide::plan::{
     DeletionContext, Plan, RelatedPods, deletion_ranking, plan, pods_to_delete,
 };
-use crate::controller::decide::{self, Decision, Pods, Rules};
+use crate::controller::decide::{self, Decision, Pods};
 use crate::controller::observe::inspect::{Memory, ReplicaSetFacts};
 
 /// Maximum pods in a list; the counts cover all pods.
@@ -106,11 +106,7 @@ fn known<'a>(
         related_pods: Box::new(ReadInAdvance(&facts.related)),
         unresolved: unresolved.unwrap_or_default(),
         may: Plan::Nothing,
-        rules: Rules {
-            burst_replicas: facts.burst_replicas,
-            uses_deletion_cost: facts.uses_deletion_cost,
-            counts_terminating: facts.kind.has_terminating_replicas,
-        },
+        rules: facts.rules,
         now,
     }
 }
@@ -196,7 +192,7 @@ fn next_step(
 ) -> NextStep {
     let rs = &*facts.replica_set;
     let n_active = decision.map_or(0, |decision| decision.active.len());
-    let wanted = plan(n_active, rs.replicas, facts.burst_replicas);
+    let wanted = plan(n_active, rs.replicas, facts.rules.burst_replicas);
     let (action, count) = match wanted {
         Plan::Nothing => ("nothing", 0),
         Plan::Create(count) => ("create", count),

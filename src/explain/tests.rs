@@ -10,7 +10,7 @@ use super::model::{Report, Sources};
 use super::report::report;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{Pod, ReplicaSet};
-use crate::controller::decide::plan::BURST_REPLICAS;
+use crate::controller::decide::Rules;
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
 use crate::controller::observe::inspect::{Memory, ReplicaSetFacts};
@@ -29,18 +29,18 @@ fn facts(replicas: i32, conditions: &serde_json::Value, pods: Vec<Pod>) -> Repli
         "status": {"replicas": 0, "observedGeneration": 1, "conditions": conditions},
     });
     let rs = ReplicaSet::from_answer(&REPLICA_SET, object.to_string().as_bytes());
+    let rs = rs.expect("a readable ReplicaSet");
     let (owned, orphans) = pods
         .into_iter()
         .map(Arc::new)
         .partition(|p| p.controller.is_some());
     ReplicaSetFacts {
         kind: &REPLICA_SET,
-        replica_set: Arc::new(rs.expect("a readable ReplicaSet")),
+        rules: Rules::by_default(&REPLICA_SET, &rs),
+        replica_set: Arc::new(rs),
         owned,
         orphans,
         related: Vec::new(),
-        burst_replicas: BURST_REPLICAS,
-        uses_deletion_cost: true,
         memory: None,
     }
 }

@@ -190,7 +190,7 @@ fn told(rs: &ReplicaSet) -> String {
         (&rs.key, &rs.uid, &rs.resource_version),
         (rs.generation, rs.deletion, &rs.controller),
         (rs.replicas, rs.min_ready_seconds, &rs.selector),
-        (&rs.template_labels, status),
+        (&rs.template_labels, &rs.opt_ins, status),
     );
     format!("{facts:?}")
 }

@@ -43,6 +43,7 @@ const METADATA: Table = &[
     ("labels", 11, Map),
     ("annotations", 12, Map),
     ("ownerReferences", 13, Messages(OWNER)),
+    ("finalizers", 14, Texts),
 ];
 const CONTAINER: Table = &[("name", 1, Text), ("restartPolicy", 24, Text)];
 const CONTAINER_STATUS: Table = &[("name", 1, Text), ("restartCount", 5, Int32)];
@@ -67,6 +68,7 @@ pub(super) const POD: Table = &[
         Message(&[
             ("phase", 1, Text),
             ("conditions", 2, Messages(POD_CONDITION)),
+            ("reason", 4, Text),
             ("containerStatuses", 8, Messages(CONTAINER_STATUS)),
             ("initContainerStatuses", 10, Messages(CONTAINER_STATUS)),
         ]),

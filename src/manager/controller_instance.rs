@@ -120,6 +120,7 @@ impl ControllerInstance {
                 burst_replicas: options.burst_replicas,
                 status_update_interval: options.status_update_interval,
                 gates: options.gates,
+                policy: options.policy,
             },
             metrics: controller_metrics,
         });

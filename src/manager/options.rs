@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::api::WorkloadKind;
 use crate::api::workload_kind::REPLICA_SET;
+use crate::api::{Policy, WorkloadKind};
 use crate::cache::encoding::ContentType;
 use crate::controller::decide::plan::BURST_REPLICAS;
 use crate::controller::feature_gates::FeatureGates;
@@ -37,6 +37,8 @@ pub struct ManagerOptions {
     pub status_update_interval: Duration,
     /// The controller's feature gates.
     pub gates: FeatureGates,
+    /// The default of the opt-in annotations.
+    pub policy: Policy,
     /// The content type for pods.
     pub content_type: ContentType,
     /// Minimum time between two syncs of an unchanged object.
@@ -66,6 +68,7 @@ impl Default for ManagerOptions {
             burst_replicas: BURST_REPLICAS,
             status_update_interval: Duration::from_secs(1),
             gates: FeatureGates::default(),
+            policy: Policy::default(),
             content_type: ContentType::default(),
             min_resync_period: Duration::from_hours(12),
             dry_run: false,

@@ -9,7 +9,7 @@ use std::process::Command;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("stdx", &[]),
-    ("cli", &[]),
+    ("cli", &["api"]),
     ("manual", &[]),
     ("telemetry", &["stdx"]),
     ("workqueue", &["stdx", "telemetry"]),

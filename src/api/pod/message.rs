@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use prost::Message;
 
-use super::{POD_DELETION_COST, Pod, PodPhase, parse_deletion_cost};
+use super::{POD_DELETION_COST, Pod, PodFailure, PodPhase, parse_deletion_cost};
 use crate::api::interner::Interner;
+use crate::api::opt_ins::{SCALE_DOWN, ScaleDownMark};
 use crate::api::protobuf::meta::{ObjectMeta, Time, controller_in, labels_in};
 use crate::api::protobuf::wire::{Field, Fields};
 use crate::api::protobuf::{Parts, ProtobufError};
@@ -27,6 +28,7 @@ mod spec {
 mod status {
     pub(super) const PHASE: u32 = 1;
     pub(super) const CONDITIONS: u32 = 2;
+    pub(super) const REASON: u32 = 4;
     pub(super) const CONTAINER_STATUSES: u32 = 8;
     pub(super) const INIT_CONTAINER_STATUSES: u32 = 10;
     pub(super) const CONDITION_TYPE: u32 = 1;
@@ -46,7 +48,7 @@ impl Pod {
         let mut pod = Self::default();
         pod.read_metadata(parts.metadata, interner)?;
         pod.read_spec(parts.spec, interner)?;
-        pod.read_status(parts.status, parts.spec)?;
+        pod.read_status(parts.status, parts.spec, interner)?;
         Ok(pod)
     }
 
@@ -79,8 +81,11 @@ impl Pod {
                     let (key, value) = field.entry()?;
                     if key == POD_DELETION_COST {
                         self.deletion_cost = parse_deletion_cost(value);
+                    } else if key == SCALE_DOWN {
+                        self.scale_down = ScaleDownMark::from_text(value);
                     }
                 }
+                ObjectMeta::FINALIZERS => self.has_finalizers = true,
                 ObjectMeta::OWNER_REFERENCES if self.controller.is_none() => {
                     self.controller = controller_in(field.bytes, interner)?;
                 }
@@ -110,12 +115,22 @@ impl Pod {
         Ok(())
     }
 
-    fn read_status(&mut self, status: &[u8], spec: &[u8]) -> Result<(), ProtobufError> {
+    fn read_status(
+        &mut self,
+        status: &[u8],
+        spec: &[u8],
+        interner: &mut Interner,
+    ) -> Result<(), ProtobufError> {
+        let (mut reason, mut last_transition) = ("", None);
         for field in Fields::of(status) {
             let field = field?;
             match field.tag {
                 status::PHASE => self.phase = PodPhase::from_text(field.text()?),
-                status::CONDITIONS => self.read_condition(field.bytes)?,
+                status::CONDITIONS => {
+                    let transition = self.read_condition(field.bytes)?;
+                    last_transition = last_transition.max(transition);
+                }
+                status::REASON => reason = field.text()?,
                 status::CONTAINER_STATUSES => {
                     let (_, restarts) = container_status(field.bytes)?;
                     self.restarts = self.restarts.max(restarts);
@@ -129,10 +144,15 @@ impl Pod {
                 _ => {}
             }
         }
+        self.failure = PodFailure::of(self.phase, reason, last_transition, interner);
         Ok(())
     }
 
-    fn read_condition(&mut self, condition: &[u8]) -> Result<(), ProtobufError> {
+    /// Reads a condition and returns its last transition.
+    fn read_condition(
+        &mut self,
+        condition: &[u8],
+    ) -> Result<Option<CompactTimestamp>, ProtobufError> {
         let (mut is_ready_condition, mut is_true, mut transition) = (false, false, None);
         for field in Fields::of(condition) {
             let field = field?;
@@ -146,7 +166,7 @@ impl Pod {
         if is_ready_condition {
             (self.is_ready, self.ready_transition) = (is_true, transition);
         }
-        Ok(())
+        Ok(transition)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::api::interner::Interner;
 use crate::api::json::{OwnerReferenceJson, controller_of};
 use crate::api::label_selector::{LabelSelector, Selector};
 use crate::api::workload_kind::{SelectorForm, WorkloadKind};
-use crate::api::{CompactTimestamp, Labels, ObjectKey, ResourceVersion, Uid};
+use crate::api::{CompactTimestamp, Labels, ObjectKey, OptIns, ResourceVersion, Uid};
 
 /// The parts that status updates send back.
 #[derive(Clone, Debug)]
@@ -49,6 +49,7 @@ pub(super) fn read(
         generation: metadata.generation.unwrap_or(0),
         deletion: metadata.deletion_timestamp.map(CompactTimestamp::from),
         controller: controller_of(metadata.owner_references, interner),
+        opt_ins: metadata.annotations.unwrap_or_default(),
         replicas: spec.replicas.unwrap_or(1),
         min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),
         selector: Selector::new(&read_selector(kind.selector, spec.selector)?),
@@ -122,6 +123,7 @@ struct MetadataJson<'a> {
     resource_version: ResourceVersion,
     generation: Option<i64>,
     deletion_timestamp: Option<Timestamp>,
+    annotations: Option<OptIns>,
     #[serde(borrow)]
     owner_references: Option<Vec<OwnerReferenceJson<'a>>>,
 }

@@ -139,6 +139,7 @@ pub(super) fn read(
         generation: metadata.generation,
         deletion: metadata.deletion.and_then(Time::compact),
         controller: controller_of(&metadata.owner_references, interner),
+        opt_ins: metadata.annotations.into_iter().collect(),
         replicas: spec.replicas.unwrap_or(1),
         min_ready_seconds: spec.min_ready_seconds,
         selector: Selector::new(&selector),

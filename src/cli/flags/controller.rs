@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::cli::duration::parse_duration;
+use crate::api::duration::parse_duration;
 use crate::cli::values::number;
 
 /// Flags of the controllers.

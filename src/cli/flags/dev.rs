@@ -7,15 +7,15 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use log::LevelFilter;
 
-use super::{ClientArgs, ControllerArgs, LogArgs};
-use crate::cli::duration::parse_duration;
+use super::{ClientArgs, ControllerArgs, LogArgs, OptInArgs};
+use crate::api::duration::parse_duration;
 use crate::cli::values::number;
 
 /// The commands that run on the dev server.
 #[derive(Clone, Debug, Subcommand)]
 pub enum StandInCommand {
     /// Run an in-memory API server, a simulated kubelet and the controller until stopped.
-    Dev(DevArgs),
+    Dev(Box<DevArgs>),
     /// Show the controller at work in checked chapters, without a cluster.
     Demo(DemoArgs),
 }
@@ -116,6 +116,10 @@ pub struct DevArgs {
     /// The controllers and their limits.
     #[command(flatten)]
     pub controller: ControllerArgs,
+
+    /// Behaviour beyond upstream's.
+    #[command(flatten)]
+    pub opt_ins: OptInArgs,
 
     /// Flags of the log.
     #[command(flatten)]

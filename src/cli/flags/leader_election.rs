@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::duration::parse_duration;
+use crate::api::duration::parse_duration;
 use crate::cli::values::{parse_bool, parse_namespace, parse_object_name};
 
 /// Default namespace of the Lease without `--leader-elect-resource-namespace` and `--namespace`

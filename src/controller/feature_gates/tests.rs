@@ -32,7 +32,7 @@ fn m_12_without_pod_deletion_cost_the_other_rules_choose() {
         fixture.sync_ok("web");
         assert_eq!(deletes(&fixture), [goes], "{gates:?}");
         let facts = fixture.controller.inspect(&rs.key).expect("in the cache");
-        assert_eq!(facts.uses_deletion_cost, pod_deletion_cost);
+        assert_eq!(facts.rules.uses_deletion_cost, pod_deletion_cost);
     }
 }
 

@@ -53,6 +53,8 @@ pub struct History {
     failures: Option<Failures>,
     /// The generation for which an unusable selector was logged.
     unusable_selector: Option<i64>,
+    /// The generation for which mistakes in annotations were reported.
+    mistakes: Option<i64>,
 }
 
 /// A change of the spec that the ReplicaSet has not converged to.
@@ -149,12 +151,19 @@ impl History {
         self.unusable_selector.replace(generation) != Some(generation)
     }
 
+    /// Records that annotations cannot be understood at this generation. Returns true the first
+    /// time.
+    pub fn note_mistakes(&mut self, generation: i64) -> bool {
+        self.mistakes.replace(generation) != Some(generation)
+    }
+
     /// True if the history may be dropped. The last sync alone does not keep it.
     pub fn is_over(&self, now: Instant) -> bool {
         let failures = self.failures.as_ref();
         self.last_error.is_none()
             && self.change.is_none()
             && self.unusable_selector.is_none()
+            && self.mistakes.is_none()
             && failures.is_none_or(|it| now.saturating_duration_since(it.since) >= FAILURES_PERIOD)
     }
 

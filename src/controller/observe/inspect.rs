@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Uid, WorkloadKind};
 use crate::controller::ReplicaSetController;
+use crate::controller::decide::Rules;
 use crate::controller::decide::counts::Counts;
 use crate::controller::decide::plan::RelatedPods;
 use crate::controller::memory::history::{LastError, LastSync};
@@ -26,10 +27,8 @@ pub struct ReplicaSetFacts {
     pub orphans: Vec<Arc<Pod>>,
     /// The pods of all ReplicaSets with the same controller, which determine how crowded a node is.
     pub related: Vec<Arc<Pod>>,
-    /// Maximum pods created or deleted per sync.
-    pub burst_replicas: usize,
-    /// Whether the deletion order uses the deletion cost of pods.
-    pub uses_deletion_cost: bool,
+    /// The settings of the decision.
+    pub rules: Rules,
     /// The record of a running daemon; `None` without one.
     pub memory: Option<Memory>,
 }
@@ -83,8 +82,7 @@ impl ReplicaSetController {
             owned: self.cache.pods_owned_by(&owner),
             orphans: self.cache.orphans_in(&key.namespace),
             related,
-            burst_replicas: self.options.burst_replicas,
-            uses_deletion_cost: self.options.gates.pod_deletion_cost,
+            rules: self.rules_for(&rs),
             memory: Some(self.memory_of(&rs)),
             replica_set: rs,
         })
@@ -113,8 +111,7 @@ impl ReplicaSetController {
                 owned: self.cache.pods_owned_by(&self.owner_key(&replica_set)),
                 orphans: self.matching_orphans(&replica_set),
                 related: Vec::new(),
-                burst_replicas: self.options.burst_replicas,
-                uses_deletion_cost: self.options.gates.pod_deletion_cost,
+                rules: self.rules_for(&replica_set),
                 memory: Some(memory),
                 replica_set,
             });

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::oracles::Waits;
 use super::server::{Late, Line};
 use super::{Daemon, World};
+use crate::api::Policy;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::cache::{Cache, CacheEvent};
 use crate::controller::feature_gates::FeatureGates;
@@ -34,6 +35,7 @@ impl World {
                 // With or without throttled status writes.
                 status_update_interval: Duration::from_millis(250 * u64::from(self.dice(2))),
                 gates: FeatureGates::default(),
+                policy: Policy::default(),
             },
             metrics: self.metrics.clone(),
         }));

@@ -57,7 +57,7 @@ pub(super) fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
     let manager = if args.no_controller {
         None
     } else {
-        let options = manager_options(&args.client, &args.controller);
+        let options = manager_options(&args.client, &args.controller, &args.opt_ins);
         let config = ClientConfig::plain(&url);
         // Required by the manager; `dev` serves no health pages.
         let health = Health::new(metrics::global());

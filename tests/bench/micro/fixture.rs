@@ -8,7 +8,7 @@ use replicaset_controller::api::ReplicaSetStatus;
 use replicaset_controller::api::interner::Interner;
 use replicaset_controller::api::workload_kind::REPLICA_SET;
 use replicaset_controller::api::{
-    CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, ResourceVersion,
+    CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, Policy, ReplicaSet, ResourceVersion,
     Selector,
 };
 use replicaset_controller::batches::Serial;
@@ -169,6 +169,7 @@ pub(crate) fn controller(cache: &Cache) -> ReplicaSetController {
             burst_replicas: plan::BURST_REPLICAS,
             status_update_interval: Duration::from_secs(1),
             gates: FeatureGates::default(),
+            policy: Policy::default(),
         },
         metrics: metrics.controller.of("replicaset", "apps", "replicasets"),
     })

@@ -1,0 +1,340 @@
+//! What a ReplicaSet opts in to beyond upstream's behaviour: values of annotations and of flags.
+//!
+//! An annotation overrides the flag of the same name, and its value `off` switches the behaviour
+//! off. Without annotation and flag, the controller behaves as upstream.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::duration::parse_duration;
+use super::opt_ins::{OptIns, PREFIX, SCALE_DOWN};
+
+/// Quoted values are cut to this many characters.
+const QUOTED_MAX: usize = 60;
+
+/// The behaviour of one ReplicaSet, or the default of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// `failed-pod-backoff`: how long replacements of Failed pods wait.
+    pub failed_pod_backoff: Option<FailedPodBackoff>,
+    /// `failed-pods-kept`: number of Failed pods that stay; `None` for all.
+    pub failed_pods_kept: Option<u32>,
+    /// `failed-pods-min-age`: no Failed pod is deleted before it has been Failed for this time.
+    pub failed_pods_min_age: Duration,
+    /// `scale-down-order`: preferences among pods that upstream's order does not tell apart by
+    /// state.
+    pub scale_down_order: ScaleDownOrder,
+    /// `scale-down-protection`: whether scale-downs respect the annotation [`SCALE_DOWN`] of pods.
+    pub scale_down_protection: bool,
+    /// `protected-timeout`: how long protected pods can block a scale-down; `None` for ever.
+    pub protected_timeout: Option<Duration>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            failed_pod_backoff: None,
+            failed_pods_kept: None,
+            failed_pods_min_age: Duration::from_mins(5),
+            scale_down_order: ScaleDownOrder::default(),
+            scale_down_protection: false,
+            protected_timeout: None,
+        }
+    }
+}
+
+/// An annotation that has no effect because it cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    name: String,
+    value: String,
+    expected: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value: String = self.value.chars().take(QUOTED_MAX).collect();
+        let more = if value.len() < self.value.len() {
+            "…"
+        } else {
+            ""
+        };
+        let name: String = self.name.chars().take(QUOTED_MAX).collect();
+        let expected = &self.expected;
+        write!(
+            f,
+            "the annotation {PREFIX}{name}: {value:?}{more} has no effect: {expected}"
+        )
+    }
+}
+
+impl Policy {
+    /// The policy of an object with these annotations: each one that can be understood overrides
+    /// the default.
+    pub fn of(opt_ins: &OptIns, default: &Self) -> Self {
+        let mut policy = *default;
+        for (name, value) in opt_ins.iter() {
+            // The sync reports mistakes apart, once.
+            drop(policy.set(name, value));
+        }
+        policy
+    }
+
+    /// The annotations among `opt_ins` that cannot be understood.
+    pub fn mistakes(opt_ins: &OptIns) -> Vec<Mistake> {
+        let mut policy = Self::default();
+        let mistake = |(name, value): (&str, &str)| {
+            let expected = policy.set(name, value).err()?;
+            Some(Mistake {
+                name: name.to_owned(),
+                value: value.to_owned(),
+                expected,
+            })
+        };
+        opt_ins.iter().filter_map(mistake).collect()
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "failed-pod-backoff" => self.failed_pod_backoff = or_off(value)?,
+            "failed-pods-kept" => self.failed_pods_kept = parse_kept(value)?,
+            "failed-pods-min-age" => self.failed_pods_min_age = parse_duration(value)?,
+            "scale-down-order" => self.scale_down_order = value.parse()?,
+            "scale-down-protection" => self.scale_down_protection = parse_on_off(value)?,
+            "protected-timeout" => self.protected_timeout = parse_timeout(value)?,
+            _ if SCALE_DOWN.strip_prefix(PREFIX) == Some(name) => {
+                return Err("it belongs on a pod".to_owned());
+            }
+            _ => return Err(format!("expected one of {}", NAMES.join(", "))),
+        }
+        Ok(())
+    }
+}
+
+/// The names of the annotations of a ReplicaSet, after the prefix, and of the flags.
+pub const NAMES: [&str; 6] = [
+    "failed-pod-backoff",
+    "failed-pods-kept",
+    "failed-pods-min-age",
+    "scale-down-order",
+    "scale-down-protection",
+    "protected-timeout",
+];
+
+/// How long replacements of Failed pods wait: at first, and at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedPodBackoff {
+    /// The first wait. At least a second, since the API's timestamps have no fractions.
+    pub first: Duration,
+    /// The longest wait, an hour at most.
+    pub longest: Duration,
+}
+
+impl FromStr for FailedPodBackoff {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = "expected off, or FIRST..LONGEST from 1s to 1h, such as 10s..5m";
+        let (first, longest) = text.split_once("..").ok_or(expected)?;
+        let (first, longest) = (parse_duration(first).ok(), parse_duration(longest).ok());
+        match (first, longest) {
+            (Some(first), Some(longest))
+                if first >= Duration::from_secs(1)
+                    && first <= longest
+                    && longest <= Duration::from_hours(1) =>
+            {
+                Ok(Self { first, longest })
+            }
+            _ => Err(expected.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for FailedPodBackoff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}..{:?}", self.first, self.longest)
+    }
+}
+
+/// A preference among pods that upstream's order does not tell apart by state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preference {
+    /// `spread`: from the topology domain with most pods of the ReplicaSet.
+    Spread,
+    /// `consolidate`: from nodes that the scale-down can empty.
+    Consolidate,
+}
+
+/// Preferences in the order of precedence; empty for upstream's order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScaleDownOrder([Option<Preference>; 2]);
+
+impl ScaleDownOrder {
+    /// The preferences, the first one with precedence.
+    pub fn preferences(self) -> impl Iterator<Item = Preference> {
+        self.0.into_iter().flatten()
+    }
+}
+
+impl FromStr for ScaleDownOrder {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = "expected off, spread, consolidate, or both with a comma between them";
+        let preference = |item: &str| match item.trim() {
+            "spread" => Ok(Some(Preference::Spread)),
+            "consolidate" => Ok(Some(Preference::Consolidate)),
+            _ => Err(expected.to_owned()),
+        };
+        if text == "off" {
+            return Ok(Self::default());
+        }
+        let order = match text.split_once(',') {
+            Some((first, second)) => [preference(first)?, preference(second)?],
+            None => [preference(text)?, None],
+        };
+        let [first, second] = order;
+        if first == second {
+            return Err(expected.to_owned());
+        }
+        Ok(Self(order))
+    }
+}
+
+/// Parses `off`, or a value.
+///
+/// # Errors
+/// Those of the value.
+pub fn or_off<T: FromStr<Err = String>>(text: &str) -> Result<Option<T>, String> {
+    if text == "off" {
+        Ok(None)
+    } else {
+        text.parse().map(Some)
+    }
+}
+
+/// Parses the value of `failed-pods-kept`.
+///
+/// # Errors
+/// A message that says what was expected.
+pub fn parse_kept(text: &str) -> Result<Option<u32>, String> {
+    match text.parse() {
+        Ok(number) => Ok(Some(number)),
+        Err(_) if text == "off" => Ok(None),
+        Err(_) => Err("expected off, or a number of pods".to_owned()),
+    }
+}
+
+/// Parses the value of `scale-down-protection`.
+///
+/// # Errors
+/// A message that says what was expected.
+pub fn parse_on_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("expected on or off".to_owned()),
+    }
+}
+
+/// Parses the value of `protected-timeout`.
+///
+/// # Errors
+/// A message that says what was expected.
+pub fn parse_timeout(text: &str) -> Result<Option<Duration>, String> {
+    match parse_duration(text) {
+        Ok(timeout) => Ok(Some(timeout)),
+        Err(_) if text == "off" => Ok(None),
+        Err(_) => Err("expected off, or a duration such as 30m".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{FailedPodBackoff, NAMES, Policy, Preference};
+    use crate::api::OptIns;
+
+    fn annotations(pairs: &[(&str, &str)]) -> OptIns {
+        let prefixed = pairs
+            .iter()
+            .map(|(name, value)| (format!("replicaset-controller/{name}"), *value));
+        prefixed.collect()
+    }
+
+    #[test]
+    fn annotations_override_the_default_and_off_is_a_value() {
+        let default = Policy {
+            failed_pods_kept: Some(7),
+            scale_down_protection: true,
+            ..Policy::default()
+        };
+        assert_eq!(Policy::of(&OptIns::default(), &default), default);
+        let policy = Policy::of(
+            &annotations(&[
+                ("failed-pod-backoff", "10s..5m"),
+                ("failed-pods-kept", "off"),
+                ("scale-down-order", "spread, consolidate"),
+                ("scale-down-protection", "off"),
+                ("protected-timeout", "30m"),
+            ]),
+            &default,
+        );
+        assert_eq!(
+            policy.failed_pod_backoff,
+            Some(FailedPodBackoff {
+                first: Duration::from_secs(10),
+                longest: Duration::from_mins(5)
+            })
+        );
+        assert_eq!(policy.failed_pods_kept, None);
+        assert!(!policy.scale_down_protection);
+        assert_eq!(policy.protected_timeout, Some(Duration::from_mins(30)));
+        let order: Vec<_> = policy.scale_down_order.preferences().collect();
+        assert_eq!(order, [Preference::Spread, Preference::Consolidate]);
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_understood_counts_as_absent() {
+        let wrong = [
+            ("failed-pod-backoff", "10s"),
+            ("failed-pod-backoff", "5m..10s"),
+            ("failed-pod-backoff", "0s..10s"),
+            ("failed-pod-backoff", "10s..61m"),
+            ("failed-pods-kept", "-1"),
+            ("failed-pods-kept", "many"),
+            ("failed-pods-min-age", "off"),
+            ("scale-down-order", ""),
+            ("scale-down-order", "spread,spread"),
+            ("scale-down-order", "zone"),
+            ("scale-down-protection", "true"),
+            ("protected-timeout", "-1m"),
+            ("scale-down", "never"),
+            ("failed-pod-back-off", "10s..5m"),
+        ];
+        for (name, value) in wrong {
+            let opt_ins = annotations(&[(name, value)]);
+            assert_eq!(Policy::of(&opt_ins, &Policy::default()), Policy::default());
+            let mistakes = Policy::mistakes(&opt_ins);
+            assert_eq!(mistakes.len(), 1, "{name}: {value}");
+        }
+        let opt_ins = annotations(&[("failed-pods-kept", &"9".repeat(70))]);
+        let mistakes = Policy::mistakes(&opt_ins);
+        let expected = format!(
+            "the annotation replicaset-controller/failed-pods-kept: \"{}\"… has no effect: \
+             expected off, or a number of pods",
+            "9".repeat(60)
+        );
+        assert_eq!(mistakes[0].to_string(), expected);
+    }
+
+    #[test]
+    fn every_name_is_an_annotation() {
+        for name in NAMES {
+            let mistakes = Policy::mistakes(&annotations(&[(name, "?")]));
+            assert!(!mistakes[0].to_string().contains("one of"), "{name}");
+        }
+    }
+}
