@@ -14,6 +14,7 @@ mod journal;
 mod load;
 mod machine;
 mod options;
+mod plot;
 mod pods;
 mod probe;
 mod report;
@@ -63,7 +64,11 @@ fn run(options: &Options) -> Result<(), String> {
         Some(file) => write_json(file, options, &machine, &report, measured.as_ref().err()),
         None => Ok(()),
     };
-    measured.and(written)
+    let drawn = match &options.plots {
+        Some(folder) => report.write_charts(folder),
+        None => Ok(()),
+    };
+    measured.and(written).and(drawn)
 }
 
 fn measure(

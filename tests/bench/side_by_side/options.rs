@@ -43,6 +43,10 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) json: Option<PathBuf>,
 
+    /// Draw the figures over time of some scenarios into this folder, such as src/manual.
+    #[arg(long)]
+    pub(crate) plots: Option<PathBuf>,
+
     /// `cargo bench` passes it.
     #[arg(long, hide = true)]
     bench: bool,

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::plot::{self, Series};
 use crate::statistics::{format_number, median, spread};
 
 /// The name of this daemon in the report.
@@ -21,6 +23,8 @@ pub(crate) struct Report {
     figures: BTreeMap<String, BTreeMap<&'static str, Vec<Figure>>>,
     /// Single values behind some figures: a list per measurement.
     samples: BTreeMap<String, BTreeMap<&'static str, Vec<Vec<f64>>>>,
+    /// Charts by file name: the title and the lines.
+    charts: BTreeMap<&'static str, (String, Vec<Series>)>,
     /// The contestants of each round, in their order.
     rounds: Vec<Vec<&'static str>>,
 }
@@ -62,6 +66,30 @@ impl Report {
     pub(crate) fn add_samples(&mut self, who: &'static str, what: &str, values: Vec<f64>) {
         let of_all = self.samples.entry(what.to_owned()).or_default();
         of_all.entry(who).or_default().push(values);
+    }
+
+    /// Adds a line to the chart `file`, unless an earlier round has added it.
+    pub(crate) fn add_line(
+        &mut self,
+        who: &str,
+        file: &'static str,
+        title: &str,
+        points: Vec<(f64, f64)>,
+    ) {
+        let new = || (title.to_owned(), Vec::new());
+        let (_, lines) = self.charts.entry(file).or_insert_with(new);
+        if lines.iter().all(|line| line.name != who) {
+            let name = who.to_owned();
+            lines.push(Series { name, points });
+        }
+    }
+
+    /// Writes the charts into this folder.
+    pub(crate) fn write_charts(&self, folder: &Path) -> Result<(), String> {
+        for (file, (title, lines)) in &self.charts {
+            plot::write(&folder.join(file), title, lines)?;
+        }
+        Ok(())
     }
 
     /// Adds a derived figure of an earlier round.

@@ -104,8 +104,19 @@ pub(super) fn up(
     let began = Instant::now();
     let (cluster, namespace) = (stage.cluster, &*stage.namespace);
     in_parallel(names.len(), |n| scale(cluster, namespace, &names[n], each))?;
-    let is_up = |state: &State| state.sums().replicas == total;
+    let mut line = vec![(0.0, 0.0)];
+    let is_up = |state: &State| {
+        let n_pods = state.sums().replicas;
+        line.push((began.elapsed().as_secs_f64(), number(n_pods)));
+        n_pods == total
+    };
     let ended = stage.observer.wait("scaled up", PATIENCE, is_up)?;
+    line.dedup_by_key(|point| point.1.to_bits());
+    if names.len() == 1 {
+        let title = "Scale-up of one ReplicaSet: pods in its status";
+        let name = stage.contestant.name;
+        stage.report.add_line(name, "scale-up.svg", title, line);
+    }
     let (after, server) = (process.usage()?, stage.cluster.cpu()? - server);
     let seconds = (ended - began).as_secs_f64();
     stage.add(&format!("{what}, pods a second"), number(total) / seconds);
