@@ -153,9 +153,9 @@ dev: ## Run dev API server, simulated kubelet and controller until stopped (ARGS
 test: ## Run all tests that need nothing but Rust
 	cargo test --locked
 
-simulate: ## Run simulated histories of whole daemons (SIMULATION_MINUTES)
+simulate: ## Run simulated histories of whole daemons, and all of small scopes (SIMULATION_MINUTES)
 	SIMULATION_MINUTES=$(SIMULATION_MINUTES) cargo test --locked --profile simulation --lib -- \
-		--nocapture manager::simulation::no_history controller::simulation::scopes
+		--nocapture manager::simulation::no_history scopes:: workqueue::queue::interleavings
 
 fuzz: ## Read drawn inputs with every reader of untrusted bytes (FUZZ_MINUTES)
 	FUZZ_MINUTES=$(FUZZ_MINUTES) cargo test --locked --profile simulation --lib -- \

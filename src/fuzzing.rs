@@ -29,10 +29,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use nix::time::{ClockId, clock_gettime};
 
 use self::mutate::Form;
 use self::record::Figures;
+use crate::stdx::clock::thread_time;
 
 /// Allocated bytes at once, for an empty input and for each of its bytes. A `serde_json::Value`
 /// takes 32 bytes for two of JSON, several times while a vector grows.
@@ -88,11 +88,6 @@ fn data(name: &str) -> Vec<u8> {
 
 fn text_of(inputs: &[&str]) -> Vec<Vec<u8>> {
     inputs.iter().map(|text| text.as_bytes().to_vec()).collect()
-}
-
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
-    time.expect("the system has this clock").into()
 }
 
 /// What one input came to.

@@ -26,17 +26,19 @@ for shard in ${SHARDS:-0 9 18 27 36 45 54 63 72 81}; do
     fi
     # cargo-mutants ends with 2 if a mutant was missed, and with 3 if one timed out.
     code=0
+    began=$(date +%s)
     cargo mutants --config tests/mutants.toml --output "$out" --jobs "$jobs" --timeout 1800 \
         --shard "$shard/90" --sharding round-robin --colors never || code=$?
     [ "$code" -le 3 ] && [ "$code" -ne 1 ] || exit "$code"
     jq -cn --arg shard "$shard/90" --arg commit "$(git rev-parse --short HEAD)" \
         --arg date "$(date -u +%F)" \
+        --argjson wall_seconds "$(($(date +%s) - began))" \
         --argjson simulation "$(names 1 CaughtMutant | jq length)" \
         --argjson unit_tests "$(names 2 CaughtMutant | jq length)" \
         --argjson controller_simulation "$(names 3 CaughtMutant)" \
         --argjson timeout "$(names any Timeout)" \
         --argjson missed "$(names any MissedMutant)" \
         --argjson unviable "$(names any Unviable | jq length)" \
-        '{$shard, $commit, $date, $simulation, $unit_tests, $controller_simulation, $timeout, $missed,
+        '{$shard, $commit, $date, $wall_seconds, $simulation, $unit_tests, $controller_simulation, $timeout, $missed,
           $unviable}' >>"$record"
 done

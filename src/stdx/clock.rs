@@ -22,6 +22,13 @@ pub fn now() -> Instant {
     turns::clocks().map_or_else(Instant::now, |clocks| clocks.now)
 }
 
+/// CPU time of this thread.
+#[cfg(test)]
+pub(crate) fn thread_time() -> Duration {
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID);
+    time.expect("the system has this clock").into()
+}
+
 /// The system clocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;

@@ -13,7 +13,18 @@
 
 use std::collections::HashSet;
 use std::fmt::Debug;
+use std::fs;
 use std::hash::Hash;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::clock::thread_time;
+
+/// What `make simulate` keeps of each scope, a line for each.
+const RECORD: &str = "tests/records/scopes.jsonl";
 
 /// What an exploration has visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +32,49 @@ pub(crate) struct Explored {
     pub(crate) states: usize,
     pub(crate) steps: usize,
     pub(crate) depth: usize,
+    wall_time: Duration,
+    cpu_time: Duration,
+}
+
+impl Explored {
+    /// Writes the figures into the scope's line of the record, in long runs only.
+    pub(crate) fn keep(&self, scope: &str) {
+        static WRITING: Mutex<()> = Mutex::new(());
+        if std::env::var_os("SIMULATION_MINUTES").is_none() {
+            return;
+        }
+        let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORD);
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        let lines = text.lines();
+        let lines = lines.map(|line| serde_json::from_str(line).expect("a line of figures"));
+        let mut lines: Vec<Line> = lines.filter(|line: &Line| line.scope != scope).collect();
+        lines.push(Line {
+            scope: scope.to_owned(),
+            date: jiff::Timestamp::now().strftime("%F").to_string(),
+            n_states: self.states,
+            n_steps: self.steps,
+            depth: self.depth,
+            wall_seconds: self.wall_time.as_secs_f64(),
+            cpu_seconds: self.cpu_time.as_secs_f64(),
+        });
+        lines.sort_by(|one, other| one.scope.cmp(&other.scope));
+        let lines = lines.iter().map(serde_json::to_string);
+        let lines = lines.map(|line| line.expect("numbers") + "\n");
+        fs::write(&file, lines.collect::<String>()).expect("room on the disk");
+    }
+}
+
+/// A scope's line of the record.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    scope: String,
+    date: String,
+    n_states: usize,
+    n_steps: usize,
+    depth: usize,
+    wall_seconds: f64,
+    cpu_seconds: f64,
 }
 
 /// A node of the search: how a state was reached first.
@@ -49,7 +103,10 @@ pub(crate) fn explore<S, A: Debug, I: Eq + Hash>(
         states: 1,
         steps: 0,
         depth: 0,
+        wall_time: Duration::ZERO,
+        cpu_time: Duration::ZERO,
     };
+    let (began, cpu_before) = (Instant::now(), thread_time());
     while explored.depth < depth {
         let mut next = Vec::new();
         for (from, state) in level {
@@ -75,6 +132,8 @@ pub(crate) fn explore<S, A: Debug, I: Eq + Hash>(
         explored.depth += 1;
         level = next;
     }
+    explored.wall_time = began.elapsed();
+    explored.cpu_time = thread_time().saturating_sub(cpu_before);
     explored
 }
 

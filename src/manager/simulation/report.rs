@@ -27,6 +27,9 @@ pub(super) struct Totals {
     /// Histories with enough steps, faults and virtual time.
     n_full: u64,
     cpu_seconds: f64,
+    /// Each slice counts by its share of the processors. Runs of before have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wall_seconds: Option<f64>,
     virtual_hours: f64,
     n_turns: u64,
     n_late_writes: u64,
@@ -67,9 +70,10 @@ impl Totals {
         }
     }
 
-    /// Adds the CPU time that the histories took.
-    pub(super) fn took(&mut self, cpu_time: Duration) {
+    /// Adds the time that the histories took.
+    pub(super) fn took(&mut self, cpu_time: Duration, wall_time: Duration) {
         self.cpu_seconds += cpu_time.as_secs_f64();
+        *self.wall_seconds.get_or_insert_default() += wall_time.as_secs_f64();
     }
 
     /// Adds the figures of other seeds.
@@ -83,6 +87,9 @@ impl Totals {
         self.n_histories += other.n_histories;
         self.n_full += other.n_full;
         self.cpu_seconds += other.cpu_seconds;
+        if let Some(seconds) = other.wall_seconds {
+            *self.wall_seconds.get_or_insert_default() += seconds;
+        }
         self.virtual_hours += other.virtual_hours;
         self.n_turns += other.n_turns;
         self.n_late_writes += other.n_late_writes;

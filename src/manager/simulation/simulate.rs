@@ -50,12 +50,14 @@ fn run_slices(time: Duration, file: &Path, first: u64) {
                 *next - SLICE
             };
             let mut totals = Totals::of(first, first + SLICE);
-            let before = cpu_time();
+            let (before, began) = (cpu_time(), Instant::now());
             for seed in first..first + SLICE {
                 totals.add(&check(seed));
             }
-            // The slices that run at the same time share it.
-            totals.took(cpu_time().saturating_sub(before) / u32::try_from(n_threads).unwrap_or(1));
+            // The slices that run at the same time share both.
+            let n_threads = u32::try_from(n_threads).unwrap_or(1);
+            let took = cpu_time().saturating_sub(before);
+            totals.took(took / n_threads, began.elapsed() / n_threads);
             let _appending = lock();
             totals.append(file);
         }
