@@ -41,3 +41,6 @@ pub mod reliability {}
 
 #[doc = include_str!("manual/report.md")]
 pub mod report {}
+
+#[doc = include_str!("manual/bugs.md")]
+pub mod bugs {}

@@ -56,6 +56,10 @@ impl World {
     }
 
     /// Checks after a sync that its status equals its counts, or hides only progress.
+    ///
+    /// PROPERTY P16: A sync that patches and reads nothing writes what it has counted as the status,
+    /// or leaves one that hides no lost pod, has the generation or will within 25 ms, and has a
+    /// condition exactly if the sync failed.
     pub(super) fn check_status_after(&self, daemon: &Daemon, before: &Before) {
         let Before { rs, counts } = before;
         let last = daemon.controller.last_sync(rs);
@@ -85,6 +89,9 @@ impl World {
 
     /// Checks after an event of this ReplicaSet that its key is queued if its cached status hides a
     /// loss.
+    ///
+    /// PROPERTY P17: After each event a ReplicaSet whose cached status hides a lost pod is in the
+    /// queue.
     pub(super) fn check_loss_is_queued(&self, daemon: &Daemon, key: &ObjectKey, uid: &Uid) {
         let counted = daemon.controller.count_every_pod(key);
         let Some((rs, counts)) = counted.filter(|(rs, _)| rs.uid == *uid) else {
@@ -101,6 +108,9 @@ impl World {
     }
 
     /// Records that this much time passes without any event.
+    ///
+    /// PROPERTY P18: In calm periods, and when the faults have ended, no ReplicaSet that has not
+    /// converged waits for more than 20 s, or for more than its back-off.
     pub(super) fn note_wait(&self, daemon: &Daemon, time: Duration) {
         let mut state = self.lock();
         let state = &mut *state;
@@ -129,6 +139,10 @@ impl World {
 
 impl State {
     /// Returns the ReplicaSets that have not converged, and the reasons.
+    ///
+    /// PROPERTY P19: Within 30 minutes after the faults have ended every ReplicaSet has as many
+    /// active pods as it wants, and a status that counts its pods and its ready pods and has its
+    /// generation.
     pub(super) fn unsettled(&self) -> impl Iterator<Item = (ObjectKey, String)> {
         let unsettled = |rs: &ReplicaSet| {
             let (active, wanted) = (self.server.n_active(rs), rs.replicas.max(0));

@@ -92,6 +92,8 @@ impl World {
 }
 
 impl PodControl for World {
+    /// PROPERTY P13: No pod is created while the API server has as many active pods of the
+    /// ReplicaSet as the `spec.replicas` by which the sync acts.
     fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
         let late = self.lock().server.late_create(rs, name);
         self.request(&format_args!("create {name}"), Some(late), |state| {
@@ -105,6 +107,8 @@ impl PodControl for World {
         })
     }
 
+    /// PROPERTY P14: In histories without deaths of pods and recreated ReplicaSets, no delete leaves
+    /// fewer active pods than the `spec.replicas` by which the sync acts.
     fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
         let now = self.clock.wall();
         let late = Late::Delete(pod.clone(), now);

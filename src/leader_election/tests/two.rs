@@ -51,6 +51,9 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
+    /// PROPERTY P22: In random histories of up to 119 steps of two daemons and one Lease, not both
+    /// may write at a time.
+    ///
     /// In every scenario at least one of the two fences is closed. The scenario deletes or empties
     /// the Lease only once both electors have seen its holder; an elector that never saw it cannot
     /// know of one.

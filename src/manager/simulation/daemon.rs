@@ -188,6 +188,8 @@ impl World {
     }
 
     /// Stops all daemons in order, and waits for them.
+    ///
+    /// PROPERTY P12: Every daemon ends within 40 s of SIGTERM.
     pub(super) fn stop_all(self: &Arc<Self>) {
         let mut state = self.lock();
         state.restarts = false;

@@ -95,7 +95,9 @@ pub(super) fn judge(
 }
 
 impl Check<'_> {
-    /// No write is sent while another process's lease is valid.
+    /// PROPERTY P1: No write but of the Lease is sent while the API server has a valid lease of
+    /// another process, unless somebody else changed the Lease within the last 15 s, or etcd went
+    /// back within the last 30 s.
     fn holds_the_lease(&self, request: &Request) -> Result<(), String> {
         let lease = self.lease;
         let is_anothers = !lease.holder.is_empty() && lease.holder != self.identity;
@@ -113,8 +115,11 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// No create is sent that, counted with the pods that the process knows and with its creates
-    /// under way, exceeds the largest spec that its sync could have read.
+    /// PROPERTY P2: No create is sent for a ReplicaSet that the sync could not have read.
+    ///
+    /// PROPERTY P3: No create is sent that, counted with the active pods that the process has
+    /// created or read and with its creates under way, exceeds the largest `spec.replicas` that the
+    /// sync could have read, unless it repeats a name.
     fn may_create(&self, known: &mut Knowledge, body: &Value) -> Result<(), String> {
         let metadata = &body["metadata"];
         let name = metadata["name"].as_str().unwrap_or_default().to_owned();
@@ -156,8 +161,16 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// No delete of a pod that the process did not see owned; none beyond the surplus; and none
-    /// that the stock order would not choose from any state the sync could have read.
+    /// PROPERTY P4: No delete is sent but of a pod, by its UID, that the sync could have read as
+    /// controlled by a ReplicaSet that it could have read too.
+    ///
+    /// PROPERTY P5: No delete is sent with which the process has deleted more pods than the active
+    /// pods that the sync could have read exceed the smallest `spec.replicas` that it could have
+    /// read, unless it repeats a delete.
+    ///
+    /// PROPERTY P6: No delete is sent of a pod while as many pods as are surplus come before it by
+    /// node, phase and readiness in every state that the sync could have read, unless it repeats a
+    /// delete.
     fn may_delete(&self, known: &mut Knowledge, name: &str, body: &Value) -> Result<(), String> {
         let uid = &body["preconditions"]["uid"];
         let text = uid.as_str().unwrap_or_default().to_owned();
@@ -210,8 +223,10 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// A status counts neither fewer nor more pods than the sync could have read, for no newer
-    /// generation than it could have read.
+    /// PROPERTY P7: No status is sent with a generation that the sync could not have read.
+    ///
+    /// PROPERTY P8: No status is sent that counts fewer pods, or fewer ready pods, than every state
+    /// that the sync could have read has for certain, or more than any of them may have.
     fn may_tell(&self, known: &Knowledge, name: &str, body: &Value) -> Result<(), String> {
         let uid = body["metadata"]["uid"].as_str().unwrap_or_default();
         if !known.rewound.is_empty() {
@@ -253,8 +268,9 @@ impl Check<'_> {
         ))
     }
 
-    /// Nothing is done for a ReplicaSet before the caches have reached the state at the take-over,
-    /// unless the process has read the ReplicaSet and its pods past the caches since.
+    /// PROPERTY P9: After a take-over nothing is created or deleted for a ReplicaSet before both
+    /// caches have reached the state at the take-over, unless the process has read the ReplicaSet
+    /// and its pods past the caches since.
     fn is_proven(&self, known: &Knowledge, owner: &str, what: &str) -> Result<(), String> {
         let Some(acquired) = known.acquired_at else {
             return Ok(());

@@ -28,6 +28,15 @@ const CALM: Duration = Duration::from_mins(1);
 
 impl World {
     /// Ends the faults, and waits until everything is at rest.
+    ///
+    /// PROPERTY P10: When the faults have ended, every ReplicaSet has as many active pods as it
+    /// wants, and a status that counts its pods and its ready pods and has its generation, before
+    /// nothing changes for two seconds, without the time in which there is no leader, the leader
+    /// stands still, starts, pauses before it sends again, waits for a response that never comes,
+    /// backs off, or cannot know that etcd went back; and within 35 minutes.
+    ///
+    /// PROPERTY P11: Two minutes later all is still at rest, and for one minute nothing is sent but
+    /// watches and requests for the Lease.
     pub(super) fn settle(self: &Arc<Self>) {
         self.scheduler.set_slowness(None);
         self.scheduler.set_crash_rate(None);

@@ -471,7 +471,7 @@ fn second_writer(stage: &mut Stage) -> Left {
     left
 }
 
-/// SIGTERM ends every daemon in order.
+/// PROPERTY P32: SIGTERM ends every daemon with exit code 0, and no thread has panicked.
 pub(super) fn end(stage: &mut Stage, daemons: &mut [Daemon]) -> Vec<String> {
     let mut wrong = Vec::new();
     for daemon in daemons {

@@ -189,6 +189,8 @@ impl<'a> Walk<'a> {
         pods.filter(move |pod| pod.is_active && pod.owner == owner)
     }
 
+    /// PROPERTY P24: No pod appears that makes the active pods of its ReplicaSet more than the largest
+    /// `spec.replicas` that the daemon can have read.
     fn check_create(&mut self, pod: &Pod, seen: &Seen) {
         // Pods of users have no owner, or one that does not exist.
         if !self.specs.contains_key(&pod.owner) {
@@ -208,6 +210,13 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// PROPERTY P25: No pod goes by a daemon's delete unless a ReplicaSet controls it.
+    ///
+    /// PROPERTY P26: No pod goes by a daemon's delete that leaves fewer active pods than the smallest
+    /// `spec.replicas` that the daemon can have read.
+    ///
+    /// PROPERTY P27: No pod goes by a daemon's delete while more pods than remain surplus come before
+    /// it by phase, readiness and deletion cost in every state that the daemon can have read.
     fn check_delete(&mut self, pod: &Pod, seen: &Seen) {
         self.verdict.n_deleted += 1;
         let Some(wanted) = self.readable(&pod.owner, seen.at).into_iter().min() else {
@@ -257,7 +266,8 @@ fn length(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// Every write of a pod or a status must come from the user who holds the lease at its version.
+/// PROPERTY P28: Every write of a pod or of a ReplicaSet's status is by the program that holds the
+/// lease at the version of the write.
 fn judge_lease(seen: &[Seen], lines: &[Line], verdict: &mut Verdict) {
     let holders: BTreeMap<&str, &str> = lines
         .iter()
@@ -314,6 +324,11 @@ fn program(who: &str) -> &str {
 }
 
 /// Counts requests, and bounds them.
+///
+/// PROPERTY P29: A round has at most 200 requests, 20 more for each start of a daemon and three more
+/// for each change of an object.
+///
+/// PROPERTY P30: No resource is listed more often than there was cause for by the round's faults.
 fn count(n_seen: usize, lines: &[Line], terms: &Terms, verdict: &mut Verdict) {
     let ours = lines.iter().filter(|line| line.is_ours());
     verdict.n_requests = ours.clone().count();
@@ -340,6 +355,10 @@ fn count(n_seen: usize, lines: &[Line], terms: &Terms, verdict: &mut Verdict) {
 }
 
 /// What is wrong with the objects at rest; empty if nothing is.
+///
+/// PROPERTY P31: Within 90 s after the last fault every ReplicaSet has as many active pods as it
+/// wants and a status that counts all, ready, available and labelled pods and has its generation,
+/// no active pod is without an owner, and a pod of another controller with the same labels is there.
 pub(super) fn at_rest(sets: &[Value], pods: &[Value]) -> Vec<String> {
     let mut wrong = Vec::new();
     for set in sets {

@@ -1,0 +1,202 @@
+//! Tables of the long runs: simulation, fuzzing, chaos and mutants.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::{Line, commas, lines, sum, sums, table, time};
+
+const NO_RUN: &str = "No run is on record.\n";
+
+/// The power of two below which lie at least nine, half or one of ten histories.
+fn quantile(histogram: &BTreeMap<String, u64>, tenths: u64) -> u64 {
+    let parse = |power: &String| power.parse().expect("a power of two");
+    let powers: BTreeMap<u64, u64> = histogram.iter().map(|(p, n)| (parse(p), *n)).collect();
+    let n_all: u64 = powers.values().sum();
+    let mut n_below = 0;
+    for (power, n) in powers {
+        n_below += n;
+        if n_below * 10 >= n_all * tenths {
+            return power * 2;
+        }
+    }
+    0
+}
+
+pub(super) fn simulation() -> String {
+    let lines = &lines("simulation");
+    if lines.is_empty() {
+        return NO_RUN.to_owned();
+    }
+    let count = |key| commas(sum(lines, key));
+    let spread = |key| {
+        let histogram = sums(lines, key);
+        let [low, half, high] = [1, 5, 9].map(|tenths| commas(quantile(&histogram, tenths)));
+        format!("{low}, {half}, {high}")
+    };
+    let figures = [
+        ["histories", &count("n_histories")],
+        [
+            "of these with 200 steps, 5 faults and 10 virtual minutes, or more",
+            &count("n_full"),
+        ],
+        [
+            "steps: 10, 50 and 90 % of the histories have fewer than",
+            &spread("by_steps"),
+        ],
+        [
+            "faults: 10, 50 and 90 % of the histories have fewer than",
+            &spread("by_faults"),
+        ],
+        [
+            "virtual hours",
+            &format!("{:.0}", time(lines, "virtual_hours")),
+        ],
+        [
+            "CPU hours",
+            &format!("{:.2}", time(lines, "cpu_seconds") / 3_600.0),
+        ],
+        ["turns of threads", &count("n_turns")],
+        [
+            "writes that were sent under the lease and arrived after it",
+            &count("n_late_writes"),
+        ],
+    ];
+    let of = |key| {
+        sums(lines, key)
+            .into_iter()
+            .map(|(name, n)| [name, commas(n)])
+    };
+    [
+        table(
+            ["figure", "value"],
+            figures.map(|row| row.map(str::to_owned)),
+        ),
+        table(["fault", "times"], of("faults")),
+        table(
+            ["place where the order matters", "times reached"],
+            of("reached"),
+        ),
+    ]
+    .join("\n")
+}
+
+pub(super) fn fuzz() -> String {
+    let lines = lines("fuzz");
+    if lines.is_empty() {
+        return NO_RUN.to_owned();
+    }
+    let mut targets: BTreeMap<&str, Vec<Line>> = BTreeMap::new();
+    for line in &lines {
+        let target = line["target"].as_str().expect("a name");
+        targets.entry(target).or_default().push(line.clone());
+    }
+    let rows = targets.into_iter().map(|(target, lines)| {
+        let slowest = lines
+            .iter()
+            .map(|line| line["slowest_us_per_byte"].as_f64());
+        [
+            target.to_owned(),
+            commas(sum(&lines, "n_accepted")),
+            commas(sum(&lines, "n_refused")),
+            format!("{:.0}", time(&lines, "cpu_seconds")),
+            format!("{:.1}", slowest.flatten().fold(0.0, f64::max)),
+        ]
+    });
+    let head = [
+        "target",
+        "inputs accepted",
+        "refused",
+        "CPU seconds",
+        "slowest, µs a byte",
+    ];
+    table(head, rows)
+}
+
+pub(super) fn chaos() -> String {
+    let lines = &lines("chaos");
+    if lines.is_empty() {
+        return NO_RUN.to_owned();
+    }
+    let count = |key| commas(sum(lines, key));
+    let figures = [
+        ["rounds", &count("n_rounds")],
+        ["rounds that failed", &count("n_failed")],
+        ["kill -9 of a daemon", &count("n_kills")],
+        ["kill -9 of an API server or etcd", &count("n_server_kills")],
+        ["pods created", &count("n_created")],
+        ["pods deleted", &count("n_deleted")],
+        ["requests of the daemons", &count("n_requests")],
+        ["of these, lists", &count("n_lists")],
+        [
+            "hours",
+            &format!("{:.2}", time(lines, "wall_seconds") / 3_600.0),
+        ],
+        [
+            "CPU hours",
+            &format!("{:.2}", time(lines, "cpu_seconds") / 3_600.0),
+        ],
+    ];
+    let of = |key| {
+        sums(lines, key)
+            .into_iter()
+            .map(|(name, n)| [name, commas(n)])
+    };
+    [
+        table(
+            ["figure", "value"],
+            figures.map(|row| row.map(str::to_owned)),
+        ),
+        table(["scene", "rounds"], of("by_scene")),
+        table(["fault", "rounds"], of("by_fault")),
+    ]
+    .join("\n")
+}
+
+pub(super) fn mutants() -> String {
+    let lines = &lines("mutants");
+    if lines.is_empty() {
+        return NO_RUN.to_owned();
+    }
+    let names = |key| -> Vec<&str> {
+        let lists = lines.iter().filter_map(|line| line.get(key)?.as_array());
+        lists.flatten().filter_map(Value::as_str).collect()
+    };
+    let n = |names: &[&str]| u64::try_from(names.len()).expect("a few");
+    let (simulation, unit_tests) = (sum(lines, "simulation"), sum(lines, "unit_tests"));
+    let controller = n(&names("controller_simulation"));
+    let (timeout, missed) = (names("timeout"), names("missed"));
+    let n_killed = simulation + unit_tests + controller + n(&timeout);
+    let n_all = n_killed + n(&missed);
+    let part = |n| format!("{} ({} %)", commas(n), (100 * n + n_all / 2) / n_all.max(1));
+    let figures = [
+        ["mutants that compile", &commas(n_all)],
+        ["killed", &part(n_killed)],
+        [
+            "by the simulation of whole daemons and the small scopes",
+            &part(simulation),
+        ],
+        ["of the others, by the unit tests", &part(unit_tests)],
+        [
+            "of the others, by the simulation of the controller",
+            &part(controller),
+        ],
+        ["out of time, counted as killed", &part(n(&timeout))],
+        ["missed", &part(n(&missed))],
+        ["shards judged, of ten", &lines.len().to_string()],
+    ];
+    let mut text = table(
+        ["figure", "value"],
+        figures.map(|row| row.map(str::to_owned)),
+    );
+    for (title, names) in [("Out of time", timeout), ("Missed", missed)] {
+        if !names.is_empty() {
+            writeln!(text, "\n{title}:\n").expect("text takes text");
+        }
+        for name in names {
+            writeln!(text, "- `{name}`").expect("text takes text");
+        }
+    }
+    text
+}
