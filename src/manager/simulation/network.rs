@@ -107,6 +107,7 @@ impl State {
         let check = Check {
             server: &self.server,
             under_way: &self.under_way,
+            late_copies: &self.late_copies,
             lease: &self.lease,
             identity: &identity,
             process,
@@ -184,11 +185,8 @@ impl State {
             Some(answer) => answer,
             None => self.write(now, |api| api.answer(server, &request)),
         };
-        let executed = self.under_way.remove(&id);
-        if let Some(executed) = executed.filter(|it| it.is_create && answer.code < 300) {
-            for other in self.under_way.values_mut() {
-                other.has_existed |= other.name == executed.name;
-            }
+        if let Some(executed) = self.under_way.remove(&id) {
+            self.follow_create(&executed, answer.code);
         }
         self.follow_lease(process, &request, &answer, now);
         self.note(
@@ -200,6 +198,23 @@ impl State {
             Fault::LoseAnswer => self.schedule(now, Event::End(link, End::Reset)),
             Fault::Silence => self.links[link].is_silenced = true,
             _ => self.send(link, answer.bytes(), news, now),
+        }
+    }
+
+    /// A create was answered: earlier tries of it can store no pod while the one that this answer
+    /// tells of exists.
+    fn follow_create(&mut self, executed: &UnderWay, code: u16) {
+        if !executed.is_create || code >= 300 && code != 409 {
+            return;
+        }
+        for other in self.under_way.values_mut() {
+            other.has_existed |= other.name == executed.name;
+        }
+        // The pod of another try came and went before this one arrived.
+        if executed.has_existed && code < 300 {
+            let pod = self.server.get(Kind::Pod, &executed.name);
+            let uid = pod.and_then(|pod| pod.value["metadata"]["uid"].as_str());
+            self.late_copies.extend(uid.map(str::to_owned));
         }
     }
 

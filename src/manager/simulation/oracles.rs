@@ -15,8 +15,7 @@ use super::view::View;
 pub(super) struct UnderWay {
     pub(super) process: usize,
     pub(super) is_create: bool,
-    /// A pod of this name was stored since: by another try of the same create, whose answer tells
-    /// the process that the pod exists.
+    /// The answer to another try of the same create told since that a pod of this name exists.
     pub(super) has_existed: bool,
     pub(super) name: String,
     pub(super) owner: String,
@@ -61,6 +60,8 @@ pub(super) struct LeaseTruth {
 pub(super) struct Check<'a> {
     pub(super) server: &'a ApiServer,
     pub(super) under_way: &'a BTreeMap<u64, UnderWay>,
+    /// UIDs of pods that [late copies](super::world::State::late_copies) have stored.
+    pub(super) late_copies: &'a BTreeSet<String>,
     pub(super) lease: &'a LeaseTruth,
     pub(super) identity: &'a str,
     pub(super) process: usize,
@@ -119,7 +120,8 @@ impl Check<'_> {
     ///
     /// PROPERTY P3: No create is sent that, counted with the active pods that the process has
     /// created or read and with its creates under way, exceeds the largest `spec.replicas` that the
-    /// sync could have read, unless it repeats a name.
+    /// sync could have read, unless it repeats a name. A pod that the late copy of an answered create
+    /// has stored counts once the process has read it.
     fn may_create(&self, known: &mut Knowledge, body: &Value) -> Result<(), String> {
         let metadata = &body["metadata"];
         let name = metadata["name"].as_str().unwrap_or_default().to_owned();
@@ -139,8 +141,11 @@ impl Check<'_> {
         for pod in self.server.all(Kind::Pod) {
             let uid = &pod.value["metadata"]["uid"];
             let is_counted = controller_of(&pod.value) == Some(&*owner) && is_active(&pod.value);
+            let is_late = uid
+                .as_str()
+                .is_some_and(|uid| self.late_copies.contains(uid));
             if is_counted
-                && (known.created.contains(&pod.name)
+                && (known.created.contains(&pod.name) && !is_late
                     || known.view.has_seen_before(&pod.name, uid, self.since))
             {
                 counted.insert(&pod.name);

@@ -33,6 +33,9 @@ pub(super) struct Totals {
     virtual_hours: f64,
     n_turns: u64,
     n_late_writes: u64,
+    /// Pods that a create stored after the answer to its repetition, and after their deletion.
+    #[serde(default)]
+    n_late_copies: u64,
     /// Histories by steps, in powers of two.
     by_steps: BTreeMap<u64, u64>,
     /// Histories by number of faults, in powers of two.
@@ -60,6 +63,7 @@ impl Totals {
         self.virtual_hours += outcome.virtual_time.as_secs_f64() / 3_600.0;
         self.n_turns += outcome.n_turns;
         self.n_late_writes += outcome.n_late_writes;
+        self.n_late_copies += outcome.n_late_copies;
         *self.by_steps.entry(power(outcome.n_steps)).or_default() += 1;
         *self.by_faults.entry(power(n_faults)).or_default() += 1;
         for (kind, n) in &outcome.faults {
@@ -93,6 +97,7 @@ impl Totals {
         self.virtual_hours += other.virtual_hours;
         self.n_turns += other.n_turns;
         self.n_late_writes += other.n_late_writes;
+        self.n_late_copies += other.n_late_copies;
         sum(&mut self.by_steps, &other.by_steps);
         sum(&mut self.by_faults, &other.by_faults);
         sum(&mut self.faults, &other.faults);
@@ -152,11 +157,12 @@ impl fmt::Display for Totals {
         writeln!(
             f,
             "{:.2} CPU hours, {:.0} virtual hours, {} turns, {} writes that arrived after their \
-             sender had given up",
+             sender had given up, {} pods that a late copy of their create brought back",
             self.cpu_seconds / 3_600.0,
             self.virtual_hours,
             self.n_turns,
-            self.n_late_writes
+            self.n_late_writes,
+            self.n_late_copies
         )?;
         writeln!(f, "histories by steps (at least): {:?}", self.by_steps)?;
         writeln!(f, "histories by faults (at least): {:?}", self.by_faults)?;

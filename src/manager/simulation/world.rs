@@ -1,6 +1,6 @@
 //! The world around the daemons: what happens when, and what travels between them and the servers.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -113,6 +113,9 @@ pub(super) struct State {
     /// Requests since this was last reset, without those for the Lease and watches.
     pub(super) n_recent_requests: u64,
     pub(super) n_late_writes: u64,
+    /// UIDs of pods that came back: a create whose repetition was answered arrived after the pod's
+    /// deletion. No client can foresee that.
+    pub(super) late_copies: BTreeSet<String>,
     /// The history, line by line.
     pub(super) lines: Vec<String>,
     /// What an oracle has found.
@@ -152,6 +155,7 @@ impl World {
                 lease: LeaseTruth::default(),
                 n_recent_requests: 0,
                 n_late_writes: 0,
+                late_copies: BTreeSet::new(),
                 lines: Vec::new(),
                 wrong: Vec::new(),
                 n_steps: 0,

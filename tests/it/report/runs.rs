@@ -62,6 +62,10 @@ pub(super) fn simulation() -> String {
             "writes that were sent under the lease and arrived after it",
             &count("n_late_writes"),
         ],
+        [
+            "pods that a late copy of their create brought back after their deletion",
+            &count("n_late_copies"),
+        ],
     ];
     let of = |key| {
         sums(lines, key)
