@@ -25,7 +25,7 @@ use super::error::{TransportErrorKind, kind_of};
 use super::fence::{Fence, FenceConnector, HeldBack};
 use super::live_tls::LiveTls;
 use super::read_coalescing::ReadCoalescing;
-use super::tcp::Tcp;
+use super::tcp::{Tcp, check_room};
 
 /// Builds the connector chain. A closed `fence` holds back everything on its connections. With
 /// `close_on_change` a new identity closes connections in use; otherwise they end with their
@@ -363,7 +363,9 @@ impl Transport for TlsTransport {
             self.send()?;
         }
         self.stream.sock.set_timeout(timeout);
-        let amount = io::Read::read(&mut self.stream, self.buffers.input_append_buf())?;
+        check_room(&mut self.buffers)?;
+        let input = self.buffers.input_append_buf();
+        let amount = io::Read::read(&mut self.stream, input)?;
         self.buffers.input_appended(amount);
         Ok(amount > 0)
     }

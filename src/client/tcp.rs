@@ -130,6 +130,7 @@ impl Transport for Tcp {
         if let Some(coalescer) = &self.coalescer {
             coalescer.before_read();
         }
+        check_room(&mut self.buffers)?;
         let input = self.buffers.input_append_buf();
         let room = input.len();
         let amount = loop {
@@ -171,6 +172,17 @@ fn socket_timeout(timeout: NextTimeout) -> Result<Option<Duration>, Error> {
         return Err(Error::Timeout(timeout.reason));
     }
     Ok(timeout.not_zero().map(|limit| rounded_up(*limit)))
+}
+
+/// Checks that the input buffer has room. A read into a full one would look like the end of the
+/// connection.
+pub(super) fn check_room(buffers: &mut LazyBuffers) -> Result<(), Error> {
+    if !buffers.input_append_buf().is_empty() {
+        return Ok(());
+    }
+    let length = buffers.input().len();
+    let why = format!("no end of the response's head or of a chunk's size within {length} bytes");
+    Err(io::Error::new(io::ErrorKind::InvalidData, why).into())
 }
 
 fn has_no_input(stream: &TcpStream) -> bool {

@@ -144,6 +144,29 @@ fn every_authority_of_the_bundle_is_trusted() {
 }
 
 #[test]
+fn a_head_without_end_is_not_taken_for_a_closed_connection() {
+    let endless = |_: &super::server::Received| {
+        let headers = format!("X: {}\r\n", "a".repeat(70_000));
+        Reply::Write(response(200, &headers, ""))
+    };
+    let authority = Authority::new();
+    let ca = base64(&authority.pem());
+    let secure = Server::tls(authority.server(&["127.0.0.1"], None), endless);
+    for (server, cluster) in [
+        (Server::plain(endless), &[][..]),
+        (secure, &[(CA_DATA, ca.as_str())]),
+    ] {
+        let (client, _) = client_with(&server.url(), cluster, &[]);
+        let error = client
+            .send(&Request::get("/a"))
+            .expect_err("it is too long");
+        let text = error.to_string();
+        assert!(text.contains("no end of the response's head"), "{text}");
+        assert!(!error.is_closed(), "{text}");
+    }
+}
+
+#[test]
 fn a_server_of_another_authority_is_rejected_with_a_reason() {
     let (stranger, authority) = (Authority::new(), Authority::new());
     let server = Server::tls(authority.server(&["127.0.0.1"], None), ok());
