@@ -122,6 +122,10 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
+/// Maximum bytes of each text of a record. A server's message may have 1 MiB. What collects logs
+/// splits or cuts lines above 16 to 48 KiB.
+const TEXT_BYTES_MAX: usize = 8 << 10;
+
 /// The message and the key values of a record.
 #[derive(Debug, Default)]
 struct Content {
@@ -134,9 +138,9 @@ struct Content {
 impl Content {
     fn of(record: &Record<'_>, suppressed: u64) -> Self {
         let value = |key| record.key_values().get(Key::from(key));
-        let text = |key| value(key).map(|value| value.to_string());
+        let text = |key| value(key).map(|value| cut(value.to_string()));
         Self {
-            message: message(record, suppressed),
+            message: cut(message(record, suppressed)),
             error: text("error"),
             then: text("then"),
             object: text("object"),
@@ -150,6 +154,17 @@ fn message(record: &Record<'_>, suppressed: u64) -> String {
         0 => record.args().to_string(),
         _ => format!("({suppressed} similar lines suppressed) {}", record.args()),
     }
+}
+
+/// `text`, cut after [`TEXT_BYTES_MAX`].
+fn cut(mut text: String) -> String {
+    let kept = text.floor_char_boundary(TEXT_BYTES_MAX);
+    let n_cut = text.len() - kept;
+    if n_cut > 0 {
+        text.truncate(kept);
+        text.extend(["… (", &n_cut.to_string(), " bytes left out)"]);
+    }
+    text
 }
 
 /// `module` without the crate's name.
@@ -182,7 +197,28 @@ fn is_journal() -> bool {
 mod tests {
     use log::Record;
 
-    use super::message;
+    use super::{Content, TEXT_BYTES_MAX, message};
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let fits = "x".repeat(TEXT_BYTES_MAX);
+        let long = format!("{}é{fits}", &fits[1..]);
+        for (text, expected) in [
+            (&fits, fits.clone()),
+            (
+                &long,
+                format!("{}… ({} bytes left out)", &fits[1..], TEXT_BYTES_MAX + 2),
+            ),
+        ] {
+            let values = [("error", text.as_str()), ("then", ""), ("object", "a=b/c")];
+            let args = format_args!("{text}");
+            let record = Record::builder().args(args).key_values(&values).build();
+            let content = Content::of(&record, 0);
+            assert_eq!(content.message, expected);
+            assert_eq!(content.error, Some(expected));
+            assert_eq!(content.object.as_deref(), Some("a=b/c"));
+        }
+    }
 
     #[test]
     fn the_suppressed_count_precedes_the_message() {
