@@ -314,14 +314,7 @@ fn every_thread_has_its_name() {
     ]
     .map(str::to_owned)
     .to_vec();
-    let threads = || {
-        let tasks = fs::read_dir(format!("/proc/{}/task", process.id()));
-        let tasks = tasks.expect("the process runs").flatten();
-        let names = tasks.map(|task| fs::read_to_string(task.path().join("comm")));
-        let mut names: Vec<String> = names.flatten().map(|name| name.trim().to_owned()).collect();
-        names.sort();
-        names
-    };
+    let threads = || process.thread_names();
     cluster.eventually_eq("the threads that last", &expected, threads);
     cluster.holds("they stay the same", || threads() == expected);
     check_ends(process, 0);

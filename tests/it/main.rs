@@ -41,6 +41,8 @@ mod explain;
 mod fairness;
 /// The manual's page of flags, generated from the command line's definition.
 mod flags;
+/// A hostile API server: a table of broken answers, and bounds on what the daemon uses.
+mod hostile_server;
 /// Group M: the cases of upstream's integration tests.
 mod integration;
 /// The dev server behind a real kubectl.

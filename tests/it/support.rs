@@ -21,6 +21,10 @@ mod plain_port;
 mod relay;
 /// Matchers for recorded requests, error responses for faults, and bodies as JSON.
 mod requests;
+/// An API server that follows a script instead of HTTP's rules.
+mod scripted;
+/// What a process of the daemon uses.
+mod usage;
 /// Polls until a condition holds, or checks that it keeps holding.
 mod waiting;
 
@@ -33,4 +37,5 @@ pub(crate) use objects::*;
 pub(crate) use plain_port::PlainPort;
 pub(crate) use relay::Relay;
 pub(crate) use requests::*;
+pub(crate) use scripted::{Asked, LIST_END, Reply, ScriptedServer, Then, chunk};
 pub(crate) use waiting::{PATIENCE, Waiting};

@@ -1,6 +1,5 @@
 //! The binary among hostile clients: bounds on descriptors, processor time and memory.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -16,21 +15,6 @@ fn pid(process: &DaemonProcess) -> Option<Pid> {
     Pid::from_raw(i32::try_from(process.id()).expect("process ids are small"))
 }
 
-fn n_descriptors(process: &DaemonProcess) -> usize {
-    let folder = fs::read_dir(format!("/proc/{}/fd", process.id()));
-    folder.expect("the process exists").count()
-}
-
-/// User and system time of the process so far, in clock ticks of 10 ms.
-fn processor_time(process: &DaemonProcess) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", process.id()));
-    let stat = stat.expect("the process exists");
-    let (_, fields) = stat.rsplit_once(')').expect("the name is in parentheses");
-    let mut fields = fields.split_whitespace().skip(11);
-    let mut next = || fields.next().and_then(|field| field.parse::<u64>().ok());
-    next().zip(next()).map_or(0, |(user, system)| user + system)
-}
-
 fn connect(port: &PlainPort) -> TcpStream {
     let address = port.url().replace("http://", "");
     TcpStream::connect(address).expect("the daemon listens")
@@ -42,13 +26,13 @@ fn a_connection_takes_one_descriptor() {
     let port = PlainPort::free();
     let process = cluster.start_process(&[&port.argument()]);
     cluster.eventually("the daemon is ready", || port.get("/readyz").0 == 200);
-    let before = n_descriptors(&process);
+    let before = process.n_descriptors();
     let clients: Vec<TcpStream> = (0..40).map(|_| connect(&port)).collect();
     cluster.eventually("all connections are accepted", || {
-        n_descriptors(&process) >= before + 40
+        process.n_descriptors() >= before + 40
     });
     cluster.holds("one descriptor per connection", || {
-        n_descriptors(&process) < before + 60
+        process.n_descriptors() < before + 60
     });
     drop(clients);
 }
@@ -59,7 +43,7 @@ fn the_accepting_thread_pauses_without_descriptors() {
     let port = PlainPort::free();
     let process = cluster.start_process(&[&port.argument()]);
     cluster.eventually("the daemon is ready", || port.get("/readyz").0 == 200);
-    let descriptors_max = u64::try_from(n_descriptors(&process) + 5).expect("few");
+    let descriptors_max = u64::try_from(process.n_descriptors() + 5).expect("few");
     let limit = Rlimit {
         current: Some(descriptors_max),
         maximum: Some(descriptors_max),
@@ -72,37 +56,14 @@ fn the_accepting_thread_pauses_without_descriptors() {
             .log()
             .contains("no connection can be accepted for now")
     });
-    let before = processor_time(&process);
+    let before = process.processor_time();
     cluster.holds("few warnings are logged", || {
         process.log().matches(" WARN ").count() < 20
     });
-    let used = processor_time(&process) - before;
+    let used = process.processor_time() - before;
     assert!(used < 40, "{used} ticks of 10 ms of processor time");
     drop(clients);
     cluster.eventually("the daemon responds again", || port.get("/livez").0 == 200);
-}
-
-/// A memory figure of `/proc/PID/status`, in KiB.
-fn memory(process: &DaemonProcess, name: &str) -> usize {
-    let status = fs::read_to_string(format!("/proc/{}/status", process.id()));
-    let status = status.expect("the process exists");
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    kib.and_then(|kib| kib.parse().ok()).expect("a field in kB")
-}
-
-fn resident(process: &DaemonProcess) -> usize {
-    memory(process, "VmRSS:")
-}
-
-/// Peak resident memory since [`reset_peak`], in KiB.
-fn peak(process: &DaemonProcess) -> usize {
-    memory(process, "VmHWM:")
-}
-
-fn reset_peak(process: &DaemonProcess) {
-    let file = format!("/proc/{}/clear_refs", process.id());
-    fs::write(file, "5").expect("the process is ours");
 }
 
 /// Opens a hundred connections, sends these bytes on each, and returns them open.
@@ -146,31 +107,31 @@ fn check_hostile<C: Read + Write>(
             "x".repeat(1 << 20)
         ),
     ];
-    let before = resident(process);
+    let before = process.resident();
     let good = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for mut client in wave(&connect, good) {
         let mut status = [0; 15];
         client.read_exact(&mut status).expect("the daemon responds");
         assert_eq!(status, *b"HTTP/1.1 200 OK");
     }
-    let served = resident(process);
+    let served = process.resident();
     for _ in 0..3 {
         for text in &endless {
-            let used = processor_time(process);
-            reset_peak(process);
+            let used = process.processor_time();
+            process.reset_peak();
             let clients = wave(&connect, text.as_bytes());
-            let more = peak(process).saturating_sub(before);
+            let more = process.peak().saturating_sub(before);
             assert!(more <= 16 * 1024, "{more} KiB for {text:.80}");
             drop(clients);
             // A debug build reads more than 20 MB per second.
-            let used = processor_time(process) - used;
+            let used = process.processor_time() - used;
             assert!(used < 500, "{used} ticks of 10 ms for {text:.80}");
         }
         cluster.eventually("the daemon responds again", || port.get("/livez").0 == 200);
     }
     // The buffers that the daemon keeps do not grow with the waves, and exceed those for a hundred
     // regular clients only slightly.
-    let more = resident(process).saturating_sub(served);
+    let more = process.resident().saturating_sub(served);
     assert!(more <= 4 * 1024, "{more} KiB more after the last wave");
 }
 
