@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
@@ -69,18 +69,6 @@ fn answer(scenario: &Scenario, elsewhere: &str, asked: &Asked) -> Option<Reply> 
     }
 }
 
-/// Polls until `predicate` is true, and returns whether it was within `limit`.
-fn within(waiting: &Waiting, limit: Duration, predicate: impl Fn() -> bool) -> bool {
-    let deadline = Instant::now() + limit;
-    while !predicate() {
-        if Instant::now() > deadline {
-            return false;
-        }
-        waiting.pause(Duration::from_millis(20));
-    }
-    true
-}
-
 /// What is wrong with the log of a daemon.
 fn faults_of_log(log: &str, scenario: &Scenario) -> Vec<String> {
     let mut faults = Vec::new();
@@ -118,11 +106,11 @@ fn run(scenario: &'static Scenario) -> Vec<String> {
     let waiting = Waiting::new(server.stop());
     let mut faults = Vec::new();
     let is_met = || server.n_scripted() > 0 && process.log().contains(scenario.logs);
-    if !within(&waiting, PATIENCE, is_met) {
+    if !waiting.within(PATIENCE, is_met) {
         faults.push(format!("does not log {:?}", scenario.logs));
     }
     waiting.pause(OBSERVED);
-    if !within(&waiting, SOON, || port.get("/livez").0 == 200) {
+    if !waiting.within(SOON, || port.get("/livez").0 == 200) {
         faults.push("/livez does not respond".to_owned());
     }
     let (peak, requests) = (process.peak() / 1024, server.n_scripted());

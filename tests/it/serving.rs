@@ -3,8 +3,14 @@
 
 /// The pages of the binary, and its flags for them.
 mod daemon;
+/// Floods of connections, beside which probes are answered.
+mod flood;
 /// Limits on what hostile clients can make the binary use.
 mod hostile;
+/// Odd requests, and the codes of the responses.
+mod odd_requests;
+/// Both ports of a daemon, and connections to them.
+mod ports;
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};

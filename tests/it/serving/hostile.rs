@@ -2,13 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use rustls::{ClientConnection, RootCertStore, StreamOwned};
 
-use super::{Authority, DnType, write};
+use super::ports::Ports;
 use crate::support::{DaemonProcess, PlainPort, TestCluster};
 
 fn pid(process: &DaemonProcess) -> Option<Pid> {
@@ -16,8 +14,7 @@ fn pid(process: &DaemonProcess) -> Option<Pid> {
 }
 
 fn connect(port: &PlainPort) -> TcpStream {
-    let address = port.url().replace("http://", "");
-    TcpStream::connect(address).expect("the daemon listens")
+    TcpStream::connect(port.address()).expect("the daemon listens")
 }
 
 #[test]
@@ -153,36 +150,8 @@ fn a_hundred_hostile_connections_use_bounded_resources() {
 #[test]
 fn hostile_connections_over_tls_use_bounded_resources() {
     let cluster = TestCluster::start();
-    let folder = tempfile::tempdir().expect("a folder");
-    let authority = Authority::new();
-    let (certificate, key) = authority.issue(&[(DnType::CommonName, "localhost")]);
-    let certificate = write(folder.path(), "tls.crt", &certificate);
-    let key = write(folder.path(), "tls.key", &key);
-    let (plain, secure) = (PlainPort::free(), PlainPort::free());
-    let process = cluster.start_process(&[
-        &plain.argument(),
-        "--bind-address=127.0.0.1",
-        &secure.argument().replace("insecure", "secure"),
-        &format!("--tls-cert-file={}", certificate.display()),
-        &format!("--tls-private-key-file={}", key.display()),
-    ]);
-    let mut roots = RootCertStore::empty();
-    let root = authority.0.der().clone();
-    roots.add(root).expect("a root certificate");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("ring supports the default versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let config = Arc::new(config);
-    let connect_one = || {
-        let name = "localhost".try_into().expect("a name");
-        let tls = ClientConnection::new(Arc::clone(&config), name);
-        StreamOwned::new(
-            tls.expect("a valid configuration"),
-            with_limit(connect(&secure)),
-        )
-    };
-    check_hostile(&cluster, &process, &plain, connect_one);
+    let ports = Ports::free();
+    let process = cluster.start_process(&ports.arguments());
+    let connect_one = || ports.tls(with_limit(connect(&ports.secure)));
+    check_hostile(&cluster, &process, &ports.plain, connect_one);
 }

@@ -1,6 +1,6 @@
 //! A port for `--insecure-port`, and a client for the pages that a daemon's process serves there.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use replicaset_controller::client::{Client, ClientConfig, ClientError, ClientOptions, Request};
 use replicaset_controller::stdx::stop::Stop;
@@ -26,8 +26,12 @@ impl PlainPort {
         format!("--insecure-port={}", self.0)
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.0).into()
+    }
+
     pub(crate) fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.0)
+        format!("http://{}", self.address())
     }
 
     /// Status code and body of a page; 0 and the error if there is no HTTP response.

@@ -58,6 +58,19 @@ impl Waiting {
         }
     }
 
+    /// Polls until `predicate` is true, and returns whether it was within `limit`.
+    #[track_caller]
+    pub(crate) fn within(&self, limit: Duration, predicate: impl Fn() -> bool) -> bool {
+        let deadline = Instant::now() + limit;
+        while !predicate() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            self.pause(PAUSES.0);
+        }
+        true
+    }
+
     /// Polls for `duration`. The test fails as soon as `predicate` is false.
     #[track_caller]
     pub(crate) fn holds_for(&self, duration: Duration, what: &str, predicate: impl Fn() -> bool) {
