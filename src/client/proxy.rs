@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::config::environment::Environment;
+use super::config::port_of;
 
 /// Returns the proxy for `host:port`, if any: `configured` (`proxy-url`), else the environment's
 /// for `scheme` (Go `golang.org/x/net/http/httpproxy:Config.ProxyFunc`). `NO_PROXY` does not apply
@@ -68,7 +69,9 @@ fn parse(url: &str) -> Result<ureq::Proxy, String> {
         _ => return Err("has a scheme other than http, https and socks5".to_owned()),
     };
     let proxy = ureq::Proxy::new(&with_scheme);
-    proxy.map_err(|error| format!("is not a proxy's URL: {error}"))
+    let proxy = proxy.map_err(|error| format!("is not a proxy's URL: {error}"))?;
+    proxy.uri().authority().map(port_of).transpose()?;
+    Ok(proxy)
 }
 
 /// Returns the URL without user and password, for logs and errors.
@@ -237,7 +240,11 @@ mod tests {
     #[test]
     fn an_invalid_proxy_is_reported_without_its_password() {
         let empty = Environment::new([], "");
-        for url in ["ftp://user:hunter2@proxy", "http://user:hunter2@"] {
+        for url in [
+            "ftp://user:hunter2@proxy",
+            "http://user:hunter2@",
+            "http://user:hunter2@proxy:99999",
+        ] {
             let error = choose(Some(url), &empty, "https", "a", 443).expect_err("it is bad");
             assert!(
                 error.contains("proxy-url") && !error.contains("hunter2"),

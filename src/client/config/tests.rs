@@ -254,6 +254,16 @@ fn master_replaces_the_server_and_works_alone() {
 
     let bad = flags(None, Some("ftp://other.example"), None);
     home.check_error(&bad, &["--master \"ftp://other.example\"", "https://"]);
+    for (server, port) in [
+        ("http://[::1]:99999", "\"99999\""),
+        ("https://h:6443x", "\"6443x\""),
+        ("h:0", "\"0\""),
+    ] {
+        let bad = flags(None, Some(server), None);
+        home.check_error(&bad, &["--master", server, port]);
+    }
+    let config = home.good(&flags(None, Some("http://h:"), None));
+    assert_eq!(config.server(), "http://h:");
 }
 
 #[test]
