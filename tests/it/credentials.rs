@@ -11,9 +11,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use replicaset_controller::api::Status;
-use replicaset_controller::client::{
-    Client, ClientConfig, ClientError, ClientOptions, ConfigSource, Request,
-};
+use replicaset_controller::client::Request;
 use replicaset_controller::devserver::{Action, Matcher, Rule};
 use serde_json::json;
 
@@ -21,25 +19,25 @@ use self::executable::write_executable;
 use crate::support::{DaemonProcess, Kind, PlainPort, TestCluster, new_replica_set, text_at};
 
 /// A directory with a kubeconfig and the files that it references.
-struct Home(tempfile::TempDir);
+pub(crate) struct Home(tempfile::TempDir);
 
 impl Home {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().expect("a temporary directory"))
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     /// Replaces a file atomically, so that no reader sees a part of it.
-    fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         write_executable(&self.path("new"), text);
         fs::rename(self.path("new"), self.path(name)).expect("the file is renamed");
     }
 
     /// Writes a kubeconfig for the server at `url`.
-    fn kubeconfig(&self, url: &str, cluster: &str, user: &str) {
+    pub(crate) fn kubeconfig(&self, url: &str, cluster: &str, user: &str) {
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: it\n\
              contexts: [{{name: it, context: {{cluster: it, user: it}}}}]\n\
@@ -51,7 +49,7 @@ impl Home {
 
     /// Writes a credential plugin that returns the token in the file `token`, valid for `seconds`.
     /// Returns the plugin's section for the kubeconfig.
-    fn plugin(&self, seconds: u32) -> &'static str {
+    pub(crate) fn plugin(&self, seconds: u32) -> &'static str {
         self.write(
             "plugin",
             &format!(
@@ -427,97 +425,4 @@ fn a_plugin_renews_an_expired_or_revoked_token() {
         "the plugin runs again before its token expires"
     );
     check_stops(&mut process);
-}
-
-/// The log, plus the decoded bytes of its hex dumps: rows such as `4745 5420 2f61  GET./a`.
-fn with_dumps(log: &str) -> String {
-    let mut bytes = Vec::new();
-    for line in log.lines() {
-        let (_, row) = line.rsplit_once(": ").unwrap_or_default();
-        let groups = row.split(' ').take_while(|it| {
-            it.len().is_multiple_of(2)
-                && !it.is_empty()
-                && it.chars().all(|c| c.is_ascii_hexdigit())
-        });
-        for group in groups {
-            let pairs = (0..group.len()).step_by(2);
-            bytes.extend(pairs.filter_map(|at| u8::from_str_radix(&group[at..at + 2], 16).ok()));
-        }
-    }
-    format!("{log}{}", String::from_utf8_lossy(&bytes))
-}
-
-/// Sends a request with `token` to the daemon's pages. The response does not matter.
-fn send_token(cluster: &TestCluster, home: &Home, url: &str, token: &str) {
-    let config = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "it",
-        "clusters": [{"name": "it", "cluster": {
-            "server": url, "insecure-skip-tls-verify": true,
-        }}],
-        "users": [{"name": "it", "user": {"token": token}}],
-        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-    });
-    home.write("caller", &config.to_string());
-    let config = ClientConfig::load(&ConfigSource {
-        kubeconfig: Some(home.path("caller")),
-        ..ConfigSource::default()
-    });
-    let config = config.expect("the kubeconfig is valid");
-    let client = Client::new(&config, &ClientOptions::default(), cluster.stop());
-    let client = client.expect("the options are valid");
-    match client.send(&Request::get("/metrics").accept("*/*").once()) {
-        Ok(_) | Err(ClientError::Status(_)) => {}
-        Err(error) => panic!("no response: {error}"),
-    }
-}
-
-#[test]
-fn no_log_level_of_any_library_shows_a_secret() {
-    let cluster = TestCluster::start();
-    let namespace = format!("--namespace={}", cluster.namespace());
-    let plugin = Home::new();
-    plugin.write("token", "secret-of-the-daemon");
-    for (home, user) in [
-        (Home::new(), "token: secret-of-the-daemon"),
-        (
-            Home::new(),
-            "username: secret-of, password: secret-of-the-daemon",
-        ),
-        {
-            let user = plugin.plugin(3600);
-            (plugin, user)
-        },
-    ] {
-        home.kubeconfig(&cluster.url(), "", user);
-        let (plain, secure) = (PlainPort::free(), PlainPort::free());
-        let config = home.path("config").display().to_string();
-        let (plain_port, secure_port) = (plain.argument(), secure.argument());
-        let arguments = [
-            "run",
-            "--kubeconfig",
-            &config,
-            &namespace,
-            &plain_port,
-            "--bind-address=127.0.0.1",
-            &secure_port.replace("insecure", "secure"),
-            "-vv",
-        ];
-        let process = DaemonProcess::start_with(
-            &arguments,
-            &[("RUST_LOG", "trace,replicaset_controller=trace")],
-        );
-        cluster.eventually("the daemon is ready", || plain.get("/readyz").0 == 200);
-        send_token(&cluster, &home, &plain.url(), "secret-of-a-caller");
-        let secure = secure.url().replace("http", "https");
-        send_token(&cluster, &home, &secure, "secret-of-another-caller");
-        // The daemon has sent the tokens to the API server for review.
-        assert!(!cluster.recorded("create", "tokenreviews").is_empty());
-        let is_traced = || process.log().contains(" TRACE [");
-        cluster.eventually("a response is traced", is_traced);
-        let log = with_dumps(&process.log());
-        let basic = "c2VjcmV0LW9mOnNlY3JldC1vZi10aGUtZGFlbW9u";
-        for secret in ["secret-of-the-daemon", "secret-of-a", basic] {
-            assert!(!log.contains(secret), "{secret} in\n{log}");
-        }
-    }
 }

@@ -73,6 +73,8 @@ mod report;
 mod rights;
 /// A Deployment on the dev server, beside a real controller of Deployments.
 mod rollout;
+/// Secrets of every kind: no log, page or error shows one.
+mod secrets;
 /// The daemon's HTTP pages, and its notifications to systemd.
 mod serving;
 /// Group G: failing creates and deletes.

@@ -336,10 +336,10 @@ fn health_is_served_without_the_api_server() {
 }
 
 /// A certificate authority for clients or servers.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         params.distinguished_name = names(&[(DnType::CommonName, "test authority")]);
@@ -348,7 +348,7 @@ impl Authority {
     }
 
     /// A certificate and its key, in PEM.
-    fn issue(&self, subject: &[(DnType, &str)]) -> (String, String) {
+    pub(crate) fn issue(&self, subject: &[(DnType, &str)]) -> (String, String) {
         let mut params =
             CertificateParams::new(vec!["localhost".to_owned()]).expect("a valid name");
         params.distinguished_name = names(subject);
