@@ -30,8 +30,8 @@ static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 /// Why signals cannot be handled.
 #[derive(Debug, thiserror::Error)]
 pub enum SignalError {
-    /// Signals cannot be blocked.
-    #[error("cannot block SIGHUP and SIGUSR1")]
+    /// Signals cannot be blocked or unblocked.
+    #[error("cannot block SIGHUP and SIGUSR1, or unblock SIGTERM and SIGINT")]
     Block(#[from] nix::Error),
     /// A handler is already set.
     #[error("cannot handle SIGTERM and SIGINT")]
@@ -106,6 +106,11 @@ pub fn listen(stop: &Stop, early_code: i32) -> Result<(), SignalError> {
     taken.add(Signal::SIGHUP);
     taken.add(Signal::SIGUSR1);
     taken.thread_block()?;
+    // A parent may have blocked them, and the process would never end.
+    let mut ending = SigSet::empty();
+    ending.add(Signal::SIGTERM);
+    ending.add(Signal::SIGINT);
+    ending.thread_unblock()?;
     let (stopping, mut first) = (stop.clone(), None);
     ctrlc::set_handler(move || {
         let is_running = IS_RUNNING.load(Ordering::SeqCst);
