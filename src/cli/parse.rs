@@ -281,7 +281,7 @@ impl Head<'_> {
                 ErrorKind::DisplayVersion => return Read::Show(Cli::command().render_version()),
                 _ => {}
             }
-            let culprit = culprit(&arguments, &error).map(|at| arguments.remove(at));
+            let culprit = culprit(self.command, &arguments, &error).map(|at| arguments.remove(at));
             mistakes.push(describe(self, &error, culprit.as_ref()));
             if culprit.is_none() {
                 return Read::Mistakes;

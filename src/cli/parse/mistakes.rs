@@ -1,6 +1,8 @@
 //! Messages for mistakes. Each names the flag, variable or line, the cause, and the way out.
 
+use std::any::TypeId;
 use std::error::Error;
+use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -104,6 +106,7 @@ pub(super) fn describe(head: &Head<'_>, error: &clap::Error, culprit: Option<&Ar
             Some(reason) => format!("{at}: invalid value '{value}': {reason}"),
             None => format!("{at}: invalid value '{value}'"),
         },
+        ErrorKind::InvalidUtf8 if culprit.is_some() => format!("{at}: the value is not UTF-8"),
         _ => rendered(error),
     }
 }
@@ -148,6 +151,16 @@ fn rendered(error: &clap::Error) -> String {
     message
 }
 
+fn is_path(command: &clap::Command, argument: &Argument) -> bool {
+    let name = argument.name();
+    let mut own = command.get_arguments();
+    let own = own.find(|arg| {
+        name.as_deref()
+            .is_some_and(|name| arg.get_long() == Some(name))
+    });
+    own.is_some_and(|arg| arg.get_value_parser().type_id() == TypeId::of::<PathBuf>())
+}
+
 fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
     match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -156,7 +169,18 @@ fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
 }
 
 /// Returns the index of the rejected argument, if it can be found.
-pub(super) fn culprit(arguments: &[Argument], error: &clap::Error) -> Option<usize> {
+pub(super) fn culprit(
+    command: &clap::Command,
+    arguments: &[Argument],
+    error: &clap::Error,
+) -> Option<usize> {
+    if error.kind() == ErrorKind::InvalidUtf8 {
+        // The error names no flag. A path may be any bytes.
+        let is_rejected = |argument: &Argument| argument.word.to_str().is_none();
+        let mut places = arguments.iter().enumerate();
+        let found = places.find(|(_, it)| is_rejected(it) && !is_path(command, it));
+        return found.map(|(at, _)| at);
+    }
     // If a command conflicts with flags, the error names both. The command is the culprit.
     let named = context(error, ContextKind::InvalidSubcommand)
         .or_else(|| context(error, ContextKind::InvalidArg))?;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use super::{Cli, Command, ParseOutcome, Parsed, Sources, parse};
@@ -209,6 +210,32 @@ fn all_mistakes_are_reported_at_once_and_name_their_flags() {
         assert!(text.contains(flag), "{flag} is missing in:\n{text}");
     }
     assert_eq!(text.lines().count(), 6, "{text}");
+}
+
+#[test]
+fn a_value_that_is_no_text_is_named() {
+    let no_text = |before: &str| {
+        let mut bytes = OsString::from(before).into_vec();
+        bytes.push(0xff);
+        OsString::from_vec(bytes)
+    };
+    let variable = ("REPLICASET_CONTROLLER_NAMESPACE".into(), no_text("a"));
+    let outcome = parse(&Sources {
+        arguments: vec![
+            "replicaset-controller".into(),
+            no_text("--kubeconfig="),
+            no_text("--context="),
+        ],
+        environment: vec![variable, ("OTHER".into(), no_text(""))],
+        read_file: &|_| Err(io::Error::from(io::ErrorKind::NotFound)),
+    });
+    let ParseOutcome::Usage(mistakes) = outcome else {
+        panic!("expected mistakes, got {outcome:?}");
+    };
+    let expected = "--context: the value is not UTF-8\n\
+                    $REPLICASET_CONTROLLER_NAMESPACE: --namespace: the value is not UTF-8\n\
+                    see replicaset-controller --help\n";
+    assert_eq!(mistakes, expected);
 }
 
 #[test]
