@@ -91,8 +91,9 @@ pub enum StartError {
     #[error("cannot create a client of the API server")]
     Client(#[from] ClientError),
     /// The system refuses to start one of the batch threads.
-    #[error("cannot start the threads batch-*")]
-    Threads(#[from] ThreadPoolBuildError),
+    // The error is its own source, so its text would appear twice.
+    #[error("cannot start the threads batch-*: {0}")]
+    Threads(ThreadPoolBuildError),
 }
 
 /// The running daemon.
@@ -126,7 +127,8 @@ impl Manager {
         let pods = Arc::new(PodStore::default());
         let watch_client = Client::new(config, &watch_client_options(options), stop)?;
         let mut leadership = Leadership::new(options.leader_election.as_ref());
-        let batches = BatchPool::start(options.batch_parallelism, stop)?;
+        let batches = BatchPool::start(options.batch_parallelism, stop);
+        let batches = batches.map_err(StartError::Threads)?;
         let shared = Shared {
             config,
             options,
