@@ -212,9 +212,11 @@ impl Child {
             }
             attributes.set_flags(flags)?;
             attributes.set_sigmask(&SigSet::empty())?;
-            // Rust ignores SIGPIPE, and a child inherits ignored signals.
+            // Rust ignores SIGPIPE, and this process's parent may have ignored SIGCHLD. A child
+            // inherits ignored signals.
             let mut default = SigSet::empty();
             default.add(Signal::SIGPIPE);
+            default.add(Signal::SIGCHLD);
             attributes.set_sigdefault(&default)?;
             posix_spawnp(&command, &files, &attributes, &arguments, &environment)
         })();
@@ -239,6 +241,12 @@ impl Child {
                 Ok(status) => {
                     self.is_reaped = true;
                     return Ok(status);
+                }
+                // This process inherited that it ignores SIGCHLD, so the system keeps no exit
+                // status. The output then shows whether the program succeeded.
+                Err(Errno::ECHILD) => {
+                    self.is_reaped = true;
+                    return Ok(WaitStatus::Exited(self.pid, 0));
                 }
                 Err(error) => {
                     self.is_reaped = true;
