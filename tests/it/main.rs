@@ -83,6 +83,8 @@ mod slow_start;
 mod staleness;
 /// Group F: the contents of the status, and when the daemon writes it.
 mod status;
+/// The binary in bad surroundings: limits, closed streams, odd environments, signals in pairs.
+mod surroundings;
 /// Rules of this repository that the compiler does not check.
 mod tidy;
 /// The pinned versions of Kubernetes, against the manual, the daemon and the dev server.

@@ -2,6 +2,7 @@
 //! test can signal and kill ([`DaemonProcess`]).
 
 use std::fs::File;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -114,6 +115,18 @@ fn with_default_flags<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     }
 }
 
+const BINARY: &str = env!("CARGO_BIN_EXE_replicaset-controller");
+
+/// A command in an environment that names no cluster.
+fn without_cluster(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command
+        .env_remove("KUBECONFIG")
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .env("HOME", "/nonexistent");
+    command
+}
+
 impl DaemonProcess {
     /// Starts `replicaset-controller` with these arguments in an environment that names no cluster.
     /// Leader election and HTTPS are off unless the arguments turn them on.
@@ -123,16 +136,28 @@ impl DaemonProcess {
 
     /// [`start`](Self::start) with additional environment variables.
     pub(crate) fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut command = without_cluster(BINARY);
+        command.args(with_default_flags(arguments));
+        command.envs(environment.iter().copied());
+        Self::spawn(command)
+    }
+
+    /// [`start`](Self::start) by a shell in this folder. The script ends with `exec "$@"`, so that
+    /// the process becomes the daemon.
+    pub(crate) fn start_by(script: &str, folder: &Path, arguments: &[&str]) -> Self {
+        let mut command = without_cluster("/bin/sh");
+        command.args(["-c", script, "sh", BINARY]);
+        command.args(with_default_flags(arguments));
+        command.current_dir(folder);
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Self {
         let output = tempfile::NamedTempFile::new().expect("a file for the output");
         let stdout = File::create(output.path()).expect("a file for the output");
         let log = tempfile::NamedTempFile::new().expect("a file for the log");
         let stderr = File::create(log.path()).expect("a file for the log");
-        let child = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
-            .args(with_default_flags(arguments))
-            .env_remove("KUBECONFIG")
-            .env_remove("KUBERNETES_SERVICE_HOST")
-            .env("HOME", "/nonexistent")
-            .envs(environment.iter().copied())
+        let child = command
             .stdin(Stdio::null())
             .stdout(stdout)
             .stderr(stderr)
