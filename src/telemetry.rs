@@ -14,5 +14,6 @@
 pub mod health;
 pub mod logging;
 pub mod metrics;
+mod proc_stat;
 pub mod systemd;
 pub mod threads;

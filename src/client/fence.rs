@@ -12,6 +12,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::libc::linger;
+use nix::sys::socket::{setsockopt, sockopt};
 use ureq::Error;
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, Either, NextTimeout, Transport,
@@ -40,11 +42,15 @@ pub(super) fn guard_socket(stream: &TcpStream, limit: Duration) -> std::io::Resu
     #[cfg(target_os = "linux")]
     {
         let ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX).max(1);
-        rustix::net::sockopt::set_tcp_user_timeout(stream, ms)?;
+        setsockopt(stream, sockopt::TcpUserTimeout, &ms)?;
     }
     #[cfg(not(target_os = "linux"))]
     let _ = limit;
-    rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO))?;
+    let at_once = linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
+    setsockopt(stream, sockopt::Linger, &at_once)?;
     Ok(())
 }
 

@@ -8,11 +8,12 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv, sockopt};
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
 use ureq::Error;
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, LazyBuffers, NextTimeout, ShutdownHandle, Transport,
@@ -35,9 +36,9 @@ const RECENT: Duration = Duration::from_millis(2);
 /// with upstream's HTTP/2 (`golang.org/x/net/http2`, `ReadIdleTimeout` and `PingTimeout` of
 /// `k8s.io/apimachinery/pkg/util/net`). Without keepalive a watch would take minutes to notice that
 /// its server has lost power.
-const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(30);
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
-const KEEP_ALIVE_PROBES: u32 = 3;
+const IDLE_SECONDS: u32 = 30;
+const PROBE_SECONDS: u32 = 5;
+const N_PROBES: u32 = 3;
 
 /// A connection without TLS.
 pub(super) struct Tcp {
@@ -186,9 +187,9 @@ pub(super) fn check_room(buffers: &mut LazyBuffers) -> Result<(), Error> {
 }
 
 fn has_no_input(stream: &TcpStream) -> bool {
-    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    let peeked = recv(stream, &mut [0; 1], flags);
-    peeked.is_err_and(|error| error == Errno::WOULDBLOCK)
+    let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+    let peeked = recv(stream.as_raw_fd(), &mut [0; 1], flags);
+    peeked == Err(Errno::EWOULDBLOCK)
 }
 
 fn rounded_up(limit: Duration) -> Duration {
@@ -199,15 +200,15 @@ fn rounded_up(limit: Duration) -> Duration {
 }
 
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
-    sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, KEEP_ALIVE_IDLE)?;
-    sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE_INTERVAL)?;
-    sockopt::set_tcp_keepcnt(stream, KEEP_ALIVE_PROBES)?;
+    setsockopt(stream, sockopt::KeepAlive, &true)?;
+    setsockopt(stream, sockopt::TcpKeepIdle, &IDLE_SECONDS)?;
+    setsockopt(stream, sockopt::TcpKeepInterval, &PROBE_SECONDS)?;
+    setsockopt(stream, sockopt::TcpKeepCount, &N_PROBES)?;
     Ok(())
 }
 
 fn to_error(error: io::Error, timeout: NextTimeout) -> Error {
-    if error.raw_os_error() == Some(Errno::TIMEDOUT.raw_os_error()) {
+    if error.raw_os_error() == Some(Errno::ETIMEDOUT as i32) {
         // Keepalive or the delivery limit ended the connection, not a timeout of this request.
         let why = "the server does not acknowledge what is sent";
         return io::Error::new(io::ErrorKind::ConnectionAborted, why).into();
@@ -223,7 +224,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
 
-    use rustix::net::sockopt;
+    use nix::sys::socket::{getsockopt, sockopt};
 
     use super::{keep_alive, rounded_up};
 
@@ -233,10 +234,10 @@ mod tests {
         let address = listener.local_addr().expect("it is bound");
         let stream = TcpStream::connect(address).expect("it listens");
         keep_alive(&stream).expect("the kernel knows this");
-        assert_eq!(sockopt::socket_keepalive(&stream), Ok(true));
-        assert_eq!(sockopt::tcp_keepidle(&stream), Ok(Duration::from_secs(30)));
-        assert_eq!(sockopt::tcp_keepintvl(&stream), Ok(Duration::from_secs(5)));
-        assert_eq!(sockopt::tcp_keepcnt(&stream), Ok(3));
+        assert_eq!(getsockopt(&stream, sockopt::KeepAlive), Ok(true));
+        assert_eq!(getsockopt(&stream, sockopt::TcpKeepIdle), Ok(30));
+        assert_eq!(getsockopt(&stream, sockopt::TcpKeepInterval), Ok(5));
+        assert_eq!(getsockopt(&stream, sockopt::TcpKeepCount), Ok(3));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -189,10 +190,15 @@ fn a_new_client_displaces_the_oldest_silent_one() {
 
 /// Connects to the server from another loopback address.
 fn connect_from(address: Ipv4Addr, server: &Server) -> TcpStream {
-    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-    bind(&socket, &SocketAddr::from((address, 0))).expect("an address of this machine");
-    connect(&socket, &server.address()).expect("the server listens");
+    use nix::sys::socket::{
+        AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, socket,
+    };
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let socket = socket(AddressFamily::Inet, SockType::Stream, flags, None).expect("a socket");
+    let from = SockaddrStorage::from(SocketAddr::from((address, 0)));
+    bind(socket.as_raw_fd(), &from).expect("an address of this machine");
+    let to = SockaddrStorage::from(server.address());
+    connect(socket.as_raw_fd(), &to).expect("the server listens");
     let stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
     stream

@@ -1,7 +1,7 @@
 //! Turns the flags of `run` into the options of the HTTP servers and into the pages that show the
 //! configuration.
 
-use rustix::process::{Resource, getrlimit};
+use nix::sys::resource::{Resource, getrlimit};
 use serde_json::{Value, json};
 
 use super::RunError;
@@ -64,7 +64,7 @@ pub(super) fn serving_options(
 /// Warns if the limit of file descriptors is below what the process can need. Without a descriptor
 /// the daemon could not connect to the API server.
 pub(super) fn check_descriptors() {
-    if let Some(most) = getrlimit(Resource::Nofile).current
+    if let Ok((most, _)) = getrlimit(Resource::RLIMIT_NOFILE)
         && most < DESCRIPTORS_WANTED
     {
         log::warn!(

@@ -6,12 +6,13 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::fs::{self, DirEntry};
+use std::io;
 use std::time::Instant;
 
-use procfs::ProcError;
-use procfs::process::{Process, Task};
 use serde::Serialize;
 
+use super::proc_stat::{Stat, seconds};
 use crate::stdx::activity::{self, Work};
 use crate::stdx::escape::escaped;
 
@@ -61,14 +62,13 @@ impl ThreadReport {
     ///
     /// # Errors
     /// If `/proc` cannot be read.
-    pub fn take() -> Result<Self, ProcError> {
+    pub fn take() -> io::Result<Self> {
         let now = Instant::now();
         let mut works: HashMap<i32, Vec<Work>> = activity::snapshot()
             .into_iter()
             .map(|thread| (thread.tid, thread.works))
             .collect();
-        let tasks = Process::myself()?.tasks()?;
-        let mut threads: Vec<ThreadEntry> = tasks
+        let mut threads: Vec<ThreadEntry> = fs::read_dir("/proc/self/task")?
             // A thread may end between the listing and the read.
             .filter_map(|task| thread_entry(&task.ok()?, now, &mut works))
             .collect();
@@ -150,18 +150,19 @@ impl WorkEntry {
 }
 
 fn thread_entry(
-    task: &Task,
+    task: &DirEntry,
     now: Instant,
     works: &mut HashMap<i32, Vec<Work>>,
 ) -> Option<ThreadEntry> {
-    let stat = task.stat().ok()?;
-    let works = works.remove(&task.tid);
+    let tid = task.file_name().to_str()?.parse().ok()?;
+    let stat = Stat::read(&task.path()).ok()?;
+    let works = works.remove(&tid);
     Some(ThreadEntry {
-        tid: task.tid,
-        name: stat.comm,
+        tid,
+        name: stat.name,
         state: stat.state,
-        user_seconds: seconds(stat.utime),
-        system_seconds: seconds(stat.stime),
+        user_seconds: seconds(stat.user),
+        system_seconds: seconds(stat.system),
         works: works.map(|works| {
             works
                 .into_iter()
@@ -179,14 +180,6 @@ fn work_entry(work: Work, now: Instant) -> WorkEntry {
         heard_seconds_ago: work.heard.map(ago),
         detail: work.detail,
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "2^52 ticks are more than a million years"
-)]
-fn seconds(ticks: u64) -> f64 {
-    ticks as f64 / procfs::ticks_per_second() as f64
 }
 
 #[cfg(test)]

@@ -3,13 +3,17 @@
 //! counters under the usual names of Prometheus clients (client_golang
 //! `prometheus/process_collector.go`).
 
-use procfs::process::{LimitValue, Process, Stat};
+use std::fs;
+use std::path::Path;
+
+use nix::sys::resource::{Resource, getrlimit};
 use prometheus::IntGaugeVec;
 
 use super::registry::Registry;
 use super::whole;
 use crate::stdx::build;
 use crate::stdx::thread::panics_total;
+use crate::telemetry::proc_stat::{Stat, page_size, seconds};
 
 /// Reads one value from the kernel.
 type Value = fn() -> Option<f64>;
@@ -18,7 +22,7 @@ const COUNTERS: [(&str, &str, Value); 3] = [
     (
         "process_cpu_seconds_total",
         "Total user and system CPU time spent in seconds.",
-        || stat(|stat| whole(stat.utime + stat.stime) / whole(procfs::ticks_per_second())),
+        || stat(|stat| Some(seconds(stat.user + stat.system))),
     ),
     (
         "process_network_receive_bytes_total",
@@ -36,27 +40,27 @@ const GAUGES: [(&str, &str, Value); 7] = [
     (
         "process_open_fds",
         "Number of open file descriptors.",
-        || Some(whole(Process::myself().ok()?.fd_count().ok()? as u64)),
+        || Some(whole(fs::read_dir("/proc/self/fd").ok()?.count() as u64)),
     ),
     (
         "process_max_fds",
         "Maximum number of open file descriptors.",
-        || limit(|limits| limits.max_open_files.soft_limit),
+        || limit(Resource::RLIMIT_NOFILE),
     ),
     (
         "process_virtual_memory_bytes",
         "Virtual memory size in bytes.",
-        || stat(|stat| whole(stat.vsize)),
+        || stat(|stat| Some(whole(stat.virtual_memory))),
     ),
     (
         "process_virtual_memory_max_bytes",
         "Maximum amount of virtual memory available in bytes.",
-        || limit(|limits| limits.max_address_space.soft_limit),
+        || limit(Resource::RLIMIT_AS),
     ),
     (
         "process_resident_memory_bytes",
         "Resident memory size in bytes.",
-        || stat(|stat| whole(stat.rss * procfs::page_size())),
+        || stat(|stat| Some(whole(stat.resident_memory * page_size()?))),
     ),
     (
         "process_start_time_seconds",
@@ -66,7 +70,7 @@ const GAUGES: [(&str, &str, Value); 7] = [
     (
         "process_threads",
         "Number of OS threads in the process.",
-        || stat(|stat| f64::from(u32::try_from(stat.num_threads).unwrap_or(0))),
+        || stat(|stat| Some(whole(stat.n_threads))),
     ),
 ];
 
@@ -92,26 +96,25 @@ pub(super) fn register(registry: &Registry) {
 
 /// Start time of the process, for `/metrics` and `/metrics/slis`.
 pub(super) fn start_time() -> Option<f64> {
-    let boot = whole(procfs::boot_time_secs().ok()?);
-    stat(|stat| boot + whole(stat.starttime) / whole(procfs::ticks_per_second()))
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let boot = text.lines().find_map(|line| line.strip_prefix("btime "))?;
+    let boot: u64 = boot.parse().ok()?;
+    stat(|stat| Some(whole(boot) + seconds(stat.started)))
 }
 
-fn stat(of: impl FnOnce(&Stat) -> f64) -> Option<f64> {
-    Some(of(&Process::myself().ok()?.stat().ok()?))
+fn stat(of: impl FnOnce(&Stat) -> Option<f64>) -> Option<f64> {
+    of(&Stat::read(Path::new("/proc/self")).ok()?)
 }
 
-fn limit(of: impl FnOnce(&procfs::process::Limits) -> LimitValue) -> Option<f64> {
-    let limits = Process::myself().ok()?.limits().ok()?;
-    Some(match of(&limits) {
-        LimitValue::Value(value) => whole(value),
-        LimitValue::Unlimited => whole(u64::MAX),
-    })
+/// The soft limit; the largest number if there is none.
+fn limit(of: Resource) -> Option<f64> {
+    getrlimit(of).ok().map(|(soft, _)| whole(soft))
 }
 
 /// A counter of the process' network namespace: the value for `name` in the two `IpExt:` lines of
 /// names and values.
 fn network(name: &str) -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/self/net/netstat").ok()?;
+    let text = fs::read_to_string("/proc/self/net/netstat").ok()?;
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("IpExt:"));
     let (names, values) = (lines.next()?, lines.next()?);
     let mut pairs = names.split_whitespace().zip(values.split_whitespace());

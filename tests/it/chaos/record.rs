@@ -6,7 +6,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use procfs::process::Process;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 use serde::{Deserialize, Serialize};
 
 use super::Outcome;
@@ -83,13 +84,12 @@ impl Figures {
 
     pub(super) fn took(&mut self, wall: Duration) {
         self.wall_seconds = wall.as_secs_f64().round();
-        let stat = Process::myself().and_then(|process| process.stat());
-        let stat = stat.expect("the system has /proc");
-        let children = u64::try_from(stat.cutime + stat.cstime).unwrap_or(0);
-        let ticks = stat.utime + stat.stime + children;
-        let per_second = procfs::ticks_per_second();
-        let seconds = u32::try_from(ticks / per_second).unwrap_or(u32::MAX);
-        self.cpu_seconds = f64::from(seconds);
+        let seconds = |who| {
+            let usage = getrusage(who).expect("every process has one");
+            (usage.user_time() + usage.system_time()).num_seconds()
+        };
+        let seconds = seconds(UsageWho::RUSAGE_SELF) + seconds(UsageWho::RUSAGE_CHILDREN);
+        self.cpu_seconds = f64::from(u32::try_from(seconds).unwrap_or(u32::MAX));
     }
 
     pub(super) fn line(&self) -> String {

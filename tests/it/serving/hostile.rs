@@ -2,16 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::time::Duration;
-
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use super::ports::Ports;
 use crate::support::{DaemonProcess, PlainPort, TestCluster};
-
-fn pid(process: &DaemonProcess) -> Option<Pid> {
-    Pid::from_raw(i32::try_from(process.id()).expect("process ids are small"))
-}
 
 fn connect(port: &PlainPort) -> TcpStream {
     TcpStream::connect(port.address()).expect("the daemon listens")
@@ -40,12 +35,12 @@ fn the_accepting_thread_pauses_without_descriptors() {
     let port = PlainPort::free();
     let process = cluster.start_process(&[&port.argument()]);
     cluster.eventually("the daemon is ready", || port.get("/readyz").0 == 200);
-    let descriptors_max = u64::try_from(process.n_descriptors() + 5).expect("few");
-    let limit = Rlimit {
-        current: Some(descriptors_max),
-        maximum: Some(descriptors_max),
-    };
-    prlimit(pid(&process), Resource::Nofile, limit).expect("the process is ours");
+    let descriptors_max = process.n_descriptors() + 5;
+    let limited = Command::new("prlimit")
+        .arg(format!("--pid={}", process.id()))
+        .arg(format!("--nofile={descriptors_max}"))
+        .status();
+    assert!(limited.expect("util-linux is installed").success());
     // The connections stay in the accept queue of the listening socket.
     let clients: Vec<TcpStream> = (0..60).map(|_| connect(&port)).collect();
     cluster.eventually("the daemon logs the pause", || {

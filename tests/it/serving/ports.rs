@@ -1,11 +1,14 @@
 //! Both ports of a daemon, and connections to them from any address of the loopback interface.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket,
+};
 use rustls::{ClientConnection, RootCertStore, StreamOwned};
 
 use super::{Authority, DnType, write};
@@ -92,9 +95,13 @@ impl Ports {
 
     /// A TCP connection from this address to a port.
     pub(super) fn tcp(from: Ipv4Addr, port: &PlainPort) -> TcpStream {
-        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-        bind(&socket, &SocketAddr::from((from, 0))).expect("an address of this machine");
-        connect(&socket, &port.address()).expect("the daemon listens");
+        let (family, kind) = (AddressFamily::Inet, SockType::Stream);
+        let socket = socket(family, kind, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
+        let number = socket.as_raw_fd();
+        let from = SockaddrIn::from(SocketAddrV4::new(from, 0));
+        bind(number, &from).expect("an address of this machine");
+        let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port.address().port());
+        connect(number, &SockaddrIn::from(to)).expect("the daemon listens");
         let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
         stream.set_nodelay(true).expect("a socket of TCP");

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use nix::sys::socket::{Backlog, listen};
 use replicaset_controller::stdx::stop::{Cause, Stop};
 use replicaset_controller::stdx::thread::Thread;
 
@@ -130,7 +131,7 @@ impl Relay {
         // Wakes the accepting thread.
         drop(TcpStream::connect(self.0.address));
         self.0.full.wait();
-        rustix::net::listen(&self.0.listener, 0).expect("the socket listens");
+        listen(&self.0.listener, Backlog::new(0).expect("small")).expect("the socket listens");
         let connect = || TcpStream::connect_timeout(&self.0.address, CONNECT_TIMEOUT).ok();
         std::iter::from_fn(connect).collect()
     }

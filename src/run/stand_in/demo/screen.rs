@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use terminal_size::{Height, Width, terminal_size_of};
+use rustix::termios::tcgetwinsize;
 
 use super::scene::{Display, Outcome, Scene};
 use super::table::{Room, Style, legend, render};
@@ -97,10 +97,10 @@ impl<W: Write> Display for Screen<W> {
 
 /// Returns the size of the terminal on standard output.
 pub(super) fn room_of_stdout() -> Room {
-    match terminal_size_of(std::io::stdout()) {
-        Some((Width(width), Height(height))) if width > 0 && height > 0 => Room {
-            width: width.into(),
-            height: height.into(),
+    match tcgetwinsize(std::io::stdout()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => Room {
+            width: size.ws_col.into(),
+            height: size.ws_row.into(),
         },
         _ => USUAL_ROOM,
     }
