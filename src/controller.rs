@@ -22,6 +22,7 @@ pub mod error;
 pub mod feature_gates;
 mod freshness;
 pub mod handlers;
+pub mod held_back;
 pub mod memory;
 pub mod observe;
 pub mod sync;
@@ -44,7 +45,7 @@ use self::memory::positions::Versions;
 use self::memory::{Memories, Memory};
 use self::observe::other_writers::OtherWriters;
 use self::observe::shadow::Shadow;
-use crate::api::{ObjectKey, Policy, ReplicaSetStatus, Uid, WorkloadKind};
+use crate::api::{ObjectKey, Policy, ReplicaSetStatus, RetryBackoff, Uid, WorkloadKind};
 use crate::batches::BatchRunner;
 use crate::cache::CacheView;
 use crate::live::LiveReader;
@@ -88,6 +89,8 @@ pub struct Options {
     /// Maximum delay between two status writes if the later one reports mere progress; zero writes
     /// every change at once, as upstream does.
     pub status_update_interval: Duration,
+    /// How refused creates are tried again.
+    pub retry_backoff: RetryBackoff,
     /// The feature gates.
     pub gates: FeatureGates,
     /// The default of the opt-in annotations.
@@ -194,7 +197,7 @@ impl ReplicaSetController {
 fn outcome_of(error: &WriteError) -> WriteOutcome {
     match error {
         WriteError::Refused(_) => WriteOutcome::Refused,
-        WriteError::Unknown(_) => WriteOutcome::Unknown,
+        WriteError::Unknown { .. } => WriteOutcome::Unknown,
         WriteError::Local(_) | WriteError::Stopped => WriteOutcome::NotSent,
     }
 }

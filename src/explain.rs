@@ -10,6 +10,7 @@
 pub mod api_facts;
 pub mod api_table;
 pub mod findings;
+pub mod held_back;
 pub mod model;
 mod pods;
 pub mod report;

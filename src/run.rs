@@ -237,6 +237,7 @@ fn manager_options(
         batch_parallelism: args.batch_parallelism,
         burst_replicas: args.burst_replicas,
         status_update_interval: args.status_update_interval,
+        retry_backoff: args.retry_backoff,
         content_type: match client.kube_api_content_type {
             ContentType::Json => encoding::ContentType::Json,
             ContentType::Protobuf => encoding::ContentType::Protobuf,

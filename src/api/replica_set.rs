@@ -37,6 +37,8 @@ pub struct ReplicaSet {
     pub resource_version: ResourceVersion,
     /// `metadata.generation`: counts the changes of `spec`.
     pub generation: i64,
+    /// `metadata.creationTimestamp`.
+    pub creation: Option<CompactTimestamp>,
     /// `metadata.deletionTimestamp`: set while the ReplicaSet is terminating.
     pub deletion: Option<CompactTimestamp>,
     /// Its own controller, such as a Deployment.

@@ -123,6 +123,32 @@ impl Status {
         self.is("Invalid", 422)
     }
 
+    /// The quota of the namespace that refused the create (apiserver
+    /// `pkg/admission/plugin/resourcequota/controller.go:checkRequest`): it is used up, its usage is
+    /// not known yet, or it needs a request or limit that the pod lacks.
+    pub fn refusing_quota(&self) -> Option<&str> {
+        let message = Some(self.message()).filter(|_| self.is_forbidden())?;
+        let kinds = [
+            "exceeded quota: ",
+            "failed quota: ",
+            "status unknown for quota: ",
+        ];
+        let rest = kinds
+            .iter()
+            .find_map(|kind| Some(message.split_once(kind)?.1))?;
+        let name = rest.split([',', ':']).next()?.trim();
+        (!name.is_empty()).then_some(name)
+    }
+
+    /// The server is overloaded or not ready, or an admission webhook did not respond. A later
+    /// request may succeed without any change in the cluster.
+    pub fn is_overload(&self) -> bool {
+        self.is_too_many_requests()
+            || self.is("ServiceUnavailable", 503)
+            || self.is_timeout()
+            || (self.is_internal_error() && self.message().contains("failed calling webhook"))
+    }
+
     /// 410: the requested version is no longer in the server's history.
     pub fn is_expired(&self) -> bool {
         self.reason() == "Expired" || self.is("Gone", 410)
@@ -235,6 +261,60 @@ mod tests {
             empty.to_string(),
             "the server responded with HTTP code 503 and no reason"
         );
+    }
+
+    #[test]
+    fn a_refusal_by_a_quota_names_the_quota() {
+        let quota = |code, reason, message: &str| {
+            let status = Status::new(code, reason, message);
+            status.refusing_quota().map(str::to_owned)
+        };
+        let forbidden = |message: &str| {
+            quota(
+                403,
+                "Forbidden",
+                &format!("pods \"a-b7xqz\" is forbidden: {message}"),
+            )
+        };
+        for (message, name) in [
+            (
+                "exceeded quota: few.pods, requested: pods=1, used: pods=2, limited: pods=2",
+                "few.pods",
+            ),
+            ("failed quota: cpu: must specify limits.cpu for: c", "cpu"),
+            ("status unknown for quota: new, resources: pods", "new"),
+        ] {
+            assert_eq!(forbidden(message).as_deref(), Some(name), "{message}");
+        }
+        assert_eq!(
+            forbidden("error looking up service account default/default"),
+            None
+        );
+        assert_eq!(forbidden("exceeded quota: "), None);
+        assert_eq!(quota(422, "Invalid", "exceeded quota: a, requested"), None);
+    }
+
+    #[test]
+    fn overload_is_told_from_other_failures_of_the_server() {
+        let webhook = "Internal error occurred: failed calling webhook \"a.b.c\": failed to call \
+            webhook: Post \"https://a.b.svc:443/?timeout=10s\": context deadline exceeded";
+        for (code, reason, message, expected) in [
+            (429, "TooManyRequests", "", true),
+            (503, "ServiceUnavailable", "", true),
+            (503, "", "", true),
+            (504, "Timeout", "", true),
+            (500, "InternalError", webhook, true),
+            (
+                500,
+                "InternalError",
+                "Internal error occurred: etcdserver: no leader",
+                false,
+            ),
+            (403, "Forbidden", webhook, false),
+        ] {
+            let status = Status::new(code, reason, message);
+            assert_eq!(status.is_overload(), expected, "{code} {reason} {message}");
+        }
     }
 
     #[test]

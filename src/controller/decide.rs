@@ -8,6 +8,7 @@ pub mod counts;
 pub mod deletion_order;
 pub mod due;
 pub mod plan;
+pub mod refusal;
 pub mod status;
 
 use std::mem::discriminant;

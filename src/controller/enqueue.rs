@@ -4,7 +4,7 @@
 //! The cache's state decides, not the kind of event. A ReplicaSet with few pods due is never held
 //! back, and one with many pods due waits only for other large ones.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::ReplicaSetController;
 #[cfg(test)]
@@ -85,15 +85,14 @@ impl ReplicaSetController {
         let (has_synced, now) = (self.cache.has_synced(), self.clock.now());
         self.enqueue_with(rs, |memory| {
             observe(memory);
-            // With open expectations the sync neither creates nor deletes, so nothing is due.
-            let is_open = memory.own_writes.satisfaction(now) == Satisfaction::Open;
+            let is_held_back = is_held_back(memory, rs, &owned, now);
             match memory.status_throttle.remaining(now) {
                 // The first list may still bring more pods. `enqueue_all` finds the work
                 // afterwards.
                 _ if !has_synced => Placement::Low,
                 // Even with many pods due: the worker reports the loss and hands the rest over.
                 _ if is_loss => Placement::First,
-                _ if n_due > 0 && !is_open => Placement::of(n_due),
+                _ if n_due > 0 && !is_held_back => Placement::of(n_due),
                 Some(delay) if can_wait => Placement::LowAfter(delay),
                 _ => Placement::Low,
             }
@@ -108,8 +107,8 @@ impl ReplicaSetController {
         let now = self.clock.now();
         self.enqueue_with(rs, |memory| {
             observe(memory);
-            let is_open = memory.own_writes.satisfaction(now) == Satisfaction::Open;
-            Placement::of(if is_open { 0 } else { n_due })
+            let is_held_back = is_held_back(memory, rs, &owned, now);
+            Placement::of(if is_held_back { 0 } else { n_due })
         });
     }
 
@@ -180,6 +179,14 @@ impl ReplicaSetController {
     pub(super) fn owner_key(&self, rs: &ReplicaSet) -> OwnerKey {
         OwnerKey::new(self.kind.kind, &rs.key, &rs.uid)
     }
+}
+
+/// True if nothing is due whatever the number of pods `owned`: with open expectations a sync
+/// neither creates nor deletes, and after a refusal it does not create.
+fn is_held_back(memory: &Memory, rs: &ReplicaSet, owned: &PodTally, now: Instant) -> bool {
+    let creates = || i64::try_from(owned.n_active()).is_ok_and(|n| n < i64::from(rs.replicas));
+    memory.own_writes.satisfaction(now) == Satisfaction::Open
+        || (memory.held_back(rs.generation, now).is_some() && creates())
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Errors of a sync.
 
+use std::time::Duration;
+
 use crate::writes::WriteError;
 
 /// An error that ended a sync early. The worker requeues the key with back-off.
@@ -8,6 +10,15 @@ pub enum SyncError {
     /// One write failed.
     #[error("{0}")]
     Write(#[from] WriteError),
+    /// The API server refused a pod for a known reason. The worker requeues the key after this
+    /// time.
+    #[error("{error}")]
+    HeldBack {
+        /// The error of the create.
+        error: WriteError,
+        /// Time until the next try, if nothing ends the wait earlier.
+        retry_in: Duration,
+    },
     /// Several writes failed.
     #[error("[{0}]")]
     Several(String),

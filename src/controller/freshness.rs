@@ -28,6 +28,9 @@ pub(super) enum Freshness {
     /// The sync neither creates nor deletes pods (upstream: `rsNeedsSync` is false). An event, or
     /// this delay, requeues the key.
     CountOnly(Option<Duration>),
+    /// The API server refused a create, so the sync creates no pods. An event, or this delay,
+    /// requeues the key.
+    HeldBack(Duration),
     /// The sync does nothing. An event, or this delay, requeues the key.
     Wait(Duration),
     /// The sync must query the API server before it does anything.
@@ -76,7 +79,13 @@ impl ReplicaSetController {
         let (is_proven, cached, now) = (self.take_over_is_proven(), cached(), self.clock.now());
         let satisfaction = self.check_expectations(&rs);
         let due = self.due(&rs);
-        let is_due = satisfaction == Satisfaction::Satisfied && due.plan != Plan::Nothing;
+        let held_back = match due.plan {
+            Plan::Create(_) => self.held_back(&rs),
+            Plan::Delete(_) | Plan::Nothing => None,
+        };
+        let is_due = satisfaction == Satisfaction::Satisfied
+            && due.plan != Plan::Nothing
+            && held_back.is_none();
         let n_pods = if is_due { due.plan.n_pods() } else { 0 };
         // Claims count too: a sync with many patches occupies its worker as long as one with many
         // pods.
@@ -88,7 +97,12 @@ impl ReplicaSetController {
             Satisfaction::Expired => return Freshness::Verify(Doubt::Unseen),
             Satisfaction::Satisfied => {}
         }
-        self.memories.with(key, &rs.uid, |memory| {
+        if let Some(delay) = held_back {
+            return Freshness::HeldBack(delay);
+        }
+        let mut has_hold = false;
+        let freshness = self.memories.with(key, &rs.uid, |memory| {
+            has_hold = memory.has_hold();
             let positions = &mut memory.positions;
             match due.plan {
                 // A status needs no proof: the next sync corrects an outdated one.
@@ -102,7 +116,11 @@ impl ReplicaSetController {
                 }
                 Plan::Delete(_) | Plan::Create(_) => Freshness::Current(due.plan),
             }
-        })
+        });
+        if has_hold && !matches!(due.plan, Plan::Create(_)) {
+            self.memories.end_hold(&rs, false);
+        }
+        freshness
     }
 
     /// True if a deferred status has waited for own pods for as long as it may, and `rs` shows the

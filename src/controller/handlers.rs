@@ -17,8 +17,16 @@ impl ReplicaSetController {
     pub fn handle_replica_set_event(&self, event: &CacheEvent<ReplicaSet>) {
         match event {
             CacheEvent::Added(rs) => self.add_replica_set(rs),
-            CacheEvent::Updated { old, new } => self.update_replica_set(old, new),
-            CacheEvent::Deleted(rs) => self.delete_replica_set(rs),
+            CacheEvent::Updated { old, new } => {
+                self.update_replica_set(old, new);
+                if new.replicas < old.replicas {
+                    self.wake_quota_lines(&new.key.namespace);
+                }
+            }
+            CacheEvent::Deleted(rs) => {
+                self.delete_replica_set(rs);
+                self.wake_quota_lines(&rs.key.namespace);
+            }
         }
     }
 
@@ -26,8 +34,17 @@ impl ReplicaSetController {
     pub fn handle_pod_event(&self, event: &CacheEvent<Pod>) {
         match event {
             CacheEvent::Added(pod) => self.add_pod(pod),
-            CacheEvent::Updated { old, new } => self.update_pod(old, new),
-            CacheEvent::Deleted(pod) => self.delete_pod(pod),
+            CacheEvent::Updated { old, new } => {
+                self.update_pod(old, new);
+                let ends = new.phase.is_terminal() && !old.phase.is_terminal();
+                if ends || old.uid != new.uid {
+                    self.wake_quota_lines(&new.key.namespace);
+                }
+            }
+            CacheEvent::Deleted(pod) => {
+                self.delete_pod(pod);
+                self.wake_quota_lines(&pod.key.namespace);
+            }
         }
     }
 

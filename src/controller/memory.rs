@@ -7,16 +7,20 @@
 //! The parts of a record are plain data, each in its own file: own writes that the watch has not
 //! shown ([`own_writes`]), positions that the caches must reach ([`positions`]), names of the next
 //! pods ([`pod_names`]), the time of the next status write ([`status_throttle`]), past events
-//! ([`history`]), and signs of another writer ([`suspicion`]).
+//! ([`history`]), signs of another writer ([`suspicion`]), and the wait after a refusal ([`hold`]).
+//! The lines in front of quotas ([`quota_line`]) name the ReplicaSets that wait for one.
 //!
 //! A record disappears with its ReplicaSet ([`Memories::forget`]). When the number of records has
 //! doubled since the last sweep, a sweep also drops those that hold nothing of use
 //! ([`Memory::is_over`]).
 
 pub mod history;
+pub mod hold;
 pub mod own_writes;
 pub mod pod_names;
 pub mod positions;
+pub mod quota_line;
+pub mod refusals;
 pub mod status_throttle;
 pub mod suspicion;
 pub mod take_over;
@@ -27,9 +31,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use self::history::History;
+use self::hold::Hold;
 use self::own_writes::OwnWrites;
 use self::pod_names::PodNames;
 use self::positions::{Positions, Readiness, Versions};
+use self::refusals::QuotaLines;
 use self::status_throttle::StatusThrottle;
 use self::suspicion::Suspicion;
 use self::take_over::TakeOver;
@@ -53,6 +59,8 @@ pub struct Memories {
     n_waiting: AtomicUsize,
     /// True until the take-over is proven. A sync takes no lock for it afterwards.
     is_unproven: AtomicBool,
+    /// Namespaces in which a quota refuses pods. Without any, no event takes a lock for it.
+    n_namespaces_with_lines: AtomicUsize,
     stands_by: AtomicBool,
     /// True if the API server dropped `terminatingReplicas` from the last status that carried it.
     /// During a cluster upgrade some API servers may drop it and others not.
@@ -65,6 +73,7 @@ struct State {
     /// Keys with written versions that the caches lacked at [`Memories::wake_when_shown`]. A key
     /// whose written versions were forgotten since drops out at its turn.
     waiting: Waiting,
+    lines: QuotaLines,
     take_over: TakeOver,
     /// Twice the number of records that the last sweep kept, which spreads the cost of a sweep over
     /// as many new records.
@@ -87,6 +96,8 @@ pub struct Memory {
     pub history: History,
     /// Signs of another writer.
     pub suspicion: Suspicion,
+    /// Creates are held back after a refusal.
+    hold: Option<Box<Hold>>,
 }
 
 impl Memory {
@@ -99,6 +110,7 @@ impl Memory {
             status_throttle: StatusThrottle::default(),
             history: History::default(),
             suspicion: Suspicion::default(),
+            hold: None,
         }
     }
 
@@ -110,6 +122,7 @@ impl Memory {
             && self.status_throttle.remaining(now).is_none()
             && self.history.is_over(now)
             && self.suspicion.is_over(now)
+            && self.hold.is_none()
     }
 }
 
@@ -126,6 +139,7 @@ impl Memories {
             state: Mutex::default(),
             n_waiting: AtomicUsize::new(0),
             is_unproven: AtomicBool::new(false),
+            n_namespaces_with_lines: AtomicUsize::new(0),
             stands_by: AtomicBool::new(false),
             terminating_is_dropped: AtomicBool::new(false),
         }
@@ -312,7 +326,11 @@ impl Memories {
     }
 
     fn forget_in(&self, state: &mut State, key: &ObjectKey) {
-        state.records.remove(key);
+        let memory = state.records.remove(key);
+        if let Some(hold) = memory.and_then(|memory| memory.hold) {
+            state.lines.leave(key, &hold, false, self.clock.now());
+            self.count_lines(state);
+        }
         state.waiting.remove(key);
         self.count_waiting(state);
     }

@@ -26,6 +26,9 @@ pub enum SyncOutcome {
     /// The caches are not new enough yet. The event that ends the wait, or a delay, requeues the
     /// key.
     TooEarly,
+    /// The API server refused a create, and the wait for the next one is not over. Everything else
+    /// ran to its end.
+    HeldBack,
     /// Many pods are due, and only workers for [`Lanes::All`] serve large syncs. This sync wrote at
     /// most a status that reports a loss of pods.
     TooLarge,
@@ -63,7 +66,7 @@ impl ReplicaSetController {
         };
         let may = match freshness {
             Freshness::Current(due) => due,
-            Freshness::CountOnly(_) => Plan::Nothing,
+            Freshness::CountOnly(_) | Freshness::HeldBack(_) => Plan::Nothing,
             not_now => return self.requeue(&rs, selector, not_now),
         };
         self.follow_suspicion(&rs);
@@ -74,15 +77,25 @@ impl ReplicaSetController {
         let decision = self.claim_pods(&facts, facts.decide())?;
         let decision = self.recheck_before_creating(&rs, decision);
         let managed = self.manage_replicas(&facts, &decision);
+        let managed = self.note_refusal(&rs, &decision, managed);
         // The daemon stops or has lost its lease, so it sends no status either.
         if managed.as_ref().is_err_and(SyncError::is_stopped) {
             return managed.map(|()| SyncOutcome::Synced);
         }
         // The status goes out even after a failed create or delete, since it carries the failure.
-        self.sync_status(&rs, &decision, managed.as_ref().err())?;
+        let failure = match &managed {
+            Err(error) => Some(self.failure(decision.plan, error.to_string())),
+            Ok(()) => self.lasting_failure(&rs, freshness),
+        };
+        let is_held_back = failure.is_some();
+        self.sync_status(&rs, &decision, failure.as_ref())?;
         managed?;
         self.schedule_next_sync(&rs, &decision, freshness);
-        Ok(SyncOutcome::Synced)
+        Ok(if is_held_back {
+            SyncOutcome::HeldBack
+        } else {
+            SyncOutcome::Synced
+        })
     }
 
     /// Returns `decision`, but without creates if `rs` is being deleted by this time, or if lost
@@ -225,7 +238,9 @@ impl ReplicaSetController {
     fn schedule_next_sync(&self, rs: &ReplicaSet, decision: &Decision, freshness: Freshness) {
         match freshness {
             Freshness::Current(_) if decision.plan == Plan::Nothing => self.note_converged(rs),
-            Freshness::CountOnly(Some(delay)) => self.queue.add_after(rs.key.clone(), delay),
+            Freshness::CountOnly(Some(delay)) | Freshness::HeldBack(delay) => {
+                self.queue.add_after(rs.key.clone(), delay);
+            }
             _ => {}
         }
         self.schedule_availability_check(rs, decision);

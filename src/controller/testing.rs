@@ -18,8 +18,8 @@ use super::{Options, Parts, ReplicaSetController, SyncError};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{
-    CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, Policy, ReplicaSet, Uid,
-    WorkloadKind,
+    CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, Policy, ReplicaSet, RetryBackoff,
+    Uid, WorkloadKind,
 };
 use crate::batches::Serial;
 use crate::cache::Cache;
@@ -167,12 +167,34 @@ impl Fixture {
         Self::with(&REPLICA_SET, BURST_REPLICAS, Duration::ZERO, gates)
     }
 
+    pub(super) fn with_retry_backoff(retry_backoff: RetryBackoff) -> Self {
+        let options = Options {
+            burst_replicas: BURST_REPLICAS,
+            status_update_interval: Duration::ZERO,
+            retry_backoff,
+            gates: FeatureGates::default(),
+            policy: Policy::default(),
+        };
+        Self::with_options(&REPLICA_SET, options)
+    }
+
     fn with(
         kind: &'static WorkloadKind,
         burst_replicas: usize,
         status_update_interval: Duration,
         gates: FeatureGates,
     ) -> Self {
+        let options = Options {
+            burst_replicas,
+            status_update_interval,
+            retry_backoff: RetryBackoff::default(),
+            gates,
+            policy: Policy::default(),
+        };
+        Self::with_options(kind, options)
+    }
+
+    fn with_options(kind: &'static WorkloadKind, options: Options) -> Self {
         let (cache, writes) = (Cache::default(), Arc::new(FakeWrites::default()));
         let clock = Arc::new(FakeClock::default());
         let queue = Arc::new(WorkQueue::new(Arc::clone(&clock) as Arc<_>));
@@ -188,12 +210,7 @@ impl Fixture {
             queue: Arc::clone(&queue),
             batches: Arc::new(Serial),
             clock: Arc::clone(&clock) as Arc<_>,
-            options: Options {
-                burst_replicas,
-                status_update_interval,
-                gates,
-                policy: Policy::default(),
-            },
+            options,
             metrics: metrics.clone(),
         });
         cache.pods.set_synced();
@@ -222,6 +239,7 @@ impl Fixture {
             options: Options {
                 burst_replicas: BURST_REPLICAS,
                 status_update_interval: Duration::ZERO,
+                retry_backoff: RetryBackoff::default(),
                 gates: FeatureGates::default(),
                 policy: Policy::default(),
             },
@@ -379,7 +397,7 @@ pub(super) fn fixture(rs: &ReplicaSet, pods: impl IntoIterator<Item = Pod>) -> F
 
 /// The error of a lost response.
 pub(super) fn lost() -> WriteError {
-    WriteError::Unknown("connection reset".to_owned())
+    WriteError::unknown("connection reset")
 }
 
 /// A status error that this daemon cannot resolve.

@@ -29,6 +29,7 @@ impl ReplicaSetController {
         let end = match &result {
             Ok(SyncOutcome::Synced) => SyncEnd::Synced,
             Ok(SyncOutcome::TooEarly) => SyncEnd::TooEarly,
+            Ok(SyncOutcome::HeldBack) => SyncEnd::HeldBack,
             Ok(SyncOutcome::TooLarge) => {
                 self.queue.add_large(key.clone());
                 return self.queue.done(key);
@@ -48,7 +49,15 @@ impl ReplicaSetController {
                 let what = "sync failed, requeuing with back-off";
                 log::log!(level, object:% = object, error:%; "{what}");
                 self.metrics.sync_ended(end);
-                self.queue.add_rate_limited(key.clone());
+                match error {
+                    // No token of the bucket that all failed keys share: another ReplicaSet's first
+                    // retry must not wait behind thousands of refused ones.
+                    SyncError::HeldBack { retry_in, .. } => {
+                        self.queue.forget(key);
+                        self.queue.add_after(key.clone(), retry_in);
+                    }
+                    _ => self.queue.add_rate_limited(key.clone()),
+                }
             }
             Ok(outcome) => {
                 self.metrics.sync_ended(end);
@@ -58,6 +67,7 @@ impl ReplicaSetController {
                 }
             }
         }
+        self.serve_quota_lines(&key.namespace, Some(key));
         // Last, as in upstream: another worker may take the key from here on.
         self.queue.done(key);
     }

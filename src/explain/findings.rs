@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::held_back;
 use super::model::{Finding, Report, Sources};
 use super::pods::{failing, unavailable};
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
@@ -64,6 +65,10 @@ pub fn findings(
         add(format!("the last attempt failed: {message}"), way_out);
     }
     if let Some(memory) = memory {
+        if let Some(held_back) = &memory.held_back {
+            let finding = held_back::finding(held_back, &rs.key.namespace);
+            add(finding.what, finding.way_out);
+        }
         memory_findings(memory, report, &mut add);
     }
     if rs.generation != rs.status.observed_generation && memory.is_none() {

@@ -233,10 +233,10 @@ fn held_back(memory: &Memory) -> Option<String> {
             "{creations} creations and {deletions} deletions were not seen in the watch yet"
         ));
     }
-    memory
-        .waits_for
-        .as_ref()
-        .map(|_| "the cache does not have the last write yet".to_owned())
+    if memory.waits_for.is_some() {
+        return Some("the cache does not have the last write yet".to_owned());
+    }
+    memory.held_back.as_ref().map(super::held_back::why)
 }
 
 /// The chosen pods, each with the rule that ranks it before the first remaining pod.
@@ -370,6 +370,7 @@ fn memory_report(memory: &Memory, facts: &ReplicaSetFacts) -> MemoryReport {
         last_sync_end: last_sync.map(|sync| match sync.end {
             SyncEnd::Synced => "synced",
             SyncEnd::TooEarly => "tooEarly",
+            SyncEnd::HeldBack => "heldBack",
             SyncEnd::Failed => "failed",
             SyncEnd::Panicked => "panicked",
         }),

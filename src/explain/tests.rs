@@ -87,6 +87,7 @@ fn memory() -> Memory {
         cached: Versions::default(),
         last_sync: None,
         last_error: None,
+        held_back: None,
         queue: KeyState::default(),
     }
 }

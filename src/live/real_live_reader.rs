@@ -74,7 +74,7 @@ impl RealLiveReader {
             // A repeated token would loop forever.
             if token == continue_token {
                 let message = "the API server returned the same continue token twice";
-                return Err(WriteError::Unknown(message.to_owned()));
+                return Err(WriteError::unknown(message));
             }
             continue_token = token;
         }
@@ -172,5 +172,5 @@ fn unreadable_pods(error: serde_json::Error) -> WriteError {
 }
 
 fn unreadable(what: &str, error: impl Display) -> WriteError {
-    WriteError::Unknown(format!("the response is not a {what}: {error}"))
+    WriteError::unknown(format!("the response is not a {what}: {error}"))
 }

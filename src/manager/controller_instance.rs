@@ -119,6 +119,7 @@ impl ControllerInstance {
             options: Options {
                 burst_replicas: options.burst_replicas,
                 status_update_interval: options.status_update_interval,
+                retry_backoff: options.retry_backoff,
                 gates: options.gates,
                 policy: options.policy,
             },
@@ -131,6 +132,7 @@ impl ControllerInstance {
         metrics_export::export_queue(kind.queue, &queue);
         metrics_export::export_expectations(kind.queue, &controller);
         metrics_export::export_steps(kind.queue, &controller);
+        metrics_export::export_refusals(kind.queue, &controller);
 
         let leads = shared.leadership.leads();
         // A standby queues no keys: after the takeover, the first worker enqueues every object.

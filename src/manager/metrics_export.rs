@@ -14,6 +14,7 @@ use crate::cache::Store;
 use crate::cache::stats::CacheStats;
 use crate::cache::store::Indexed;
 use crate::controller::ReplicaSetController;
+use crate::controller::decide::refusal::Refusal;
 use crate::telemetry::metrics::computed::Computed;
 use crate::telemetry::metrics::controller::ControllerMetrics;
 use crate::telemetry::metrics::watch::INFORMER;
@@ -103,6 +104,16 @@ pub(super) fn export_steps(name: &str, controller: &Arc<ReplicaSetController>) {
     export(family, &[name], controller, |controller| {
         count(controller.n_not_in_step())
     });
+}
+
+/// Exports how many objects of the controller `name` are held back after a refusal.
+pub(super) fn export_refusals(name: &str, controller: &Arc<ReplicaSetController>) {
+    let family = &global().controller.held_back;
+    for (index, kind) in Refusal::KINDS.into_iter().enumerate() {
+        export(family, &[name, kind], controller, move |controller| {
+            count(controller.n_held_back()[index])
+        });
+    }
 }
 
 /// Exports the counters of the watch at `path` and of its store. Returns the histogram of the

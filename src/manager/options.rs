@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::api::workload_kind::REPLICA_SET;
-use crate::api::{Policy, WorkloadKind};
+use crate::api::{Policy, RetryBackoff, WorkloadKind};
 use crate::cache::encoding::ContentType;
 use crate::controller::decide::plan::BURST_REPLICAS;
 use crate::controller::feature_gates::FeatureGates;
@@ -35,6 +35,8 @@ pub struct ManagerOptions {
     /// Maximum delay after the previous status write for a status that only improves counts; zero
     /// for upstream's timing.
     pub status_update_interval: Duration,
+    /// How refused creates are tried again.
+    pub retry_backoff: RetryBackoff,
     /// The controller's feature gates.
     pub gates: FeatureGates,
     /// The default of the opt-in annotations.
@@ -67,6 +69,7 @@ impl Default for ManagerOptions {
             batch_parallelism: 32,
             burst_replicas: BURST_REPLICAS,
             status_update_interval: Duration::from_secs(1),
+            retry_backoff: RetryBackoff::default(),
             gates: FeatureGates::default(),
             policy: Policy::default(),
             content_type: ContentType::default(),

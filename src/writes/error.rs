@@ -11,8 +11,13 @@ pub enum WriteError {
     #[error("{0}")]
     Refused(Status),
     /// No response, or one that leaves the outcome open.
-    #[error("{0}")]
-    Unknown(String),
+    #[error("{message}")]
+    Unknown {
+        /// The failure, as text.
+        message: String,
+        /// The response, if it was a status of the API server.
+        status: Option<Status>,
+    },
     /// A local error before any request was sent.
     #[error("{0}")]
     Local(String),
@@ -22,6 +27,23 @@ pub enum WriteError {
 }
 
 impl WriteError {
+    /// A failure that leaves the outcome open, without a status of the API server.
+    pub fn unknown(message: impl Into<String>) -> Self {
+        Self::Unknown {
+            message: message.into(),
+            status: None,
+        }
+    }
+
+    /// The API server's status, even if it leaves the outcome open.
+    pub fn response(&self) -> Option<&Status> {
+        match self {
+            Self::Refused(status) => Some(status),
+            Self::Unknown { status, .. } => status.as_ref(),
+            Self::Local(_) | Self::Stopped => None,
+        }
+    }
+
     /// The API server's status, if it rejected the write.
     pub fn status(&self) -> Option<&Status> {
         match self {
@@ -57,16 +79,17 @@ impl WriteError {
 
     /// True if the write may have taken effect.
     pub fn is_unknown(&self) -> bool {
-        matches!(self, Self::Unknown(_))
+        matches!(self, Self::Unknown { .. })
     }
 }
 
 impl From<ClientError> for WriteError {
     fn from(error: ClientError) -> Self {
         match error {
-            error if error.leaves_outcome_open() => {
-                Self::Unknown(crate::stdx::report::report(&error))
-            }
+            error if error.leaves_outcome_open() => Self::Unknown {
+                message: crate::stdx::report::report(&error),
+                status: error.status().cloned(),
+            },
             ClientError::Status(status) => Self::Refused(status),
             ClientError::Stopped | ClientError::Fenced => Self::Stopped,
             error => Self::Local(crate::stdx::report::report(&error)),

@@ -57,7 +57,7 @@ impl ReplicaSetControl for RealReplicaSetControl {
         let response = self.client.send(&request.on_behalf_of(&rs.uid))?;
         let object = ReplicaSet::from_answer(self.kind, &response.body);
         object.map_err(|error| {
-            WriteError::Unknown(format!("the response is not a {}: {error}", self.kind.kind))
+            WriteError::unknown(format!("the response is not a {}: {error}", self.kind.kind))
         })
     }
 }

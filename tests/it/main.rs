@@ -61,6 +61,8 @@ mod manual;
 mod metrics;
 /// The recipes of install.md, run as they are written.
 mod recipes;
+/// Refused creates, and what ends their wait.
+mod refusals;
 /// Regressions against a real control plane.
 mod regressions;
 /// Group A: the number of pods, and pods made from the template.

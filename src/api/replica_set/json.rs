@@ -47,6 +47,7 @@ pub(super) fn read(
         uid: metadata.uid,
         resource_version: metadata.resource_version,
         generation: metadata.generation.unwrap_or(0),
+        creation: metadata.creation_timestamp.map(CompactTimestamp::from),
         deletion: metadata.deletion_timestamp.map(CompactTimestamp::from),
         controller: controller_of(metadata.owner_references, interner),
         opt_ins: metadata.annotations.unwrap_or_default(),
@@ -122,6 +123,7 @@ struct MetadataJson<'a> {
     #[serde(default)]
     resource_version: ResourceVersion,
     generation: Option<i64>,
+    creation_timestamp: Option<Timestamp>,
     deletion_timestamp: Option<Timestamp>,
     annotations: Option<OptIns>,
     #[serde(borrow)]

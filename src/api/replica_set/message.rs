@@ -137,6 +137,7 @@ pub(super) fn read(
         uid: Uid::new(&metadata.uid),
         resource_version: ResourceVersion::new(&metadata.resource_version),
         generation: metadata.generation,
+        creation: metadata.creation.and_then(Time::compact),
         deletion: metadata.deletion.and_then(Time::compact),
         controller: controller_of(&metadata.owner_references, interner),
         opt_ins: metadata.annotations.into_iter().collect(),

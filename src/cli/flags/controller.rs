@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::api::RetryBackoff;
 use crate::api::duration::parse_duration;
 use crate::cli::values::number;
 
@@ -55,6 +56,17 @@ pub struct ControllerArgs {
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration,
         hide_short_help = true)]
     pub status_update_interval: Duration,
+
+    /// Waits after refused creates: by-refusal (by the kind of refusal, ended by what cures it), or
+    /// kcm (from 5 ms, doubled with each failure up to 1000 s).
+    // DIFFERS: kube-controller-manager has the latter only.
+    #[arg(
+        long,
+        value_name = "BACKOFF",
+        default_value = "by-refusal",
+        hide_short_help = true
+    )]
+    pub retry_backoff: RetryBackoff,
 }
 
 /// A controller of this daemon

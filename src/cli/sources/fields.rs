@@ -88,6 +88,7 @@ pub(in crate::cli) const FIELDS: &[Field] = &[
     plain("pods.burstReplicas", "burst-replicas"),
     plain("pods.batchParallelism", "batch-parallelism"),
     plain("pods.statusUpdateInterval", "status-update-interval"),
+    text("pods.retryBackoff", "retry-backoff"),
     plain("pods.dryRun", "dry-run"),
     text("optIn.failedPodBackoff", "failed-pod-backoff"),
     text("optIn.failedPodsKept", "failed-pods-kept"),

@@ -28,14 +28,9 @@ impl ReplicaSetController {
         &self,
         rs: &Arc<ReplicaSet>,
         decision: &Decision,
-        error: Option<&SyncError>,
+        failure: Option<&Failure>,
     ) -> Result<(), SyncError> {
-        let failure = error.map(|error| Failure {
-            plan: decision.plan,
-            message: error.to_string(),
-            at: self.clock.wall(),
-        });
-        let status = calculate_status(rs, &decision.counts, failure.as_ref());
+        let status = calculate_status(rs, &decision.counts, failure);
         let news = News::of(rs, &status, self.comparable(rs, Counts::from(&status)));
         if let Some(delay) = self.defer_status(rs, news, decision) {
             match news {

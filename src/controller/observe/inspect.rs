@@ -12,6 +12,7 @@ use crate::controller::decide::plan::RelatedPods;
 use crate::controller::memory::history::{LastError, LastSync};
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
+use crate::controller::memory::refusals::HeldBack;
 use crate::workqueue::KeyState;
 
 /// The input of the decisions about a ReplicaSet.
@@ -50,6 +51,8 @@ pub struct Memory {
     pub last_sync: Option<LastSync>,
     /// The last error that no later success has cleared.
     pub last_error: Option<LastError>,
+    /// Why and how long its creates are held back after a refusal.
+    pub held_back: Option<HeldBack>,
     /// The state of its key in the queue.
     pub queue: KeyState,
 }
@@ -62,6 +65,7 @@ impl Memory {
             && self.unresolved_deletions.is_empty()
             && self.waits_for.is_none()
             && self.last_error.is_none()
+            && self.held_back.is_none()
             && !self.queue.is_waiting
             && self.queue.n_failures == 0
     }
@@ -83,7 +87,7 @@ impl ReplicaSetController {
             orphans: self.cache.orphans_in(&key.namespace),
             related,
             rules: self.rules_for(&rs),
-            memory: Some(self.memory_of(&rs)),
+            memory: Some(self.memory_of(&rs, true)),
             replica_set: rs,
         })
     }
@@ -102,7 +106,7 @@ impl ReplicaSetController {
         };
         let n = all.len();
         for replica_set in all {
-            let memory = self.memory_of(&replica_set);
+            let memory = self.memory_of(&replica_set, false);
             if self.is_settled(&replica_set, &memory) {
                 continue;
             }
@@ -176,11 +180,12 @@ impl ReplicaSetController {
     /// Returns the last sync of `rs`, for tests.
     #[cfg(test)]
     pub(in crate::controller) fn last_sync(&self, rs: &ReplicaSet) -> Option<LastSync> {
-        self.memory_of(rs).last_sync
+        self.memory_of(rs, false).last_sync
     }
 
-    fn memory_of(&self, rs: &ReplicaSet) -> Memory {
+    fn memory_of(&self, rs: &ReplicaSet, with_place: bool) -> Memory {
         let (cached, now) = (self.cached_versions(), self.clock.now());
+        let held_back = self.memories.hold_of(rs, with_place);
         let queue = self.queue.state_of(&rs.key);
         let known = self.memories.get(&rs.key, &rs.uid, |memory| {
             let (writes, positions) = (&memory.own_writes, &memory.positions);
@@ -193,6 +198,7 @@ impl ReplicaSetController {
                 waits_for: positions.written().filter(|_| is_held_up).cloned(),
                 last_sync: memory.history.last_sync().cloned(),
                 last_error: memory.history.last_error().cloned(),
+                held_back: held_back.clone(),
                 queue,
                 cached: cached.clone(),
             }
@@ -204,6 +210,7 @@ impl ReplicaSetController {
             waits_for: None,
             last_sync: None,
             last_error: None,
+            held_back: None,
             queue,
             cached,
         })

@@ -8,8 +8,11 @@ use std::time::Duration;
 use super::{Daemon, State, World};
 use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::controller::decide::counts::Counts;
+use crate::controller::decide::refusal::{INVALID_WAIT, OVERLOAD_WAIT_MAX, Refusal};
 use crate::controller::memory::history::SyncEnd;
 use crate::controller::memory::positions::SETTLE_MAX;
+use crate::controller::memory::quota_line::PAUSE_MAX;
+use crate::controller::memory::refusals::HeldBack;
 
 /// Maximum wait of a ReplicaSet that has not converged, for anything except a back-off.
 const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -33,9 +36,25 @@ pub(super) struct Before {
     counts: Counts,
 }
 
-/// How long each ReplicaSet that has not converged has waited, and its failures at the start.
+/// How long each ReplicaSet that has not converged has waited, and its failures and refusals at the
+/// start.
 #[derive(Debug, Default)]
-pub(super) struct Waits(BTreeMap<ObjectKey, (u32, Duration)>);
+pub(super) struct Waits(BTreeMap<ObjectKey, ((u32, u32), Duration)>);
+
+/// The longest time until a ReplicaSet that is held back tries again, if nothing wakes it. In the
+/// line of a quota all others may probe first.
+fn longest_hold(held_back: &HeldBack) -> Duration {
+    match held_back.refusal {
+        Refusal::Quota(_) => {
+            PAUSE_MAX
+                * held_back
+                    .place
+                    .map_or(1, |it| u32::try_from(it.len).unwrap_or(u32::MAX))
+        }
+        Refusal::Overload { .. } => OVERLOAD_WAIT_MAX,
+        Refusal::Invalid => INVALID_WAIT,
+    }
+}
 
 /// True if `status` hides no loss: none of its counts exceeds that of `counts`, and it has at least
 /// as many terminating pods.
@@ -119,18 +138,21 @@ impl World {
         waits.retain(|key, _| waiting.iter().any(|(of, _)| of == key));
         for (key, what) in waiting {
             let n_failures = daemon.queue.num_requeues(&key);
+            let held_back = daemon.controller.held_back_of(&key);
             let back_off = match n_failures {
-                0 => Duration::ZERO,
+                0 => held_back.as_ref().map_or(Duration::ZERO, longest_hold),
                 n => BACK_OFF_BASE.saturating_mul(1 << (n - 1).min(18)),
             };
+            let n_refusals = held_back.map_or(0, |it| it.n_refusals);
             let (since, waited) = waits.entry(key).or_default();
-            if *since != n_failures {
-                (*since, *waited) = (n_failures, Duration::ZERO);
+            if *since != (n_failures, n_refusals) {
+                (*since, *waited) = ((n_failures, n_refusals), Duration::ZERO);
             }
             *waited += time;
-            if *waited > WAIT_MAX.max(back_off) {
+            if *waited > WAIT_MAX + back_off {
                 state.wrong.push(format!(
-                    "after {n_failures} failures it waits {waited:?}: {what}"
+                    "after {n_failures} failures and {n_refusals} refusals it waits {waited:?}: \
+                     {what}"
                 ));
             }
         }

@@ -41,6 +41,24 @@ impl State {
     }
 }
 
+impl State {
+    /// Returns a refusal of a request: of a kind with a back-off of its own, or another.
+    fn draw_refusal(&mut self) -> WriteError {
+        let kind = if self.script.is_some() {
+            0
+        } else {
+            self.rng.u32(..6)
+        };
+        let (code, reason, message) = match kind {
+            1 | 2 => (403, "Forbidden", "exceeded quota: few, requested: pods=1"),
+            3 => (429, "TooManyRequests", "later"),
+            4 => (422, "Invalid", "no pod"),
+            _ => (403, "Forbidden", "refused"),
+        };
+        refused(code, reason, message)
+    }
+}
+
 impl World {
     /// Executes one request or drops it, and returns or loses its response.
     fn request<T: Debug>(
@@ -75,8 +93,8 @@ impl World {
         self.deliver_some();
         match response {
             Some(response) if fate == Fate::Responded => response,
-            _ if fate == Fate::Refused => Err(refused(403, "Forbidden", "refused")),
-            _ => Err(WriteError::Unknown("the response was lost".to_owned())),
+            _ if fate == Fate::Refused => Err(self.lock().draw_refusal()),
+            _ => Err(WriteError::unknown("the response was lost")),
         }
     }
 }

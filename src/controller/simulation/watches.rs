@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::oracles::Waits;
 use super::server::{Late, Line};
 use super::{Daemon, World};
-use crate::api::Policy;
 use crate::api::workload_kind::REPLICA_SET;
+use crate::api::{Policy, RetryBackoff};
 use crate::cache::{Cache, CacheEvent};
 use crate::controller::feature_gates::FeatureGates;
 use crate::controller::{Options, Parts, ReplicaSetController};
@@ -34,6 +34,7 @@ impl World {
                 burst_replicas: self.burst,
                 // With or without throttled status writes.
                 status_update_interval: Duration::from_millis(250 * u64::from(self.dice(2))),
+                retry_backoff: RetryBackoff::default(),
                 gates: FeatureGates::default(),
                 policy: Policy::default(),
             },

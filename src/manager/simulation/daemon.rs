@@ -1,6 +1,6 @@
 //! The simulated processes: each runs the daemon as `run` does, from its start to its end.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -10,6 +10,7 @@ use super::world::{Event, State, World};
 use crate::api::ObjectKey;
 use crate::cache::encoding::ContentType;
 use crate::client::ClientConfig;
+use crate::controller::ReplicaSetController;
 use crate::leader_election::LeaderElectionOptions;
 use crate::manager::{Manager, ManagerOptions};
 use crate::stdx::stop::{Cause, Stop};
@@ -25,7 +26,8 @@ const RESTART_AFTER: Duration = Duration::from_millis(800);
 /// Time in which a process that was stopped may miss the deadline of its end.
 const FREEZE_EXCUSES: Duration = Duration::from_mins(1);
 
-type Queue = Arc<WorkQueue<ObjectKey>>;
+/// The queue of a running daemon, and its controller until its stop.
+pub(super) type Queue = (Arc<WorkQueue<ObjectKey>>, Weak<ReplicaSetController>);
 
 /// A daemon and its supervisor.
 #[derive(Debug, Default)]
@@ -47,6 +49,7 @@ fn options(plan: &Plan, identity: &str) -> ManagerOptions {
         burst_replicas: plan.burst_replicas,
         kube_api_qps: plan.qps,
         status_update_interval: plan.status_update_interval,
+        retry_backoff: plan.retry_backoff,
         content_type: ContentType::Json,
         leader_election: (plan.n_daemons > 1).then(|| {
             LeaderElectionOptions::new(identity.to_owned(), "kube-system", "replicaset-controller")
@@ -247,7 +250,7 @@ fn run(
     set(manager
         .instances()
         .first()
-        .map(|instance| Arc::clone(instance.queue())));
+        .map(|it| (Arc::clone(it.queue()), Arc::downgrade(it.controller()))));
     let ended = manager.wait();
     set(None);
     ended

@@ -7,6 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::faults::KINDS;
+use crate::api::RetryBackoff;
 
 /// The number of a daemon that stands for the leader.
 pub(super) const LEADER: usize = usize::MAX;
@@ -125,6 +126,7 @@ pub(super) struct Plan {
     pub(super) burst_replicas: usize,
     pub(super) qps: f32,
     pub(super) status_update_interval: Duration,
+    pub(super) retry_backoff: RetryBackoff,
     pub(super) slowness: Option<u32>,
     pub(super) crash_rate: Option<u32>,
     pub(super) fault_kinds: u32,
@@ -154,6 +156,11 @@ impl Plan {
             burst_replicas: rng.usize(2..20),
             qps: rng.choice([0.0, 0.0, 20.0]).unwrap_or_default(),
             status_update_interval: Duration::from_millis(500 * rng.u64(0..3)),
+            // No draw, so that this changes nothing else.
+            retry_backoff: match seed % 8 {
+                0 => RetryBackoff::Kcm,
+                _ => RetryBackoff::ByRefusal,
+            },
             slowness: rng.choice([None, Some(400), Some(60)]).unwrap_or_default(),
             crash_rate: rng.choice([None, None, Some(300)]).unwrap_or_default(),
             // Each kind of fault is absent in half of the histories: fewer kinds go deeper.
@@ -228,7 +235,7 @@ impl fmt::Display for Plan {
         writeln!(
             f,
             "seed {}: {} daemons with {} workers, {:?} replicas, burst {}, {} requests a second, \
-             status every {:?}, slowness {:?}, crashes {:?}, {}/1000 requests fail:",
+             status every {:?}, back-off {}, slowness {:?}, crashes {:?}, {}/1000 requests fail:",
             self.seed,
             self.n_daemons,
             self.n_workers,
@@ -236,6 +243,7 @@ impl fmt::Display for Plan {
             self.burst_replicas,
             self.qps,
             self.status_update_interval,
+            self.retry_backoff,
             self.slowness,
             self.crash_rate,
             self.fault_rate

@@ -1,5 +1,6 @@
 //! After the faults: every ReplicaSet comes to rest, and then nobody asks anything any more.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -7,6 +8,8 @@ use super::objects::{Change, Kind};
 use super::oracles::unsettled;
 use super::world::{State, World};
 use crate::api::ObjectKey;
+use crate::controller::decide::refusal::{INVALID_WAIT, OVERLOAD_WAIT_MAX, Refusal};
+use crate::controller::memory::quota_line::PAUSE_MAX;
 
 /// Time in which a ReplicaSet must come to rest, beside what is excused.
 const SETTLES_WITHIN: Duration = Duration::from_secs(2);
@@ -18,6 +21,9 @@ const SETTLES_AT_ALL_WITHIN: Duration = Duration::from_mins(35);
 /// A watch whose version the restored store has passed again goes on as if nothing had happened:
 /// nobody can tell, and what changed in between stays unseen.
 const UNNOTICED: &str = "restore that no list reveals";
+
+/// How long each ReplicaSet has been held back.
+type Holds = BTreeMap<String, Duration>;
 
 /// How often the state is looked at.
 const STEP: Duration = Duration::from_millis(100);
@@ -44,6 +50,7 @@ impl World {
         let end = self.now() + SETTLES_AT_ALL_WITHIN;
         let mut waited = Duration::ZERO;
         let mut n_changes = 0;
+        let mut holds = Holds::default();
         loop {
             self.run_until(self.now() + STEP);
             let mut state = self.lock();
@@ -60,7 +67,14 @@ impl World {
             let others = |change: &&Change| change.object.kind != Kind::Lease;
             let n_now = state.server.log.iter().filter(others).count();
             drop(state);
-            if n_now != n_changes || self.excuse().is_some() {
+            let excuse = self.excuse();
+            if let Some(found) = self.overlong_hold(&mut holds, excuse.as_deref()) {
+                let mut state = self.lock();
+                state.note(self.now(), &found);
+                state.wrong.push(found);
+                return;
+            }
+            if n_now != n_changes || excuse.is_some() || !holds.is_empty() {
                 waited = Duration::ZERO;
                 n_changes = n_now;
             } else {
@@ -114,7 +128,7 @@ impl World {
             return Some("a request without an answer has not timed out".to_owned());
         }
         let queue = leader.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(queue) = &*queue else {
+        let Some((queue, _)) = &*queue else {
             return Some("the leader is starting".to_owned());
         };
         state.server.all(Kind::ReplicaSet).find_map(|rs| {
@@ -122,6 +136,42 @@ impl World {
             let backs_off = key.n_failures > 0 && key.due_in.is_some();
             backs_off.then(|| format!("{} backs off", rs.name))
         })
+    }
+
+    /// Counts how long the leader has held back the creates of each ReplicaSet without another
+    /// excuse. Returns what is wrong if one waits longer than its kind of refusal may last: no
+    /// request is refused any more.
+    fn overlong_hold(&self, holds: &mut Holds, excuse: Option<&str>) -> Option<String> {
+        let state = self.lock();
+        let leader = &state.daemons[state.leader()?];
+        let queue = leader.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let controller = queue.as_ref()?.1.upgrade()?;
+        drop(queue);
+        let mut now = Holds::default();
+        for rs in state.server.all(Kind::ReplicaSet) {
+            let held_back = controller.held_back_of(&ObjectKey::new("default", &*rs.name));
+            let Some(held_back) = held_back.filter(|_| unsettled(&state.server, rs).is_some())
+            else {
+                continue;
+            };
+            let longest = match held_back.refusal {
+                Refusal::Quota(_) => PAUSE_MAX,
+                Refusal::Overload { .. } => OVERLOAD_WAIT_MAX,
+                Refusal::Invalid => INVALID_WAIT,
+            };
+            let step = if excuse.is_none() {
+                STEP
+            } else {
+                Duration::ZERO
+            };
+            let waited = step + holds.get(&rs.name).copied().unwrap_or_default();
+            if waited > longest + SETTLES_WITHIN {
+                return Some(format!("{} waits {waited:?}: {held_back:?}", rs.name));
+            }
+            now.insert(rs.name.clone(), waited);
+        }
+        *holds = now;
+        None
     }
 }
 

@@ -61,6 +61,8 @@ pub enum SyncEnd {
     Synced,
     /// The cache did not contain the controller's last writes yet.
     TooEarly,
+    /// The API server refused a create before, and the next one is not due yet.
+    HeldBack,
     /// An error occurred, and the worker requeues the key.
     Failed,
     /// The sync panicked, and the worker requeues the key.
@@ -68,12 +70,19 @@ pub enum SyncEnd {
 }
 
 impl SyncEnd {
-    const ALL: [Self; 4] = [Self::Synced, Self::TooEarly, Self::Failed, Self::Panicked];
+    const ALL: [Self; 5] = [
+        Self::Synced,
+        Self::TooEarly,
+        Self::HeldBack,
+        Self::Failed,
+        Self::Panicked,
+    ];
 
     fn label(self) -> &'static str {
         match self {
             Self::Synced => "synced",
             Self::TooEarly => "too_early",
+            Self::HeldBack => "held_back",
             Self::Failed => "failed",
             Self::Panicked => "panicked",
         }
@@ -87,6 +96,8 @@ pub struct ControllerFamilies {
     pub open_expectations: Computed,
     /// Objects whose status is not what their spec asks for.
     pub not_in_step: Computed,
+    /// Objects whose creates are held back after a refusal of this kind.
+    pub held_back: Computed,
     sorting_deletion_age_ratio: Histogram,
     stale_sync_skips: IntCounterVec,
     pods_created: IntCounterVec,
@@ -114,6 +125,12 @@ impl ControllerFamilies {
                 "Objects whose status shows another number of available replicas than their spec \
                  asks for.",
                 &["name"],
+            ),
+            held_back: registry.computed_gauges(
+                "replicaset_controller_held_back",
+                "Objects whose creates are held back after a refusal, by its kind: quota, overload \
+                 (429, 503 or a webhook that did not respond), invalid (422).",
+                &["name", "kind"],
             ),
             sorting_deletion_age_ratio: registry.histogram(
                 "replicaset_controller_sorting_deletion_age_ratio",

@@ -9,7 +9,7 @@ use replicaset_controller::api::interner::Interner;
 use replicaset_controller::api::workload_kind::REPLICA_SET;
 use replicaset_controller::api::{
     CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, Policy, ReplicaSet, ResourceVersion,
-    Selector,
+    RetryBackoff, Selector,
 };
 use replicaset_controller::batches::Serial;
 use replicaset_controller::cache::Cache;
@@ -168,6 +168,7 @@ pub(crate) fn controller(cache: &Cache) -> ReplicaSetController {
         options: Options {
             burst_replicas: plan::BURST_REPLICAS,
             status_update_interval: Duration::from_secs(1),
+            retry_backoff: RetryBackoff::default(),
             gates: FeatureGates::default(),
             policy: Policy::default(),
         },

@@ -388,7 +388,7 @@ fn h_16_h_17_syncs_wait_for_stored_adoptions_only() {
             "",
         ),
         (Err(refused(404, "NotFound", "gone")), ""),
-        (Err(WriteError::Unknown("lost".into())), ""),
+        (Err(WriteError::unknown("lost")), ""),
     ] {
         let fixture = fixture(&rs, [pod("p1")]);
         fixture.writes.on_patch(move |_, _| Some(response.clone()));
@@ -405,7 +405,7 @@ fn an_adoption_of_unknown_outcome_is_retried() {
     let fixture = fixture(&rs, [pod("p1")]);
     fixture
         .writes
-        .on_patch(|call, _| (call == 0).then(|| Err(WriteError::Unknown("lost".into()))));
+        .on_patch(|call, _| (call == 0).then(|| Err(WriteError::unknown("lost"))));
     fixture.sync("web").expect_err("the response was lost");
     fixture.sync_ok("web");
     fixture.assert_counts(0, 0, 2);

@@ -1,0 +1,172 @@
+//! Kinds of refused creates, and how long each waits until it is tried again. Pure.
+//!
+//! DIFFERS: upstream retries after 5 ms, doubled with each failure of the key up to 1,000 s,
+//! whatever the error is.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::Uid;
+use crate::writes::WriteError;
+
+/// A ReplicaSet in front of a quota is tried at the latest after this time: the longest back-off
+/// upstream (client-go `DefaultTypedControllerRateLimiter`).
+pub const QUOTA_WAIT: Duration = Duration::from_secs(1000);
+
+/// Time between two tries of an invalid pod. A webhook may have rejected it, and its change starts
+/// no sync.
+pub const INVALID_WAIT: Duration = Duration::from_mins(16);
+
+/// The longest wait after an overload.
+pub const OVERLOAD_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// The first wait after an overload without `Retry-After`, doubled by each further one.
+const OVERLOAD_WAIT_MIN: Duration = Duration::from_millis(5);
+
+/// Why the API server refuses the pods of a ReplicaSet. An error of no kind has upstream's
+/// back-off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// 403 of this ResourceQuota.
+    Quota(Arc<str>),
+    /// 429, 503, a time-out, or a webhook that did not respond.
+    Overload {
+        /// `details.retryAfterSeconds`.
+        retry_after: Option<Duration>,
+    },
+    /// 422: only another spec can be accepted.
+    Invalid,
+}
+
+impl Refusal {
+    /// The kinds, in the order of [`Refusal::kind`].
+    pub const KINDS: [&str; 3] = ["quota", "overload", "invalid"];
+
+    /// The kind of this failed create; `None` for errors of other kinds.
+    pub fn of(error: &WriteError) -> Option<Self> {
+        let status = error.response()?;
+        if let Some(quota) = status.refusing_quota() {
+            return Some(Self::Quota(quota.into()));
+        }
+        if status.is_overload() {
+            let retry_after = status.retry_after();
+            return Some(Self::Overload { retry_after });
+        }
+        status.is_invalid().then_some(Self::Invalid)
+    }
+
+    /// Index of its kind in [`Refusal::KINDS`].
+    pub fn kind(&self) -> usize {
+        match self {
+            Self::Quota(_) => 0,
+            Self::Overload { .. } => 1,
+            Self::Invalid => 2,
+        }
+    }
+
+    /// The wait after the `n`-th refusal of this kind in a row, if nothing ends it earlier.
+    pub fn wait(&self, owner: &Uid, n: u32) -> Duration {
+        match self {
+            Self::Quota(_) => QUOTA_WAIT,
+            Self::Invalid => INVALID_WAIT,
+            Self::Overload { retry_after } => {
+                let doublings = n.saturating_sub(1).min(16);
+                let wait = OVERLOAD_WAIT_MIN * (1 << doublings);
+                let wait = wait.max(retry_after.unwrap_or_default());
+                let jitter = wait.min(OVERLOAD_WAIT_MAX).mul_f64(0.5 * uniform(owner, n));
+                (wait + jitter).min(OVERLOAD_WAIT_MAX)
+            }
+        }
+    }
+}
+
+/// A number in `0.0..1.0` that differs between ReplicaSets and tries, and is the same in each run
+/// of a test.
+fn uniform(owner: &Uid, n: u32) -> f64 {
+    let mut hasher = DefaultHasher::new();
+    (owner, n).hash(&mut hasher);
+    f64::from(u16::try_from(hasher.finish() & 0xffff).unwrap_or_default()) / 65_536.0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{INVALID_WAIT, OVERLOAD_WAIT_MAX, QUOTA_WAIT, Refusal};
+    use crate::api::Status;
+    use crate::client::ClientError;
+    use crate::writes::WriteError;
+
+    fn of(code: u16, reason: &str, message: &str) -> Option<Refusal> {
+        let status = ClientError::Status(Status::new(code, reason, message));
+        Refusal::of(&WriteError::from(status))
+    }
+
+    #[test]
+    fn each_refusal_has_its_kind() {
+        let overload = Some(Refusal::Overload { retry_after: None });
+        let quota = Some(Refusal::Quota("q".into()));
+        let exceeded = "pods \"a\" is forbidden: exceeded quota: q, requested: pods=1";
+        let terminating = "unable to create new content in namespace a because it is being \
+            terminated";
+        for (code, reason, message, expected) in [
+            (403, "Forbidden", exceeded, quota),
+            (403, "Forbidden", "error looking up service account", None),
+            (403, "Forbidden", terminating, None),
+            (
+                422,
+                "Invalid",
+                "spec.containers: Required",
+                Some(Refusal::Invalid),
+            ),
+            (429, "TooManyRequests", "", overload.clone()),
+            (503, "ServiceUnavailable", "", overload.clone()),
+            (504, "Timeout", "", overload),
+            (500, "InternalError", "etcd", None),
+            (409, "AlreadyExists", "", None),
+        ] {
+            assert_eq!(of(code, reason, message), expected, "{code} {message}");
+        }
+        assert_eq!(Refusal::of(&WriteError::unknown("connection reset")), None);
+        assert_eq!(Refusal::of(&WriteError::Stopped), None);
+    }
+
+    #[test]
+    fn an_overload_waits_for_retry_after_and_at_most_30_s() {
+        let uid = "uid".into();
+        let wait = |seconds: Option<u64>, n| {
+            let retry_after = seconds.map(Duration::from_secs);
+            Refusal::Overload { retry_after }.wait(&uid, n)
+        };
+        for n in 1..40 {
+            let without = wait(None, n);
+            let least = Duration::from_millis(5) * (1 << (n - 1).min(16));
+            assert!(without >= least.min(OVERLOAD_WAIT_MAX), "{n}: {without:?}");
+            assert!(
+                without <= (least * 3 / 2).min(OVERLOAD_WAIT_MAX),
+                "{n}: {without:?}"
+            );
+            let with = wait(Some(7), n);
+            assert!(with >= Duration::from_secs(7) && with <= OVERLOAD_WAIT_MAX);
+        }
+        assert_eq!(wait(Some(u64::MAX / 2), 1), OVERLOAD_WAIT_MAX);
+        let other = Refusal::Overload {
+            retry_after: Some(Duration::from_secs(1)),
+        };
+        assert_ne!(
+            other.wait(&"a".into(), 1),
+            other.wait(&"b".into(), 1),
+            "jitter"
+        );
+    }
+
+    #[test]
+    fn what_only_a_change_cures_waits_for_it() {
+        let uid = "uid".into();
+        for n in [1, 2, 100] {
+            assert_eq!(Refusal::Quota("q".into()).wait(&uid, n), QUOTA_WAIT);
+            assert_eq!(Refusal::Invalid.wait(&uid, n), INVALID_WAIT);
+        }
+    }
+}

@@ -1,0 +1,413 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::api::{Pod, PodPhase, ReplicaSet, RetryBackoff, Status};
+use crate::controller::testing::{
+    Fixture, key, owned_pod, pod, read_replica_set, refused, replica_set, replica_set_json,
+};
+use crate::stdx::clock::Clock;
+use crate::writes::WriteError;
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn exceeded() -> WriteError {
+    let message = "pods \"x\" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, \
+        limited: pods=2";
+    refused(403, "Forbidden", message)
+}
+
+/// A ReplicaSet created in this second of 2026.
+fn created_at(name: &str, second: u32, replicas: i32) -> ReplicaSet {
+    let mut object = replica_set_json(name, replicas);
+    object["metadata"]["creationTimestamp"] = json!(format!("2026-01-01T00:00:{second:02}Z"));
+    object["spec"]["selector"]["matchLabels"] = json!({"app": name});
+    object["spec"]["template"]["metadata"]["labels"] = json!({"app": name});
+    read_replica_set(&object)
+}
+
+/// A quota with this many free places in front of the fixture's ReplicaSets.
+fn with_quota(free: usize) -> (Fixture, Arc<AtomicUsize>) {
+    let (fixture, free) = (Fixture::new(), Arc::new(AtomicUsize::new(free)));
+    let left = Arc::clone(&free);
+    fixture.writes.on_create(move |_, _| {
+        let take = |n: usize| n.checked_sub(1);
+        let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        taken.is_err().then(|| Err(exceeded()))
+    });
+    (fixture, free)
+}
+
+/// Works on all queued keys.
+fn work(fixture: &Fixture) {
+    while let Some(key) = fixture.queue.try_get() {
+        fixture.process(&key);
+    }
+}
+
+/// Lets this time pass, in steps of 10 ms, and works.
+fn pass(fixture: &Fixture, time: Duration) {
+    let end = fixture.clock.now() + time;
+    while fixture.clock.now() < end {
+        fixture.clock.advance(10 * MS);
+        fixture.queue.advance(fixture.clock.now());
+        work(fixture);
+    }
+}
+
+/// Takes the ReplicaSets whose pods were tried since the last call, in order.
+fn tried(fixture: &Fixture) -> Vec<String> {
+    let created = fixture.writes.created();
+    fixture.writes.take();
+    let owner = |name: &String| name.rsplit_once('-').map(|(owner, _)| owner.to_owned());
+    created.iter().filter_map(owner).collect()
+}
+
+/// Another ReplicaSet's pod, which leaves the cluster.
+fn end_a_pod(fixture: &Fixture) {
+    fixture.cache_silently(None, [pod("stranger")]);
+    fixture.deliver_pod_deleted(pod("stranger"));
+}
+
+#[test]
+fn a_full_quota_costs_one_request_in_30_s_however_many_wait() {
+    let (fixture, _) = with_quota(0);
+    for name in ["a", "b", "c", "d"] {
+        fixture.deliver_replica_set(created_at(name, 1, 3));
+    }
+    work(&fixture);
+    assert_eq!(tried(&fixture), ["a", "b", "c", "d"], "each finds out once");
+    pass(&fixture, 60 * SECOND);
+    tried(&fixture);
+    pass(&fixture, 300 * SECOND);
+    let probes = tried(&fixture);
+    assert_eq!(probes.len(), 10, "{probes:?}");
+    assert_ne!(probes[0], probes[1], "of another ReplicaSet each time");
+    let fixture_writes = fixture.writes.take();
+    assert_eq!(fixture_writes, [], "and no status");
+}
+
+#[test]
+fn each_replica_set_tries_after_1000_s_at_the_latest() {
+    let (fixture, _) = with_quota(0);
+    let names: Vec<String> = (0..60).map(|i| format!("rs-{i:02}")).collect();
+    for name in &names {
+        fixture.deliver_replica_set(created_at(name, 1, 1));
+    }
+    work(&fixture);
+    tried(&fixture);
+    pass(&fixture, 1001 * SECOND);
+    let mut probed = tried(&fixture);
+    probed.sort();
+    probed.dedup();
+    assert_eq!(probed, names);
+}
+
+#[test]
+fn the_oldest_takes_the_place_that_a_pod_leaves() {
+    let (fixture, free) = with_quota(0);
+    for (name, second) in [("young", 30), ("old", 10), ("middle", 20)] {
+        fixture.deliver_replica_set(created_at(name, second, 1));
+    }
+    work(&fixture);
+    pass(&fixture, 100 * SECOND);
+    tried(&fixture);
+    free.store(1, Ordering::Relaxed);
+    end_a_pod(&fixture);
+    work(&fixture);
+    assert_eq!(tried(&fixture)[..1], ["old"], "at once");
+}
+
+#[test]
+fn room_that_the_quota_counts_late_is_found_within_2_s() {
+    for late in [20, 90, 400, 900] {
+        let (fixture, free) = with_quota(0);
+        fixture.deliver_replica_set(created_at("web", 1, 1));
+        work(&fixture);
+        pass(&fixture, 100 * SECOND);
+        end_a_pod(&fixture);
+        pass(&fixture, late * MS);
+        free.store(1, Ordering::Relaxed);
+        pass(&fixture, late.max(50) * MS + 20 * MS);
+        assert_eq!(free.load(Ordering::Relaxed), 0, "after {late} ms");
+    }
+}
+
+#[test]
+fn what_frees_room_wakes_the_line() {
+    type Sign = fn(&Fixture);
+    let signs: [(&str, Sign); 4] = [
+        ("a pod is gone", end_a_pod),
+        ("a pod ends", |fixture| {
+            fixture.cache_silently(None, [pod("stranger")]);
+            let ended = PodPhase::Succeeded;
+            fixture.deliver_pod(Pod {
+                phase: ended,
+                resource_version: "2".into(),
+                ..pod("stranger")
+            });
+        }),
+        ("a ReplicaSet shrinks", |fixture| {
+            fixture.cache_silently(Some(replica_set("big", 9)), []);
+            let mut small = replica_set("big", 0);
+            small.resource_version = "2".into();
+            fixture.deliver_replica_set(small);
+        }),
+        ("a ReplicaSet is deleted", |fixture| {
+            fixture.cache_silently(Some(replica_set("big", 0)), []);
+            fixture.deliver_replica_set_deleted(replica_set("big", 0));
+        }),
+    ];
+    for (what, sign) in signs {
+        let (fixture, _) = with_quota(0);
+        fixture.deliver_replica_set(created_at("web", 1, 1));
+        work(&fixture);
+        pass(&fixture, 100 * SECOND);
+        tried(&fixture);
+        sign(&fixture);
+        work(&fixture);
+        assert_eq!(tried(&fixture), ["web"], "{what}");
+    }
+}
+
+#[test]
+fn nothing_else_wakes_it() {
+    let (fixture, _) = with_quota(0);
+    let web = created_at("web", 1, 2);
+    fixture.deliver_replica_set(web.clone());
+    work(&fixture);
+    tried(&fixture);
+    pass(&fixture, 100 * SECOND);
+    tried(&fixture);
+    let mut annotated = web;
+    annotated.resource_version = "2".into();
+    fixture.deliver_replica_set(annotated);
+    fixture.deliver_pod(pod("new"));
+    fixture.deliver_pod(Pod {
+        is_ready: true,
+        resource_version: "3".into(),
+        ..pod("new")
+    });
+    work(&fixture);
+    assert_eq!(tried(&fixture), Vec::<String>::new());
+}
+
+#[test]
+fn a_new_generation_tries_at_once() {
+    for (error, name) in [
+        (exceeded(), "quota"),
+        (refused(422, "Invalid", "no"), "invalid"),
+    ] {
+        let fixture = Fixture::new();
+        fixture
+            .writes
+            .on_create(move |_, _| Some(Err(error.clone())));
+        let mut web = created_at("web", 1, 1);
+        fixture.deliver_replica_set(web.clone());
+        work(&fixture);
+        tried(&fixture);
+        (web.generation, web.replicas, web.resource_version) = (2, 2, "2".into());
+        fixture.deliver_replica_set(web);
+        work(&fixture);
+        assert_eq!(tried(&fixture), ["web"], "{name}");
+    }
+}
+
+#[test]
+fn an_invalid_pod_is_tried_again_after_16_min() {
+    let fixture = Fixture::new();
+    fixture
+        .writes
+        .on_create(|_, _| Some(Err(refused(422, "Invalid", "no"))));
+    fixture.deliver_replica_set(created_at("web", 1, 5));
+    work(&fixture);
+    assert_eq!(tried(&fixture), ["web"]);
+    end_a_pod(&fixture);
+    pass(&fixture, 959 * SECOND);
+    assert_eq!(tried(&fixture), Vec::<String>::new());
+    pass(&fixture, SECOND);
+    assert_eq!(tried(&fixture), ["web"]);
+}
+
+#[test]
+fn an_overload_is_waited_for_as_long_as_the_server_says() {
+    let fixture = Fixture::new();
+    let status = json!({
+        "code": 429, "reason": "TooManyRequests", "message": "later",
+        "details": {"retryAfterSeconds": 4},
+    });
+    let status = Status::from_body(429, status.to_string().as_bytes());
+    fixture
+        .writes
+        .on_create(move |_, _| Some(Err(WriteError::Refused(status.clone()))));
+    let web = created_at("web", 1, 5);
+    fixture.deliver_replica_set(web.clone());
+    work(&fixture);
+    tried(&fixture);
+    // An event of its pods starts a sync, which creates nothing.
+    fixture.deliver_pod(owned_pod("web-other", &web));
+    pass(&fixture, 3990 * MS);
+    assert_eq!(tried(&fixture), Vec::<String>::new());
+    pass(&fixture, 2 * SECOND + 10 * MS);
+    assert_eq!(tried(&fixture), ["web"]);
+}
+
+/// A hazard: upstream tries, fails and keeps the condition, so a sync that does not try must not
+/// remove it.
+#[test]
+fn the_condition_stays_while_creates_are_held_back() {
+    let (fixture, _) = with_quota(1);
+    let web = created_at("web", 1, 3);
+    fixture.deliver_replica_set(web.clone());
+    work(&fixture);
+    let statuses = fixture.writes.status_updates();
+    let written = statuses.last().expect("a status").clone();
+    assert_eq!(written.conditions.len(), 1);
+    let name = fixture.writes.created()[0].clone();
+    fixture.writes.take();
+    let mut shown = web.clone();
+    (shown.status, shown.resource_version) = (written, "5".into());
+    fixture.deliver_replica_set(shown.clone());
+    let labels = [("app", "web")].into_iter().collect();
+    let created = Pod {
+        labels,
+        resource_version: "6".into(),
+        ..owned_pod(&name, &web)
+    };
+    fixture.deliver_pod(created.clone());
+    work(&fixture);
+    fixture.deliver_pod(Pod {
+        is_ready: true,
+        resource_version: "7".into(),
+        ..created.clone()
+    });
+    work(&fixture);
+    for status in fixture.writes.status_updates() {
+        assert_eq!(status.conditions, shown.status.conditions);
+        assert_eq!(status.replicas, 1);
+    }
+    assert!(
+        !fixture.writes.status_updates().is_empty(),
+        "the new counts are written"
+    );
+    // The cache does not show the condition, as after a failed write: it is written again.
+    fixture.writes.take();
+    shown.status.conditions.clear();
+    shown.resource_version = "8".into();
+    fixture.deliver_replica_set(shown);
+    work(&fixture);
+    let again = fixture.writes.status_updates();
+    let condition = &again.last().expect("a status").conditions[0];
+    assert_eq!(condition.reason.as_deref(), Some("FailedCreate"));
+    assert!(
+        condition
+            .message
+            .as_deref()
+            .is_some_and(|it| it.contains("exceeded quota: few"))
+    );
+}
+
+#[test]
+fn the_condition_goes_when_pods_are_accepted_or_not_needed() {
+    for shrinks in [false, true] {
+        let (fixture, free) = with_quota(0);
+        let mut web = created_at("web", 1, 1);
+        fixture.deliver_replica_set(web.clone());
+        work(&fixture);
+        web.status = fixture.writes.status_updates().pop().expect("a status");
+        web.resource_version = "5".into();
+        if shrinks {
+            (web.replicas, web.generation) = (0, 2);
+        } else {
+            free.store(1, Ordering::Relaxed);
+        }
+        fixture.writes.take();
+        fixture.deliver_replica_set(web);
+        pass(&fixture, 60 * SECOND);
+        let last = fixture.writes.status_updates().pop().expect("a status");
+        assert_eq!(last.conditions, [], "shrinks: {shrinks}");
+        assert_eq!(fixture.controller.n_held_back(), [0, 0, 0]);
+    }
+}
+
+#[test]
+fn deletes_go_on_while_creates_are_held_back() {
+    let (fixture, _) = with_quota(0);
+    let mut web = created_at("web", 1, 2);
+    let labels: crate::api::Labels = [("app", "web")].into_iter().collect();
+    fixture.cache_silently(
+        None,
+        [Pod {
+            labels,
+            ..owned_pod("web-a", &web)
+        }],
+    );
+    fixture.deliver_replica_set(web.clone());
+    work(&fixture);
+    (web.replicas, web.resource_version) = (0, "2".into());
+    fixture.writes.take();
+    fixture.deliver_replica_set(web);
+    work(&fixture);
+    assert_eq!(fixture.writes.deleted(), ["web-a"]);
+}
+
+/// A hazard: 10,000 refused ReplicaSets must not use up the bucket of all retries.
+#[test]
+fn refused_replica_sets_take_no_token_of_the_shared_bucket() {
+    let fixture = Fixture::new();
+    fixture.writes.on_create(|_, name| {
+        let error = if name.starts_with("healthy") {
+            WriteError::unknown("connection reset")
+        } else {
+            exceeded()
+        };
+        Some(Err(error))
+    });
+    for i in 0..500 {
+        fixture.deliver_replica_set(created_at(&format!("rs-{i}"), 1, 1));
+    }
+    work(&fixture);
+    fixture.deliver_replica_set(created_at("healthy", 1, 1));
+    work(&fixture);
+    let due_in = fixture.queue.state_of(&key("healthy")).due_in;
+    assert_eq!(due_in, Some(5 * MS));
+}
+
+/// A hazard: a daemon that stops leading keeps its lines, and no timer of theirs may be lost.
+#[test]
+fn a_standby_wakes_nobody_and_goes_on_as_leader() {
+    let (fixture, free) = with_quota(0);
+    fixture.deliver_replica_set(created_at("web", 1, 1));
+    work(&fixture);
+    fixture.controller.stand_by();
+    fixture.writes.take();
+    free.store(1, Ordering::Relaxed);
+    end_a_pod(&fixture);
+    assert_eq!(fixture.queued(), Vec::<String>::new());
+    fixture.controller.take_over();
+    fixture.writes.set_live_versions("1", "1");
+    fixture.controller.enqueue_all();
+    pass(&fixture, SECOND);
+    assert_eq!(free.load(Ordering::Relaxed), 0);
+}
+
+/// As kube-controller-manager: 5 ms, doubled, whatever the refusal is.
+#[test]
+fn the_rhythm_of_upstream_can_be_had() {
+    let fixture = Fixture::with_retry_backoff(RetryBackoff::Kcm);
+    fixture.writes.on_create(|_, _| Some(Err(exceeded())));
+    fixture.deliver_replica_set(created_at("web", 1, 1));
+    work(&fixture);
+    for failures in 1..8 {
+        assert_eq!(tried(&fixture), ["web"]);
+        let state = fixture.queue.state_of(&key("web"));
+        assert_eq!(state.due_in, Some(5 * MS * (1 << (failures - 1))));
+        fixture.clock.advance(state.due_in.expect("checked"));
+        fixture.queue.advance(fixture.clock.now());
+        work(&fixture);
+    }
+    assert_eq!(fixture.controller.n_held_back(), [0, 0, 0]);
+}

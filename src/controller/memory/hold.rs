@@ -1,0 +1,86 @@
+//! The wait of a ReplicaSet whose pods the API server refuses. Plain data without lock, clock or
+//! I/O.
+//!
+//! While a hold lasts, no sync creates pods of the ReplicaSet; deletes, claims and the status go
+//! on. It ends with the next generation, and in the line of a quota with the permission to try.
+
+use std::time::{Duration, Instant};
+
+use crate::api::{CompactTimestamp, ReplicaSet};
+use crate::controller::decide::refusal::Refusal;
+
+/// Creates are held back after a refusal.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    /// The last refusal.
+    pub refusal: Refusal,
+    /// When the first refusal of this kind in a row came.
+    pub since: Instant,
+    /// When the sync tries again, if nothing else ends the hold.
+    pub until: Instant,
+    /// Number of refusals of this kind in a row.
+    pub n: u32,
+    /// The line of the quota lets this ReplicaSet try.
+    pub is_permitted: bool,
+    /// `metadata.creationTimestamp`, for the place in the line.
+    pub created: Option<CompactTimestamp>,
+    generation: i64,
+}
+
+impl Hold {
+    /// The hold after a refusal of a pod of `rs`, whose hold was `earlier`.
+    pub fn after(earlier: Option<&Self>, rs: &ReplicaSet, refusal: Refusal, now: Instant) -> Self {
+        let earlier = earlier.filter(|it| it.refusal.kind() == refusal.kind());
+        let n = earlier.map_or(1, |it| it.n.saturating_add(1));
+        Self {
+            since: earlier.map_or(now, |it| it.since),
+            until: now + refusal.wait(&rs.uid, n),
+            n,
+            is_permitted: false,
+            created: rs.creation,
+            generation: rs.generation,
+            refusal,
+        }
+    }
+
+    /// How long creates of the ReplicaSet at `generation` are held back; `None` if a sync may
+    /// create.
+    pub fn remaining(&self, generation: i64, now: Instant) -> Option<Duration> {
+        let remaining = self.until.saturating_duration_since(now);
+        let lasts = !self.is_permitted && self.generation == generation && !remaining.is_zero();
+        lasts.then_some(remaining)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::Hold;
+    use crate::controller::decide::refusal::{INVALID_WAIT, Refusal};
+    use crate::controller::testing::replica_set;
+
+    #[test]
+    fn a_hold_ends_with_its_time_a_generation_or_a_permission() {
+        let (rs, now) = (replica_set("web", 1), Instant::now());
+        let mut hold = Hold::after(None, &rs, Refusal::Invalid, now);
+        assert_eq!(hold.remaining(1, now), Some(INVALID_WAIT));
+        assert_eq!(hold.remaining(2, now), None);
+        assert_eq!(hold.remaining(1, now + INVALID_WAIT), None);
+        hold.is_permitted = true;
+        assert_eq!(hold.remaining(1, now), None);
+    }
+
+    #[test]
+    fn only_refusals_of_one_kind_count_together() {
+        let (rs, now) = (replica_set("web", 1), Instant::now());
+        let overload = Refusal::Overload { retry_after: None };
+        let first = Hold::after(None, &rs, overload.clone(), now);
+        let later = now + Duration::from_secs(1);
+        let second = Hold::after(Some(&first), &rs, overload, later);
+        assert_eq!((second.n, second.since), (2, now));
+        assert!(second.until - later > first.until - now);
+        let third = Hold::after(Some(&second), &rs, Refusal::Invalid, later);
+        assert_eq!((third.n, third.since), (1, later));
+    }
+}

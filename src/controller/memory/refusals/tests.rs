@@ -1,0 +1,86 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::Memories;
+use crate::api::ReplicaSet;
+use crate::controller::decide::refusal::Refusal;
+use crate::controller::testing::replica_set;
+use crate::stdx::clock::{Clock, FakeClock};
+
+fn memories() -> (Memories, Arc<FakeClock>) {
+    let clock = Arc::new(FakeClock::default());
+    (
+        Memories::new(Arc::clone(&clock) as Arc<dyn Clock>, true),
+        clock,
+    )
+}
+
+fn quota(name: &str) -> Refusal {
+    Refusal::Quota(name.into())
+}
+
+/// The names of the ReplicaSets that may try now.
+fn turns(memories: &Memories) -> Vec<String> {
+    let due = memories.take_turns("default", None);
+    let due = due.iter().filter(|(_, delay)| delay.is_zero());
+    due.map(|(key, _)| key.name.to_string()).collect()
+}
+
+#[test]
+fn each_quota_has_a_line_of_its_own() {
+    let (memories, clock) = memories();
+    let all: Vec<ReplicaSet> = ["a", "b", "c"].map(|name| replica_set(name, 1)).into();
+    memories.hold_back(&all[0], quota("cpu"));
+    memories.hold_back(&all[1], quota("cpu"));
+    memories.hold_back(&all[2], quota("pods"));
+    clock.advance(Duration::from_millis(50));
+    assert_eq!(turns(&memories), ["a", "c"]);
+    assert!(memories.wake_lines("default", Some("pods")));
+    assert!(!memories.wake_lines("default", Some("other")));
+    assert!(!memories.wake_lines("elsewhere", None));
+    let place = memories
+        .hold_of(&all[1], true)
+        .expect("b is held back")
+        .place;
+    assert_eq!(place.map(|place| (place.n_before, place.len)), Some((0, 2)));
+    assert!(memories.hold_of(&all[0], true).is_none(), "a may try");
+}
+
+#[test]
+fn a_line_ends_with_its_last_replica_set() {
+    let (memories, _) = memories();
+    let (a, b) = (replica_set("a", 1), replica_set("b", 1));
+    memories.hold_back(&a, quota("pods"));
+    memories.hold_back(&b, quota("pods"));
+    assert_eq!(memories.n_held_back(), [2, 0, 0]);
+    memories.end_hold(&a, true);
+    assert!(memories.wake_lines("default", None));
+    memories.forget(&b.key, Some(&b.uid));
+    assert!(!memories.wake_lines("default", None));
+    assert_eq!(memories.n_held_back(), [0, 0, 0]);
+}
+
+#[test]
+fn another_refusal_takes_a_replica_set_out_of_its_line() {
+    let (memories, _) = memories();
+    let a = replica_set("a", 1);
+    memories.hold_back(&a, quota("pods"));
+    memories.hold_back(&a, quota("cpu"));
+    assert!(!memories.wake_lines("default", Some("pods")));
+    assert!(memories.wake_lines("default", Some("cpu")));
+    memories.hold_back(&a, Refusal::Invalid);
+    assert!(!memories.wake_lines("default", None));
+    assert_eq!(memories.n_held_back(), [0, 0, 1]);
+}
+
+#[test]
+fn a_recreated_replica_set_inherits_no_hold() {
+    let (memories, clock) = memories();
+    let (old, mut new) = (replica_set("a", 1), replica_set("a", 1));
+    new.uid = "another".into();
+    memories.hold_back(&old, quota("pods"));
+    memories.with(&new.key, &new.uid, |memory| {
+        assert_eq!(memory.held_back(1, clock.now()), None);
+    });
+    assert!(!memories.wake_lines("default", None));
+}

@@ -1,0 +1,158 @@
+//! Refused creates: what they wait for, and what ends the wait.
+
+use std::time::{Duration, Instant};
+
+use replicaset_controller::api::Status;
+use replicaset_controller::client::Request;
+use replicaset_controller::devserver::Action;
+use serde_json::json;
+
+use crate::support::{
+    Kind, TestCluster, new_pod, new_replica_set, new_replica_set_labelled, number_at,
+    replica_failure,
+};
+
+const QUOTA: &str = "few";
+
+fn n_posts(cluster: &TestCluster) -> usize {
+    cluster.recorded("create", "pods").len()
+}
+
+/// Creates a quota of this many pods, and waits until admission enforces it. On a real API server
+/// the test does the quota controller's work: [`set_used`] tells admission what was freed.
+fn create_quota(cluster: &TestCluster, pods: usize) {
+    let quota = json!({"metadata": {"name": QUOTA}, "spec": {"hard": {"pods": pods.to_string()}}});
+    cluster.create(Kind::Quotas, &quota);
+    if !TestCluster::is_real() {
+        return;
+    }
+    // No pod is allowed at first: a stale cache of the admission then only rejects more.
+    set_usage(cluster, 0, 0);
+    cluster.eventually("admission enforces the quota", || {
+        let probe = Request::post(cluster.collection(Kind::Pods))
+            .query("dryRun", "All")
+            .body("application/json", new_pod("probe").to_string());
+        cluster.send(&probe).is_err()
+    });
+    set_usage(cluster, pods, 0);
+}
+
+fn set_usage(cluster: &TestCluster, hard: usize, used: usize) {
+    cluster.update_status(Kind::Quotas, QUOTA, |quota| {
+        quota["status"] = json!({
+            "hard": {"pods": hard.to_string()}, "used": {"pods": used.to_string()},
+        });
+    });
+}
+
+/// Waits until the daemon has reported that a create for this ReplicaSet was refused.
+fn until_refused(cluster: &TestCluster, name: &str) {
+    cluster.eventually("the condition", || {
+        replica_failure(&cluster.status(name)).is_some()
+    });
+}
+
+fn replicas(cluster: &TestCluster, name: &str) -> i64 {
+    number_at(&cluster.status(name), "/replicas")
+}
+
+#[test]
+fn a_full_quota_costs_few_requests_however_many_wait() {
+    let cluster = TestCluster::running();
+    create_quota(&cluster, 0);
+    let names: Vec<String> = (0..20).map(|n| format!("rs-{n}")).collect();
+    for name in &names {
+        cluster.create_replica_set(&new_replica_set_labelled(name, 3, name));
+    }
+    for name in &names {
+        until_refused(&cluster, name);
+    }
+    let (n_before, n_writes) = (n_posts(&cluster), cluster.n_writes());
+    assert!(n_before >= names.len());
+    cluster
+        .waiting()
+        .holds_for(Duration::from_secs(4), "few probes", || {
+            // The pauses double from 50 ms on; upstream sends hundreds.
+            n_posts(&cluster) <= n_before + 8
+        });
+    assert!(replica_failure(&cluster.status("rs-7")).is_some());
+    let more = cluster.n_writes() - n_writes;
+    assert!(more <= 40, "{more} writes, events included");
+}
+
+#[test]
+fn the_oldest_takes_the_place_that_a_pod_leaves() {
+    let cluster = TestCluster::running();
+    create_quota(&cluster, 2);
+    cluster.create_replica_set(&new_replica_set_labelled("full", 2, "full"));
+    cluster.stable("full");
+    for name in ["a-old", "b-young"] {
+        cluster.create_replica_set(&new_replica_set_labelled(name, 1, name));
+        until_refused(&cluster, name);
+    }
+    // The pauses of the line have grown.
+    cluster
+        .waiting()
+        .holds_for(Duration::from_secs(4), "no pod", || {
+            replicas(&cluster, "a-old") == 0
+        });
+    cluster.scale("full", 1);
+    cluster.stable("full");
+    if TestCluster::is_real() {
+        set_usage(&cluster, 2, 1);
+    }
+    let free = Instant::now();
+    cluster.eventually_eq("the oldest has its pod", &1, || replicas(&cluster, "a-old"));
+    let took = free.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    cluster.eventually("no condition", || {
+        replica_failure(&cluster.status("a-old")).is_none()
+    });
+    assert_eq!(replicas(&cluster, "b-young"), 0);
+    assert!(replica_failure(&cluster.status("b-young")).is_some());
+}
+
+#[test]
+fn a_place_taken_lets_two_more_try() {
+    let cluster = TestCluster::running();
+    create_quota(&cluster, 0);
+    let names: Vec<String> = (0..16).map(|n| format!("rs-{n:02}")).collect();
+    for name in &names {
+        cluster.create_replica_set(&new_replica_set_labelled(name, 1, name));
+    }
+    for name in &names {
+        until_refused(&cluster, name);
+    }
+    cluster.update(Kind::Quotas, QUOTA, |quota| {
+        quota["spec"]["hard"]["pods"] = json!("100");
+    });
+    if TestCluster::is_real() {
+        set_usage(&cluster, 100, 0);
+    }
+    // Nothing tells the daemon that the quota was raised: the next probe finds out.
+    cluster.eventually_eq("all pods", &names.len(), || cluster.live().len());
+    for name in &names {
+        cluster.stable(name);
+    }
+}
+
+#[test]
+fn an_invalid_pod_waits_for_another_generation() {
+    let cluster = TestCluster::running();
+    let status = Status::new(422, "Invalid", "Pod \"a-x\" is invalid: spec.nodeName: no");
+    let rule = cluster.fault("create", "pods", Action::refuse(status));
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    until_refused(&cluster, "a");
+    cluster.holds("no further create", || n_posts(&cluster) == 1);
+    rule.remove();
+    cluster.merge_patch(
+        Kind::ReplicaSets,
+        "a",
+        &json!({"metadata": {"annotations": {"touched": "yes"}}}),
+    );
+    cluster.holds("an annotation is no other spec", || n_posts(&cluster) == 1);
+    cluster.scale("a", 2);
+    cluster.stable("a");
+    assert_eq!(cluster.live().len(), 2);
+    assert!(replica_failure(&cluster.status("a")).is_none());
+}
