@@ -9,6 +9,9 @@ pub mod differences {}
 #[doc = include_str!("manual/beyond.md")]
 pub mod beyond {}
 
+#[doc = include_str!("manual/refusals.md")]
+pub mod refusals {}
+
 #[doc = include_str!("manual/install.md")]
 pub mod install {}
 

@@ -133,13 +133,15 @@ impl World {
     pub(super) fn new(scheduler: &Arc<Scheduler>, plan: Plan) -> Arc<Self> {
         let rng = Rng::with_seed(plan.seed ^ 0x57ab);
         let faults = Faults::new(&plan);
+        let mut server = ApiServer::default();
+        server.set_time(Duration::ZERO);
         Arc::new(Self {
             scheduler: Arc::clone(scheduler),
             state: Mutex::new(State {
                 rng,
                 plan,
                 faults,
-                server: ApiServer::default(),
+                server,
                 snapshot: None,
                 agenda: BTreeMap::new(),
                 n_events: 0,

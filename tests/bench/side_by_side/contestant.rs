@@ -66,6 +66,11 @@ impl Contestant {
         Self::of_original(cluster, "deployment-controller")
     }
 
+    /// The controller that counts what quotas have used. It runs beside both contestants.
+    pub(crate) fn resource_quotas(cluster: &Cluster) -> Result<Self, String> {
+        Self::of_original(cluster, "resourcequota-controller")
+    }
+
     fn of_original(cluster: &Cluster, controller: &str) -> Result<Self, String> {
         let program = cluster.binaries.join("kube-controller-manager");
         if !program.exists() {

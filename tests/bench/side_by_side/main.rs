@@ -108,6 +108,7 @@ fn write_json(
         "idle_seconds": options.idle_seconds,
         "soak_minutes": options.soak_minutes,
         "small_replicasets": options.small_replicasets,
+        "quota_replicasets": options.quota_replicasets,
         "machine": machine,
         "problem": problem,
     });

@@ -19,7 +19,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,
 
-    /// Scenarios to run; by default all but `soak`, `small` and `giants`.
+    /// Scenarios to run; by default all but `soak`, `small`, `quota` and `giants`.
     #[arg(long, value_delimiter = ',')]
     pub(crate) scenarios: Vec<Scenario>,
 
@@ -34,6 +34,10 @@ pub(crate) struct Options {
     /// Number of ReplicaSets with one pod in the scenario `small`, each beside nine old revisions.
     #[arg(long, default_value_t = 2000)]
     pub(crate) small_replicasets: usize,
+
+    /// Number of ReplicaSets that wait in the scenario `quota`.
+    #[arg(long, default_value_t = 2000)]
+    pub(crate) quota_replicasets: usize,
 
     /// How long to measure idle CPU, in seconds.
     #[arg(long, default_value_t = 30)]
@@ -81,6 +85,8 @@ pub(crate) enum Scenario {
     Soak,
     /// Thousands of ReplicaSets with one pod, each beside nine old revisions at zero.
     Small,
+    /// Thousands of ReplicaSets in front of one quota.
+    Quota,
     /// Time from a new ReplicaSet to its pod beside many large ones, with and without a rate limit.
     Giants,
 }
@@ -89,7 +95,7 @@ impl Options {
     pub(crate) fn includes(&self, scenario: Scenario) -> bool {
         let is_long = matches!(
             scenario,
-            Scenario::Soak | Scenario::Small | Scenario::Giants
+            Scenario::Soak | Scenario::Small | Scenario::Quota | Scenario::Giants
         );
         (self.scenarios.is_empty() && !is_long) || self.scenarios.contains(&scenario)
     }

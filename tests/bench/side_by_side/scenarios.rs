@@ -3,6 +3,7 @@
 mod giants;
 mod latency;
 mod loss;
+mod quota;
 mod replicas;
 mod small;
 mod soak;
@@ -109,6 +110,9 @@ pub(crate) fn run_all(
     process.stop()?;
     if stage.includes(Scenario::Small) {
         small::all(&mut stage)?;
+    }
+    if stage.includes(Scenario::Quota) {
+        quota::all(&mut stage)?;
     }
     if stage.includes(Scenario::Giants) && contestant.name == OURS {
         giants::all(&mut stage)?;

@@ -1,0 +1,272 @@
+//! Thousands of ReplicaSets in front of one ResourceQuota: what they cost, and how soon a freed
+//! place is taken.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use replicaset_controller::client::Request;
+use serde_json::json;
+
+use super::{PATIENCE, Stage, wait_until_ready};
+use crate::cluster::Cluster;
+use crate::contestant::{Contestant, Process};
+use crate::load::{in_parallel, pause, pause_until};
+use crate::probe::add_latencies;
+use crate::statistics::number;
+use crate::watch::{Observer, State};
+use crate::workloads::{create, delete_all, scale};
+
+/// Pods that the quota allows, one for each of the oldest ReplicaSets.
+const PLACES: usize = 10;
+
+/// How long requests and CPU are measured, from the creation of the first ReplicaSet on.
+const MEASURED: Duration = Duration::from_mins(3);
+
+/// The last part of that time, in which the state is steady.
+const STEADY: Duration = Duration::from_mins(1);
+
+/// Interval of the points of the chart.
+const SAMPLE_EVERY: Duration = Duration::from_secs(5);
+
+/// Interval at which the quota's usage is read while a place is free.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+const QUOTA: &str = "few";
+
+/// The ReplicaSet that gives up its pod, and the one that waits for it, in a namespace of their
+/// own.
+const HOLDER: &str = "holder";
+const WAITING: &str = "waiting";
+
+/// Writes of the contestant so far: creates of pods, events, and statuses.
+#[derive(Clone, Copy, Default)]
+struct Writes {
+    pod_creates: f64,
+    all: f64,
+}
+
+/// Runs the scenario with a new process, so that its back-offs start from zero.
+pub(super) fn all(stage: &mut Stage<'_>) -> Result<(), String> {
+    let quotas = Contestant::resource_quotas(stage.cluster)?.start()?;
+    let process = stage.contestant.start()?;
+    wait_until_ready(stage.cluster, &process)?;
+    let lonely = stage.cluster.new_namespace()?;
+    let lonely_observer = Observer::start(stage.cluster, &lonely)?;
+    create_quota(stage.cluster, &lonely, 1)?;
+    create(stage.cluster, &lonely, HOLDER, 1)?;
+    let has_pod = |state: &State| state.sums().replicas == 1;
+    lonely_observer.wait("the holder's pod", PATIENCE, has_pod)?;
+    create(stage.cluster, &lonely, WAITING, 1)?;
+    stage.enter()?;
+    create_quota(stage.cluster, &stage.namespace, PLACES)?;
+    let names = create_holders(stage)?;
+    cost(stage, &process)?;
+    take(stage, &names)?;
+    take_lonely(stage, &lonely, &lonely_observer)?;
+    process.stop()?;
+    quotas.stop()?;
+    stage.tear_down()?;
+    delete_all(stage.cluster, &lonely)
+}
+
+fn create_quota(cluster: &Cluster, namespace: &str, pods: usize) -> Result<(), String> {
+    let path = format!("/api/v1/namespaces/{namespace}/resourcequotas");
+    let quota = json!({"metadata": {"name": QUOTA}, "spec": {"hard": {"pods": pods.to_string()}}});
+    cluster.post(&path, &quota)?;
+    let deadline = Instant::now() + PATIENCE;
+    while free_places(cluster, namespace)?.is_none() {
+        if Instant::now() > deadline {
+            return Err("no controller fills in the quota".to_owned());
+        }
+        pause(LOOK_EVERY);
+    }
+    // Admission reads quotas from a cache of its own.
+    pause(Duration::from_secs(2));
+    Ok(())
+}
+
+/// The places that the quota's status shows as free; `None` before it has a status.
+fn free_places(cluster: &Cluster, namespace: &str) -> Result<Option<usize>, String> {
+    let path = format!("/api/v1/namespaces/{namespace}/resourcequotas/{QUOTA}");
+    let quota = cluster.json(&Request::get(path))?;
+    let number = |pointer: &str| quota.pointer(pointer)?.as_str()?.parse::<usize>().ok();
+    let (hard, used) = (number("/status/hard/pods"), number("/status/used/pods"));
+    Ok(hard.zip(used).map(|(hard, used)| hard.saturating_sub(used)))
+}
+
+/// Creates the ReplicaSets that take all places.
+fn create_holders(stage: &Stage<'_>) -> Result<Vec<String>, String> {
+    let names: Vec<String> = (0..PLACES).map(|n| format!("{HOLDER}-{n}")).collect();
+    for name in &names {
+        create(stage.cluster, &stage.namespace, name, 1)?;
+    }
+    let is_full = |state: &State| state.sums().replicas == PLACES;
+    stage.observer.wait("a full quota", PATIENCE, is_full)?;
+    Ok(names)
+}
+
+/// Creates the ReplicaSets that wait, and measures writes and CPU.
+fn cost(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
+    let n_waiting = stage.options.quota_replicasets.max(1);
+    let (cluster, namespace) = (stage.cluster, &*stage.namespace);
+    let (before, cpu_before) = (writes(cluster)?, process.usage()?.cpu);
+    let start = Instant::now();
+    let created = Mutex::new(Ok(()));
+    let mut points = vec![(0.0, 0.0)];
+    let mut at_steady = None;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let result = in_parallel(n_waiting, |n| {
+                create(cluster, namespace, &format!("{WAITING}-{n:05}"), 1)
+            });
+            *created
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner) = result;
+        });
+        let mut next = start;
+        while next < start + MEASURED {
+            next += SAMPLE_EVERY;
+            pause_until(next);
+            let sum = writes(cluster)?.all - before.all;
+            points.push((start.elapsed().as_secs_f64(), sum));
+            if at_steady.is_none() && start.elapsed() >= MEASURED - STEADY {
+                at_steady = Some((writes(cluster)?, process.usage()?.cpu, Instant::now()));
+            }
+        }
+        Ok::<(), String>(())
+    })?;
+    created
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)?;
+    let (after, cpu_after) = (writes(cluster)?, process.usage()?.cpu);
+    let name = stage.contestant.name;
+    stage.add("quota, ReplicaSets that wait", number(n_waiting));
+    stage.add(
+        "quota, creates sent in 3 minutes",
+        after.pod_creates - before.pod_creates,
+    );
+    stage.add("quota, all writes in 3 minutes", after.all - before.all);
+    stage.add("quota, CPU s in 3 minutes", cpu_after - cpu_before);
+    if let Some((then, cpu_then, at)) = at_steady {
+        let seconds = at.elapsed().as_secs_f64();
+        let minute = |value: f64| value / seconds * 60.0;
+        stage.add(
+            "quota, creates in the last minute",
+            minute(after.pod_creates - then.pod_creates),
+        );
+        let part = (cpu_after - cpu_then) / seconds * 100.0;
+        stage.add("quota, per cent of a core in the last minute", part);
+    }
+    let title = format!("Writes behind a full quota, {n_waiting} ReplicaSets");
+    stage.report.add_line(name, "refusals.svg", &title, points);
+    Ok(())
+}
+
+/// Frees one place after the other, and measures the time until each is taken.
+fn take(stage: &mut Stage<'_>, holders: &[String]) -> Result<(), String> {
+    let (mut after_room, mut after_scale) = (Vec::new(), Vec::new());
+    for holder in holders {
+        let (of_room, of_scale) = free_one(
+            stage.cluster,
+            &stage.observer,
+            &stage.namespace,
+            holder,
+            PLACES,
+        )?;
+        after_room.push(of_room);
+        after_scale.push(of_scale);
+        pause(Duration::from_secs(5));
+    }
+    let name = stage.contestant.name;
+    add_latencies(
+        stage.report,
+        name,
+        "quota, a place taken after the status shows it",
+        after_room,
+    );
+    add_latencies(
+        stage.report,
+        name,
+        "quota, a place taken after the scale-down",
+        after_scale,
+    );
+    Ok(())
+}
+
+/// Frees the place that the only waiting ReplicaSet of a namespace waits for.
+fn take_lonely(stage: &mut Stage<'_>, namespace: &str, observer: &Observer) -> Result<(), String> {
+    let (after_room, _) = free_one(stage.cluster, observer, namespace, HOLDER, 1)?;
+    stage.add(
+        "quota, one waiting, seconds until it has the place",
+        after_room / 1000.0,
+    );
+    Ok(())
+}
+
+/// Scales `holder` to zero. Returns the milliseconds until another ReplicaSet has a pod, from the
+/// moment at which the quota's status shows room (0 if it is taken before anyone sees that), and
+/// from the scale-down.
+fn free_one(
+    cluster: &Cluster,
+    observer: &Observer,
+    namespace: &str,
+    holder: &str,
+    places: usize,
+) -> Result<(f64, f64), String> {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let began = Instant::now();
+        let looks = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                if free_places(cluster, namespace)?.is_some_and(|free| free > 0) {
+                    return Ok(Some(Instant::now()));
+                }
+                pause(LOOK_EVERY);
+            }
+            Ok::<_, String>(None)
+        });
+        let taken = scale(cluster, namespace, holder, 0).and_then(|()| {
+            let is_taken =
+                |state: &State| state.pods.len() == places && state.n_pods_of(holder) == 0;
+            observer.wait("a place is taken", PATIENCE, is_taken)
+        });
+        is_over.store(true, Ordering::Relaxed);
+        let room = looks
+            .join()
+            .unwrap_or_else(|_| Err("the thread panicked".to_owned()))?;
+        let taken = taken?;
+        let since = |at: Instant| taken.saturating_duration_since(at).as_secs_f64() * 1000.0;
+        Ok((room.map_or(0.0, since), since(began)))
+    })
+}
+
+/// What the API server has counted. Besides the contestant, only the quota controller writes, and
+/// none of these.
+fn writes(cluster: &Cluster) -> Result<Writes, String> {
+    let response = cluster.send(&Request::get("/metrics"))?;
+    let text = String::from_utf8_lossy(&response.body);
+    let mut writes = Writes::default();
+    let counters = text
+        .lines()
+        .filter(|line| line.starts_with("apiserver_request_total{"));
+    for line in counters {
+        let has = |label: &str| line.contains(label);
+        let value = line
+            .rsplit(' ')
+            .next()
+            .and_then(|value| value.parse::<f64>().ok());
+        let value = value.unwrap_or(0.0);
+        let is_create = has("resource=\"pods\"") && has("verb=\"POST\"");
+        let is_event =
+            has("resource=\"events\"") && (has("verb=\"POST\"") || has("verb=\"PATCH\""));
+        let is_status = has("resource=\"replicasets\"") && has("subresource=\"status\"");
+        if is_create {
+            writes.pod_creates += value;
+        }
+        if is_create || is_event || (is_status && has("verb=\"PUT\"")) {
+            writes.all += value;
+        }
+    }
+    Ok(writes)
+}
