@@ -93,8 +93,8 @@ pub struct Pod {
 pub struct PodFailure {
     /// `status.reason`, such as `Evicted` or `OutOfcpu`; may be empty.
     pub reason: Arc<str>,
-    /// The last transition of any condition: the kubelet changes Ready when the pod fails. Without
-    /// one, `None`.
+    /// The last transition of any condition, or `status.startTime` if that is later: the kubelet
+    /// changes Ready when the pod fails, and leaves a pod that it rejects without conditions.
     pub at: Option<CompactTimestamp>,
 }
 
@@ -290,6 +290,7 @@ struct StatusJson<'a> {
     phase: Option<Cow<'a, str>>,
     #[serde(borrow)]
     reason: Option<Cow<'a, str>>,
+    start_time: Option<Timestamp>,
     #[serde(borrow)]
     conditions: Option<Vec<ConditionJson<'a>>>,
     #[serde(borrow)]
@@ -325,7 +326,8 @@ impl PodJson<'_> {
             .clone()
             .find(|condition| condition.type_.as_deref() == Some("Ready"));
         let transitions = conditions.filter_map(|condition| condition.last_transition_time);
-        let last_transition = transitions.max().map(CompactTimestamp::from);
+        let last_change = transitions.max().max(status.start_time);
+        let last_change = last_change.map(CompactTimestamp::from);
         let phase = PodPhase::from_text(status.phase.as_deref().unwrap_or_default());
         let reason = status.reason.as_deref().unwrap_or_default();
         let annotations = metadata.annotations.unwrap_or_default();
@@ -363,7 +365,7 @@ impl PodJson<'_> {
             deletion_cost: annotations.deletion_cost,
             scale_down: annotations.scale_down,
             has_finalizers: metadata.finalizers.is_some_and(|it| !it.is_empty()),
-            failure: PodFailure::of(phase, reason, last_transition, interner),
+            failure: PodFailure::of(phase, reason, last_change, interner),
         }
     }
 }

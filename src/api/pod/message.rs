@@ -29,6 +29,7 @@ mod status {
     pub(super) const PHASE: u32 = 1;
     pub(super) const CONDITIONS: u32 = 2;
     pub(super) const REASON: u32 = 4;
+    pub(super) const START_TIME: u32 = 7;
     pub(super) const CONTAINER_STATUSES: u32 = 8;
     pub(super) const INIT_CONTAINER_STATUSES: u32 = 10;
     pub(super) const CONDITION_TYPE: u32 = 1;
@@ -121,16 +122,17 @@ impl Pod {
         spec: &[u8],
         interner: &mut Interner,
     ) -> Result<(), ProtobufError> {
-        let (mut reason, mut last_transition) = ("", None);
+        let (mut reason, mut last_change) = ("", None);
         for field in Fields::of(status) {
             let field = field?;
             match field.tag {
                 status::PHASE => self.phase = PodPhase::from_text(field.text()?),
                 status::CONDITIONS => {
                     let transition = self.read_condition(field.bytes)?;
-                    last_transition = last_transition.max(transition);
+                    last_change = last_change.max(transition);
                 }
                 status::REASON => reason = field.text()?,
+                status::START_TIME => last_change = last_change.max(time(field)?),
                 status::CONTAINER_STATUSES => {
                     let (_, restarts) = container_status(field.bytes)?;
                     self.restarts = self.restarts.max(restarts);
@@ -144,7 +146,7 @@ impl Pod {
                 _ => {}
             }
         }
-        self.failure = PodFailure::of(self.phase, reason, last_transition, interner);
+        self.failure = PodFailure::of(self.phase, reason, last_change, interner);
         Ok(())
     }
 
@@ -233,6 +235,20 @@ mod tests {
         assert_eq!((pod.restarts, pod.sidecar_restarts), (3, 5));
         assert_eq!((pod.deletion_cost, pod.is_ready), (-7, true));
         assert!(pod.is_terminating() && pod.controller.is_some());
+    }
+
+    #[test]
+    fn a_rejected_pod_failed_when_it_started() {
+        // Name `p`; phase `Failed`, start time 1,767,225,600 s.
+        let message = b"\x0a\x03\x0a\x01p\x1a\x10\x0a\x06Failed\x3a\x06\x08\x80\xf2\xd6\xca\x06";
+        let json = br#"{"metadata": {"name": "p"},
+            "status": {"phase": "Failed", "startTime": "2026-01-01T00:00:00Z"}}"#;
+        let mut interner = Interner::default();
+        let from_json = Pod::from_json(json, &mut interner).expect("a pod");
+        let pod = Pod::from_protobuf(message, &mut interner).expect("a pod");
+        assert_eq!(pod, from_json);
+        let at = pod.failure.expect("it failed").at.expect("a time");
+        assert_eq!(at.timestamp().as_second(), 1_767_225_600);
     }
 
     #[test]
