@@ -14,6 +14,6 @@ mod written_pod;
 
 pub use error::WriteError;
 pub use event_recorder::{EventRecorder, EventType, ObjectReference};
-pub use pod_control::{CreatedPod, PatchedPod, PodControl};
+pub use pod_control::{CreatedPod, PatchedPod, PodControl, Precondition};
 pub use real_pod_control::RealPodControl;
 pub use replica_set_control::{RealReplicaSetControl, ReplicaSetControl};

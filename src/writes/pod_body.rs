@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::WriteError;
 use crate::api::encoded::Encoded;
 use crate::api::replica_set::Template;
-use crate::api::{ReplicaSet, Uid, WorkloadKind};
+use crate::api::{ReplicaSet, ResourceVersion, Uid, WorkloadKind};
 
 /// The body that creates the pod `name` from the template of `rs`. Copies the template's labels,
 /// annotations, finalizers and spec byte by byte in their original encoding, and sets `rs` as the
@@ -46,12 +46,16 @@ pub fn generate_name(rs_name: &str) -> String {
     format!("{rs_name}-")
 }
 
-/// The body that deletes a pod with this UID as a precondition.
-pub fn delete_body(uid: &Uid) -> Vec<u8> {
+/// The body that deletes a pod with this UID, and with this version unless that is `None` or empty,
+/// as preconditions.
+pub fn delete_body(uid: &Uid, version: Option<&ResourceVersion>) -> Vec<u8> {
     let options = DeleteOptionsJson {
         api_version: "v1",
         kind: "DeleteOptions",
-        preconditions: PreconditionsJson { uid },
+        preconditions: PreconditionsJson {
+            uid,
+            resource_version: version.filter(|version| !version.is_empty()),
+        },
     };
     serde_json::to_vec(&options).expect("strings always serialize")
 }
@@ -65,8 +69,11 @@ struct DeleteOptionsJson<'a> {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct PreconditionsJson<'a> {
     uid: &'a Uid,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_version: Option<&'a ResourceVersion>,
 }
 
 #[cfg(test)]

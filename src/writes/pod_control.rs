@@ -15,12 +15,18 @@ pub trait PodControl: Debug + Send + Sync {
     /// error of the API server or the connection.
     fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError>;
 
-    /// Deletes the pod with exactly this UID. A pod recreated under the same name stays, and the
-    /// call returns a conflict, for which it records no event.
+    /// Deletes the pod with exactly this UID, and with this precondition. A pod that does not meet
+    /// them stays, such as one recreated under the same name. The call then returns a conflict, for
+    /// which it records no event.
     ///
     /// # Errors
     /// The error of the API server or the connection.
-    fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError>;
+    fn delete_pod(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        precondition: Precondition,
+    ) -> Result<(), WriteError>;
 
     /// Records a warning about `rs`. Never blocks.
     fn warn(&self, _rs: &ReplicaSet, _reason: &'static str, _message: String) {}
@@ -41,6 +47,25 @@ pub trait PodControl: Debug + Send + Sync {
         pod: &Pod,
         patch: Vec<u8>,
     ) -> Result<PatchedPod, WriteError>;
+}
+
+/// What must hold for a delete besides the UID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precondition {
+    /// Nothing.
+    None,
+    /// The stored pod has the version of the given one, so nobody has changed it since.
+    SameVersion,
+}
+
+impl Precondition {
+    /// The version that the stored pod must have; `None` if any will do.
+    pub fn version_of(self, pod: &Pod) -> Option<&ResourceVersion> {
+        match self {
+            Self::None => None,
+            Self::SameVersion => Some(&pod.resource_version),
+        }
+    }
 }
 
 /// The response to a create.

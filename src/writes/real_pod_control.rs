@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::pod_body::{create_body, delete_body};
-use super::pod_control::{CreatedPod, PatchedPod, PodControl};
+use super::pod_control::{CreatedPod, PatchedPod, PodControl, Precondition};
 use super::written_pod::WrittenPod;
 use super::{EventRecorder, EventType, ObjectReference, WriteError};
 use crate::api::workload_kind::collection_path;
@@ -94,9 +94,15 @@ impl PodControl for RealPodControl {
         }
     }
 
-    fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
+    fn delete_pod(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        precondition: Precondition,
+    ) -> Result<(), WriteError> {
+        let body = delete_body(&pod.uid, precondition.version_of(pod));
         let request = Request::delete(pod_path(&pod.key))
-            .body("application/json", delete_body(&pod.uid))
+            .body("application/json", body)
             .accept(ACCEPT);
         let name = &pod.key.name;
         match self.send(rs, request) {

@@ -8,7 +8,7 @@ use crate::controller::{ReplicaSetController, SyncError, outcome_of};
 use crate::stdx::activity;
 use crate::stdx::turns;
 use crate::telemetry::metrics::controller::WriteOutcome;
-use crate::writes::WriteError;
+use crate::writes::{Precondition, WriteError};
 
 impl ReplicaSetController {
     /// Deletes the chosen pods, all in one batch. Blocks until every request has ended.
@@ -46,7 +46,7 @@ impl ReplicaSetController {
     /// Deletes one pod. Its expectation stays if and only if the watch will show the deletion.
     fn delete_pod_of(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
         let _job = activity::enter("deletes a pod of", &rs.key);
-        let deleted = match self.pod_control.delete_pod(rs, pod) {
+        let deleted = match self.pod_control.delete_pod(rs, pod, Precondition::None) {
             // DIFFERS: upstream drops the expectation of a pod that is not found. While the cache
             // still shows that pod, its next sync may delete another one in its place.
             Err(error) if error.is_not_found() => Ok(WriteOutcome::Moot),

@@ -9,7 +9,9 @@ use crate::controller::decide::counts::Counts;
 use crate::controller::testing::refused;
 use crate::live::{LiveReader, Manager};
 use crate::stdx::clock::Clock;
-use crate::writes::{CreatedPod, PatchedPod, PodControl, ReplicaSetControl, WriteError};
+use crate::writes::{
+    CreatedPod, PatchedPod, PodControl, Precondition, ReplicaSetControl, WriteError,
+};
 
 /// The fate of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,7 +129,12 @@ impl PodControl for World {
 
     /// PROPERTY P14: In histories without deaths of pods and recreated ReplicaSets, no delete leaves
     /// fewer active pods than the `spec.replicas` by which the sync acts.
-    fn delete_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
+    fn delete_pod(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        _precondition: Precondition,
+    ) -> Result<(), WriteError> {
         let now = self.clock.wall();
         let late = Late::Delete(pod.clone(), now);
         self.request(

@@ -7,7 +7,9 @@ use serde_json::Value;
 
 use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, ResourceVersion, Selector, Status};
 use crate::live::{LiveReader, Manager};
-use crate::writes::{CreatedPod, PatchedPod, PodControl, ReplicaSetControl, WriteError};
+use crate::writes::{
+    CreatedPod, PatchedPod, PodControl, Precondition, ReplicaSetControl, WriteError,
+};
 
 /// One recorded write or live read.
 #[derive(Clone, Debug, PartialEq)]
@@ -186,7 +188,12 @@ impl PodControl for FakeWrites {
         response.unwrap_or_else(|| Ok(CreatedPod::default()))
     }
 
-    fn delete_pod(&self, _rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
+    fn delete_pod(
+        &self,
+        _rs: &ReplicaSet,
+        pod: &Pod,
+        _precondition: Precondition,
+    ) -> Result<(), WriteError> {
         let write = Write::Delete(pod.key.name.to_string());
         let response = self.call(write, &pod.key.name, |state| &mut state.on_delete);
         response.unwrap_or(Ok(()))

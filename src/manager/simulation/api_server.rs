@@ -380,10 +380,12 @@ impl ApiServer {
         let Some(stored) = self.get(kind, name).map(Arc::clone) else {
             return not_found(kind, name);
         };
-        let wanted = &options["preconditions"]["uid"];
-        if !wanted.is_null() && *wanted != stored.value["metadata"]["uid"] {
-            let message = format!("the UID in the precondition ({wanted}) does not match");
-            return refusal(409, "Conflict", &message);
+        for field in ["uid", "resourceVersion"] {
+            let wanted = &options["preconditions"][field];
+            if !wanted.is_null() && *wanted != stored.value["metadata"][field] {
+                let message = format!("the {field} in the precondition ({wanted}) does not match");
+                return refusal(409, "Conflict", &message);
+            }
         }
         Answer::ok(&self.delete_pod(&stored).value)
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{create_body, delete_body};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::REPLICA_SET;
-use crate::api::{ReplicaSet, Uid};
+use crate::api::{ReplicaSet, ResourceVersion, Uid};
 
 fn replica_set(template: &Value) -> ReplicaSet {
     let object = json!({
@@ -64,10 +64,17 @@ fn the_spec_keeps_its_bytes() {
 }
 
 #[test]
-fn a_delete_has_the_uid_as_a_precondition() {
-    let body: Value = serde_json::from_slice(&delete_body(&Uid::new("u-1"))).expect("JSON");
-    let expected = json!({
-        "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u-1"},
-    });
-    assert_eq!(body, expected);
+fn a_delete_has_the_uid_as_a_precondition_and_the_version_on_request() {
+    let check = |version: Option<&str>, preconditions: Value| {
+        let version = version.map(ResourceVersion::new);
+        let body = delete_body(&Uid::new("u-1"), version.as_ref());
+        let body: Value = serde_json::from_slice(&body).expect("JSON");
+        let expected = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions,
+        });
+        assert_eq!(body, expected);
+    };
+    check(None, json!({"uid": "u-1"}));
+    check(Some(""), json!({"uid": "u-1"}));
+    check(Some("7"), json!({"uid": "u-1", "resourceVersion": "7"}));
 }

@@ -21,7 +21,7 @@ use replicaset_controller::stdx::clock::SystemClock;
 use replicaset_controller::telemetry::metrics::Metrics;
 use replicaset_controller::workqueue::WorkQueue;
 use replicaset_controller::writes::{
-    CreatedPod, PatchedPod, PodControl, ReplicaSetControl, WriteError,
+    CreatedPod, PatchedPod, PodControl, Precondition, ReplicaSetControl, WriteError,
 };
 use serde_json::json;
 
@@ -38,7 +38,7 @@ impl PodControl for CacheOnly {
         unexpected()
     }
 
-    fn delete_pod(&self, _: &ReplicaSet, _: &Pod) -> Result<(), WriteError> {
+    fn delete_pod(&self, _: &ReplicaSet, _: &Pod, _: Precondition) -> Result<(), WriteError> {
         unexpected()
     }
 
