@@ -114,6 +114,12 @@ impl Client {
         })
     }
 
+    /// Returns how many requests this client's own rate limit has to spare now: sent at once, they
+    /// delay no others. Never blocks.
+    pub fn n_spare_requests(&self) -> usize {
+        self.throttle.n_spare()
+    }
+
     /// Sends `request` and reads the complete response. Blocks on the throttle, then on the
     /// response (each part for at most [`ClientOptions::request_timeout`]), and before a retry if
     /// the server requested a delay or the connection of a read broke. The stop signal ends every

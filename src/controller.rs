@@ -152,6 +152,11 @@ impl ReplicaSetController {
         self.memories.n_expected()
     }
 
+    /// Returns how many missing pods of all ReplicaSets wait for a back-off to end, for telemetry.
+    pub fn n_pods_held_back(&self) -> usize {
+        self.memories.n_pods_held_back()
+    }
+
     /// Returns how many expected creations and deletions of the ReplicaSet `key` with UID `owner`
     /// are open; `None` without a record.
     pub fn n_expected_of(&self, key: &ObjectKey, owner: &Uid) -> Option<(usize, usize)> {

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::api::{Labels, Pod};
+use crate::api::{Labels, Pod, PodPhase};
 use crate::stdx::hash::HashMap;
 
 /// Up to this number of label sets the tally searches them linearly. Nearly every group has one.
@@ -39,6 +39,8 @@ pub struct LabelTally {
     pub n_ready: u32,
     /// Terminating pods that have not finished.
     pub n_terminating: u32,
+    /// Failed pods that are not terminating.
+    pub n_failed: u32,
 }
 
 impl PodTally {
@@ -50,6 +52,11 @@ impl PodTally {
     /// Number of active pods.
     pub fn n_active(&self) -> usize {
         self.iter().map(|tally| tally.n_active as usize).sum()
+    }
+
+    /// Number of Failed pods that are not terminating.
+    pub fn n_failed(&self) -> usize {
+        self.iter().map(|tally| tally.n_failed as usize).sum()
     }
 
     pub(super) fn add(&mut self, pod: &Pod) {
@@ -70,8 +77,13 @@ impl PodTally {
             *number -= u32::from(is_counted);
         }
         if tally.n_pods == 0 {
-            let counts = (tally.n_active, tally.n_ready, tally.n_terminating);
-            debug_assert_eq!(counts, (0, 0, 0), "the counts match");
+            let counts = (
+                tally.n_active,
+                tally.n_ready,
+                tally.n_terminating,
+                tally.n_failed,
+            );
+            debug_assert_eq!(counts, (0, 0, 0, 0), "the counts match");
             tallies.remove(index);
         }
     }
@@ -143,11 +155,12 @@ impl LabelTally {
             n_active: 0,
             n_ready: 0,
             n_terminating: 0,
+            n_failed: 0,
         }
     }
 
     /// Returns every count, and whether `pod` counts for it.
-    fn numbers(&mut self, pod: &Pod) -> [(&mut u32, bool); 4] {
+    fn numbers(&mut self, pod: &Pod) -> [(&mut u32, bool); 5] {
         let is_active = pod.is_active();
         let is_terminating = pod.is_terminating() && !pod.phase.is_terminal();
         [
@@ -155,6 +168,10 @@ impl LabelTally {
             (&mut self.n_active, is_active),
             (&mut self.n_ready, is_active && pod.is_ready),
             (&mut self.n_terminating, is_terminating),
+            (
+                &mut self.n_failed,
+                pod.phase == PodPhase::Failed && !pod.is_terminating(),
+            ),
         ]
     }
 }

@@ -49,6 +49,9 @@ struct FairBucket {
 /// A request's place in the queue: its turn and its order of arrival.
 type Place = (u64, u64);
 
+/// More requests than these are never spare at once.
+const SPARE_MAX: u32 = 64;
+
 /// Above this number of flows the bucket drops those that are not ahead of the current turn.
 const TURNS_MAX: usize = 1024;
 
@@ -93,9 +96,7 @@ impl FairBucket {
     /// The delay until its token arrives. Requests that enqueue before it in the meantime make it
     /// longer.
     fn take(&mut self, place: Place, now: Instant) -> Result<(), Duration> {
-        let elapsed = now.saturating_duration_since(self.updated).as_secs_f64();
-        self.updated = self.updated.max(now);
-        self.tokens = (self.tokens + elapsed * self.per_second).min(self.burst);
+        self.refill(now);
         // Every request before this one takes a token first.
         let n_before = u32::try_from(self.waiting.range(..place).count()).unwrap_or(u32::MAX);
         let missing = f64::from(n_before) + 1.0 - self.tokens;
@@ -107,6 +108,25 @@ impl FairBucket {
         self.tokens -= 1.0;
         self.turn = self.turn.max(place.0);
         Ok(())
+    }
+
+    /// Returns how many requests, up to [`SPARE_MAX`], may be sent at once and still leave half of
+    /// the burst. None if a request waits.
+    fn n_spare(&mut self, now: Instant) -> usize {
+        self.refill(now);
+        let spare = self.tokens - (self.burst / 2.0).floor() + TOKEN_EPSILON;
+        let is_spare = |n: &u32| f64::from(*n) <= spare;
+        if self.waiting.is_empty() {
+            (1..=SPARE_MAX).take_while(is_spare).count()
+        } else {
+            0
+        }
+    }
+
+    fn refill(&mut self, now: Instant) {
+        let elapsed = now.saturating_duration_since(self.updated).as_secs_f64();
+        self.updated = self.updated.max(now);
+        self.tokens = (self.tokens + elapsed * self.per_second).min(self.burst);
     }
 
     /// Removes the request at `place` from the queue.
@@ -151,6 +171,16 @@ impl Throttle {
     /// True if requests may have to wait.
     pub(super) fn is_limited(&self) -> bool {
         self.state.is_some()
+    }
+
+    /// Returns how many requests may be sent at once and still leave half of the burst to others;
+    /// [`usize::MAX`] without a limit. Never blocks.
+    pub(super) fn n_spare(&self) -> usize {
+        let Some(state) = &self.state else {
+            return usize::MAX;
+        };
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.bucket.n_spare(clock::now())
     }
 
     /// Blocks until `request` may be sent. The stop signal ends the wait. A request that need not
@@ -281,6 +311,25 @@ mod tests {
         bucket
             .take(places[2], later)
             .expect("the token has arrived");
+    }
+
+    #[test]
+    fn half_of_the_burst_is_never_spare() {
+        let now = Instant::now();
+        let mut bucket = FairBucket::new(10.0, 30, now);
+        assert_eq!(bucket.n_spare(now), 15);
+        assert_eq!(waits(&mut bucket, &[0; 12], now), [0; 12]);
+        assert_eq!(bucket.n_spare(now), 3);
+        assert_eq!(waits(&mut bucket, &[0; 18], now), [0; 18]);
+        assert_eq!(bucket.n_spare(now), 0);
+        let later = now + Duration::from_secs(2);
+        assert_eq!(bucket.n_spare(later), 5);
+        bucket.enqueue(0);
+        assert_eq!(bucket.n_spare(later), 0, "a request waits");
+        let mut smallest = FairBucket::new(1.0, 1, now);
+        assert_eq!(smallest.n_spare(now), 1);
+        let unlimited = Throttle::new(0.0, 0, &Stop::new());
+        assert_eq!(unlimited.n_spare(), usize::MAX);
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod claim;
 pub mod counts;
 pub mod deletion_order;
 pub mod due;
+pub mod failed_pods;
 pub mod plan;
 pub mod refusal;
 pub mod status;
@@ -21,6 +22,8 @@ use self::availability::Availability;
 use self::claim::{Claim, claim_of};
 use self::counts::Counts;
 use self::deletion_order::DeletionOrder;
+use self::failed_pods::back_off::BackOff;
+use self::failed_pods::leftovers::Leftovers;
 use self::plan::{BURST_REPLICAS, DeletionContext, Plan, RelatedPods, plan, pods_to_delete};
 use crate::api::{Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
 use crate::stdx::hash::HashSet;
@@ -109,6 +112,10 @@ pub struct Decision {
     pub counts: Counts,
     /// Time until the next Ready pod becomes available.
     pub next_check: Option<Duration>,
+    /// Why some missing pods wait; `None` unless the ReplicaSet opts in, and its pods fail.
+    pub back_off: Option<BackOff>,
+    /// Failed pods to delete.
+    pub leftovers: Leftovers,
     /// The time of day of the decision.
     pub now: Timestamp,
 }
@@ -151,10 +158,12 @@ impl Facts<'_> {
                 Claim::Ignore => {}
             }
         }
+        let (back_off, leftovers) = self.failed_pods(owned, &active);
         let plan = if rs.is_terminating() {
             Plan::Nothing
         } else {
-            plan(active.len(), rs.replicas, self.rules.burst_replicas)
+            let plan = plan(active.len(), rs.replicas, self.rules.burst_replicas);
+            plan.limited_by(back_off.as_ref().map(|back_off| back_off.n_permitted))
         };
         // The freshness check permitted one kind of action. A different kind waits for its own
         // check.
@@ -174,8 +183,22 @@ impl Facts<'_> {
             plan,
             acts,
             delete,
+            back_off,
+            leftovers,
             now,
         }
+    }
+
+    /// The decision about Failed pods, as far as the ReplicaSet opts in.
+    fn failed_pods(&self, owned: &[Arc<Pod>], active: &[Arc<Pod>]) -> (Option<BackOff>, Leftovers) {
+        let (rs, selector, policy, now) = (self.rs, self.selector, &self.rules.policy, self.now);
+        if rs.is_terminating() {
+            return (None, Leftovers::default());
+        }
+        let back_off = policy
+            .failed_pod_backoff
+            .and_then(|policy| BackOff::of(policy, rs, selector, (owned, active), now));
+        (back_off, Leftovers::of(policy, owned, selector, now))
     }
 
     /// The input of the choice of pods to delete.
@@ -212,7 +235,14 @@ impl Decision {
             delete: Vec::new(),
             counts,
             next_check,
+            back_off: None,
+            leftovers: Leftovers::default(),
             now,
         }
+    }
+
+    /// How many missing pods wait for a back-off to end.
+    pub fn n_held_back(&self) -> usize {
+        self.back_off.as_ref().map_or(0, |it| it.n_held_back)
     }
 }

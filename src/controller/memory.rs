@@ -98,6 +98,8 @@ pub struct Memory {
     pub suspicion: Suspicion,
     /// Creates are held back after a refusal.
     hold: Option<Box<Hold>>,
+    /// When the next leftovers may be deleted.
+    pub next_leftovers: Option<Instant>,
 }
 
 impl Memory {
@@ -111,6 +113,7 @@ impl Memory {
             history: History::default(),
             suspicion: Suspicion::default(),
             hold: None,
+            next_leftovers: None,
         }
     }
 
@@ -123,6 +126,7 @@ impl Memory {
             && self.history.is_over(now)
             && self.suspicion.is_over(now)
             && self.hold.is_none()
+            && self.next_leftovers.is_none_or(|next| next <= now)
     }
 }
 
@@ -307,6 +311,13 @@ impl Memories {
             (creations + more, deletions + fewer)
         };
         state.records.values().fold((0, 0), add)
+    }
+
+    /// Returns how many missing pods of all ReplicaSets wait for a back-off to end.
+    pub fn n_pods_held_back(&self) -> usize {
+        let state = self.lock();
+        let counts = state.records.values().map(|it| it.history.n_held_back());
+        counts.sum()
     }
 
     /// Forgets the writes for `key` if the caches show them. Returns true if no write is open.

@@ -90,6 +90,7 @@ impl ReplicaSetController {
         let is_held_back = failure.is_some();
         self.sync_status(&rs, &decision, failure.as_ref())?;
         managed?;
+        self.delete_leftovers(&rs, &decision);
         self.schedule_next_sync(&rs, &decision, freshness);
         Ok(if is_held_back {
             SyncOutcome::HeldBack
@@ -138,7 +139,9 @@ impl ReplicaSetController {
     ) -> Result<Facts<'a>, SyncError> {
         let now = self.clock.wall();
         let counts = self.count_tallies(rs, selector);
-        let counts = counts.filter(|_| may == Plan::Nothing && !rs.is_terminating());
+        let counts = counts.filter(|_| {
+            may == Plan::Nothing && !rs.is_terminating() && !self.reads_failed_pods(rs)
+        });
         let (pods, unresolved) = if let Some(counts) = counts {
             let (counts, next_check) = if counts.depend_on_time(rs) {
                 self.count_available(rs, counts, now)
@@ -236,14 +239,18 @@ impl ReplicaSetController {
 
     /// Requeues the key for changes that no watch event announces.
     fn schedule_next_sync(&self, rs: &ReplicaSet, decision: &Decision, freshness: Freshness) {
+        let backs_off = decision.n_held_back() > 0;
         match freshness {
-            Freshness::Current(_) if decision.plan == Plan::Nothing => self.note_converged(rs),
+            Freshness::Current(_) if decision.plan == Plan::Nothing && !backs_off => {
+                self.note_converged(rs);
+            }
             Freshness::CountOnly(Some(delay)) | Freshness::HeldBack(delay) => {
                 self.queue.add_after(rs.key.clone(), delay);
             }
             _ => {}
         }
         self.schedule_availability_check(rs, decision);
+        self.schedule_back_off(rs, decision);
         let now = self.clock.now();
         let remaining = |memory: &mut Memory| memory.own_writes.remaining(now);
         match self.memories.get(&rs.key, &rs.uid, remaining).flatten() {

@@ -247,6 +247,18 @@ impl Fixture {
         })
     }
 
+    /// The same cache, clock and writes with a controller and a queue that know nothing yet.
+    pub(super) fn restarted(self) -> Self {
+        let queue = Arc::new(WorkQueue::new(Arc::clone(&self.clock) as Arc<_>));
+        let fixture = Self { queue, ..self };
+        let controller = fixture.controller_with(Arc::clone(&fixture.clock) as Arc<_>);
+        controller.enqueue_all();
+        Self {
+            controller,
+            ..fixture
+        }
+    }
+
     /// Puts a new or changed ReplicaSet into the cache and passes the event to the handlers.
     pub(super) fn deliver_replica_set(&self, rs: ReplicaSet) {
         if let Some(event) = self.cache.replica_sets.apply_modified(rs) {

@@ -98,12 +98,19 @@ pub(super) fn export_expectations(name: &str, controller: &Arc<ReplicaSetControl
     });
 }
 
-/// Exports how many objects of the controller `name` are not in step.
+/// Exports how many objects of the controller `name` are not in step, and how many of their pods
+/// wait for a back-off.
 pub(super) fn export_steps(name: &str, controller: &Arc<ReplicaSetController>) {
-    let family = &global().controller.not_in_step;
-    export(family, &[name], controller, |controller| {
+    let families = &global().controller;
+    export(&families.not_in_step, &[name], controller, |controller| {
         count(controller.n_not_in_step())
     });
+    export(
+        &families.pods_held_back,
+        &[name],
+        controller,
+        |controller| count(controller.n_pods_held_back()),
+    );
 }
 
 /// Exports how many objects of the controller `name` are held back after a refusal.

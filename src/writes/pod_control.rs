@@ -28,6 +28,24 @@ pub trait PodControl: Debug + Send + Sync {
         precondition: Precondition,
     ) -> Result<(), WriteError>;
 
+    /// As [`delete_pod`](Self::delete_pod), but records no event.
+    ///
+    /// # Errors
+    /// As [`delete_pod`](Self::delete_pod).
+    fn delete_pod_quietly(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        precondition: Precondition,
+    ) -> Result<(), WriteError> {
+        self.delete_pod(rs, pod, precondition)
+    }
+
+    /// Returns how many requests may be sent at once without delaying others. Never blocks.
+    fn n_spare_requests(&self) -> usize {
+        usize::MAX
+    }
+
     /// Records a warning about `rs`. Never blocks.
     fn warn(&self, _rs: &ReplicaSet, _reason: &'static str, _message: String) {}
 

@@ -100,13 +100,9 @@ impl PodControl for RealPodControl {
         pod: &Pod,
         precondition: Precondition,
     ) -> Result<(), WriteError> {
-        let body = delete_body(&pod.uid, precondition.version_of(pod));
-        let request = Request::delete(pod_path(&pod.key))
-            .body("application/json", body)
-            .accept(ACCEPT);
         let name = &pod.key.name;
-        match self.send(rs, request) {
-            Ok(_) => {
+        match self.delete_pod_quietly(rs, pod, precondition) {
+            Ok(()) => {
                 let message = format!("Deleted pod: {name}");
                 self.record(rs, EventType::Normal, "SuccessfulDelete", message);
                 Ok(())
@@ -122,6 +118,23 @@ impl PodControl for RealPodControl {
                 Err(error)
             }
         }
+    }
+
+    fn delete_pod_quietly(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        precondition: Precondition,
+    ) -> Result<(), WriteError> {
+        let body = delete_body(&pod.uid, precondition.version_of(pod));
+        let request = Request::delete(pod_path(&pod.key))
+            .body("application/json", body)
+            .accept(ACCEPT);
+        self.send(rs, request).map(drop)
+    }
+
+    fn n_spare_requests(&self) -> usize {
+        self.client.n_spare_requests()
     }
 
     fn warn(&self, rs: &ReplicaSet, reason: &'static str, message: String) {

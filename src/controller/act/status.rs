@@ -7,6 +7,7 @@ use crate::api::conditions::{REPLICA_FAILURE, get_condition, remove_condition, s
 use crate::api::{ReplicaSet, ReplicaSetStatus};
 use crate::controller::decide::Decision;
 use crate::controller::decide::counts::Counts;
+use crate::controller::decide::failed_pods::condition::report_back_off;
 use crate::controller::decide::plan::{LARGE, Plan};
 use crate::controller::decide::status::{Failure, News, calculate_status};
 use crate::controller::memory::Memory;
@@ -30,7 +31,9 @@ impl ReplicaSetController {
         decision: &Decision,
         failure: Option<&Failure>,
     ) -> Result<(), SyncError> {
-        let status = calculate_status(rs, &decision.counts, failure);
+        let mut status = calculate_status(rs, &decision.counts, failure);
+        let back_off = decision.back_off.as_ref();
+        let new_step = report_back_off(&mut status, rs, back_off, failure);
         let news = News::of(rs, &status, self.comparable(rs, Counts::from(&status)));
         if let Some(delay) = self.defer_status(rs, news, decision) {
             match news {
@@ -41,6 +44,9 @@ impl ReplicaSetController {
         }
         let updated = self.update_replica_set_status(rs, status)?;
         self.record_replica_set(&updated);
+        if let Some(message) = new_step {
+            self.report_failing_pods(rs, message);
+        }
         Ok(())
     }
 

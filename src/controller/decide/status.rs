@@ -77,7 +77,8 @@ impl News {
     }
 }
 
-fn replica_failure(failure: &Failure) -> Condition {
+/// The condition of a failed create or delete.
+pub(super) fn replica_failure(failure: &Failure) -> Condition {
     let reason = match failure.plan {
         Plan::Create(_) => "FailedCreate",
         Plan::Delete(_) | Plan::Nothing => "FailedDelete",

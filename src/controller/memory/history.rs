@@ -55,6 +55,8 @@ pub struct History {
     unusable_selector: Option<i64>,
     /// The generation for which mistakes in annotations were reported.
     mistakes: Option<i64>,
+    /// Missing pods that wait for a back-off to end.
+    n_held_back: usize,
 }
 
 /// A change of the spec that the ReplicaSet has not converged to.
@@ -125,8 +127,19 @@ impl History {
     /// if there was one.
     pub fn note_converged(&mut self, rs: &ReplicaSet, now: Instant) -> Option<Duration> {
         let is_its = |change: &mut Change| change.generation == rs.generation;
+        self.n_held_back = 0;
         let change = self.change.take_if(is_its)?;
         Some(now.saturating_duration_since(change.since))
+    }
+
+    /// Records how many missing pods of the ReplicaSet wait for a back-off to end.
+    pub fn note_held_back(&mut self, n_pods: usize) {
+        self.n_held_back = n_pods;
+    }
+
+    /// Missing pods that wait for a back-off to end.
+    pub fn n_held_back(&self) -> usize {
+        self.n_held_back
     }
 
     /// Counts a failed pod of `rs`. Returns the number of failures and their period if this one
@@ -164,6 +177,7 @@ impl History {
             && self.change.is_none()
             && self.unusable_selector.is_none()
             && self.mistakes.is_none()
+            && self.n_held_back == 0
             && failures.is_none_or(|it| now.saturating_duration_since(it.since) >= FAILURES_PERIOD)
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::api::conditions::{REPLICA_FAILURE, get_condition, set_condition};
 use crate::api::{ObjectKey, Pod};
 use crate::controller::decide::deletion_order::{RankedPod, compare};
+use crate::controller::decide::failed_pods::condition::report_back_off;
 use crate::controller::decide::plan::deletion_ranking;
 use crate::controller::decide::status::calculate_status;
 use crate::controller::decide::{Decision, Facts, Pods};
@@ -39,12 +40,14 @@ impl ReplicaSetController {
         let facts = self.facts(&rs, selector, Pods::Listed { owned, orphans });
         let decision = facts.decide_freely();
         let mut status = calculate_status(&rs, &decision.counts, None);
+        report_back_off(&mut status, &rs, decision.back_off.as_ref(), None);
         // Only the writer learns of failures, so the stored condition is taken as right.
         if let Some(failure) = get_condition(&rs.status.conditions, REPLICA_FAILURE) {
             set_condition(&mut status.conditions, failure.clone());
         }
         let is_written = rs.status == status && rs.generation == rs.status.observed_generation;
         self.schedule_availability_check(&rs, &decision);
+        self.schedule_back_off(&rs, &decision);
         let intent = Intent {
             ties: ties(&facts, &decision),
             ended,

@@ -1,5 +1,6 @@
 //! Groups A and B, the part about whole syncs.
 
+mod failing_node;
 mod large;
 mod nothing;
 mod numbers;

@@ -98,6 +98,8 @@ pub struct ControllerFamilies {
     pub not_in_step: Computed,
     /// Objects whose creates are held back after a refusal of this kind.
     pub held_back: Computed,
+    /// Missing pods that wait for a back-off.
+    pub pods_held_back: Computed,
     sorting_deletion_age_ratio: Histogram,
     stale_sync_skips: IntCounterVec,
     pods_created: IntCounterVec,
@@ -105,6 +107,7 @@ pub struct ControllerFamilies {
     pods_adopted: IntCounterVec,
     pods_released: IntCounterVec,
     pods_failed: IntCounterVec,
+    leftovers_deleted: IntCounterVec,
     syncs: IntCounterVec,
     first_request: HistogramVec,
     converge: HistogramVec,
@@ -131,6 +134,11 @@ impl ControllerFamilies {
                 "Objects whose creates are held back after a refusal, by its kind: quota, overload \
                  (429, 503 or a webhook that did not respond), invalid (422).",
                 &["name", "kind"],
+            ),
+            pods_held_back: registry.computed_gauges(
+                "replicaset_controller_pods_held_back",
+                "Missing pods that are not created yet because pods of their object fail.",
+                &["name"],
             ),
             sorting_deletion_age_ratio: registry.histogram(
                 "replicaset_controller_sorting_deletion_age_ratio",
@@ -163,8 +171,13 @@ impl ControllerFamilies {
             ),
             pods_failed: registry.counters(
                 "replicaset_controller_pods_failed_total",
-                "Owned pods observed to fail; the controller replaces each at once.",
+                "Owned pods observed to fail; the controller replaces each at once, unless told \
+                 otherwise.",
                 &["name"],
+            ),
+            leftovers_deleted: by_outcome(
+                "replicaset_controller_leftovers_deleted_total",
+                "Requests to delete a Failed pod that is not kept, by outcome.",
             ),
             syncs: by_outcome(
                 "replicaset_controller_syncs_total",
@@ -205,6 +218,7 @@ impl ControllerFamilies {
             pods_adopted: by_outcome(&self.pods_adopted),
             pods_released: by_outcome(&self.pods_released),
             pods_failed: self.pods_failed.with_label_values(&[name]),
+            leftovers_deleted: by_outcome(&self.leftovers_deleted),
             syncs: SyncEnd::ALL.map(by_end),
             first_request: self.first_request.with_label_values(&[name]),
             converge: self.converge.with_label_values(&[name]),
@@ -232,6 +246,8 @@ pub struct ControllerMetrics {
     pub pods_released: ByOutcome,
     /// Owned pods observed to fail.
     pub pods_failed: IntCounter,
+    /// Deletes of Failed pods that are not kept.
+    pub leftovers_deleted: ByOutcome,
     /// Seconds from a spec change to the first request.
     pub first_request: Histogram,
     /// Seconds from a spec change until the ReplicaSet has converged.

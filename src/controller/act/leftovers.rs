@@ -1,0 +1,97 @@
+//! Deletes Failed pods that a ReplicaSet does not keep. They have no part in the number of
+//! replicas, so no sync waits for them, and an error is no failure of the sync.
+
+use std::time::Duration;
+
+use crate::api::{Pod, ReplicaSet};
+use crate::controller::decide::Decision;
+use crate::controller::memory::Memory;
+use crate::controller::{ReplicaSetController, outcome_of};
+use crate::telemetry::metrics::controller::WriteOutcome;
+use crate::writes::{Precondition, WriteError};
+
+/// Maximum leftovers that one sync deletes, one after the other, so that it soon serves other keys.
+const PER_SYNC: usize = 8;
+
+/// Pause before the next ones of the same ReplicaSet. The watch shows the deletions meanwhile.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Pause after the API server has refused a delete.
+const REFUSED_PAUSE: Duration = Duration::from_mins(1);
+
+impl ReplicaSetController {
+    /// Deletes some leftovers of `rs`, unless creates and deletes that the ReplicaSets need take up
+    /// the rate limit, and requeues the key for the others. Blocks for one request each.
+    pub(in crate::controller) fn delete_leftovers(&self, rs: &ReplicaSet, decision: &Decision) {
+        let leftovers = &decision.leftovers;
+        if let Some(next) = leftovers.next_in {
+            self.queue.add_low_after(rs.key.clone(), next);
+        }
+        if leftovers.delete.is_empty() {
+            return;
+        }
+        let now = self.clock.now();
+        let next = |memory: &mut Memory| memory.next_leftovers;
+        let next = self.memories.get(&rs.key, &rs.uid, next).flatten();
+        let pause = next.map(|next| next.saturating_duration_since(now));
+        if let Some(pause) = pause.filter(|pause| !pause.is_zero()) {
+            return self.queue.add_low_after(rs.key.clone(), pause);
+        }
+        // The requests of this sync for the replicas themselves go first.
+        let n_spare = if decision.acts {
+            0
+        } else {
+            self.pod_control.n_spare_requests()
+        };
+        let count = leftovers.delete.len().min(PER_SYNC).min(n_spare);
+        let results = leftovers.delete[..count]
+            .iter()
+            .map(|pod| self.delete_leftover(rs, pod));
+        let result: Result<Vec<()>, WriteError> = results.collect();
+        let pause = match result {
+            Err(WriteError::Stopped) => return,
+            Err(error) => {
+                log::warn!(
+                    object:% = self.kind.named(&rs.key), error:%;
+                    "cannot delete a Failed pod that is not kept, next attempt in a minute"
+                );
+                REFUSED_PAUSE
+            }
+            Ok(deleted) => {
+                if !deleted.is_empty() {
+                    log::info!(
+                        object:% = self.kind.named(&rs.key);
+                        "deleted {} of {} Failed pods that are not kept",
+                        deleted.len(),
+                        leftovers.delete.len()
+                    );
+                }
+                PAUSE
+            }
+        };
+        let wait = |memory: &mut Memory| memory.next_leftovers = Some(now + pause);
+        self.memories.with(&rs.key, &rs.uid, wait);
+        if count < leftovers.delete.len() || pause == REFUSED_PAUSE {
+            self.queue.add_low_after(rs.key.clone(), pause);
+        }
+    }
+
+    /// Deletes one pod unless it has changed since the cache saw it: it may have a finalizer now,
+    /// or another owner.
+    fn delete_leftover(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
+        let precondition = Precondition::SameVersion;
+        let deleted = self.pod_control.delete_pod_quietly(rs, pod, precondition);
+        let (outcome, result) = match deleted {
+            Ok(()) => (WriteOutcome::Success, Ok(())),
+            Err(error) if error.is_not_found() || error.is_conflict() => {
+                (WriteOutcome::Moot, Ok(()))
+            }
+            Err(error) => (outcome_of(&error), Err(error)),
+        };
+        self.metrics.leftovers_deleted.count(outcome);
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests;

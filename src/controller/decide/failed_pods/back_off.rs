@@ -1,0 +1,200 @@
+//! How long the replacements of Failed pods wait.
+//!
+//! Failures that follow each other within the first wait form a step. The steps of the window, each
+//! with a weight, give the wait, which doubles per step: the first wait for one step, twice that
+//! for two. During a wait nothing is replaced; at its end one pod is created, a probe, and the next
+//! wait begins. A pod that turns Ready ends all that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{FailedPod, failed_pods};
+use crate::api::policy::FailedPodBackoff;
+use crate::api::{CompactTimestamp, Pod, ReplicaSet, Selector};
+
+/// Failures count for at least this long.
+const WINDOW_MIN: Duration = Duration::from_mins(10);
+
+/// Reasons of pods that ran and had to give way to others: by the kubelet's eviction under
+/// pressure, by its preemption for a critical pod, by a node's graceful shutdown (kubernetes
+/// `pkg/kubelet/eviction/helpers.go:Reason`, `pkg/kubelet/events/event.go:PreemptContainer`,
+/// `pkg/kubelet/nodeshutdown/nodeshutdown_manager.go:nodeShutdownReason`). A node under pressure
+/// also rejects pods as `Evicted`.
+const EVICTIONS: [&str; 3] = ["Evicted", "Preempting", "Terminated"];
+
+/// The weight of a step that consists of evictions. Any other step has weight 1.
+const EVICTIONS_WEIGHT: f64 = 0.5;
+
+/// A new step settles for this time, or for the first wait if that is shorter, before the condition
+/// reports it: pods that are rejected together fail one by one.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// The back-off of a ReplicaSet whose pods fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackOff {
+    /// Pods that failed within the window, and since a pod of the ReplicaSet last turned Ready.
+    pub n_failures: usize,
+    /// The steps in which they failed.
+    pub n_steps: usize,
+    /// The first failure of the last step.
+    pub step_began: Timestamp,
+    /// The pod that failed last.
+    pub last: Arc<Pod>,
+    /// The time between two probes.
+    pub wait: Duration,
+    /// Time until the next probe may be created; zero if it may now.
+    pub remaining: Duration,
+    /// Time until the last failure leaves the window.
+    pub expires_in: Duration,
+    /// How many missing pods may be created now, the probe included.
+    pub n_permitted: usize,
+    /// How many missing pods wait.
+    pub n_held_back: usize,
+    /// Time until the condition reports the last step; zero if it does now.
+    pub settles_in: Duration,
+}
+
+impl BackOff {
+    /// The back-off of `rs` with these active pods; `None` if no failure counts, or if all its pods
+    /// are Ready.
+    pub fn of(
+        policy: FailedPodBackoff,
+        rs: &ReplicaSet,
+        selector: &Selector,
+        (owned, active): (&[Arc<Pod>], &[Arc<Pod>]),
+        now: Timestamp,
+    ) -> Option<Self> {
+        let n_wanted = usize::try_from(rs.replicas).unwrap_or(0);
+        let ready = || active.iter().filter(|pod| pod.is_ready);
+        if ready().count() >= n_wanted {
+            return None;
+        }
+        let window = window(policy);
+        let last_ready = ready().filter_map(|pod| pod.ready_transition).max();
+        let last_ready = last_ready.map(CompactTimestamp::timestamp);
+        let mut failures = failed_pods(owned, selector, now);
+        failures.retain(|failed| {
+            // The API's times are whole seconds. A failure in the second in which a pod turned
+            // Ready counts, so that a node which rejects pods never causes a burst.
+            last_ready.is_none_or(|ready| failed.at >= ready)
+                && is_near(failed.at, policy.longest, now)
+                && age(failed.at, now) < window
+        });
+        let last = failures.last()?;
+        let steps = steps(&failures, policy.first);
+        let weights = steps.iter().map(|step| weight(step, window, now));
+        let wait = wait(policy, weights.sum());
+        let created = owned.iter().chain(active).filter_map(|pod| pod.creation);
+        let created = created.map(CompactTimestamp::timestamp);
+        let created = created.filter(|at| is_near(*at, policy.longest, now)).max();
+        // A probe that neither fails nor turns Ready is followed by another one.
+        let since = created.map_or(last.at, |created| created.max(last.at));
+        let remaining = remaining(since, wait, now);
+        // The first pods never wait, however many of them fail.
+        let n_first = n_wanted.saturating_sub(active.len() + failures.len());
+        let n_missing = n_wanted.saturating_sub(active.len());
+        let n_permitted = n_first + usize::from(remaining.is_zero());
+        let step_began = steps.last()?.first()?.at;
+        Some(Self {
+            n_failures: failures.len(),
+            n_steps: steps.len(),
+            step_began,
+            last: Arc::clone(last.pod),
+            wait,
+            remaining,
+            expires_in: self::remaining(last.at, window, now),
+            n_permitted,
+            n_held_back: n_missing.saturating_sub(n_permitted),
+            settles_in: self::remaining(step_began, SETTLE.min(policy.first), now),
+        })
+    }
+
+    /// Why the last pod failed, in the kubelet's word.
+    pub fn reason(&self) -> &str {
+        match &self.last.failure {
+            Some(failure) if !failure.reason.is_empty() => &failure.reason,
+            _ => "no reason given",
+        }
+    }
+
+    /// The node of the last pod that failed.
+    pub fn node(&self) -> &str {
+        self.last.node.as_deref().unwrap_or("no node")
+    }
+
+    /// Time until a sync finds something else, without any event.
+    pub fn changes_in(&self) -> Duration {
+        match self.n_held_back {
+            0 => self.expires_in,
+            _ if self.remaining.is_zero() => self.wait,
+            _ => self.remaining,
+        }
+    }
+}
+
+/// How long a failure counts: twice the time that it takes, at the longest wait, to collect the
+/// failures which make the wait the longest one. So steady probing keeps it there.
+pub fn window(policy: FailedPodBackoff) -> Duration {
+    let doublings = (policy.longest.as_secs_f64() / policy.first.as_secs_f64()).log2();
+    let window = policy.longest.mul_f64(2.0 * (doublings + 1.0));
+    window.max(WINDOW_MIN)
+}
+
+/// Splits failures, the earliest first, into steps: each holds the failures less than `first` after
+/// its own first one.
+fn steps<'a, 'b>(failures: &'a [FailedPod<'b>], first: Duration) -> Vec<&'a [FailedPod<'b>]> {
+    let mut steps = Vec::new();
+    let mut rest = failures;
+    while let Some(begin) = rest.first() {
+        let is_later = |failed: &&FailedPod<'_>| age(begin.at, failed.at) < first;
+        let (step, later) = rest.split_at(rest.iter().take_while(is_later).count());
+        steps.push(step);
+        rest = later;
+    }
+    steps
+}
+
+/// 1, or less for evictions, in the younger half of the window. Falls to 0 over the older half.
+fn weight(step: &[FailedPod<'_>], window: Duration, now: Timestamp) -> f64 {
+    let is_eviction = |failed: &FailedPod<'_>| {
+        let failure = failed.pod.failure.as_ref();
+        failure.is_some_and(|it| EVICTIONS.contains(&&*it.reason))
+    };
+    let by_kind = if step.iter().all(is_eviction) {
+        EVICTIONS_WEIGHT
+    } else {
+        1.0
+    };
+    let Some(last) = step.last() else { return 0.0 };
+    let left = 1.0 - age(last.at, now).as_secs_f64() / window.as_secs_f64();
+    by_kind * (2.0 * left).clamp(0.0, 1.0)
+}
+
+/// The wait after steps of this total weight: in proportion to it up to the first wait at 1, then
+/// doubling with each further 1.
+fn wait(policy: FailedPodBackoff, weight: f64) -> Duration {
+    let ratio = policy.longest.as_secs_f64() / policy.first.as_secs_f64();
+    let factor = if weight < 1.0 {
+        weight
+    } else {
+        (weight - 1.0).exp2()
+    };
+    policy.first.mul_f64(factor.clamp(0.0, ratio))
+}
+
+/// Time since `at`; zero if that lies ahead.
+fn age(at: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(at)).unwrap_or_default()
+}
+
+/// False if `at` lies so far ahead that only a wrong clock explains it.
+fn is_near(at: Timestamp, ahead_max: Duration, now: Timestamp) -> bool {
+    age(now, at) <= ahead_max
+}
+
+/// Time until `wait` has passed since `at`.
+fn remaining(at: Timestamp, wait: Duration, now: Timestamp) -> Duration {
+    (age(now, at) + wait).saturating_sub(age(at, now))
+}

@@ -1,0 +1,78 @@
+//! The condition that reports a back-off, once per step.
+
+use jiff::Timestamp;
+
+use super::back_off::BackOff;
+use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition, remove_condition};
+use crate::api::{ReplicaSet, ReplicaSetStatus};
+use crate::controller::decide::status::{Failure, replica_failure};
+
+/// The reason of the condition and of the event.
+pub const FAILED_POD_BACKOFF: &str = "FailedPodBackoff";
+
+/// Adds the condition of `back_off` to the calculated `status` of `rs`. Returns its message if it
+/// reports a step that the stored status does not.
+///
+/// DIFFERS: upstream leaves an existing condition unchanged. One with this reason is replaced when
+/// the step changes, and by the failure of a request.
+pub fn report_back_off(
+    status: &mut ReplicaSetStatus,
+    rs: &ReplicaSet,
+    back_off: Option<&BackOff>,
+    failure: Option<&Failure>,
+) -> Option<String> {
+    let stored = &rs.status.conditions;
+    let place = stored.iter().position(|it| it.type_ == REPLICA_FAILURE);
+    let known = get_condition(stored, REPLICA_FAILURE);
+    let known = known.filter(|it| it.reason.as_deref() == Some(FAILED_POD_BACKOFF));
+    let mut put = |condition: Condition| {
+        remove_condition(&mut status.conditions, REPLICA_FAILURE);
+        let place = place.unwrap_or(usize::MAX).min(status.conditions.len());
+        status.conditions.insert(place, condition);
+    };
+    if let Some(failure) = failure {
+        if known.is_some() {
+            put(replica_failure(failure));
+        }
+        return None;
+    }
+    let back_off = back_off?;
+    // The API stores whole seconds.
+    let step_began = Timestamp::from_second(back_off.step_began.as_second()).ok();
+    let is_told = |known: &&Condition| known.last_transition_time >= step_began;
+    match known {
+        Some(known) if is_told(&known) || !back_off.settles_in.is_zero() => {
+            put(known.clone());
+            None
+        }
+        None if !back_off.settles_in.is_zero() => None,
+        _ => {
+            let message = message(back_off);
+            put(Condition {
+                type_: REPLICA_FAILURE.to_owned(),
+                status: "True".to_owned(),
+                last_transition_time: step_began,
+                reason: Some(FAILED_POD_BACKOFF.to_owned()),
+                message: Some(message.clone()),
+                ..Condition::default()
+            });
+            Some(message)
+        }
+    }
+}
+
+/// Describes the back-off in sentences that hold for the whole step.
+fn message(back_off: &BackOff) -> String {
+    let (n_failures, n_steps) = (back_off.n_failures, back_off.n_steps);
+    let wait = back_off.wait.as_secs_f64().max(1.0);
+    let pods = match n_failures {
+        1 => "1 pod has failed".to_owned(),
+        _ if n_steps == 1 => format!("{n_failures} pods have failed"),
+        _ => format!("{n_failures} pods have failed in {n_steps} steps"),
+    };
+    let (reason, node) = (back_off.reason(), back_off.node());
+    format!(
+        "{pods}, the last one on {node}: {reason}. Of the missing pods one is created every \
+         {wait:.0} s, and all as soon as one is Ready"
+    )
+}
