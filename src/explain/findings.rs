@@ -1,26 +1,28 @@
 //! Derives from a report why a ReplicaSet makes no progress, and the remedy. Pure.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 
 use super::held_back;
 use super::model::{Finding, Report, Sources};
-use super::pods::{failing, unavailable};
-use crate::api::conditions::{REPLICA_FAILURE, get_condition};
-use crate::api::{CompactTimestamp, Pod};
+use super::pods::{backing_off, failing, unavailable};
+use crate::api::CompactTimestamp;
+use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition};
+use crate::controller::decide::Decision;
+use crate::controller::decide::failed_pods::condition::FAILED_POD_BACKOFF;
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::controller::observe::inspect::{Memory, ReplicaSetFacts};
 
-/// The problems of the report's ReplicaSet with these active pods, most important first.
+/// The problems of the report's ReplicaSet with this decision, most important first.
 pub fn findings(
     report: &Report,
-    active: &[Arc<Pod>],
+    decision: Option<&Decision>,
     facts: &ReplicaSetFacts,
     sources: &Sources,
     now: Timestamp,
 ) -> Vec<Finding> {
     let rs = &*facts.replica_set;
+    let active = decision.map_or(&[][..], |decision| &decision.active);
+    let back_off = decision.and_then(|decision| decision.back_off.as_ref());
     let mut found = Vec::new();
     let mut add = |what: String, way_out: Option<String>| found.push(Finding { what, way_out });
     if let Err(error) = &rs.selector {
@@ -41,6 +43,9 @@ pub fn findings(
     let last_error = memory.and_then(|memory| memory.last_error.as_ref());
     let last_error = last_error.map(|error| error.message.to_string());
     let condition = get_condition(&rs.status.conditions, REPLICA_FAILURE);
+    // A back-off is no error, and has a finding of its own.
+    let is_error = |it: &&Condition| it.reason.as_deref() != Some(FAILED_POD_BACKOFF);
+    let condition = condition.filter(is_error);
     let error_message = last_error
         .or_else(|| condition.and_then(|condition| condition.message.clone()))
         .or_else(|| failed_create(report));
@@ -80,7 +85,11 @@ pub fn findings(
             Some("check that the controller is running and is the leader".to_owned()),
         );
     }
-    let storm = failing(facts, sources, now);
+    let storm = match back_off {
+        Some(back_off) => Some(backing_off(back_off, facts, now)),
+        None if facts.rules.policy.failed_pod_backoff.is_some() => None,
+        None => failing(facts, sources, now),
+    };
     // The API alone does not show why the controller waits.
     if storm.is_none() && is_wanting && memory.is_none() && found.is_empty() {
         found.push(Finding {

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Timestamp, Unit};
 
 use super::model::{Finding, Report, Sources};
 use crate::api::{Pod, PodPhase};
 use crate::controller::decide::availability::is_available;
+use crate::controller::decide::failed_pods::back_off::BackOff;
 use crate::controller::observe::inspect::ReplicaSetFacts;
 
 /// Failures older than this are not part of a failure loop.
@@ -101,6 +102,33 @@ pub(super) fn failing(
         ),
         way_out: Some(describe(newest)),
     })
+}
+
+/// Reports how pods that fail hold back their replacements, and the remedy.
+pub(super) fn backing_off(back_off: &BackOff, facts: &ReplicaSetFacts, now: Timestamp) -> Finding {
+    let n_held_back = back_off.n_held_back;
+    let next = match (n_held_back, now.checked_add(back_off.remaining)) {
+        (0, _) => "their replacements are not Ready yet".to_owned(),
+        (_, Ok(at)) if at > now => format!(
+            "{n_held_back} missing pods wait, the next one is due at {}",
+            at.round(Unit::Second).unwrap_or(at)
+        ),
+        _ => format!("{n_held_back} missing pods wait, one is due now"),
+    };
+    let namespace = &facts.replica_set.key.namespace;
+    Finding {
+        what: format!(
+            "{}, the last step since {}; {next}, one every {:.0} s",
+            back_off.history(),
+            back_off.step_began,
+            back_off.wait.as_secs_f64().max(1.0)
+        ),
+        way_out: Some(format!(
+            "{}; one Ready pod ends the wait, and so does deleting the Failed pods: kubectl -n \
+             {namespace} delete pods --field-selector status.phase=Failed",
+            describe(&back_off.last)
+        )),
+    }
 }
 
 fn describe(pod: &Pod) -> String {

@@ -82,7 +82,7 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
         events: sources.events.clone(),
     };
     report.not_counted.truncate(NAMED_MAX);
-    report.findings = findings(&report, active, facts, sources, now);
+    report.findings = findings(&report, decision.as_ref(), facts, sources, now);
     report
 }
 
@@ -214,7 +214,12 @@ fn next_step(
         (Ok(_), _) if rs.is_terminating() => {
             Some("the ReplicaSet is terminating; the garbage collector deletes its pods".to_owned())
         }
-        (Ok(_), _) => facts.memory.as_ref().and_then(held_back),
+        (Ok(_), _) => facts.memory.as_ref().and_then(held_back).or_else(|| {
+            let n_pods = decision
+                .map(Decision::n_held_back)
+                .filter(|n_pods| *n_pods > 0);
+            n_pods.map(|n_pods| format!("{n_pods} of them wait, because pods of it fail"))
+        }),
     };
     NextStep {
         action,
@@ -222,6 +227,7 @@ fn next_step(
         pods: pods.unwrap_or_default(),
         adopts: decision.map_or_else(Vec::new, |decision| names(&decision.adopt)),
         releases: decision.map_or_else(Vec::new, |decision| names(&decision.release)),
+        leftovers: decision.map_or(0, |decision| decision.leftovers.delete.len()),
         held_back,
     }
 }

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::model::{Report, Sources};
 use super::report::report;
+use crate::api::conditions::{Condition, REPLICA_FAILURE};
 use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::decide::Rules;
@@ -353,9 +354,48 @@ fn pods_that_fail_as_fast_as_replaced_are_a_finding() {
         !storm_report.to_string().contains("nothing that blocks it"),
         "{storm_report}"
     );
+    let mut waiting = storm.clone();
+    let rs = Arc::make_mut(&mut waiting.replica_set);
+    rs.opt_ins = [("replicaset-controller/failed-pod-backoff", "20s..5m")]
+        .into_iter()
+        .collect();
+    let message = Some("a message that the finding replaces".to_owned());
+    rs.status.conditions = vec![Condition {
+        type_: REPLICA_FAILURE.to_owned(),
+        reason: Some("FailedPodBackoff".to_owned()),
+        message,
+        ..Condition::default()
+    }];
+    waiting.rules = Rules::by_default(&REPLICA_SET, rs);
+    let report = report(&waiting, &sources, NOW);
+    check(
+        &report,
+        &[
+            "10 pods have failed, the last one on node-1: no reason given, the last step since \
+             2025-12-31T23:59:40Z; 2 missing pods wait, the next one is due at \
+             2026-01-01T00:00:09Z, one every 20 s",
+            "way out: kubectl -n shop describe pod web-9; one Ready pod ends the wait, and so does \
+             deleting the Failed pods: kubectl -n shop delete pods --field-selector \
+             status.phase=Failed",
+            "2 of them wait, because pods of it fail",
+        ],
+    );
+    assert_eq!(report.findings.len(), 1, "{report}");
+}
+
+#[test]
+fn few_failed_pods_are_no_finding_and_those_not_kept_are_named() {
+    let failed = |n: u32| pod(&format!("web-{n}"), &json!({}), &json!({"phase": "Failed"}));
     let few = facts(2, &json!([]), (0..4).map(failed).collect());
     let text = report(&few, &Sources::default(), NOW).to_string();
     assert!(!text.contains("Failed that were created"), "{text}");
+    let mut keeps_one = few.clone();
+    keeps_one.rules.policy.failed_pods_kept = Some(1);
+    let text = report(&keeps_one, &Sources::default(), NOW).to_string();
+    assert!(
+        text.contains("delete 3 Failed pods that are not kept"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -31,6 +31,11 @@ impl fmt::Display for NextStep {
             (action, 1) => steps.push(format!("{action} 1 pod")),
             (action, count) => steps.push(format!("{action} {count} pods")),
         }
+        match self.leftovers {
+            0 => {}
+            1 => steps.push("delete 1 Failed pod that is not kept".to_owned()),
+            count => steps.push(format!("delete {count} Failed pods that are not kept")),
+        }
         if steps.is_empty() {
             steps.push("nothing".to_owned());
         }

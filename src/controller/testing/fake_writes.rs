@@ -16,6 +16,7 @@ use crate::writes::{
 pub(in crate::controller) enum Write {
     Create(String),
     Delete(String),
+    DeleteQuietly(String, Precondition),
     Patch(String, Value),
     GetReplicaSet(String),
     GetVersions,
@@ -50,6 +51,7 @@ struct State {
     live_replica_set: Option<Result<ReplicaSet, WriteError>>,
     live_pods: Vec<Pod>,
     live_versions: Option<Result<[ResourceVersion; 2], WriteError>>,
+    n_spare: Option<usize>,
 }
 
 impl std::fmt::Debug for FakeWrites {
@@ -106,6 +108,11 @@ impl FakeWrites {
     pub(in crate::controller) fn refuse_live_versions(&self) {
         let refusal = refused(503, "ServiceUnavailable", "no");
         self.lock().live_versions = Some(Err(refusal));
+    }
+
+    /// Sets the number of requests that may be sent without delaying others; the default is any.
+    pub(in crate::controller) fn set_spare_requests(&self, number: usize) {
+        self.lock().n_spare = Some(number);
     }
 
     /// Sets the pods that live reads find.
@@ -197,6 +204,21 @@ impl PodControl for FakeWrites {
         let write = Write::Delete(pod.key.name.to_string());
         let response = self.call(write, &pod.key.name, |state| &mut state.on_delete);
         response.unwrap_or(Ok(()))
+    }
+
+    fn delete_pod_quietly(
+        &self,
+        _rs: &ReplicaSet,
+        pod: &Pod,
+        precondition: Precondition,
+    ) -> Result<(), WriteError> {
+        let write = Write::DeleteQuietly(pod.key.name.to_string(), precondition);
+        let response = self.call(write, &pod.key.name, |state| &mut state.on_delete);
+        response.unwrap_or(Ok(()))
+    }
+
+    fn n_spare_requests(&self) -> usize {
+        self.lock().n_spare.unwrap_or(usize::MAX)
     }
 
     fn warn(&self, _rs: &ReplicaSet, reason: &'static str, message: String) {

@@ -1,1 +1,190 @@
+//! Deletes of Failed pods that are not kept.
 
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::api::pod::PodFailure;
+use crate::api::{Pod, PodPhase, ReplicaSet};
+use crate::controller::testing::{
+    Fixture, Write, fixture, forbidden, owned_pod, read_replica_set, ready_pod, refused,
+    replica_set_json, seconds_ago,
+};
+use crate::telemetry::metrics::controller::WriteOutcome;
+use crate::writes::{Precondition, WriteError};
+
+/// A ReplicaSet that keeps one Failed pod.
+fn keeps_one(replicas: i32) -> ReplicaSet {
+    let mut object = replica_set_json("web", replicas);
+    object["metadata"]["annotations"] = json!({"replicaset-controller/failed-pods-kept": "1"});
+    read_replica_set(&object)
+}
+
+/// A pod that failed so many seconds ago.
+fn failed(i: i64, rs: &ReplicaSet, ago: i64) -> Pod {
+    Pod {
+        phase: PodPhase::Failed,
+        creation: Some(seconds_ago(ago + 60)),
+        failure: Some(Box::new(PodFailure {
+            reason: "Evicted".into(),
+            at: Some(seconds_ago(ago)),
+        })),
+        ..owned_pod(&format!("f{i:02}"), rs)
+    }
+}
+
+/// A ReplicaSet with a Ready pod and this many old Failed pods, `f00` the oldest.
+fn with_failed(n: i64) -> (Fixture, ReplicaSet) {
+    let rs = keeps_one(1);
+    let failed = (0..n).map(|i| failed(i, &rs, 9000 - i));
+    let pods: Vec<Pod> = failed.chain([ready_pod("a", &rs)]).collect();
+    (fixture(&rs, pods), rs)
+}
+
+/// Takes the names of the deleted leftovers; each delete must name the version.
+fn discarded(fixture: &Fixture) -> Vec<String> {
+    let name = |write: Write| match write {
+        Write::DeleteQuietly(name, Precondition::SameVersion) => Some(name),
+        Write::UpdateStatus(_) => None,
+        other => panic!("{other:?}"),
+    };
+    fixture.writes.take().into_iter().filter_map(name).collect()
+}
+
+#[test]
+fn the_oldest_go_first_a_few_per_sync() {
+    let (fixture, rs) = with_failed(11);
+    fixture.sync_ok("web");
+    let first = discarded(&fixture);
+    assert_eq!(
+        first,
+        ["f00", "f01", "f02", "f03", "f04", "f05", "f06", "f07"]
+    );
+    // The watch has not shown the deletions, and another event causes a sync.
+    fixture.sync_ok("web");
+    assert_eq!(
+        discarded(&fixture),
+        [""; 0],
+        "the next ones wait for the watch"
+    );
+    for i in 0..8 {
+        fixture.deliver_pod_deleted(failed(i, &rs, 9000 - i));
+    }
+    fixture.queued();
+    assert_eq!(
+        fixture.queued_after(Duration::from_millis(500)),
+        ["default/web"]
+    );
+    fixture.sync_ok("web");
+    assert_eq!(discarded(&fixture), ["f08", "f09"]);
+    assert_eq!(
+        fixture.metrics.leftovers_deleted.get(WriteOutcome::Success),
+        10
+    );
+    assert_eq!(fixture.open(&rs), None, "no sync waits for them");
+    assert_eq!(fixture.writes.take_warnings(), [""; 0]);
+}
+
+#[test]
+fn they_take_only_what_the_rate_limit_has_to_spare() {
+    let (fixture, _) = with_failed(11);
+    fixture.writes.set_spare_requests(0);
+    fixture.sync_ok("web");
+    assert_eq!(discarded(&fixture), [""; 0]);
+    fixture.queued();
+    fixture.writes.set_spare_requests(2);
+    assert_eq!(
+        fixture.queued_after(Duration::from_millis(500)),
+        ["default/web"]
+    );
+    fixture.sync_ok("web");
+    assert_eq!(discarded(&fixture), ["f00", "f01"]);
+}
+
+#[test]
+fn replicas_go_first() {
+    let rs = keeps_one(1);
+    let fixture = fixture(&rs, [failed(0, &rs, 9000), failed(1, &rs, 8000)]);
+    fixture.sync_ok("web");
+    fixture.assert_counts(1, 0, 0);
+    assert!(
+        fixture
+            .writes
+            .take()
+            .iter()
+            .all(|it| !matches!(it, Write::DeleteQuietly(..)))
+    );
+    fixture.deliver_pod(owned_pod("a", &rs));
+    fixture.queued();
+    fixture.queued_after(Duration::from_millis(500));
+}
+
+#[test]
+fn a_pod_that_has_changed_since_is_left_alone() {
+    let (fixture, _) = with_failed(3);
+    fixture.writes.on_delete(|call, _| {
+        let reason = if call == 0 { "NotFound" } else { "Conflict" };
+        Some(Err(refused(
+            if call == 0 { 404 } else { 409 },
+            reason,
+            "changed",
+        )))
+    });
+    fixture.sync_ok("web");
+    assert_eq!(discarded(&fixture), ["f00", "f01"]);
+    assert_eq!(fixture.metrics.leftovers_deleted.get(WriteOutcome::Moot), 2);
+}
+
+#[test]
+fn a_refused_delete_fails_no_sync_and_is_retried_in_a_minute() {
+    let (fixture, _) = with_failed(5);
+    fixture.writes.on_delete(|_, _| Some(Err(forbidden())));
+    fixture.sync_ok("web");
+    assert_eq!(
+        discarded(&fixture),
+        ["f00"],
+        "the others would be refused too"
+    );
+    assert_eq!(
+        fixture.metrics.leftovers_deleted.get(WriteOutcome::Refused),
+        1
+    );
+    fixture.queued();
+    assert_eq!(fixture.queued_after(Duration::from_secs(59)), [""; 0]);
+    assert_eq!(
+        fixture.queued_after(Duration::from_secs(1)),
+        ["default/web"]
+    );
+    fixture
+        .writes
+        .on_delete(|_, _| Some(Err(WriteError::Stopped)));
+    fixture.sync_ok("web");
+    assert_eq!(discarded(&fixture), ["f00"]);
+    assert_eq!(fixture.queued(), [""; 0]);
+}
+
+#[test]
+fn a_young_one_is_deleted_when_it_is_old_enough() {
+    let rs = keeps_one(1);
+    let pods = [failed(0, &rs, 290), failed(1, &rs, 10), ready_pod("a", &rs)];
+    let fixture = fixture(&rs, pods);
+    fixture.sync_ok("web");
+    assert_eq!(discarded(&fixture), [""; 0]);
+    fixture.queued();
+    assert_eq!(fixture.queued_after(Duration::from_secs(9)), [""; 0]);
+    assert_eq!(
+        fixture.queued_after(Duration::from_secs(1)),
+        ["default/web"]
+    );
+    fixture.sync_ok("web");
+    assert_eq!(discarded(&fixture), ["f00"]);
+}
+
+#[test]
+fn a_terminating_replica_set_deletes_none() {
+    let mut rs = keeps_one(1);
+    rs.deletion = Some(seconds_ago(1));
+    let fixture = fixture(&rs, [failed(0, &rs, 9000), failed(1, &rs, 8000)]);
+    fixture.sync_ok("web");
+    assert_eq!(discarded(&fixture), [""; 0]);
+}

@@ -111,17 +111,19 @@ impl BackOff {
         })
     }
 
-    /// Why the last pod failed, in the kubelet's word.
-    pub fn reason(&self) -> &str {
-        match &self.last.failure {
+    /// What happened, in words.
+    pub fn history(&self) -> String {
+        let pods = match (self.n_failures, self.n_steps) {
+            (1, _) => "1 pod has failed".to_owned(),
+            (n_failures, 1) => format!("{n_failures} pods have failed"),
+            (n_failures, n_steps) => format!("{n_failures} pods have failed in {n_steps} steps"),
+        };
+        let node = self.last.node.as_deref().unwrap_or("no node");
+        let reason = match &self.last.failure {
             Some(failure) if !failure.reason.is_empty() => &failure.reason,
             _ => "no reason given",
-        }
-    }
-
-    /// The node of the last pod that failed.
-    pub fn node(&self) -> &str {
-        self.last.node.as_deref().unwrap_or("no node")
+        };
+        format!("{pods}, the last one on {node}: {reason}")
     }
 
     /// Time until a sync finds something else, without any event.

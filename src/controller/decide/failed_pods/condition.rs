@@ -63,16 +63,9 @@ pub fn report_back_off(
 
 /// Describes the back-off in sentences that hold for the whole step.
 fn message(back_off: &BackOff) -> String {
-    let (n_failures, n_steps) = (back_off.n_failures, back_off.n_steps);
-    let wait = back_off.wait.as_secs_f64().max(1.0);
-    let pods = match n_failures {
-        1 => "1 pod has failed".to_owned(),
-        _ if n_steps == 1 => format!("{n_failures} pods have failed"),
-        _ => format!("{n_failures} pods have failed in {n_steps} steps"),
-    };
-    let (reason, node) = (back_off.reason(), back_off.node());
     format!(
-        "{pods}, the last one on {node}: {reason}. Of the missing pods one is created every \
-         {wait:.0} s, and all as soon as one is Ready"
+        "{}. Of the missing pods one is created every {:.0} s, and all as soon as one is Ready",
+        back_off.history(),
+        back_off.wait.as_secs_f64().max(1.0)
     )
 }
