@@ -37,6 +37,8 @@ mod events;
 mod expectations;
 /// The command `explain`, and dry runs.
 mod explain;
+/// Failed pods beyond upstream: back-off and leftovers.
+mod failed_pods;
 /// Fair shares of the batch threads and of the rate limit.
 mod fairness;
 /// The manual's page of flags, generated from the command line's definition.
