@@ -119,15 +119,10 @@ pub struct NextStep {
     /// Pods that the sync would release first.
     pub releases: Vec<String>,
     /// The number of Failed pods that are deleted because they are not kept, some by each sync.
-    #[serde(skip_serializing_if = "is_zero")]
     pub leftovers: usize,
     /// Why the sync does not act yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_back: Option<String>,
-}
-
-fn is_zero(number: &usize) -> bool {
-    *number == 0
 }
 
 impl NextStep {

@@ -109,6 +109,7 @@ fn write_json(
         "soak_minutes": options.soak_minutes,
         "small_replicasets": options.small_replicasets,
         "quota_replicasets": options.quota_replicasets,
+        "failing_minutes": options.failing_minutes,
         "machine": machine,
         "problem": problem,
     });

@@ -19,7 +19,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,
 
-    /// Scenarios to run; by default all but `soak`, `small`, `quota` and `giants`.
+    /// Scenarios to run; by default all but `soak`, `small`, `quota`, `failing` and `giants`.
     #[arg(long, value_delimiter = ',')]
     pub(crate) scenarios: Vec<Scenario>,
 
@@ -38,6 +38,10 @@ pub(crate) struct Options {
     /// Number of ReplicaSets that wait in the scenario `quota`.
     #[arg(long, default_value_t = 2000)]
     pub(crate) quota_replicasets: usize,
+
+    /// How long the node rejects pods in the scenario `failing`, in minutes.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) failing_minutes: u64,
 
     /// How long to measure idle CPU, in seconds.
     #[arg(long, default_value_t = 30)]
@@ -87,6 +91,8 @@ pub(crate) enum Scenario {
     Small,
     /// Thousands of ReplicaSets in front of one quota.
     Quota,
+    /// Pods created for a node that rejects them all, and the time until all run afterwards.
+    Failing,
     /// Time from a new ReplicaSet to its pod beside many large ones, with and without a rate limit.
     Giants,
 }
@@ -95,7 +101,11 @@ impl Options {
     pub(crate) fn includes(&self, scenario: Scenario) -> bool {
         let is_long = matches!(
             scenario,
-            Scenario::Soak | Scenario::Small | Scenario::Quota | Scenario::Giants
+            Scenario::Soak
+                | Scenario::Small
+                | Scenario::Quota
+                | Scenario::Failing
+                | Scenario::Giants
         );
         (self.scenarios.is_empty() && !is_long) || self.scenarios.contains(&scenario)
     }

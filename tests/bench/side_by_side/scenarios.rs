@@ -1,5 +1,6 @@
 //! The scenarios that both contestants run.
 
+mod failing;
 mod giants;
 mod latency;
 mod loss;
@@ -113,6 +114,9 @@ pub(crate) fn run_all(
     }
     if stage.includes(Scenario::Quota) {
         quota::all(&mut stage)?;
+    }
+    if stage.includes(Scenario::Failing) {
+        failing::all(&mut stage)?;
     }
     if stage.includes(Scenario::Giants) && contestant.name == OURS {
         giants::all(&mut stage)?;
