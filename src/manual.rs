@@ -12,6 +12,9 @@ pub mod beyond {}
 #[doc = include_str!("manual/refusals.md")]
 pub mod refusals {}
 
+#[doc = include_str!("manual/failed.md")]
+pub mod failed {}
+
 #[doc = include_str!("manual/install.md")]
 pub mod install {}
 

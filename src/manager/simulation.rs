@@ -18,6 +18,7 @@
 mod api_server;
 mod cluster;
 mod daemon;
+mod failing;
 mod faults;
 mod http;
 mod network;
@@ -94,7 +95,7 @@ fn run(plan: &Plan) -> Outcome {
 fn begin(world: &Arc<World>, plan: &Plan) {
     let mut state = world.lock();
     for (set, replicas) in plan.replicas.iter().enumerate() {
-        let object = replica_set(&name_of(set), *replicas);
+        let object = replica_set(&name_of(set), *replicas, plan.opt_ins[set]);
         state.write(Duration::ZERO, |api| api.create(Kind::ReplicaSet, object));
     }
     for number in 0..plan.n_daemons {

@@ -19,7 +19,7 @@ use super::refusals::{namespace_terminating, not_found, refusal, too_large};
 pub(super) const N_SERVERS: usize = 2;
 
 /// Time of day at the start.
-const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
+pub(super) const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 /// The only namespace with ReplicaSets.
 pub(super) const NAMESPACE: &str = "default";

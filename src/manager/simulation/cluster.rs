@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::api_server::{ApiServer, orphaned_by_deletion};
+use super::failing::OptIns;
 use super::objects::{Change, Kind, Object, is_active};
 use super::oracles::is_ready;
 use super::plan::Action;
@@ -17,9 +18,13 @@ use crate::client::simulated::End;
 const TAMPERED: Duration = Duration::from_secs(15);
 
 /// A ReplicaSet as a user writes it.
-pub(super) fn replica_set(name: &str, replicas: i64) -> Value {
+pub(super) fn replica_set(name: &str, replicas: i64, opt_ins: OptIns) -> Value {
+    let annotations = opt_ins
+        .iter()
+        .map(|(name, value)| (format!("replicaset-controller/{name}"), json!(value)));
+    let annotations: Map<String, Value> = annotations.collect();
     json!({
-        "metadata": {"name": name, "generation": 1},
+        "metadata": {"name": name, "generation": 1, "annotations": annotations},
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": {"app": name}},
@@ -81,8 +86,11 @@ impl State {
             });
         } else if self.is_rejected() {
             self.write(now, |api| {
+                let at = api.now.clone();
                 api.change(Kind::Pod, name, |pod| {
-                    pod["status"] = json!({"phase": "Failed", "reason": "OutOfpods"});
+                    // As a kubelet, which leaves no condition.
+                    pod["status"] =
+                        json!({"phase": "Failed", "reason": "OutOfpods", "startTime": at});
                 });
             });
             return;
@@ -164,9 +172,14 @@ impl State {
             Action::DeletePod(number) => self.with_pod(number, now, |api, pod| {
                 api.delete_pod(pod);
             }),
-            Action::FailPod(number) => self.change_pod(number, now, |pod| {
-                pod["status"] = json!({"phase": "Failed"});
-            }),
+            Action::FailPod(number) => {
+                let at = self.server.now.clone();
+                self.change_pod(number, now, |pod| {
+                    pod["status"] = json!({"phase": "Failed", "reason": "Evicted", "conditions": [
+                        {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": at},
+                    ]});
+                });
+            }
             Action::UnreadyPod(number) => {
                 if let Some(pod) = self.any_pod(number).filter(|pod| is_ready(&pod.value)) {
                     self.set_ready(&pod.name, false, now);
@@ -187,9 +200,10 @@ impl State {
             }
             Action::Recreate(set, replicas) => {
                 let name = name_of(set);
+                let object = replica_set(&name, replicas, self.plan.opt_ins[set]);
                 self.write(now, |api| {
                     api.remove(Kind::ReplicaSet, &name);
-                    api.create(Kind::ReplicaSet, replica_set(&name, replicas))
+                    api.create(Kind::ReplicaSet, object)
                 });
             }
             Action::RejectPods(n) => self.n_to_reject = n,
@@ -263,7 +277,7 @@ impl State {
         for (set, replicas) in self.plan.replicas.clone().into_iter().enumerate() {
             let name = name_of(set);
             if self.server.get(Kind::ReplicaSet, &name).is_none() {
-                let object = replica_set(&name, replicas);
+                let object = replica_set(&name, replicas, self.plan.opt_ins[set]);
                 self.write(now, |api| api.create(Kind::ReplicaSet, object));
             }
         }

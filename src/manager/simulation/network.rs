@@ -113,6 +113,7 @@ impl State {
             process,
             now,
             since,
+            clocks_are_right: self.plan.clocks_are_right(),
         };
         let found = judge(&check, &mut known, request);
         if request.method == "GET" && request.query("labelSelector").is_some() {

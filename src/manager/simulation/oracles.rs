@@ -68,6 +68,8 @@ pub(super) struct Check<'a> {
     pub(super) now: Duration,
     /// The turn at which the sync of the sending thread began.
     pub(super) since: u64,
+    /// Every daemon's time of day is the API server's.
+    pub(super) clocks_are_right: bool,
 }
 
 /// Judges a request at the moment when its last byte leaves the process.
@@ -137,6 +139,7 @@ impl Check<'_> {
         if is_known || !known.rewound.is_empty() {
             return Ok(());
         }
+        self.waits_for_failures(known, &owner, &name, replicas)?;
         let mut counted: BTreeSet<&str> = BTreeSet::new();
         for pod in self.server.all(Kind::Pod) {
             let uid = &pod.value["metadata"]["uid"];
@@ -194,6 +197,11 @@ impl Check<'_> {
             ));
         };
         let owner = owner.to_owned();
+        let version = &body["preconditions"]["resourceVersion"];
+        let leftover = versions.iter().find(|pod| Self::is_leftover(pod, version));
+        if let Some(pod) = leftover.filter(|_| known.rewound.is_empty()) {
+            return self.may_discard(known, &owner, pod);
+        }
         let replicas = self.replicas(view, &owner).min();
         let Some(replicas) = replicas else {
             return Err(format!(

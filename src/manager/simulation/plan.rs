@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::failing::{OPT_INS, OptIns};
 use super::faults::KINDS;
 use crate::api::RetryBackoff;
 
@@ -122,6 +123,8 @@ pub(super) struct Plan {
     pub(super) n_daemons: usize,
     /// `spec.replicas` of each ReplicaSet at first.
     pub(super) replicas: Vec<i64>,
+    /// What each ReplicaSet opts in to.
+    pub(super) opt_ins: Vec<OptIns>,
     pub(super) n_workers: u16,
     pub(super) burst_replicas: usize,
     pub(super) qps: f32,
@@ -152,6 +155,7 @@ impl Plan {
             seed,
             n_daemons,
             replicas: (0..n_sets).map(|_| rng.i64(0..9)).collect(),
+            opt_ins: opt_ins(seed, n_sets),
             n_workers: rng.u16(1..=4),
             burst_replicas: rng.usize(2..20),
             qps: rng.choice([0.0, 0.0, 20.0]).unwrap_or_default(),
@@ -182,6 +186,12 @@ impl Plan {
             };
         }
         plan
+    }
+
+    /// True unless a daemon's time of day is wrong at some time.
+    pub(super) fn clocks_are_right(&self) -> bool {
+        let steps = |action: &Action| matches!(action, Action::StepClock(..));
+        !self.actions.iter().any(|(_, action)| steps(action))
     }
 
     fn draw(&self, rng: &mut Rng, kinds: u32, restores: bool) -> Action {
@@ -230,16 +240,25 @@ impl Plan {
     }
 }
 
+/// Draws from a generator of its own, so that the rest of a history does not depend on it.
+fn opt_ins(seed: u64, n_sets: usize) -> Vec<OptIns> {
+    let mut rng = Rng::with_seed(seed ^ 0xfa11);
+    let opt_ins = |_| rng.choice(OPT_INS).unwrap_or_default();
+    (0..n_sets).map(opt_ins).collect()
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} daemons with {} workers, {:?} replicas, burst {}, {} requests a second, \
-             status every {:?}, back-off {}, slowness {:?}, crashes {:?}, {}/1000 requests fail:",
+            "seed {}: {} daemons with {} workers, {:?} replicas, {:?}, burst {}, {} requests a \
+             second, status every {:?}, back-off {}, slowness {:?}, crashes {:?}, {}/1000 requests \
+             fail:",
             self.seed,
             self.n_daemons,
             self.n_workers,
             self.replicas,
+            self.opt_ins,
             self.burst_replicas,
             self.qps,
             self.status_update_interval,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use super::failing;
 use super::objects::{Change, Kind};
 use super::oracles::unsettled;
 use super::world::{State, World};
@@ -134,7 +135,8 @@ impl World {
         state.server.all(Kind::ReplicaSet).find_map(|rs| {
             let key = queue.state_of(&ObjectKey::new("default", &*rs.name));
             let backs_off = key.n_failures > 0 && key.due_in.is_some();
-            backs_off.then(|| format!("{} backs off", rs.name))
+            let rests = failing::may_rest(rs, key.due_in);
+            (backs_off || rests).then(|| format!("{} backs off", rs.name))
         })
     }
 
@@ -177,8 +179,8 @@ impl World {
 
 impl State {
     fn unsettled(&self) -> Option<String> {
-        self.server
-            .all(Kind::ReplicaSet)
-            .find_map(|rs| unsettled(&self.server, rs))
+        self.server.all(Kind::ReplicaSet).find_map(|rs| {
+            unsettled(&self.server, rs).or_else(|| failing::unsettled(&self.server, rs))
+        })
     }
 }

@@ -57,6 +57,10 @@ fn simpler_settings(plan: &Plan) -> Vec<Simpler> {
             ..plan.clone()
         }),
         Box::new(|plan| Plan {
+            opt_ins: vec![&[]; plan.opt_ins.len()],
+            ..plan.clone()
+        }),
+        Box::new(|plan| Plan {
             crash_rate: None,
             ..plan.clone()
         }),
