@@ -1,6 +1,6 @@
 //! The actions of a sync after its decision: it patches owner references ([`claim`]), creates and
-//! deletes pods ([`manage`]), writes the status ([`status`]), deletes Failed pods ([`leftovers`]), and
-//! queries the API server where the caches are not enough ([`verify`], [`unresolved`]).
+//! deletes pods ([`manage`]), writes the status ([`status`]), deletes Failed pods ([`leftovers`]),
+//! and queries the API server where the caches are not enough ([`verify`], [`unresolved`]).
 
 pub(super) mod claim;
 mod create;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use nix::pty::{Winsize, openpty};
 
-const N_CHAPTERS: usize = 6;
+const N_CHAPTERS: usize = 7;
 
 fn demo() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"));

@@ -1,7 +1,6 @@
 //! Failed pods beyond upstream: replacements that wait, and leftovers that are deleted. The test
 //! plays the kubelet. The whole ten minutes are in `controller/sync/tests/failing_node.rs`.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -41,6 +40,10 @@ fn is_failed(pod: &Value) -> bool {
     text_at(pod, "/status/phase") == "Failed"
 }
 
+fn pass(cluster: &TestCluster, time: Duration) {
+    cluster.waiting().holds_for(time, "time passes", || true);
+}
+
 /// A node that rejects every pod for a while.
 fn reject_all_for(cluster: &TestCluster, time: Duration) {
     let end = Instant::now() + time;
@@ -48,7 +51,7 @@ fn reject_all_for(cluster: &TestCluster, time: Duration) {
         for pod in cluster.live().iter().filter(|pod| is_pending(pod)) {
             cluster.set_pod_status(&name(pod), &rejection());
         }
-        thread::sleep(Duration::from_millis(20));
+        pass(cluster, Duration::from_millis(20));
     }
 }
 
@@ -66,7 +69,7 @@ fn run_all(cluster: &TestCluster) {
 }
 
 #[test]
-fn a_node_that_rejects_pods_gets_few_of_them_and_all_after_its_recovery() {
+fn a_node_that_rejects_pods_gets_few_until_it_has_recovered() {
     let cluster = TestCluster::running();
     cluster.create_replica_set(&opting_in(5, &[("failed-pod-backoff", "1s..4s")]));
     // Probes are due after 1, 3, 7 and 11 s.
@@ -139,7 +142,7 @@ fn a_restarted_daemon_waits_on_and_repeats_no_event() {
 }
 
 #[test]
-fn leftovers_are_deleted_with_uid_and_version_but_never_a_finalizers_pod() {
+fn leftovers_are_deleted_with_uid_and_version() {
     let mut cluster = TestCluster::start();
     let annotations = [("failed-pods-kept", "1"), ("failed-pods-min-age", "1s")];
     let rs = cluster.create_replica_set(&opting_in(0, &annotations));
@@ -159,9 +162,9 @@ fn leftovers_are_deleted_with_uid_and_version_but_never_a_finalizers_pod() {
     // A pod never failed before its creation, so the names tell the order in the same second.
     let oldest = add("f1", 0, &[]);
     add("f2", 0, &["example.com/held"]);
-    thread::sleep(Duration::from_millis(1100));
+    pass(&cluster, Duration::from_millis(1100));
     add("f3", 0, &[]);
-    thread::sleep(Duration::from_millis(1100));
+    pass(&cluster, Duration::from_millis(1100));
     add("f4", 0, &[]);
     cluster.start_daemon();
     cluster.eventually_eq(

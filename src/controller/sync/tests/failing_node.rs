@@ -327,13 +327,12 @@ fn held_back_pods_are_no_convergence_and_old_failures_expire() {
     assert_eq!(cluster.fixture.metrics.converge.get_sample_count(), 0);
     // The probe runs, but never turns Ready: the condition stays while the failures count.
     cluster.rejects.set(false);
-    cluster.advance(Duration::from_millis(1000));
-    cluster.pods.borrow_mut().iter_mut().for_each(|pod| {
-        pod.phase = match pod.phase {
-            PodPhase::Failed => PodPhase::Failed,
-            _ => PodPhase::Unknown,
+    cluster.advance(Duration::from_secs(1));
+    for pod in cluster.pods.borrow_mut().iter_mut() {
+        if pod.phase != PodPhase::Failed {
+            pod.phase = PodPhase::Unknown;
         }
-    });
+    }
     cluster.advance(Duration::from_secs(590));
     assert!(cluster.condition().is_some());
     cluster.advance(Duration::from_secs(12));

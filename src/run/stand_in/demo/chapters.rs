@@ -3,6 +3,7 @@
 
 mod adoption;
 mod crash;
+mod failing;
 mod quota;
 mod replacement;
 mod scale_down;
@@ -29,7 +30,7 @@ pub(super) struct Chapter {
 }
 
 /// All chapters in order. Each depends on the first chapter only.
-pub(super) const CHAPTERS: [Chapter; 6] = [
+pub(super) const CHAPTERS: [Chapter; 7] = [
     Chapter {
         headline: "ReplicaSets scale up, one of them to 200",
         about: scale_up::LARGE,
@@ -54,6 +55,11 @@ pub(super) const CHAPTERS: [Chapter; 6] = [
         headline: "A quota blocks new pods until it is raised",
         about: quota::ROW,
         play: quota::play,
+    },
+    Chapter {
+        headline: "A node rejects pods, and their replacements wait until it has recovered",
+        about: failing::SET,
+        play: failing::play,
     },
     Chapter {
         headline: "The controller is killed in the middle of a scale-up, then restarted",
