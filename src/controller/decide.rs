@@ -9,6 +9,7 @@ pub mod deletion_order;
 pub mod due;
 pub mod failed_pods;
 pub mod plan;
+pub mod protection;
 pub mod refusal;
 pub mod status;
 
@@ -25,6 +26,7 @@ use self::deletion_order::DeletionOrder;
 use self::failed_pods::back_off::BackOff;
 use self::failed_pods::leftovers::Leftovers;
 use self::plan::{BURST_REPLICAS, DeletionContext, Plan, RelatedPods, plan, pods_to_delete};
+use self::protection::{Block, Marks};
 use crate::api::{Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
 use crate::stdx::hash::HashSet;
 
@@ -104,6 +106,8 @@ pub struct Decision {
     pub release: Vec<Arc<Pod>>,
     /// How many pods to create or delete, within the burst.
     pub plan: Plan,
+    /// What blocks the scale-down; `None` if no protected pod does.
+    pub block: Option<Block>,
     /// Whether this sync carries out `plan`.
     pub acts: bool,
     /// The pods to delete in this sync, in deletion order.
@@ -159,10 +163,13 @@ impl Facts<'_> {
             }
         }
         let (back_off, leftovers) = self.failed_pods(owned, &active);
+        let block = Block::of(rs, &active, &self.rules.policy, now);
         let plan = if rs.is_terminating() {
             Plan::Nothing
         } else {
-            let plan = plan(active.len(), rs.replicas, self.rules.burst_replicas);
+            let n_kept = block.as_ref().map_or(0, Block::n_kept);
+            let n_counted = active.len() - n_kept;
+            let plan = plan(n_counted, rs.replicas, self.rules.burst_replicas);
             plan.limited_by(back_off.as_ref().map(|back_off| back_off.n_permitted))
         };
         // The freshness check permitted one kind of action. A different kind waits for its own
@@ -171,7 +178,9 @@ impl Facts<'_> {
         let acts = plan != Plan::Nothing && may.is_none_or(is_alike);
         let delete = match plan {
             // The choice costs a sort, so it happens only for a delete in this sync.
-            Plan::Delete(count) if acts => pods_to_delete(&active, count, &self.deletion_context()),
+            Plan::Delete(count) if acts => {
+                pods_to_delete(&active, count, &self.deletion_context(block.as_ref()))
+            }
             Plan::Delete(_) | Plan::Create(_) | Plan::Nothing => Vec::new(),
         };
         Decision {
@@ -181,6 +190,7 @@ impl Facts<'_> {
             adopt,
             release,
             plan,
+            block,
             acts,
             delete,
             back_off,
@@ -201,14 +211,15 @@ impl Facts<'_> {
         (back_off, Leftovers::of(policy, owned, selector, now))
     }
 
-    /// The input of the choice of pods to delete.
-    pub fn deletion_context(&self) -> DeletionContext<'_> {
+    /// The input of the choice of pods to delete, in a scale-down that `block` blocks.
+    pub fn deletion_context(&self, block: Option<&Block>) -> DeletionContext<'_> {
         DeletionContext {
             related_pods: &*self.related_pods,
             unresolved: &self.unresolved,
             order: DeletionOrder {
                 now: self.now,
                 uses_deletion_cost: self.rules.uses_deletion_cost,
+                marks: Marks::of(&self.rules.policy, block),
             },
         }
     }
@@ -231,6 +242,7 @@ impl Decision {
             adopt: Vec::new(),
             release: Vec::new(),
             plan: Plan::Nothing,
+            block: None,
             acts: false,
             delete: Vec::new(),
             counts,

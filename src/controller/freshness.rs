@@ -48,6 +48,9 @@ pub(super) enum Doubt {
     Unseen,
     /// The caches may be older than the previous leader's writes.
     TakeOver,
+    /// A scale-down must respect marks that the user set before the spec, and the pod cache may be
+    /// older than the spec.
+    OlderThanSpec,
 }
 
 impl ReplicaSetController {
@@ -100,6 +103,7 @@ impl ReplicaSetController {
         if let Some(delay) = held_back {
             return Freshness::HeldBack(delay);
         }
+        let is_protecting = self.policy_of(&rs).scale_down_protection;
         let mut has_hold = false;
         let freshness = self.memories.with(key, &rs.uid, |memory| {
             has_hold = memory.has_hold();
@@ -109,10 +113,15 @@ impl ReplicaSetController {
                 Plan::Nothing => Freshness::Current(Plan::Nothing),
                 _ if !is_proven && !positions.is_confirmed => Freshness::Verify(Doubt::TakeOver),
                 // Only a choice among pods depends on their newest state. A delete of all needs
-                // none.
-                Plan::Delete(count) if count < due.n_active => {
-                    let delay = positions.delete_delay(&cached.pods, now);
-                    delay.map_or(Freshness::Current(due.plan), Freshness::Wait)
+                // none, unless some may be protected.
+                Plan::Delete(count) if count < due.n_active || is_protecting => {
+                    match positions.delete_delay(&cached.pods, now) {
+                        Some(delay) => Freshness::Wait(delay),
+                        None if is_protecting && !positions.show_spec(&cached.pods) => {
+                            Freshness::Verify(Doubt::OlderThanSpec)
+                        }
+                        None => Freshness::Current(due.plan),
+                    }
                 }
                 Plan::Delete(_) | Plan::Create(_) => Freshness::Current(due.plan),
             }

@@ -75,6 +75,7 @@ impl ReplicaSetController {
         let facts = self.collect_facts(&rs, selector, may)?;
         // Upstream also patches first: a pod that cannot be adopted must not count as a replica.
         let decision = self.claim_pods(&facts, facts.decide())?;
+        self.report_unreadable_marks(&facts, &decision);
         let decision = self.recheck_before_creating(&rs, decision);
         let managed = self.manage_replicas(&facts, &decision);
         let managed = self.note_refusal(&rs, &decision, managed);
@@ -241,7 +242,10 @@ impl ReplicaSetController {
     fn schedule_next_sync(&self, rs: &ReplicaSet, decision: &Decision, freshness: Freshness) {
         let backs_off = decision.n_held_back() > 0;
         match freshness {
-            Freshness::Current(_) if decision.plan == Plan::Nothing && !backs_off => {
+            // A ReplicaSet that keeps protected pods has more than its spec asks for.
+            Freshness::Current(_)
+                if decision.plan == Plan::Nothing && !backs_off && decision.block.is_none() =>
+            {
                 self.note_converged(rs);
             }
             Freshness::CountOnly(Some(delay)) | Freshness::HeldBack(delay) => {
@@ -251,6 +255,7 @@ impl ReplicaSetController {
         }
         self.schedule_availability_check(rs, decision);
         self.schedule_back_off(rs, decision);
+        self.schedule_end_of_block(rs, decision);
         let now = self.clock.now();
         let remaining = |memory: &mut Memory| memory.own_writes.remaining(now);
         match self.memories.get(&rs.key, &rs.uid, remaining).flatten() {
@@ -288,6 +293,14 @@ impl ReplicaSetController {
         let remaining = |next: Duration| next.saturating_sub(spent.unsigned_abs());
         let delay = decision.next_check.map_or(fallback, remaining);
         self.queue.add_low_after(rs.key.clone(), delay);
+    }
+
+    /// Requeues the key for the time when protected pods may block the scale-down no longer.
+    pub(super) fn schedule_end_of_block(&self, rs: &ReplicaSet, decision: &Decision) {
+        let remaining = decision.block.as_ref().and_then(|block| block.remaining);
+        if let Some(remaining) = remaining.filter(|remaining| !remaining.is_zero()) {
+            self.queue.add_after(rs.key.clone(), remaining);
+        }
     }
 
     /// Records that `rs` has as many pods as its spec asks for.

@@ -5,14 +5,16 @@ use jiff::Timestamp;
 use super::held_back;
 use super::model::{Finding, Report, Sources};
 use super::pods::{backing_off, failing, unavailable};
-use crate::api::CompactTimestamp;
 use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition};
+use crate::api::{CompactTimestamp, ReplicaSet};
 use crate::controller::decide::Decision;
 use crate::controller::decide::failed_pods::condition::FAILED_POD_BACKOFF;
+use crate::controller::decide::protection::Block;
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::controller::observe::inspect::{Memory, ReplicaSetFacts};
 
-/// The problems of the report's ReplicaSet with this decision, most important first.
+/// The problems of the report's ReplicaSet with this decision, most important first; `None` if its
+/// selector cannot be used.
 pub fn findings(
     report: &Report,
     decision: Option<&Decision>,
@@ -38,6 +40,9 @@ pub fn findings(
             ),
             Some("check its finalizers: their owners have yet to remove them".to_owned()),
         );
+    }
+    if let Some(block) = decision.and_then(|decision| decision.block.as_ref()) {
+        add(blocked(block, rs), Some(way_out_of_block(block, report)));
     }
     let memory = facts.memory.as_ref();
     let last_error = memory.and_then(|memory| memory.last_error.as_ref());
@@ -105,6 +110,31 @@ pub fn findings(
     found.extend(unavailable(active, report, facts, sources, now));
     stuck_pods(report, facts, now, &mut found);
     found
+}
+
+fn blocked(block: &Block, rs: &ReplicaSet) -> String {
+    let (_, message) = block.reason_and_message(rs.replicas);
+    let since = block.since;
+    format!("protected pods have blocked the scale-down since {since}: {message}")
+}
+
+fn way_out_of_block(block: &Block, report: &Report) -> String {
+    let Report {
+        namespace, name, ..
+    } = report;
+    let kind = report.kind.to_lowercase();
+    let pod = block.names.first().map_or("POD", |name| name);
+    let timeout = match block.until {
+        Some(_) => String::new(),
+        None => format!(
+            ", or limit the block: kubectl -n {namespace} annotate {kind} {name} \
+             replicaset-controller/protected-timeout=30m"
+        ),
+    };
+    format!(
+        "when the pod may go: kubectl -n {namespace} annotate pod {pod} \
+         replicaset-controller/scale-down-{timeout}"
+    )
 }
 
 fn memory_findings(memory: &Memory, report: &Report, add: &mut impl FnMut(String, Option<String>)) {

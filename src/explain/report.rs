@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::findings::findings;
 use super::model::{Deletion, MemoryReport, NextStep, NotCounted, Report, Sources};
-use crate::api::{CompactTimestamp, Pod, PodPhase, Selector, Uid};
+use crate::api::{CompactTimestamp, Pod, PodPhase, ScaleDownMark, Selector, Uid};
 use crate::controller::decide::availability::is_available;
 use crate::controller::decide::claim::{Claim, claim_of};
 use crate::controller::decide::deletion_order::{
@@ -43,7 +43,8 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
     let not_counted = not_counted.unwrap_or_default();
     let no_pods = Vec::new();
     let active = decision.as_ref().map_or(&no_pods, |it| &it.active);
-    let context = known.as_ref().map(decide::Facts::deletion_context);
+    let block = decision.as_ref().and_then(|it| it.block.as_ref());
+    let context = known.as_ref().map(|known| known.deletion_context(block));
     let order = context
         .as_ref()
         .map(|context| deletion_ranking(active, context));
@@ -192,7 +193,13 @@ fn next_step(
 ) -> NextStep {
     let rs = &*facts.replica_set;
     let n_active = decision.map_or(0, |decision| decision.active.len());
-    let wanted = plan(n_active, rs.replicas, facts.rules.burst_replicas);
+    let wanted = match plan(n_active, rs.replicas, facts.rules.burst_replicas) {
+        // Protected pods are not even wanted gone, while missing pods are wanted and wait.
+        Plan::Delete(_) if !rs.is_terminating() => {
+            decision.map_or(Plan::Nothing, |decision| decision.plan)
+        }
+        wanted => wanted,
+    };
     let (action, count) = match wanted {
         Plan::Nothing => ("nothing", 0),
         Plan::Create(count) => ("create", count),
@@ -284,6 +291,13 @@ fn deletions(sorted: &[RankedPod], order: DeletionOrder, max: usize) -> Vec<Dele
 
 fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, order: DeletionOrder) -> Deletion {
     let pod = ranked.pod.key.name.to_string();
+    if order.marks.spare(&ranked.pod) {
+        return Deletion {
+            pod,
+            rule: Some(Rule::Mark.name()),
+            because: "it is marked never: no scale-down deletes it".to_owned(),
+        };
+    }
     let Some(other) = other else {
         return Deletion {
             pod,
@@ -307,6 +321,14 @@ fn because(rule: Rule, a: &RankedPod, b: &RankedPod) -> String {
     let (a, b) = (&*a.pod, &*b.pod);
     let time = |at: Option<CompactTimestamp>| at.map_or("never".to_owned(), |at| at.to_string());
     let (what, mine, theirs) = match rule {
+        Rule::Mark if a.scale_down == ScaleDownMark::First => {
+            ("it is marked first, unlike", String::new(), String::new())
+        }
+        Rule::Mark => (
+            "it is not marked never, unlike",
+            String::new(),
+            String::new(),
+        ),
         Rule::Unassigned => ("it has no node, unlike", String::new(), String::new()),
         Rule::NotReady => ("it is not Ready, unlike", String::new(), String::new()),
         Rule::Phase => ("phase", format!("{:?}", a.phase), format!("{:?}", b.phase)),

@@ -10,7 +10,7 @@ use super::model::{Report, Sources};
 use super::report::report;
 use crate::api::conditions::{Condition, REPLICA_FAILURE};
 use crate::api::workload_kind::REPLICA_SET;
-use crate::api::{Pod, ReplicaSet};
+use crate::api::{Pod, ReplicaSet, ScaleDownMark};
 use crate::controller::decide::Rules;
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
@@ -138,6 +138,48 @@ fn an_exceeded_quota_comes_with_its_remedy() {
             "ReplicaFailure=True FailedCreate",
         ],
     );
+}
+
+#[test]
+fn protected_pods_that_block_a_scale_down_are_named_with_the_ways_out() {
+    let marked = |name: &str, scale_down| Pod {
+        scale_down,
+        ..ready(name)
+    };
+    let pods = vec![
+        marked("web-1", ScaleDownMark::Never),
+        marked("web-2", ScaleDownMark::Never),
+        marked("web-3", ScaleDownMark::First),
+    ];
+    let mut facts = facts(1, &json!([]), pods);
+    facts.rules.policy.scale_down_protection = true;
+    let blocked = report(&facts, &Sources::default(), NOW);
+    check(
+        &blocked,
+        &[
+            "protected pods have blocked the scale-down since 2026-01-01T00:00:00Z: 2 pods have",
+            "(web-1, web-2), 1 more than the 1 wanted; they are kept",
+            "kubectl -n shop annotate pod web-1 replicaset-controller/scale-down-",
+            "annotate replicaset web replicaset-controller/protected-timeout=30m",
+            "A sync would now: delete 1 pod",
+            "web-3  scale-down: it is marked first, unlike web-1",
+        ],
+    );
+    facts.rules.policy.protected_timeout = Some(Duration::from_mins(30));
+    let limited = report(&facts, &Sources::default(), NOW);
+    check(&limited, &["they are kept until 2026-01-01T00:30:00Z"]);
+    facts.owned.pop();
+    let rest = report(&facts, &Sources::default(), NOW);
+    check(
+        &rest,
+        &[
+            "A sync would now: nothing",
+            "web-1  scale-down: it is marked never: no scale-down deletes it",
+        ],
+    );
+    // Without protection the marks mean nothing.
+    facts.rules.policy.scale_down_protection = false;
+    assert_eq!(report(&facts, &Sources::default(), NOW).next.count, 1);
 }
 
 #[test]

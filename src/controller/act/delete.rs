@@ -2,13 +2,27 @@
 
 use crate::api::{Pod, ReplicaSet};
 use crate::batches::run_all;
-use crate::controller::decide::Decision;
 use crate::controller::decide::age_ratio::age_ratios;
+use crate::controller::decide::{Decision, Facts};
+use crate::controller::memory::positions::Resource;
 use crate::controller::{ReplicaSetController, SyncError, outcome_of};
 use crate::stdx::activity;
 use crate::stdx::turns;
 use crate::telemetry::metrics::controller::WriteOutcome;
 use crate::writes::{Precondition, WriteError};
+
+/// Deletes of one pod that one sync sends at most, each for a newer version.
+const DELETE_TRIES_MAX: usize = 4;
+
+/// How a delete without an error ended.
+enum Deleted {
+    /// The API server deleted the pod.
+    Success,
+    /// The pod was terminating or gone.
+    Gone,
+    /// The pod has changed since it was chosen, so another sync must choose again.
+    Superseded,
+}
 
 impl ReplicaSetController {
     /// Deletes the chosen pods, all in one batch. Blocks until every request has ended.
@@ -17,9 +31,10 @@ impl ReplicaSetController {
     /// The first error.
     pub(super) fn delete_pods(
         &self,
-        rs: &ReplicaSet,
+        facts: &Facts<'_>,
         decision: &Decision,
     ) -> Result<(), SyncError> {
+        let rs = facts.rs;
         let Decision {
             active,
             delete: pods,
@@ -36,7 +51,14 @@ impl ReplicaSetController {
                 self.metrics.sorting_deletion_age_ratio.observe(ratio);
             }
         }
-        let delete = |index: usize| self.delete_pod_of(rs, &pods[index]);
+        // A mark may be set after the choice. The API server then refuses a delete of the version
+        // that was chosen.
+        let precondition = if facts.rules.policy.scale_down_protection {
+            Precondition::SameVersion
+        } else {
+            Precondition::None
+        };
+        let delete = |index: usize| self.delete_pod_of(rs, &pods[index], precondition);
         let _batch = activity::enter("waits for a batch of deletes", pods.len());
         let (deleted, result) = run_all(pods.len(), &*self.batches, &delete);
         self.log_batch(rs, "deleted", (deleted, pods.len()), &result);
@@ -44,25 +66,25 @@ impl ReplicaSetController {
     }
 
     /// Deletes one pod. Its expectation stays if and only if the watch will show the deletion.
-    fn delete_pod_of(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
+    fn delete_pod_of(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        precondition: Precondition,
+    ) -> Result<(), WriteError> {
         let _job = activity::enter("deletes a pod of", &rs.key);
-        let deleted = match self.pod_control.delete_pod(rs, pod, Precondition::None) {
-            // DIFFERS: upstream drops the expectation of a pod that is not found. While the cache
-            // still shows that pod, its next sync may delete another one in its place.
-            Err(error) if error.is_not_found() => Ok(WriteOutcome::Moot),
-            Err(error) if error.is_conflict() => self.resolve_delete_conflict(rs, pod, error),
-            result => result.map(|()| WriteOutcome::Success),
-        };
+        let deleted = self.try_delete(rs, pod, precondition);
         self.metrics.pods_deleted.count(match &deleted {
-            Ok(outcome) => *outcome,
+            Ok(Deleted::Success) => WriteOutcome::Success,
+            Ok(Deleted::Gone | Deleted::Superseded) => WriteOutcome::Moot,
             Err(error) => outcome_of(error),
         });
-        if let Err(error) = deleted {
-            if error.is_unknown() {
+        if !matches!(deleted, Ok(Deleted::Success | Deleted::Gone)) {
+            if deleted.as_ref().is_err_and(WriteError::is_unknown) {
                 self.deletion_is_unknown(rs, pod);
             }
             self.own_writes(rs, |writes| writes.deletion_failed(&pod.uid));
-            return Err(error);
+            return deleted.map(|_| ());
         }
         // The event may precede the expectation, and the next one may be long in coming: a pod can
         // take long to terminate.
@@ -77,31 +99,73 @@ impl ReplicaSetController {
         Ok(())
     }
 
+    /// Sends the delete, and sends it again for a newer version if nothing has changed that the
+    /// choice of this pod depends on.
+    fn try_delete(
+        &self,
+        rs: &ReplicaSet,
+        chosen: &Pod,
+        precondition: Precondition,
+    ) -> Result<Deleted, WriteError> {
+        let mut newer: Option<Pod> = None;
+        let mut tries = 1;
+        loop {
+            let pod = newer.as_ref().unwrap_or(chosen);
+            let conflict = match self.pod_control.delete_pod(rs, pod, precondition) {
+                Ok(()) => return Ok(Deleted::Success),
+                // DIFFERS: upstream drops the expectation of a pod that is not found. While the
+                // cache still shows that pod, its next sync may delete another one in its place.
+                Err(error) if error.is_not_found() => return Ok(Deleted::Gone),
+                Err(error) if error.is_conflict() => error,
+                Err(error) => return Err(error),
+            };
+            let Some(live) = self.find_conflicting(rs, pod)? else {
+                return Ok(Deleted::Gone);
+            };
+            let expected = precondition.version_of(pod);
+            // Without a change the conflict is a refusal: an admission webhook may use any code.
+            let is_changed = expected.is_some_and(|expected| *expected != live.resource_version);
+            let is_superseded = is_changed && !live.differs_in_version_only(chosen);
+            // Without that gate no sync waits for a version, so only the back-off bounds the
+            // choices from an old cache.
+            if is_superseded && self.options.gates.stale_controller_consistency {
+                self.await_version(rs, &live);
+                return Ok(Deleted::Superseded);
+            }
+            if is_superseded || !is_changed || tries == DELETE_TRIES_MAX {
+                self.pod_control.warn_of_failed_delete(rs, &conflict);
+                return Err(conflict);
+            }
+            newer = Some(live);
+            tries += 1;
+        }
+    }
+
     fn deletion_is_unknown(&self, rs: &ReplicaSet, pod: &Pod) {
         let now = self.clock.now();
         self.own_writes(rs, |writes| writes.deletion_is_unknown(&pod.uid, now));
     }
 
-    /// Resolves a delete that failed with a conflict: the pod was recreated, or an admission
-    /// webhook refused with that code. Blocks for one LIST.
-    fn resolve_delete_conflict(
-        &self,
-        rs: &ReplicaSet,
-        pod: &Pod,
-        conflict: WriteError,
-    ) -> Result<WriteOutcome, WriteError> {
+    /// Reads a pod whose delete failed with a conflict. `None` if it is terminating or gone, or was
+    /// recreated. Blocks for one LIST.
+    fn find_conflicting(&self, rs: &ReplicaSet, pod: &Pod) -> Result<Option<Pod>, WriteError> {
         match self.live.find_pod(rs, &pod.key.name) {
-            Ok(Some(live)) if live.uid == pod.uid && live.is_active() => {
-                self.pod_control.warn_of_failed_delete(rs, &conflict);
-                Err(conflict)
-            }
-            Ok(_) => Ok(WriteOutcome::Moot),
+            Ok(live) => Ok(live.filter(|live| live.uid == pod.uid && live.is_active())),
             Err(error) => {
                 // The pod may be gone, so the next sync must not choose another one.
                 self.deletion_is_unknown(rs, pod);
                 Err(error)
             }
         }
+    }
+
+    /// Keeps the next sync from a choice until the cache shows `live`.
+    fn await_version(&self, rs: &ReplicaSet, live: &Pod) {
+        let now = self.clock.now();
+        self.memories.with(&rs.key, &rs.uid, |memory| {
+            let version = &live.resource_version;
+            memory.positions.wrote_at(Resource::Pods, version, now);
+        });
     }
 }
 

@@ -25,7 +25,7 @@ impl ReplicaSetController {
     ) -> Result<(), SyncError> {
         match decision.plan {
             Plan::Create(count) if decision.acts => self.create_pods(facts, decision, count),
-            Plan::Delete(_) if decision.acts => self.delete_pods(facts.rs, decision),
+            Plan::Delete(_) if decision.acts => self.delete_pods(facts, decision),
             Plan::Create(_) | Plan::Delete(_) | Plan::Nothing => Ok(()),
         }
     }

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::conditions::{REPLICA_FAILURE, get_condition, remove_condition, set_condition};
+use crate::api::conditions::{
+    Condition, OWN_TYPES, SCALE_DOWN_BLOCKED, get_condition, remove_condition, set_condition,
+};
 use crate::api::{ReplicaSet, ReplicaSetStatus};
 use crate::controller::decide::Decision;
 use crate::controller::decide::counts::Counts;
 use crate::controller::decide::failed_pods::condition::report_back_off;
 use crate::controller::decide::plan::{LARGE, Plan};
+use crate::controller::decide::protection::{PROTECTED_TIMEOUT, show_block};
 use crate::controller::decide::status::{Failure, News, calculate_status};
 use crate::controller::memory::Memory;
 use crate::controller::memory::positions::Resource;
@@ -34,6 +37,7 @@ impl ReplicaSetController {
         let mut status = calculate_status(rs, &decision.counts, failure);
         let back_off = decision.back_off.as_ref();
         let new_step = report_back_off(&mut status, rs, back_off, failure);
+        show_block(&mut status, rs, decision.block.as_ref());
         let news = News::of(rs, &status, self.comparable(rs, Counts::from(&status)));
         if let Some(delay) = self.defer_status(rs, news, decision) {
             match news {
@@ -47,7 +51,33 @@ impl ReplicaSetController {
         if let Some(message) = new_step {
             self.report_failing_pods(rs, message);
         }
+        self.report_block(rs, &updated.status);
         Ok(())
+    }
+
+    /// Records an event if a block of a scale-down began, or passed its timeout, with this status.
+    /// The stored condition tells, so there is one event however often the daemon restarts.
+    fn report_block(&self, rs: &ReplicaSet, updated: &ReplicaSetStatus) {
+        let shown = |status: &ReplicaSetStatus| {
+            get_condition(&status.conditions, SCALE_DOWN_BLOCKED).cloned()
+        };
+        let (before, after) = (shown(&rs.status), shown(updated));
+        let Some(Condition {
+            reason: Some(reason),
+            message: Some(message),
+            ..
+        }) = after
+        else {
+            return;
+        };
+        if before.and_then(|before| before.reason).as_ref() != Some(&reason) {
+            let event = match &*reason {
+                PROTECTED_TIMEOUT => PROTECTED_TIMEOUT,
+                _ => SCALE_DOWN_BLOCKED,
+            };
+            log::info!(object:% = self.kind.named(&rs.key); "{event}: {message}");
+            self.pod_control.warn(rs, event, message);
+        }
     }
 
     /// Writes `status` if it differs from the status of `rs`. Returns the resulting ReplicaSet.
@@ -167,11 +197,12 @@ impl ReplicaSetController {
 ///
 /// DIFFERS: upstream retries the update with the conditions of its older view.
 fn carry_over(fresh: &ReplicaSetStatus, mut computed: ReplicaSetStatus) -> ReplicaSetStatus {
-    let ours = get_condition(&computed.conditions, REPLICA_FAILURE).cloned();
-    computed.conditions.clone_from(&fresh.conditions);
-    match ours {
-        None => remove_condition(&mut computed.conditions, REPLICA_FAILURE),
-        Some(ours) => set_condition(&mut computed.conditions, ours),
+    let calculated = std::mem::replace(&mut computed.conditions, fresh.conditions.clone());
+    for type_ in OWN_TYPES {
+        match get_condition(&calculated, type_) {
+            None => remove_condition(&mut computed.conditions, type_),
+            Some(ours) => set_condition(&mut computed.conditions, ours.clone()),
+        }
     }
     computed.other.clone_from(&fresh.other);
     computed.unknown.clone_from(&fresh.unknown);

@@ -8,6 +8,7 @@ use crate::api::{OwnerKey, Pod, ReplicaSet, Selector, Uid};
 use crate::controller::freshness::{Doubt, Freshness};
 use crate::controller::memory::Memory;
 use crate::controller::memory::own_writes::Satisfaction;
+use crate::controller::memory::positions::Resource;
 use crate::controller::{ReplicaSetController, SyncError};
 use crate::workqueue::Lanes;
 
@@ -31,6 +32,7 @@ impl ReplicaSetController {
     ) -> Result<Freshness, SyncError> {
         match doubt {
             Doubt::TakeOver => return self.verify_take_over(rs, selector),
+            Doubt::OlderThanSpec => return self.list_versions(rs, selector),
             // A cache that lacks such an old write may also show an outdated spec.
             Doubt::Overdue if !self.confirm_spec(rs)? => {
                 self.metrics.stale_owners_skips.inc();
@@ -76,6 +78,22 @@ impl ReplicaSetController {
         }
         // Every difference is an expectation by this point. Even without one, this sync read the
         // ReplicaSet before the caches were proven, so another sync must act.
+        Ok(Freshness::Wait(Duration::ZERO))
+    }
+
+    /// Finds out which versions the pod cache must reach to be as new as the spec of `rs`, so that a
+    /// choice of pods respects every mark from before. Blocks for one LIST, once per generation.
+    fn list_versions(&self, rs: &ReplicaSet, selector: &Selector) -> Result<Freshness, SyncError> {
+        let live = self.live.list_pods(rs, selector)?;
+        let now = self.clock.now();
+        self.memories.with(&rs.key, &rs.uid, |memory| {
+            let positions = &mut memory.positions;
+            positions.listed_pods(rs.generation);
+            for pod in &live {
+                positions.wrote_at(Resource::Pods, &pod.resource_version, now);
+            }
+        });
+        // The next sync waits for these versions, unless the cache shows them already.
         Ok(Freshness::Wait(Duration::ZERO))
     }
 

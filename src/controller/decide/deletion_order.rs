@@ -1,5 +1,6 @@
 //! The deletion order of surplus pods: upstream's nine criteria (kubernetes
-//! `pkg/controller/controller_utils.go:ActivePodsWithRanks`).
+//! `pkg/controller/controller_utils.go:ActivePodsWithRanks`), and the marks of pods before them
+//! where the ReplicaSet opts in to protection.
 //!
 //! The order is **not** a strict weak order: pods with about the same ready time compare by UID,
 //! while pods with exactly the same ready time compare by restarts, so cycles exist. The sort must
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::protection::Marks;
 use crate::api::{CompactTimestamp, Pod, PodPhase};
 
 /// A pod and how crowded its node is.
@@ -29,6 +31,8 @@ pub struct DeletionOrder {
     pub now: Timestamp,
     /// Whether [`Rule::DeletionCost`] applies.
     pub uses_deletion_cost: bool,
+    /// What [`Rule::Mark`] compares.
+    pub marks: Marks,
 }
 
 /// Sorts pods into deletion order.
@@ -36,9 +40,11 @@ pub fn sort_for_deletion(pods: Vec<RankedPod>, order: DeletionOrder) -> Vec<Rank
     merge_sort(pods, &|a, b| compare(a, b, order) == Ordering::Greater)
 }
 
-/// One of the nine criteria, named for `explain`.
+/// One of the criteria, named for `explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
+    /// Marked `first` before unmarked before marked `never`. Upstream has no such criterion.
+    Mark,
     /// Not assigned to a node before assigned.
     Unassigned,
     /// Pending before Unknown before Running.
@@ -61,7 +67,8 @@ pub enum Rule {
 
 impl Rule {
     /// All criteria in their order of precedence.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
+        Self::Mark,
         Self::Unassigned,
         Self::Phase,
         Self::NotReady,
@@ -76,6 +83,7 @@ impl Rule {
     /// The name in machine-readable output, such as `deletion-cost`.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Mark => "scale-down",
             Self::Unassigned => "unassigned",
             Self::Phase => "phase",
             Self::NotReady => "not-ready",
@@ -94,6 +102,7 @@ impl Rule {
         let (rank_a, rank_b) = (a.rank, b.rank);
         let (a, b) = (&*a.pod, &*b.pod);
         match self {
+            Self::Mark => order.marks.place_of(a).cmp(&order.marks.place_of(b)),
             Self::Unassigned => a.node.is_some().cmp(&b.node.is_some()),
             Self::Phase => phase_order(a.phase).cmp(&phase_order(b.phase)),
             Self::NotReady => a.is_ready.cmp(&b.is_ready),

@@ -72,8 +72,9 @@ pub trait RelatedPods: std::fmt::Debug {
     fn related_pods(&self) -> Vec<Arc<Pod>>;
 }
 
-/// Chooses `count` of `pods`, in deletion order. If `count` covers all pods, they keep their order
-/// without a sort (kubernetes `pkg/controller/replicaset/replica_set.go:getPodsToDelete`).
+/// Chooses `count` of `pods`, in deletion order; never more than may be chosen
+/// ([`Block::n_kept`](super::protection::Block::n_kept)). If `count` covers all pods, they keep
+/// their order without a sort (kubernetes `pkg/controller/replicaset/replica_set.go:getPodsToDelete`).
 pub fn pods_to_delete(
     pods: &[Arc<Pod>],
     count: usize,
@@ -82,7 +83,13 @@ pub fn pods_to_delete(
     if count >= pods.len() {
         return pods.to_vec();
     }
-    let rank = |pod: &Arc<Pod>| context.unresolved.iter().position(|uid| *uid == pod.uid);
+    // A protected pod is not even deleted again. Its delete was on condition of a version that the
+    // mark has ended, unless it was sent before protection was switched on.
+    let is_unresolved = |pod: &Pod, uid: &Uid| *uid == pod.uid && !context.order.marks.spare(pod);
+    let rank = |pod: &Arc<Pod>| {
+        let mut unresolved = context.unresolved.iter();
+        unresolved.position(|uid| is_unresolved(pod, uid))
+    };
     let (mut chosen, rest): (Vec<_>, Vec<_>) =
         pods.iter().cloned().partition(|pod| rank(pod).is_some());
     // A delete of unknown outcome is repeated on the same pod, so that it costs no second pod.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::FeatureGates;
 use crate::api::Pod;
 use crate::controller::decide::deletion_order::{DeletionOrder, RankedPod, compare};
+use crate::controller::decide::protection::Marks;
 use crate::controller::sync::SyncOutcome;
 use crate::controller::testing::{
     Fixture, deletes, now, owned_pod, ready_pod, replica_set, seconds_ago,
@@ -50,6 +51,7 @@ fn e_12_without_pod_deletion_cost_the_rank_decides() {
         let order = DeletionOrder {
             now: now(),
             uses_deletion_cost,
+            marks: Marks::Ignored,
         };
         assert_eq!(compare(&cheap, &dear, order), expected);
     }

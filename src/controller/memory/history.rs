@@ -57,6 +57,8 @@ pub struct History {
     mistakes: Option<i64>,
     /// Missing pods that wait for a back-off to end.
     n_held_back: usize,
+    /// The generation for which unreadable marks of pods were reported.
+    unreadable_marks: Option<i64>,
 }
 
 /// A change of the spec that the ReplicaSet has not converged to.
@@ -170,6 +172,12 @@ impl History {
         self.mistakes.replace(generation) != Some(generation)
     }
 
+    /// Records that marks of pods cannot be understood at this generation. Returns true the first
+    /// time.
+    pub fn note_unreadable_marks(&mut self, generation: i64) -> bool {
+        self.unreadable_marks.replace(generation) != Some(generation)
+    }
+
     /// True if the history may be dropped. The last sync alone does not keep it.
     pub fn is_over(&self, now: Instant) -> bool {
         let failures = self.failures.as_ref();
@@ -178,6 +186,7 @@ impl History {
             && self.unusable_selector.is_none()
             && self.mistakes.is_none()
             && self.n_held_back == 0
+            && self.unreadable_marks.is_none()
             && failures.is_none_or(|it| now.saturating_duration_since(it.since) >= FAILURES_PERIOD)
     }
 

@@ -3,8 +3,8 @@
 //!
 //! Four things require a position:
 //!
-//! - *Own writes.* Each response to a write names the version of the stored object. Until the
-//!   caches have reached the highest version, a sync returns at once and writes nothing, not even
+//! - *Own writes.* Each response to a write names the version of the stored object; a live read
+//!   past the caches does so, too. Until the caches have reached the highest version, a sync returns at once and writes nothing, not even
 //!   the status. A version may never arrive, as after a restore of the API server's store from a
 //!   backup. A sync waits for it as long as for an expectation, and then queries the API server.
 //! - *A changed spec.* A user who wants certain pods deleted first marks the pods, and then lowers
@@ -17,7 +17,8 @@
 //!   notes whether the API server has confirmed the caches for its ReplicaSet.
 //!
 //! A quiet watch does not report its position, so the second and the third wait are limited to
-//! [`SETTLE_MAX`].
+//! [`SETTLE_MAX`]. Where marks of pods count, the sync then lists the pods at the API server, and
+//! waits for their versions as for those of own writes.
 //!
 //! DIFFERS: in the first case upstream (kubernetes `pkg/controller/util/consistency`) returns an
 //! error, requeues with rate limit, and waits without limit. Upstream does not wait in the other
@@ -89,6 +90,9 @@ struct Spec {
     /// status writes.
     version: ResourceVersion,
     since: Instant,
+    /// True once a live read has listed the pods, and so has shown which versions the pod cache
+    /// must reach.
+    is_listed: bool,
 }
 
 /// Lost pods.
@@ -167,6 +171,7 @@ impl Positions {
                 generation: rs.generation,
                 version: rs.resource_version.clone(),
                 since: now,
+                is_listed: false,
             });
         }
     }
@@ -177,6 +182,21 @@ impl Positions {
         let spec = self.spec.as_ref();
         let spec = spec.filter(|spec| !pods.is_as_new_as(&spec.version))?;
         remaining(spec.since, now)
+    }
+
+    /// True if the pod cache at `pods` is known to show each pod at least as new as the spec.
+    pub fn show_spec(&self, pods: &ResourceVersion) -> bool {
+        let spec = self.spec.as_ref();
+        spec.is_none_or(|spec| spec.is_listed || pods.is_as_new_as(&spec.version))
+    }
+
+    /// Records that a live read has listed the pods after the spec of this generation was seen. The
+    /// caller also records each of their versions.
+    pub fn listed_pods(&mut self, generation: i64) {
+        let spec = self.spec.as_mut();
+        if let Some(spec) = spec.filter(|spec| spec.generation == generation) {
+            spec.is_listed = true;
+        }
     }
 
     /// Records that an event of this version showed a lost pod.

@@ -48,6 +48,7 @@ impl ReplicaSetController {
         let is_written = rs.status == status && rs.generation == rs.status.observed_generation;
         self.schedule_availability_check(&rs, &decision);
         self.schedule_back_off(&rs, &decision);
+        self.schedule_end_of_block(&rs, &decision);
         let intent = Intent {
             ties: ties(&facts, &decision),
             ended,
@@ -66,7 +67,7 @@ fn ties(facts: &Facts<'_>, decision: &Decision) -> Vec<Arc<Pod>> {
     let Some(last) = decision.delete.last() else {
         return Vec::new();
     };
-    let context = facts.deletion_context();
+    let context = facts.deletion_context(decision.block.as_ref());
     let order = deletion_ranking(&decision.active, &context);
     let last = order.iter().find(|ranked| ranked.pod.uid == last.uid);
     let is_tied = |ranked: &&RankedPod| {

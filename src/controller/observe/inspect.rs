@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::api::conditions::{REPLICA_FAILURE, get_condition};
+use crate::api::conditions::{REPLICA_FAILURE, SCALE_DOWN_BLOCKED, get_condition};
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Uid, WorkloadKind};
 use crate::controller::ReplicaSetController;
 use crate::controller::decide::Rules;
@@ -135,6 +135,17 @@ impl ReplicaSetController {
         let all = self.cache.replica_sets();
         let alive = all.iter().filter(|rs| !rs.is_terminating());
         alive.filter(|rs| !is_in_step(rs)).count()
+    }
+
+    /// Returns how many pods all ReplicaSets keep beyond their wish because the pods are protected,
+    /// for telemetry, by their statuses.
+    pub fn n_kept_by_protection(&self) -> usize {
+        let n_kept = |rs: &Arc<ReplicaSet>| {
+            get_condition(&rs.status.conditions, SCALE_DOWN_BLOCKED)?;
+            let n_beyond = rs.status.replicas.saturating_sub(rs.replicas.max(0));
+            usize::try_from(n_beyond).ok()
+        };
+        self.cache.replica_sets().iter().filter_map(n_kept).sum()
     }
 
     /// True if every pod of `rs` is available, there are as many as it wants, and nothing is left

@@ -1,8 +1,13 @@
 //! Opt-in annotations: which apply to a ReplicaSet, and a report of those that cannot be
 //! understood.
 
-use crate::api::{Policy, ReplicaSet};
+use std::sync::Arc;
+
+use crate::api::opt_ins::SCALE_DOWN;
+use crate::api::{Pod, Policy, ReplicaSet, ScaleDownMark};
 use crate::controller::ReplicaSetController;
+use crate::controller::decide::plan::Plan;
+use crate::controller::decide::{Decision, Facts};
 use crate::controller::memory::Memory;
 
 impl ReplicaSetController {
@@ -23,6 +28,36 @@ impl ReplicaSetController {
         }
         let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
         let message = mistakes.join("; ");
+        log::warn!(object:% = self.kind.named(&rs.key); "{message}");
+        self.pod_control.warn(rs, "InvalidAnnotation", message);
+    }
+
+    /// Reports marks of pods that cannot be understood, once per generation and only when a
+    /// scale-down respects marks: an event and a log line.
+    pub(in crate::controller) fn report_unreadable_marks(
+        &self,
+        facts: &Facts<'_>,
+        decision: &Decision,
+    ) {
+        let scales_down = decision.block.is_some() || matches!(decision.plan, Plan::Delete(_));
+        if !scales_down || !facts.rules.policy.scale_down_protection {
+            return;
+        }
+        let is_unreadable = |pod: &&Arc<Pod>| pod.scale_down == ScaleDownMark::Unreadable;
+        let mut unreadable = decision.active.iter().filter(is_unreadable);
+        let Some(first) = unreadable.next() else {
+            return;
+        };
+        let (rs, count) = (facts.rs, 1 + unreadable.count());
+        let note = |memory: &mut Memory| memory.history.note_unreadable_marks(rs.generation);
+        if !self.memories.with(&rs.key, &rs.uid, note) {
+            return;
+        }
+        let name = &first.key.name;
+        let message = format!(
+            "the annotation {SCALE_DOWN} of {count} pods, such as {name}, has no effect: expected \
+             never or first"
+        );
         log::warn!(object:% = self.kind.named(&rs.key); "{message}");
         self.pod_control.warn(rs, "InvalidAnnotation", message);
     }

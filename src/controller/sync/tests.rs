@@ -5,6 +5,7 @@ mod large;
 mod nothing;
 mod numbers;
 mod own_writes;
+mod protection;
 mod settle;
 
 use std::time::Duration;

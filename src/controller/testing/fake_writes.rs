@@ -42,6 +42,7 @@ pub(in crate::controller) struct FakeWrites(Mutex<State>);
 struct State {
     writes: Vec<Write>,
     warnings: Vec<String>,
+    delete_versions: Vec<Option<String>>,
     on_create: Hook<CreatedPod>,
     on_delete: Hook<()>,
     on_patch: Hook<PatchedPod>,
@@ -130,6 +131,11 @@ impl FakeWrites {
         std::mem::take(&mut self.lock().warnings)
     }
 
+    /// Takes the versions that the deletes since the last call had as a precondition.
+    pub(in crate::controller) fn take_delete_versions(&self) -> Vec<Option<String>> {
+        std::mem::take(&mut self.lock().delete_versions)
+    }
+
     /// Counts creates, deletes and patches since the last [`Self::take`].
     pub(in crate::controller) fn counts(&self) -> (usize, usize, usize) {
         let count = |is: fn(&Write) -> bool| self.lock().writes.iter().filter(|w| is(w)).count();
@@ -199,8 +205,10 @@ impl PodControl for FakeWrites {
         &self,
         _rs: &ReplicaSet,
         pod: &Pod,
-        _precondition: Precondition,
+        precondition: Precondition,
     ) -> Result<(), WriteError> {
+        let version = precondition.version_of(pod).map(ToString::to_string);
+        self.lock().delete_versions.push(version);
         let write = Write::Delete(pod.key.name.to_string());
         let response = self.call(write, &pod.key.name, |state| &mut state.on_delete);
         response.unwrap_or(Ok(()))

@@ -10,6 +10,7 @@ use replicaset_controller::api::ObjectKey;
 use replicaset_controller::controller::decide::deletion_order::{
     DeletionOrder, RankedPod, sort_for_deletion,
 };
+use replicaset_controller::controller::decide::protection::Marks;
 use replicaset_controller::controller::memory::own_writes::OwnWrites;
 use replicaset_controller::stdx::clock::SystemClock;
 use replicaset_controller::workqueue::{Lanes, WorkQueue};
@@ -80,6 +81,7 @@ pub(crate) fn deletion_order(criterion: &mut Criterion) {
     let order = DeletionOrder {
         now: Timestamp::now(),
         uses_deletion_cost: true,
+        marks: Marks::Ignored,
     };
     criterion.bench_function("deletion order of 10,000 pods", |bencher| {
         bencher.iter_batched(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{BURST_REPLICAS, DeletionContext, Plan, RelatedPods, plan, pods_to_delete};
 use crate::api::{Pod, PodPhase};
 use crate::controller::decide::deletion_order::DeletionOrder;
+use crate::controller::decide::protection::Marks;
 use crate::controller::testing::{now, owned_pod, ready_pod, replica_set, seconds_ago};
 
 #[derive(Debug)]
@@ -42,6 +43,7 @@ fn choose(
         order: DeletionOrder {
             now: now(),
             uses_deletion_cost: true,
+            marks: Marks::Ignored,
         },
     };
     let chosen = pods_to_delete(&pods, count, &context);

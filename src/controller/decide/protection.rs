@@ -1,0 +1,200 @@
+//! Protection: which pods a scale-down must not choose, and for how long they may block it. Pure.
+//!
+//! A ReplicaSet opts in by [`Policy::scale_down_protection`]; without it marks have no effect. A
+//! scale-down then leaves out the pods marked `never`. If there are more of them than the
+//! ReplicaSet wants pods, the scale-down is *blocked*: the ReplicaSet keeps more pods than it
+//! wants, with a condition. The block ends when the ReplicaSet wants as many pods as it has, or
+//! when enough marks or pods are gone. With a timeout it also ends some time after the transition
+//! time of the condition: protected pods then go after all others, until nothing is blocked any
+//! more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::api::conditions::{
+    Condition, SCALE_DOWN_BLOCKED, get_condition, remove_condition, set_condition,
+};
+use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark};
+
+/// Reason of the condition while protected pods are kept.
+pub const PROTECTED_PODS: &str = "ProtectedPods";
+/// Reason of the condition once the timeout has passed.
+pub const PROTECTED_TIMEOUT: &str = "ProtectedTimeout";
+
+/// Names in the message of the condition.
+const NAMED_MAX: usize = 3;
+
+/// What the marks of pods mean to a scale-down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Marks {
+    /// Nothing.
+    #[default]
+    Ignored,
+    /// Pods marked `first` go before all others, pods marked `never` not at all.
+    Respected,
+    /// Pods marked `first` go before all others, pods marked `never` after all others.
+    NeverGoesLast,
+}
+
+impl Marks {
+    /// The meaning for a ReplicaSet with this policy, whose scale-down `block` blocks.
+    pub fn of(policy: &Policy, block: Option<&Block>) -> Self {
+        if !policy.scale_down_protection {
+            Self::Ignored
+        } else if block.is_some_and(Block::is_over) {
+            Self::NeverGoesLast
+        } else {
+            Self::Respected
+        }
+    }
+
+    /// True if no scale-down may choose this pod.
+    pub fn spare(self, pod: &Pod) -> bool {
+        self == Self::Respected && pod.scale_down == ScaleDownMark::Never
+    }
+
+    /// The place of this pod before every other rule: lower is deleted first.
+    pub fn place_of(self, pod: &Pod) -> u8 {
+        match pod.scale_down {
+            _ if self == Self::Ignored => 0,
+            ScaleDownMark::First => 0,
+            ScaleDownMark::None | ScaleDownMark::Unreadable => 1,
+            ScaleDownMark::Never => 2,
+        }
+    }
+}
+
+/// A scale-down that protected pods block, wholly or in part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Number of protected pods beyond `spec.replicas`.
+    pub surplus: usize,
+    /// Number of protected pods.
+    pub protected: usize,
+    /// The first of their names, at most three.
+    pub names: Vec<Arc<str>>,
+    /// The time of day at which the block began, in whole seconds as the API stores it.
+    pub since: Timestamp,
+    /// When the timeout passes; `None` without a timeout.
+    pub until: Option<Timestamp>,
+    /// Time until then; zero if it has passed.
+    pub remaining: Option<Duration>,
+}
+
+impl Block {
+    /// The block of a scale-down of `rs` with these active pods; `None` if nothing is blocked.
+    pub fn of(
+        rs: &ReplicaSet,
+        active: &[Arc<Pod>],
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Option<Self> {
+        if !policy.scale_down_protection || rs.is_terminating() {
+            return None;
+        }
+        let is_protected = |pod: &&Arc<Pod>| pod.scale_down == ScaleDownMark::Never;
+        let protected = active.iter().filter(is_protected).count();
+        let surplus = protected.saturating_sub(usize::try_from(rs.replicas).unwrap_or(0));
+        if surplus == 0 {
+            return None;
+        }
+        let mut names: Vec<&Arc<str>> = Vec::with_capacity(NAMED_MAX + 1);
+        for pod in active.iter().filter(is_protected) {
+            let name = &pod.key.name;
+            names.insert(names.partition_point(|known| *known < name), name);
+            names.truncate(NAMED_MAX);
+        }
+        let stored = get_condition(&rs.status.conditions, SCALE_DOWN_BLOCKED);
+        let began = stored.filter(|stored| stored.status == "True");
+        let began = began.and_then(|stored| stored.last_transition_time);
+        // The API stores whole seconds.
+        let since = began.or(Timestamp::from_second(now.as_second()).ok());
+        let since = since.unwrap_or(now);
+        let timeout = policy.protected_timeout;
+        let until = timeout.map(|timeout| later(since, timeout));
+        let left = |until: Timestamp| until.duration_since(now).max(SignedDuration::ZERO);
+        Some(Self {
+            surplus,
+            protected,
+            names: names.into_iter().cloned().collect(),
+            since,
+            until,
+            // A clock that was set back must not lengthen the timeout.
+            remaining: until
+                .map(|until| left(until).unsigned_abs())
+                .min(timeout.map(|timeout| timeout.max(Duration::ZERO))),
+        })
+    }
+
+    /// True if the timeout has passed, so protected pods may be deleted.
+    pub fn is_over(&self) -> bool {
+        self.remaining == Some(Duration::ZERO)
+    }
+
+    /// Number of pods that the ReplicaSet keeps beyond `spec.replicas`.
+    pub fn n_kept(&self) -> usize {
+        if self.is_over() { 0 } else { self.surplus }
+    }
+
+    /// The condition's reason and message.
+    pub fn reason_and_message(&self, replicas: i32) -> (&'static str, String) {
+        let Self {
+            surplus, protected, ..
+        } = self;
+        let mut names = self.names.join(", ");
+        if *protected > self.names.len() {
+            names += ", …";
+        }
+        let are = format!(
+            "{protected} pods have the annotation replicaset-controller/scale-down=never ({names}), \
+             {surplus} more than the {} wanted",
+            replicas.max(0)
+        );
+        match self.until {
+            Some(until) if self.is_over() => (
+                PROTECTED_TIMEOUT,
+                format!("{are}; they are deleted since the timeout passed at {until}"),
+            ),
+            Some(until) => (
+                PROTECTED_PODS,
+                format!("{are}; they are kept until {until}"),
+            ),
+            None => (PROTECTED_PODS, format!("{are}; they are kept")),
+        }
+    }
+}
+
+/// Sets or removes the condition [`SCALE_DOWN_BLOCKED`] in `status`, the calculated status of `rs`.
+/// A message alone is no reason for a write: it is renewed with another number of pods or another
+/// generation.
+pub fn show_block(status: &mut ReplicaSetStatus, rs: &ReplicaSet, block: Option<&Block>) {
+    let conditions = &mut status.conditions;
+    let Some(block) = block else {
+        return remove_condition(conditions, SCALE_DOWN_BLOCKED);
+    };
+    let (reason, message) = block.reason_and_message(rs.replicas);
+    if status.replicas != rs.status.replicas || rs.generation != rs.status.observed_generation {
+        remove_condition(conditions, SCALE_DOWN_BLOCKED);
+    }
+    let condition = Condition {
+        type_: SCALE_DOWN_BLOCKED.to_owned(),
+        status: "True".to_owned(),
+        last_transition_time: Some(block.since),
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+        ..Condition::default()
+    };
+    set_condition(conditions, condition);
+}
+
+/// A timeout beyond the end of time never passes.
+fn later(since: Timestamp, timeout: Duration) -> Timestamp {
+    let timeout = SignedDuration::try_from(timeout).ok();
+    let later = timeout.and_then(|timeout| since.checked_add(timeout).ok());
+    later.unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests;
