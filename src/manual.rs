@@ -15,6 +15,9 @@ pub mod refusals {}
 #[doc = include_str!("manual/failed.md")]
 pub mod failed {}
 
+#[doc = include_str!("manual/protect.md")]
+pub mod protect {}
+
 #[doc = include_str!("manual/install.md")]
 pub mod install {}
 

@@ -133,6 +133,7 @@ impl ControllerInstance {
         metrics_export::export_expectations(kind.queue, &controller);
         metrics_export::export_steps(kind.queue, &controller);
         metrics_export::export_refusals(kind.queue, &controller);
+        metrics_export::export_blocked_pods(kind.queue, &controller);
 
         let leads = shared.leadership.leads();
         // A standby queues no keys: after the takeover, the first worker enqueues every object.

@@ -123,6 +123,14 @@ pub(super) fn export_refusals(name: &str, controller: &Arc<ReplicaSetController>
     }
 }
 
+/// Exports how many pods protection keeps beyond the wish of the objects of the controller `name`.
+pub(super) fn export_blocked_pods(name: &str, controller: &Arc<ReplicaSetController>) {
+    let family = &global().controller.scale_down_blocked_pods;
+    export(family, &[name], controller, |controller| {
+        count(controller.n_kept_by_protection())
+    });
+}
+
 /// Exports the counters of the watch at `path` and of its store. Returns the histogram of the
 /// seconds that the controller takes per event.
 pub(super) fn export_watch<T: Indexed>(

@@ -97,6 +97,9 @@ fn all_families() -> Metrics {
     controller
         .not_in_step
         .register(&["replicaset"], || Some(1.0));
+    controller
+        .scale_down_blocked_pods
+        .register(&["replicaset"], || Some(1.0));
     let controller = controller.of("replicaset", "apps", "replicasets");
     controller.pods_created.count(WriteOutcome::Success);
     controller.sync_ended(SyncEnd::Synced);

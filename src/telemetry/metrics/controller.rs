@@ -100,6 +100,8 @@ pub struct ControllerFamilies {
     pub held_back: Computed,
     /// Missing pods that wait for a back-off.
     pub pods_held_back: Computed,
+    /// Pods kept beyond the number that the spec asks for, because they are protected.
+    pub scale_down_blocked_pods: Computed,
     sorting_deletion_age_ratio: Histogram,
     stale_sync_skips: IntCounterVec,
     pods_created: IntCounterVec,
@@ -138,6 +140,12 @@ impl ControllerFamilies {
             pods_held_back: registry.computed_gauges(
                 "replicaset_controller_pods_held_back",
                 "Missing pods that are not created yet because pods of their object fail.",
+                &["name"],
+            ),
+            scale_down_blocked_pods: registry.computed_gauges(
+                "replicaset_controller_scale_down_blocked_pods",
+                "Pods that are kept beyond the number that their owner asks for, because they are \
+                 protected from scale-downs.",
                 &["name"],
             ),
             sorting_deletion_age_ratio: registry.histogram(
