@@ -61,6 +61,8 @@ mod manifests;
 mod manual;
 /// The metrics that dashboards and alerts use.
 mod metrics;
+/// Pods that a scale-down must not choose.
+mod protection;
 /// The recipes of install.md, run as they are written.
 mod recipes;
 /// Refused creates, and what ends their wait.

@@ -16,11 +16,15 @@ use replicaset_controller::stdx::stop::Stop;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{Api, Daemon, Kind, Waiting, new_replica_set, number_at, text_at};
+use replicaset_controller::api::policy;
+
+use crate::support::{Api, Daemon, Kind, Waiting, name, new_replica_set, number_at, text_at};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const IMAGE: &str = "/spec/template/spec/containers/0/image";
-const NAME: &str = "/spec/template/spec/containers/0/name";
+/// The image of [`new_replica_set`].
+const OLD: &str = "example.invalid/none:0";
+const NEW: &str = "example.invalid/new:1";
 
 /// The program of the control plane that is built or linked; `None` without one.
 fn program(name: &str) -> Option<PathBuf> {
@@ -79,6 +83,142 @@ impl Drop for Component {
     }
 }
 
+/// The dev server with simulated nodes, the daemon, and the controller of Deployments.
+struct Stage {
+    // ORDER: the components end before their server.
+    _components: Vec<Component>,
+    _daemon: Daemon,
+    _folder: TempDir,
+    server: DevServer,
+    api: Api,
+    waiting: Waiting,
+}
+
+impl Stage {
+    /// `None` without a kube-controller-manager.
+    fn set() -> Option<Self> {
+        let Some(program) = program("kube-controller-manager") else {
+            let line = "no kube-controller-manager: no Deployment is rolled out\n";
+            // Not through the log, which the harness captures while the test passes.
+            std::io::stderr()
+                .write_all(line.as_bytes())
+                .unwrap_or_default();
+            return None;
+        };
+        let scheduler = self::program("kube-scheduler");
+        let stop = Stop::new();
+        let options = DevServerOptions {
+            garbage_collection: true,
+            kubelet: Some(KubeletOptions {
+                ready_after: Duration::from_millis(20),
+                schedules: scheduler.is_none(),
+                ..KubeletOptions::default()
+            }),
+            ..DevServerOptions::default()
+        };
+        let server = DevServer::start(&options, &stop).expect("a free port");
+        let config = ClientConfig::plain(&server.url());
+        let options = ManagerOptions {
+            kube_api_qps: 0.0,
+            ..ManagerOptions::default()
+        };
+        let daemon = Daemon::start(&config, &options);
+        let folder = TempDir::new().expect("a temporary folder");
+        let controllers = "--controllers=deployment-controller,garbage-collector-controller";
+        let flags = [controllers, "--use-service-account-credentials=false"];
+        let manager = Component::start(&program, &folder, &server.url(), &flags);
+        let scheduler =
+            scheduler.map(|program| Component::start(&program, &folder, &server.url(), &[]));
+        Some(Self {
+            _components: [manager].into_iter().chain(scheduler).collect(),
+            _daemon: daemon,
+            _folder: folder,
+            api: Api::new(&config, "default", Kind::ReplicaSets, &stop),
+            waiting: Waiting::new(&stop),
+            server,
+        })
+    }
+
+    /// Creates the Deployment `web` with these annotations and this strategy.
+    fn deploy(&self, annotations: &Value, strategy: &Value) {
+        let mut deployment = new_replica_set("web", 3);
+        deployment["kind"] = json!("Deployment");
+        deployment["metadata"]["annotations"] = annotations.clone();
+        deployment["spec"]["strategy"] = strategy.clone();
+        deployment["spec"]["progressDeadlineSeconds"] = json!(3);
+        let created = Request::post(DEPLOYMENTS).body("application/json", deployment.to_string());
+        self.api.send(&created).expect("the Deployment is stored");
+        self.eventually_sets("the first roll-out", &[(OLD, 3)]);
+    }
+
+    /// Changes the Deployment by a merge patch.
+    fn change(&self, patch: &Value) {
+        self.api.merge_patch(Kind::Deployments, "web", patch);
+    }
+
+    /// Starts a roll-out of another image.
+    fn roll_out(&self) {
+        let change = json!({"spec": {"template": {"spec": {"containers": [
+            {"name": "c", "image": NEW}]}}}});
+        self.change(&change);
+    }
+
+    /// The ReplicaSet of this image.
+    fn set_of(&self, image: &str) -> Option<Value> {
+        let sets = self.server.objects("replicasets", "default");
+        sets.into_iter().find(|set| text_at(set, IMAGE) == image)
+    }
+
+    /// The opt-in annotations of the ReplicaSet of this image, without the prefix.
+    fn opt_ins_of(&self, image: &str) -> Value {
+        let set = self.set_of(image).unwrap_or_default();
+        let annotations = set["metadata"]["annotations"].as_object().cloned();
+        let opt_ins = annotations
+            .into_iter()
+            .flatten()
+            .filter_map(|(name, value)| {
+                let name = name.strip_prefix("replicaset-controller/")?.to_owned();
+                Some((name, value))
+            });
+        Value::Object(opt_ins.collect())
+    }
+
+    /// Marks one pod `never`, or removes its mark.
+    fn mark(&self, pod: &str, mark: Option<&str>) {
+        let patch = json!({"metadata": {"annotations": {
+            "replicaset-controller/scale-down": mark}}});
+        self.api.merge_patch(Kind::Pods, pod, &patch);
+    }
+
+    /// A member of the status of the Deployment.
+    fn status(&self, pointer: &str) -> i64 {
+        let deployment = self.server.object("deployments", "default", "web");
+        deployment.map_or(-1, |it| number_at(&it, &format!("/status{pointer}")))
+    }
+
+    /// The status and reason of the Deployment's condition `Progressing`.
+    fn progressing(&self) -> String {
+        let deployment = self.server.object("deployments", "default", "web");
+        let deployment = deployment.unwrap_or_default();
+        let conditions = deployment["status"]["conditions"].as_array().cloned();
+        let mut conditions = conditions.into_iter().flatten();
+        let progressing = conditions.find(|it| it["type"] == "Progressing");
+        progressing.map_or(String::new(), |it| {
+            format!("{} {}", text_at(&it, "/status"), text_at(&it, "/reason"))
+        })
+    }
+
+    #[track_caller]
+    fn eventually_sets(&self, what: &str, expected: &[(&str, i64)]) {
+        let expected = expected.iter();
+        let expected = expected.map(|(image, ready)| ((*image).to_owned(), *ready));
+        let mut expected: Vec<(String, i64)> = expected.collect();
+        expected.sort();
+        self.waiting
+            .eventually_eq(what, &expected, || sets(&self.server));
+    }
+}
+
 /// The ReplicaSets by image, with their ready pods.
 fn sets(server: &DevServer) -> Vec<(String, i64)> {
     let sets = server.objects("replicasets", "default");
@@ -91,72 +231,134 @@ fn sets(server: &DevServer) -> Vec<(String, i64)> {
     sets
 }
 
+/// All opt-in annotations, each with a value that is understood.
+fn all_opt_ins() -> Value {
+    let value = |name: &str| match name {
+        "failed-pod-backoff" => "10s..5m",
+        "failed-pods-kept" => "3",
+        "scale-down-order" => "spread",
+        "scale-down-protection" => "on",
+        _ => "30m",
+    };
+    let pairs = policy::NAMES.iter();
+    let pairs = pairs.map(|name| ((*name).to_owned(), json!(value(name))));
+    Value::Object(pairs.collect())
+}
+
+fn prefixed(opt_ins: &Value) -> Value {
+    let opt_ins = opt_ins.as_object().expect("an object").iter();
+    let opt_ins = opt_ins.map(|(name, value)| {
+        let name = format!("replicaset-controller/{name}");
+        (name, value.clone())
+    });
+    Value::Object(opt_ins.collect())
+}
+
+fn annotate(opt_ins: &Value) -> Value {
+    json!({"metadata": {"annotations": prefixed(opt_ins)}})
+}
+
 #[test]
 fn a_deployment_rolls_out_beside_the_deployment_controller() {
-    let Some(program) = program("kube-controller-manager") else {
-        let line = "no kube-controller-manager: no Deployment is rolled out\n";
-        // Not through the log, which the harness captures while the test passes.
-        std::io::stderr()
-            .write_all(line.as_bytes())
-            .unwrap_or_default();
-        return;
-    };
-    let scheduler = self::program("kube-scheduler");
-    let stop = Stop::new();
-    let options = DevServerOptions {
-        garbage_collection: true,
-        kubelet: Some(KubeletOptions {
-            ready_after: Duration::from_millis(20),
-            schedules: scheduler.is_none(),
-            ..KubeletOptions::default()
-        }),
-        ..DevServerOptions::default()
-    };
-    let server = DevServer::start(&options, &stop).expect("a free port");
-    let config = ClientConfig::plain(&server.url());
-    let options = ManagerOptions {
-        kube_api_qps: 0.0,
-        ..ManagerOptions::default()
-    };
-    let _daemon = Daemon::start(&config, &options);
-    let folder = TempDir::new().expect("a temporary folder");
-    let controllers = "--controllers=deployment-controller,garbage-collector-controller";
-    let flags = [controllers, "--use-service-account-credentials=false"];
-    let _manager = Component::start(&program, &folder, &server.url(), &flags);
-    let _scheduler =
-        scheduler.map(|program| Component::start(&program, &folder, &server.url(), &[]));
-    let api = Api::new(&config, "default", Kind::ReplicaSets, &stop);
-    let waiting = Waiting::new(&stop);
-
-    let mut deployment = new_replica_set("web", 3);
-    deployment["kind"] = json!("Deployment");
-    let old = text_at(&deployment, IMAGE);
-    let created = Request::post(DEPLOYMENTS).body("application/json", deployment.to_string());
-    api.send(&created).expect("the Deployment is stored");
-    let first = vec![(old.clone(), 3)];
-    waiting.eventually_eq("the first roll-out", &first, || sets(&server));
-
-    let change = json!({"spec": {"template": {"spec": {"containers": [
-        {"name": text_at(&deployment, NAME), "image": "example.invalid/new:1"}]}}}});
-    let path = format!("{DEPLOYMENTS}/web");
-    let patch = Request::patch(path.clone());
-    let patch = patch.body("application/strategic-merge-patch+json", change.to_string());
-    api.send(&patch).expect("the image changes");
-    let mut second = vec![("example.invalid/new:1".to_owned(), 3), (old, 0)];
-    second.sort();
-    waiting.eventually_eq("the second roll-out", &second, || sets(&server));
-    let is_complete = || {
-        let deployment = server.object("deployments", "default", "web");
-        deployment.is_some_and(|deployment| {
-            number_at(&deployment, "/status/updatedReplicas") == 3
-                && number_at(&deployment, "/status/availableReplicas") == 3
-        })
-    };
-    waiting.eventually("the status is complete", is_complete);
-
-    api.send(&Request::delete(path))
-        .expect("the Deployment goes");
-    waiting.eventually("its ReplicaSets and pods go", || {
-        sets(&server).is_empty() && server.objects("pods", "default").is_empty()
+    let Some(stage) = Stage::set() else { return };
+    stage.deploy(&json!({}), &json!({}));
+    stage.roll_out();
+    stage.eventually_sets("the second roll-out", &[(NEW, 3), (OLD, 0)]);
+    stage.waiting.eventually("the status is complete", || {
+        stage.status("/updatedReplicas") == 3 && stage.status("/availableReplicas") == 3
     });
+    stage.api.delete(Kind::Deployments, "web");
+    stage.waiting.eventually("its ReplicaSets and pods go", || {
+        sets(&stage.server).is_empty() && stage.server.objects("pods", "default").is_empty()
+    });
+}
+
+#[test]
+fn opt_in_annotations_reach_the_current_replica_set_without_a_roll_out() {
+    let Some(stage) = Stage::set() else { return };
+    let mut old = all_opt_ins();
+    stage.deploy(&prefixed(&old), &json!({}));
+    assert_eq!(stage.opt_ins_of(OLD), old);
+    old["failed-pods-kept"] = json!("7");
+    stage.change(&annotate(&json!({"failed-pods-kept": "7"})));
+    stage
+        .waiting
+        .eventually_eq("a changed annotation", &old, || stage.opt_ins_of(OLD));
+    assert_eq!(sets(&stage.server).len(), 1, "no roll-out");
+
+    stage.roll_out();
+    stage.eventually_sets("the second roll-out", &[(NEW, 3), (OLD, 0)]);
+    assert_eq!(stage.opt_ins_of(NEW), old);
+    let mut new = old.clone();
+    new["scale-down-protection"] = json!("off");
+    stage.change(&annotate(&json!({"scale-down-protection": "off"})));
+    stage
+        .waiting
+        .eventually_eq("off", &new, || stage.opt_ins_of(NEW));
+    // A removed annotation stays, so `off` is the only way to switch off.
+    stage.change(&annotate(
+        &json!({"failed-pods-kept": null, "protected-timeout": "1m"}),
+    ));
+    new["protected-timeout"] = json!("1m");
+    stage
+        .waiting
+        .eventually_eq("the other change", &new, || stage.opt_ins_of(NEW));
+    assert_eq!(
+        stage.opt_ins_of(OLD),
+        old,
+        "an old ReplicaSet keeps what it had"
+    );
+}
+
+#[test]
+fn an_old_replica_set_keeps_its_protected_pods() {
+    let Some(stage) = Stage::set() else { return };
+    let on = annotate(&json!({"scale-down-protection": "on"}));
+    stage.deploy(&on["metadata"]["annotations"], &json!({}));
+    let protected = name(&stage.server.objects("pods", "default")[0]);
+    stage.mark(&protected, Some("never"));
+    stage.roll_out();
+    stage.eventually_sets("all but the protected pod", &[(NEW, 3), (OLD, 1)]);
+    stage
+        .waiting
+        .eventually_eq("the Deployment counts it", &(4, 3), || {
+            (stage.status("/replicas"), stage.status("/updatedReplicas"))
+        });
+    let old = stage.set_of(OLD).expect("the old ReplicaSet");
+    assert_eq!(number_at(&old, "/spec/replicas"), 0);
+    assert_eq!(
+        text_at(&old, "/status/conditions/0/type"),
+        "ScaleDownBlocked"
+    );
+    let late = "False ProgressDeadlineExceeded".to_owned();
+    stage
+        .waiting
+        .eventually_eq("the roll-out is late", &late, || stage.progressing());
+    let pods = stage.server.objects("pods", "default");
+    assert!(pods.iter().any(|pod| name(pod) == protected));
+
+    stage.mark(&protected, None);
+    stage.eventually_sets("the last pod goes", &[(NEW, 3), (OLD, 0)]);
+    let done = "True NewReplicaSetAvailable".to_owned();
+    stage
+        .waiting
+        .eventually_eq("the roll-out completes", &done, || stage.progressing());
+}
+
+/// The strategy Recreate waits for the last pod of the old ReplicaSet.
+#[test]
+fn a_protected_pod_holds_back_a_recreation() {
+    let Some(stage) = Stage::set() else { return };
+    let on = annotate(&json!({"scale-down-protection": "on"}));
+    let recreate = json!({"type": "Recreate"});
+    stage.deploy(&on["metadata"]["annotations"], &recreate);
+    let protected = name(&stage.server.objects("pods", "default")[0]);
+    stage.mark(&protected, Some("never"));
+    stage.roll_out();
+    stage.eventually_sets("only the protected pod is left", &[(OLD, 1)]);
+    stage
+        .waiting
+        .holds("no new ReplicaSet", || stage.set_of(NEW).is_none());
+    stage.mark(&protected, None);
+    stage.eventually_sets("the new pods come", &[(NEW, 3), (OLD, 0)]);
 }

@@ -121,7 +121,7 @@ impl Block {
             names: names.into_iter().cloned().collect(),
             since,
             until,
-            // A clock that was set back must not lengthen the timeout.
+            // A clock that was set back and is corrected later is noticed after one timeout.
             remaining: until
                 .map(|until| left(until).unsigned_abs())
                 .min(timeout.map(|timeout| timeout.max(Duration::ZERO))),

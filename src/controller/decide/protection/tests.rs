@@ -223,7 +223,7 @@ fn the_timeout_counts_from_the_condition_of_this_block_alone() {
     assert_eq!(remaining(&rs, &on()), None, "without a timeout");
     rs.status.conditions[0].status = "False".to_owned();
     assert_eq!(remaining(&rs, &policy), minute, "a condition that is false");
-    // A clock that was set back does not lengthen the timeout.
+    // A clock that was set back: the time is computed again after one timeout.
     blocked_for(&mut rs, -3600);
     assert_eq!(remaining(&rs, &policy), minute);
     blocked_for(&mut rs, 0);
