@@ -25,6 +25,7 @@ use super::workload_kind::{REPLICA_SET, WorkloadKind};
 
 mod json;
 mod message;
+mod topology;
 
 /// The decoded fields of a ReplicaSet.
 #[derive(Clone, Debug, PartialEq)]
@@ -164,6 +165,12 @@ impl ReplicaSet {
             Carried::Json(carried) => carried.template().map(Template::Json),
             Carried::Protobuf(carried) => carried.template().map(Template::Protobuf),
         }
+    }
+
+    /// The topology key over which the template spreads its pods: that of the first constraint with
+    /// `DoNotSchedule`, or else of the first with `ScheduleAnyway`. Decodes the template.
+    pub fn topology_key(&self) -> Option<String> {
+        self.template().and_then(topology::topology_key)
     }
 
     /// The body of a status update: the object with another status. `spec` and `metadata` are the

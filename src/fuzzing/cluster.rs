@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Read};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::mutate::{Form, frame};
 use super::{Reader, Target, data, encode, text_of};
@@ -71,7 +71,13 @@ fn objects() -> Vec<Vec<u8>> {
     ]
     .iter()
     .map(|name| {
-        let object: Value = serde_json::from_slice(&data(name)).expect("an object");
+        let mut object: Value = serde_json::from_slice(&data(name)).expect("an object");
+        if let Some(spec) = object.pointer_mut("/spec/template/spec") {
+            spec["topologySpreadConstraints"] = json!([
+                {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"},
+                {"maxSkew": 1, "topologyKey": "node", "whenUnsatisfiable": "DoNotSchedule"},
+            ]);
+        }
         object.to_string().into_bytes()
     })
     .collect()
@@ -191,6 +197,7 @@ fn told(rs: &ReplicaSet) -> String {
         (rs.generation, rs.deletion, &rs.controller),
         (rs.replicas, rs.min_ready_seconds, &rs.selector),
         (&rs.template_labels, &rs.opt_ins, status),
+        rs.topology_key(),
     );
     format!("{facts:?}")
 }

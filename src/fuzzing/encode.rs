@@ -86,7 +86,15 @@ const SELECTOR: Table = &[
         ]),
     ),
 ];
-const TEMPLATE: Table = &[("metadata", 1, Message(&[("labels", 11, Map)]))];
+const SPREAD_CONSTRAINT: Table = &[("topologyKey", 2, Text), ("whenUnsatisfiable", 3, Text)];
+const TEMPLATE: Table = &[
+    ("metadata", 1, Message(&[("labels", 11, Map)])),
+    (
+        "spec",
+        2,
+        Message(&[("topologySpreadConstraints", 33, Messages(SPREAD_CONSTRAINT))]),
+    ),
+];
 const STATUS: Table = &[
     ("replicas", 1, Int32),
     ("fullyLabeledReplicas", 2, Int32),
