@@ -6,8 +6,8 @@
 //! # Locks
 //!
 //! Each [`Store`] has one `RwLock` around its objects, indexes and tallies. Its watch thread
-//! writes; workers, `http-N` and `systemd` read. [`Store::visit`] is the one function that runs a
-//! callback under the lock, so its callbacks only count.
+//! writes; workers, `http-N` and `systemd` read. [`Store::visit`] and [`Store::visit_all`] run a
+//! callback under the lock, so their callbacks only count.
 
 mod collector;
 pub mod decode;
@@ -91,6 +91,10 @@ impl CacheView for Cache {
 
     fn visit_pods_owned_by(&self, owner: &OwnerKey, visit: &mut dyn FnMut(&Pod)) {
         self.pods.visit(&PodBucket::OwnedBy(owner.clone()), visit);
+    }
+
+    fn visit_pods(&self, visit: &mut dyn FnMut(&Pod)) {
+        self.pods.visit_all(visit);
     }
 
     fn orphans_in(&self, namespace: &str) -> Vec<Arc<Pod>> {

@@ -13,6 +13,7 @@ pub mod findings;
 pub mod held_back;
 pub mod model;
 mod pods;
+mod preferences;
 pub mod report;
 pub mod table;
 mod text;

@@ -128,6 +128,12 @@ impl Pod {
         self.deletion.is_some()
     }
 
+    /// True if the pod exists because its node does: a DaemonSet's, or the mirror of a static pod.
+    pub fn belongs_to_node(&self) -> bool {
+        let controller = self.controller.as_deref();
+        controller.is_some_and(|it| matches!(&*it.kind, "DaemonSet" | "Node"))
+    }
+
     /// True if the object with this UID is the pod's controller.
     pub fn is_controlled_by(&self, owner: &Uid) -> bool {
         self.controller
@@ -137,6 +143,11 @@ impl Pod {
 
     /// True if `other` differs at most in its resource version.
     pub fn differs_in_version_only(&self, other: &Self) -> bool {
+        self.deletion_cost == other.deletion_cost && self.differs_in_cost_only(other)
+    }
+
+    /// True if `other` differs at most in its resource version and its deletion cost.
+    pub fn differs_in_cost_only(&self, other: &Self) -> bool {
         // Destructured without `..`, so that the compiler reports a field that is missing here.
         let Self {
             key,
@@ -152,7 +163,7 @@ impl Pod {
             deletion,
             restarts,
             sidecar_restarts,
-            deletion_cost,
+            deletion_cost: _,
             scale_down,
             has_finalizers,
             failure,
@@ -164,7 +175,6 @@ impl Pod {
             && self.deletion == *deletion
             && self.restarts == *restarts
             && self.sidecar_restarts == *sidecar_restarts
-            && self.deletion_cost == *deletion_cost
             && self.scale_down == *scale_down
             && self.has_finalizers == *has_finalizers
             && self.failure == *failure

@@ -170,10 +170,30 @@ pub enum Preference {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScaleDownOrder([Option<Preference>; 2]);
 
+impl Preference {
+    /// The name in annotations, flags and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Spread => "spread",
+            Self::Consolidate => "consolidate",
+        }
+    }
+}
+
 impl ScaleDownOrder {
     /// The preferences, the first one with precedence.
     pub fn preferences(self) -> impl Iterator<Item = Preference> {
         self.0.into_iter().flatten()
+    }
+
+    /// True if this is one of the preferences.
+    pub fn includes(self, preference: Preference) -> bool {
+        self.preferences().any(|it| it == preference)
+    }
+
+    /// True without any preference.
+    pub fn is_upstreams(self) -> bool {
+        self == Self::default()
     }
 }
 

@@ -120,6 +120,12 @@ impl<T: Indexed> Store<T> {
         }
     }
 
+    /// As [`visit`](Self::visit), but with all objects, in no order.
+    pub fn visit_all(&self, visit: &mut dyn FnMut(&T)) {
+        let state = self.read();
+        state.entries.objects().for_each(|object| visit(object));
+    }
+
     /// The counts of the objects of one bucket, for the cost of copying a pointer.
     pub fn tally(&self, bucket: &T::Bucket) -> T::Tally {
         let state = self.read();

@@ -11,6 +11,7 @@ pub mod failed_pods;
 pub mod plan;
 pub mod protection;
 pub mod refusal;
+pub mod scale_down_order;
 pub mod status;
 
 use std::mem::discriminant;
@@ -27,6 +28,8 @@ use self::failed_pods::back_off::BackOff;
 use self::failed_pods::leftovers::Leftovers;
 use self::plan::{BURST_REPLICAS, DeletionContext, Plan, RelatedPods, plan, pods_to_delete};
 use self::protection::{Block, Marks};
+use self::scale_down_order::Preferences;
+use crate::api::policy::Preference;
 use crate::api::{Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
 use crate::stdx::hash::HashSet;
 
@@ -44,6 +47,13 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// True if a scale-down reads the pods of all owners.
+    pub fn consolidates(&self) -> bool {
+        self.policy
+            .scale_down_order
+            .includes(Preference::Consolidate)
+    }
+
     /// The settings of a daemon with default flags.
     pub fn by_default(kind: &WorkloadKind, rs: &ReplicaSet) -> Self {
         Self {
@@ -220,6 +230,10 @@ impl Facts<'_> {
                 now: self.now,
                 uses_deletion_cost: self.rules.uses_deletion_cost,
                 marks: Marks::of(&self.rules.policy, block),
+            },
+            preferences: Preferences {
+                order: self.rules.policy.scale_down_order,
+                rs: self.rs,
             },
         }
     }

@@ -10,7 +10,7 @@ use super::ReplicaSetController;
 #[cfg(test)]
 use super::decide::Pods;
 use super::decide::counts::Counts;
-use super::decide::plan::{LARGE, plan};
+use super::decide::plan::{LARGE, Plan, plan};
 use super::memory::Memory;
 use super::memory::own_writes::Satisfaction;
 #[cfg(test)]
@@ -147,10 +147,19 @@ impl ReplicaSetController {
 
     /// Returns how many pods a sync would create or delete if all expectations were fulfilled.
     fn n_planned(&self, rs: &ReplicaSet, owned: &PodTally) -> usize {
+        self.planned(rs, owned).n_pods()
+    }
+
+    /// True if a sync would delete pods if all expectations were fulfilled.
+    pub(super) fn has_surplus(&self, rs: &ReplicaSet, owned: &PodTally) -> bool {
+        matches!(self.planned(rs, owned), Plan::Delete(_))
+    }
+
+    fn planned(&self, rs: &ReplicaSet, owned: &PodTally) -> Plan {
         if rs.is_terminating() {
-            return 0;
+            return Plan::Nothing;
         }
-        plan(owned.n_active(), rs.replicas, self.options.burst_replicas).n_pods()
+        plan(owned.n_active(), rs.replicas, self.options.burst_replicas)
     }
 
     /// Returns the counts that a sync would find, with every Ready pod as available. `None` if some

@@ -141,7 +141,7 @@ impl ReplicaSetController {
         if old == new {
             return; // A resync.
         }
-        if new.differs_in_version_only(old) {
+        if new.differs_in_version_only(old) || self.is_idle_cost(old, new) {
             self.retry_if_failing(new);
             return;
         }
@@ -222,6 +222,16 @@ impl ReplicaSetController {
                 }
             }
         }
+    }
+
+    /// True if only the deletion cost has changed, and no scale-down is due that would read it.
+    /// Karpenter writes the cost of every pod as often as once a minute.
+    fn is_idle_cost(&self, old: &Pod, new: &Pod) -> bool {
+        new.differs_in_cost_only(old)
+            && self.controller_of(new).is_none_or(|rs| {
+                let owned = self.cache.tally_of_pods_owned_by(&self.owner_key(&rs));
+                !self.has_surplus(&rs, &owned)
+            })
     }
 
     /// Retries a failed sync at once instead of after its back-off. The update itself needs no

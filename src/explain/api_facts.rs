@@ -14,6 +14,7 @@ use crate::api::workload_kind::collection_path;
 use crate::api::{ObjectKey, Pod, ReplicaSet, Status, Uid, WorkloadKind};
 use crate::client::{Client, ClientError, Request};
 use crate::controller::decide::Rules;
+use crate::controller::decide::plan::{NodeCounts, count_on_node};
 use crate::controller::observe::inspect::ReplicaSetFacts;
 use crate::stdx::hash::HashSet;
 
@@ -120,12 +121,14 @@ impl ApiFacts {
         };
         let owned = pods.iter().filter(is_owned).cloned().collect();
         let orphans = pods.iter().filter(|pod| pod.controller.is_none());
+        let rules = Rules::by_default(kind, &rs);
         let facts = ReplicaSetFacts {
             kind,
             owned,
             orphans: orphans.cloned().collect(),
             related: related(client, kind, &rs, &pods),
-            rules: Rules::by_default(kind, &rs),
+            per_node: per_node(client, rules, &pods),
+            rules,
             memory: None,
             replica_set: Arc::clone(&rs),
         };
@@ -174,6 +177,29 @@ fn related(
         })
     };
     pods.iter().filter(is_related).cloned().collect()
+}
+
+/// The active pods of all namespaces on each node, if a scale-down reads them; of one namespace's
+/// `pods` if the others may not be listed.
+fn per_node(client: &Client, rules: Rules, pods: &[Arc<Pod>]) -> NodeCounts {
+    let mut counts = NodeCounts::default();
+    if !rules.consolidates() {
+        return counts;
+    }
+    let interner = &mut Interner::default();
+    let listed = for_each(client, "/api/v1/pods", |json| {
+        let pod = Pod::from_json(json.get().as_bytes(), interner)?;
+        count_on_node(&pod, &mut counts);
+        Ok(())
+    });
+    if let Err(error) = listed {
+        log::warn!(error:%; "cannot count the pods of other namespaces per node");
+        counts.clear();
+        for pod in pods {
+            count_on_node(pod, &mut counts);
+        }
+    }
+    counts
 }
 
 fn events(client: &Client, namespace: &str, uid: &Uid) -> Vec<EventLine> {

@@ -16,6 +16,7 @@ use crate::api::workload_kind::collection_path;
 use crate::api::{Pod, ReplicaSet, Uid, WorkloadKind};
 use crate::client::Client;
 use crate::controller::decide::Rules;
+use crate::controller::decide::plan::NodeCounts;
 use crate::controller::observe::inspect::ReplicaSetFacts;
 use crate::stdx::hash::HashMap;
 
@@ -90,6 +91,7 @@ pub fn read_table(
                 orphans: matching(&replica_set, orphans.get(in_namespace)),
                 // Only the deletion order depends on them, which a table does not have.
                 related: Vec::new(),
+                per_node: NodeCounts::default(),
                 rules: Rules::by_default(kind, &replica_set),
                 memory: None,
                 replica_set: Arc::new(replica_set),

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::findings::findings;
 use super::model::{Deletion, MemoryReport, NextStep, NotCounted, Report, Sources};
+use super::preferences::{by_preference, preferred};
 use crate::api::{CompactTimestamp, Pod, PodPhase, ScaleDownMark, Selector, Uid};
 use crate::controller::decide::availability::is_available;
 use crate::controller::decide::claim::{Claim, claim_of};
@@ -14,7 +15,10 @@ use crate::controller::decide::deletion_order::{
     DeletionOrder, RankedPod, Rule, decide as first_rule,
 };
 use crate::controller::decide::plan::{
-    DeletionContext, Plan, RelatedPods, deletion_ranking, plan, pods_to_delete,
+    DeletionContext, NodeCounts, Plan, RelatedPods, deletion_ranking, plan, pods_to_delete,
+};
+use crate::controller::decide::scale_down_order::{
+    PreferredPod, Topology, is_one_class, prefer_throughout,
 };
 use crate::controller::decide::{self, Decision, Pods};
 use crate::controller::observe::inspect::{Memory, ReplicaSetFacts};
@@ -22,13 +26,17 @@ use crate::controller::observe::inspect::{Memory, ReplicaSetFacts};
 /// Maximum pods in a list; the counts cover all pods.
 const NAMED_MAX: usize = 100;
 
-/// The related pods, read in advance.
+/// The related pods and the pods per node, read in advance.
 #[derive(Debug)]
-struct ReadInAdvance<'a>(&'a [Arc<Pod>]);
+struct ReadInAdvance<'a>(&'a ReplicaSetFacts);
 
 impl RelatedPods for ReadInAdvance<'_> {
     fn related_pods(&self) -> Vec<Arc<Pod>> {
-        self.0.to_vec()
+        self.0.related.clone()
+    }
+
+    fn active_pods_per_node(&self) -> NodeCounts {
+        self.0.per_node.clone()
     }
 }
 
@@ -50,6 +58,7 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
         .map(|context| deletion_ranking(active, context));
     let order = order.unwrap_or_default();
     let next = next_step(facts, decision.as_ref(), &order, context.as_ref());
+    let topology = Topology::of(rs, active);
     let count = |is_counted: &dyn Fn(&Pod) -> bool| active.iter().filter(|p| is_counted(p)).count();
     let mut report = Report {
         kind: facts.kind.kind,
@@ -71,7 +80,8 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
         findings: Vec::new(),
         next,
         deletion_order: context.map_or_else(Vec::new, |context| {
-            deletions(&order, context.order, NAMED_MAX)
+            let preferred = prefer_throughout(order.clone(), active, &context);
+            deletions(&preferred, &topology, context.order)
         }),
         not_counted_total: not_counted.len(),
         not_counted,
@@ -104,7 +114,7 @@ fn known<'a>(
             owned: facts.owned.clone(),
             orphans: facts.orphans.clone(),
         },
-        related_pods: Box::new(ReadInAdvance(&facts.related)),
+        related_pods: Box::new(ReadInAdvance(facts)),
         unresolved: unresolved.unwrap_or_default(),
         may: Plan::Nothing,
         rules: facts.rules,
@@ -213,7 +223,7 @@ fn next_step(
             }
             _ => decision.delete.clone(),
         };
-        chosen_deletions(&chosen, order, context)
+        chosen_deletions(&chosen, &decision.active, order, context)
     });
     let held_back = match (&rs.selector, wanted) {
         (Err(error), _) => Some(format!("the selector cannot be used: {error}")),
@@ -255,9 +265,12 @@ fn held_back(memory: &Memory) -> Option<String> {
 /// The chosen pods, each with the rule that ranks it before the first remaining pod.
 fn chosen_deletions(
     chosen: &[Arc<Pod>],
+    active: &[Arc<Pod>],
     order: &[RankedPod],
     context: &DeletionContext<'_>,
 ) -> Vec<Deletion> {
+    let preferred = preferred(chosen, active, order, context);
+    let topology = Topology::of(context.preferences.rs, active);
     let uids: HashSet<&Uid> = chosen.iter().map(|pod| &pod.uid).collect();
     let first_kept = order.iter().find(|ranked| !uids.contains(&ranked.pod.uid));
     let one = |pod: &Arc<Pod>| {
@@ -269,6 +282,9 @@ fn chosen_deletions(
             };
         }
         let ranked = order.iter().find(|ranked| ranked.pod.uid == pod.uid);
+        if let Some(because) = preferred.get(&pod.uid) {
+            return by_preference(pod, because, &topology);
+        }
         match (ranked, first_kept) {
             (Some(ranked), Some(kept)) => deletion(ranked, Some(kept), context.order),
             _ => Deletion {
@@ -281,12 +297,17 @@ fn chosen_deletions(
     chosen.iter().take(NAMED_MAX).map(one).collect()
 }
 
-fn deletions(sorted: &[RankedPod], order: DeletionOrder, max: usize) -> Vec<Deletion> {
+fn deletions(sorted: &[PreferredPod], topology: &Topology, order: DeletionOrder) -> Vec<Deletion> {
+    let one = |pair: (&PreferredPod, Option<&PreferredPod>)| {
+        let (pod, next) = pair;
+        let is_alike = next.is_some_and(|next| is_one_class(&pod.ranked, &next.ranked, order));
+        match &pod.because {
+            Some(because) if is_alike => by_preference(&pod.ranked.pod, because, topology),
+            _ => deletion(&pod.ranked, next.map(|next| &next.ranked), order),
+        }
+    };
     let nexts = sorted.iter().skip(1).map(Some).chain([None]);
-    let pairs = sorted.iter().zip(nexts).take(max);
-    pairs
-        .map(|(pod, next)| deletion(pod, next, order))
-        .collect()
+    sorted.iter().zip(nexts).take(NAMED_MAX).map(one).collect()
 }
 
 fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, order: DeletionOrder) -> Deletion {

@@ -12,6 +12,7 @@ use crate::api::conditions::{Condition, REPLICA_FAILURE};
 use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{Pod, ReplicaSet, ScaleDownMark};
 use crate::controller::decide::Rules;
+use crate::controller::decide::plan::{NodeCounts, count_on_node};
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
 use crate::controller::observe::inspect::{Memory, ReplicaSetFacts};
@@ -42,6 +43,7 @@ fn facts(replicas: i32, conditions: &serde_json::Value, pods: Vec<Pod>) -> Repli
         owned,
         orphans,
         related: Vec::new(),
+        per_node: NodeCounts::default(),
         memory: None,
     }
 }
@@ -307,6 +309,59 @@ fn deletions_name_the_deciding_rule() {
     assert_eq!(order, ["web-unready", "web-cheap", "web-keep"]);
     let json = serde_json::to_value(&report).expect("JSON");
     assert_eq!(json["next"]["pods"][1]["rule"], "deletion-cost");
+}
+
+#[test]
+fn preferences_of_a_scale_down_are_explained() {
+    let on = |name, node: &str| Pod {
+        node: Some(node.into()),
+        ..ready(name)
+    };
+    let pods = vec![
+        on("web-a", "node-1"),
+        on("web-b", "node-1"),
+        on("web-c", "node-2"),
+        on("web-d", "node-3"),
+        on("web-e", "node-3"),
+        on("web-f", "node-3"),
+    ];
+    let mut facts = facts(2, &json!([]), pods);
+    for pod in &facts.owned {
+        count_on_node(pod, &mut facts.per_node);
+    }
+    for (order, lines) in [
+        (
+            "consolidate",
+            &[
+                "web-c  consolidate: it is the last pod on node-2",
+                "web-a  consolidate: it is one of the last 2 pods on node-1, which all go",
+                "web-d  consolidate: node-3 has 3 active pods, and fuller nodes go later",
+            ][..],
+        ),
+        (
+            "spread, consolidate",
+            &["web-d  spread: 3 pods are in node node-3, no other has more to give; node-3 has 3"],
+        ),
+    ] {
+        facts.rules.policy.scale_down_order = order.parse().expect("an order");
+        let report = report(&facts, &Sources::default(), NOW);
+        check(&report, &["A sync would now: delete 4 pods"]);
+        check(&report, lines);
+    }
+
+    let mut rs = ReplicaSet::clone(&facts.replica_set);
+    rs.replicas = 6;
+    facts.replica_set = Arc::new(rs);
+    facts.rules.policy.scale_down_order = "consolidate".parse().expect("an order");
+    let report = report(&facts, &Sources::default(), NOW);
+    check(
+        &report,
+        &[
+            "A scale-down would delete, in this order:",
+            "web-c  consolidate: it is the last pod on node-2",
+            "web-f  it is deleted last",
+        ],
+    );
 }
 
 #[test]

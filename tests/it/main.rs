@@ -79,6 +79,8 @@ mod report;
 mod rights;
 /// A Deployment on the dev server, beside a real controller of Deployments.
 mod rollout;
+/// `scale-down-order`: spread and consolidate.
+mod scale_down_order;
 /// Secrets of every kind: no log, page or error shows one.
 mod secrets;
 /// The daemon's HTTP pages, and its notifications to systemd.

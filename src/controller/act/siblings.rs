@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::api::{OwnerKey, Pod, ReplicaSet, Selector, Uid};
 use crate::controller::ReplicaSetController;
-use crate::controller::decide::plan::RelatedPods;
+use crate::controller::decide::plan::{NodeCounts, RelatedPods, count_on_node};
 
 impl ReplicaSetController {
     /// Returns a finder of the related pods of `rs`. It reads the cache only when called.
@@ -65,6 +65,13 @@ impl RelatedPods for Siblings<'_> {
             }
         }
         related
+    }
+
+    fn active_pods_per_node(&self) -> NodeCounts {
+        let mut counts = NodeCounts::default();
+        let count = &mut |pod: &Pod| count_on_node(pod, &mut counts);
+        self.controller.cache.visit_pods(count);
+        counts
     }
 }
 

@@ -96,6 +96,15 @@ impl Rule {
         }
     }
 
+    /// True for the criteria that separate pods by their state, and by the cost that somebody gave
+    /// them. `scale-down-order` overrides the others only.
+    pub fn separates_classes(self) -> bool {
+        matches!(
+            self,
+            Self::Mark | Self::Unassigned | Self::Phase | Self::NotReady | Self::DeletionCost
+        )
+    }
+
     /// `Less` means that this criterion puts `a` before `b`.
     fn compare(self, a: &RankedPod, b: &RankedPod, order: DeletionOrder) -> Ordering {
         let now = order.now;

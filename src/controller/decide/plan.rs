@@ -1,11 +1,12 @@
 //! Plans creates and deletes: pure arithmetic over a snapshot.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::deletion_order::{DeletionOrder, RankedPod, sort_for_deletion};
+use super::scale_down_order::{Preferences, prefer};
 use crate::api::{Pod, Uid};
+use crate::stdx::hash::HashMap;
 
 pub use crate::batches::LARGE;
 
@@ -64,12 +65,34 @@ pub struct DeletionContext<'a> {
     pub unresolved: &'a [Uid],
     /// The order of the other pods.
     pub order: DeletionOrder,
+    /// The preferences among pods that `order` does not tell apart by state.
+    pub preferences: Preferences<'a>,
 }
 
 /// Finds the pods that determine how crowded a node is.
 pub trait RelatedPods: std::fmt::Debug {
     /// Returns the pods of all ReplicaSets with the same controller.
     fn related_pods(&self) -> Vec<Arc<Pod>>;
+
+    /// Counts the active pods of all owners on each node, except those that
+    /// [belong to the node](Pod::belongs_to_node). Called only if the choice consolidates.
+    fn active_pods_per_node(&self) -> NodeCounts;
+}
+
+/// Number of pods on each node.
+pub type NodeCounts = HashMap<Arc<str>, usize>;
+
+/// Counts `pod` on its node, if it keeps the node from being empty.
+pub fn count_on_node(pod: &Pod, counts: &mut NodeCounts) {
+    let Some(node) = &pod.node else { return };
+    if !pod.is_active() || pod.belongs_to_node() {
+        return;
+    }
+    // The name is cloned only once for each node.
+    match counts.get_mut(node) {
+        Some(count) => *count += 1,
+        None => drop(counts.insert(Arc::clone(node), 1)),
+    }
 }
 
 /// Chooses `count` of `pods`, in deletion order; never more than may be chosen
@@ -98,7 +121,8 @@ pub fn pods_to_delete(
     let more = count - chosen.len();
     if more > 0 {
         let sorted = deletion_ranking(&rest, context);
-        chosen.extend(sorted.into_iter().take(more).map(|ranked| ranked.pod));
+        let preferred = prefer(sorted, more, (pods, &chosen), context);
+        chosen.extend(preferred.into_iter().take(more).map(|it| it.ranked.pod));
     }
     chosen
 }
@@ -112,7 +136,7 @@ pub fn deletion_ranking(pods: &[Arc<Pod>], context: &DeletionContext<'_>) -> Vec
 /// Ranks each pod by the number of active related pods on its node
 /// (kubernetes `pkg/controller/replicaset/replica_set.go:getPodsRankedByRelatedPodsOnSameNode`).
 fn rank_by_node(pods: &[Arc<Pod>], related: &[Arc<Pod>]) -> Vec<RankedPod> {
-    let mut on_node: HashMap<Option<&str>, usize> = HashMap::new();
+    let mut on_node: HashMap<Option<&str>, usize> = HashMap::default();
     for pod in related.iter().filter(|pod| pod.is_active()) {
         *on_node.entry(pod.node.as_deref()).or_default() += 1;
     }

@@ -12,6 +12,7 @@ use crate::api::{ObjectKey, Pod};
 use crate::controller::decide::deletion_order::{RankedPod, compare};
 use crate::controller::decide::failed_pods::condition::report_back_off;
 use crate::controller::decide::plan::deletion_ranking;
+use crate::controller::decide::scale_down_order::Places;
 use crate::controller::decide::status::calculate_status;
 use crate::controller::decide::{Decision, Facts, Pods};
 use crate::controller::observe::shadow::{Intent, Shadow, WINDOW};
@@ -62,7 +63,7 @@ impl ReplicaSetController {
     }
 }
 
-/// Returns the pods that no rule distinguishes from the last one to delete.
+/// Returns the pods that no rule and no preference distinguishes from the last one to delete.
 fn ties(facts: &Facts<'_>, decision: &Decision) -> Vec<Arc<Pod>> {
     let Some(last) = decision.delete.last() else {
         return Vec::new();
@@ -70,8 +71,12 @@ fn ties(facts: &Facts<'_>, decision: &Decision) -> Vec<Arc<Pod>> {
     let context = facts.deletion_context(decision.block.as_ref());
     let order = deletion_ranking(&decision.active, &context);
     let last = order.iter().find(|ranked| ranked.pod.uid == last.uid);
+    let places = Places::of(&decision.active, context.preferences);
     let is_tied = |ranked: &&RankedPod| {
-        last.is_some_and(|last| compare(ranked, last, context.order) == Ordering::Equal)
+        last.is_some_and(|last| {
+            compare(ranked, last, context.order) == Ordering::Equal
+                && places.are_equal(&ranked.pod, &last.pod)
+        })
     };
     let ties = order.iter().filter(is_tied);
     ties.map(|ranked| Arc::clone(&ranked.pod)).collect()

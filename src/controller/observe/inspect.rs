@@ -8,7 +8,7 @@ use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Uid, WorkloadKind};
 use crate::controller::ReplicaSetController;
 use crate::controller::decide::Rules;
 use crate::controller::decide::counts::Counts;
-use crate::controller::decide::plan::RelatedPods;
+use crate::controller::decide::plan::{NodeCounts, RelatedPods};
 use crate::controller::memory::history::{LastError, LastSync};
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
@@ -28,6 +28,8 @@ pub struct ReplicaSetFacts {
     pub orphans: Vec<Arc<Pod>>,
     /// The pods of all ReplicaSets with the same controller, which determine how crowded a node is.
     pub related: Vec<Arc<Pod>>,
+    /// The active pods of all owners on each node; empty unless the ReplicaSet consolidates.
+    pub per_node: NodeCounts,
     /// The settings of the decision.
     pub rules: Rules,
     /// The record of a running daemon; `None` without one.
@@ -77,16 +79,25 @@ impl ReplicaSetController {
     pub fn inspect(&self, key: &ObjectKey) -> Option<ReplicaSetFacts> {
         let rs = self.cache.replica_set(key)?;
         let owner = OwnerKey::new(self.kind.kind, key, &rs.uid);
-        let related = match &rs.selector {
-            Ok(selector) => self.siblings(&rs, selector).related_pods(),
-            Err(_) => Vec::new(),
+        let rules = self.rules_for(&rs);
+        let (related, per_node) = match &rs.selector {
+            Ok(selector) => {
+                let siblings = self.siblings(&rs, selector);
+                let related = siblings.related_pods();
+                // Counting takes time in proportion to all pods.
+                let consolidates = rules.consolidates();
+                let per_node = consolidates.then(|| siblings.active_pods_per_node());
+                (related, per_node.unwrap_or_default())
+            }
+            Err(_) => Default::default(),
         };
         Some(ReplicaSetFacts {
             kind: self.kind,
             owned: self.cache.pods_owned_by(&owner),
             orphans: self.cache.orphans_in(&key.namespace),
             related,
-            rules: self.rules_for(&rs),
+            per_node,
+            rules,
             memory: Some(self.memory_of(&rs, true)),
             replica_set: rs,
         })
@@ -94,7 +105,7 @@ impl ReplicaSetController {
 
     /// Calls `take` with the state of each ReplicaSet of `namespace`, or of all with `None`, unless
     /// the cache's tallies and its record show that it has what it wants. Returns the number of all
-    /// of them. The facts have no `related` pods, and of the orphans only those that match.
+    /// of them. The facts have neither `related` nor `per_node`, and of the orphans only those that match.
     pub fn inspect_unsettled(
         &self,
         namespace: Option<&str>,
@@ -115,6 +126,7 @@ impl ReplicaSetController {
                 owned: self.cache.pods_owned_by(&self.owner_key(&replica_set)),
                 orphans: self.matching_orphans(&replica_set),
                 related: Vec::new(),
+                per_node: NodeCounts::default(),
                 rules: self.rules_for(&replica_set),
                 memory: Some(memory),
                 replica_set,

@@ -6,16 +6,22 @@ use std::time::Instant;
 
 use criterion::{BatchSize, BenchmarkId, Criterion};
 use jiff::Timestamp;
-use replicaset_controller::api::ObjectKey;
+use replicaset_controller::api::policy::ScaleDownOrder;
+use replicaset_controller::api::{ControllerRef, ObjectKey, Pod};
+use replicaset_controller::cache::{Cache, CacheView};
 use replicaset_controller::controller::decide::deletion_order::{
     DeletionOrder, RankedPod, sort_for_deletion,
 };
+use replicaset_controller::controller::decide::plan::{
+    DeletionContext, NodeCounts, RelatedPods, count_on_node, pods_to_delete,
+};
 use replicaset_controller::controller::decide::protection::Marks;
+use replicaset_controller::controller::decide::scale_down_order::Preferences;
 use replicaset_controller::controller::memory::own_writes::OwnWrites;
 use replicaset_controller::stdx::clock::SystemClock;
 use replicaset_controller::workqueue::{Lanes, WorkQueue};
 
-use crate::fixture::{cache, controller, pods_of, replica_set};
+use crate::fixture::{cache, controller, controller_with, pods_of, replica_set};
 
 pub(crate) fn expectations(criterion: &mut Criterion) {
     let names: Vec<Arc<str>> = (0..500).map(|n| format!("web-{n}").into()).collect();
@@ -90,4 +96,104 @@ pub(crate) fn deletion_order(criterion: &mut Criterion) {
             BatchSize::LargeInput,
         );
     });
+}
+
+/// All pods of a cluster with this cache.
+#[derive(Debug)]
+struct Cluster(Cache);
+
+impl RelatedPods for Cluster {
+    fn related_pods(&self) -> Vec<Arc<Pod>> {
+        Vec::new()
+    }
+
+    fn active_pods_per_node(&self) -> NodeCounts {
+        let mut counts = NodeCounts::default();
+        self.0
+            .visit_pods(&mut |pod| count_on_node(pod, &mut counts));
+        counts
+    }
+}
+
+/// A scale-down of 10,000 pods in a cluster with 50,000.
+pub(crate) fn scale_down_order(criterion: &mut Criterion) {
+    let rs = replica_set(10_000, 0);
+    let cache = cache(&rs, 10_000);
+    let owner = Arc::new(ControllerRef {
+        kind: "ReplicaSet".into(),
+        name: "other".into(),
+        uid: "5f2b3c4d-0000-4000-8000-000000000002".into(),
+    });
+    for (n, pod) in pods_of(&rs, 40_000).into_iter().enumerate() {
+        cache.pods.apply_added(Pod {
+            key: ObjectKey::new("default", format!("other-{n}")),
+            controller: Some(Arc::clone(&owner)),
+            node: Some(format!("node-{}", n % 5_000).into()),
+            ..pod
+        });
+    }
+    let pods: Vec<Arc<Pod>> = pods_of(&rs, 10_000).into_iter().map(Arc::new).collect();
+    let cluster = Cluster(cache);
+    let mut group = criterion.benchmark_group("scale-down order, 500 of 10,000 pods");
+    for order in ["off", "spread", "consolidate", "spread,consolidate"] {
+        let context = DeletionContext {
+            related_pods: &cluster,
+            unresolved: &[],
+            order: DeletionOrder {
+                now: Timestamp::now(),
+                uses_deletion_cost: true,
+                marks: Marks::Ignored,
+            },
+            preferences: Preferences {
+                order: order.parse::<ScaleDownOrder>().expect("an order"),
+                rs: &rs,
+            },
+        };
+        group.bench_function(order, |bencher| {
+            bencher.iter(|| pods_to_delete(black_box(&pods), 500, &context));
+        });
+    }
+    group.bench_function("pods per node of 50,000", |bencher| {
+        bencher.iter(|| cluster.active_pods_per_node());
+    });
+    group.finish();
+}
+
+/// New deletion costs of one pod after the other, each event followed by what it enqueued.
+pub(crate) fn deletion_costs(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("a new deletion cost, 10,000 pods");
+    for min_ready_seconds in [0, 5] {
+        let rs = replica_set(10_000, min_ready_seconds);
+        let (cache, pods) = (cache(&rs, 10_000), pods_of(&rs, 10_000));
+        let queue = Arc::new(WorkQueue::new(Arc::new(SystemClock)));
+        let controller = controller_with(&cache, Arc::clone(&queue));
+        let mut n = 0;
+        let mut next = || {
+            n += 1;
+            Pod {
+                deletion_cost: i32::try_from(n).unwrap_or(0),
+                resource_version: (20_000 + n).to_string().as_str().into(),
+                ..pods[n % pods.len()].clone()
+            }
+        };
+        let id = BenchmarkId::new("minReadySeconds", min_ready_seconds);
+        group.bench_function(id, |bencher| {
+            bencher.iter_batched(
+                &mut next,
+                |pod| {
+                    let event = cache.pods.apply_modified(pod).expect("a change");
+                    controller.handle_pod_event(&event);
+                    controller.handle_cache_advanced();
+                    while let Some(key) = queue.try_get() {
+                        controller
+                            .sync_replica_set(&key, Lanes::All)
+                            .expect("a sync");
+                        queue.done(&key);
+                    }
+                },
+                BatchSize::SmallInput,
+            );
+        });
+    }
+    group.finish();
 }

@@ -154,6 +154,14 @@ pub(crate) fn cache(rs: &ReplicaSet, count: usize) -> Cache {
 
 /// A controller over this cache.
 pub(crate) fn controller(cache: &Cache) -> ReplicaSetController {
+    controller_with(cache, Arc::new(WorkQueue::new(Arc::new(SystemClock))))
+}
+
+/// A controller over this cache, with this queue.
+pub(crate) fn controller_with(
+    cache: &Cache,
+    queue: Arc<WorkQueue<ObjectKey>>,
+) -> ReplicaSetController {
     let clock = Arc::new(SystemClock);
     let metrics = Metrics::new();
     ReplicaSetController::new(Parts {
@@ -162,7 +170,7 @@ pub(crate) fn controller(cache: &Cache) -> ReplicaSetController {
         live: Arc::new(CacheOnly),
         pod_control: Arc::new(CacheOnly),
         replica_set_control: Arc::new(CacheOnly),
-        queue: Arc::new(WorkQueue::new(Arc::clone(&clock) as Arc<_>)),
+        queue,
         batches: Arc::new(Serial),
         clock,
         options: Options {

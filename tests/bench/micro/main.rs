@@ -15,6 +15,8 @@ criterion_group!(
     controller::expectations,
     controller::queue,
     controller::sync_without_changes,
-    controller::deletion_order
+    controller::deletion_order,
+    controller::scale_down_order,
+    controller::deletion_costs
 );
 criterion_main!(benches);

@@ -2,7 +2,8 @@
 
 use crate::api::Pod;
 use crate::controller::testing::{
-    deletes, fixture, forbidden, owned_pod, ready_pod, refused, replica_set, seconds_ago,
+    controller_ref, deletes, fixture, forbidden, owned_pod, read_replica_set, ready_pod, refused,
+    replica_set, replica_set_json, seconds_ago,
 };
 
 #[test]
@@ -128,4 +129,32 @@ fn a_deletion_already_in_the_cache_is_not_expected() {
         fixture.sync_ok("web");
         assert_eq!(fixture.open(&rs), Some((0, 0)));
     }
+}
+
+/// The pods of other owners are those of the cache, in all namespaces.
+#[test]
+fn consolidate_sees_the_pods_of_all_owners() {
+    let mut object = replica_set_json("web", 2);
+    object["metadata"]["annotations"] =
+        serde_json::json!({"replicaset-controller/scale-down-order": "consolidate"});
+    let rs = read_replica_set(&object);
+    let on = |name: &str, node: &str| Pod {
+        node: Some(node.into()),
+        ..ready_pod(name, &rs)
+    };
+    let other = Pod {
+        key: crate::api::ObjectKey::new("elsewhere", "x"),
+        controller: Some(controller_ref("StatefulSet", "db", "uid-db")),
+        ..on("x", "node-1")
+    };
+    let pods = [
+        on("a", "node-1"),
+        on("b", "node-2"),
+        on("c", "node-2"),
+        on("d", "node-3"),
+        other,
+    ];
+    let fixture = fixture(&rs, pods);
+    fixture.sync_ok("web");
+    assert_eq!(deletes(&fixture), ["d", "a"]);
 }

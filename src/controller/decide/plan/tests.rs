@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{BURST_REPLICAS, DeletionContext, Plan, RelatedPods, plan, pods_to_delete};
+use super::{BURST_REPLICAS, DeletionContext, NodeCounts, Plan, RelatedPods, plan, pods_to_delete};
+use crate::api::policy::ScaleDownOrder;
 use crate::api::{Pod, PodPhase};
 use crate::controller::decide::deletion_order::DeletionOrder;
 use crate::controller::decide::protection::Marks;
+use crate::controller::decide::scale_down_order::Preferences;
 use crate::controller::testing::{now, owned_pod, ready_pod, replica_set, seconds_ago};
 
 #[derive(Debug)]
@@ -14,6 +16,10 @@ struct Related(Vec<Arc<Pod>>);
 impl RelatedPods for Related {
     fn related_pods(&self) -> Vec<Arc<Pod>> {
         self.0.clone()
+    }
+
+    fn active_pods_per_node(&self) -> NodeCounts {
+        panic!("upstream's order reads no pods of other owners")
     }
 }
 
@@ -24,6 +30,10 @@ struct Unused;
 impl RelatedPods for Unused {
     fn related_pods(&self) -> Vec<Arc<Pod>> {
         panic!("only a sort needs related pods")
+    }
+
+    fn active_pods_per_node(&self) -> NodeCounts {
+        panic!("only a sort needs pods per node")
     }
 }
 
@@ -44,6 +54,10 @@ fn choose(
             now: now(),
             uses_deletion_cost: true,
             marks: Marks::Ignored,
+        },
+        preferences: Preferences {
+            order: ScaleDownOrder::default(),
+            rs: &replica_set("web", 1),
         },
     };
     let chosen = pods_to_delete(&pods, count, &context);

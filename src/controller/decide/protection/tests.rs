@@ -10,7 +10,7 @@ use super::{Block, Marks, PROTECTED_PODS, PROTECTED_TIMEOUT, show_block};
 use crate::api::conditions::{Condition, SCALE_DOWN_BLOCKED};
 use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{Pod, Policy, ReplicaSet, ScaleDownMark, Uid};
-use crate::controller::decide::plan::{Plan, RelatedPods};
+use crate::controller::decide::plan::{NodeCounts, Plan, RelatedPods};
 use crate::controller::decide::status::calculate_status;
 use crate::controller::decide::{Decision, Facts, Pods, Rules};
 use crate::controller::testing::{now, ready_pod, replica_set};
@@ -21,6 +21,10 @@ struct NoRelated;
 impl RelatedPods for NoRelated {
     fn related_pods(&self) -> Vec<Arc<Pod>> {
         Vec::new()
+    }
+
+    fn active_pods_per_node(&self) -> NodeCounts {
+        NodeCounts::default()
     }
 }
 
