@@ -19,7 +19,8 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,
 
-    /// Scenarios to run; by default all but `soak`, `small`, `quota`, `failing` and `giants`.
+    /// Scenarios to run; by default all but `soak`, `small`, `quota`, `failing`, `giants` and
+    /// `scale-down-order`.
     #[arg(long, value_delimiter = ',')]
     pub(crate) scenarios: Vec<Scenario>,
 
@@ -95,19 +96,22 @@ pub(crate) enum Scenario {
     Failing,
     /// Time from a new ReplicaSet to its pod beside many large ones, with and without a rate limit.
     Giants,
+    /// Which pods a scale-down deletes, with preferences: emptied nodes, and skew of zones.
+    ScaleDownOrder,
 }
 
 impl Options {
     pub(crate) fn includes(&self, scenario: Scenario) -> bool {
-        let is_long = matches!(
+        let is_apart = matches!(
             scenario,
             Scenario::Soak
                 | Scenario::Small
                 | Scenario::Quota
                 | Scenario::Failing
                 | Scenario::Giants
+                | Scenario::ScaleDownOrder
         );
-        (self.scenarios.is_empty() && !is_long) || self.scenarios.contains(&scenario)
+        (self.scenarios.is_empty() && !is_apart) || self.scenarios.contains(&scenario)
     }
 
     /// The names of the scenarios to run, as on the command line.

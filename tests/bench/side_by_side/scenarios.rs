@@ -6,6 +6,7 @@ mod latency;
 mod loss;
 mod quota;
 mod replicas;
+mod scale_down_order;
 mod small;
 mod soak;
 
@@ -107,6 +108,9 @@ pub(crate) fn run_all(
     if stage.includes(Scenario::Loss) {
         stage.enter()?;
         loss::loss(&mut stage)?;
+    }
+    if stage.includes(Scenario::ScaleDownOrder) {
+        scale_down_order::all(&mut stage)?;
     }
     process.stop()?;
     if stage.includes(Scenario::Small) {
