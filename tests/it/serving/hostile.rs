@@ -60,12 +60,13 @@ fn the_accepting_thread_pauses_without_descriptors() {
 
 /// Opens a hundred connections, sends these bytes on each, and returns them open.
 fn wave<C: Write>(connect: impl Fn() -> C, bytes: &[u8]) -> Vec<C> {
-    let mut clients: Vec<C> = (0..100).map(|_| connect()).collect();
-    for client in &mut clients {
+    let start = |_| {
+        let mut client = connect();
         // The daemon may close the connection before it has read everything.
         client.write_all(bytes).unwrap_or_default();
-    }
-    clients
+        client
+    };
+    (0..100).map(start).collect()
 }
 
 /// Sends waves of endless requests over connections from `connect`, and checks the bounds and that
