@@ -10,4 +10,4 @@ use std::time::Duration;
 
 /// Within this time the daemon starts, and ends after a signal. It takes some milliseconds where
 /// no other test runs.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(40);

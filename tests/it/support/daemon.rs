@@ -1,10 +1,11 @@
 //! The daemon under test: as threads of this process ([`Daemon`]), or as a separate process that a
 //! test can signal and kill ([`DaemonProcess`]).
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -197,15 +198,16 @@ impl DaemonProcess {
     /// Waits for the process to exit by itself. The test fails after `limit`.
     #[track_caller]
     pub(crate) fn exit_within(&mut self, limit: Duration) -> ExitStatus {
+        let status = self.ended_within(limit);
+        status.unwrap_or_else(|| panic!("still running after {limit:?}"))
+    }
+
+    /// Waits for the process to exit by itself; `None` after `limit`.
+    pub(crate) fn ended_within(&mut self, limit: Duration) -> Option<ExitStatus> {
         let waiting = Waiting::new(&Stop::new());
-        let began = Instant::now();
-        loop {
-            if let Some(status) = self.try_wait() {
-                return status;
-            }
-            assert!(began.elapsed() < limit, "still running after {limit:?}");
-            waiting.pause(Duration::from_millis(10));
-        }
+        let process = RefCell::new(self);
+        waiting.within(limit, || process.borrow_mut().try_wait().is_some());
+        process.into_inner().try_wait()
     }
 
     /// The exit status, `None` while the process runs.

@@ -1,6 +1,5 @@
 //! A table of what a shell does before it becomes the daemon, and whether the daemon then runs.
 
-use std::cell::RefCell;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -249,12 +248,11 @@ fn run(shell: &Shell) -> Vec<String> {
             process.signal(Signal::SIGTERM);
         }
     }
-    let ended = RefCell::new(&mut process);
-    let is_ended = || ended.borrow_mut().try_wait().is_some();
-    if !waiting.within(SOON, is_ended) {
+    let ended = process.ended_within(SOON);
+    if ended.is_none() {
         wrong.push("it does not end".to_owned());
     }
-    let code = process.try_wait().map(|status| status.code());
+    let code = ended.map(|status| status.code());
     let is_expected = match shell.outcome {
         Runs | Stays => code == Some(Some(0)),
         Ends(expected) => code == Some(Some(expected)),

@@ -55,7 +55,7 @@ pub(super) const JSON: &[Scenario] = &[
         watch(&[event("ADDED", deep_template(100_000))])
     }),
     row("deep object", ReplicaSets, "not even its name", |_| {
-        watch(&[event("ADDED", deep(3_000_000))])
+        watch(&[event("ADDED", deep(300_000))])
     }),
     row(
         "deep metadata",
@@ -63,7 +63,7 @@ pub(super) const JSON: &[Scenario] = &[
         " replicasets listed in ",
         |_| {
             let mut object = replica_set("web", 0).to_string();
-            let deep = format!("\"generation\":1,\"managedFields\":{}", deep(1_000_000));
+            let deep = format!("\"generation\":1,\"managedFields\":{}", deep(300_000));
             object = object.replace("\"generation\":1", &deep);
             watch(&[event("ADDED", object)])
         },
@@ -73,19 +73,19 @@ pub(super) const JSON: &[Scenario] = &[
         ReplicaSets,
         " replicasets listed in ",
         |_| {
-            let x = deep(1_000_000);
+            let x = deep(300_000);
             let object = format!(r#"{{"metadata":{{"resourceVersion":"1","x":{x}}}}}"#);
             watch(&[event("BOOKMARK", object)])
         },
     ),
     row("deep ERROR", ReplicaSets, "[[[[", |_| {
-        watch(&[event("ERROR", deep(1_000_000))])
+        watch(&[event("ERROR", deep(300_000))])
     }),
     row("deep Status", ReplicaSets, "[[[[", |_| {
         Reply::whole("403 Forbidden", "", deep(400_000))
     }),
     row("deep list", Pages, "not even its name", |_| {
-        let x = deep(1_000_000);
+        let x = deep(300_000);
         let body = format!(r#"{{"metadata":{{"resourceVersion":"3","x":{x}}},"items":[{x}]}}"#);
         Reply::whole("200 OK", "", &body)
     }),
@@ -121,7 +121,7 @@ pub(super) const JSON: &[Scenario] = &[
         ReplicaSets,
         "missing field `spec`",
         |_| {
-            let values = "[],".repeat(3_000_000);
+            let values = "[],".repeat(500_000);
             let object =
                 format!(r#"{{"kind":"ReplicaSet","metadata":{{"name":5,"x":[{values}1]}}}}"#);
             watch(&[event("ADDED", object)])

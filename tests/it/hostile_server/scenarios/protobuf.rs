@@ -24,7 +24,7 @@ pub(super) const PROTOBUF: &[Scenario] = &[
         "groups in protobuf",
         ReplicaSets,
         "recursion limit reached",
-        |_| protobuf(&protobuf_event(&b"\x0b".repeat(1_000_000))),
+        |_| protobuf(&protobuf_event(&b"\x0b".repeat(300_000))),
     ),
     row(
         "a frame of 4 GiB",
