@@ -399,8 +399,8 @@ impl World {
 
     /// Returns the surplus pods due to a kill. A daemon that adopts a pod needs fewer creates than
     /// its predecessor.
-    /// PROPERTY P15: In histories without orphans, a create of a killed daemon that arrives late while
-    /// its ReplicaSet has the same version makes no pod too many.
+    /// PROPERTY P15: In histories without orphans, a create of a killed daemon that arrives late
+    /// while its ReplicaSet has the same version makes no pod too many.
     fn surplus(&self) -> Vec<String> {
         let surplus = std::mem::take(&mut self.lock().server.surplus);
         let surplus = surplus.iter().filter(|_| !self.trouble.orphans);

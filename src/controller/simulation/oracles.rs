@@ -76,9 +76,9 @@ impl World {
 
     /// Checks after a sync that its status equals its counts, or hides only progress.
     ///
-    /// PROPERTY P16: A sync that patches and reads nothing writes what it has counted as the status,
-    /// or leaves one that hides no lost pod, has the generation or will within 25 ms, and has a
-    /// condition exactly if the sync failed.
+    /// PROPERTY P16: A sync that patches and reads nothing writes what it has counted as the
+    /// status, or leaves one that hides no lost pod, has the generation or will within 25 ms, and
+    /// has a condition exactly if the sync failed.
     pub(super) fn check_status_after(&self, daemon: &Daemon, before: &Before) {
         let Before { rs, counts } = before;
         let last = daemon.controller.last_sync(rs);

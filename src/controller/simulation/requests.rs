@@ -127,8 +127,8 @@ impl PodControl for World {
         })
     }
 
-    /// PROPERTY P14: In histories without deaths of pods and recreated ReplicaSets, no delete leaves
-    /// fewer active pods than the `spec.replicas` by which the sync acts.
+    /// PROPERTY P14: In histories without deaths of pods and recreated ReplicaSets, no delete
+    /// leaves fewer active pods than the `spec.replicas` by which the sync acts.
     fn delete_pod(
         &self,
         rs: &ReplicaSet,

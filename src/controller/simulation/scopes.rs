@@ -304,8 +304,9 @@ fn of_replica_set(rs: &ReplicaSet) -> String {
 /// A state as the steps that lead to it, and what they lead to.
 ///
 /// PROPERTY P20: In every history of two creates, or of one delete, with one request of unknown
-/// outcome, one relist and one restart, P13 holds, no delete leaves fewer pods than are wanted unless
-/// the daemon has restarted, and where nothing can happen any more the ReplicaSet has converged.
+/// outcome, one relist and one restart, P13 holds, no delete leaves fewer pods than are wanted
+/// unless the daemon has restarted, and where nothing can happen any more the ReplicaSet has
+/// converged.
 struct Reached {
     start: (i32, usize),
     path: Vec<(Step, Vec<u32>)>,

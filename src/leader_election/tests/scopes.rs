@@ -179,8 +179,8 @@ impl World {
         }
     }
 
-    /// PROPERTY P21: In every history of four steps of two daemons and one Lease, not both may write
-    /// at a time, and neither may while a write of the other is under way.
+    /// PROPERTY P21: In every history of four steps of two daemons and one Lease, not both may
+    /// write at a time, and neither may while a write of the other is under way.
     fn check(&self) -> Result<(), String> {
         let may_write = [0, 1].map(|index| lock(&self.rigs[index]).fence.is_open());
         if may_write == [true, true] {

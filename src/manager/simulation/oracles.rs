@@ -122,8 +122,8 @@ impl Check<'_> {
     ///
     /// PROPERTY P3: No create is sent that, counted with the active pods that the process has
     /// created or read and with its creates under way, exceeds the largest `spec.replicas` that the
-    /// sync could have read, unless it repeats a name. A pod that the late copy of an answered create
-    /// has stored counts once the process has read it.
+    /// sync could have read, unless it repeats a name. A pod that the late copy of an answered
+    /// create has stored counts once the process has read it.
     fn may_create(&self, known: &mut Knowledge, body: &Value) -> Result<(), String> {
         let metadata = &body["metadata"];
         let name = metadata["name"].as_str().unwrap_or_default().to_owned();

@@ -253,9 +253,9 @@ impl Model {
         }
     }
 
-    /// PROPERTY P23: In every interleaving of four adds of two keys by two threads, two workers and a
-    /// shutdown, no key that needs work is lost, no two workers have one key, no lane is passed over
-    /// more than 16 times in a row, and after the shutdown every worker ends.
+    /// PROPERTY P23: In every interleaving of four adds of two keys by two threads, two workers and
+    /// a shutdown, no key that needs work is lost, no two workers have one key, no lane is passed
+    /// over more than 16 times in a row, and after the shutdown every worker ends.
     fn check(&self) -> Result<(), String> {
         if let Some(wrong) = &self.wrong {
             return Err(wrong.clone());

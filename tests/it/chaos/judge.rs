@@ -189,8 +189,8 @@ impl<'a> Walk<'a> {
         pods.filter(move |pod| pod.is_active && pod.owner == owner)
     }
 
-    /// PROPERTY P24: No pod appears that makes the active pods of its ReplicaSet more than the largest
-    /// `spec.replicas` that the daemon can have read.
+    /// PROPERTY P24: No pod appears that makes the active pods of its ReplicaSet more than the
+    /// largest `spec.replicas` that the daemon can have read.
     fn check_create(&mut self, pod: &Pod, seen: &Seen) {
         // Pods of users have no owner, or one that does not exist.
         if !self.specs.contains_key(&pod.owner) {
@@ -212,11 +212,12 @@ impl<'a> Walk<'a> {
 
     /// PROPERTY P25: No pod goes by a daemon's delete unless a ReplicaSet controls it.
     ///
-    /// PROPERTY P26: No pod goes by a daemon's delete that leaves fewer active pods than the smallest
-    /// `spec.replicas` that the daemon can have read.
+    /// PROPERTY P26: No pod goes by a daemon's delete that leaves fewer active pods than the
+    /// smallest `spec.replicas` that the daemon can have read.
     ///
-    /// PROPERTY P27: No pod goes by a daemon's delete while more pods than remain surplus come before
-    /// it by phase, readiness and deletion cost in every state that the daemon can have read.
+    /// PROPERTY P27: No pod goes by a daemon's delete while more pods than remain surplus come
+    /// before it by phase, readiness and deletion cost in every state that the daemon can have
+    /// read.
     fn check_delete(&mut self, pod: &Pod, seen: &Seen) {
         self.verdict.n_deleted += 1;
         let Some(wanted) = self.readable(&pod.owner, seen.at).into_iter().min() else {
@@ -325,8 +326,8 @@ fn program(who: &str) -> &str {
 
 /// Counts requests, and bounds them.
 ///
-/// PROPERTY P29: A round has at most 200 requests, 20 more for each start of a daemon and three more
-/// for each change of an object.
+/// PROPERTY P29: A round has at most 200 requests, 20 more for each start of a daemon and three
+/// more for each change of an object.
 ///
 /// PROPERTY P30: No resource is listed more often than there was cause for by the round's faults.
 fn count(n_seen: usize, lines: &[Line], terms: &Terms, verdict: &mut Verdict) {
@@ -358,7 +359,8 @@ fn count(n_seen: usize, lines: &[Line], terms: &Terms, verdict: &mut Verdict) {
 ///
 /// PROPERTY P31: Within 90 s after the last fault every ReplicaSet has as many active pods as it
 /// wants and a status that counts all, ready, available and labelled pods and has its generation,
-/// no active pod is without an owner, and a pod of another controller with the same labels is there.
+/// no active pod is without an owner, and a pod of another controller with the same labels is
+/// there.
 pub(super) fn at_rest(sets: &[Value], pods: &[Value]) -> Vec<String> {
     let mut wrong = Vec::new();
     for set in sets {
