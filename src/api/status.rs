@@ -123,9 +123,9 @@ impl Status {
         self.is("Invalid", 422)
     }
 
-    /// The quota of the namespace that refused the create (apiserver
-    /// `pkg/admission/plugin/resourcequota/controller.go:checkRequest`): it is used up, its usage is
-    /// not known yet, or it needs a request or limit that the pod lacks.
+    /// The quota of the namespace that refused the create
+    /// (apiserver `pkg/admission/plugin/resourcequota/controller.go:CheckRequest`): it is used up,
+    /// its usage is not known yet, or it demands a request or limit that the pod lacks.
     pub fn refusing_quota(&self) -> Option<&str> {
         let message = Some(self.message()).filter(|_| self.is_forbidden())?;
         let kinds = [

@@ -120,7 +120,14 @@ fn an_exceeded_quota_is_explained_with_a_remedy() {
         "create 3 pods",
     ];
     check_page(&cluster, &words);
-    check_page(&cluster, &["back-off", "next try"]);
+    check_page(
+        &cluster,
+        &[
+            "held back",
+            "in the line of the quota two at place 1 of 1",
+            "next probe is in",
+        ],
+    );
     check_command(&cluster, &words);
     check_command(&cluster, &["FailedCreate", "source: the API alone"]);
 }
@@ -195,10 +202,14 @@ fn explain_reads_from_a_running_daemon() {
             text(output.stderr),
         )
     };
-    // Only the daemon knows the back-off.
+    // Only the daemon knows the line of the quota.
     cluster.eventually("the ReplicaSet is explained", || {
         let (code, text, _) = explain("rs", "text");
-        let words = [why, "in back-off after", "the next try is in"];
+        let words = [
+            why,
+            "in the line of the quota two",
+            "its own next try is in",
+        ];
         code == Some(0) && words.iter().all(|word| text.contains(word))
     });
     cluster.eventually("the ReplicationController is explained", || {
@@ -289,10 +300,10 @@ fn without_a_name_explain_lists_what_is_not_in_step() {
         let (table, _) = explain(&["rc", "-n", namespace], source);
         assert_eq!(table, "1 ReplicationControllers: all are in step\n");
     }
-    // Only the daemon knows the back-off.
-    cluster.eventually("the back-off is known", || {
+    // Only the daemon knows the line.
+    cluster.eventually("the line is known", || {
         let (report, _) = explain(&["rs", "a", "-n", namespace], &daemon);
-        report.contains("in back-off after")
+        report.contains("in the line of the quota two")
     });
 
     let (code, index) = port.get("/");

@@ -95,12 +95,18 @@ mod tests {
 
     use super::{INVALID_WAIT, OVERLOAD_WAIT_MAX, QUOTA_WAIT, Refusal};
     use crate::api::Status;
-    use crate::client::ClientError;
     use crate::writes::WriteError;
 
+    /// The kind of the error as writes report it: from 500 on, its outcome is unknown.
     fn of(code: u16, reason: &str, message: &str) -> Option<Refusal> {
-        let status = ClientError::Status(Status::new(code, reason, message));
-        Refusal::of(&WriteError::from(status))
+        let status = Status::new(code, reason, message);
+        Refusal::of(&match code {
+            500.. => WriteError::Unknown {
+                message: message.to_owned(),
+                status: Some(status),
+            },
+            _ => WriteError::Refused(status),
+        })
     }
 
     #[test]

@@ -1,3 +1,5 @@
+//! Refused creates, with the handlers, the queue and a manual clock.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

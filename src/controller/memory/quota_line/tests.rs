@@ -1,3 +1,5 @@
+//! The rhythm of one line, turn by turn.
+
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -148,7 +150,7 @@ fn accepted_probes_double_until_one_is_refused() {
 }
 
 #[test]
-fn a_success_after_a_refusal_of_the_same_turn_permits_nobody_at_once() {
+fn a_success_after_a_refusal_of_its_turn_permits_nobody() {
     let start = Instant::now();
     let mut line = line(&["a", "b", "c", "d", "e"], start);
     let now = start + PAUSE_MIN;

@@ -1,3 +1,5 @@
+//! Holds and lines in the memory.
+
 use std::sync::Arc;
 use std::time::Duration;
 

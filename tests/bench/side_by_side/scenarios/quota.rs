@@ -23,8 +23,8 @@ const PLACES: usize = 10;
 /// How long requests and CPU are measured, from the creation of the first ReplicaSet on.
 const MEASURED: Duration = Duration::from_mins(3);
 
-/// The last part of that time, in which the state is steady.
-const STEADY: Duration = Duration::from_mins(1);
+/// When the last minute of that time begins.
+const LAST_MINUTE: Duration = Duration::from_mins(2);
 
 /// Interval of the points of the chart.
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
@@ -114,7 +114,7 @@ fn cost(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     let start = Instant::now();
     let created = Mutex::new(Ok(()));
     let mut points = vec![(0.0, 0.0)];
-    let mut at_steady = None;
+    let mut at_last_minute = None;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let result = in_parallel(n_waiting, |n| {
@@ -130,8 +130,8 @@ fn cost(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
             pause_until(next);
             let sum = writes(cluster)?.all - before.all;
             points.push((start.elapsed().as_secs_f64(), sum));
-            if at_steady.is_none() && start.elapsed() >= MEASURED - STEADY {
-                at_steady = Some((writes(cluster)?, process.usage()?.cpu, Instant::now()));
+            if at_last_minute.is_none() && start.elapsed() >= LAST_MINUTE {
+                at_last_minute = Some((writes(cluster)?, process.usage()?.cpu, Instant::now()));
             }
         }
         Ok::<(), String>(())
@@ -148,7 +148,7 @@ fn cost(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     );
     stage.add("quota, all writes in 3 minutes", after.all - before.all);
     stage.add("quota, CPU s in 3 minutes", cpu_after - cpu_before);
-    if let Some((then, cpu_then, at)) = at_steady {
+    if let Some((then, cpu_then, at)) = at_last_minute {
         let seconds = at.elapsed().as_secs_f64();
         let minute = |value: f64| value / seconds * 60.0;
         stage.add(
