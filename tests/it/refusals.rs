@@ -133,7 +133,9 @@ fn a_place_taken_lets_two_more_try() {
     // room, so that the test does not wait for a probe.
     let (last, others) = names.split_last().expect("many names");
     cluster.scale(last, 0);
-    cluster.eventually_eq("all pods", &others.len(), || cluster.live().len());
+    cluster.eventually_eq("all pods", &others.len(), || {
+        cluster.list(Kind::Pods, "").len()
+    });
     for name in &names {
         cluster.eventually("no condition", || {
             replica_failure(&cluster.status(name)).is_none()
