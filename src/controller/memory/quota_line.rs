@@ -8,8 +8,10 @@
 //! some time after the sign. Each accepted probe permits two more ReplicaSets, until one is
 //! refused.
 //!
-//! The oldest ReplicaSet goes first, and each one goes once before any goes twice: one that needs
-//! more than is free, or whose pods another scope of the quota counts, does not block the others.
+//! The oldest ReplicaSet goes first, and after a sign it has three tries, because its first one may
+//! come before the room is counted, and the place is its own. Otherwise each one goes once before
+//! any goes twice: one that needs more than is free, or whose pods another scope of the quota
+//! counts, does not block the others.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -28,6 +30,9 @@ pub const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// time.
 const ORDER_KEPT: Duration = Duration::from_secs(2);
 
+/// Tries of the oldest ReplicaSet after a sign that started the order over, before others go.
+const OLDEST_TRIES: u32 = 3;
+
 /// A ReplicaSet in the line; ordered by age, then by key.
 pub type Place = (Option<CompactTimestamp>, ObjectKey);
 
@@ -40,6 +45,8 @@ pub struct QuotaLine {
     tried: BTreeSet<Place>,
     /// The last sign that started the order over.
     ordered_at: Instant,
+    /// Probes of the oldest since then, before others go.
+    n_oldest_tries: u32,
     last_turn: Instant,
     /// When the next turn is due.
     pub next_turn: Instant,
@@ -61,6 +68,7 @@ impl QuotaLine {
             waiting: BTreeSet::new(),
             tried: BTreeSet::new(),
             ordered_at: now,
+            n_oldest_tries: 0,
             last_turn: now,
             next_turn: now + PAUSE_MIN,
             pause: 2 * PAUSE_MIN,
@@ -102,6 +110,7 @@ impl QuotaLine {
         self.next_turn = self.next_turn.min(now.max(self.last_turn + PAUSE_MIN));
         if now >= self.ordered_at + ORDER_KEPT {
             self.ordered_at = now;
+            self.n_oldest_tries = 0;
             self.waiting.append(&mut self.tried);
         }
     }
@@ -118,7 +127,13 @@ impl QuotaLine {
         if self.waiting.is_empty() {
             self.waiting = mem::take(&mut self.tried);
         }
-        let count = mem::take(&mut self.credit).max(1);
+        let credit = mem::take(&mut self.credit);
+        if credit == 0 && self.n_oldest_tries + 1 < OLDEST_TRIES {
+            self.n_oldest_tries += 1;
+            let oldest = self.waiting.first();
+            return oldest.map(|(_, key)| key.clone()).into_iter().collect();
+        }
+        let count = credit.max(1);
         let mut permitted = Vec::new();
         while permitted.len() < count
             && let Some(place) = self.waiting.pop_first()

@@ -44,7 +44,7 @@ fn each_quota_has_a_line_of_its_own() {
         .hold_of(&all[1], true)
         .expect("b is held back")
         .place;
-    assert_eq!(place.map(|place| (place.n_before, place.len)), Some((0, 2)));
+    assert_eq!(place.map(|place| (place.n_before, place.len)), Some((1, 2)));
     assert!(memories.hold_of(&all[0], true).is_none(), "a may try");
 }
 

@@ -196,10 +196,10 @@ fn take(stage: &mut Stage<'_>, holders: &[String]) -> Result<(), String> {
 
 /// Frees the place that the only waiting ReplicaSet of a namespace waits for.
 fn take_lonely(stage: &mut Stage<'_>, namespace: &str, observer: &Observer) -> Result<(), String> {
-    let (after_room, _) = free_one(stage.cluster, observer, namespace, HOLDER, 1)?;
+    let (_, after_scale) = free_one(stage.cluster, observer, namespace, HOLDER, 1)?;
     stage.add(
         "quota, one waiting, seconds until it has the place",
-        after_room / 1000.0,
+        after_scale / 1000.0,
     );
     Ok(())
 }
