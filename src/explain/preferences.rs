@@ -6,7 +6,7 @@ use super::model::Deletion;
 use crate::api::{Pod, Uid};
 use crate::controller::decide::deletion_order::RankedPod;
 use crate::controller::decide::plan::DeletionContext;
-use crate::controller::decide::scale_down_order::{Because, NodePods, Topology, prefer};
+use crate::controller::decide::scale_down_order::{Because, NodePods, Places, Topology, prefer};
 use crate::stdx::hash::HashMap;
 
 /// Why preferences chose pods among `chosen`. `order` is upstream's order of the `active` pods.
@@ -31,7 +31,7 @@ pub(super) fn preferred(
 }
 
 /// The line about a pod that a preference chose.
-pub(super) fn by_preference(pod: &Pod, because: &Because, topology: &Topology) -> Deletion {
+pub(super) fn by_preference(pod: &Pod, because: &Because, places: &Places) -> Deletion {
     let node = pod.node.as_deref().unwrap_or_default();
     let on_node = because.on_node.map(|on_node| match on_node {
         NodePods::Emptied(1) => format!("it is the last pod on {node}"),
@@ -39,11 +39,12 @@ pub(super) fn by_preference(pod: &Pod, because: &Because, topology: &Topology) -
         NodePods::Active(n) => format!("{node} has {n} active pods, and fuller nodes go later"),
     });
     let in_domain = because.in_domain.map(|n| {
-        let domain = topology.domain(pod);
-        let domain = match (topology, domain) {
-            (_, None) => "no domain".to_owned(),
-            (Topology::Node, Some(node)) => format!("node {node}"),
-            (Topology::Label(key), Some(value)) => format!("{key}={value}"),
+        let domain = match places.topology() {
+            Some(Topology::Label(key)) => match pod.labels.get(key) {
+                Some(value) => format!("{key}={value}"),
+                None => format!("no {key}"),
+            },
+            _ => format!("node {node}"),
         };
         format!("{n} pods are in {domain}, no other has more to give")
     });

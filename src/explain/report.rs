@@ -18,7 +18,7 @@ use crate::controller::decide::plan::{
     DeletionContext, NodeCounts, Plan, RelatedPods, deletion_ranking, plan, pods_to_delete,
 };
 use crate::controller::decide::scale_down_order::{
-    PreferredPod, Topology, is_one_class, prefer_throughout,
+    Places, PreferredPod, is_one_class, prefer_throughout,
 };
 use crate::controller::decide::{self, Decision, Pods};
 use crate::controller::observe::inspect::{Memory, ReplicaSetFacts};
@@ -58,7 +58,6 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
         .map(|context| deletion_ranking(active, context));
     let order = order.unwrap_or_default();
     let next = next_step(facts, decision.as_ref(), &order, context.as_ref());
-    let topology = Topology::of(rs, active);
     let count = |is_counted: &dyn Fn(&Pod) -> bool| active.iter().filter(|p| is_counted(p)).count();
     let mut report = Report {
         kind: facts.kind.kind,
@@ -81,7 +80,8 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
         next,
         deletion_order: context.map_or_else(Vec::new, |context| {
             let preferred = prefer_throughout(order.clone(), active, &context);
-            deletions(&preferred, &topology, context.order)
+            let places = Places::of(active, context.preferences);
+            deletions(&preferred, &places, context.order)
         }),
         not_counted_total: not_counted.len(),
         not_counted,
@@ -270,7 +270,7 @@ fn chosen_deletions(
     context: &DeletionContext<'_>,
 ) -> Vec<Deletion> {
     let preferred = preferred(chosen, active, order, context);
-    let topology = Topology::of(context.preferences.rs, active);
+    let places = Places::of(active, context.preferences);
     let uids: HashSet<&Uid> = chosen.iter().map(|pod| &pod.uid).collect();
     let first_kept = order.iter().find(|ranked| !uids.contains(&ranked.pod.uid));
     let one = |pod: &Arc<Pod>| {
@@ -283,7 +283,7 @@ fn chosen_deletions(
         }
         let ranked = order.iter().find(|ranked| ranked.pod.uid == pod.uid);
         if let Some(because) = preferred.get(&pod.uid) {
-            return by_preference(pod, because, &topology);
+            return by_preference(pod, because, &places);
         }
         match (ranked, first_kept) {
             (Some(ranked), Some(kept)) => deletion(ranked, Some(kept), context.order),
@@ -297,12 +297,12 @@ fn chosen_deletions(
     chosen.iter().take(NAMED_MAX).map(one).collect()
 }
 
-fn deletions(sorted: &[PreferredPod], topology: &Topology, order: DeletionOrder) -> Vec<Deletion> {
+fn deletions(sorted: &[PreferredPod], places: &Places, order: DeletionOrder) -> Vec<Deletion> {
     let one = |pair: (&PreferredPod, Option<&PreferredPod>)| {
         let (pod, next) = pair;
         let is_alike = next.is_some_and(|next| is_one_class(&pod.ranked, &next.ranked, order));
         match &pod.because {
-            Some(because) if is_alike => by_preference(&pod.ranked.pod, because, topology),
+            Some(because) if is_alike => by_preference(&pod.ranked.pod, because, places),
             _ => deletion(&pod.ranked, next.map(|next| &next.ranked), order),
         }
     };

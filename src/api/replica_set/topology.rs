@@ -99,7 +99,11 @@ mod tests {
     /// Checks the key of a template with these constraints, in both encodings.
     #[track_caller]
     fn check(constraints: &[(&str, &str)], expected: Option<&str>) {
-        let of_json = |(key, when): &(&str, &str)| json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": when, "minDomains": 2});
+        let of_json = |(key, when): &(&str, &str)| {
+            json!({
+                "maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": when, "minDomains": 2,
+            })
+        };
         let list: Vec<_> = constraints.iter().map(of_json).collect();
         let template = json!({"metadata": {}, "spec": {
             "containers": [{"name": "c"}], "topologySpreadConstraints": list}});

@@ -89,9 +89,9 @@ pub fn prefer(
     }
     let mut surroundings = Surroundings::of(pods, context);
     let before = sorted.iter().take(class.start).map(|it| &it.pod);
-    gone.iter()
-        .chain(before)
-        .for_each(|pod| surroundings.remove(pod));
+    for pod in gone.iter().chain(before) {
+        surroundings.remove(pod);
+    }
     let chosen = surroundings.choose(&sorted[class.clone()], count - class.start);
     reordered(sorted, class.start, &chosen)
 }
@@ -111,7 +111,9 @@ pub fn prefer_throughout(
     let is_one_class = |a: &RankedPod, b: &RankedPod| is_one_class(a, b, context.order);
     for class in sorted.chunk_by(is_one_class) {
         let chosen = surroundings.choose(class, class.len());
-        class.iter().for_each(|it| surroundings.remove(&it.pod));
+        for gone in class {
+            surroundings.remove(&gone.pod);
+        }
         ordered.extend(reordered(class.to_vec(), 0, &chosen));
     }
     ordered

@@ -105,7 +105,8 @@ impl ReplicaSetController {
 
     /// Calls `take` with the state of each ReplicaSet of `namespace`, or of all with `None`, unless
     /// the cache's tallies and its record show that it has what it wants. Returns the number of all
-    /// of them. The facts have neither `related` nor `per_node`, and of the orphans only those that match.
+    /// of them. The facts have neither `related` nor `per_node`, and of the orphans only those that
+    /// match.
     pub fn inspect_unsettled(
         &self,
         namespace: Option<&str>,

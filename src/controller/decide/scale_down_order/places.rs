@@ -25,6 +25,11 @@ impl Places {
         }
     }
 
+    /// How pods divide into domains; `None` without `spread`.
+    pub fn topology(&self) -> Option<&Topology> {
+        self.topology.as_ref()
+    }
+
     /// The domain of a pod; `None` without `spread`.
     pub(super) fn domain<'a>(&self, pod: &'a Pod) -> Option<&'a str> {
         self.topology.as_ref()?.domain(pod)

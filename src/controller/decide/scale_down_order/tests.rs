@@ -44,9 +44,9 @@ impl RelatedPods for Cluster {
 
     fn active_pods_per_node(&self) -> NodeCounts {
         let mut counts = NodeCounts::default();
-        self.all
-            .iter()
-            .for_each(|pod| count_on_node(pod, &mut counts));
+        for pod in &self.all {
+            count_on_node(pod, &mut counts);
+        }
         counts
     }
 }
@@ -370,8 +370,8 @@ fn check_every_choice(candidates: &[Candidate], others: [usize; 3], elsewhere: [
     }
 }
 
-/// Up to 16 pods on up to 8 nodes in 3 zones, of which the ReplicaSet owns most. Their states, costs
-/// and ages differ.
+/// Up to 16 pods on up to 8 nodes in 3 zones, of which the ReplicaSet owns most. Their states,
+/// costs and ages differ.
 fn random_cluster(rng: &mut Rng) -> Cluster {
     let (n_pods, n_nodes) = (rng.usize(2..=16), rng.usize(1..=8));
     let rarely = rng.usize(2..40);
