@@ -25,6 +25,7 @@ mod network;
 mod objects;
 mod oracles;
 mod plan;
+mod preferences;
 mod refusals;
 mod report;
 mod settle;
@@ -95,7 +96,7 @@ fn run(plan: &Plan) -> Outcome {
 fn begin(world: &Arc<World>, plan: &Plan) {
     let mut state = world.lock();
     for (set, replicas) in plan.replicas.iter().enumerate() {
-        let object = replica_set(&name_of(set), *replicas, plan.opt_ins[set]);
+        let object = replica_set(&name_of(set), *replicas, &plan.opt_ins_of(set));
         state.write(Duration::ZERO, |api| api.create(Kind::ReplicaSet, object));
     }
     for number in 0..plan.n_daemons {

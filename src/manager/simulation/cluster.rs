@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::api_server::{ApiServer, orphaned_by_deletion};
-use super::failing::OptIns;
 use super::objects::{Change, Kind, Object, is_active};
 use super::oracles::is_ready;
 use super::plan::Action;
@@ -17,8 +16,11 @@ use crate::client::simulated::End;
 /// renewal and its answer, or the end of its requests.
 const TAMPERED: Duration = Duration::from_secs(15);
 
+/// The annotation that selects preferences.
+pub(super) const ORDER: &str = "replicaset-controller/scale-down-order";
+
 /// A ReplicaSet as a user writes it.
-pub(super) fn replica_set(name: &str, replicas: i64, opt_ins: OptIns) -> Value {
+pub(super) fn replica_set(name: &str, replicas: i64, opt_ins: &[(&str, &str)]) -> Value {
     let annotations = opt_ins
         .iter()
         .map(|(name, value)| (format!("replicaset-controller/{name}"), json!(value)));
@@ -200,7 +202,7 @@ impl State {
             }
             Action::Recreate(set, replicas) => {
                 let name = name_of(set);
-                let object = replica_set(&name, replicas, self.plan.opt_ins[set]);
+                let object = replica_set(&name, replicas, &self.plan.opt_ins_of(set));
                 self.write(now, |api| {
                     api.remove(Kind::ReplicaSet, &name);
                     api.create(Kind::ReplicaSet, object)
@@ -277,7 +279,7 @@ impl State {
         for (set, replicas) in self.plan.replicas.clone().into_iter().enumerate() {
             let name = name_of(set);
             if self.server.get(Kind::ReplicaSet, &name).is_none() {
-                let object = replica_set(&name, replicas, self.plan.opt_ins[set]);
+                let object = replica_set(&name, replicas, &self.plan.opt_ins_of(set));
                 self.write(now, |api| api.create(Kind::ReplicaSet, object));
             }
         }

@@ -114,6 +114,7 @@ impl State {
             now,
             since,
             clocks_are_right: self.plan.clocks_are_right(),
+            burst_replicas: self.plan.burst_replicas,
         };
         let found = judge(&check, &mut known, request);
         if request.method == "GET" && request.query("labelSelector").is_some() {

@@ -28,7 +28,7 @@ pub(super) struct Knowledge {
     /// Names of pods that this process has sent a create for.
     created: BTreeSet<String>,
     /// UIDs of pods that this process has sent a delete for.
-    deleted: BTreeSet<String>,
+    pub(super) deleted: BTreeSet<String>,
     /// The store's revision when this process acquired the lease; `None` without it.
     pub(super) acquired_at: Option<u64>,
     /// The ReplicaSets and selectors that it has read past its caches since.
@@ -70,6 +70,8 @@ pub(super) struct Check<'a> {
     pub(super) since: u64,
     /// Every daemon's time of day is the API server's.
     pub(super) clocks_are_right: bool,
+    /// Pods that a sync deletes at most.
+    pub(super) burst_replicas: usize,
 }
 
 /// Judges a request at the moment when its last byte leaves the process.
@@ -233,7 +235,7 @@ impl Check<'_> {
                  {surplus} are too many: {candidates:?}"
             ));
         }
-        Ok(())
+        self.is_preferred(known, &owner, name, &candidates)
     }
 
     /// PROPERTY P7: No status is sent with a generation that the sync could not have read.
@@ -302,7 +304,11 @@ impl Check<'_> {
     }
 
     /// `spec.replicas` in every version of the owner that the sync could have read.
-    fn replicas<'a>(&self, view: &'a View, owner: &'a str) -> impl Iterator<Item = i64> + 'a {
+    pub(super) fn replicas<'a>(
+        &self,
+        view: &'a View,
+        owner: &'a str,
+    ) -> impl Iterator<Item = i64> + 'a {
         let since = self.since;
         view.names(Kind::ReplicaSet)
             .flat_map(move |name| view.since(Kind::ReplicaSet, name, since))
@@ -329,6 +335,11 @@ impl Check<'_> {
                 let uid = pod.value["metadata"]["uid"].as_str().unwrap_or_default();
                 let candidate: &mut Candidate = candidates.entry(uid.to_owned()).or_default();
                 candidate.ranks.push(rank(pod));
+                name.clone_into(&mut candidate.name);
+                let node = pod.value["spec"]["nodeName"].as_str();
+                candidate.nodes.insert(node.unwrap_or_default().to_owned());
+                let labels = &pod.value["metadata"]["labels"];
+                candidate.labels.insert(labels.to_string());
                 candidate.is_always_active = always;
             }
         }
@@ -337,13 +348,16 @@ impl Check<'_> {
 }
 
 #[derive(Debug, Default)]
-struct Candidate {
-    is_always_active: bool,
-    ranks: Vec<Rank>,
+pub(super) struct Candidate {
+    pub(super) is_always_active: bool,
+    pub(super) name: String,
+    pub(super) ranks: Vec<Rank>,
+    pub(super) nodes: BTreeSet<String>,
+    pub(super) labels: BTreeSet<String>,
 }
 
 /// Place in the stock order as far as it depends on one pod alone: lower is deleted first.
-type Rank = (bool, u8, bool);
+pub(super) type Rank = (bool, u8, bool);
 
 fn rank(pod: &Object) -> Rank {
     let status = &pod.value["status"];

@@ -125,6 +125,8 @@ pub(super) struct Plan {
     pub(super) replicas: Vec<i64>,
     /// What each ReplicaSet opts in to.
     pub(super) opt_ins: Vec<OptIns>,
+    /// `scale-down-order` of each ReplicaSet; empty for none.
+    pub(super) orders: Vec<&'static str>,
     pub(super) n_workers: u16,
     pub(super) burst_replicas: usize,
     pub(super) qps: f32,
@@ -156,6 +158,7 @@ impl Plan {
             n_daemons,
             replicas: (0..n_sets).map(|_| rng.i64(0..9)).collect(),
             opt_ins: opt_ins(seed, n_sets),
+            orders: orders(seed, n_sets),
             n_workers: rng.u16(1..=4),
             burst_replicas: rng.usize(2..20),
             qps: rng.choice([0.0, 0.0, 20.0]).unwrap_or_default(),
@@ -240,6 +243,15 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The opt-in annotations of a ReplicaSet, without the prefix.
+    pub(super) fn opt_ins_of(&self, set: usize) -> Vec<(&'static str, &'static str)> {
+        let order = Some(self.orders[set]).filter(|order| !order.is_empty());
+        let order = order.map(|order| ("scale-down-order", order));
+        self.opt_ins[set].iter().copied().chain(order).collect()
+    }
+}
+
 /// Draws from a generator of its own, so that the rest of a history does not depend on it.
 fn opt_ins(seed: u64, n_sets: usize) -> Vec<OptIns> {
     let mut rng = Rng::with_seed(seed ^ 0xfa11);
@@ -247,11 +259,24 @@ fn opt_ins(seed: u64, n_sets: usize) -> Vec<OptIns> {
     (0..n_sets).map(opt_ins).collect()
 }
 
+/// Half of the ReplicaSets prefer something. The draw has a generator of its own, too.
+fn orders(seed: u64, n_sets: usize) -> Vec<&'static str> {
+    let mut rng = Rng::with_seed(seed ^ 0x0dde_5ca1);
+    let lists = ["spread,consolidate", "consolidate,spread"];
+    let mut draw = || match rng.usize(..6) {
+        0 => "spread",
+        1 => "consolidate",
+        2 => lists[rng.usize(..2)],
+        _ => "",
+    };
+    (0..n_sets).map(|_| draw()).collect()
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} daemons with {} workers, {:?} replicas, {:?}, burst {}, {} requests a \
+            "seed {}: {} daemons with {} workers, {:?} replicas, {:?} {:?}, burst {}, {} requests a \
              second, status every {:?}, back-off {}, slowness {:?}, crashes {:?}, {}/1000 requests \
              fail:",
             self.seed,
@@ -259,6 +284,7 @@ impl fmt::Display for Plan {
             self.n_workers,
             self.replicas,
             self.opt_ins,
+            self.orders,
             self.burst_replicas,
             self.qps,
             self.status_update_interval,
