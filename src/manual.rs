@@ -18,6 +18,9 @@ pub mod failed {}
 #[doc = include_str!("manual/protect.md")]
 pub mod protect {}
 
+#[doc = include_str!("manual/orders.md")]
+pub mod orders {}
+
 #[doc = include_str!("manual/install.md")]
 pub mod install {}
 
