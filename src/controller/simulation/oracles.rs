@@ -140,9 +140,12 @@ impl World {
             let n_failures = daemon.queue.num_requeues(&key);
             let held_back = daemon.controller.held_back_of(&key);
             let back_off = match n_failures {
-                0 => held_back.as_ref().map_or(Duration::ZERO, longest_hold),
+                0 => Duration::ZERO,
                 n => BACK_OFF_BASE.saturating_mul(1 << (n - 1).min(18)),
             };
+            // A status update may fail while creates are held back.
+            let hold = held_back.as_ref().map_or(Duration::ZERO, longest_hold);
+            let back_off = back_off.max(hold);
             let n_refusals = held_back.map_or(0, |it| it.n_refusals);
             let (since, waited) = waits.entry(key).or_default();
             if *since != (n_failures, n_refusals) {
