@@ -21,6 +21,11 @@ pub(super) const OPT_INS: [OptIns; 4] = [
     &[(KEPT, "1"), ("failed-pods-min-age", "1s")],
 ];
 
+/// True if a daemon whose time of day is far behind takes a Failed pod for too young, for as long.
+pub(super) fn need_right_clocks(opt_ins: OptIns) -> bool {
+    opt_ins.iter().any(|(name, _)| *name == KEPT)
+}
+
 const BACK_OFF: &str = "failed-pod-backoff";
 const KEPT: &str = "failed-pods-kept";
 const N_KEPT: usize = 1;

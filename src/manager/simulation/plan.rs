@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::failing::{OPT_INS, OptIns};
+use super::failing::{OPT_INS, OptIns, need_right_clocks};
 use super::faults::KINDS;
 use crate::api::RetryBackoff;
 
@@ -187,6 +187,13 @@ impl Plan {
                 12..18 => Duration::from_millis(rng.u64(0..8_000)),
                 _ => Duration::from_secs(rng.u64(5..120)),
             };
+        }
+        if !plan.clocks_are_right() {
+            for opt_ins in &mut plan.opt_ins {
+                if need_right_clocks(opt_ins) {
+                    *opt_ins = &[];
+                }
+            }
         }
         plan
     }

@@ -64,7 +64,7 @@ fn the_spec_keeps_its_bytes() {
 }
 
 #[test]
-fn a_delete_has_the_uid_and_on_request_the_version_as_conditions() {
+fn a_delete_names_the_uid_and_on_request_the_version() {
     let check = |version: Option<&str>, preconditions: Value| {
         let version = version.map(ResourceVersion::new);
         let body = delete_body(&Uid::new("u-1"), version.as_ref());
