@@ -29,7 +29,7 @@ generated = $(units)/$(NAME).service $(shared)/man/man8/$(NAME).8 \
 rendered_links := s|href="([a-z]+)\.md|href="../\1/index.html|g; \
 	s|href="\.\./([a-z_/]+\.rs)"|href="../../../src/replicaset_controller/\1.html"|g; \
 	s|href="\.\./\.\./([a-z]+/)|href="../../../../../\1|g; \
-	s|src="([a-z]+\.svg)"|src="../../../../../src/manual/\1"|g
+	s|src="([a-z-]+\.svg)"|src="../../../../../src/manual/\1"|g
 installed_links := s|](src/manual/|](manual/|g; s|](\.\./\.\./config/|](../|g; s|](config/|](|g; \
 	s|](\.\./\.\./\([A-Z]\)|](../\1|g
 

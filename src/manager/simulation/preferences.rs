@@ -20,11 +20,11 @@ struct ScaleDown<'a> {
 #[derive(Debug, Default)]
 struct OnNode {
     /// Active pods of the ReplicaSet.
-    n_owned: usize,
+    owned: usize,
     /// Those of them that are deleted, with the one that is judged.
-    n_deleted: usize,
+    deleted: usize,
     /// Active pods of other owners, and of none.
-    n_others: usize,
+    others: usize,
 }
 
 impl Check<'_> {
@@ -57,8 +57,8 @@ impl Check<'_> {
                 return Ok(());
             };
             let on_node = nodes.entry(node.clone()).or_default();
-            on_node.n_owned += 1;
-            on_node.n_deleted += usize::from(known.deleted.contains(uid));
+            on_node.owned += 1;
+            on_node.deleted += usize::from(known.deleted.contains(uid));
             if candidate.name == name {
                 judged = Some(node.clone());
             }
@@ -98,7 +98,7 @@ impl Check<'_> {
                 return None;
             }
             if let Some(node) = states.into_iter().flatten().next() {
-                nodes.entry(node).or_default().n_others += 1;
+                nodes.entry(node).or_default().others += 1;
             }
         }
         Some(nodes)
@@ -108,28 +108,28 @@ impl Check<'_> {
 impl ScaleDown<'_> {
     /// What is wrong with the delete of a pod of this node.
     fn wrong(&self, node: &str) -> Option<String> {
-        let n_deleted = self.nodes.get(node)?.n_deleted;
+        let deleted = self.nodes.get(node)?.deleted;
         let most = if self.order.starts_with("spread") {
             self.most_to_spread(node)
         } else {
             self.most_to_consolidate(node)
         };
-        (n_deleted > most).then(|| {
-            format!("{n_deleted} pods of {node} are deleted, {most} are the most by {self:?}")
+        (deleted > most).then(|| {
+            format!("{deleted} pods of {node} are deleted, {most} are the most by {self:?}")
         })
     }
 
     /// A pod goes only from a node with most pods: before its node may have fewer than others, they
     /// must have come down to as many.
     fn most_to_spread(&self, node: &str) -> usize {
-        let n_owned = |node: &str| self.nodes.get(node).map_or(0, |it| it.n_owned);
+        let owned = |node: &str| self.nodes.get(node).map_or(0, |it| it.owned);
         let fits = |n: &usize| {
-            let before = n_owned(node) - n + 1;
+            let before = owned(node) - n + 1;
             let others = self.nodes.keys().filter(|other| *other != node);
-            let first: usize = others.map(|it| n_owned(it).saturating_sub(before)).sum();
+            let first: usize = others.map(|it| owned(it).saturating_sub(before)).sum();
             n + first <= self.count
         };
-        (1..=n_owned(node)).take_while(fits).last().unwrap_or(0)
+        (1..=owned(node)).take_while(fits).last().unwrap_or(0)
     }
 
     /// Nodes without other pods go whole, the smallest first, while they fit. Only what then is
@@ -139,13 +139,13 @@ impl ScaleDown<'_> {
             return 0;
         };
         let mut sizes: Vec<usize> = {
-            let whole = self.nodes.values().filter(|it| it.n_others == 0);
-            whole.map(|it| it.n_owned).filter(|n| *n > 0).collect()
+            let whole = self.nodes.values().filter(|it| it.others == 0);
+            whole.map(|it| it.owned).filter(|n| *n > 0).collect()
         };
         sizes.sort_unstable();
-        let smaller: usize = sizes.iter().filter(|n| **n < own.n_owned).sum();
-        if own.n_others == 0 && smaller + own.n_owned <= self.count {
-            return own.n_owned;
+        let smaller: usize = sizes.iter().filter(|n| **n < own.owned).sum();
+        if own.others == 0 && smaller + own.owned <= self.count {
+            return own.owned;
         }
         let (mut missing, mut n_whole) = (self.count, BTreeMap::new());
         for size in sizes {
@@ -157,14 +157,13 @@ impl ScaleDown<'_> {
         // Of nodes of one size it does not matter which are emptied.
         let mut emptier = 0;
         for other in self.nodes.values() {
-            let is_whole =
-                other.n_others == 0 && n_whole.get(&other.n_owned).is_some_and(|n| *n > 0);
+            let is_whole = other.others == 0 && n_whole.get(&other.owned).is_some_and(|n| *n > 0);
             if is_whole {
-                n_whole.entry(other.n_owned).and_modify(|n| *n -= 1);
-            } else if other.n_owned + other.n_others < own.n_owned + own.n_others {
-                emptier += other.n_owned;
+                n_whole.entry(other.owned).and_modify(|n| *n -= 1);
+            } else if other.owned + other.others < own.owned + own.others {
+                emptier += other.owned;
             }
         }
-        own.n_owned.min(missing.saturating_sub(emptier))
+        own.owned.min(missing.saturating_sub(emptier))
     }
 }
