@@ -10,6 +10,7 @@ use super::objects::{Change, Kind, Object, is_active};
 use super::oracles::is_ready;
 use super::plan::Action;
 use super::world::{Event, State, World};
+use crate::api::opt_ins::SCALE_DOWN;
 use crate::client::simulated::End;
 
 /// How long a change of the Lease by somebody else excuses two writers: until the leader's next
@@ -20,7 +21,7 @@ const TAMPERED: Duration = Duration::from_secs(15);
 pub(super) const ORDER: &str = "replicaset-controller/scale-down-order";
 
 /// A ReplicaSet as a user writes it.
-pub(super) fn replica_set(name: &str, replicas: i64, opt_ins: &[(&str, &str)]) -> Value {
+pub(super) fn replica_set(name: &str, replicas: i64, opt_ins: &[(&str, String)]) -> Value {
     let annotations = opt_ins
         .iter()
         .map(|(name, value)| (format!("replicaset-controller/{name}"), json!(value)));
@@ -38,6 +39,10 @@ pub(super) fn replica_set(name: &str, replicas: i64, opt_ins: &[(&str, &str)]) -
         "status": {"replicas": 0},
     })
 }
+
+/// Annotations of protection.
+pub(super) const PROTECTION: &str = "replicaset-controller/scale-down-protection";
+pub(super) const PROTECTED_TIMEOUT: &str = "replicaset-controller/protected-timeout";
 
 /// The name of a ReplicaSet.
 pub(super) fn name_of(set: usize) -> String {
@@ -191,6 +196,9 @@ impl State {
             }
             Action::RelabelPod(number) => self.change_pod(number, now, |pod| {
                 pod["metadata"]["labels"] = json!({"app": "lost"});
+            }),
+            Action::MarkPod(number, mark) => self.change_pod(number, now, |pod| {
+                pod["metadata"]["annotations"][SCALE_DOWN] = json!(mark);
             }),
             // Nothing can be created in a namespace that ends.
             Action::Recreate(..) | Action::AddOrphan(_) if self.server.is_terminating => {}

@@ -9,7 +9,7 @@ use super::api_server::{N_SERVERS, WatchRequest};
 use super::faults::Fault;
 use super::http::{Answer, Request, STREAM, chunk};
 use super::objects::{Kind, bookmark, controller_of, frame, target};
-use super::oracles::{Check, UnderWay, judge};
+use super::oracles::{Check, UnderWay, deletes_protected, judge};
 use super::view::News;
 use super::world::{Event, Link, State, Watch, World};
 use crate::client::simulated::{Connection, End, Network};
@@ -182,6 +182,12 @@ impl State {
         if refused.is_none() && is_create && self.n_names_to_take > 0 {
             self.n_names_to_take -= 1;
             self.take_name(&request, now);
+        }
+        if refused.is_none()
+            && self.epoch == 0
+            && let Some(wrong) = deletes_protected(&self.server, &request)
+        {
+            self.wrong.push(wrong);
         }
         let answer = match refused {
             Some(answer) => answer,

@@ -1,14 +1,18 @@
 //! What must hold at every request that is sent, in exact words.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::api_server::ApiServer;
+use super::cluster::{PROTECTED_TIMEOUT, PROTECTION};
 use super::http::Request;
 use super::objects::{Kind, Object, controller_of, is_active, target};
+use super::plan::Protection;
 use super::view::View;
+use crate::api::opt_ins::SCALE_DOWN;
 
 /// A write that a process has sent and that the API server may still execute.
 #[derive(Clone, Debug)]
@@ -27,8 +31,9 @@ pub(super) struct Knowledge {
     pub(super) view: View,
     /// Names of pods that this process has sent a create for.
     created: BTreeSet<String>,
-    /// UIDs of pods that this process has sent a delete for.
-    pub(super) deleted: BTreeSet<String>,
+    /// UIDs of pods that this process has sent a delete for, with the revision that the last one
+    /// named as a condition.
+    pub(super) deleted: BTreeMap<String, Option<u64>>,
     /// The store's revision when this process acquired the lease; `None` without it.
     pub(super) acquired_at: Option<u64>,
     /// The ReplicaSets and selectors that it has read past its caches since.
@@ -184,7 +189,9 @@ impl Check<'_> {
     fn may_delete(&self, known: &mut Knowledge, name: &str, body: &Value) -> Result<(), String> {
         let uid = &body["preconditions"]["uid"];
         let text = uid.as_str().unwrap_or_default().to_owned();
-        let is_repeated = !known.deleted.insert(text);
+        let version = &body["preconditions"]["resourceVersion"];
+        let revision = version.as_str().and_then(|version| version.parse().ok());
+        let is_repeated = known.deleted.insert(text, revision).is_some();
         let view = &known.view;
         let of_uid = |pod: &&Object| pod.value["metadata"]["uid"] == *uid;
         let versions = view.since(Kind::Pod, name, self.since);
@@ -211,12 +218,30 @@ impl Check<'_> {
             ));
         };
         self.is_proven(known, &owner, &format!("deletes {name}"))?;
+        if let Some(protection) = self.protection(view, &owner) {
+            let is_chosen = |pod: &&&Object| pod.value["metadata"]["resourceVersion"] == *version;
+            let Some(chosen) = versions.iter().find(is_chosen) else {
+                return Err(format!(
+                    "{name} is deleted in no version that was read: {version}"
+                ));
+            };
+            if protection.timeout.is_none() && is_protected(&chosen.value) {
+                return Err(format!(
+                    "{name} is deleted in version {version}, marked never"
+                ));
+            }
+        }
         if is_repeated || !known.rewound.is_empty() {
             return Ok(());
         }
         let candidates = self.candidates(known, &owner);
-        let deleted = |uid: &str| known.deleted.contains(uid);
-        let n_deleted = candidates.keys().filter(|uid| deleted(uid)).count();
+        // The API server refuses a delete on condition of a version that the pod has left.
+        let is_deleted = |(uid, pod): &(&String, &Candidate)| match known.deleted.get(*uid) {
+            Some(Some(revision)) => pod.newest <= *revision,
+            Some(None) => true,
+            None => false,
+        };
+        let n_deleted = candidates.iter().filter(is_deleted).count();
         let surplus = i64::try_from(candidates.len()).unwrap_or(i64::MAX) - replicas;
         if i64::try_from(n_deleted).is_ok_and(|n| n > surplus) {
             return Err(format!(
@@ -225,7 +250,8 @@ impl Check<'_> {
             ));
         }
         // The deletes of one sync leave in any order.
-        let own = versions.iter().map(|pod| rank(pod)).min();
+        let is_protecting = self.protection(view, &owner).is_some();
+        let own = versions.iter().map(|pod| rank(pod, is_protecting)).min();
         let precedes =
             |other: &&Candidate| other.is_always_active && other.ranks.iter().max() < own.as_ref();
         let n_before = candidates.values().filter(precedes).count();
@@ -264,7 +290,7 @@ impl Check<'_> {
         let counted = |is: fn(&Rank) -> bool| {
             // A delete counts as soon as it is answered.
             let certain = |(uid, pod): &(&String, &Candidate)| {
-                let is_deleted = known.deleted.contains(*uid);
+                let is_deleted = known.deleted.contains_key(*uid);
                 pod.is_always_active && !is_deleted && pod.ranks.iter().all(is)
             };
             let possible = |(_, pod): &(&String, &Candidate)| pod.ranks.iter().any(is);
@@ -272,7 +298,7 @@ impl Check<'_> {
             n(pods.iter().filter(certain).count())..=n(pods.iter().filter(possible).count())
         };
         let all = counted(|_| true);
-        let ready = counted(|(_, _, ready)| *ready);
+        let ready = counted(|(_, _, _, ready)| *ready);
         if all.contains(&told("replicas")) && ready.contains(&told("readyReplicas")) {
             return Ok(());
         }
@@ -317,8 +343,18 @@ impl Check<'_> {
             .map(|rs| rs.value["spec"]["replicas"].as_i64().unwrap_or(1))
     }
 
+    /// The protection of the owner, which never changes.
+    fn protection(&self, view: &View, owner: &str) -> Option<Protection> {
+        let names = view.names(Kind::ReplicaSet);
+        let mut versions = names.flat_map(|name| view.since(Kind::ReplicaSet, name, self.since));
+        let is_owner = |rs: &&Object| rs.value["metadata"]["uid"] == *owner;
+        let owner = versions.find_map(|rs| rs.filter(is_owner))?;
+        protection_of(&owner.value)
+    }
+
     /// The pods that the sync could have counted for this owner, by UID.
     fn candidates(&self, known: &Knowledge, owner: &str) -> BTreeMap<String, Candidate> {
+        let is_protecting = self.protection(&known.view, owner).is_some();
         let mut candidates = BTreeMap::new();
         for name in known.view.names(Kind::Pod) {
             let versions = known.view.since(Kind::Pod, name, self.since);
@@ -334,7 +370,8 @@ impl Check<'_> {
             for pod in versions.into_iter().flatten().filter(|pod| is_active(pod)) {
                 let uid = pod.value["metadata"]["uid"].as_str().unwrap_or_default();
                 let candidate: &mut Candidate = candidates.entry(uid.to_owned()).or_default();
-                candidate.ranks.push(rank(pod));
+                candidate.ranks.push(rank(pod, is_protecting));
+                candidate.newest = pod.revision.max(candidate.newest);
                 name.clone_into(&mut candidate.name);
                 let node = pod.value["spec"]["nodeName"].as_str();
                 candidate.nodes.insert(node.unwrap_or_default().to_owned());
@@ -354,23 +391,87 @@ pub(super) struct Candidate {
     pub(super) ranks: Vec<Rank>,
     pub(super) nodes: BTreeSet<String>,
     pub(super) labels: BTreeSet<String>,
+    /// The newest revision in which it was active.
+    newest: u64,
 }
 
-/// Place in the stock order as far as it depends on one pod alone: lower is deleted first.
-pub(super) type Rank = (bool, u8, bool);
+/// Place in the order as far as it depends on one pod alone: lower is deleted first.
+pub(super) type Rank = (u8, bool, u8, bool);
 
-fn rank(pod: &Object) -> Rank {
+fn rank(pod: &Object, is_protecting: bool) -> Rank {
     let status = &pod.value["status"];
     let phase = match status["phase"].as_str().unwrap_or_default() {
         "Pending" => 0,
         "Unknown" => 1,
         _ => 2,
     };
+    let mark = match mark_of(&pod.value) {
+        _ if !is_protecting => 0,
+        "first" => 0,
+        "never" => 2,
+        _ => 1,
+    };
     (
+        mark,
         !pod.value["spec"]["nodeName"].is_null(),
         phase,
         is_ready(&pod.value),
     )
+}
+
+fn mark_of(pod: &Value) -> &str {
+    let mark = &pod["metadata"]["annotations"][SCALE_DOWN];
+    mark.as_str().unwrap_or_default()
+}
+
+/// True if no scale-down of an owner with protection may choose the pod.
+fn is_protected(pod: &Value) -> bool {
+    mark_of(pod) == "never"
+}
+
+fn protection_of(rs: &Value) -> Option<Protection> {
+    let annotations = &rs["metadata"]["annotations"];
+    let timeout = annotations[PROTECTED_TIMEOUT].as_str();
+    let timeout = timeout.and_then(|timeout| timeout.strip_suffix('s')?.parse().ok());
+    (annotations[PROTECTION] == "on").then_some(Protection { timeout })
+}
+
+/// No delete by a daemon takes effect on a pod whose mark the store has already, by the store's own
+/// order. Judged when the request arrives.
+pub(super) fn deletes_protected(server: &ApiServer, request: &Request) -> Option<String> {
+    let Some((Kind::Pod, Some(name), _)) = target(&request.path) else {
+        return None;
+    };
+    let pod = &server.get(Kind::Pod, name)?.value;
+    let body: Value = serde_json::from_slice(&request.body).ok()?;
+    let refuses = |field: &str| {
+        let wanted = &body["preconditions"][field];
+        !wanted.is_null() && *wanted != pod["metadata"][field]
+    };
+    let owner = controller_of(pod)?;
+    let mut owners = server.all(Kind::ReplicaSet);
+    let owner = owners.find(|rs| rs.value["metadata"]["uid"] == owner)?;
+    let for_ever = Some(Protection { timeout: None });
+    let is_wrong = request.method == "DELETE"
+        && !refuses("uid")
+        && !refuses("resourceVersion")
+        && is_active(pod)
+        && is_protected(pod)
+        && protection_of(&owner.value) == for_ever;
+    is_wrong.then(|| format!("{name} is deleted after its mark was stored"))
+}
+
+/// True if a block of this ReplicaSet ends with time.
+pub(super) fn waits_for_timeout(rs: &Value) -> bool {
+    let has_timeout = protection_of(rs).is_some_and(|it| it.timeout.is_some());
+    has_timeout && block_of(rs).is_some_and(|block| block["reason"] == "ProtectedPods")
+}
+
+fn block_of(rs: &Value) -> Option<&Value> {
+    let conditions = rs["status"]["conditions"].as_array()?;
+    conditions
+        .iter()
+        .find(|it| it["type"] == "ScaleDownBlocked")
 }
 
 /// True if the pod's condition says so.
@@ -408,8 +509,22 @@ pub(super) fn unsettled(server: &ApiServer, rs: &Object) -> Option<String> {
         i64::try_from(n_ready).unwrap_or(i64::MAX),
         metadata["generation"].as_i64().unwrap_or(0),
     );
+    let protection = protection_of(&rs.value);
+    let is_protected = |pod: &&&Arc<Object>| protection.is_some() && is_protected(&pod.value);
+    let n_protected = active.iter().filter(is_protected).count();
+    let n_protected = i64::try_from(n_protected).unwrap_or(i64::MAX);
+    let is_over = protection.is_some_and(|protection| protection.timeout.is_some());
+    let wanted = if is_over {
+        wanted
+    } else {
+        wanted.max(n_protected)
+    };
     if n_active != wanted {
         return Some(format!("{} has {n_active} pods of {wanted}", rs.name));
+    }
+    let is_blocked = wanted > spec["replicas"].as_i64().unwrap_or(1);
+    if block_of(&rs.value).is_some() != is_blocked {
+        return Some(format!("{}'s status is wrong about a block", rs.name));
     }
     (told != truth).then(|| format!("{}'s status tells {told:?} of {truth:?}", rs.name))
 }

@@ -21,6 +21,8 @@ pub(super) enum Action {
     FailPod(usize),
     UnreadyPod(usize),
     RelabelPod(usize),
+    /// A user marks a pod for scale-downs, or removes its mark.
+    MarkPod(usize, Option<&'static str>),
     AddOrphan(usize),
     Recreate(usize, i64),
     RejectPods(u32),
@@ -51,7 +53,7 @@ impl Action {
     /// The kind of fault that this is; `None` for a user's ordinary change.
     pub(super) fn fault(&self) -> Option<&'static str> {
         Some(match self {
-            Self::Scale(..) => return None,
+            Self::Scale(..) | Self::MarkPod(..) => return None,
             Self::DeletePod(_) => "pod deleted",
             Self::FailPod(_) => "pod failed",
             Self::UnreadyPod(_) => "pod no longer ready",
@@ -116,6 +118,13 @@ pub(super) const FAULTS: [&str; 28] = [
     "watch cache behind",
 ];
 
+/// A ReplicaSet that opts in to protection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Protection {
+    /// `protected-timeout`, in seconds.
+    pub(super) timeout: Option<u64>,
+}
+
 /// One history.
 #[derive(Clone)]
 pub(super) struct Plan {
@@ -127,6 +136,8 @@ pub(super) struct Plan {
     pub(super) opt_ins: Vec<OptIns>,
     /// `scale-down-order` of each ReplicaSet; empty for none.
     pub(super) orders: Vec<&'static str>,
+    /// Which of them opt in to protection.
+    pub(super) protection: Vec<Option<Protection>>,
     pub(super) n_workers: u16,
     pub(super) burst_replicas: usize,
     pub(super) qps: f32,
@@ -159,6 +170,7 @@ impl Plan {
             replicas: (0..n_sets).map(|_| rng.i64(0..9)).collect(),
             opt_ins: opt_ins(seed, n_sets),
             orders: orders(seed, n_sets),
+            protection: Vec::new(),
             n_workers: rng.u16(1..=4),
             burst_replicas: rng.usize(2..20),
             qps: rng.choice([0.0, 0.0, 20.0]).unwrap_or_default(),
@@ -195,6 +207,7 @@ impl Plan {
                 }
             }
         }
+        plan.protect();
         plan
     }
 
@@ -202,6 +215,44 @@ impl Plan {
     pub(super) fn clocks_are_right(&self) -> bool {
         let steps = |action: &Action| matches!(action, Action::StepClock(..));
         !self.actions.iter().any(|(_, action)| steps(action))
+    }
+
+    /// Some ReplicaSets opt in to protection, and users mark pods, mostly while a scale-down runs.
+    /// Drawn apart, so that the rest of a history does not depend on it.
+    fn protect(&mut self) {
+        let mut rng = Rng::with_seed(!self.seed);
+        // A timeout is a matter of the time of day.
+        let has_steps = !self.clocks_are_right();
+        for _ in &self.replicas {
+            self.protection.push(match rng.u32(..6) {
+                0 | 1 => Some(Protection { timeout: None }),
+                2 if !has_steps => Some(Protection {
+                    timeout: Some(rng.u64(0..90)),
+                }),
+                _ => None,
+            });
+        }
+        if self.protection.iter().all(Option::is_none) {
+            return;
+        }
+        let is_scale =
+            |(at, action): &(Duration, Action)| matches!(action, Action::Scale(..)).then_some(*at);
+        let scales: Vec<Duration> = self.actions.iter().filter_map(is_scale).collect();
+        for scale in scales {
+            for _ in 0..rng.u32(..5) {
+                let apart = Duration::from_micros(rng.u64(0..40_000));
+                let at = if rng.bool() {
+                    scale + apart
+                } else {
+                    scale.saturating_sub(apart)
+                };
+                let marks = [Some("never"), Some("never"), Some("first"), None];
+                let mark = rng.choice(marks).unwrap_or_default();
+                self.actions
+                    .push((at, Action::MarkPod(rng.usize(..64), mark)));
+            }
+        }
+        self.actions.sort_by_key(|(at, _)| *at);
     }
 
     fn draw(&self, rng: &mut Rng, kinds: u32, restores: bool) -> Action {
@@ -252,10 +303,19 @@ impl Plan {
 
 impl Plan {
     /// The opt-in annotations of a ReplicaSet, without the prefix.
-    pub(super) fn opt_ins_of(&self, set: usize) -> Vec<(&'static str, &'static str)> {
+    pub(super) fn opt_ins_of(&self, set: usize) -> Vec<(&'static str, String)> {
+        let opt_ins = self.opt_ins[set].iter().copied();
         let order = Some(self.orders[set]).filter(|order| !order.is_empty());
-        let order = order.map(|order| ("scale-down-order", order));
-        self.opt_ins[set].iter().copied().chain(order).collect()
+        let opt_ins = opt_ins.chain(order.map(|order| ("scale-down-order", order)));
+        let mut all: Vec<_> = opt_ins
+            .map(|(name, value)| (name, value.to_owned()))
+            .collect();
+        if let Some(protection) = self.protection[set] {
+            all.push(("scale-down-protection", "on".to_owned()));
+            let timeout = protection.timeout;
+            all.extend(timeout.map(|timeout| ("protected-timeout", format!("{timeout}s"))));
+        }
+        all
     }
 }
 
@@ -283,15 +343,16 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} daemons with {} workers, {:?} replicas, {:?} {:?}, burst {}, {} requests a \
-             second, status every {:?}, back-off {}, slowness {:?}, crashes {:?}, {}/1000 requests \
-             fail:",
+            "seed {}: {} daemons with {} workers, {:?} replicas, {:?} {:?} {:?}, burst {}, {} \
+             requests a second, status every {:?}, back-off {}, slowness {:?}, crashes {:?}, \
+             {}/1000 requests fail:",
             self.seed,
             self.n_daemons,
             self.n_workers,
             self.replicas,
             self.opt_ins,
             self.orders,
+            self.protection,
             self.burst_replicas,
             self.qps,
             self.status_update_interval,

@@ -58,7 +58,7 @@ impl Check<'_> {
             };
             let on_node = nodes.entry(node.clone()).or_default();
             on_node.owned += 1;
-            on_node.deleted += usize::from(known.deleted.contains(uid));
+            on_node.deleted += usize::from(known.deleted.contains_key(uid));
             if candidate.name == name {
                 judged = Some(node.clone());
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::failing;
 use super::objects::{Change, Kind};
-use super::oracles::unsettled;
+use super::oracles::{unsettled, waits_for_timeout};
 use super::world::{State, World};
 use crate::api::ObjectKey;
 use crate::controller::decide::refusal::{INVALID_WAIT, OVERLOAD_WAIT_MAX, Refusal};
@@ -133,6 +133,9 @@ impl World {
             return Some("the leader is starting".to_owned());
         };
         state.server.all(Kind::ReplicaSet).find_map(|rs| {
+            if waits_for_timeout(&rs.value) {
+                return Some(format!("{} keeps protected pods for a while", rs.name));
+            }
             let key = queue.state_of(&ObjectKey::new("default", &*rs.name));
             let backs_off = key.n_failures > 0 && key.due_in.is_some();
             let rests = failing::may_rest(rs, key.due_in);

@@ -104,7 +104,7 @@ pub(super) struct State {
     /// How far the watch caches are behind the store.
     pub(super) cache_lag: [Duration; N_SERVERS],
     /// Counts the restores.
-    epoch: u64,
+    pub(super) epoch: u64,
     pub(super) daemons: Vec<Daemon>,
     pub(super) known: BTreeMap<usize, Knowledge>,
     pub(super) under_way: BTreeMap<u64, UnderWay>,
