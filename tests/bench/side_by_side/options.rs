@@ -19,8 +19,8 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,
 
-    /// Scenarios to run; by default all but `soak`, `small`, `quota`, `failing`, `giants` and
-    /// `scale-down-order`.
+    /// Scenarios to run; by default all but `soak`, `small`, `quota`, `failing`, `giants`,
+    /// `protected` and `scale-down-order`.
     #[arg(long, value_delimiter = ',')]
     pub(crate) scenarios: Vec<Scenario>,
 
@@ -86,6 +86,8 @@ pub(crate) enum Scenario {
     LatencyBusy,
     /// Time from a lost pod to the status that shows the loss, in roll-outs of a Deployment.
     Loss,
+    /// Scale-downs of a ReplicaSet that opts in to protection, with and without marked pods.
+    Protected,
     /// Memory during an hour of churn.
     Soak,
     /// Thousands of ReplicaSets with one pod, each beside nine old revisions at zero.
@@ -109,6 +111,7 @@ impl Options {
                 | Scenario::Quota
                 | Scenario::Failing
                 | Scenario::Giants
+                | Scenario::Protected
                 | Scenario::ScaleDownOrder
         );
         (self.scenarios.is_empty() && !is_apart) || self.scenarios.contains(&scenario)

@@ -4,6 +4,7 @@ mod failing;
 mod giants;
 mod latency;
 mod loss;
+mod protected;
 mod quota;
 mod replicas;
 mod scale_down_order;
@@ -111,6 +112,9 @@ pub(crate) fn run_all(
     }
     if stage.includes(Scenario::ScaleDownOrder) {
         scale_down_order::all(&mut stage)?;
+    }
+    if stage.includes(Scenario::Protected) {
+        protected::all(&mut stage, &process)?;
     }
     process.stop()?;
     if stage.includes(Scenario::Small) {
