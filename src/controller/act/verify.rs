@@ -81,8 +81,8 @@ impl ReplicaSetController {
         Ok(Freshness::Wait(Duration::ZERO))
     }
 
-    /// Finds out which versions the pod cache must reach to be as new as the spec of `rs`, so that a
-    /// choice of pods respects every mark from before. Blocks for one LIST, once per generation.
+    /// Finds out which versions the pod cache must reach to be as new as the spec of `rs`, so that
+    /// a choice of pods respects every mark from before. Blocks for one LIST, once per generation.
     fn list_versions(&self, rs: &ReplicaSet, selector: &Selector) -> Result<Freshness, SyncError> {
         let live = self.live.list_pods(rs, selector)?;
         let now = self.clock.now();

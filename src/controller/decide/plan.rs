@@ -97,7 +97,8 @@ pub fn count_on_node(pod: &Pod, counts: &mut NodeCounts) {
 
 /// Chooses `count` of `pods`, in deletion order; never more than may be chosen
 /// ([`Block::n_kept`](super::protection::Block::n_kept)). If `count` covers all pods, they keep
-/// their order without a sort (kubernetes `pkg/controller/replicaset/replica_set.go:getPodsToDelete`).
+/// their order without a sort (kubernetes
+/// `pkg/controller/replicaset/replica_set.go:getPodsToDelete`).
 pub fn pods_to_delete(
     pods: &[Arc<Pod>],
     count: usize,

@@ -148,8 +148,8 @@ impl Block {
             names += ", …";
         }
         let are = format!(
-            "{protected} pods have the annotation replicaset-controller/scale-down=never ({names}), \
-             {surplus} more than the {} wanted",
+            "{protected} pods have the annotation replicaset-controller/scale-down=never \
+             ({names}), {surplus} more than the {} wanted",
             replicas.max(0)
         );
         match self.until {

@@ -269,8 +269,8 @@ fn the_condition_comes_and_goes_with_the_block() {
     assert_eq!(condition.reason.as_deref(), Some(PROTECTED_PODS));
     let second = Timestamp::from_second(now().as_second()).ok();
     assert_eq!(condition.last_transition_time, second);
-    let message = "5 pods have the annotation replicaset-controller/scale-down=never (a, b, c, …), \
-                   4 more than the 1 wanted; they are kept";
+    let message = "5 pods have the annotation replicaset-controller/scale-down=never (a, b, c, \
+                   …), 4 more than the 1 wanted; they are kept";
     assert_eq!(condition.message.as_deref(), Some(message));
     rs.status.conditions = conditions.clone();
     // Fewer marks alone are no news; fewer pods are.
