@@ -24,7 +24,7 @@ const SIZE: Winsize = Winsize {
 };
 
 /// Time between two frames.
-const PERIOD: Duration = Duration::from_millis(500);
+const PERIOD: Duration = Duration::from_millis(900);
 
 /// Largest picture, in bytes.
 const SIZE_MAX: usize = 60_000;
