@@ -21,6 +21,7 @@ mod daemon;
 mod failing;
 mod faults;
 mod http;
+mod marks;
 mod network;
 mod objects;
 mod oracles;

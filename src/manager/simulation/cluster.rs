@@ -40,10 +40,6 @@ pub(super) fn replica_set(name: &str, replicas: i64, opt_ins: &[(&str, String)])
     })
 }
 
-/// Annotations of protection.
-pub(super) const PROTECTION: &str = "replicaset-controller/scale-down-protection";
-pub(super) const PROTECTED_TIMEOUT: &str = "replicaset-controller/protected-timeout";
-
 /// The name of a ReplicaSet.
 pub(super) fn name_of(set: usize) -> String {
     format!("web{set}")

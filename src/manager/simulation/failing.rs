@@ -41,8 +41,9 @@ const COUNTS_FOR: Duration = Duration::from_secs(590);
 const RESTS_AT_MOST: Duration = Duration::from_mins(1);
 
 impl Check<'_> {
-    /// No create is sent within the shortest wait after a failure that the sync has read, unless it
-    /// is one of the first pods, or a pod may have turned Ready since.
+    /// PROPERTY P34: For a ReplicaSet with a back-off, no create is sent within the shortest wait
+    /// after a failure that the sync has read, unless it is one of the first pods, or a pod may
+    /// have turned Ready since.
     pub(super) fn waits_for_failures(
         &self,
         known: &Knowledge,
@@ -86,8 +87,8 @@ impl Check<'_> {
         pod.value["metadata"]["resourceVersion"] == *version && is_failed(&pod.value)
     }
 
-    /// No Failed pod is deleted that something holds, or that is too young, or for an owner that
-    /// did not ask for it, or unless enough others have failed no earlier.
+    /// PROPERTY P35: No Failed pod is deleted that has finalizers, or is too young, or whose owner
+    /// keeps all, or unless as many as are kept have failed no earlier.
     pub(super) fn may_discard(
         &self,
         known: &Knowledge,

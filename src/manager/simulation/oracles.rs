@@ -7,12 +7,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::api_server::ApiServer;
-use super::cluster::{PROTECTED_TIMEOUT, PROTECTION};
 use super::http::Request;
+use super::marks::{block_of, is_protected, mark_of, protection_of};
 use super::objects::{Kind, Object, controller_of, is_active, target};
 use super::plan::Protection;
 use super::view::View;
-use crate::api::opt_ins::SCALE_DOWN;
 
 /// A write that a process has sent and that the API server may still execute.
 #[derive(Clone, Debug)]
@@ -417,61 +416,6 @@ fn rank(pod: &Object, is_protecting: bool) -> Rank {
         phase,
         is_ready(&pod.value),
     )
-}
-
-fn mark_of(pod: &Value) -> &str {
-    let mark = &pod["metadata"]["annotations"][SCALE_DOWN];
-    mark.as_str().unwrap_or_default()
-}
-
-/// True if no scale-down of an owner with protection may choose the pod.
-fn is_protected(pod: &Value) -> bool {
-    mark_of(pod) == "never"
-}
-
-fn protection_of(rs: &Value) -> Option<Protection> {
-    let annotations = &rs["metadata"]["annotations"];
-    let timeout = annotations[PROTECTED_TIMEOUT].as_str();
-    let timeout = timeout.and_then(|timeout| timeout.strip_suffix('s')?.parse().ok());
-    (annotations[PROTECTION] == "on").then_some(Protection { timeout })
-}
-
-/// No delete by a daemon takes effect on a pod whose mark the store has already, by the store's own
-/// order. Judged when the request arrives.
-pub(super) fn deletes_protected(server: &ApiServer, request: &Request) -> Option<String> {
-    let Some((Kind::Pod, Some(name), _)) = target(&request.path) else {
-        return None;
-    };
-    let pod = &server.get(Kind::Pod, name)?.value;
-    let body: Value = serde_json::from_slice(&request.body).ok()?;
-    let refuses = |field: &str| {
-        let wanted = &body["preconditions"][field];
-        !wanted.is_null() && *wanted != pod["metadata"][field]
-    };
-    let owner = controller_of(pod)?;
-    let mut owners = server.all(Kind::ReplicaSet);
-    let owner = owners.find(|rs| rs.value["metadata"]["uid"] == owner)?;
-    let for_ever = Some(Protection { timeout: None });
-    let is_wrong = request.method == "DELETE"
-        && !refuses("uid")
-        && !refuses("resourceVersion")
-        && is_active(pod)
-        && is_protected(pod)
-        && protection_of(&owner.value) == for_ever;
-    is_wrong.then(|| format!("{name} is deleted after its mark was stored"))
-}
-
-/// True if a block of this ReplicaSet ends with time.
-pub(super) fn waits_for_timeout(rs: &Value) -> bool {
-    let has_timeout = protection_of(rs).is_some_and(|it| it.timeout.is_some());
-    has_timeout && block_of(rs).is_some_and(|block| block["reason"] == "ProtectedPods")
-}
-
-fn block_of(rs: &Value) -> Option<&Value> {
-    let conditions = rs["status"]["conditions"].as_array()?;
-    conditions
-        .iter()
-        .find(|it| it["type"] == "ScaleDownBlocked")
 }
 
 /// True if the pod's condition says so.

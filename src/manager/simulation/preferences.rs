@@ -28,7 +28,8 @@ struct OnNode {
 }
 
 impl Check<'_> {
-    /// A delete is one that the owner's preferences choose, if it has any and nothing is in doubt.
+    /// PROPERTY P36: For a ReplicaSet with preferences, where the sync could have read one state
+    /// only and no rule tells the pods apart, each delete is one that the preferences choose.
     pub(super) fn is_preferred(
         &self,
         known: &Knowledge,

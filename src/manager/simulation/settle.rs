@@ -5,8 +5,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::failing;
+use super::marks::waits_for_timeout;
 use super::objects::{Change, Kind};
-use super::oracles::{unsettled, waits_for_timeout};
+use super::oracles::unsettled;
 use super::world::{State, World};
 use crate::api::ObjectKey;
 use crate::controller::decide::refusal::{INVALID_WAIT, OVERLOAD_WAIT_MAX, Refusal};
