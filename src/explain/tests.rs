@@ -143,7 +143,7 @@ fn an_exceeded_quota_comes_with_its_remedy() {
 }
 
 #[test]
-fn protected_pods_that_block_a_scale_down_are_named_with_the_ways_out() {
+fn pods_that_block_a_scale_down_are_named() {
     let marked = |name: &str, scale_down| Pod {
         scale_down,
         ..ready(name)

@@ -274,7 +274,7 @@ fn a_deployment_rolls_out_beside_the_deployment_controller() {
 }
 
 #[test]
-fn opt_in_annotations_reach_the_current_replica_set_without_a_roll_out() {
+fn annotations_reach_the_replica_set_without_a_roll_out() {
     let Some(stage) = Stage::set() else { return };
     let mut old = all_opt_ins();
     stage.deploy(&prefixed(&old), &json!({}));
@@ -324,12 +324,12 @@ fn an_old_replica_set_keeps_its_protected_pods() {
         .eventually_eq("the Deployment counts it", &(4, 3), || {
             (stage.status("/replicas"), stage.status("/updatedReplicas"))
         });
-    let old = stage.set_of(OLD).expect("the old ReplicaSet");
-    assert_eq!(number_at(&old, "/spec/replicas"), 0);
-    assert_eq!(
-        text_at(&old, "/status/conditions/0/type"),
-        "ScaleDownBlocked"
-    );
+    let blocked = (0, "ScaleDownBlocked".to_owned());
+    stage.waiting.eventually_eq("the block", &blocked, || {
+        let old = stage.set_of(OLD).expect("the old ReplicaSet");
+        let condition = text_at(&old, "/status/conditions/0/type");
+        (number_at(&old, "/spec/replicas"), condition.clone())
+    });
     let late = "False ProgressDeadlineExceeded".to_owned();
     stage
         .waiting

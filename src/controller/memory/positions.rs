@@ -5,8 +5,9 @@
 //!
 //! - *Own writes.* Each response to a write names the version of the stored object; a live read
 //!   past the caches does so, too. Until the caches have reached the highest version, a sync
-//!   returns at once and writes nothing, not even the status. A version may never arrive, as after a restore of the API server's store from a
-//!   backup. A sync waits for it as long as for an expectation, and then queries the API server.
+//!   returns at once and writes nothing, not even the status. A version may never arrive, as after
+//!   a restore of the API server's store from a backup. A sync waits for it as long as for an
+//!   expectation, and then queries the API server.
 //! - *A changed spec.* A user who wants certain pods deleted first marks the pods, and then lowers
 //!   `replicas`. The two changes arrive through different watches, possibly in reverse order. So
 //!   the choice of pods to delete waits until the pod cache is as new as the spec.

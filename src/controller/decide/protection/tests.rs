@@ -141,7 +141,7 @@ fn never_is_not_chosen_and_first_goes_first() {
 }
 
 #[test]
-fn more_protected_pods_than_wanted_block_the_rest_of_a_scale_down() {
+fn protected_pods_beyond_the_wanted_block_a_scale_down() {
     check("nn.", 1, on(), "c", 1);
     check("nn", 1, on(), "", 1);
     check("nn", 2, on(), "", 0);

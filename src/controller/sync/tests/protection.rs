@@ -75,7 +75,7 @@ fn only_with_protection_deletes_name_a_version() {
 }
 
 #[test]
-fn a_pod_that_changed_in_version_only_is_deleted_in_its_new_version() {
+fn a_pod_with_a_new_version_only_is_deleted_in_it() {
     let rs = protecting(1, &[]);
     let fixture = fixture(&rs, [marked("a", &rs), ready_pod("b", &rs)]);
     fixture
@@ -94,7 +94,7 @@ fn a_pod_that_changed_in_version_only_is_deleted_in_its_new_version() {
 
 /// The race of an annotation against a scale-down: the mark was stored first.
 #[test]
-fn a_pod_that_was_marked_in_the_last_moment_stays_and_another_one_is_chosen() {
+fn a_pod_marked_in_the_last_moment_stays() {
     let rs = protecting(1, &[]);
     let younger = Pod {
         ready_transition: Some(now().into()),
