@@ -79,12 +79,6 @@ const LIMITS: &[Shell] = &[
         "",
     ),
     shell(
-        "200 MB of addresses",
-        r#"ulimit -v 200000; exec "$@""#,
-        Fails,
-        "",
-    ),
-    shell(
         "few threads",
         // The limit does not count for root. dash calls it -p.
         r#"[ "$(id -u)" != 0 ] || drop="setpriv --reuid=64321 --regid=64321 --clear-groups"
