@@ -32,8 +32,16 @@ impl ReplicaSetController {
         &self,
         rs: &ReplicaSet,
         decision: &Decision,
+        freshness: Freshness,
         managed: Result<(), SyncError>,
     ) -> Result<(), SyncError> {
+        // Something else than the refusal keeps this sync from creating, so the turn in a quota's
+        // line goes to the next ReplicaSet.
+        let gives_way = matches!(freshness, Freshness::Current(Plan::Create(_)))
+            && decision.plan == Plan::Nothing;
+        if gives_way {
+            self.memories.end_hold(rs, false);
+        }
         if !decision.acts || !matches!(decision.plan, Plan::Create(_)) {
             return managed;
         }
@@ -44,6 +52,9 @@ impl ReplicaSetController {
                     return Err(SyncError::Write(error));
                 };
                 let retry_in = self.memories.hold_back(rs, refusal);
+                let message = error.to_string();
+                let note = |memory: &mut Memory| memory.history.note_refusal(message);
+                self.memories.with(&rs.key, &rs.uid, note);
                 return Err(SyncError::HeldBack { error, retry_in });
             }
             Err(error) => return Err(error),
@@ -53,13 +64,20 @@ impl ReplicaSetController {
 
     /// The failure that the status reports while creates of `rs` are held back: upstream would try,
     /// fail and report it.
-    pub(super) fn lasting_failure(&self, rs: &ReplicaSet, freshness: Freshness) -> Option<Failure> {
-        if !matches!(freshness, Freshness::HeldBack(_) | Freshness::CountOnly(_)) {
+    pub(super) fn lasting_failure(
+        &self,
+        rs: &ReplicaSet,
+        decision: &Decision,
+        freshness: Freshness,
+    ) -> Option<Failure> {
+        let is_held_back = matches!(freshness, Freshness::HeldBack(_) | Freshness::CountOnly(_));
+        let creates_later = matches!(decision.plan, Plan::Create(_)) && !decision.acts;
+        if !is_held_back && !creates_later {
             return None;
         }
         let message = |memory: &mut Memory| {
-            let error = memory.history.last_error().filter(|_| memory.has_hold())?;
-            Some(error.message.to_string())
+            let message = memory.history.refusal().filter(|_| memory.has_hold())?;
+            Some(message.to_owned())
         };
         let message = self.memories.get(&rs.key, &rs.uid, message).flatten()?;
         Some(self.failure(Plan::Create(1), message))

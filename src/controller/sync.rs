@@ -78,7 +78,7 @@ impl ReplicaSetController {
         self.report_unreadable_marks(&facts, &decision);
         let decision = self.recheck_before_creating(&rs, decision);
         let managed = self.manage_replicas(&facts, &decision);
-        let managed = self.note_refusal(&rs, &decision, managed);
+        let managed = self.note_refusal(&rs, &decision, freshness, managed);
         // The daemon stops or has lost its lease, so it sends no status either.
         if managed.as_ref().is_err_and(SyncError::is_stopped) {
             return managed.map(|()| SyncOutcome::Synced);
@@ -86,7 +86,7 @@ impl ReplicaSetController {
         // The status goes out even after a failed create or delete, since it carries the failure.
         let failure = match &managed {
             Err(error) => Some(self.failure(decision.plan, error.to_string())),
-            Ok(()) => self.lasting_failure(&rs, freshness),
+            Ok(()) => self.lasting_failure(&rs, &decision, freshness),
         };
         let is_held_back = failure.is_some();
         self.sync_status(&rs, &decision, failure.as_ref())?;
@@ -140,8 +140,15 @@ impl ReplicaSetController {
     ) -> Result<Facts<'a>, SyncError> {
         let now = self.clock.wall();
         let counts = self.count_tallies(rs, selector);
-        let counts = counts.filter(|_| {
-            may == Plan::Nothing && !rs.is_terminating() && !self.reads_failed_pods(rs)
+        // Pods beyond the wish may be protected, which only the pods themselves tell.
+        let may_block = |counts: &Counts| {
+            counts.replicas > rs.replicas.max(0) && self.policy_of(rs).scale_down_protection
+        };
+        let counts = counts.filter(|counts| {
+            may == Plan::Nothing
+                && !rs.is_terminating()
+                && !self.reads_failed_pods(rs)
+                && !may_block(counts)
         });
         let (pods, unresolved) = if let Some(counts) = counts {
             let (counts, next_check) = if counts.depend_on_time(rs) {

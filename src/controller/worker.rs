@@ -55,6 +55,8 @@ impl ReplicaSetController {
                     SyncError::HeldBack { retry_in, .. } => {
                         self.queue.forget(key);
                         self.queue.add_after(key.clone(), retry_in);
+                        // The next sync is held back, and schedules everything but creates.
+                        self.queue.add_low(key.clone());
                     }
                     _ => self.queue.add_rate_limited(key.clone()),
                 }
@@ -62,7 +64,7 @@ impl ReplicaSetController {
             Ok(outcome) => {
                 self.metrics.sync_ended(end);
                 // A skipped sync proves nothing, so an earlier failure's back-off stays.
-                if outcome == SyncOutcome::Synced {
+                if matches!(outcome, SyncOutcome::Synced | SyncOutcome::HeldBack) {
                     self.queue.forget(key);
                 }
             }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::conditions::{
-    Condition, OWN_TYPES, SCALE_DOWN_BLOCKED, get_condition, remove_condition, set_condition,
+    Condition, OWN_TYPES, REPLICA_FAILURE, SCALE_DOWN_BLOCKED, get_condition, remove_condition,
+    set_condition,
 };
 use crate::api::{ReplicaSet, ReplicaSetStatus};
 use crate::controller::decide::Decision;
 use crate::controller::decide::counts::Counts;
-use crate::controller::decide::failed_pods::condition::report_back_off;
+use crate::controller::decide::failed_pods::condition::{FAILED_POD_BACKOFF, report_back_off};
 use crate::controller::decide::plan::{LARGE, Plan};
 use crate::controller::decide::protection::{PROTECTED_TIMEOUT, show_block};
 use crate::controller::decide::status::{Failure, News, calculate_status};
@@ -201,12 +202,23 @@ fn carry_over(fresh: &ReplicaSetStatus, mut computed: ReplicaSetStatus) -> Repli
     for type_ in OWN_TYPES {
         match get_condition(&calculated, type_) {
             None => remove_condition(&mut computed.conditions, type_),
-            Some(ours) => set_condition(&mut computed.conditions, ours.clone()),
+            Some(ours) => {
+                // As upstream, a failure that is known already keeps its text.
+                if !is_upstreams(ours) {
+                    remove_condition(&mut computed.conditions, type_);
+                }
+                set_condition(&mut computed.conditions, ours.clone());
+            }
         }
     }
     computed.other.clone_from(&fresh.other);
     computed.unknown.clone_from(&fresh.unknown);
     computed
+}
+
+/// True for the conditions that upstream has, too.
+fn is_upstreams(condition: &Condition) -> bool {
+    condition.type_ == REPLICA_FAILURE && condition.reason.as_deref() != Some(FAILED_POD_BACKOFF)
 }
 
 #[cfg(test)]

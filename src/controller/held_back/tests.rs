@@ -413,3 +413,22 @@ fn the_rhythm_of_upstream_can_be_had() {
     }
     assert_eq!(fixture.controller.n_held_back(), [0, 0, 0]);
 }
+
+#[test]
+fn a_failed_status_does_not_replace_the_reported_refusal() {
+    let (fixture, _) = with_quota(0);
+    let web = created_at("web", 1, 1);
+    fixture.writes.on_update_status(|_, _| {
+        let error = refused(503, "ServiceUnavailable", "no status now");
+        Some(Err(error))
+    });
+    fixture.deliver_replica_set(web);
+    work(&fixture);
+    fixture.writes.take();
+    fixture.writes.on_update_status(|_, _| None);
+    pass(&fixture, Duration::from_millis(20));
+    let statuses = fixture.writes.status_updates();
+    let conditions = &statuses.last().expect("a status").conditions;
+    let message = conditions[0].message.as_deref().unwrap_or_default();
+    assert!(message.contains("exceeded quota: few"), "{message}");
+}

@@ -49,6 +49,8 @@ pub struct LastError {
 pub struct History {
     last_sync: Option<LastSync>,
     last_error: Option<LastError>,
+    /// The message of the last refused create.
+    refusal: Option<Box<str>>,
     change: Option<Change>,
     failures: Option<Failures>,
     /// The generation for which an unusable selector was logged.
@@ -91,6 +93,16 @@ impl History {
     /// Records an error that no sync retries, because the daemon cannot repair it.
     pub fn note_permanent_error(&mut self, message: String, at: Timestamp) {
         self.fail(message, at, true);
+    }
+
+    /// Records the message of a refused create.
+    pub fn note_refusal(&mut self, message: String) {
+        self.refusal = Some(cut(message));
+    }
+
+    /// The message of the last refused create. Of no use without a hold.
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
     }
 
     /// The latest sync; `None` if the record was dropped since.
@@ -190,14 +202,19 @@ impl History {
             && failures.is_none_or(|it| now.saturating_duration_since(it.since) >= FAILURES_PERIOD)
     }
 
-    fn fail(&mut self, mut message: String, at: Timestamp, is_for_good: bool) {
-        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
+    fn fail(&mut self, message: String, at: Timestamp, is_for_good: bool) {
+        let message = cut(message);
         self.last_error = Some(LastError {
             at,
-            message: message.into(),
+            message,
             is_for_good,
         });
     }
+}
+
+fn cut(mut message: String) -> Box<str> {
+    message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
+    message.into()
 }
 
 #[cfg(test)]

@@ -130,7 +130,7 @@ impl BackOff {
     pub fn changes_in(&self) -> Duration {
         match self.n_held_back {
             0 => self.expires_in,
-            _ if self.remaining.is_zero() => self.wait,
+            _ if self.remaining.is_zero() => self.wait.max(Duration::from_secs(1)),
             _ => self.remaining,
         }
     }

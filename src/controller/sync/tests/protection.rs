@@ -343,3 +343,19 @@ fn unreadable_marks_are_reported_once_per_generation() {
     fixture.sync("web").expect_err("refused");
     assert_eq!(n_warnings(), 1);
 }
+
+#[test]
+fn a_block_stays_while_deletes_are_open() {
+    let rs = protecting(1, &[]);
+    let mut pods: Vec<Pod> = ["a", "b"].map(|name| marked(name, &rs)).into();
+    pods.extend(["c", "d"].map(|name| ready_pod(name, &rs)));
+    let fixture = fixture(&rs, pods);
+    fixture.sync_ok("web");
+    assert_eq!(fixture.writes.deleted().len(), 2);
+    let rs = deliver_status(&fixture, &rs, "5");
+    assert!(get_condition(&rs.status.conditions, SCALE_DOWN_BLOCKED).is_some());
+    // The watch has shown neither delete, so this sync only counts.
+    assert_eq!(fixture.open(&rs), Some((0, 2)));
+    fixture.sync_ok("web");
+    assert_eq!(fixture.writes.status_updates(), []);
+}
