@@ -302,6 +302,43 @@ impl ReplicaSetController {
         self.queue.add_low_after(rs.key.clone(), delay);
     }
 
+    /// True if a decision about `rs` reads its Failed pods. Visits no pod.
+    pub(super) fn reads_failed_pods(&self, rs: &ReplicaSet) -> bool {
+        let policy = self.policy_of(rs);
+        let n_failed = || {
+            self.cache
+                .tally_of_pods_owned_by(&self.owner_key(rs))
+                .n_failed()
+        };
+        let kept = policy.failed_pods_kept;
+        let kept = kept.map(|kept| usize::try_from(kept).unwrap_or(usize::MAX));
+        policy.failed_pod_backoff.is_some() && n_failed() > 0
+            || kept.is_some_and(|kept| n_failed() > kept)
+    }
+
+    /// Records how many pods of `rs` wait for its back-off, and requeues the key for the time when
+    /// that changes without an event.
+    pub(super) fn schedule_back_off(&self, rs: &ReplicaSet, decision: &Decision) {
+        let n_held_back = decision.n_held_back();
+        let note = |memory: &mut Memory| memory.history.note_held_back(n_held_back);
+        let Some(back_off) = &decision.back_off else {
+            // Without a record nothing was held back.
+            self.memories.get(&rs.key, &rs.uid, note);
+            return;
+        };
+        self.memories.with(&rs.key, &rs.uid, note);
+        let change = back_off.changes_in();
+        if n_held_back > 0 {
+            self.queue.add_after(rs.key.clone(), change);
+        } else {
+            self.queue.add_low_after(rs.key.clone(), change);
+        }
+        if !back_off.settles_in.is_zero() {
+            self.queue
+                .add_low_after(rs.key.clone(), back_off.settles_in);
+        }
+    }
+
     /// Requeues the key for the time when protected pods may block the scale-down no longer.
     pub(super) fn schedule_end_of_block(&self, rs: &ReplicaSet, decision: &Decision) {
         let remaining = decision.block.as_ref().and_then(|block| block.remaining);

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use crate::api::{Pod, PodPhase, ReplicaSet};
 use crate::controller::ReplicaSetController;
-use crate::controller::decide::Decision;
 use crate::controller::decide::failed_pods::condition::FAILED_POD_BACKOFF;
 use crate::controller::memory::Memory;
 
@@ -56,41 +55,6 @@ impl ReplicaSetController {
     pub(in crate::controller) fn report_failing_pods(&self, rs: &ReplicaSet, message: String) {
         log::warn!(object:% = self.kind.named(&rs.key); "{message}");
         self.pod_control.warn(rs, FAILED_POD_BACKOFF, message);
-    }
-
-    /// True if a decision about `rs` reads its Failed pods. Visits no pod.
-    pub(in crate::controller) fn reads_failed_pods(&self, rs: &ReplicaSet) -> bool {
-        let policy = self.policy_of(rs);
-        let n_failed = || {
-            self.cache
-                .tally_of_pods_owned_by(&self.owner_key(rs))
-                .n_failed()
-        };
-        let kept = policy.failed_pods_kept;
-        let kept = kept.map(|kept| usize::try_from(kept).unwrap_or(usize::MAX));
-        policy.failed_pod_backoff.is_some() && n_failed() > 0
-            || kept.is_some_and(|kept| n_failed() > kept)
-    }
-
-    /// Records how many pods of `rs` wait for its back-off, and requeues the key for the time when
-    /// that changes without an event.
-    pub(in crate::controller) fn schedule_back_off(&self, rs: &ReplicaSet, decision: &Decision) {
-        let Some(back_off) = &decision.back_off else {
-            return;
-        };
-        let n_held_back = back_off.n_held_back;
-        let note = |memory: &mut Memory| memory.history.note_held_back(n_held_back);
-        self.memories.with(&rs.key, &rs.uid, note);
-        let change = back_off.changes_in();
-        if n_held_back > 0 {
-            self.queue.add_after(rs.key.clone(), change);
-        } else {
-            self.queue.add_low_after(rs.key.clone(), change);
-        }
-        if !back_off.settles_in.is_zero() {
-            self.queue
-                .add_low_after(rs.key.clone(), back_off.settles_in);
-        }
     }
 }
 

@@ -211,6 +211,7 @@ fn one_ready_probe_brings_the_rest_at_once() {
     );
     cluster.advance(2 * READY_AFTER);
     assert_eq!(cluster.n_running(), 10);
+    assert_eq!(cluster.fixture.controller.n_pods_held_back(), 0);
 }
 
 #[test]
