@@ -1,5 +1,6 @@
-//! Creates, scales and deletes ReplicaSets.
+//! Creates, scales and deletes ReplicaSets, and plays the kubelet of their pods.
 
+use replicaset_controller::api::Status;
 use replicaset_controller::client::Request;
 use serde_json::json;
 
@@ -55,4 +56,22 @@ pub(crate) fn scale(
 /// Deletes all ReplicaSets of a namespace.
 pub(crate) fn delete_all(cluster: &Cluster, namespace: &str) -> Result<(), String> {
     cluster.delete_collection(&Request::delete(collection(namespace)))
+}
+
+/// Patches the status of a pod as a kubelet does. A pod that is gone is no error.
+pub(crate) fn patch_pod_status(
+    cluster: &Cluster,
+    namespace: &str,
+    name: &str,
+    status: &str,
+) -> Result<(), String> {
+    let path = format!("{}/{name}/status", pods(namespace));
+    let request =
+        Request::patch(path).body("application/strategic-merge-patch+json", status.to_owned());
+    match cluster.client.send(&request) {
+        Err(error) if error.status().is_some_and(Status::is_not_found) => Ok(()),
+        result => result
+            .map(drop)
+            .map_err(|error| format!("{request}: {error}")),
+    }
 }

@@ -67,23 +67,24 @@ pub(super) fn simulation() -> String {
             &count("n_late_copies"),
         ],
     ];
-    let of = |key| {
-        sums(lines, key)
-            .into_iter()
-            .map(|(name, n)| [name, commas(n)])
-    };
     [
         table(
             ["figure", "value"],
             figures.map(|row| row.map(str::to_owned)),
         ),
-        table(["fault", "times"], of("faults")),
+        table(["fault", "times"], counted(lines, "faults")),
         table(
             ["place where the order matters", "times reached"],
-            of("reached"),
+            counted(lines, "reached"),
         ),
     ]
     .join("\n")
+}
+
+/// The rows of a map of counts, added up over all lines.
+fn counted(lines: &[Line], key: &str) -> impl Iterator<Item = [String; 2]> {
+    let sums = sums(lines, key).into_iter();
+    sums.map(|(name, n)| [name, commas(n)])
 }
 
 pub(super) fn fuzz() -> String {
@@ -142,18 +143,13 @@ pub(super) fn chaos() -> String {
             &format!("{:.2}", time(lines, "cpu_seconds") / 3_600.0),
         ],
     ];
-    let of = |key| {
-        sums(lines, key)
-            .into_iter()
-            .map(|(name, n)| [name, commas(n)])
-    };
     [
         table(
             ["figure", "value"],
             figures.map(|row| row.map(str::to_owned)),
         ),
-        table(["scene", "rounds"], of("by_scene")),
-        table(["fault", "rounds"], of("by_fault")),
+        table(["scene", "rounds"], counted(lines, "by_scene")),
+        table(["fault", "rounds"], counted(lines, "by_fault")),
     ]
     .join("\n")
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use replicaset_controller::stdx::stop::{Cause, Stop};
 
 use super::ports::{Connection, Ports, codes};
-use crate::support::{DaemonProcess, PlainPort, ScriptedServer, Waiting};
+use crate::support::{PlainPort, ScriptedServer, Waiting};
 
 /// Open connections of a flood: more than the daemon keeps.
 const CONNECTIONS: usize = 150;
@@ -119,13 +119,8 @@ fn probe(ports: &Ports, name: &str) -> Vec<String> {
 fn probes_are_answered_beside_every_flood() {
     let server = ScriptedServer::start(|_| None);
     let ports = Ports::free();
-    let url = server.url();
-    let arguments = [&["run", "--master", &url][..], &ports.arguments()].concat();
-    let process = DaemonProcess::start(&arguments);
+    let process = ports.start(&server);
     let waiting = Waiting::new(server.stop());
-    waiting.eventually("the daemon is ready", || {
-        ports.plain.get("/readyz").0 == 200
-    });
     let before = process.resident();
     let mut wrong = Vec::new();
     for flood in FLOODS {

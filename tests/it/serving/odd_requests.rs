@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::ports::{Ports, codes};
-use crate::support::{Asked, DaemonProcess, Reply, ScriptedServer, Waiting};
+use crate::support::{Asked, Reply, ScriptedServer};
 
 /// Requests on one connection, and the codes of the daemon's responses until it closes the
 /// connection, by port.
@@ -372,13 +372,7 @@ fn distrust(asked: &Asked) -> Option<Reply> {
 fn odd_requests_get_their_codes_and_leave_no_memory() {
     let server = ScriptedServer::start(distrust);
     let ports = Ports::free();
-    let url = server.url();
-    let arguments = [&["run", "--master", &url][..], &ports.arguments()].concat();
-    let process = DaemonProcess::start(&arguments);
-    let waiting = Waiting::new(server.stop());
-    waiting.eventually("the daemon is ready", || {
-        ports.plain.get("/readyz").0 == 200
-    });
+    let process = ports.start(&server);
     let rows = [heads(), bodies(), rights()].concat();
     let mut wrong = Vec::new();
     let mut check_all = || {

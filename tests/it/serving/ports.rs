@@ -10,7 +10,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, conn
 use rustls::{ClientConnection, RootCertStore, StreamOwned};
 
 use super::{Authority, DnType, write};
-use crate::support::PlainPort;
+use crate::support::{DaemonProcess, PlainPort, ScriptedServer, Waiting};
 
 /// How long a client waits for the daemon.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -89,6 +89,16 @@ impl Ports {
     /// The daemon's flags for both ports.
     pub(super) fn arguments(&self) -> Vec<&str> {
         self.arguments.iter().map(String::as_str).collect()
+    }
+
+    /// Starts a daemon on both ports, for the cluster of `server`, and waits until it is ready.
+    pub(super) fn start(&self, server: &ScriptedServer) -> DaemonProcess {
+        let url = server.url();
+        let arguments = [&["run", "--master", &url][..], &self.arguments()].concat();
+        let process = DaemonProcess::start(&arguments);
+        Waiting::new(server.stop())
+            .eventually("the daemon is ready", || self.plain.get("/readyz").0 == 200);
+        process
     }
 
     /// A TCP connection from this address to a port.

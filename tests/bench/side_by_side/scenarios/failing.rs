@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use replicaset_controller::api::{Status, Uid};
+use replicaset_controller::api::Uid;
 use replicaset_controller::client::Request;
 use serde_json::json;
 
@@ -17,7 +17,7 @@ use crate::load::{in_parallel, pause};
 use crate::pods::ready_status;
 use crate::statistics::number;
 use crate::watch::{Observer, State};
-use crate::workloads::{collection, create, pods};
+use crate::workloads::{collection, create, patch_pod_status};
 
 const REPLICAS: usize = 10;
 
@@ -150,16 +150,9 @@ impl Node {
                     "message": "Pod was rejected: Node didn't have enough resource: cpu",
                 }})
             };
+            let status = status.to_string();
             in_parallel(fresh.len(), |n| {
-                let path = format!("{}/{}/status", pods(namespace), fresh[n].1);
-                let request = Request::patch(path)
-                    .body("application/strategic-merge-patch+json", status.to_string());
-                match cluster.client.send(&request) {
-                    Err(error) if error.status().is_some_and(Status::is_not_found) => Ok(()),
-                    result => result
-                        .map(drop)
-                        .map_err(|error| format!("{request}: {error}")),
-                }
+                patch_pod_status(cluster, namespace, &fresh[n].1, &status)
             })?;
             self.n_seen.fetch_add(fresh.len(), Ordering::Relaxed);
             seen.extend(fresh.into_iter().map(|(uid, _)| uid));

@@ -18,7 +18,7 @@ use crate::pods::{ready_status, template};
 use crate::probe::add_latencies;
 use crate::statistics::number;
 use crate::watch::{Observer, State};
-use crate::workloads::{delete_all, pods};
+use crate::workloads::{delete_all, patch_pod_status, pods};
 
 /// Replicas of the Deployment.
 const REPLICAS: usize = 100;
@@ -206,15 +206,7 @@ fn kubelet(
         };
         let status = ready_status(&Timestamp::now().strftime("%FT%TZ").to_string()).to_string();
         in_parallel(due.len(), |n| {
-            let path = format!("{}/{}/status", pods(namespace), due[n]);
-            let request =
-                Request::patch(path).body("application/strategic-merge-patch+json", status.clone());
-            match cluster.client.send(&request) {
-                Err(error) if error.status().is_some_and(Status::is_not_found) => Ok(()),
-                result => result
-                    .map(drop)
-                    .map_err(|error| format!("{request}: {error}")),
-            }
+            patch_pod_status(cluster, namespace, &due[n], &status)
         })?;
     }
     Ok(())
