@@ -36,7 +36,7 @@ impl Network for World {
             lag,
             last_arrival: Duration::ZERO,
             unread: VecDeque::new(),
-            is_silenced: false,
+            answers_at: Duration::ZERO,
         });
         Ok(connection)
     }
@@ -65,6 +65,7 @@ impl Network for World {
         );
         state.expect(id, connection.process, &request, fault);
         let lag = state.links[link].lag + fault.delay();
+        state.links[link].answers_at = now + lag;
         match fault {
             Fault::LoseRequest => state.schedule(now + lag, Event::End(link, End::Reset)),
             Fault::Late(_) => {
@@ -205,7 +206,7 @@ impl State {
         let news = self.news_of(server, &request, &answer);
         match fault {
             Fault::LoseAnswer => self.schedule(now, Event::End(link, End::Reset)),
-            Fault::Silence => self.links[link].is_silenced = true,
+            Fault::Silence => self.links[link].answers_at = Duration::MAX,
             _ => self.send(link, answer.bytes(), news, now),
         }
     }
@@ -355,11 +356,15 @@ impl State {
         self.lease.holder = holder;
     }
 
-    /// What the answer to a read tells. Answers to writes tell nothing that a sync decides by.
+    /// What the answer to a read tells. Answers to writes tell nothing that a sync decides by, but
+    /// that of the Lease makes a leader.
     fn news_of(&self, server: usize, request: &Request, answer: &Answer) -> Vec<News> {
         let Some((kind, name, _)) = target(&request.path) else {
             return Vec::new();
         };
+        if kind == Kind::Lease && request.method != "GET" && answer.code < 300 {
+            return vec![News::LeaseWritten];
+        }
         if answer.code != 200 || !matches!(kind, Kind::Pod | Kind::ReplicaSet) {
             return Vec::new();
         }

@@ -40,8 +40,8 @@ impl World {
     /// PROPERTY P10: When the faults have ended, every ReplicaSet has as many active pods as it
     /// wants, and a status that counts its pods and its ready pods and has its generation, before
     /// nothing changes for two seconds, without the time in which there is no leader, the leader
-    /// stands still, starts, pauses before it sends again, waits for a response that never comes,
-    /// backs off, or cannot know that etcd went back; and within 35 minutes.
+    /// has not heard that it leads, stands still, starts, pauses before it sends again, waits for a
+    /// response, backs off, or cannot know that etcd went back; and within 35 minutes.
     ///
     /// PROPERTY P11: Two minutes later all is still at rest, and for one minute nothing is sent but
     /// watches and requests for the Lease.
@@ -126,8 +126,11 @@ impl World {
         if let Some(thread) = self.scheduler.waits_only_for(process, stop) {
             return Some(format!("{thread} waits to send again"));
         }
-        if state.n_silenced(process) > 0 {
-            return Some("a request without an answer has not timed out".to_owned());
+        if state.waits_for_answer(process, self.now()) {
+            return Some("a request has not been answered or timed out".to_owned());
+        }
+        if !state.knows_that_it_leads(process) {
+            return Some("the leader has not heard that it leads".to_owned());
         }
         let queue = leader.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((queue, _)) = &*queue else {

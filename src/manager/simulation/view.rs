@@ -23,6 +23,8 @@ pub(super) enum News {
     InitialEventsEnd(Kind, u64),
     /// The reader has seen everything up to this revision.
     Bookmark(Kind, u64),
+    /// A write of the Lease was taken.
+    LeaseWritten,
 }
 
 /// A version of an object as it was read, or that it was gone.
@@ -49,6 +51,8 @@ pub(super) struct View {
     revisions: BTreeMap<Kind, u64>,
     /// What threads have read and may not have stored.
     unsettled: BTreeMap<usize, Vec<(Kind, String)>>,
+    /// Whether the process knows of a write of the Lease that it was taken.
+    pub(super) has_written_lease: bool,
 }
 
 impl View {
@@ -77,6 +81,7 @@ impl View {
                     self.revisions.insert(kind, revision);
                 }
             }
+            News::LeaseWritten => self.has_written_lease = true,
             News::InitialEventsEnd(kind, revision) => {
                 let objects = self.collected.remove(&kind).unwrap_or_default();
                 self.replace(kind, objects, revision, task);

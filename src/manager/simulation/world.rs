@@ -68,8 +68,8 @@ pub(super) struct Link {
     pub(super) last_arrival: Duration,
     /// What the client has not read completely: bytes left, and what they tell.
     pub(super) unread: VecDeque<(usize, Vec<News>)>,
-    /// The last request gets no answer.
-    pub(super) is_silenced: bool,
+    /// When the server has the last request and answers; the maximum if never.
+    pub(super) answers_at: Duration,
 }
 
 /// An open watch.
@@ -388,13 +388,19 @@ impl State {
         processes.any(|process| self.is_rewound(process))
     }
 
-    /// Requests of a process that nobody will answer and that it still waits for.
-    pub(super) fn n_silenced(&self, process: usize) -> usize {
-        let of_process = |link: &&Link| link.is_silenced && link.connection.process == process;
-        let silenced = self.links.iter().filter(of_process);
-        silenced
-            .filter(|link| !link.connection.pipe().is_dropped)
-            .count()
+    /// True if a process waits for an answer that a fault delays or keeps from it.
+    pub(super) fn waits_for_answer(&self, process: usize, now: Duration) -> bool {
+        self.links.iter().any(|link| {
+            link.connection.process == process
+                && link.answers_at > now
+                && !link.connection.pipe().is_dropped
+        })
+    }
+
+    /// True if the daemon knows that it leads.
+    pub(super) fn knows_that_it_leads(&self, process: usize) -> bool {
+        let known = self.known.get(&process);
+        self.daemons.len() == 1 || known.is_some_and(|known| known.view.has_written_lease)
     }
 
     /// No more faults: the servers answer at once, and everybody lets the daemons work.
