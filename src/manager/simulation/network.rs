@@ -198,6 +198,9 @@ impl State {
         if let Some(executed) = self.under_way.remove(&id) {
             self.follow_create(&executed, answer.code);
         }
+        if matches!(fault, Fault::Refuse(429, _)) {
+            self.follow_refused_delete(process, &request);
+        }
         self.follow_lease(process, &request, &answer, now);
         self.note(
             now,
@@ -225,6 +228,16 @@ impl State {
             let pod = self.server.get(Kind::Pod, &executed.name);
             let uid = pod.and_then(|pod| pod.value["metadata"]["uid"].as_str());
             self.late_copies.extend(uid.map(str::to_owned));
+        }
+    }
+
+    /// The daemon knows that a delete that was refused with 429 has had no effect.
+    fn follow_refused_delete(&mut self, process: usize, request: &Request) {
+        let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let uid = body["preconditions"]["uid"].as_str().unwrap_or_default();
+        let known = self.known.get_mut(&process);
+        if let Some(deletes) = known.and_then(|known| known.deleted.get_mut(uid)) {
+            deletes.was_refused();
         }
     }
 

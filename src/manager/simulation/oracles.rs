@@ -24,15 +24,35 @@ pub(super) struct UnderWay {
     pub(super) owner: String,
 }
 
+/// The deletes of one pod that a process has sent.
+#[derive(Debug, Default)]
+pub(super) struct Deletes {
+    /// The revision that the last one named as a condition.
+    revision: Option<u64>,
+    n_sent: u32,
+    n_refused: u32,
+}
+
+impl Deletes {
+    /// A delete was refused with a code that says that it had no effect.
+    pub(super) fn was_refused(&mut self) {
+        self.n_refused += 1;
+    }
+
+    /// True if one of them may have had an effect, or will have.
+    pub(super) fn may_count(&self) -> bool {
+        self.n_refused < self.n_sent
+    }
+}
+
 /// What the oracles know of one process.
 #[derive(Debug, Default)]
 pub(super) struct Knowledge {
     pub(super) view: View,
     /// Names of pods that this process has sent a create for.
     created: BTreeSet<String>,
-    /// UIDs of pods that this process has sent a delete for, with the revision that the last one
-    /// named as a condition.
-    pub(super) deleted: BTreeMap<String, Option<u64>>,
+    /// What this process has sent deletes for, by UID.
+    pub(super) deleted: BTreeMap<String, Deletes>,
     /// The store's revision when this process acquired the lease; `None` without it.
     pub(super) acquired_at: Option<u64>,
     /// The ReplicaSets and selectors that it has read past its caches since.
@@ -190,7 +210,10 @@ impl Check<'_> {
         let text = uid.as_str().unwrap_or_default().to_owned();
         let version = &body["preconditions"]["resourceVersion"];
         let revision = version.as_str().and_then(|version| version.parse().ok());
-        let is_repeated = known.deleted.insert(text, revision).is_some();
+        let deletes = known.deleted.entry(text).or_default();
+        let is_repeated = deletes.n_sent > 0;
+        deletes.n_sent += 1;
+        deletes.revision = revision;
         let view = &known.view;
         let of_uid = |pod: &&Object| pod.value["metadata"]["uid"] == *uid;
         let versions = view.since(Kind::Pod, name, self.since);
@@ -235,10 +258,9 @@ impl Check<'_> {
         }
         let candidates = self.candidates(known, &owner);
         // The API server refuses a delete on condition of a version that the pod has left.
-        let is_deleted = |(uid, pod): &(&String, &Candidate)| match known.deleted.get(*uid) {
-            Some(Some(revision)) => pod.newest <= *revision,
-            Some(None) => true,
-            None => false,
+        let is_deleted = |(uid, pod): &(&String, &Candidate)| {
+            let deletes = known.deleted.get(*uid).filter(|it| it.may_count());
+            deletes.is_some_and(|it| it.revision.is_none_or(|revision| pod.newest <= revision))
         };
         let n_deleted = candidates.iter().filter(is_deleted).count();
         let surplus = i64::try_from(candidates.len()).unwrap_or(i64::MAX) - replicas;

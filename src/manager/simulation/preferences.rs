@@ -59,7 +59,11 @@ impl Check<'_> {
             };
             let on_node = nodes.entry(node.clone()).or_default();
             on_node.owned += 1;
-            on_node.deleted += usize::from(known.deleted.contains_key(uid));
+            match known.deleted.get(uid) {
+                // Whether this sync knew of the refusal is open.
+                Some(deletes) if !deletes.may_count() => return Ok(()),
+                deletes => on_node.deleted += usize::from(deletes.is_some()),
+            }
             if candidate.name == name {
                 judged = Some(node.clone());
             }
