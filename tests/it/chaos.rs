@@ -12,8 +12,12 @@ mod chronicle;
 mod faults;
 /// The invariants.
 mod judge;
+/// What the ReplicaSets opt in to.
+mod opt_ins;
 /// The figures of a run.
 mod record;
+/// What must hold at rest.
+mod rest;
 /// The control plane, and daemons.
 mod site;
 /// The workloads of a round.
@@ -26,8 +30,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use faults::Fault;
-use judge::{STRANGER, Verdict};
+use judge::Verdict;
 use record::Figures;
+use rest::STRANGER;
 use serde_json::json;
 use site::Site;
 use stage::{Scene, Stage};

@@ -39,9 +39,11 @@ impl Deletes {
         self.n_refused += 1;
     }
 
-    /// True if one of them may have had an effect, or will have.
-    pub(super) fn may_count(&self) -> bool {
-        self.n_refused < self.n_sent
+    /// True if one of them may have had an effect, or will have, on a pod that the process knows
+    /// in this version at most: the API server refuses a delete on condition of a version that the
+    /// pod has left.
+    pub(super) fn may_count(&self, newest: u64) -> bool {
+        self.n_refused < self.n_sent && self.revision.is_none_or(|revision| newest <= revision)
     }
 }
 
@@ -257,10 +259,9 @@ impl Check<'_> {
             return Ok(());
         }
         let candidates = self.candidates(known, &owner);
-        // The API server refuses a delete on condition of a version that the pod has left.
         let is_deleted = |(uid, pod): &(&String, &Candidate)| {
-            let deletes = known.deleted.get(*uid).filter(|it| it.may_count());
-            deletes.is_some_and(|it| it.revision.is_none_or(|revision| pod.newest <= revision))
+            let deletes = known.deleted.get(*uid);
+            deletes.is_some_and(|deletes| deletes.may_count(pod.newest))
         };
         let n_deleted = candidates.iter().filter(is_deleted).count();
         let surplus = i64::try_from(candidates.len()).unwrap_or(i64::MAX) - replicas;
@@ -413,7 +414,7 @@ pub(super) struct Candidate {
     pub(super) nodes: BTreeSet<String>,
     pub(super) labels: BTreeSet<String>,
     /// The newest revision in which it was active.
-    newest: u64,
+    pub(super) newest: u64,
 }
 
 /// Place in the order as far as it depends on one pod alone: lower is deleted first.

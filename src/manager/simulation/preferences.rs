@@ -61,7 +61,7 @@ impl Check<'_> {
             on_node.owned += 1;
             match known.deleted.get(uid) {
                 // Whether this sync knew of the refusal is open.
-                Some(deletes) if !deletes.may_count() => return Ok(()),
+                Some(deletes) if !deletes.may_count(candidate.newest) => return Ok(()),
                 deletes => on_node.deleted += usize::from(deletes.is_some()),
             }
             if candidate.name == name {

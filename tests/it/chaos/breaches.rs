@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::audit::Line;
 use super::chronicle::Seen;
-use super::judge::{STRANGER, Terms, at_rest, judge};
+use super::judge::{Terms, judge};
+use super::opt_ins::{BACK_OFF, KEPT, MARK, N_KEPT, ORDER, PROTECTION};
+use super::rest::{STRANGER, at_rest};
 use crate::support::Kind;
 
 const TERMS: Terms = Terms {
@@ -59,13 +61,26 @@ impl History {
         self.push(Kind::Pods, false, pod(name, phase))
     }
 
+    /// A spec that opts in.
+    fn opted_in(self, replicas: i64, opt_in: &str) -> Self {
+        self.push(Kind::ReplicaSets, false, opted_in(set(replicas), opt_in))
+    }
+
+    /// Nothing happens for some seconds.
+    fn wait(self, seconds: usize) -> Self {
+        (0..seconds).fold(self, |waiting, _| waiting.lease("nobody"))
+    }
+
     fn create(self, name: &str) -> Self {
         let created = self.pod(name, "Pending");
         created.line("replicaset-controller", "create", "pods", name)
     }
 
     fn delete(self, name: &str) -> Self {
-        let deleted = self.push(Kind::Pods, true, pod(name, "Pending"));
+        let pods = self.seen.iter().filter(|seen| seen.kind == Kind::Pods);
+        let mut named = pods.filter(|seen| seen.object["metadata"]["name"] == name);
+        let last = named.next_back().expect("it was created").object.clone();
+        let deleted = self.push(Kind::Pods, true, last);
         deleted.line("replicaset-controller", "delete", "pods", name)
     }
 
@@ -113,6 +128,17 @@ fn pod(name: &str, phase: &str) -> Value {
     })
 }
 
+fn opted_in(mut set: Value, opt_in: &str) -> Value {
+    set["metadata"]["annotations"] = json!({opt_in: "on"});
+    set
+}
+
+fn marked(name: &str, mark: &str) -> Value {
+    let mut pod = pod(name, "Pending");
+    pod["metadata"]["annotations"] = json!({MARK: mark});
+    pod
+}
+
 fn scaled_up() -> History {
     History::default().spec(2).create("x").create("y")
 }
@@ -144,6 +170,54 @@ fn a_delete_out_of_order_is_found() {
     let scaled_down = running.lease("a").spec(1);
     let found = r#"["y"] come first"#;
     scaled_down.delete("x").check(&TERMS, found);
+}
+
+#[test]
+fn a_delete_of_a_protected_pod_is_found() {
+    let marked = || {
+        let scaled_up = History::default().opted_in(2, PROTECTION);
+        let scaled_up = scaled_up.create("x").create("y");
+        let marked = scaled_up.push(Kind::Pods, false, marked("x", "never"));
+        marked.opted_in(1, PROTECTION)
+    };
+    marked().delete("x").check(&TERMS, "marked never");
+    marked().delete("y").check(&TERMS, "");
+}
+
+#[test]
+fn a_create_within_the_back_off_is_found() {
+    let failed = |opt_in| {
+        let created = History::default().opted_in(1, opt_in).create("x");
+        created.pod("x", "Failed")
+    };
+    let (early, late) = (3, 8);
+    let found = "though x failed";
+    failed(BACK_OFF)
+        .wait(early)
+        .create("y")
+        .check(&TERMS, found);
+    failed(BACK_OFF).wait(late).create("y").check(&TERMS, "");
+    failed(ORDER).wait(early).create("y").check(&TERMS, "");
+    // Another one of the first pods.
+    let grown = failed(BACK_OFF).opted_in(2, BACK_OFF).wait(early);
+    grown.create("y").check(&TERMS, "");
+}
+
+#[test]
+fn a_delete_of_a_failed_pod_that_is_kept_is_found() {
+    let failed = |opt_in: &str, n: usize| {
+        let history = History::default().opted_in(1, opt_in);
+        (0..n).fold(history, |history, n| {
+            let name = format!("x{n}");
+            history.create(&name).pod(&name, "Failed")
+        })
+    };
+    failed(KEPT, N_KEPT + 1).delete("x0").check(&TERMS, "");
+    failed(KEPT, N_KEPT)
+        .delete("x0")
+        .check(&TERMS, "2 are left");
+    let upstreams = failed(ORDER, N_KEPT + 1).delete("x0");
+    upstreams.check(&TERMS, "which had failed");
 }
 
 #[test]
@@ -183,4 +257,12 @@ fn what_is_wrong_at_rest_is_found() {
     assert_eq!(at_rest(&[set(1)], &surplus).len(), 3, "pods and status");
     assert_eq!(at_rest(&[set(1)], &surplus[1..2]).len(), 1, "the stranger");
     assert_eq!(at_rest(&[], &[stranger, x]).len(), 1, "a pod without owner");
+    let blocked = [
+        pod(STRANGER, "Pending"),
+        marked("x", "never"),
+        marked("y", "never"),
+    ];
+    let protecting = opted_in(set(1), PROTECTION);
+    let mistakes = at_rest(&[protecting], &blocked);
+    assert_eq!(mistakes.len(), 3, "condition and status: {mistakes:?}");
 }

@@ -7,9 +7,8 @@ use serde_json::Value;
 
 use super::audit::Line;
 use super::chronicle::Seen;
-use crate::support::{
-    Kind, controller_uid, is_terminating, name, number_at, owner_references, text_at, uid,
-};
+use super::opt_ins::{FIRST_WAIT, Mark, N_KEPT, OptIns};
+use crate::support::{Kind, controller_uid, is_terminating, name, number_at, text_at, uid};
 
 /// Requests of a round, of each start of a daemon in it, and (three) of each change of an object. A
 /// loop that does not wait sends thousands.
@@ -47,13 +46,15 @@ pub(super) struct Verdict {
 
 /// A pod's state as the order of deletion reads it: a smaller one is deleted first. Pods of one
 /// state are alike: the harness binds no pod to a node, and their times are no matter here.
-type Rank = (bool, bool, i64);
+type Rank = (Mark, bool, bool, i64);
 
 #[derive(Clone, Debug, Default)]
 struct Pod {
     name: String,
     owner: String,
     is_active: bool,
+    /// When it failed.
+    failed: Option<Duration>,
     created: Duration,
     ranks: Vec<(Duration, Rank)>,
 }
@@ -75,19 +76,27 @@ impl Pod {
 }
 
 fn rank(pod: &Value) -> Rank {
-    let conditions = pod["status"]["conditions"].as_array();
-    let is_ready = conditions
-        .into_iter()
-        .flatten()
-        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
     let cost = "/metadata/annotations/controller.kubernetes.io~1pod-deletion-cost";
     let cost = text_at(pod, cost).parse().unwrap_or(0);
-    (pod["status"]["phase"] == "Running", is_ready, cost)
+    let is_running = pod["status"]["phase"] == "Running";
+    (Mark::of(pod), is_running, is_ready(pod), cost)
+}
+
+pub(super) fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
 pub(super) fn is_active(pod: &Value) -> bool {
     let phase = text_at(pod, "/status/phase");
     !is_terminating(pod) && !matches!(phase.as_str(), "Succeeded" | "Failed")
+}
+
+pub(super) fn has_failed(pod: &Value) -> bool {
+    !is_terminating(pod) && pod["status"]["phase"] == "Failed"
 }
 
 /// Judges the history of a round.
@@ -111,6 +120,7 @@ struct Walk<'a> {
     pods: BTreeMap<String, Pod>,
     /// The values of `spec.replicas` and since when they hold, by the UID of the ReplicaSet.
     specs: BTreeMap<String, Vec<(Duration, i64)>>,
+    opt_ins: BTreeMap<String, OptIns>,
     verdict: &'a mut Verdict,
 }
 
@@ -130,6 +140,7 @@ impl<'a> Walk<'a> {
                 .collect(),
             pods: BTreeMap::new(),
             specs: BTreeMap::new(),
+            opt_ins: BTreeMap::new(),
             verdict,
         }
     }
@@ -145,6 +156,8 @@ impl<'a> Walk<'a> {
     }
 
     fn set_changed(&mut self, seen: &Seen) {
+        self.opt_ins
+            .insert(uid(&seen.object), OptIns::of(&seen.object));
         let specs = self.specs.entry(uid(&seen.object)).or_default();
         let replicas = number_at(&seen.object, "/spec/replicas");
         if seen.is_gone {
@@ -164,13 +177,22 @@ impl<'a> Walk<'a> {
         });
         pod.owner = controller_uid(&seen.object).unwrap_or_default();
         pod.is_active = !seen.is_gone && is_active(&seen.object);
+        let is_failed = !seen.is_gone && has_failed(&seen.object);
+        let was_failed = pod.failed.is_some();
+        pod.failed = is_failed.then(|| pod.failed.unwrap_or(seen.at));
         pod.ranks.push((seen.at, rank(&seen.object)));
         let was_active = old.as_ref().is_some_and(|old| old.is_active);
         self.pods.insert(uid, pod.clone());
         if old.is_none() && pod.is_active {
             self.check_create(&pod, seen);
-        } else if was_active && !pod.is_active && self.deleted.contains(pod.name.as_str()) {
+        } else if was_active
+            && !pod.is_active
+            && !is_failed
+            && self.deleted.contains(pod.name.as_str())
+        {
             self.check_delete(old.as_ref().unwrap_or(&pod), seen);
+        } else if was_failed && !is_failed && self.deleted.contains(pod.name.as_str()) {
+            self.check_leftover(&pod, seen);
         }
     }
 
@@ -208,6 +230,53 @@ impl<'a> Walk<'a> {
                 told(pod, seen)
             ));
         }
+        self.check_probe(pod, &readable, seen);
+    }
+
+    /// PROPERTY P38: For a ReplicaSet with a back-off, no pod appears within the first wait after a
+    /// failure that the daemon must have read, unless it is one of the first pods, or a pod of the
+    /// ReplicaSet is Ready.
+    fn check_probe(&mut self, pod: &Pod, readable: &[i64], seen: &Seen) {
+        let owned = || self.pods.values().filter(|other| other.owner == pod.owner);
+        let n_tried = owned().filter(|it| it.is_active || it.failed.is_some());
+        let is_first = length(n_tried.count()) <= readable.iter().copied().max().unwrap_or(0);
+        let since = seen.at.saturating_sub(self.lag);
+        let has_ready =
+            owned().any(|other| other.ranks_since(since).any(|(_, _, is_ready, _)| is_ready));
+        let opt_ins = self.opt_ins.get(&pod.owner).copied().unwrap_or_default();
+        if !opt_ins.backs_off || is_first || has_ready {
+            return;
+        }
+        // A pod tells the second in which it failed.
+        let wait = FIRST_WAIT.saturating_sub(Duration::from_secs(1));
+        let failed = owned().find(|other| {
+            let at = other.failed.filter(|at| *at <= since);
+            at.is_some_and(|at| seen.at < at + wait)
+        });
+        if let Some(failed) = failed {
+            let accusation = format!(
+                "created {} though {} failed at {:?}",
+                told(pod, seen),
+                failed.name,
+                failed.failed
+            );
+            self.accuse(accusation);
+        }
+    }
+
+    /// PROPERTY P39: No Failed pod goes by a daemon's delete unless its ReplicaSet opts in to
+    /// that, and as many as it keeps remain.
+    fn check_leftover(&mut self, pod: &Pod, seen: &Seen) {
+        let failed = self.pods.values();
+        let failed = failed.filter(|it| it.failed.is_some() && it.owner == pod.owner);
+        let n_left = failed.count();
+        let opt_ins = self.opt_ins.get(&pod.owner).copied().unwrap_or_default();
+        if !opt_ins.keeps_few || n_left < N_KEPT {
+            self.accuse(format!(
+                "deleted {}, which had failed, and {n_left} are left",
+                told(pod, seen)
+            ));
+        }
     }
 
     /// PROPERTY P25: No pod goes by a daemon's delete unless a ReplicaSet controls it.
@@ -218,8 +287,20 @@ impl<'a> Walk<'a> {
     /// PROPERTY P27: No pod goes by a daemon's delete while more pods than remain surplus come
     /// before it by phase, readiness and deletion cost in every state that the daemon can have
     /// read.
+    ///
+    /// PROPERTY P37: For a ReplicaSet with protection, no pod goes by a daemon's delete that is
+    /// marked `never` at that moment.
     fn check_delete(&mut self, pod: &Pod, seen: &Seen) {
         self.verdict.n_deleted += 1;
+        let opt_ins = self.opt_ins.get(&pod.owner).copied().unwrap_or_default();
+        let is_marked = pod
+            .ranks
+            .last()
+            .is_some_and(|(_, (mark, ..))| *mark == Mark::Never);
+        if opt_ins.protects && is_marked {
+            self.accuse(format!("deleted {}, marked never", told(pod, seen)));
+            return;
+        }
         let Some(wanted) = self.readable(&pod.owner, seen.at).into_iter().min() else {
             self.accuse(format!(
                 "deleted {}, which no ReplicaSet owns",
@@ -263,7 +344,7 @@ fn told(pod: &Pod, seen: &Seen) -> String {
     )
 }
 
-fn length(n: usize) -> i64 {
+pub(super) fn length(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
@@ -354,71 +435,3 @@ fn count(n_seen: usize, lines: &[Line], terms: &Terms, verdict: &mut Verdict) {
         }
     }
 }
-
-/// What is wrong with the objects at rest; empty if nothing is.
-///
-/// PROPERTY P31: Within 90 s after the last fault every ReplicaSet has as many active pods as it
-/// wants and a status that counts all, ready, available and labelled pods and has its generation,
-/// no active pod is without an owner, and a pod of another controller with the same labels is
-/// there.
-pub(super) fn at_rest(sets: &[Value], pods: &[Value]) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for set in sets {
-        let of_set = uid(set);
-        let owned = pods.iter().filter(|pod| {
-            is_active(pod) && controller_uid(pod).is_some_and(|owner| owner == of_set)
-        });
-        let n_owned = length(owned.clone().count());
-        let n_ready = length(owned.filter(|pod| rank(pod).1).count());
-        let number = |pointer| number_at(set, pointer);
-        let wanted = number("/spec/replicas");
-        for (what, found, wanted) in [
-            ("pods", n_owned, wanted),
-            ("status.replicas", number("/status/replicas"), n_owned),
-            (
-                "status.readyReplicas",
-                number("/status/readyReplicas"),
-                n_ready,
-            ),
-            (
-                "status.availableReplicas",
-                number("/status/availableReplicas"),
-                n_ready,
-            ),
-            (
-                "status.fullyLabeledReplicas",
-                number("/status/fullyLabeledReplicas"),
-                n_owned,
-            ),
-            (
-                "status.observedGeneration",
-                number("/status/observedGeneration"),
-                number("/metadata/generation"),
-            ),
-        ] {
-            if found != wanted {
-                wrong.push(format!("{}: {what} {found}, not {wanted}", name(set)));
-            }
-        }
-    }
-    let sets: BTreeSet<String> = sets.iter().map(uid).collect();
-    // A pod whose delete was broken off half-way ends with its kubelet, which no round has.
-    for pod in pods.iter().filter(|pod| is_active(pod)) {
-        let is_stray = match controller_uid(pod) {
-            Some(owner) => !sets.contains(&owner) && text_at(pod, "/metadata/name") != STRANGER,
-            None => owner_references(pod).is_empty(),
-        };
-        if is_stray {
-            wrong.push(format!("{}: nobody owns it", name(pod)));
-        }
-    }
-    if !pods.iter().any(|pod| name(pod) == STRANGER) {
-        wrong.push(format!(
-            "{STRANGER}: it is gone, but is another controller's"
-        ));
-    }
-    wrong
-}
-
-/// A pod in every round that has the ReplicaSets' labels and another controller.
-pub(super) const STRANGER: &str = "stranger";

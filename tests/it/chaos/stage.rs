@@ -8,7 +8,8 @@ use replicaset_controller::client::Request;
 use replicaset_controller::stdx::stop::Stop;
 use serde_json::{Value, json};
 
-use super::judge::{self, STRANGER};
+use super::opt_ins::{BACK_OFF, FIRST_WAIT, KEPT, MARK, MIN_AGE, N_KEPT, ORDER, PROTECTION};
+use super::rest::{self, STRANGER};
 use super::site::Site;
 use crate::support::{
     Api, Kind, is_terminating, name, new_pod, new_replica_set_labelled, number_at,
@@ -17,21 +18,51 @@ use crate::support::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scene {
     ScaleUp,
+    /// One ReplicaSet has a preference among pods that the order calls equal.
     ScaleDown,
     RollOut,
+    /// Scale-downs of ReplicaSets with protection, some of whose pods are marked.
+    Protected,
+    /// A kubelet rejects all pods for some time; the ReplicaSets opt in to a back-off, and to
+    /// keep few Failed pods.
+    Failing,
 }
 
 impl Scene {
-    pub(super) const ALL: [Self; 3] = [Self::ScaleUp, Self::ScaleDown, Self::RollOut];
+    pub(super) const ALL: [Self; 5] = [
+        Self::ScaleUp,
+        Self::ScaleDown,
+        Self::RollOut,
+        Self::Protected,
+        Self::Failing,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::ScaleUp => "scale-up",
             Self::ScaleDown => "scale-down",
             Self::RollOut => "roll-out",
+            Self::Protected => "protected",
+            Self::Failing => "failing",
+        }
+    }
+
+    /// What the first and the second ReplicaSet opt in to.
+    fn opt_ins(self) -> [Value; 2] {
+        match self {
+            Self::ScaleDown => [json!({}), json!({ORDER: "spread"})],
+            Self::Protected => [json!({PROTECTION: "on"}), json!({PROTECTION: "on"})],
+            Self::Failing => [
+                json!({BACK_OFF: format!("{}s..30s", FIRST_WAIT.as_secs())}),
+                json!({KEPT: N_KEPT.to_string(), MIN_AGE: "1s"}),
+            ],
+            Self::ScaleUp | Self::RollOut => [json!({}), json!({})],
         }
     }
 }
+
+/// The zones of the pods that run.
+const ZONES: [&str; 3] = ["north", "south", "west"];
 
 /// Names, labels and first replicas of the ReplicaSets.
 const SETS: [&str; 2] = ["a", "b"];
@@ -55,6 +86,8 @@ pub(super) struct Stage<'a> {
     /// What was done, a line each.
     pub(super) journal: String,
     n_templates: usize,
+    /// Whether the kubelet rejects pods.
+    rejects: bool,
 }
 
 impl<'a> Stage<'a> {
@@ -69,6 +102,7 @@ impl<'a> Stage<'a> {
             stop,
             journal: String::new(),
             n_templates: 0,
+            rejects: false,
         }
     }
 
@@ -95,7 +129,8 @@ impl<'a> Stage<'a> {
         self.api.create_pod(&stranger);
         match self.scene {
             Scene::ScaleUp => self.create_sets(1..4),
-            Scene::ScaleDown => self.create_sets(40..80),
+            Scene::ScaleDown | Scene::Protected => self.create_sets(40..80),
+            Scene::Failing => self.create_sets(4..12),
             Scene::RollOut => {
                 let replicas = self.rng.i64(8..24);
                 let mut deployment = new_replica_set_labelled(DEPLOYMENT, replicas, DEPLOYMENT);
@@ -106,9 +141,10 @@ impl<'a> Stage<'a> {
     }
 
     fn create_sets(&mut self, replicas: std::ops::Range<i64>) {
-        for name in SETS {
+        for (name, opt_ins) in SETS.into_iter().zip(self.scene.opt_ins()) {
             let replicas = self.rng.i64(replicas.clone());
-            let set = new_replica_set_labelled(name, replicas, name);
+            let mut set = new_replica_set_labelled(name, replicas, name);
+            set["metadata"]["annotations"] = opt_ins;
             self.api.create_replica_set(&set);
         }
     }
@@ -119,7 +155,16 @@ impl<'a> Stage<'a> {
         match self.scene {
             Scene::ScaleUp => self.scale(set, 4..25),
             Scene::ScaleDown => self.scale(set, -9..-2),
+            Scene::Protected => {
+                self.scale(set, -9..-2);
+                self.mark_pods();
+            }
             Scene::RollOut => self.roll_out(),
+            Scene::Failing if self.rng.u8(0..3) == 0 => self.scale(set, -3..5),
+            Scene::Failing => {
+                self.rejects = !self.rejects;
+                self.note(&format!("the kubelet rejects pods: {}", self.rejects));
+            }
         }
     }
 
@@ -140,7 +185,8 @@ impl<'a> Stage<'a> {
         self.note(&format!("image {image}"));
     }
 
-    /// Says of some pods, or of all, that they run; gives some a cost of deletion.
+    /// Says of some pods, or of all, that they run, or that the kubelet rejects them. Gives pods
+    /// that run a zone, and some of them a cost of deletion or a mark.
     pub(super) fn run_pods(&mut self, all: bool) {
         let Some(pods) = self.list(Kind::Pods) else {
             return;
@@ -150,15 +196,53 @@ impl<'a> Stage<'a> {
             if !is_new || name(&pod) == STRANGER || !(all || self.rng.u8(0..3) == 0) {
                 continue;
             }
-            if self.rng.u8(0..8) == 0 {
-                let cost = json!({"controller.kubernetes.io/pod-deletion-cost": "-7"});
-                self.patch_pod(&name(&pod), &json!({"metadata": {"annotations": cost}}));
+            let metadata = self.wishes();
+            if metadata != json!({}) {
+                self.patch_pod(&name(&pod), &json!({"metadata": metadata}));
             }
-            let ready = json!({"status": {"phase": "Running", "conditions": [{
-                "type": "Ready", "status": "True", "lastTransitionTime": jiff::Timestamp::now()
-                    .strftime("%FT%TZ").to_string(),
-            }]}});
-            self.patch_pod(&format!("{}/status", name(&pod)), &ready);
+            let now = jiff::Timestamp::now().strftime("%FT%TZ").to_string();
+            let (phase, is_ready) = if self.rejects {
+                ("Failed", "False")
+            } else {
+                ("Running", "True")
+            };
+            let status = json!({"phase": phase, "conditions": [{
+                "type": "Ready", "status": is_ready, "lastTransitionTime": now,
+            }]});
+            self.patch_pod(
+                &format!("{}/status", name(&pod)),
+                &json!({"status": status}),
+            );
+        }
+    }
+
+    /// Labels and annotations by which a pod that runs is chosen.
+    fn wishes(&mut self) -> Value {
+        let mut metadata = json!({});
+        if self.rng.u8(0..8) == 0 {
+            metadata["annotations"]["controller.kubernetes.io/pod-deletion-cost"] = json!("-7");
+        }
+        match self.scene {
+            Scene::ScaleDown => {
+                let zone = ZONES[self.rng.usize(0..ZONES.len())];
+                metadata["labels"] = json!({"topology.kubernetes.io/zone": zone});
+            }
+            Scene::Protected if self.rng.u8(0..3) == 0 => {
+                metadata["annotations"][MARK] = json!(["never", "first"][self.rng.usize(0..2)]);
+            }
+            _ => {}
+        }
+        metadata
+    }
+
+    /// Marks some pods, and takes the marks of some, while a scale-down is under way.
+    fn mark_pods(&mut self) {
+        for pod in self.list(Kind::Pods).unwrap_or_default() {
+            if name(&pod) != STRANGER && self.rng.u8(0..8) == 0 {
+                let mark = [json!("never"), json!(null)][self.rng.usize(0..2)].take();
+                let patch = json!({"metadata": {"annotations": {MARK: mark}}});
+                self.patch_pod(&name(&pod), &patch);
+            }
         }
     }
 
@@ -178,7 +262,7 @@ impl<'a> Stage<'a> {
     /// What is not yet at rest; `None` without an API server.
     pub(super) fn unrest(&self) -> Option<Vec<String>> {
         let sets = self.list(Kind::ReplicaSets)?;
-        let mut unrest = judge::at_rest(&sets, &self.list(Kind::Pods)?);
+        let mut unrest = rest::at_rest(&sets, &self.list(Kind::Pods)?);
         if self.scene != Scene::RollOut {
             return Some(unrest);
         }
@@ -198,6 +282,7 @@ impl<'a> Stage<'a> {
     /// Waits until everything is at rest. Returns what is not after [`REST_WITHIN`].
     pub(super) fn rest(&mut self, keep: &mut dyn FnMut(&mut Self)) -> Vec<String> {
         let deadline = Instant::now() + REST_WITHIN;
+        self.rejects = false;
         loop {
             keep(self);
             self.run_pods(self.scene == Scene::RollOut);
