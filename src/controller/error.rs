@@ -28,6 +28,10 @@ pub enum SyncError {
     /// The ReplicaSet was deleted, or is being deleted, and the cache did not show it yet.
     #[error("{0}")]
     Deleted(String),
+    /// Pods that were to be adopted are gone, which the cache does not show yet, and without them
+    /// the ReplicaSet needs something else.
+    #[error("{0} pods to adopt are gone, which the cache does not show yet")]
+    Outdated(usize),
     /// The sync panicked; the panic was logged.
     #[error("the sync panicked: {0}")]
     Panic(String),
@@ -46,7 +50,7 @@ impl SyncError {
     /// the watch event that ends it is on its way.
     pub(super) fn level(&self) -> log::Level {
         match self {
-            Self::Deleted(_) => log::Level::Debug,
+            Self::Deleted(_) | Self::Outdated(_) => log::Level::Debug,
             _ => log::Level::Warn,
         }
     }

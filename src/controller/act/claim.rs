@@ -29,7 +29,8 @@ impl ReplicaSetController {
     /// other.
     ///
     /// # Errors
-    /// The merged errors of all failed patches. One failure does not stop the other patches.
+    /// The merged errors of all failed patches. One failure does not stop the other patches. Or if
+    /// pods are gone, and without them another action is due than the freshness check permitted.
     pub(in crate::controller) fn claim_pods(
         &self,
         facts: &Facts<'_>,
@@ -78,8 +79,7 @@ impl ReplicaSetController {
             None => {
                 let decision = facts.decide_without(&gone);
                 if decision.plan != Plan::Nothing && !decision.acts {
-                    // Another action is due now than the one that the freshness check permitted.
-                    self.enqueue(&rs.key);
+                    return Err(SyncError::Outdated(gone.len()));
                 }
                 Ok(decision)
             }

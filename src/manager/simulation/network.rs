@@ -198,7 +198,7 @@ impl State {
         if let Some(executed) = self.under_way.remove(&id) {
             self.follow_create(&executed, answer.code);
         }
-        if matches!(fault, Fault::Refuse(429, _)) {
+        if matches!(answer.code, 409 | 429) {
             self.follow_refused_delete(process, &request);
         }
         self.follow_lease(process, &request, &answer, now);
@@ -231,7 +231,7 @@ impl State {
         }
     }
 
-    /// The daemon knows that a delete that was refused with 429 has had no effect.
+    /// The daemon knows that a delete that was refused with 409 or 429 has had no effect.
     fn follow_refused_delete(&mut self, process: usize, request: &Request) {
         let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let uid = body["preconditions"]["uid"].as_str().unwrap_or_default();

@@ -94,7 +94,9 @@ impl Line {
 
     /// True for a list of a whole collection, streaming ones included.
     pub(super) fn is_list(&self) -> bool {
-        self.verb == "list" || (self.verb == "watch" && self.uri.contains("sendInitialEvents=true"))
+        let is_of_one = self.uri.contains("fieldSelector=");
+        let is_streamed = self.verb == "watch" && self.uri.contains("sendInitialEvents=true");
+        !is_of_one && (self.verb == "list" || is_streamed)
     }
 }
 
