@@ -12,6 +12,7 @@ use super::world::{State, World};
 use crate::api::ObjectKey;
 use crate::controller::decide::refusal::{INVALID_WAIT, OVERLOAD_WAIT_MAX, Refusal};
 use crate::controller::memory::quota_line::PAUSE_MAX;
+use crate::stdx::turns::scheduler::in_process;
 
 /// Time in which a ReplicaSet must come to rest, beside what is excused.
 const SETTLES_WITHIN: Duration = Duration::from_secs(2);
@@ -144,7 +145,9 @@ impl World {
             if waits_for_timeout(&rs.value) {
                 return Some(format!("{} keeps protected pods for a while", rs.name));
             }
-            let key = queue.state_of(&ObjectKey::new("default", &*rs.name));
+            let key = ObjectKey::new("default", &*rs.name);
+            // By its own clock, which may have been suspended.
+            let key = in_process(process, || queue.state_of(&key));
             let backs_off = key.n_failures > 0 && key.due_in.is_some();
             let rests = failing::may_rest(rs, key.due_in);
             (backs_off || rests).then(|| format!("{} backs off", rs.name))
@@ -157,12 +160,14 @@ impl World {
     fn overlong_hold(&self, holds: &mut Holds, excuse: Option<&str>) -> Option<String> {
         let state = self.lock();
         let leader = &state.daemons[state.leader()?];
+        let process = leader.process?;
         let queue = leader.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let controller = queue.as_ref()?.1.upgrade()?;
         drop(queue);
         let mut now = Holds::default();
         for rs in state.server.all(Kind::ReplicaSet) {
-            let held_back = controller.held_back_of(&ObjectKey::new("default", &*rs.name));
+            let key = ObjectKey::new("default", &*rs.name);
+            let held_back = in_process(process, || controller.held_back_of(&key));
             let Some(held_back) = held_back.filter(|_| unsettled(&state.server, rs).is_some())
             else {
                 continue;

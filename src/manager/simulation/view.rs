@@ -86,7 +86,11 @@ impl View {
                 let objects = self.collected.remove(&kind).unwrap_or_default();
                 self.replace(kind, objects, revision, task);
             }
-            News::List(kind, objects, revision) => self.replace(kind, objects, revision, task),
+            News::List(kind, objects, revision) => {
+                // A streamed list before may have been cut off.
+                self.collected.remove(&kind);
+                self.replace(kind, objects, revision, task);
+            }
         }
     }
 

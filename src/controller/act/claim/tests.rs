@@ -313,26 +313,6 @@ fn c_22_an_orphan_that_is_gone_is_replaced() {
     fixture.assert_counts(1, 0, 1);
 }
 
-/// Nothing else tells that the cache is behind: its watch may be silent for long.
-#[test]
-fn c_22_orphans_that_are_gone_do_not_make_a_surplus() {
-    let rs = replica_set("web", 1);
-    let fixture = fixture(&rs, [pod("p1"), pod("p2")]);
-    fixture
-        .writes
-        .on_patch(|_, _| Some(Err(refused(404, "NotFound", "gone"))));
-    let expected = "2 pods to adopt are gone, which the cache does not show yet";
-    assert_eq!(
-        fixture.sync("web").map_err(|it| it.to_string()),
-        Err(expected.to_owned())
-    );
-    fixture.assert_counts(0, 0, 2);
-    assert!(
-        fixture.queued().is_empty(),
-        "the worker requeues with back-off"
-    );
-}
-
 #[test]
 fn c_24_a_replica_set_under_deletion_releases_nothing() {
     let mut rs = replica_set("web", 2);
