@@ -190,8 +190,8 @@ test-samples: ## Run the manual's samples for pytest and Go on the dev server
 	cargo build --locked
 	tests/samples/run.sh
 
-bench: ## Compare with kube-controller-manager on one API server (K8S, BENCH_ARGS)
-	CONTROL_PLANE_AUDIT_LOG= $(CONTROL_PLANE)/run.sh cargo bench --locked --bench side_by_side -- $(BENCH_ARGS)
+bench: ## Compare with kube-controller-manager on one API server (K8S, BENCH_ARGS, BENCH_AUDIT)
+	$(if $(BENCH_AUDIT),,CONTROL_PLANE_AUDIT_LOG=) $(CONTROL_PLANE)/run.sh cargo bench --locked --bench side_by_side -- $(BENCH_ARGS)
 
 picture: ## Record a run of the demo and of the dashboard, and draw them into src/manual/*.svg
 	UPDATE_EXPECT=picture cargo test --locked --test binary picture

@@ -11,6 +11,7 @@ use replicaset_controller::client::{
 use replicaset_controller::stdx::stop::Stop;
 use serde_json::{Value, json};
 
+use crate::audit::HARNESS;
 use crate::cpu::cpu_seconds;
 
 /// Connections that send in parallel.
@@ -46,6 +47,7 @@ impl Cluster {
         let options = ClientOptions {
             qps: 0.0,
             connections: SENDERS,
+            user_agent: HARNESS.to_owned(),
             ..ClientOptions::default()
         };
         let client =

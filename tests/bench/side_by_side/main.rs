@@ -3,6 +3,7 @@
 //! `make bench` starts the control plane and runs this. In each round both controllers do the same
 //! work, one after the other. The order alternates from round to round.
 
+mod audit;
 mod bare_list;
 mod cluster;
 mod contestant;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use replicaset_controller::client::Request;
 
+use crate::audit::Audit;
 use crate::cluster::Cluster;
 use crate::contestant::{Contestant, Process};
 use crate::options::{Options, Scenario};
@@ -111,20 +112,20 @@ pub(crate) fn run_all(
         loss::loss(&mut stage)?;
     }
     if stage.includes(Scenario::ScaleDownOrder) {
-        scale_down_order::all(&mut stage)?;
+        stage.audited("order", scale_down_order::all)?;
     }
     if stage.includes(Scenario::Protected) {
-        protected::all(&mut stage, &process)?;
+        stage.audited("protected", |stage| protected::all(stage, &process))?;
     }
     process.stop()?;
     if stage.includes(Scenario::Small) {
         small::all(&mut stage)?;
     }
     if stage.includes(Scenario::Quota) {
-        quota::all(&mut stage)?;
+        stage.audited("quota", quota::all)?;
     }
     if stage.includes(Scenario::Failing) {
-        failing::all(&mut stage)?;
+        stage.audited("failing", failing::all)?;
     }
     if stage.includes(Scenario::Giants) && contestant.name == OURS {
         giants::all(&mut stage)?;
@@ -132,7 +133,22 @@ pub(crate) fn run_all(
     Ok(())
 }
 
-impl Stage<'_> {
+impl<'a> Stage<'a> {
+    /// Runs a scenario, and adds what the audit log says of it, if there is one.
+    fn audited(
+        &mut self,
+        name: &str,
+        run: impl FnOnce(&mut Stage<'a>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let audit = Audit::begin();
+        run(self)?;
+        let Some(audit) = audit else { return Ok(()) };
+        for (request, n) in audit.requests_of(self.contestant.name)? {
+            self.add(&format!("{name}, audit log, {request}"), number(n));
+        }
+        Ok(())
+    }
+
     /// Scales these ReplicaSets, which have all their pods, to zero. Returns when the last pod was
     /// gone.
     pub(crate) fn scale_to_zero(&self, names: &[String]) -> Result<Instant, String> {
