@@ -48,6 +48,9 @@ impl Network for World {
         let (now, link) = (self.now(), connection.number);
         let since = self.scheduler.turn_at(SYNC);
         let mut state = self.lock();
+        if !state.is_alive(connection.process) {
+            return;
+        }
         state.n_requests += 1;
         let id = state.n_requests;
         state.judge(connection.process, &request, since, now);

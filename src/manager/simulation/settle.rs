@@ -95,21 +95,19 @@ impl World {
         self.lock().n_recent_requests = 0;
         self.run_until(self.now() + CALM);
         let mut state = self.lock();
-        match state.unsettled() {
-            // A standby of that kind has taken over.
-            Some(_) if state.rewinds_unnoticed() => state.faults.count(UNNOTICED),
-            Some(what) => {
-                let found = format!("it does not stay at rest: {what}");
-                state.wrong.push(found);
-            }
-            None => {}
-        }
+        let unrest = state
+            .unsettled()
+            .map(|what| format!("it does not stay at rest: {what}"));
         let n_requests = state.n_recent_requests;
-        if n_requests > 0 {
-            state.wrong.push(format!(
-                "{n_requests} requests though everything is at rest"
-            ));
+        let noise =
+            (n_requests > 0).then(|| format!("{n_requests} requests though everything is at rest"));
+        let found: Vec<String> = unrest.into_iter().chain(noise).collect();
+        // A daemon of that kind asks for what its cache lacks until it lists again.
+        if !found.is_empty() && state.rewinds_unnoticed() {
+            state.faults.count(UNNOTICED);
+            return;
         }
+        state.wrong.extend(found);
     }
 
     /// Why nothing needs to happen right now.

@@ -376,6 +376,12 @@ impl State {
         self.watches.retain(|watch| !numbers.contains(&watch.link));
     }
 
+    /// False for a process that was killed in this moment, whose threads may still be in a turn.
+    pub(super) fn is_alive(&self, process: usize) -> bool {
+        let mut processes = self.daemons.iter().map(|daemon| daemon.process);
+        processes.any(|it| it == Some(process))
+    }
+
     /// True if the store went back, and the process has not listed both kinds since.
     pub(super) fn is_rewound(&self, process: usize) -> bool {
         let known = self.known.get(&process);
