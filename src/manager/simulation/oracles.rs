@@ -232,8 +232,12 @@ impl Check<'_> {
         let owner = owner.to_owned();
         let version = &body["preconditions"]["resourceVersion"];
         let leftover = versions.iter().find(|pod| Self::is_leftover(pod, version));
-        if let Some(pod) = leftover.filter(|_| known.rewound.is_empty()) {
-            return self.may_discard(known, &owner, pod);
+        if let Some(pod) = leftover {
+            return if known.rewound.is_empty() {
+                self.may_discard(known, &owner, pod)
+            } else {
+                Ok(())
+            };
         }
         let replicas = self.replicas(view, &owner).min();
         let Some(replicas) = replicas else {
