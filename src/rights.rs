@@ -9,5 +9,5 @@ pub mod self_check;
 mod table;
 
 pub use flags::rbac_command;
-pub use missing::{PODS_FORBIDDEN, forbidden_workload, missing_rights};
-pub use table::{Grant, LeaseName, Right, RightsOptions, Role, grants};
+pub use missing::{PODS_FORBIDDEN, QUOTAS_FORBIDDEN, forbidden_workload, missing_rights};
+pub use table::{Grant, LeaseName, Right, RightsOptions, Role, grants, optional_grants};

@@ -1,11 +1,16 @@
 //! Renders the permissions as YAML for `kubectl apply -f -`. Pure; called by the command `rbac`.
 
+use std::fmt::Write;
+
 use super::{Grant, Right, Role};
 
 /// Name of the daemon's own roles and bindings, or the prefix of their names.
 const NAME: &str = "replicaset-controller";
 
 const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// Begins each line of an optional manifest, so that it is a comment until it is removed.
+const OPTIONAL: &str = "#~ ";
 
 /// The account that receives the permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,38 +75,63 @@ pub fn manifests(grants: &[Grant], account: &Account) -> String {
             metadata(name, Some(namespace))
         ));
     }
-    for grant in grants {
-        let (name, kind) = match grant.role {
-            Role::Stock(role) => (binding_name(role), "ClusterRole"),
-            Role::Own(suffix) if grant.namespace.is_some() => (format!("{NAME}:{suffix}"), "Role"),
-            Role::Own(suffix) => (format!("{NAME}:{suffix}"), "ClusterRole"),
-        };
-        let namespace = grant.namespace.as_deref();
-        let role = match grant.role {
-            Role::Stock(role) => role,
-            Role::Own(_) => {
-                let rules: String = grant.rights.iter().map(rule).collect();
-                documents.push(format!(
-                    "apiVersion: {GROUP}/v1\nkind: {kind}\n{}rules:\n{rules}",
-                    metadata(&name, namespace)
-                ));
-                &name
-            }
-        };
-        let binding = if namespace.is_some() {
-            "RoleBinding"
-        } else {
-            "ClusterRoleBinding"
-        };
-        documents.push(format!(
-            "apiVersion: {GROUP}/v1\nkind: {binding}\n{}\
-             roleRef:\n  apiGroup: {GROUP}\n  kind: {kind}\n  name: {}\nsubjects:\n{}",
-            metadata(&name, namespace),
-            scalar(role),
-            account.subject()
-        ));
-    }
+    documents.extend(grants.iter().flat_map(|grant| documents_of(grant, account)));
     documents.join("---\n")
+}
+
+/// Renders the manifests of optional grants as comments; empty without any.
+pub fn optional_manifests(grants: &[Grant], account: &Account) -> String {
+    let mut text = String::new();
+    for grant in grants {
+        // Writing to a string cannot fail.
+        writeln!(
+            text,
+            "# Optional, to {}: sed 's/^{OPTIONAL}//' makes manifests of this.",
+            grant.purpose
+        )
+        .unwrap_or_default();
+        for document in documents_of(grant, account) {
+            for line in ["---"].into_iter().chain(document.lines()) {
+                writeln!(text, "{OPTIONAL}{line}").unwrap_or_default();
+            }
+        }
+    }
+    text
+}
+
+/// The role of a grant, unless it exists, and its binding.
+fn documents_of(grant: &Grant, account: &Account) -> Vec<String> {
+    let mut documents = Vec::new();
+    let (name, kind) = match grant.role {
+        Role::Stock(role) => (binding_name(role), "ClusterRole"),
+        Role::Own(suffix) if grant.namespace.is_some() => (format!("{NAME}:{suffix}"), "Role"),
+        Role::Own(suffix) => (format!("{NAME}:{suffix}"), "ClusterRole"),
+    };
+    let namespace = grant.namespace.as_deref();
+    let role = match grant.role {
+        Role::Stock(role) => role,
+        Role::Own(_) => {
+            let rules: String = grant.rights.iter().map(rule).collect();
+            documents.push(format!(
+                "apiVersion: {GROUP}/v1\nkind: {kind}\n{}rules:\n{rules}",
+                metadata(&name, namespace)
+            ));
+            &name
+        }
+    };
+    let binding = if namespace.is_some() {
+        "RoleBinding"
+    } else {
+        "ClusterRoleBinding"
+    };
+    documents.push(format!(
+        "apiVersion: {GROUP}/v1\nkind: {binding}\n{}\
+         roleRef:\n  apiGroup: {GROUP}\n  kind: {kind}\n  name: {}\nsubjects:\n{}",
+        metadata(&name, namespace),
+        scalar(role),
+        account.subject()
+    ));
+    documents
 }
 
 /// The name of a binding, derived from its role: `replicaset-controller:auth-delegator` binds
@@ -173,8 +203,8 @@ fn shell_word(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::table::tests::all_enabled;
-    use super::super::{RightsOptions, grants};
-    use super::{Account, manifests, scalar};
+    use super::super::{RightsOptions, grants, optional_grants};
+    use super::{Account, OPTIONAL, manifests, optional_manifests, scalar};
     use crate::api::workload_kind::REPLICA_SET;
     use serde_json::{Value, json};
 
@@ -225,6 +255,23 @@ mod tests {
             documents[3]["subjects"],
             json!([{"kind": "ServiceAccount", "name": "daemon", "namespace": "shop"}])
         );
+    }
+
+    #[test]
+    fn optional_manifests_are_comments_with_a_prefix() {
+        let grants = optional_grants(&all_enabled());
+        let text = optional_manifests(&grants, &Account::User("jane".to_owned()));
+        assert!(text.lines().all(|line| line.starts_with('#')), "{text}");
+        let text = text.replace(OPTIONAL, "");
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).expect("YAML");
+        let kinds: Vec<&Value> = documents.iter().map(|document| &document["kind"]).collect();
+        assert_eq!(kinds, ["ClusterRole", "ClusterRoleBinding"]);
+        assert_eq!(
+            documents[0]["rules"],
+            json!([{"apiGroups": [""], "resources": ["resourcequotas"],
+                    "verbs": ["list", "watch"]}])
+        );
+        assert_eq!(documents[1]["subjects"][0]["name"], "jane");
     }
 
     #[test]

@@ -8,6 +8,11 @@ use crate::api::WorkloadKind;
 /// The consequence if the account may not list or watch pods.
 pub const PODS_FORBIDDEN: &str = "the controllers wait until this account may list and watch pods";
 
+/// The consequence if the account may not list and watch quotas, and the remedy.
+pub const QUOTAS_FORBIDDEN: &str = "quotas are not watched, so a raised quota is found by the next \
+     probe, 30 s later at most. To grant this optional right: replicaset-controller rbac | sed \
+     's/^#~ //' | kubectl apply -f -";
+
 /// The consequence if the account may not list or watch objects of this kind.
 pub fn forbidden_workload(workload: &WorkloadKind) -> String {
     let WorkloadKind {

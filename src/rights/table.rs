@@ -117,6 +117,21 @@ pub fn grants(options: &RightsOptions) -> Vec<Grant> {
     grants
 }
 
+/// The grants that the daemon can do without, and asks for only when it has a use for them.
+pub fn optional_grants(options: &RightsOptions) -> Vec<Grant> {
+    // A dry run is refused nothing.
+    if options.dry_run {
+        return Vec::new();
+    }
+    vec![Grant {
+        role: Role::Own("quotas"),
+        namespace: options.namespace.clone(),
+        purpose: "see at once that a quota is raised".to_owned(),
+        is_vital: false,
+        rights: vec![Right::on("", "resourcequotas", &["list", "watch"])],
+    }]
+}
+
 /// The grant of one controller for its kind, for pods and for events (kubernetes
 /// `plugin/pkg/auth/authorizer/rbac/bootstrappolicy/controller_policy.go`). Admission of owner
 /// references (`blockOwnerDeletion`) requires `update` on finalizers.
@@ -170,7 +185,7 @@ fn lease_grant(lease: &LeaseName) -> Grant {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::{Grant, LeaseName, RightsOptions, Role, grants};
+    use super::{Grant, LeaseName, RightsOptions, Role, grants, optional_grants};
     use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 
     pub(in crate::rights) fn all_enabled() -> RightsOptions {
@@ -231,5 +246,6 @@ pub(super) mod tests {
         );
         let mut verbs = grants.iter().flat_map(|grant| &grant.rights);
         assert!(verbs.all(super::Right::is_read));
+        assert_eq!(optional_grants(&options), []);
     }
 }

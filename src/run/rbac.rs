@@ -3,8 +3,8 @@
 use super::election::lease_name;
 use super::{RunError, kind_of, print};
 use crate::cli::flags::{RbacArgs, RunArgs};
-use crate::rights::manifests::{Account, manifests};
-use crate::rights::{LeaseName, RightsOptions, grants, rbac_command};
+use crate::rights::manifests::{Account, manifests, optional_manifests};
+use crate::rights::{LeaseName, RightsOptions, grants, optional_grants, rbac_command};
 
 /// Default name of the daemon's ServiceAccount.
 const ACCOUNT: &str = "replicaset-controller";
@@ -35,9 +35,10 @@ pub fn rbac(args: &RbacArgs) -> Result<(), RunError> {
         String::new()
     };
     let text = format!(
-        "# Permissions of a daemon with these flags; printed by\n#   {}{account_flag}\n{}",
+        "# Permissions of a daemon with these flags; printed by\n#   {}{account_flag}\n{}{}",
         rbac_command(&options),
-        manifests(&grants(&options), &account)
+        manifests(&grants(&options), &account),
+        optional_manifests(&optional_grants(&options), &account)
     );
     print(&text).map_err(RunError::Output)
 }
