@@ -26,6 +26,7 @@ mod protobuf_object;
 mod read_buffer;
 pub mod reflector;
 pub mod replica_sets;
+pub mod resource_quotas;
 pub mod stats;
 pub mod store;
 pub mod view;
@@ -36,6 +37,7 @@ pub use event::CacheEvent;
 pub use pod_tally::PodTally;
 pub use pods::PodStore;
 pub use replica_sets::ReplicaSetStore;
+pub use resource_quotas::ResourceQuotaStore;
 pub use store::Store;
 pub use view::CacheView;
 

@@ -25,6 +25,7 @@ pub mod handlers;
 pub mod held_back;
 pub mod memory;
 pub mod observe;
+pub mod quota_watch;
 pub mod sync;
 pub mod take_over;
 mod worker;
@@ -45,6 +46,7 @@ use self::memory::positions::Versions;
 use self::memory::{Memories, Memory};
 use self::observe::other_writers::OtherWriters;
 use self::observe::shadow::Shadow;
+use self::quota_watch::QuotaWatch;
 use crate::api::{ObjectKey, Policy, ReplicaSetStatus, RetryBackoff, Uid, WorkloadKind};
 use crate::batches::BatchRunner;
 use crate::cache::CacheView;
@@ -79,6 +81,8 @@ pub struct Parts {
     pub options: Options,
     /// The metrics.
     pub metrics: ControllerMetrics,
+    /// Whether quotas are watched; shared by all controllers.
+    pub quota_watch: Arc<QuotaWatch>,
 }
 
 /// Options of a controller.
@@ -120,6 +124,7 @@ pub struct ReplicaSetController {
     clock: Arc<dyn Clock>,
     options: Options,
     metrics: ControllerMetrics,
+    quota_watch: Arc<QuotaWatch>,
     memories: Memories,
     mode: Mode,
 }
@@ -142,6 +147,7 @@ impl ReplicaSetController {
             clock: parts.clock,
             metrics: parts.metrics,
             options: parts.options,
+            quota_watch: parts.quota_watch,
             mode: Mode::Writes(OtherWriters::default()),
         }
     }

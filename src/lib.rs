@@ -58,6 +58,7 @@
 //! | `ctrl-c` | trips the stop signal | SIGTERM, SIGINT |
 //! | `signal` | runs the callbacks of [`run::signals`] | SIGHUP, SIGUSR1; a credential plugin |
 //! | `watch-rs`, `watch-rc`, `watch-pods` | list, watch, store, handlers | a read, 5 min; a pause |
+//! | `watch-quotas` | as above, once a quota refuses a pod | that; the right, 10 min; a read |
 //! | `sync-N`, `rc-sync-N` | run syncs | the queue; a response, 60 s; a batch |
 //! | `batch-N` | send creates and deletes for the workers | a job; a response, 60 s |
 //! | `delay`, `rc-delay` | queue delayed keys when due | the next due time, 10 s at most |

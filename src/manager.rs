@@ -9,7 +9,7 @@
 //!
 //! # How many threads, and why
 //!
-//! With the defaults, 47 threads run as long as the daemon: 5 `sync`, 32 `batch`, 2 watches,
+//! With the defaults, 48 threads run as long as the daemon: 5 `sync`, 32 `batch`, 3 watches,
 //! `main`, `ctrl-c`, `signal`, `delay`, `events`, `lease`, `http` and `self-check`. Under systemd,
 //! `systemd` is one more. Each connection to the daemon's pages has a thread, 100 at most for each
 //! port. ReplicationControllers add 8: 5 `rc-sync`, `watch-rc`, `rc-delay`, `rc-events`. A thread
@@ -25,6 +25,7 @@
 //! | for | at most | reason |
 //! |---|---|---|
 //! | each watch | 1 | a watch keeps it busy; cutting it harms no other request |
+//! | the watch of quotas | 1 | only once a quota has refused a pod |
 //! | requests of a controller | 5 + 32 | one for each of its `sync` and `batch` threads |
 //! | events of a controller | 1 | one thread sends them, and they must not hold back pods |
 //! | the Lease | 1 | nothing may delay a renewal |
@@ -48,6 +49,7 @@ mod health_checks;
 mod leadership;
 mod metrics_export;
 mod options;
+mod quota_watch;
 #[cfg(test)]
 mod simulation;
 mod systemd_status;
@@ -64,6 +66,7 @@ pub use self::controller_instance::ControllerInstance;
 use self::controller_instance::Shared;
 use self::leadership::Leadership;
 pub use self::options::ManagerOptions;
+use self::quota_watch::start_quota_watch;
 use self::watches::start_watches;
 use crate::api::WorkloadKind;
 use crate::batches::BatchPool;
@@ -129,6 +132,7 @@ impl Manager {
         let mut leadership = Leadership::new(options.leader_election.as_ref());
         let batches = BatchPool::start(options.batch_parallelism, stop);
         let batches = batches.map_err(StartError::Threads)?;
+        let quota_watch = Arc::default();
         let shared = Shared {
             config,
             options,
@@ -138,12 +142,19 @@ impl Manager {
             stop,
             events_stop: &events_stop,
             leadership: &leadership,
+            quota_watch: &quota_watch,
         };
         let instances = options.controllers.iter();
         let instances: Vec<ControllerInstance> = instances
             .map(|kind| ControllerInstance::start(kind, &shared))
             .collect::<Result<_, _>>()?;
-        let watches = start_watches(&watch_client, &pods, &instances, &shared);
+        let mut watches = start_watches(&watch_client, &pods, &instances, &shared);
+        let controllers = instances.iter().map(|it| Arc::clone(it.controller()));
+        watches.extend(start_quota_watch(
+            &watch_client,
+            controllers.collect(),
+            &shared,
+        ));
         let caches = instances.iter().map(|instance| instance.cache().clone());
         let threads = watches.iter().map(Thread::liveness);
         let threads = threads.chain(batches.liveness()).collect();

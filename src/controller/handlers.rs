@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::ReplicaSetController;
 use super::memory::Memory;
-use crate::api::{ControllerRef, ObjectKey, Pod, ReplicaSet};
+use crate::api::{ControllerRef, ObjectKey, Pod, ReplicaSet, ResourceQuota};
 use crate::cache::CacheEvent;
 
 impl ReplicaSetController {
@@ -20,12 +20,12 @@ impl ReplicaSetController {
             CacheEvent::Updated { old, new } => {
                 self.update_replica_set(old, new);
                 if new.replicas < old.replicas {
-                    self.wake_quota_lines(&new.key.namespace);
+                    self.wake_quota_lines(&new.key.namespace, None);
                 }
             }
             CacheEvent::Deleted(rs) => {
                 self.delete_replica_set(rs);
-                self.wake_quota_lines(&rs.key.namespace);
+                self.wake_quota_lines(&rs.key.namespace, None);
             }
         }
     }
@@ -38,13 +38,25 @@ impl ReplicaSetController {
                 self.update_pod(old, new);
                 let ends = new.phase.is_terminal() && !old.phase.is_terminal();
                 if ends || old.uid != new.uid {
-                    self.wake_quota_lines(&new.key.namespace);
+                    self.wake_quota_lines(&new.key.namespace, None);
                 }
             }
             CacheEvent::Deleted(pod) => {
                 self.delete_pod(pod);
-                self.wake_quota_lines(&pod.key.namespace);
+                self.wake_quota_lines(&pod.key.namespace, None);
             }
+        }
+    }
+
+    /// Handles one event of the ResourceQuota store.
+    pub fn handle_quota_event(&self, event: &CacheEvent<ResourceQuota>) {
+        let (quota, may_admit) = match event {
+            CacheEvent::Added(new) => (new, new.shows_more_room_than(None)),
+            CacheEvent::Updated { old, new } => (new, new.shows_more_room_than(Some(old))),
+            CacheEvent::Deleted(quota) => (quota, true),
+        };
+        if may_admit {
+            self.wake_quota_lines(&quota.key.namespace, Some(&quota.key.name));
         }
     }
 

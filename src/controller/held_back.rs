@@ -51,7 +51,12 @@ impl ReplicaSetController {
                 let Some(refusal) = Refusal::of(&error) else {
                     return Err(SyncError::Write(error));
                 };
+                let is_of_quota = matches!(refusal, Refusal::Quota(_));
                 let retry_in = self.memories.hold_back(rs, refusal);
+                // ORDER: the line stands before the watch's first list comes, which may wake it.
+                if is_of_quota {
+                    self.quota_watch.request();
+                }
                 let message = error.to_string();
                 let note = |memory: &mut Memory| memory.history.note_refusal(message);
                 self.memories.with(&rs.key, &rs.uid, note);
@@ -91,10 +96,10 @@ impl ReplicaSetController {
         }
     }
 
-    /// Notes that a quota of `namespace` may have room. Takes no lock while no quota refuses
-    /// anything.
-    pub(super) fn wake_quota_lines(&self, namespace: &str) {
-        if self.memories.wake_lines(namespace, None) {
+    /// Notes that `quota` of `namespace` may have room, or with `None` that any may. Takes no lock
+    /// while no quota refuses anything.
+    pub(super) fn wake_quota_lines(&self, namespace: &str, quota: Option<&str>) {
+        if self.memories.wake_lines(namespace, quota) {
             self.serve_quota_lines(namespace, None);
         }
     }

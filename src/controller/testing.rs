@@ -212,6 +212,7 @@ impl Fixture {
             clock: Arc::clone(&clock) as Arc<_>,
             options,
             metrics: metrics.clone(),
+            quota_watch: Arc::default(),
         });
         cache.pods.set_synced();
         cache.replica_sets.set_synced();
@@ -244,6 +245,7 @@ impl Fixture {
                 policy: Policy::default(),
             },
             metrics: self.metrics.clone(),
+            quota_watch: Arc::default(),
         })
     }
 

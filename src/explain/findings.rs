@@ -76,7 +76,8 @@ pub fn findings(
     }
     if let Some(memory) = memory {
         if let Some(held_back) = &memory.held_back {
-            let finding = held_back::finding(held_back, &rs.key.namespace);
+            let finding =
+                held_back::finding(held_back, &rs.key.namespace, memory.quotas_are_watched);
             add(finding.what, finding.way_out);
         }
         memory_findings(memory, report, &mut add);

@@ -2,18 +2,22 @@
 
 use std::time::Duration;
 
-use super::model::Finding;
+use super::model::{Finding, HoldReport, LineReport};
 use crate::controller::decide::refusal::Refusal;
 use crate::controller::memory::quota_line::PAUSE_MAX;
 use crate::controller::memory::refusals::HeldBack;
 
-/// The finding about a ReplicaSet in this namespace.
-pub fn finding(held_back: &HeldBack, namespace: &str) -> Finding {
+/// The finding about a ReplicaSet in this namespace. `is_watched` tells whether quotas are watched.
+pub fn finding(held_back: &HeldBack, namespace: &str, is_watched: bool) -> Finding {
     let way_out = match &held_back.refusal {
+        Refusal::Quota(quota) if is_watched => format!(
+            "a change of the quota that leaves more room starts a probe at once, and so does a pod \
+             of the namespace that ends: kubectl -n {namespace} describe quota {quota}"
+        ),
         Refusal::Quota(quota) => format!(
             "a pod of the namespace that ends, or a ReplicaSet that shrinks, starts a probe at \
-             once; after any other change of the quota it takes {:.0} s at most: kubectl -n \
-             {namespace} describe quota {quota}",
+             once; after any other change of the quota it takes {:.0} s at most, because quotas \
+             are not watched: kubectl -n {namespace} describe quota {quota}",
             PAUSE_MAX.as_secs_f64()
         ),
         Refusal::Overload { .. } => {
@@ -26,13 +30,16 @@ pub fn finding(held_back: &HeldBack, namespace: &str) -> Finding {
             .to_owned(),
     };
     Finding {
-        what: format!("creates of pods are held back: {}", why(held_back)),
+        what: format!(
+            "creates of pods are held back: {}",
+            why(held_back, is_watched)
+        ),
         way_out: Some(way_out),
     }
 }
 
-/// Why, and until when.
-pub fn why(held_back: &HeldBack) -> String {
+/// Why, and until when. `is_watched` tells whether quotas are watched.
+pub fn why(held_back: &HeldBack, is_watched: bool) -> String {
     let next = in_seconds(held_back.remaining);
     let since = format!(
         "{} refusals in {:.0} s",
@@ -42,8 +49,13 @@ pub fn why(held_back: &HeldBack) -> String {
     match &held_back.refusal {
         Refusal::Quota(quota) => {
             let place = held_back.place.map_or_else(String::new, |place| {
+                let sooner = if is_watched {
+                    ", or as soon as it shows more room"
+                } else {
+                    ""
+                };
                 format!(
-                    " at place {} of {}, whose next probe is {}",
+                    " at place {} of {}, whose next probe is {}{sooner}",
                     place.n_before + 1,
                     place.len,
                     in_seconds(place.next_probe_in)
@@ -64,6 +76,27 @@ pub fn why(held_back: &HeldBack) -> String {
     }
 }
 
+/// The same as data.
+pub fn report(held_back: &HeldBack, is_watched: bool) -> HoldReport {
+    let line = match &held_back.refusal {
+        Refusal::Quota(quota) => Some(LineReport {
+            quota: quota.to_string(),
+            place: held_back.place.map(|place| place.n_before + 1),
+            length: held_back.place.map(|place| place.len),
+            next_probe_seconds: held_back.place.map(|it| it.next_probe_in.as_secs_f64()),
+            is_watched,
+        }),
+        Refusal::Overload { .. } | Refusal::Invalid => None,
+    };
+    HoldReport {
+        kind: Refusal::KINDS[held_back.refusal.kind()],
+        refusals: held_back.n_refusals,
+        since_seconds: held_back.since.as_secs_f64(),
+        next_try_seconds: held_back.remaining.as_secs_f64(),
+        line,
+    }
+}
+
 fn in_seconds(time: Duration) -> String {
     format!("in {:.1} s", time.as_secs_f64())
 }
@@ -72,7 +105,9 @@ fn in_seconds(time: Duration) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::{finding, why};
+    use serde_json::json;
+
+    use super::{finding, report, why};
     use crate::controller::decide::refusal::Refusal;
     use crate::controller::memory::refusals::{HeldBack, LinePlace};
 
@@ -91,8 +126,21 @@ mod tests {
     }
 
     #[test]
+    fn a_watched_quota_need_not_be_probed() {
+        let quota = held_back(Refusal::Quota("few".into()));
+        let finding = finding(&quota, "shop", true);
+        let words = "whose next probe is in 12.3 s, or as soon as it shows more room; 3 refusals";
+        assert!(finding.what.contains(words), "{}", finding.what);
+        let way_out = finding.way_out.expect("a way out");
+        assert!(
+            way_out.starts_with("a change of the quota that leaves more room starts a probe"),
+            "{way_out}"
+        );
+    }
+
+    #[test]
     fn a_line_is_named_with_the_place_in_it_and_the_next_probe() {
-        let finding = finding(&held_back(Refusal::Quota("few".into())), "shop");
+        let finding = finding(&held_back(Refusal::Quota("few".into())), "shop", false);
         assert_eq!(
             finding.what,
             "creates of pods are held back: it waits in the line of the quota few at place 5 of \
@@ -107,10 +155,27 @@ mod tests {
     }
 
     #[test]
+    fn the_report_names_the_line_as_data() {
+        let quota = report(&held_back(Refusal::Quota("few".into())), true);
+        assert_eq!(
+            serde_json::to_value(&quota).expect("JSON"),
+            json!({
+                "kind": "quota", "refusals": 3, "sinceSeconds": 70.0, "nextTrySeconds": 640.2,
+                "line": {
+                    "quota": "few", "place": 5, "length": 12, "nextProbeSeconds": 12.3,
+                    "isWatched": true,
+                },
+            })
+        );
+        let invalid = report(&held_back(Refusal::Invalid), true);
+        assert_eq!((invalid.kind, invalid.line), ("invalid", None));
+    }
+
+    #[test]
     fn the_other_kinds_name_the_next_try() {
-        let overload = why(&held_back(Refusal::Overload { retry_after: None }));
+        let overload = why(&held_back(Refusal::Overload { retry_after: None }), true);
         assert!(overload.contains("overloaded") && overload.contains("the next try is in 640.2 s"));
-        let invalid = finding(&held_back(Refusal::Invalid), "shop");
+        let invalid = finding(&held_back(Refusal::Invalid), "shop", true);
         assert!(
             invalid
                 .what

@@ -196,6 +196,9 @@ pub struct MemoryReport {
     /// When it occurred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error_at: Option<Timestamp>,
+    /// Why and how long its creates are held back after a refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold: Option<HoldReport>,
     /// Failures since the last success; they decide the back-off.
     pub failures: u32,
     /// Time until the queue adds the key by itself, in seconds.
@@ -205,6 +208,42 @@ pub struct MemoryReport {
     pub is_queued: bool,
     /// True if a worker syncs the key.
     pub is_syncing: bool,
+}
+
+/// Creates that are held back after a refusal. Times are in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HoldReport {
+    /// `quota`, `overload` or `invalid`.
+    pub kind: &'static str,
+    /// Refusals of this kind in a row.
+    pub refusals: u32,
+    /// Time since the first of them.
+    pub since_seconds: f64,
+    /// Time until its own next try, if nothing ends the wait earlier.
+    pub next_try_seconds: f64,
+    /// The line in front of a quota.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<LineReport>,
+}
+
+/// The line in front of a quota, and a place in it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LineReport {
+    /// The name of the ResourceQuota.
+    pub quota: String,
+    /// Its place, from 1 on; absent in reports about many ReplicaSets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<usize>,
+    /// How many ReplicaSets wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length: Option<usize>,
+    /// Time until the line's next probe, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_probe_seconds: Option<f64>,
+    /// True if the quota's status starts a probe as soon as it shows more room.
+    pub is_watched: bool,
 }
 
 /// One event.

@@ -259,7 +259,8 @@ fn held_back(memory: &Memory) -> Option<String> {
     if memory.waits_for.is_some() {
         return Some("the cache does not have the last write yet".to_owned());
     }
-    memory.held_back.as_ref().map(super::held_back::why)
+    let held_back = memory.held_back.as_ref()?;
+    Some(super::held_back::why(held_back, memory.quotas_are_watched))
 }
 
 /// The chosen pods, each with the rule that ranks it before the first remaining pod.
@@ -425,6 +426,10 @@ fn memory_report(memory: &Memory, facts: &ReplicaSetFacts) -> MemoryReport {
         }),
         last_error: memory.last_error.as_ref().map(|e| e.message.to_string()),
         last_error_at: memory.last_error.as_ref().map(|error| error.at),
+        hold: memory
+            .held_back
+            .as_ref()
+            .map(|held_back| super::held_back::report(held_back, memory.quotas_are_watched)),
         failures: memory.queue.n_failures,
         next_try_seconds: memory.queue.due_in.map(|due| due.as_secs_f64()),
         is_queued: memory.queue.is_waiting,

@@ -13,6 +13,7 @@ use crate::batches::BatchPool;
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig, ClientError};
 use crate::controller::observe::shadow::Shadow;
+use crate::controller::quota_watch::QuotaWatch;
 use crate::controller::{Options, Parts, ReplicaSetController};
 use crate::live::RealLiveReader;
 use crate::stdx::activity;
@@ -44,6 +45,7 @@ pub(super) struct Shared<'a> {
     pub(super) stop: &'a Stop,
     pub(super) events_stop: &'a Stop,
     pub(super) leadership: &'a Leadership,
+    pub(super) quota_watch: &'a Arc<QuotaWatch>,
 }
 
 /// The controller of one kind, with all its threads except the watches.
@@ -124,6 +126,7 @@ impl ControllerInstance {
                 policy: options.policy,
             },
             metrics: controller_metrics,
+            quota_watch: Arc::clone(shared.quota_watch),
         });
         let controller = Arc::new(match &shadow {
             Some(shadow) => controller.only_deciding(Arc::clone(shadow)),

@@ -62,9 +62,9 @@ impl Handler<Pod> for PodHandler {
 }
 
 /// Measures how long another handler takes.
-struct Timed<H> {
-    handler: H,
-    latency: Histogram,
+pub(super) struct Timed<H> {
+    pub(super) handler: H,
+    pub(super) latency: Histogram,
 }
 
 impl<T, H: Handler<T>> Handler<T> for Timed<H> {

@@ -310,6 +310,7 @@ fn every_thread_has_its_name() {
         "sync-0",
         "sync-1",
         "watch-pods",
+        "watch-quotas",
         "watch-rs",
     ]
     .map(str::to_owned)

@@ -8,7 +8,7 @@ use replicaset_controller::devserver::Action;
 use serde_json::json;
 
 use crate::support::{
-    Kind, TestCluster, new_pod, new_replica_set, new_replica_set_labelled, number_at,
+    Kind, PlainPort, TestCluster, new_pod, new_replica_set, new_replica_set_labelled, number_at,
     replica_failure,
 };
 
@@ -43,6 +43,54 @@ fn set_usage(cluster: &TestCluster, hard: usize, used: usize) {
             "hard": {"pods": hard.to_string()}, "used": {"pods": used.to_string()},
         });
     });
+}
+
+/// Gives the daemon's account the right to watch the quotas of its namespace, which the stock role
+/// does not hold. The dev server knows no rights.
+fn grant_watch(cluster: &TestCluster) {
+    if !TestCluster::is_real() {
+        return;
+    }
+    let (name, user) = ("quotas", "replicaset-controller");
+    let group = "rbac.authorization.k8s.io";
+    let rules = json!([
+        {"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["list", "watch"]},
+    ]);
+    let role = json!({"metadata": {"name": name}, "rules": rules});
+    let binding = json!({
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    });
+    let namespace = cluster.namespace();
+    for (resource, object) in [("roles", role), ("rolebindings", binding)] {
+        let path = format!("/apis/{group}/v1/namespaces/{namespace}/{resource}");
+        let request = Request::post(path).body("application/json", object.to_string());
+        cluster
+            .send(&request)
+            .expect("an administrator may do this");
+    }
+    let review = json!({"spec": {"user": user, "resourceAttributes": {
+        "namespace": namespace, "verb": "watch", "resource": "resourcequotas",
+    }}});
+    cluster.eventually("the right is given", || {
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let request = Request::post(path).body("application/json", review.to_string());
+        let answer = cluster
+            .send(&request)
+            .expect("an administrator may do this");
+        answer["status"]["allowed"] == json!(true)
+    });
+}
+
+/// Raises the quota's limit, of which this many are used.
+fn raise_quota(cluster: &TestCluster, pods: usize, used: usize) {
+    cluster.update(Kind::Quotas, QUOTA, |quota| {
+        quota["spec"]["hard"]["pods"] = json!(pods.to_string());
+    });
+    if TestCluster::is_real() {
+        set_usage(cluster, pods, used);
+    }
 }
 
 /// Waits until the daemon has reported that a create for this ReplicaSet was refused.
@@ -122,6 +170,7 @@ fn the_place_that_a_pod_leaves_is_taken() {
 #[test]
 fn a_place_taken_lets_two_more_try() {
     let cluster = TestCluster::running();
+    grant_watch(&cluster);
     create_quota(&cluster, 0);
     let names: Vec<String> = (0..16).map(|n| format!("rs-{n:02}")).collect();
     for name in &names {
@@ -130,17 +179,8 @@ fn a_place_taken_lets_two_more_try() {
     for name in &names {
         until_refused(&cluster, name);
     }
-    cluster.update(Kind::Quotas, QUOTA, |quota| {
-        quota["spec"]["hard"]["pods"] = json!("100");
-    });
-    if TestCluster::is_real() {
-        set_usage(&cluster, 100, 0);
-    }
-    // Nothing tells the daemon that the quota was raised. A ReplicaSet that shrinks is a sign of
-    // room, so that the test does not wait for a probe.
-    let (last, others) = names.split_last().expect("many names");
-    cluster.scale(last, 0);
-    cluster.eventually_eq("all pods", &others.len(), || {
+    raise_quota(&cluster, 100, 0);
+    cluster.eventually_eq("all pods", &names.len(), || {
         cluster.list(Kind::Pods, "").len()
     });
     for name in &names {
@@ -148,6 +188,74 @@ fn a_place_taken_lets_two_more_try() {
             replica_failure(&cluster.status(name)).is_none()
         });
     }
+}
+
+#[test]
+fn a_raised_quota_is_seen_at_once() {
+    let cluster = TestCluster::running();
+    grant_watch(&cluster);
+    create_quota(&cluster, 0);
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    until_refused(&cluster, "a");
+    // The next probe is due after 6.35 s.
+    cluster
+        .waiting()
+        .holds_for(Duration::from_millis(3500), "no pod", || {
+            replicas(&cluster, "a") == 0
+        });
+    let n_before = n_posts(&cluster);
+    let raised = Instant::now();
+    raise_quota(&cluster, 1, 0);
+    cluster.eventually("a pod", || !cluster.list(Kind::Pods, "").is_empty());
+    let took = raised.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    // On the real API server admission may see the quota later than the daemon does.
+    assert!(n_posts(&cluster) - n_before <= 4);
+    cluster.stable("a");
+    assert_eq!(cluster.recorded("watch", "resourcequotas").len(), 1);
+}
+
+#[test]
+fn no_quota_is_read_before_one_refuses() {
+    let cluster = TestCluster::running();
+    grant_watch(&cluster);
+    create_quota(&cluster, 3);
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    cluster.stable("a");
+    let reads = || {
+        let of = |verb| cluster.recorded(verb, "resourcequotas").len();
+        of("list") + of("watch")
+    };
+    cluster.holds("no request for quotas", || reads() == 0);
+    cluster.scale("a", 4);
+    cluster.eventually("the quotas are watched", || reads() == 2);
+}
+
+/// As with the stock role, which grants no right to read quotas.
+#[test]
+fn without_the_right_probes_find_a_raised_quota() {
+    let cluster = TestCluster::start();
+    create_quota(&cluster, 0);
+    let denied = Status::new(403, "Forbidden", "cannot list resource \"resourcequotas\"");
+    let _rule = cluster.fault("list", "resourcequotas", Action::refuse(denied));
+    let port = PlainPort::free();
+    let process = cluster.start_process(&["--leader-elect=false", &port.argument()]);
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    until_refused(&cluster, "a");
+    cluster.eventually("the log says so", || {
+        process.log().contains("quotas are not watched")
+    });
+    raise_quota(&cluster, 1, 0);
+    cluster.stable("a");
+    let log = process.log();
+    assert_eq!(log.matches("resourcequotas").count(), 1, "{log}");
+    assert!(!log.contains("WARN  [watch-quotas]"), "{log}");
+    assert_eq!(cluster.recorded("list", "resourcequotas").len(), 1);
+    assert!(cluster.recorded("watch", "resourcequotas").is_empty());
+    let (code, body) = port.get("/healthz");
+    assert_eq!(code, 200, "{body}");
+    let (_, metrics) = port.get("/metrics");
+    assert!(!metrics.contains("resourcequotas"), "{metrics}");
 }
 
 #[test]

@@ -242,6 +242,39 @@ fn the_printed_rights_are_enough_for_all_namespaces() {
     check_works(&cluster, &process);
 }
 
+/// The stock role holds no right to read quotas.
+#[test]
+fn the_optional_rights_are_enough_to_watch_quotas() {
+    if !TestCluster::is_real() {
+        return;
+    }
+    let cluster = TestCluster::start();
+    let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}});
+    cluster.create(Kind::Quotas, &quota);
+    cluster.update_status(Kind::Quotas, "none", |quota| {
+        quota["status"] = json!({"hard": {"pods": "0"}, "used": {"pods": "0"}});
+    });
+    let namespace = format!("--namespace={}", cluster.namespace());
+    let flags = [&*namespace, "--secure-port=0"];
+    let manifests = rbac(&flags);
+    apply(&manifests);
+    let refused = |flags: &[&str], words: &str| {
+        let (process, folder) = start_as(&cluster, "replicaset-controller", flags);
+        cluster.eventually(words, || process.log().contains(words));
+        assert_eq!(process.log().matches(words).count(), 1, "{}", process.log());
+        assert!(
+            !process.log().contains("rights are missing"),
+            "{}",
+            process.log()
+        );
+        drop((process, folder));
+    };
+    cluster.create_replica_set(&new_replica_set("web", 1));
+    refused(&flags, "quotas are not watched");
+    apply(&manifests.replace("#~ ", ""));
+    refused(&flags, "1 resourcequotas listed");
+}
+
 /// Checks that a ReplicaSet and a ReplicationController get their pods, status and events.
 fn check_works(cluster: &TestCluster, process: &DaemonProcess) {
     cluster.eventually("the daemon has its rights", || {

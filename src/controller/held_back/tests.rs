@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::api::{Pod, PodPhase, ReplicaSet, RetryBackoff, Status};
+use crate::api::interner::Interner;
+use crate::api::{Pod, PodPhase, ReplicaSet, ResourceQuota, RetryBackoff, Status};
+use crate::cache::CacheEvent;
 use crate::controller::testing::{
     Fixture, key, owned_pod, pod, read_replica_set, refused, replica_set, replica_set_json,
 };
@@ -141,7 +143,17 @@ fn room_that_the_quota_counts_late_is_found_within_2_s() {
 #[test]
 fn what_frees_room_wakes_the_line() {
     type Sign = fn(&Fixture);
-    let signs: [(&str, Sign); 4] = [
+    let signs: [(&str, Sign); 7] = [
+        ("the quota is raised", |it| {
+            quota_changes(it, "few", (2, 2), (3, 2));
+        }),
+        ("less of it is used", |it| {
+            quota_changes(it, "few", (2, 2), (2, 1));
+        }),
+        ("the quota is deleted", |fixture| {
+            let event = CacheEvent::Deleted(quota("few", 2, 2));
+            fixture.controller.handle_quota_event(&event);
+        }),
         ("a pod is gone", end_a_pod),
         ("a pod ends", |fixture| {
             fixture.cache_silently(None, [pod("stranger")]);
@@ -175,6 +187,78 @@ fn what_frees_room_wakes_the_line() {
     }
 }
 
+/// The watch shows that a quota has changed: its limit of pods, and how many are used.
+fn quota_changes(fixture: &Fixture, name: &str, old: (usize, usize), new: (usize, usize)) {
+    let of = |(hard, used)| quota(name, hard, used);
+    let (old, new) = (of(old), of(new));
+    let event = CacheEvent::Updated { old, new };
+    fixture.controller.handle_quota_event(&event);
+}
+
+fn quota(name: &str, hard: usize, used: usize) -> Arc<ResourceQuota> {
+    let object = json!({
+        "metadata": {"namespace": "default", "name": name},
+        "status": {
+            "hard": {"pods": hard.to_string()}, "used": {"pods": used.to_string()},
+        },
+    });
+    let quota = ResourceQuota::from_json(object.to_string().as_bytes(), &mut Interner::default());
+    Arc::new(quota.expect("a quota"))
+}
+
+/// A hazard: each pod that takes a place changes the quota, and thousands wait for such changes.
+#[test]
+fn a_watched_quota_costs_no_request_more_than_an_unwatched_one() {
+    let n_tried = |is_watched: bool| {
+        let (fixture, free) = with_quota(0);
+        for i in 0..200 {
+            fixture.deliver_replica_set(created_at(&format!("rs-{i:03}"), 1, 1));
+        }
+        work(&fixture);
+        pass(&fixture, 100 * SECOND);
+        tried(&fixture);
+        free.store(50, Ordering::Relaxed);
+        // Both learn of the room in the same way.
+        end_a_pod(&fixture);
+        let (mut used, mut n_tried) = (0, 0);
+        for _ in 0..6000 {
+            pass(&fixture, 10 * MS);
+            n_tried += tried(&fixture).len();
+            let now = 50 - free.load(Ordering::Relaxed);
+            if is_watched {
+                for used in used..now {
+                    quota_changes(&fixture, "few", (50, used), (50, used + 1));
+                }
+            }
+            used = now;
+        }
+        assert_eq!(used, 50);
+        n_tried
+    };
+    let watched = n_tried(true);
+    assert_eq!(watched, n_tried(false));
+    assert!(
+        watched < 150,
+        "{watched} requests for 50 places in a minute"
+    );
+}
+
+#[test]
+fn the_first_refusal_of_a_quota_asks_for_the_watch() {
+    for (code, reason) in [(422, "Invalid"), (429, "TooManyRequests")] {
+        let fixture = Fixture::new();
+        let refuse = move |_, _: &_| Some(Err(refused(code, reason, "no")));
+        fixture.writes.on_create(refuse);
+        fixture.deliver_replica_set(created_at("web", 1, 1));
+        work(&fixture);
+        assert!(!fixture.controller.quota_watch.requested().is_set());
+    }
+    let (fixture, _) = with_quota(0);
+    fixture.deliver_replica_set(created_at("web", 1, 1));
+    work(&fixture);
+    assert!(fixture.controller.quota_watch.requested().is_set());
+}
+
 #[test]
 fn nothing_else_wakes_it() {
     let (fixture, _) = with_quota(0);
@@ -187,6 +271,9 @@ fn nothing_else_wakes_it() {
     let mut annotated = web;
     annotated.resource_version = "2".into();
     fixture.deliver_replica_set(annotated);
+    quota_changes(&fixture, "few", (2, 2), (2, 2));
+    quota_changes(&fixture, "few", (2, 1), (2, 2));
+    quota_changes(&fixture, "another", (2, 2), (3, 2));
     fixture.deliver_pod(pod("new"));
     fixture.deliver_pod(Pod {
         is_ready: true,

@@ -55,6 +55,8 @@ pub struct Memory {
     pub last_error: Option<LastError>,
     /// Why and how long its creates are held back after a refusal.
     pub held_back: Option<HeldBack>,
+    /// True if a quota that shows more room ends such a wait.
+    pub quotas_are_watched: bool,
     /// The state of its key in the queue.
     pub queue: KeyState,
 }
@@ -210,6 +212,7 @@ impl ReplicaSetController {
     fn memory_of(&self, rs: &ReplicaSet, with_place: bool) -> Memory {
         let (cached, now) = (self.cached_versions(), self.clock.now());
         let held_back = self.memories.hold_of(rs, with_place);
+        let quotas_are_watched = self.quota_watch.is_open();
         let queue = self.queue.state_of(&rs.key);
         let known = self.memories.get(&rs.key, &rs.uid, |memory| {
             let (writes, positions) = (&memory.own_writes, &memory.positions);
@@ -223,6 +226,7 @@ impl ReplicaSetController {
                 last_sync: memory.history.last_sync().cloned(),
                 last_error: memory.history.last_error().cloned(),
                 held_back: held_back.clone(),
+                quotas_are_watched,
                 queue,
                 cached: cached.clone(),
             }
@@ -235,6 +239,7 @@ impl ReplicaSetController {
             last_sync: None,
             last_error: None,
             held_back: None,
+            quotas_are_watched,
             queue,
             cached,
         })

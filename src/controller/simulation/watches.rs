@@ -39,6 +39,7 @@ impl World {
                 policy: Policy::default(),
             },
             metrics: self.metrics.clone(),
+            quota_watch: Arc::default(),
         }));
         let daemon = Daemon {
             cache,

@@ -181,5 +181,6 @@ pub(crate) fn controller_with(
             policy: Policy::default(),
         },
         metrics: metrics.controller.of("replicaset", "apps", "replicasets"),
+        quota_watch: Arc::default(),
     })
 }
