@@ -27,6 +27,7 @@ mod objects;
 mod oracles;
 mod plan;
 mod preferences;
+mod quota;
 mod refusals;
 mod report;
 mod settle;

@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::http::{Answer, Request};
-use super::objects::{Change, Kind, Object, controller_of, is_active, labels_match, target};
+use super::objects::{Change, Kind, Object, controller_of, labels_match, target};
+use super::quota::QUOTA;
 use super::refusals::{namespace_terminating, not_found, refusal, too_large};
 
 /// How many API servers there are.
@@ -61,8 +62,10 @@ pub(super) struct ApiServer {
     pub(super) compacted: u64,
     pub(super) caches: [WatchCache; N_SERVERS],
     n_uids: u64,
-    /// Maximum number of pods; more are refused as by a ResourceQuota.
+    /// Maximum number of pods; more are refused by a ResourceQuota.
     pub(super) quota: Option<usize>,
+    /// The daemons may not read quotas, as with the stock role.
+    pub(super) hides_quotas: bool,
     /// The namespace is being deleted: nothing can be created in it.
     pub(super) is_terminating: bool,
     /// The time of day, for timestamps.
@@ -172,6 +175,9 @@ impl ApiServer {
             is_new: replaced.is_none(),
             object: Arc::clone(&object),
         });
+        if kind == Kind::Pod {
+            self.count_usage();
+        }
         object
     }
 
@@ -216,6 +222,9 @@ impl ApiServer {
             is_new: false,
             object: Arc::clone(&object),
         });
+        if kind == Kind::Pod {
+            self.count_usage();
+        }
         Some(object)
     }
 
@@ -228,6 +237,10 @@ impl ApiServer {
                 "the server could not find the requested resource",
             );
         };
+        if kind == Kind::Quota && self.hides_quotas {
+            let message = "resourcequotas is forbidden: User cannot list resource";
+            return refusal(403, "Forbidden", message);
+        }
         match (request.method.as_str(), name) {
             ("GET", Some(name)) => match self.get(kind, name) {
                 Some(object) => Answer::ok(&object.value),
@@ -284,13 +297,9 @@ impl ApiServer {
         if self.is_terminating && kind != Kind::Lease {
             return namespace_terminating(kind, name);
         }
-        let n_pods = || {
-            self.all(Kind::Pod)
-                .filter(|pod| is_active(&pod.value))
-                .count()
-        };
-        if kind == Kind::Pod && self.quota.is_some_and(|quota| n_pods() >= quota) {
-            let message = format!("pods \"{name}\" is forbidden: exceeded quota: pods");
+        let is_full = self.quota.is_some_and(|it| self.n_active_pods() >= it);
+        if kind == Kind::Pod && is_full {
+            let message = format!("pods \"{name}\" is forbidden: exceeded quota: {QUOTA}");
             return refusal(403, "Forbidden", &message);
         }
         let mut answer = Answer::ok(&self.create(kind, value).value);

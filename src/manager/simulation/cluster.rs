@@ -226,7 +226,7 @@ impl State {
     fn act_on_servers(&mut self, action: &Action, now: Duration) -> bool {
         match *action {
             Action::Quota(pods, duration) => {
-                self.server.quota = Some(pods);
+                self.write(now, |api| api.set_quota(Some(pods)));
                 self.schedule(now + duration, Event::LiftQuota);
             }
             Action::TerminateNamespace(duration) => {

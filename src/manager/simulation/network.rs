@@ -55,8 +55,9 @@ impl Network for World {
         let id = state.n_requests;
         state.judge(connection.process, &request, since, now);
         let is_watch = WatchRequest::of(&request).is_some();
-        let is_lease = request.path.contains("/leases");
-        state.n_recent_requests += u64::from(!is_watch && !is_lease);
+        let is_expected = ["/leases", "/resourcequotas"].map(|it| request.path.contains(it));
+        let is_expected = is_watch || is_expected.contains(&true);
+        state.n_recent_requests += u64::from(!is_expected);
         let fault = state.faults.draw(&request, is_watch);
         state.note(
             now,

@@ -11,6 +11,7 @@ pub(super) enum Kind {
     ReplicaSet,
     Lease,
     Event,
+    Quota,
 }
 
 impl Kind {
@@ -20,13 +21,14 @@ impl Kind {
             "replicasets" => Self::ReplicaSet,
             "leases" => Self::Lease,
             "events" => Self::Event,
+            "resourcequotas" => Self::Quota,
             _ => return None,
         })
     }
 
     pub(super) fn api_version(self) -> &'static str {
         match self {
-            Self::Pod | Self::Event => "v1",
+            Self::Pod | Self::Event | Self::Quota => "v1",
             Self::ReplicaSet => "apps/v1",
             Self::Lease => "coordination.k8s.io/v1",
         }
@@ -38,6 +40,7 @@ impl Kind {
             Self::ReplicaSet => "ReplicaSet",
             Self::Lease => "Lease",
             Self::Event => "Event",
+            Self::Quota => "ResourceQuota",
         }
     }
 
@@ -47,6 +50,7 @@ impl Kind {
             Self::ReplicaSet => "replicasets",
             Self::Lease => "leases",
             Self::Event => "events",
+            Self::Quota => "resourcequotas",
         }
     }
 }

@@ -143,6 +143,8 @@ pub(super) struct Plan {
     pub(super) qps: f32,
     pub(super) status_update_interval: Duration,
     pub(super) retry_backoff: RetryBackoff,
+    /// The daemons have no right to watch quotas.
+    pub(super) hides_quotas: bool,
     pub(super) slowness: Option<u32>,
     pub(super) crash_rate: Option<u32>,
     pub(super) fault_kinds: u32,
@@ -180,6 +182,7 @@ impl Plan {
                 0 => RetryBackoff::Kcm,
                 _ => RetryBackoff::ByRefusal,
             },
+            hides_quotas: seed.is_multiple_of(3),
             slowness: rng.choice([None, Some(400), Some(60)]).unwrap_or_default(),
             crash_rate: rng.choice([None, None, Some(300)]).unwrap_or_default(),
             // Each kind of fault is absent in half of the histories: fewer kinds go deeper.
@@ -344,8 +347,8 @@ impl fmt::Display for Plan {
         writeln!(
             f,
             "seed {}: {} daemons with {} workers, {:?} replicas, {:?} {:?} {:?}, burst {}, {} \
-             requests a second, status every {:?}, back-off {}, slowness {:?}, crashes {:?}, \
-             {}/1000 requests fail:",
+             requests a second, status every {:?}, back-off {}, quotas hidden {}, slowness {:?}, \
+             crashes {:?}, {}/1000 requests fail:",
             self.seed,
             self.n_daemons,
             self.n_workers,
@@ -357,6 +360,7 @@ impl fmt::Display for Plan {
             self.qps,
             self.status_update_interval,
             self.retry_backoff,
+            self.hides_quotas,
             self.slowness,
             self.crash_rate,
             self.fault_rate

@@ -45,11 +45,11 @@ impl World {
     /// response, backs off, or cannot know that etcd went back; and within 35 minutes.
     ///
     /// PROPERTY P11: Two minutes later all is still at rest, and for one minute nothing is sent but
-    /// watches and requests for the Lease.
+    /// watches, requests for the Lease, and the question whether quotas may be watched.
     pub(super) fn settle(self: &Arc<Self>) {
         self.scheduler.set_slowness(None);
         self.scheduler.set_crash_rate(None);
-        self.lock().end_faults();
+        self.lock().end_faults(self.now());
         let end = self.now() + SETTLES_AT_ALL_WITHIN;
         let mut waited = Duration::ZERO;
         let mut n_changes = 0;

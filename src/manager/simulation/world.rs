@@ -134,6 +134,7 @@ impl World {
         let rng = Rng::with_seed(plan.seed ^ 0x57ab);
         let faults = Faults::new(&plan);
         let mut server = ApiServer::default();
+        server.hides_quotas = plan.hides_quotas;
         server.set_time(Duration::ZERO);
         Arc::new(Self {
             scheduler: Arc::clone(scheduler),
@@ -269,7 +270,7 @@ impl World {
                 return;
             }
             Event::ServerUp(server) => state.is_down[server] = false,
-            Event::LiftQuota => state.server.quota = None,
+            Event::LiftQuota => state.write(now, |api| api.set_quota(None)),
             Event::EmptyNamespace => state.empty_namespace(now),
             Event::NamespaceReturns => state.return_namespace(now),
             Event::LagEnds => state.set_lag(None),
@@ -351,6 +352,7 @@ impl State {
     pub(super) fn restore(&mut self, snapshot: Snapshot, now: Duration) {
         self.epoch += 1;
         self.server.restore(snapshot);
+        self.write(now, ApiServer::restore_quota);
         self.cut(None, None, End::Reset);
         self.lease.tampered_until = now + Duration::from_secs(30);
         self.lease.holder.clear();
@@ -410,12 +412,12 @@ impl State {
     }
 
     /// No more faults: the servers answer at once, and everybody lets the daemons work.
-    pub(super) fn end_faults(&mut self) {
+    pub(super) fn end_faults(&mut self, now: Duration) {
         self.faults.end();
         self.is_down = [false; N_SERVERS];
         self.cache_lag = [CACHE_LAG; N_SERVERS];
         self.set_lag(None);
-        self.server.quota = None;
+        self.write(now, |api| api.set_quota(None));
         self.n_to_reject = 0;
         self.n_names_to_take = 0;
     }
