@@ -58,16 +58,25 @@ pub(super) fn all(stage: &mut Stage<'_>) -> Result<(), String> {
     let has_pod = |state: &State| state.sums().replicas == 1;
     lonely_observer.wait("the holder's pod", PATIENCE, has_pod)?;
     create(stage.cluster, &lonely, WAITING, 1)?;
+    let raised = stage.cluster.new_namespace()?;
+    let raised_observer = Observer::start(stage.cluster, &raised)?;
+    create_quota(stage.cluster, &raised, 0)?;
+    create(stage.cluster, &raised, WAITING, 1)?;
     stage.enter()?;
     create_quota(stage.cluster, &stage.namespace, PLACES)?;
     let names = create_holders(stage)?;
     cost(stage, &process)?;
     take(stage, &names)?;
-    take_lonely(stage, &lonely, &lonely_observer)?;
+    take_lonely(
+        stage,
+        (&lonely, &lonely_observer),
+        (&raised, &raised_observer),
+    )?;
     process.stop()?;
     quotas.stop()?;
     stage.tear_down()?;
-    delete_all(stage.cluster, &lonely)
+    delete_all(stage.cluster, &lonely)?;
+    delete_all(stage.cluster, &raised)
 }
 
 fn create_quota(cluster: &Cluster, namespace: &str, pods: usize) -> Result<(), String> {
@@ -194,14 +203,42 @@ fn take(stage: &mut Stage<'_>, holders: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Frees the place that the only waiting ReplicaSet of a namespace waits for.
-fn take_lonely(stage: &mut Stage<'_>, namespace: &str, observer: &Observer) -> Result<(), String> {
-    let (_, after_scale) = free_one(stage.cluster, observer, namespace, HOLDER, 1)?;
+/// Frees the place that the only waiting ReplicaSet of a namespace waits for, and at the same time
+/// raises the quota that the only ReplicaSet of another namespace waits for.
+fn take_lonely(
+    stage: &mut Stage<'_>,
+    (namespace, observer): (&str, &Observer),
+    (raised, raised_observer): (&str, &Observer),
+) -> Result<(), String> {
+    let cluster = stage.cluster;
+    let (freed, raised) = std::thread::scope(|scope| {
+        let raised = scope.spawn(|| raise(cluster, raised_observer, raised));
+        let freed = free_one(cluster, observer, namespace, HOLDER, 1);
+        let raised = raised.join();
+        (
+            freed,
+            raised.unwrap_or_else(|_| Err("the thread panicked".to_owned())),
+        )
+    });
+    let (_, after_scale) = freed?;
     stage.add(
         "quota, one waiting, seconds until it has the place",
         after_scale / 1000.0,
     );
+    stage.add("quota, one waiting, seconds after it is raised", raised?);
     Ok(())
+}
+
+/// Raises the quota by one pod. Returns the seconds until a ReplicaSet has it.
+fn raise(cluster: &Cluster, observer: &Observer, namespace: &str) -> Result<f64, String> {
+    let path = format!("/api/v1/namespaces/{namespace}/resourcequotas/{QUOTA}");
+    let patch = json!({"spec": {"hard": {"pods": "1"}}}).to_string();
+    let request = Request::patch(path).body("application/merge-patch+json", patch);
+    let began = Instant::now();
+    cluster.send(&request)?;
+    let has_pod = |state: &State| state.sums().replicas == 1;
+    let taken = observer.wait("the raised quota is used", PATIENCE, has_pod)?;
+    Ok(taken.saturating_duration_since(began).as_secs_f64())
 }
 
 /// Scales `holder` to zero. Returns the milliseconds until another ReplicaSet has a pod, from the
