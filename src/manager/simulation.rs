@@ -18,6 +18,7 @@
 mod api_server;
 mod cluster;
 mod daemon;
+mod deletes;
 mod failing;
 mod faults;
 mod http;

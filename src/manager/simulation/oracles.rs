@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::api_server::ApiServer;
+use super::deletes::Deletes;
 use super::http::Request;
 use super::marks::{block_of, is_protected, mark_of, protection_of};
 use super::objects::{Kind, Object, controller_of, is_active, target};
@@ -22,29 +23,6 @@ pub(super) struct UnderWay {
     pub(super) has_existed: bool,
     pub(super) name: String,
     pub(super) owner: String,
-}
-
-/// The deletes of one pod that a process has sent.
-#[derive(Debug, Default)]
-pub(super) struct Deletes {
-    /// The revision that the last one named as a condition.
-    revision: Option<u64>,
-    n_sent: u32,
-    n_refused: u32,
-}
-
-impl Deletes {
-    /// A delete was refused with a code that says that it had no effect.
-    pub(super) fn was_refused(&mut self) {
-        self.n_refused += 1;
-    }
-
-    /// True if one of them may have had an effect, or will have, on a pod that the process knows
-    /// in this version at most: the API server refuses a delete on condition of a version that the
-    /// pod has left.
-    pub(super) fn may_count(&self, newest: u64) -> bool {
-        self.n_refused < self.n_sent && self.revision.is_none_or(|revision| newest <= revision)
-    }
 }
 
 /// What the oracles know of one process.
@@ -213,9 +191,8 @@ impl Check<'_> {
         let version = &body["preconditions"]["resourceVersion"];
         let revision = version.as_str().and_then(|version| version.parse().ok());
         let deletes = known.deleted.entry(text).or_default();
-        let is_repeated = deletes.n_sent > 0;
-        deletes.n_sent += 1;
-        deletes.revision = revision;
+        let is_repeated = deletes.are_some();
+        deletes.was_sent(revision, self.since);
         let view = &known.view;
         let of_uid = |pod: &&Object| pod.value["metadata"]["uid"] == *uid;
         let versions = view.since(Kind::Pod, name, self.since);

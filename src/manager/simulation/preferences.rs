@@ -62,6 +62,8 @@ impl Check<'_> {
             match known.deleted.get(uid) {
                 // Whether this sync knew of the refusal is open.
                 Some(deletes) if !deletes.may_count(candidate.newest) => return Ok(()),
+                // What an earlier sync has asked for goes before what is preferred.
+                Some(deletes) if !deletes.are_of(self.since) => return Ok(()),
                 deletes => on_node.deleted += usize::from(deletes.is_some()),
             }
             if candidate.name == name {
