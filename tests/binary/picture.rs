@@ -29,6 +29,9 @@ const PERIOD: Duration = Duration::from_millis(900);
 /// Largest picture, in bytes.
 const SIZE_MAX: usize = 60_000;
 
+/// Longest demo that the manual admits, in seconds.
+const SECONDS_MAX: f64 = 25.0;
+
 const CHAPTERS: &str = include_str!("../../src/run/stand_in/demo/chapters.rs");
 
 /// Runs `demo` on a pseudo-terminal and returns the screen every `PERIOD`, then the last screen.
@@ -87,6 +90,12 @@ fn the_picture_shows_every_chapter_and_loads_nothing() {
     }
     let elements = document.descendants().filter(roxmltree::Node::is_element);
     let texts: Vec<&str> = elements.filter_map(|element| element.text()).collect();
+    let seconds = texts.iter().find_map(|text| {
+        let figure = text.trim().strip_prefix("seconds")?;
+        figure.trim().parse::<f64>().ok()
+    });
+    let is_short = seconds.is_some_and(|seconds| seconds <= SECONDS_MAX);
+    assert!(is_short, "the demo took {seconds:?} s");
     let fields = CHAPTERS.split("headline: \"").skip(1);
     let titles: Vec<&str> = fields.filter_map(|rest| rest.split('"').next()).collect();
     assert!(!titles.is_empty(), "chapters.rs names no title");

@@ -44,7 +44,7 @@ const INTRODUCTION: [&str; 4] = [
 
 /// Pace for people.
 const STEADY: Pace = Pace {
-    ready_after: Duration::from_millis(600),
+    ready_after: Duration::from_millis(400),
     pause_scale: 1.0,
 };
 

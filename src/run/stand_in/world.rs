@@ -41,6 +41,8 @@ pub(super) struct PodFacts {
     pub(super) is_ready: bool,
     pub(super) is_deleting: bool,
     pub(super) cost: i64,
+    /// True if its mark says that no scale-down may take it.
+    pub(super) is_protected: bool,
 }
 
 /// An event about a ReplicaSet.
@@ -58,6 +60,9 @@ pub(super) struct EventFacts {
 /// The annotation by which users rank the pods of a ReplicaSet
 /// (kubernetes `pkg/apis/core/annotation_key_constants.go:PodDeletionCost`).
 pub(super) const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// The annotation by which users protect a pod of a ReplicaSet that opts in.
+pub(super) const SCALE_DOWN: &str = "replicaset-controller/scale-down";
 
 impl World {
     /// Reads the objects of the three resources.
@@ -158,8 +163,10 @@ fn read_set(set: &Value) -> SetFacts {
 fn read_pod(pod: &Value) -> PodFacts {
     let mut owners = entries(pod, "/metadata/ownerReferences");
     let owner = owners.find(|owner| owner["controller"] == true);
-    let cost = pod["metadata"]["annotations"].get(DELETION_COST);
-    let cost = cost.and_then(Value::as_str).unwrap_or_default();
+    let annotation = |name: &str| {
+        let value = pod["metadata"]["annotations"].get(name);
+        value.and_then(Value::as_str).unwrap_or_default()
+    };
     PodFacts {
         name: text(pod, "/metadata/name"),
         uid: text(pod, "/metadata/uid"),
@@ -167,7 +174,8 @@ fn read_pod(pod: &Value) -> PodFacts {
         node: text(pod, "/spec/nodeName"),
         is_ready: condition(pod, "Ready").is_some(),
         is_deleting: pod.pointer("/metadata/deletionTimestamp").is_some(),
-        cost: cost.parse().unwrap_or(0),
+        cost: annotation(DELETION_COST).parse().unwrap_or(0),
+        is_protected: annotation(SCALE_DOWN) == "never",
     }
 }
 

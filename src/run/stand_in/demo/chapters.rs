@@ -47,7 +47,7 @@ pub(super) const CHAPTERS: [Chapter; 7] = [
         play: adoption::play,
     },
     Chapter {
-        headline: "A scale-down deletes unready and low-cost pods first",
+        headline: "A scale-down takes weak pods first, keeps a protected one and empties a node",
         about: scale_down::SET,
         play: scale_down::play,
     },
@@ -97,6 +97,30 @@ fn replica_set(name: &str, replicas: usize) -> Value {
 
 fn pod_spec() -> Value {
     json!({"containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10"}]})
+}
+
+fn annotations(pairs: &[(&str, &str)]) -> Value {
+    pairs.iter().copied().collect()
+}
+
+/// Sets or removes an annotation and shows the command for it. Two annotations would not fit a
+/// terminal.
+fn annotate(
+    stage: &mut Stage<'_>,
+    (resource, name): (&str, &str),
+    annotation: &str,
+    value: Option<&str>,
+) -> ChapterResult<()> {
+    let change = value.map_or("-".to_owned(), |value| format!("={value}"));
+    stage.command(format!(
+        "kubectl annotate {resource} {name} {annotation}{change}"
+    ));
+    let path = match resource {
+        "rs" => set_path("default", name),
+        _ => pod_path(name),
+    };
+    let patch = json!({"metadata": {"annotations": {annotation: value}}});
+    stage.patch(&path, &patch)
 }
 
 /// Scales a ReplicaSet and shows the `kubectl scale` command for it.

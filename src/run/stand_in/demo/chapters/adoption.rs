@@ -29,7 +29,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     stage.until("the orphan is ready", PATIENCE, |_, world| {
         world.pod(ORPHAN).is_some_and(|pod| pod.is_ready)
     })?;
-    stage.pause(0.5)?;
+    stage.pause(0.3)?;
 
     let n_before = stage.requests("create", "pods").len();
     stage.command(format!(
@@ -51,7 +51,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     stage.note(format!(
         "{SET} adopted {ORPHAN} and created {n_created} more pods"
     ));
-    stage.pause(1.2)?;
+    stage.pause(0.7)?;
 
     let known: HashSet<String> = world.pods.iter().map(|pod| pod.uid.clone()).collect();
     stage.command(format!("kubectl label pod {ORPHAN} app=debug --overwrite"));
@@ -86,7 +86,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
         while_watched,
         is_left_alone,
     )?;
-    stage.pause(1.0)?;
+    stage.pause(0.4)?;
     Ok(format!(
         "{ORPHAN} was adopted and {n_created} pods created; once released, {} replaced it",
         new[0]

@@ -44,7 +44,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     stage.hold("no pod is created without a controller", 0.3, |world| {
         world.pods_of_name(SET).len() == n_then
     })?;
-    stage.pause(1.2)?;
+    stage.pause(0.5)?;
 
     stage.command("systemctl restart replicaset-controller");
     stage.start_controller()?;
@@ -71,7 +71,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
         tally.added - n_first,
         tally.added
     ));
-    stage.pause(1.2)?;
+    stage.pause(0.4)?;
     Ok(format!(
         "killed at {n_first} pods, {N_UNANSWERED} answers lost; restarted: {REPLICAS} pods \
          in total, none twice"

@@ -18,6 +18,10 @@ const REPLICAS: usize = 8;
 /// Number of pods that the quota allows.
 const LIMIT: usize = 5;
 
+/// Creates that the quota refuses. The pauses between them begin at 50 ms and double, so this many
+/// take a minute.
+const REFUSED_MAX: usize = 12;
+
 pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     stage.command(format!(
         "kubectl create quota small --hard=pods={LIMIT} -n {NAMESPACE}"
@@ -32,7 +36,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
         "spec": {"hard": {"pods": LIMIT.to_string()}},
     });
     stage.create(&quotas, &quota)?;
-    stage.pause(0.4)?;
+    stage.pause(0.2)?;
 
     // Create the pods within the quota first: each of their events would trigger another failed
     // sync, and failed syncs back off.
@@ -41,6 +45,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     stage.command(format!(
         "kubectl scale rs {SET} -n {NAMESPACE} --replicas={REPLICAS}"
     ));
+    let n_before = stage.requests("create", "pods").len();
     let patch = json!({"spec": {"replicas": REPLICAS}});
     stage.patch(&set_path(NAMESPACE, SET), &patch)?;
     let world = stage.until("the quota refuses pods", PATIENCE, is_blocked)?;
@@ -62,7 +67,14 @@ pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     stage.hold("the quota limits the pods", 0.3, |world| {
         world.pods_of_name(SET).len() == LIMIT
     })?;
-    stage.pause(0.7)?;
+    let n_refused = stage.requests("create", "pods").len() - n_before;
+    check(n_refused <= REFUSED_MAX, || {
+        format!("{n_refused} creates were sent to a full quota")
+    })?;
+    stage.note(format!(
+        "{n_refused} creates were refused so far; the pause between them doubles, up to 30 s"
+    ));
+    stage.pause(0.5)?;
 
     let limit = LIMIT * 2;
     stage.command(format!(
@@ -82,7 +94,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     stage.note(format!(
         "quota raised: {n_more} more pods were created and the condition was removed"
     ));
-    stage.pause(0.8)?;
+    stage.pause(0.5)?;
     Ok(format!(
         "{LIMIT} of {REPLICAS} pods, a condition and an event; all {REPLICAS} once the quota was \
          raised"

@@ -10,7 +10,7 @@ pub(super) const SET: &str = "web";
 
 pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     until_complete(stage, SET)?;
-    let world = stage.pause(0.5)?;
+    let world = stage.pause(0.2)?;
     let pods = world.pods_of_name(SET);
     let known: HashSet<String> = pods.iter().map(|pod| pod.uid.clone()).collect();
     let victim = pods.first().map(|pod| pod.name.clone());
@@ -47,7 +47,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     check(n_pods == known.len(), || {
         format!("{SET} has {n_pods} pods, not {}", known.len())
     })?;
-    stage.pause(1.0)?;
+    stage.pause(0.6)?;
     Ok(format!(
         "{victim} was deleted; the controller sent the create of {newcomer} {} ms later",
         delay.as_millis()

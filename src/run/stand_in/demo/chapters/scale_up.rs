@@ -18,7 +18,7 @@ pub(super) const LARGE: &str = "worker";
 const LARGE_REPLICAS: usize = 200;
 
 /// Duration of a create, long enough to make batches visible.
-const CREATE_TIME: Duration = Duration::from_millis(80);
+const CREATE_TIME: Duration = Duration::from_millis(70);
 
 pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     let sample: Vec<Value> = serde_saphyr::from_multiple(SAMPLE).map_err(|error| {
@@ -30,9 +30,10 @@ pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     for object in &sample {
         stage.create(&collection("default"), object)?;
     }
+    // One of them waits longer before its pods count as available.
     stage.until("all ReplicaSets have their pods", PATIENCE, |_, world| {
         let mut sets = world.sets.iter();
-        world.sets.len() == sample.len() && sets.all(|set| world.is_complete(&set.name))
+        world.sets.len() == sample.len() && sets.all(|set| set.ready == set.desired)
     })?;
     let n_small = stage.pods_since(before, "default").added;
     stage.pause(0.7)?;
@@ -51,7 +52,10 @@ pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     slow.remove();
     scaled?;
     let seconds = begun.elapsed().as_secs_f64();
-    until_complete(stage, LARGE)?;
+    for object in &sample {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        until_complete(stage, name)?;
+    }
 
     let requests = stage.requests("create", "pods");
     let requests = &requests[n_before..];
@@ -72,7 +76,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
             n_small + n_more
         )
     })?;
-    stage.pause(0.8)?;
+    stage.pause(0.5)?;
     let sizes = join(&expected);
     Ok(format!(
         "created {n_pods} pods, the last {n_more} in batches of {sizes} (slowed to {seconds:.1} s)"
