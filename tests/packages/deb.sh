@@ -23,8 +23,10 @@ if ! [ -e "$debian" ]; then
 fi
 mkdir "$machine"
 tar -C "$machine" -xf "$debian"
+# mmdebstrap copies the name of this machine.
+rm -f "$machine/etc/hostname"
 # It shares the network, so that it reaches the control plane at 127.0.0.1.
-systemd-nspawn --quiet --directory="$machine" --boot --register=no --keep-unit --console=pipe \
+systemd-nspawn --quiet --directory="$machine" --hostname=debian --boot --register=no --keep-unit --console=pipe \
     --resolv-conf=off --timezone=off </dev/null >"$work/boot.log" 2>&1 &
 nspawn=$!
 pids=$nspawn
@@ -70,8 +72,9 @@ inside systemctl daemon-reload
 step "systemctl enable --now" inside systemctl enable --now $name
 step "kubectl apply" $admin apply -f "$root/config/replicasets.yaml"
 eventually has_pods 8
-inside systemctl status $name | sed 's/^/        /' | head -n 12
-inside systemctl status $name | grep -q 'Status: "running; ' || fail "no status line"
+counts() { inside systemctl status $name | grep -q 'Status: "running; 3 ReplicaSets, '; }
+eventually counts
+inside systemctl status $name | sed 's/^/        /; s/ *$//' | head -n 10
 pid=$(show MainPID)
 owner=$(inside ps -o user= -p "$pid")
 inside id "$owner" >/dev/null || fail "the daemon runs as $owner"

@@ -16,6 +16,7 @@ about() { # about PART
   deb) wc --bytes target/debian/*.deb ;;
   image)
     ${ENGINE:-podman} --version
+    echo "engine: ${ENGINE:-podman} run ${RUN_FLAGS:-}"
     ${ENGINE:-podman} image ls --format '{{.Repository}}:{{.Tag}} {{.Size}}' replicaset-controller
     ;;
   esac
@@ -32,6 +33,7 @@ for part in ${TESTS:-tarballs image deb}; do
   printf '\n== %s\n' "$part"
   output=target/packages-$part.txt
   # Only what is the same on every machine: no folders of this one.
-  check "$part" 2>&1 | sed -u "s|$PWD/||g; s|${TMPDIR:-/tmp}/tmp\.[[:alnum:]]*|TEMPORARY|g" | tee "$output"
+  check "$part" 2>&1 | sed -u "s|$PWD/||g; s|$HOME/|~/|g; s|${TMPDIR:-/tmp}/[a-z-]*\.[[:alnum:]]*|TEMPORARY|g" |
+    tee "$output"
   mv "$output" "tests/records/packages-$part.txt"
 done

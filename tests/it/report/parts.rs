@@ -148,7 +148,10 @@ fn upstream_runs() -> Vec<UpstreamRun> {
     let folder = fs::read_dir(root().join("tests/records")).expect("a readable folder");
     let paths = folder.map(|entry| entry.expect("a readable entry").path());
     let mut paths: Vec<_> = paths
-        .filter(|path| path.extension().is_some_and(|it| it == "txt"))
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.ends_with(".txt") && !name.starts_with("packages-")
+        })
         .collect();
     paths.sort();
     let runs = paths.iter().map(|path| {
