@@ -119,3 +119,31 @@ fn readme_lines_fit_100_columns() {
     let long: Vec<&str> = readme.lines().filter(is_long).collect();
     assert!(long.is_empty(), "{}", long.join("\n"));
 }
+
+/// The lines of `wc --bytes` in the transcripts of `make test-packages`: the size of each artefact.
+#[test]
+fn the_manual_has_the_sizes_of_the_tested_packages() {
+    let manual = read(&root().join("src/manual/install.md"));
+    let mut sizes = Vec::new();
+    for part in ["tarballs", "deb"] {
+        let transcript = read(&root().join(format!("tests/records/packages-{part}.txt")));
+        let lines = transcript.lines().map(str::trim);
+        let files = lines.filter_map(|line| line.split_once(" target/"));
+        let bytes = files.filter(|(bytes, _)| bytes.bytes().all(|byte| byte.is_ascii_digit()));
+        sizes.extend(bytes.map(|(bytes, _)| with_commas(bytes)));
+    }
+    assert_eq!(sizes.len(), 6, "{sizes:?}");
+    for size in sizes {
+        assert!(manual.contains(&size), "install.md lacks the size {size}");
+    }
+}
+
+fn with_commas(digits: &str) -> String {
+    let mut text = digits.to_owned();
+    let mut at = digits.len();
+    while at > 3 {
+        at -= 3;
+        text.insert(at, ',');
+    }
+    text
+}
