@@ -127,12 +127,15 @@ fn a_restarted_daemon_waits_on_and_repeats_no_event() {
             .any(|it| text_at(it, "/reason") == REASON)
     });
     let (pods, version) = (names(&cluster.live()), cluster.replica_set("a"));
+    // Each daemon learns by one write that an API server before 1.35 drops the field.
+    let is_dropped = cluster.status("a")["terminatingReplicas"].is_null();
     cluster.stop_daemon();
     cluster.faults().recorder().clear();
     cluster.start_daemon();
     cluster.synced();
     cluster.holds("the daemon writes nothing", || {
-        cluster.n_writes() == 0 && cluster.recorded("create", "events").is_empty()
+        let n_writes_max = usize::from(is_dropped);
+        cluster.n_writes() <= n_writes_max && cluster.recorded("create", "events").is_empty()
     });
     assert_eq!(names(&cluster.live()), pods);
     assert_eq!(
