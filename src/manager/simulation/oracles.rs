@@ -42,8 +42,10 @@ pub(super) struct Knowledge {
 }
 
 impl Knowledge {
-    /// The store goes back: what this process has written may be undone.
-    pub(super) fn rewind(&mut self) {
+    /// The store goes back to a revision: what this process has written may be undone, and what
+    /// was there at its take-over may have another revision.
+    pub(super) fn rewind(&mut self, revision: u64) {
+        self.acquired_at = self.acquired_at.map(|at| at.min(revision));
         self.rewound = [Kind::Pod, Kind::ReplicaSet].into();
         self.created.clear();
         self.deleted.clear();

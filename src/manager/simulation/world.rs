@@ -357,7 +357,7 @@ impl State {
         self.lease.tampered_until = now + Duration::from_secs(30);
         self.lease.holder.clear();
         for known in self.known.values_mut() {
-            known.rewind();
+            known.rewind(self.server.revision);
         }
     }
 
