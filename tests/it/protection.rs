@@ -64,11 +64,12 @@ fn n_events(cluster: &TestCluster, reason: &str) -> i64 {
 
 #[test]
 fn without_opting_in_marks_have_no_effect() {
-    let cluster = TestCluster::running();
+    let mut cluster = TestCluster::start();
     for pod in ["p", "q", "r"] {
         cluster.create_pod(&marked(pod, "never"));
     }
     cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.start_daemon();
     cluster.stable("a");
     assert_eq!(cluster.live().len(), 1);
     assert_eq!(cluster.status("a")["conditions"], json!(null));
@@ -81,11 +82,12 @@ fn without_opting_in_marks_have_no_effect() {
 
 #[test]
 fn marks_decide_before_every_other_rule() {
-    let cluster = TestCluster::running();
+    let mut cluster = TestCluster::start();
     for (pod, mark) in [("p", "never"), ("q", ""), ("r", "first"), ("s", "never")] {
         cluster.create_pod(&marked(pod, mark));
     }
     cluster.create_replica_set(&protecting("a", 4, &[]));
+    cluster.start_daemon();
     cluster.stable("a");
     cluster.scale("a", 3);
     cluster.stable("a");
@@ -121,12 +123,13 @@ fn marks_decide_before_every_other_rule() {
 /// A forgotten annotation costs money until the timeout, which a fail-over does not start again.
 #[test]
 fn a_block_ends_by_its_timeout() {
-    let mut cluster = TestCluster::running();
+    let mut cluster = TestCluster::start();
     for pod in ["p", "q"] {
         cluster.create_pod(&marked(pod, "never"));
     }
     let rs = protecting("a", 1, &[("protected-timeout", "4s")]);
     cluster.create_replica_set(&rs);
+    cluster.start_daemon();
     cluster.eventually("the scale-down is blocked", || {
         block_of(&cluster, "a").is_some()
     });
