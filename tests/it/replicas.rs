@@ -19,7 +19,7 @@ fn check_a_satisfied_workload_causes_no_write(kind: Kind) {
     cluster.stable("a");
     let pods = uids(&cluster.live());
     // Each daemon learns by one write that an API server before 1.35 drops the field.
-    let is_dropped = kind == ReplicaSets && cluster.status("a")["terminatingReplicas"].is_null();
+    let is_dropped = kind == ReplicaSets && !cluster.keeps_terminating_replicas("a");
     // A restarted daemon finds nothing to do.
     cluster.stop_daemon();
     cluster.faults().recorder().clear();
