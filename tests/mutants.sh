@@ -7,6 +7,7 @@ cd "$(dirname -- "$0")/.."
 record=tests/records/mutants.jsonl
 out=target/mutants
 jobs=${MUTANT_JOBS:-2}
+mkdir -p "$out"
 
 # Prints the names of the mutants with one of the summaries, as a JSON array.
 names() { # names PART SUMMARY...
