@@ -388,4 +388,15 @@ mod tests {
         assert_eq!(dedup.done(&1), None, "it is in the channel already");
         assert_eq!((dedup.n_waiting(), dedup.n_processing()), (1, 0));
     }
+
+    #[test]
+    fn a_key_is_processed_from_its_begin_until_it_is_done() {
+        let mut dedup = Dedup::new();
+        assert_eq!(dedup.add(&0, High), Added::Send);
+        assert!(dedup.is_dirty(&0) && !dedup.is_processing(&0));
+        assert!(dedup.begin(&0, High));
+        assert!(!dedup.is_dirty(&0) && dedup.is_processing(&0));
+        assert_eq!(dedup.done(&0), None);
+        assert!(!dedup.is_processing(&0));
+    }
 }

@@ -177,4 +177,17 @@ mod tests {
         suspicion.wrote_status(&"8".into());
         assert!(suspicion.is_over(clock.now()));
     }
+
+    #[test]
+    fn an_own_status_is_kept_until_the_watch_shows_it() {
+        let (mut suspicion, clock) = (Suspicion::default(), FakeClock::default());
+        let armed = armed(&clock);
+        clock.advance(GRACE + Duration::from_secs(1));
+        suspicion.wrote_status(&"7".into());
+        assert!(!suspicion.is_over(clock.now()));
+        suspicion.saw_status(&"7".into(), Some(&armed), clock.now());
+        assert!(suspicion.is_over(clock.now()));
+        suspicion.saw_status(&"8".into(), Some(&armed), clock.now());
+        assert!(!suspicion.is_over(clock.now()));
+    }
 }

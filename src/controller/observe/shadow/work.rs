@@ -127,3 +127,60 @@ fn pods(count: usize) -> String {
     let word = if count == 1 { "pod" } else { "pods" };
     format!("{count} {word}")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::Work;
+    use crate::api::Uid;
+
+    fn uids(names: &[&str]) -> HashSet<Uid> {
+        names.iter().map(|name| Uid::from(*name)).collect()
+    }
+
+    fn delete(chosen: &[&str], ties: &[&str], surplus: usize) -> Work {
+        Work::Delete {
+            chosen: uids(chosen),
+            ties: uids(ties),
+            surplus,
+        }
+    }
+
+    #[test]
+    fn only_more_to_do_than_before_is_a_new_decision() {
+        let cases = [
+            (Work::Create(2), Work::Create(1), true),
+            (Work::Create(1), Work::Create(1), false),
+            (Work::Create(1), Work::Create(2), false),
+            (delete(&["a"], &[], 2), delete(&["a"], &[], 1), true),
+            (delete(&["b"], &[], 1), delete(&["a"], &[], 1), true),
+            (delete(&["b"], &[], 1), delete(&["a"], &["b"], 1), false),
+            // One sync cannot delete them all, so each deletion changes the choice.
+            (delete(&["b"], &[], 2), delete(&["a"], &[], 2), false),
+            (
+                Work::Adopt(uids(&["a", "b"])),
+                Work::Adopt(uids(&["a"])),
+                true,
+            ),
+            (
+                Work::Adopt(uids(&["a"])),
+                Work::Adopt(uids(&["a", "b"])),
+                false,
+            ),
+            (
+                Work::Release(uids(&["b"])),
+                Work::Release(uids(&["a"])),
+                true,
+            ),
+            (
+                Work::Release(uids(&["a"])),
+                Work::Release(uids(&["a"])),
+                false,
+            ),
+        ];
+        for (now, before, is_new) in cases {
+            assert_eq!(now.exceeds(&before), is_new, "{now:?} after {before:?}");
+        }
+    }
+}
