@@ -64,6 +64,16 @@ impl State {
         }
     }
 
+    /// Scheduler and kubelets look at all pods again, as after a restore: it brings back pods, and
+    /// states of pods, for which they had nothing left to do.
+    pub(super) fn step_all_pods(&mut self, now: Duration) {
+        let pods: Vec<_> = self.server.all(Kind::Pod).map(Arc::clone).collect();
+        for pod in pods.iter().filter(|pod| !is_ready(&pod.value)) {
+            let at = now + Duration::from_millis(self.rng.u64(1..900));
+            self.schedule(at, Event::PodStep(pod.name.clone(), uid_of(pod)));
+        }
+    }
+
     /// The scheduler's and the kubelet's next step for a pod.
     pub(super) fn step_pod(&mut self, name: &str, uid: &str, now: Duration) {
         let Some(pod) = self
@@ -79,7 +89,7 @@ impl State {
             self.write(now, |api| api.remove(Kind::Pod, name));
             return;
         }
-        if !is_active(value) {
+        if !is_active(value) || is_ready(value) {
             return;
         }
         if value["spec"]["nodeName"].is_null() {
@@ -97,7 +107,7 @@ impl State {
                 });
             });
             return;
-        } else if !is_ready(value) {
+        } else {
             self.set_ready(name, true, now);
             return;
         }

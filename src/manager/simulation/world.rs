@@ -353,6 +353,7 @@ impl State {
         self.epoch += 1;
         self.server.restore(snapshot);
         self.write(now, ApiServer::restore_quota);
+        self.step_all_pods(now);
         self.cut(None, None, End::Reset);
         self.lease.tampered_until = now + Duration::from_secs(30);
         self.lease.holder.clear();
