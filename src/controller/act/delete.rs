@@ -126,9 +126,10 @@ impl ReplicaSetController {
             // Without a change the conflict is a refusal: an admission webhook may use any code.
             let is_changed = expected.is_some_and(|expected| *expected != live.resource_version);
             let is_superseded = is_changed && !live.differs_in_version_only(chosen);
-            // Without that gate no sync waits for a version, so only the back-off bounds the
-            // choices from an old cache.
-            if is_superseded && self.options.gates.stale_controller_consistency {
+            // Only the back-off bounds the choices from a cache that no sync waits for: without
+            // that gate, or if the store went back, whose older version no event may ever show.
+            let is_behind = !pod.resource_version.is_as_new_as(&live.resource_version);
+            if is_superseded && is_behind && self.options.gates.stale_controller_consistency {
                 self.await_version(rs, &live);
                 return Ok(Deleted::Superseded);
             }

@@ -195,7 +195,8 @@ pub(super) fn mutants() -> String {
             writeln!(text, "\n{title}:\n").expect("text takes text");
         }
         for name in names {
-            writeln!(text, "- `{name}`").expect("text takes text");
+            let (place, change) = name.split_once(": ").unwrap_or((name, ""));
+            writeln!(text, "- `{place}`\n  `{change}`").expect("text takes text");
         }
     }
     text

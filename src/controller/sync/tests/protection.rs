@@ -125,6 +125,28 @@ fn a_pod_marked_in_the_last_moment_stays() {
     assert_eq!(deletes(&fixture), ["a"]);
 }
 
+/// After a restore of etcd, until the watch notices it. No event may ever show the older version.
+#[test]
+fn a_choice_that_an_older_version_refuses_backs_off() {
+    let rs = protecting(1, &[]);
+    let younger = Pod {
+        ready_transition: Some(now().into()),
+        ..at("7", ready_pod("b", &rs))
+    };
+    let fixture = fixture(&rs, [at("7", ready_pod("a", &rs)), younger.clone()]);
+    let saved = Pod {
+        scale_down: ScaleDownMark::Never,
+        ..at("5", younger)
+    };
+    fixture.writes.set_live_pods(vec![saved]);
+    fixture
+        .writes
+        .on_delete(|_, name| (name == "b").then(|| Err(conflict())));
+    fixture.sync("web").expect_err("the cache cannot show it");
+    assert_eq!(deletes(&fixture), ["b"]);
+    assert_eq!(fixture.open(&rs), Some((0, 0)));
+}
+
 /// An admission webhook may refuse with any code, and something may change the pod all the time.
 #[test]
 fn no_conflict_is_answered_for_ever() {
