@@ -167,14 +167,16 @@ impl Positions {
             .spec
             .as_ref()
             .is_some_and(|spec| spec.generation == rs.generation);
-        if !is_known && rs.status.observed_generation < rs.generation {
-            self.spec = Some(Spec {
-                generation: rs.generation,
-                version: rs.resource_version.clone(),
-                since: now,
-                is_listed: false,
-            });
+        if is_known {
+            return;
         }
+        let is_unobserved = rs.status.observed_generation < rs.generation;
+        self.spec = is_unobserved.then(|| Spec {
+            generation: rs.generation,
+            version: rs.resource_version.clone(),
+            since: now,
+            is_listed: false,
+        });
     }
 
     /// Returns how long the choice of pods to delete must wait, with the pod cache at `pods`;

@@ -230,6 +230,19 @@ fn a_quiet_pod_watch_costs_one_list_per_order() {
     assert_eq!(deletes(&fixture), ["a"]);
 }
 
+/// As after a restore of etcd: the ReplicaSet is back at a generation that a status has observed.
+#[test]
+fn a_spec_that_went_back_ends_the_wait_for_the_order() {
+    let (fixture, rs, first) = marked_before_the_order("on");
+    fixture.cache_silently(None, [first]);
+    waits(&fixture, &[]);
+    let mut back = scaled(&rs, 1, "12");
+    back.status.observed_generation = back.generation;
+    fixture.deliver_replica_set(back);
+    fixture.sync_ok("web");
+    assert_eq!(deletes(&fixture), ["a"]);
+}
+
 #[test]
 fn without_protection_the_choice_goes_on_after_the_wait() {
     let (fixture, _, _) = marked_before_the_order("off");
