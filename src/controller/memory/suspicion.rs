@@ -125,6 +125,13 @@ mod tests {
         }
     }
 
+    fn past_grace() -> (Suspicion, FakeClock, Armed) {
+        let clock = FakeClock::default();
+        let armed = armed(&clock);
+        clock.advance(GRACE + Duration::from_secs(1));
+        (Suspicion::default(), clock, armed)
+    }
+
     fn pod(clock: &FakeClock) -> Pod {
         Pod {
             key: ObjectKey::new("shop", "web-1"),
@@ -168,9 +175,7 @@ mod tests {
 
     #[test]
     fn own_statuses_raise_no_suspicion_in_either_order() {
-        let (mut suspicion, clock) = (Suspicion::default(), FakeClock::default());
-        let armed = armed(&clock);
-        clock.advance(GRACE + Duration::from_secs(1));
+        let (mut suspicion, clock, armed) = past_grace();
         suspicion.wrote_status(&"7".into());
         suspicion.saw_status(&"7".into(), Some(&armed), clock.now());
         suspicion.saw_status(&"8".into(), Some(&armed), clock.now());
@@ -180,9 +185,7 @@ mod tests {
 
     #[test]
     fn an_own_status_is_kept_until_the_watch_shows_it() {
-        let (mut suspicion, clock) = (Suspicion::default(), FakeClock::default());
-        let armed = armed(&clock);
-        clock.advance(GRACE + Duration::from_secs(1));
+        let (mut suspicion, clock, armed) = past_grace();
         suspicion.wrote_status(&"7".into());
         assert!(!suspicion.is_over(clock.now()));
         suspicion.saw_status(&"7".into(), Some(&armed), clock.now());

@@ -58,19 +58,22 @@ impl State {
         }
         let is_terminating = !object.value["metadata"]["deletionTimestamp"].is_null();
         if change.is_new || is_terminating {
-            let step = Event::PodStep(object.name.clone(), uid_of(object));
-            let at = now + Duration::from_millis(self.rng.u64(1..900));
-            self.schedule(at, step);
+            self.step_soon(object, now);
         }
+    }
+
+    fn step_soon(&mut self, pod: &Object, now: Duration) {
+        let step = Event::PodStep(pod.name.clone(), uid_of(pod));
+        let at = now + Duration::from_millis(self.rng.u64(1..900));
+        self.schedule(at, step);
     }
 
     /// Scheduler and kubelets look at all pods again, as after a restore: it brings back pods, and
     /// states of pods, for which they had nothing left to do.
     pub(super) fn step_all_pods(&mut self, now: Duration) {
         let pods: Vec<_> = self.server.all(Kind::Pod).map(Arc::clone).collect();
-        for pod in pods.iter().filter(|pod| !is_ready(&pod.value)) {
-            let at = now + Duration::from_millis(self.rng.u64(1..900));
-            self.schedule(at, Event::PodStep(pod.name.clone(), uid_of(pod)));
+        for pod in pods {
+            self.step_soon(&pod, now);
         }
     }
 
@@ -97,6 +100,8 @@ impl State {
             self.write(now, |api| {
                 api.change(Kind::Pod, name, |pod| pod["spec"]["nodeName"] = json!(node));
             });
+            let at = now + Duration::from_millis(self.rng.u64(1..1_500));
+            self.schedule(at, Event::PodStep(name.to_owned(), uid.to_owned()));
         } else if self.is_rejected() {
             self.write(now, |api| {
                 let at = api.now.clone();
@@ -106,13 +111,9 @@ impl State {
                         json!({"phase": "Failed", "reason": "OutOfpods", "startTime": at});
                 });
             });
-            return;
         } else {
             self.set_ready(name, true, now);
-            return;
         }
-        let at = now + Duration::from_millis(self.rng.u64(1..1_500));
-        self.schedule(at, Event::PodStep(name.to_owned(), uid.to_owned()));
     }
 
     fn is_rejected(&mut self) -> bool {

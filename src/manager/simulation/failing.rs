@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::api_server::{ApiServer, START};
-use super::objects::{Kind, Object, controller_of, is_active, is_lost};
+use super::objects::{Kind, Object, controller_of, is_active, is_lost, is_of};
 use super::oracles::{Check, Knowledge, is_ready};
 use super::view::View;
 
@@ -188,10 +188,6 @@ fn opts_in_always(view: &View, owner: &str, name: &str, since: u64) -> bool {
 
 fn may_opt_in(view: &View, owner: &str, name: &str, since: u64) -> bool {
     owner_versions(view, owner, since).any(|rs| opts_in(rs, name))
-}
-
-fn is_of(pod: &Object, owner: &str) -> bool {
-    controller_of(&pod.value) == Some(owner) && !is_lost(&pod.value)
 }
 
 fn is_failed(pod: &Value) -> bool {

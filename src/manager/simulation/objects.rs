@@ -126,6 +126,11 @@ pub(super) fn is_lost(pod: &Value) -> bool {
     pod["metadata"]["labels"]["app"] == "lost"
 }
 
+/// True if the pod counts for this owner while it is active.
+pub(super) fn is_of(pod: &Object, owner: &str) -> bool {
+    controller_of(&pod.value) == Some(owner) && !is_lost(&pod.value)
+}
+
 /// UID of the object's controller.
 pub(super) fn controller_of(object: &Value) -> Option<&str> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;

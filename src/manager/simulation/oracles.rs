@@ -10,7 +10,7 @@ use super::api_server::ApiServer;
 use super::deletes::Deletes;
 use super::http::Request;
 use super::marks::{block_of, is_protected, mark_of, protection_of};
-use super::objects::{Kind, Object, controller_of, is_active, is_lost, target};
+use super::objects::{Kind, Object, controller_of, is_active, is_of, target};
 use super::plan::Protection;
 use super::view::View;
 
@@ -370,7 +370,7 @@ impl Check<'_> {
                 continue;
             }
             // One that lost its labels is not counted, also if its release finds it gone.
-            let is_counted = |pod: &Object| is_owned(pod) && is_active(pod) && !is_lost(&pod.value);
+            let is_counted = |pod: &Object| is_of(pod, owner) && is_active(pod);
             let always = versions.iter().all(|pod| pod.is_some_and(is_counted));
             for pod in versions.into_iter().flatten().filter(|pod| is_active(pod)) {
                 let uid = pod.value["metadata"]["uid"].as_str().unwrap_or_default();

@@ -311,14 +311,19 @@ impl State {
             self.follow_pod(change, now);
         }
         if !changes.is_empty() {
-            for server in 0..N_SERVERS {
-                let jitter = Duration::from_micros(self.rng.u64(0..2_000));
-                let at = now + self.cache_lag[server] + jitter;
-                let sees = Event::CacheSees(server, self.server.revision, self.epoch);
-                self.schedule(at, sees);
-            }
+            self.let_caches_see(now);
         }
         result
+    }
+
+    /// Lets each cache see the store as it is now, after its lag.
+    fn let_caches_see(&mut self, now: Duration) {
+        for server in 0..N_SERVERS {
+            let jitter = Duration::from_micros(self.rng.u64(0..2_000));
+            let at = now + self.cache_lag[server] + jitter;
+            let sees = Event::CacheSees(server, self.server.revision, self.epoch);
+            self.schedule(at, sees);
+        }
     }
 
     pub(super) fn end(&mut self, link: usize, end: End) {
@@ -417,10 +422,7 @@ impl State {
         self.faults.end();
         self.is_down = [false; N_SERVERS];
         self.cache_lag = [CACHE_LAG; N_SERVERS];
-        for server in 0..N_SERVERS {
-            let sees = Event::CacheSees(server, self.server.revision, self.epoch);
-            self.schedule(now + CACHE_LAG, sees);
-        }
+        self.let_caches_see(now);
         self.set_lag(None);
         self.write(now, |api| api.set_quota(None));
         self.n_to_reject = 0;
