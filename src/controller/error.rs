@@ -28,10 +28,10 @@ pub enum SyncError {
     /// The ReplicaSet was deleted, or is being deleted, and the cache did not show it yet.
     #[error("{0}")]
     Deleted(String),
-    /// Pods that were to be adopted are gone, which the cache does not show yet, and without them
-    /// the ReplicaSet needs something else.
-    #[error("{0} pods to adopt are gone, which the cache does not show yet")]
-    Outdated(usize),
+    /// The API server has other pods than those on which the sync was to act, which the cache does
+    /// not show yet.
+    #[error("{0}, which the cache does not show yet")]
+    Outdated(String),
     /// The sync panicked; the panic was logged.
     #[error("the sync panicked: {0}")]
     Panic(String),

@@ -79,7 +79,8 @@ impl ReplicaSetController {
             None => {
                 let decision = facts.decide_without(&gone);
                 if decision.plan != Plan::Nothing && !decision.acts {
-                    return Err(SyncError::Outdated(gone.len()));
+                    let gone = format!("{} pods to adopt are gone", gone.len());
+                    return Err(SyncError::Outdated(gone));
                 }
                 Ok(decision)
             }

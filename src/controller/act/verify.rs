@@ -122,7 +122,7 @@ impl ReplicaSetController {
     /// however old (kubernetes/kubernetes#129795).
     ///
     /// # Errors
-    /// If the LIST fails.
+    /// If the LIST fails, or if the cache has yet to follow a restore from a backup.
     fn compare_with_live(&self, rs: &ReplicaSet, selector: &Selector) -> Result<bool, SyncError> {
         let owner = OwnerKey::new(self.kind.kind, &rs.key, &rs.uid);
         let cached_before = self.cache.pods_owned_by(&owner);
@@ -136,6 +136,13 @@ impl ReplicaSetController {
             .filter(|pod| pod.is_active())
             .map(|pod| &pod.uid)
             .collect();
+        // Without a restore no pod ever becomes active again. No expectation could end this wait:
+        // the cache follows by a list, which enqueues the key.
+        let is_restored = |pod: &&Arc<Pod>| !pod.is_active() && live_uids.contains(&pod.uid);
+        if let Some(pod) = cached_before.iter().find(is_restored) {
+            let restored = format!("pod {} is restored from a backup", pod.key.name);
+            return Err(SyncError::Outdated(restored));
+        }
         let creations: Vec<&Pod> = live
             .iter()
             .filter(|pod| pod.is_active() && pod.is_controlled_by(&rs.uid))

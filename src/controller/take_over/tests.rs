@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::{Pod, ReplicaSet};
+use crate::api::{Pod, PodPhase, ReplicaSet};
 use crate::controller::memory::Memory;
 use crate::controller::sync::SyncOutcome;
-use crate::controller::testing::{Fixture, Write, fixture, owned_pod, pod, replica_set};
+use crate::controller::testing::{
+    Fixture, Write, fixture, owned_pod, pod, replica_set, seconds_ago,
+};
 use crate::writes::CreatedPod;
 
 /// A new leader with caches at version 10, while the API server is at 20.
@@ -312,6 +314,37 @@ fn after_a_restore_pods_that_are_lost_are_not_counted() {
     fixture.sync_ok("a");
     fixture.assert_counts(0, 0, 0);
     assert_eq!(fixture.open(&rs), Some((0, 1)));
+}
+
+/// The ReplicaSet cache has followed; the pod cache still shows a delete that the restore undid.
+#[test]
+fn after_a_restore_pods_that_are_back_are_not_replaced() {
+    let rs = replica_set("a", 2);
+    let ended = [
+        Pod {
+            deletion: Some(seconds_ago(0)),
+            ..owned_pod("x", &rs)
+        },
+        Pod {
+            phase: PodPhase::Failed,
+            ..owned_pod("x", &rs)
+        },
+    ];
+    for ended in ended {
+        let fixture = fixture(&rs, [ended, owned_pod("y", &rs)]);
+        fixture.deliver_bookmarks("10", "10");
+        fixture.writes.set_live_replica_set(Ok(rs.clone()));
+        let live = ["x", "y"].map(|name| owned_pod(name, &rs)).to_vec();
+        fixture.writes.set_live_pods(live.clone());
+        fixture.controller.handle_rewind();
+        for _ in 0..3 {
+            fixture.sync("a").expect_err("the cache has not followed");
+        }
+        fixture.assert_counts(0, 0, 0);
+        rewind(&fixture, &live);
+        fixture.sync_ok("a");
+        fixture.assert_counts(0, 0, 0);
+    }
 }
 
 #[test]

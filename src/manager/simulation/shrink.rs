@@ -6,12 +6,12 @@ use super::{Outcome, run};
 /// Histories that may be run to make one smaller.
 const RUNS_MAX: usize = 120;
 
-/// Runs smaller and smaller versions of `plan`, and panics with the smallest that fails.
-pub(super) fn panic_with_the_smallest(plan: &Plan) -> ! {
+/// Runs smaller and smaller versions of `plan`, and tells of the smallest that fails.
+pub(super) fn tell_the_smallest(plan: &Plan) -> String {
     let (plan, outcome) = smallest(plan);
     let tail = outcome.lines.len().saturating_sub(6_000);
     let lines = outcome.lines[tail..].join("\n");
-    panic!("{lines}\n{plan}{:?}", outcome.wrong);
+    format!("{lines}\n{plan}{:?}", outcome.wrong)
 }
 
 fn smallest(plan: &Plan) -> (Plan, Outcome) {
