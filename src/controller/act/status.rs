@@ -114,12 +114,9 @@ impl ReplicaSetController {
                     let n_pods = updated.status.replicas.max(updated.replicas);
                     let now = self.clock.now();
                     self.memories.with(&rs.key, &rs.uid, |memory| {
-                        let (version, longest) = (
-                            &updated.resource_version,
-                            self.options.status_update_interval,
-                        );
+                        let longest = self.options.status_update_interval;
                         memory.status_throttle.wrote(n_pods, longest, now);
-                        memory.suspicion.wrote_status(version);
+                        memory.suspicion.wrote_status(&updated);
                     });
                     self.note_terminating_support(&status, &updated.status);
                     return Ok(Arc::new(updated));

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use crate::api::{Pod, ResourceVersion};
+use crate::api::conditions::{REPLICA_FAILURE, get_condition};
+use crate::api::{Pod, ReplicaSet, ReplicaSetStatus, ResourceVersion};
 
 /// No suspicion arises for this long after the take-over; it exceeds the lag of a healthy watch.
 pub const GRACE: Duration = Duration::from_secs(10);
@@ -28,8 +29,8 @@ pub struct Armed {
 #[derive(Debug, Default)]
 pub struct Suspicion {
     suspects: Suspects,
-    /// The version of an own status write that the watch has not shown yet.
-    own_status: Option<ResourceVersion>,
+    /// The last own status, and its version, until the watch has shown it.
+    own_status: Option<(ResourceVersion, ReplicaSetStatus)>,
     told: Option<Instant>,
 }
 
@@ -49,12 +50,13 @@ impl Armed {
 }
 
 impl Suspicion {
-    /// Records that an own status was stored under `version`.
-    pub fn wrote_status(&mut self, version: &ResourceVersion) {
+    /// Records that this daemon has stored the status of `rs`.
+    pub fn wrote_status(&mut self, rs: &ReplicaSet) {
+        let version = &rs.resource_version;
         if self.suspects.status.as_ref() == Some(version) {
             self.suspects.status = None;
         } else {
-            self.own_status = Some(version.clone());
+            self.own_status = Some((version.clone(), rs.status.clone()));
         }
     }
 
@@ -66,10 +68,23 @@ impl Suspicion {
         }
     }
 
-    /// Records that the watch showed a changed status.
-    pub fn saw_status(&mut self, version: &ResourceVersion, armed: Option<&Armed>, now: Instant) {
-        let own = self.own_status.take_if(|own| version.is_as_new_as(own));
-        if own.as_ref() != Some(version) && armed.is_some_and(|armed| armed.is_past_grace(now)) {
+    /// Records that the watch showed a change from `old` to `new`. `armed` is `None` while this
+    /// daemon must not write.
+    pub fn saw_status(
+        &mut self,
+        old: &ReplicaSet,
+        new: &ReplicaSet,
+        armed: Option<&Armed>,
+        now: Instant,
+    ) {
+        let version = &new.resource_version;
+        let is_shown = |(own, _): &mut (ResourceVersion, _)| version.is_as_new_as(own);
+        let own = self.own_status.take_if(is_shown);
+        // An own status has replaced this one, or a list shows it in a later version.
+        let is_own = self.own_status.is_some()
+            || own.is_some_and(|(_, status)| is_alike(&status, &new.status));
+        let is_changed = old.uid == new.uid && !is_alike(&old.status, &new.status);
+        if is_changed && !is_own && armed.is_some_and(|armed| armed.is_past_grace(now)) {
             self.suspects.status = Some(version.clone());
         }
     }
@@ -110,12 +125,29 @@ impl Suspects {
     }
 }
 
+/// True if the fields that this controller writes are equal. Conditions of other types belong to
+/// other clients.
+fn is_alike(a: &ReplicaSetStatus, b: &ReplicaSetStatus) -> bool {
+    let failure = |status: &ReplicaSetStatus| {
+        let condition = get_condition(&status.conditions, REPLICA_FAILURE);
+        condition.map(|condition| condition.status.clone())
+    };
+    a.replicas == b.replicas
+        && a.fully_labeled_replicas == b.fully_labeled_replicas
+        && a.ready_replicas == b.ready_replicas
+        && a.available_replicas == b.available_replicas
+        && a.terminating_replicas == b.terminating_replicas
+        && a.observed_generation == b.observed_generation
+        && failure(a) == failure(b)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
 
     use super::{Armed, GRACE, Suspicion};
-    use crate::api::{ObjectKey, Pod};
+    use crate::api::{ObjectKey, Pod, ReplicaSet};
+    use crate::controller::testing::replica_set;
     use crate::stdx::clock::{Clock, FakeClock};
 
     fn armed(clock: &FakeClock) -> Armed {
@@ -132,6 +164,14 @@ mod tests {
         (Suspicion::default(), clock, armed)
     }
 
+    /// A ReplicaSet in this version, whose status counts this many pods.
+    fn rs(version: &str, replicas: i32) -> ReplicaSet {
+        let mut rs = replica_set("web", 1);
+        rs.resource_version = version.into();
+        rs.status.replicas = replicas;
+        rs
+    }
+
     fn pod(clock: &FakeClock) -> Pod {
         Pod {
             key: ObjectKey::new("shop", "web-1"),
@@ -146,7 +186,7 @@ mod tests {
         let (before, armed) = (pod(&clock), armed(&clock));
         clock.advance(GRACE);
         suspicion.saw_pod(&pod(&clock), &armed, clock.now());
-        suspicion.saw_status(&"7".into(), Some(&armed), clock.now());
+        suspicion.saw_status(&rs("6", 0), &rs("7", 1), Some(&armed), clock.now());
         clock.advance(Duration::from_secs(1));
         // The watch shows it late, but it was created before.
         suspicion.saw_pod(&before, &armed, clock.now());
@@ -169,28 +209,48 @@ mod tests {
     #[test]
     fn nothing_is_suspected_while_this_daemon_must_not_write() {
         let mut suspicion = Suspicion::default();
-        suspicion.saw_status(&"7".into(), None, Instant::now());
+        suspicion.saw_status(&rs("6", 0), &rs("7", 1), None, Instant::now());
         assert!(!suspicion.is_raised());
     }
 
     #[test]
     fn own_statuses_raise_no_suspicion_in_either_order() {
         let (mut suspicion, clock, armed) = past_grace();
-        suspicion.wrote_status(&"7".into());
-        suspicion.saw_status(&"7".into(), Some(&armed), clock.now());
-        suspicion.saw_status(&"8".into(), Some(&armed), clock.now());
-        suspicion.wrote_status(&"8".into());
+        suspicion.wrote_status(&rs("7", 1));
+        suspicion.saw_status(&rs("6", 0), &rs("7", 1), Some(&armed), clock.now());
+        suspicion.saw_status(&rs("7", 1), &rs("8", 2), Some(&armed), clock.now());
+        suspicion.wrote_status(&rs("8", 2));
         assert!(suspicion.is_over(clock.now()));
     }
 
     #[test]
     fn an_own_status_is_kept_until_the_watch_shows_it() {
         let (mut suspicion, clock, armed) = past_grace();
-        suspicion.wrote_status(&"7".into());
+        suspicion.wrote_status(&rs("7", 1));
         assert!(!suspicion.is_over(clock.now()));
-        suspicion.saw_status(&"7".into(), Some(&armed), clock.now());
+        suspicion.saw_status(&rs("6", 0), &rs("7", 1), Some(&armed), clock.now());
         assert!(suspicion.is_over(clock.now()));
-        suspicion.saw_status(&"8".into(), Some(&armed), clock.now());
+        suspicion.saw_status(&rs("7", 1), &rs("8", 2), Some(&armed), clock.now());
         assert!(!suspicion.is_over(clock.now()));
+    }
+
+    #[test]
+    fn the_first_of_two_own_statuses_is_no_foreign_one() {
+        let (mut suspicion, clock, armed) = past_grace();
+        suspicion.wrote_status(&rs("7", 1));
+        suspicion.wrote_status(&rs("8", 2));
+        suspicion.saw_status(&rs("6", 0), &rs("7", 1), Some(&armed), clock.now());
+        suspicion.saw_status(&rs("7", 1), &rs("8", 2), Some(&armed), clock.now());
+        assert!(suspicion.is_over(clock.now()));
+    }
+
+    #[test]
+    fn a_list_may_show_an_own_status_in_a_later_version() {
+        for (shown, is_foreign) in [(1, false), (2, true)] {
+            let (mut suspicion, clock, armed) = past_grace();
+            suspicion.wrote_status(&rs("7", 1));
+            suspicion.saw_status(&rs("6", 0), &rs("9", shown), Some(&armed), clock.now());
+            assert_eq!(suspicion.is_raised(), is_foreign);
+        }
     }
 }

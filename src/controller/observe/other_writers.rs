@@ -4,8 +4,9 @@
 //! The watch threads raise a *suspicion* at little cost: a new pod of a ReplicaSet that this daemon
 //! does not expect, or a changed status that it did not write. The next sync of the ReplicaSet
 //! queries the API server once for the writer (`metadata.managedFields`), so an own write with a
-//! lost response never counts as foreign. For some time after the take-over there is no suspicion,
-//! because the previous leader's last writes may still arrive.
+//! lost response never counts as foreign. After a query, suspicions are dropped for five seconds.
+//! For some time after the take-over there is none, because the previous leader's last writes may
+//! still arrive.
 //!
 //! Another instance of this program stays undetected, because it writes under the same name.
 
@@ -14,8 +15,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 
-use crate::api::conditions::{REPLICA_FAILURE, get_condition};
-use crate::api::{Pod, ReplicaSet, ReplicaSetStatus};
+use crate::api::{Pod, ReplicaSet};
 use crate::controller::memory::Memory;
 use crate::controller::memory::suspicion::{Armed, Suspects};
 use crate::controller::{Mode, ReplicaSetController};
@@ -85,12 +85,8 @@ impl ReplicaSetController {
         old: &ReplicaSet,
         new: &ReplicaSet,
     ) {
-        if old.uid == new.uid && !is_alike(&old.status, &new.status) {
-            let armed = self.armed();
-            let version = &new.resource_version;
-            let now = self.clock.now();
-            memory.suspicion.saw_status(version, armed.as_deref(), now);
-        }
+        let (armed, now) = (self.armed(), self.clock.now());
+        memory.suspicion.saw_status(old, new, armed.as_deref(), now);
     }
 
     /// Follows up a suspicion of the watch threads. Blocks for one read if there is one.
@@ -99,24 +95,18 @@ impl ReplicaSetController {
             return;
         };
         let now = self.clock.now();
-        let raised = |memory: &mut Memory| {
-            let suspicion = &memory.suspicion;
-            suspicion.is_raised().then(|| suspicion.is_reported(now))
+        let take = |memory: &mut Memory| {
+            let suspicion = &mut memory.suspicion;
+            let is_raised = suspicion.is_raised();
+            is_raised.then(|| (suspicion.take(), suspicion.is_reported(now)))
         };
-        let Some(is_reported) = self.memories.get(&rs.key, &rs.uid, raised).flatten() else {
-            return;
-        };
-        if !is_reported && !others.may_query(now) {
-            return;
-        }
-        let take = |memory: &mut Memory| memory.suspicion.take();
-        let Some(suspects) = self.memories.get(&rs.key, &rs.uid, take) else {
-            return;
-        };
-        if is_reported {
-            self.count_foreign_writes(&suspects);
-        } else {
-            self.query_managers(rs, &suspects, now);
+        match self.memories.get(&rs.key, &rs.uid, take).flatten() {
+            Some((suspects, true)) => self.count_foreign_writes(&suspects),
+            Some((suspects, false)) if others.may_query(now) => {
+                self.query_managers(rs, &suspects, now);
+            }
+            // A second controller goes on writing, so a later suspicion finds it.
+            Some(_) | None => {}
         }
     }
 
@@ -172,22 +162,6 @@ fn foreign_manager(managers: Vec<Manager>) -> Option<String> {
     })
     .then_some(other)
     .flatten()
-}
-
-/// True if the fields that this controller writes are equal. Conditions of other types belong to
-/// other clients.
-fn is_alike(a: &ReplicaSetStatus, b: &ReplicaSetStatus) -> bool {
-    let failure = |status: &ReplicaSetStatus| {
-        let condition = get_condition(&status.conditions, REPLICA_FAILURE);
-        condition.map(|condition| condition.status.clone())
-    };
-    a.replicas == b.replicas
-        && a.fully_labeled_replicas == b.fully_labeled_replicas
-        && a.ready_replicas == b.ready_replicas
-        && a.available_replicas == b.available_replicas
-        && a.terminating_replicas == b.terminating_replicas
-        && a.observed_generation == b.observed_generation
-        && failure(a) == failure(b)
 }
 
 #[cfg(test)]

@@ -25,8 +25,8 @@ pub(crate) struct Cluster {
     pub(crate) client: Client,
     pub(crate) kubeconfig: PathBuf,
     pub(crate) binaries: PathBuf,
-    /// Holds `NAME.pid` of each server.
-    folder: PathBuf,
+    /// Holds `NAME.pid` of each server, and is removed at the end.
+    pub(crate) folder: PathBuf,
     n_namespaces: AtomicUsize,
 }
 

@@ -1,7 +1,7 @@
 //! The two controllers, as processes.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,9 @@ use crate::report::{ORIGINAL, OURS};
 
 /// How long a controller may take to exit.
 const STOP_WITHIN: Duration = Duration::from_mins(1);
+
+/// The daemon's program.
+pub(crate) const DAEMON: &str = env!("CARGO_BIN_EXE_replicaset-controller");
 
 /// The systemd unit. Its environment configures how glibc returns memory.
 const UNIT: &str = include_str!("../../../config/replicaset-controller.service");
@@ -41,11 +44,11 @@ pub(crate) struct Usage {
 }
 
 impl Contestant {
-    pub(crate) fn ours(cluster: &Cluster) -> Self {
-        let kubeconfig = cluster.kubeconfig.display();
+    pub(crate) fn ours(kubeconfig: &Path) -> Self {
+        let kubeconfig = kubeconfig.display();
         Self {
             name: OURS,
-            program: env!("CARGO_BIN_EXE_replicaset-controller").into(),
+            program: DAEMON.into(),
             arguments: vec![
                 "run".to_owned(),
                 format!("--kubeconfig={kubeconfig}"),

@@ -19,6 +19,7 @@ mod plot;
 mod pods;
 mod probe;
 mod report;
+mod rights;
 mod scenarios;
 mod statistics;
 mod watch;
@@ -52,7 +53,12 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<(), String> {
     let cluster = Cluster::from_environment()?;
-    let contestants = [Contestant::ours(&cluster), Contestant::original(&cluster)?];
+    let ours = if options.stock_rights {
+        Contestant::ours(&rights::stock_kubeconfig(&cluster)?)
+    } else {
+        Contestant::ours(&cluster.kubeconfig)
+    };
+    let contestants = [ours, Contestant::original(&cluster)?];
     let machine = Machine::inspect(&cluster)?;
     report::print_line(&options.headline());
     report::print_line(&machine.to_string());
@@ -110,6 +116,7 @@ fn write_json(
         "soak_minutes": options.soak_minutes,
         "small_replicasets": options.small_replicasets,
         "quota_replicasets": options.quota_replicasets,
+        "stock_rights": options.stock_rights,
         "failing_minutes": options.failing_minutes,
         "machine": machine,
         "problem": problem,

@@ -40,6 +40,11 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 2000)]
     pub(crate) quota_replicasets: usize,
 
+    /// Give this daemon the rights that its command `rbac` grants, instead of all. It may then not
+    /// watch quotas.
+    #[arg(long)]
+    pub(crate) stock_rights: bool,
+
     /// How long the node rejects pods in the scenario `failing`, in minutes.
     #[arg(long, default_value_t = 1)]
     pub(crate) failing_minutes: u64,
