@@ -126,11 +126,7 @@ impl ReplicaSetController {
             // Without a change the conflict is a refusal: an admission webhook may use any code.
             let is_changed = expected.is_some_and(|expected| *expected != live.resource_version);
             let is_superseded = is_changed && !live.differs_in_version_only(chosen);
-            // Only the back-off bounds the choices from a cache that no sync waits for: without
-            // that gate, or if the store went back, whose older version no event may ever show.
-            let is_behind = !pod.resource_version.is_as_new_as(&live.resource_version);
-            if is_superseded && is_behind && self.options.gates.stale_controller_consistency {
-                self.await_version(rs, &live);
+            if is_superseded && self.will_show(rs, chosen, &live) {
                 return Ok(Deleted::Superseded);
             }
             if is_superseded || !is_changed || tries == DELETE_TRIES_MAX {
@@ -160,13 +156,24 @@ impl ReplicaSetController {
         }
     }
 
-    /// Keeps the next sync from a choice until the cache shows `live`.
-    fn await_version(&self, rs: &ReplicaSet, live: &Pod) {
-        let now = self.clock.now();
-        self.memories.with(&rs.key, &rs.uid, |memory| {
-            let version = &live.resource_version;
-            memory.positions.wrote_at(Resource::Pods, version, now);
-        });
+    /// True if the cache has changed since the choice of `chosen`, or if the next sync waits until
+    /// it shows `live`. Otherwise only the back-off bounds the choices: without the gate of that
+    /// wait, and after a restore from a backup, which the pod watch may never show.
+    fn will_show(&self, rs: &ReplicaSet, chosen: &Pod, live: &Pod) -> bool {
+        let version = &live.resource_version;
+        // ORDER: the position is read first, so a cache that has reached `live` shows it below.
+        if self.cache.pods_resource_version().is_as_new_as(version) {
+            let cached = self.cache.pod(&chosen.key);
+            return cached.is_none_or(|cached| cached.resource_version != chosen.resource_version);
+        }
+        let waits = self.options.gates.stale_controller_consistency;
+        if waits {
+            let now = self.clock.now();
+            self.memories.with(&rs.key, &rs.uid, |memory| {
+                memory.positions.wrote_at(Resource::Pods, version, now);
+            });
+        }
+        waits
     }
 }
 
