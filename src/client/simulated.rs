@@ -22,8 +22,9 @@ pub(crate) trait Network: Send + Sync {
     /// Opens a connection for the current process.
     fn connect(&self) -> io::Result<Arc<Connection>>;
 
-    /// Bytes were written to `connection`; the current thread has written them.
-    fn sent(&self, connection: &Arc<Connection>);
+    /// Bytes were written to `connection`; the current thread has written them. If the connection
+    /// is reset, they are lost, which its next read tells.
+    fn sent(&self, connection: &Arc<Connection>, is_reset: bool);
 
     /// The current thread has dealt with everything that it has read.
     fn settled(&self);
@@ -152,14 +153,12 @@ impl Transport for Simulated {
     /// Gives no turn away: nothing lies between the fence's check and these bytes.
     fn transmit_output(&mut self, amount: usize, _timeout: NextTimeout) -> Result<(), Error> {
         let mut pipe = self.connection.pipe();
-        if pipe.end == Some(End::Reset) {
-            return Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
-        }
+        let is_reset = pipe.end == Some(End::Reset);
         pipe.to_server.extend(&self.buffers.output()[..amount]);
         drop(pipe);
         if let Some(network) = network() {
             network.0.settled();
-            network.0.sent(&self.connection);
+            network.0.sent(&self.connection, is_reset);
         }
         Ok(())
     }

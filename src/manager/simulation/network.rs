@@ -41,7 +41,7 @@ impl Network for World {
         Ok(connection)
     }
 
-    fn sent(&self, connection: &Arc<Connection>) {
+    fn sent(&self, connection: &Arc<Connection>, is_reset: bool) {
         let Some(request) = Request::take(&mut connection.pipe().to_server) else {
             return;
         };
@@ -58,7 +58,11 @@ impl Network for World {
         let is_expected = ["/leases", "/resourcequotas"].map(|it| request.path.contains(it));
         let is_expected = is_watch || is_expected.contains(&true);
         state.n_recent_requests += u64::from(!is_expected);
-        let fault = state.faults.draw(&request, is_watch);
+        let fault = if is_reset {
+            Fault::LoseRequest
+        } else {
+            state.faults.draw(&request, is_watch)
+        };
         state.note(
             now,
             format_args!(
