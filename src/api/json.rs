@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use super::interner::Interner;
@@ -15,6 +16,17 @@ where
     T: Default + Deserialize<'de>,
 {
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Decodes the name of an object, which is never empty: protobuf has no other way to write none.
+pub(super) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'de, str>, D::Error> {
+    #[derive(Deserialize)]
+    struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+    let Name(name) = Name::deserialize(deserializer)?;
+    if name.is_empty() {
+        return Err(D::Error::custom("empty name"));
+    }
+    Ok(name)
 }
 
 /// The fields of one entry of `metadata.ownerReferences` that the controller reads.

@@ -259,7 +259,7 @@ struct PodJson<'a> {
 struct MetadataJson<'a> {
     #[serde(borrow)]
     namespace: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "crate::api::json::name")]
     name: Cow<'a, str>,
     #[serde(default)]
     uid: Uid,

@@ -78,9 +78,10 @@ pub struct ListMeta {
 /// A point in time.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Time {
-    /// Seconds since 1970.
-    #[prost(int64, tag = "1")]
-    pub seconds: i64,
+    /// Seconds since 1970. The API server writes them also if they are 0: an empty message is an
+    /// absent time.
+    #[prost(int64, optional, tag = "1")]
+    pub seconds: Option<i64>,
     /// Additional nanoseconds.
     #[prost(int32, tag = "2")]
     pub nanos: i32,
@@ -135,7 +136,7 @@ impl From<Timestamp> for Time {
     /// `pkg/apis/meta/v1/time_proto.go:ProtoTime`).
     fn from(time: Timestamp) -> Self {
         Self {
-            seconds: time.as_second(),
+            seconds: Some(time.as_second()),
             nanos: 0,
         }
     }
@@ -143,13 +144,13 @@ impl From<Timestamp> for Time {
 
 impl Time {
     /// The time in whole seconds, which is all that JSON has (apimachinery
-    /// `pkg/apis/meta/v1/time_proto.go:Time.Unmarshal`); `None` for the zero value that encodes an
-    /// absent time.
+    /// `pkg/apis/meta/v1/time_proto.go:Time.Unmarshal`); `None` for the empty message that encodes
+    /// an absent time.
     pub fn timestamp(self) -> Option<Timestamp> {
         if self == Self::default() {
             return None;
         }
-        Timestamp::new(self.seconds, 0).ok()
+        Timestamp::new(self.seconds.unwrap_or(0), 0).ok()
     }
 
     /// The time in compact form.
@@ -215,13 +216,25 @@ fn share(reference: &OwnerReference, interner: &mut Interner) -> Arc<ControllerR
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+    use prost::Message;
+
     use super::Time;
 
     #[test]
     fn times_are_read_in_whole_seconds() {
         let time = |seconds, nanos| Time { seconds, nanos }.timestamp();
-        assert_eq!(time(0, 0), None);
-        assert_eq!(time(7, 1), time(7, 0));
-        assert_eq!(time(7, i32::MIN), time(7, 0));
+        assert_eq!(time(Some(7), 1), time(Some(7), 0));
+        assert_eq!(time(Some(7), i32::MIN), time(Some(7), 0));
+        assert_eq!(time(Some(7), 0).map(Timestamp::as_second), Some(7));
+    }
+
+    #[test]
+    fn only_an_empty_message_is_an_absent_time() {
+        assert_eq!(Time::default().timestamp(), None);
+        assert_eq!(Time::default().encoded_len(), 0);
+        let epoch = Time::from(Timestamp::UNIX_EPOCH);
+        assert_eq!(epoch.encode_to_vec(), [8, 0]);
+        assert_eq!(epoch.timestamp(), Some(Timestamp::UNIX_EPOCH));
     }
 }

@@ -116,7 +116,7 @@ struct ObjectJson<'a> {
 struct MetadataJson<'a> {
     #[serde(borrow)]
     namespace: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "crate::api::json::name")]
     name: Cow<'a, str>,
     #[serde(default)]
     uid: Uid,

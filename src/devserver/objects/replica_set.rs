@@ -39,11 +39,12 @@ pub(super) fn set_template_defaults(template: &mut Value) {
 
 /// Normalizes a status as the API server does, without counts that are 0.
 pub(super) fn prepare_status(replica_set: &mut Value) {
+    drop_nulls(&mut replica_set["status"]);
     let status = map_of(replica_set, "status");
     status.retain(|name, value| {
         let is_zero = *value == json!(0) && OMITTED_WHEN_ZERO.contains(&name.as_str());
         let is_empty = value.as_array().is_some_and(Vec::is_empty);
-        !(value.is_null() || is_zero || is_empty)
+        !(is_zero || is_empty)
     });
     set_default(status, "replicas", 0);
 }

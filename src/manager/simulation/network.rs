@@ -421,7 +421,7 @@ impl State {
             let known = self.known.entry(process).or_default();
             for news in news {
                 if let News::List(kind, ..) | News::InitialEventsEnd(kind, _) = &news {
-                    known.rewound.remove(kind);
+                    known.listed(*kind, turn);
                 }
                 known.view.learn(news, (task, turn));
             }

@@ -37,8 +37,10 @@ pub(super) struct Knowledge {
     pub(super) acquired_at: Option<u64>,
     /// The ReplicaSets and selectors that it has read past its caches since.
     pub(super) read_live: BTreeSet<String>,
-    /// The store went back, and this process has not listed both kinds again.
+    /// The store went back, and this process has not listed these kinds again.
     pub(super) rewound: BTreeSet<Kind>,
+    /// The turn at which it had last listed all of them.
+    followed_at: u64,
 }
 
 impl Knowledge {
@@ -49,6 +51,18 @@ impl Knowledge {
         self.rewound = [Kind::Pod, Kind::ReplicaSet].into();
         self.created.clear();
         self.deleted.clear();
+    }
+
+    /// The process has listed a kind, in this turn.
+    pub(super) fn listed(&mut self, kind: Kind, turn: u64) {
+        if self.rewound.remove(&kind) && self.rewound.is_empty() {
+            self.followed_at = turn;
+        }
+    }
+
+    /// True if a sync that began at this turn could have read what the store has lost.
+    fn may_be_lost(&self, since: u64) -> bool {
+        !self.rewound.is_empty() || since <= self.followed_at
     }
 }
 
@@ -144,7 +158,7 @@ impl Check<'_> {
             ));
         };
         self.is_proven(known, &owner, &format!("creates {name}"))?;
-        if is_known || !known.rewound.is_empty() {
+        if is_known || known.may_be_lost(self.since) {
             return Ok(());
         }
         self.waits_for_failures(known, &owner, &name, replicas)?;
@@ -212,10 +226,10 @@ impl Check<'_> {
         let version = &body["preconditions"]["resourceVersion"];
         let leftover = versions.iter().find(|pod| Self::is_leftover(pod, version));
         if let Some(pod) = leftover {
-            return if known.rewound.is_empty() {
-                self.may_discard(known, &owner, pod)
-            } else {
+            return if known.may_be_lost(self.since) {
                 Ok(())
+            } else {
+                self.may_discard(known, &owner, pod)
             };
         }
         let replicas = self.replicas(view, &owner).min();
@@ -238,7 +252,7 @@ impl Check<'_> {
                 ));
             }
         }
-        if is_repeated || !known.rewound.is_empty() {
+        if is_repeated || known.may_be_lost(self.since) {
             return Ok(());
         }
         let candidates = self.candidates(known, &owner);
@@ -275,7 +289,7 @@ impl Check<'_> {
     /// that the sync could have read has for certain, or more than any of them may have.
     fn may_tell(&self, known: &Knowledge, name: &str, body: &Value) -> Result<(), String> {
         let uid = body["metadata"]["uid"].as_str().unwrap_or_default();
-        if !known.rewound.is_empty() {
+        if known.may_be_lost(self.since) {
             return Ok(());
         }
         let versions = known.view.since(Kind::ReplicaSet, name, self.since);
@@ -324,7 +338,7 @@ impl Check<'_> {
         let has_reached = |kind| known.view.revision(kind) >= acquired;
         if has_reached(Kind::Pod) && has_reached(Kind::ReplicaSet)
             || known.read_live.contains(owner)
-            || !known.rewound.is_empty()
+            || known.may_be_lost(self.since)
         {
             return Ok(());
         }
