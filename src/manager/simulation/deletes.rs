@@ -30,6 +30,11 @@ impl Deletes {
         self.n_refused += 1;
     }
 
+    /// The store went back: none has an effect any more, but each may be repeated.
+    pub(super) fn were_undone(&mut self) {
+        self.n_refused = self.n_sent;
+    }
+
     /// True if they are of the sync that began at this turn.
     pub(super) fn are_of(&self, since: u64) -> bool {
         self.since == since

@@ -50,7 +50,8 @@ impl Knowledge {
         self.acquired_at = self.acquired_at.map(|at| at.min(revision));
         self.rewound = [Kind::Pod, Kind::ReplicaSet].into();
         self.created.clear();
-        self.deleted.clear();
+        let deletes = self.deleted.values_mut();
+        deletes.for_each(Deletes::were_undone);
     }
 
     /// The process has listed a kind, in this turn.
