@@ -24,7 +24,7 @@ pub(crate) trait Network: Send + Sync {
 
     /// Bytes were written to `connection`; the current thread has written them. If the connection
     /// is reset, they are lost, which its next read tells.
-    fn sent(&self, connection: &Arc<Connection>, is_reset: bool);
+    fn sent(&self, connection: &Arc<Connection>);
 
     /// The current thread has dealt with everything that it has read.
     fn settled(&self);
@@ -153,12 +153,11 @@ impl Transport for Simulated {
     /// Gives no turn away: nothing lies between the fence's check and these bytes.
     fn transmit_output(&mut self, amount: usize, _timeout: NextTimeout) -> Result<(), Error> {
         let mut pipe = self.connection.pipe();
-        let is_reset = pipe.end == Some(End::Reset);
         pipe.to_server.extend(&self.buffers.output()[..amount]);
         drop(pipe);
         if let Some(network) = network() {
             network.0.settled();
-            network.0.sent(&self.connection, is_reset);
+            network.0.sent(&self.connection);
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ impl Network for World {
         Ok(connection)
     }
 
-    fn sent(&self, connection: &Arc<Connection>, is_reset: bool) {
+    fn sent(&self, connection: &Arc<Connection>) {
         let Some(request) = Request::take(&mut connection.pipe().to_server) else {
             return;
         };
@@ -58,7 +58,7 @@ impl Network for World {
         let is_expected = ["/leases", "/resourcequotas"].map(|it| request.path.contains(it));
         let is_expected = is_watch || is_expected.contains(&true);
         state.n_recent_requests += u64::from(!is_expected);
-        let fault = if is_reset {
+        let fault = if connection.pipe().end == Some(End::Reset) {
             Fault::LoseRequest
         } else {
             state.faults.draw(&request, is_watch)
