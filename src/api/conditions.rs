@@ -10,9 +10,6 @@ pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 /// Condition type: protected pods block a scale-down. Upstream has no such condition.
 pub const SCALE_DOWN_BLOCKED: &str = "ScaleDownBlocked";
 
-/// The condition types that this controller sets. It keeps those of other clients.
-pub const OWN_TYPES: [&str; 2] = [REPLICA_FAILURE, SCALE_DOWN_BLOCKED];
-
 /// One condition. Keeps unknown fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

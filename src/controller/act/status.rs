@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::conditions::{
-    Condition, OWN_TYPES, REPLICA_FAILURE, SCALE_DOWN_BLOCKED, get_condition, remove_condition,
-    set_condition,
+    Condition, REPLICA_FAILURE, SCALE_DOWN_BLOCKED, get_condition, remove_condition, set_condition,
 };
 use crate::api::{ReplicaSet, ReplicaSetStatus};
 use crate::controller::decide::Decision;
 use crate::controller::decide::counts::Counts;
 use crate::controller::decide::failed_pods::condition::{FAILED_POD_BACKOFF, report_back_off};
 use crate::controller::decide::plan::{LARGE, Plan};
-use crate::controller::decide::protection::{PROTECTED_TIMEOUT, show_block};
+use crate::controller::decide::protection::{PROTECTED_TIMEOUT, is_block, show_block};
 use crate::controller::decide::status::{Failure, News, calculate_status};
 use crate::controller::memory::Memory;
 use crate::controller::memory::positions::Resource;
@@ -60,7 +59,8 @@ impl ReplicaSetController {
     /// The stored condition tells, so there is one event however often the daemon restarts.
     fn report_block(&self, rs: &ReplicaSet, updated: &ReplicaSetStatus) {
         let shown = |status: &ReplicaSetStatus| {
-            get_condition(&status.conditions, SCALE_DOWN_BLOCKED).cloned()
+            let mut conditions = status.conditions.iter();
+            conditions.find(|condition| is_block(condition)).cloned()
         };
         let (before, after) = (shown(&rs.status), shown(updated));
         let Some(Condition {
@@ -196,21 +196,25 @@ impl ReplicaSetController {
 /// DIFFERS: upstream retries the update with the conditions of its older view.
 fn carry_over(fresh: &ReplicaSetStatus, mut computed: ReplicaSetStatus) -> ReplicaSetStatus {
     let calculated = std::mem::replace(&mut computed.conditions, fresh.conditions.clone());
-    for type_ in OWN_TYPES {
-        match get_condition(&calculated, type_) {
-            None => remove_condition(&mut computed.conditions, type_),
-            Some(ours) => {
-                // As upstream, a failure that is known already keeps its text.
-                if !is_upstreams(ours) {
-                    remove_condition(&mut computed.conditions, type_);
-                }
-                set_condition(&mut computed.conditions, ours.clone());
-            }
+    for ours in calculated.iter().filter(|it| is_own(it)) {
+        // As upstream, a failure that is known already keeps its text.
+        if !is_upstreams(ours) {
+            remove_condition(&mut computed.conditions, &ours.type_);
         }
+        set_condition(&mut computed.conditions, ours.clone());
     }
+    let is_calculated = |it: &Condition| get_condition(&calculated, &it.type_).is_some_and(is_own);
+    computed
+        .conditions
+        .retain(|it| !is_own(it) || is_calculated(it));
     computed.other.clone_from(&fresh.other);
     computed.unknown.clone_from(&fresh.unknown);
     computed
+}
+
+/// True for the conditions that this controller sets, and removes.
+fn is_own(condition: &Condition) -> bool {
+    condition.type_ == REPLICA_FAILURE || is_block(condition)
 }
 
 /// True for the conditions that upstream has, too.

@@ -13,9 +13,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::conditions::{
-    Condition, SCALE_DOWN_BLOCKED, get_condition, remove_condition, set_condition,
-};
+use crate::api::conditions::{Condition, SCALE_DOWN_BLOCKED, remove_condition, set_condition};
 use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark};
 
 /// Reason of the condition while protected pods are kept.
@@ -106,8 +104,8 @@ impl Block {
             names.insert(names.partition_point(|known| *known < name), name);
             names.truncate(NAMED_MAX);
         }
-        let stored = get_condition(&rs.status.conditions, SCALE_DOWN_BLOCKED);
-        let began = stored.filter(|stored| stored.status == "True");
+        let mut stored = rs.status.conditions.iter();
+        let began = stored.find(|stored| stored.status == "True" && is_block(stored));
         let began = began.and_then(|stored| stored.last_transition_time);
         // The API stores whole seconds.
         let since = began.or(Timestamp::from_second(now.as_second()).ok());
@@ -166,13 +164,20 @@ impl Block {
     }
 }
 
+/// True for the condition [`SCALE_DOWN_BLOCKED`] that this daemon, and not another program, has
+/// set: its reason tells.
+pub fn is_block(condition: &Condition) -> bool {
+    let reasons = [PROTECTED_PODS, PROTECTED_TIMEOUT].map(Some);
+    condition.type_ == SCALE_DOWN_BLOCKED && reasons.contains(&condition.reason.as_deref())
+}
+
 /// Sets or removes the condition [`SCALE_DOWN_BLOCKED`] in `status`, the calculated status of `rs`.
-/// A message alone is no reason for a write: it is renewed with another number of pods or another
-/// generation.
+/// Without a block, another program's condition of this type stays. A message alone is no reason
+/// for a write: it is renewed with another number of pods or another generation.
 pub fn show_block(status: &mut ReplicaSetStatus, rs: &ReplicaSet, block: Option<&Block>) {
     let conditions = &mut status.conditions;
     let Some(block) = block else {
-        return remove_condition(conditions, SCALE_DOWN_BLOCKED);
+        return conditions.retain(|condition| !is_block(condition));
     };
     let (reason, message) = block.reason_and_message(rs.replicas);
     if status.replicas != rs.status.replicas || rs.generation != rs.status.observed_generation {

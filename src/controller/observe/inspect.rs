@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::api::conditions::{REPLICA_FAILURE, SCALE_DOWN_BLOCKED, get_condition};
+use crate::api::conditions::{REPLICA_FAILURE, get_condition};
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Uid, WorkloadKind};
 use crate::controller::ReplicaSetController;
 use crate::controller::decide::Rules;
 use crate::controller::decide::counts::Counts;
 use crate::controller::decide::plan::{NodeCounts, RelatedPods};
+use crate::controller::decide::protection::is_block;
 use crate::controller::memory::history::{LastError, LastSync};
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
@@ -156,7 +157,7 @@ impl ReplicaSetController {
     /// for telemetry, by their statuses.
     pub fn n_kept_by_protection(&self) -> usize {
         let n_kept = |rs: &Arc<ReplicaSet>| {
-            get_condition(&rs.status.conditions, SCALE_DOWN_BLOCKED)?;
+            rs.status.conditions.iter().find(|it| is_block(it))?;
             let n_beyond = rs.status.replicas.saturating_sub(rs.replicas.max(0));
             usize::try_from(n_beyond).ok()
         };

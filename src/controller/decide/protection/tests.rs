@@ -227,6 +227,13 @@ fn the_timeout_counts_from_the_condition_of_this_block_alone() {
     assert_eq!(remaining(&rs, &on()), None, "without a timeout");
     rs.status.conditions[0].status = "False".to_owned();
     assert_eq!(remaining(&rs, &policy), minute, "a condition that is false");
+    blocked_for(&mut rs, 3600);
+    rs.status.conditions[0].reason = Some("Budget".to_owned());
+    assert_eq!(
+        remaining(&rs, &policy),
+        minute,
+        "another program's condition"
+    );
     // A clock that was set back: the time is computed again after one timeout.
     blocked_for(&mut rs, -3600);
     assert_eq!(remaining(&rs, &policy), minute);
@@ -295,6 +302,24 @@ fn the_condition_comes_and_goes_with_the_block() {
     ] {
         assert_eq!(conditions, std::slice::from_ref(&other));
     }
+}
+
+#[test]
+fn another_programs_block_stays_until_there_is_an_own_one() {
+    let mut rs = replica_set("web", 1);
+    let foreign = Condition {
+        type_: SCALE_DOWN_BLOCKED.to_owned(),
+        status: "True".to_owned(),
+        reason: Some("Budget".to_owned()),
+        ..Condition::default()
+    };
+    rs.status.conditions.push(foreign);
+    for policy in [on(), Policy::default()] {
+        assert_eq!(shown(&rs, "n", &policy, 1), rs.status.conditions);
+    }
+    let own = shown(&rs, "nn", &on(), 2);
+    assert_eq!(own.len(), 1);
+    assert_eq!(own[0].reason.as_deref(), Some(PROTECTED_PODS));
 }
 
 #[test]
