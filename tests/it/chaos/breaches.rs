@@ -244,6 +244,14 @@ fn lists_and_requests_without_cause_are_found() {
     let list = |history: History| history.line("replicaset-controller", "list", "pods", "");
     list(scaled_up()).check(&TERMS, "");
     list(list(scaled_up())).check(&TERMS, "2 lists of pods");
+    let ordered = |opt_in| {
+        let mut changed = opted_in(set(2), opt_in);
+        changed["metadata"]["generation"] = json!(2);
+        list(list(scaled_up().push(Kind::ReplicaSets, false, changed)))
+    };
+    ordered(ORDER).check(&TERMS, "2 lists of pods, with cause for 1");
+    ordered(PROTECTION).check(&TERMS, "");
+    list(ordered(PROTECTION)).check(&TERMS, "3 lists of pods, with cause for 2");
     let get = |history: History, _| history.line("replicaset-controller", "get", "pods", "x");
     let busy = (0..1000).fold(scaled_up(), get);
     busy.check(&TERMS, "requests, with cause for");

@@ -108,7 +108,7 @@ pub(super) fn judge(seen: &[Seen], lines: &[Line], terms: &Terms) -> Verdict {
     if terms.has_lease {
         judge_lease(seen, lines, &mut verdict);
     }
-    count(seen.len(), lines, terms, &mut verdict);
+    count(seen, lines, terms, &mut verdict);
     verdict
 }
 
@@ -410,28 +410,44 @@ fn program(who: &str) -> &str {
 /// PROPERTY P29: A round has at most 200 requests, 20 more for each start of a daemon and three
 /// more for each change of an object.
 ///
-/// PROPERTY P30: No resource is listed more often than there was cause for by the round's faults.
-fn count(n_seen: usize, lines: &[Line], terms: &Terms, verdict: &mut Verdict) {
+/// PROPERTY P30: No resource is listed more often than there was cause for by the round's faults,
+/// and the pods once more for each changed spec of a ReplicaSet with protection.
+fn count(seen: &[Seen], lines: &[Line], terms: &Terms, verdict: &mut Verdict) {
     let ours = lines.iter().filter(|line| line.is_ours());
     verdict.n_requests = ours.clone().count();
-    let n_requests_max = REQUESTS_MAX + REQUESTS_MAX_PER_START * terms.n_starts + 3 * n_seen;
+    let n_requests_max = REQUESTS_MAX + REQUESTS_MAX_PER_START * terms.n_starts + 3 * seen.len();
     if verdict.n_requests > n_requests_max {
         verdict.violations.push(format!(
             "{} requests, with cause for {n_requests_max}",
             verdict.n_requests
         ));
     }
-    for resource in ["pods", "replicasets"] {
+    let n_pod_lists_max = terms.n_lists_max.saturating_add(n_orders(seen));
+    for (resource, n_lists_max) in [
+        ("pods", n_pod_lists_max),
+        ("replicasets", terms.n_lists_max),
+    ] {
         let lists = ours
             .clone()
             .filter(|line| line.resource == resource && line.is_list() && line.code < 300);
         let n_lists = lists.count();
         verdict.n_lists += n_lists;
-        if n_lists > terms.n_lists_max {
+        if n_lists > n_lists_max {
             verdict.violations.push(format!(
-                "{n_lists} lists of {resource}, with cause for {}",
-                terms.n_lists_max
+                "{n_lists} lists of {resource}, with cause for {n_lists_max}"
             ));
         }
     }
+}
+
+/// The changed specs of ReplicaSets with protection. A scale-down by one may need the versions that
+/// the pods had then.
+fn n_orders(seen: &[Seen]) -> usize {
+    let sets = seen.iter().filter(|seen| seen.kind == Kind::ReplicaSets);
+    let orders = sets
+        .map(|seen| &seen.object)
+        .filter(|set| OptIns::of(set).protects)
+        .map(|set| (uid(set), number_at(set, "/metadata/generation")))
+        .filter(|(_, generation)| *generation > 1);
+    orders.collect::<BTreeSet<_>>().len()
 }
