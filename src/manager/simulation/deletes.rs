@@ -7,6 +7,8 @@ pub(super) struct Deletes {
     revision: Option<u64>,
     n_sent: u32,
     n_refused: u32,
+    /// The store went back after the last one.
+    are_undone: bool,
     /// The turn at which the sync of the first one began.
     since: u64,
 }
@@ -18,6 +20,7 @@ impl Deletes {
             self.since = since;
         }
         self.n_sent += 1;
+        self.are_undone = false;
         self.revision = revision;
     }
 
@@ -33,6 +36,11 @@ impl Deletes {
     /// The store went back: none has an effect any more, but each may be repeated.
     pub(super) fn were_undone(&mut self) {
         self.n_refused = self.n_sent;
+        self.are_undone = self.are_some();
+    }
+
+    pub(super) fn are_undone(&self) -> bool {
+        self.are_undone
     }
 
     /// True if they are of the sync that began at this turn.

@@ -1,15 +1,17 @@
 //! After the faults: every ReplicaSet comes to rest, and then nobody asks anything any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use super::deletes::Deletes;
 use super::failing;
 use super::marks::waits_for_timeout;
-use super::objects::{Change, Kind};
+use super::objects::{Change, Kind, is_active};
 use super::oracles::unsettled;
 use super::world::{State, World};
 use crate::api::ObjectKey;
+use crate::controller::ReplicaSetController;
 use crate::controller::decide::refusal::{INVALID_WAIT, OVERLOAD_WAIT_MAX, Refusal};
 use crate::controller::memory::quota_line::PAUSE_MAX;
 use crate::stdx::turns::scheduler::in_process;
@@ -70,7 +72,7 @@ impl World {
             let others = |change: &&Change| change.object.kind != Kind::Lease;
             let n_now = state.server.log.iter().filter(others).count();
             drop(state);
-            let excuse = self.excuse();
+            let excuse = self.excuse().or_else(|| self.expects_what_was_undone());
             if let Some(found) = self.overlong_hold(&mut holds, excuse.as_deref()) {
                 let mut state = self.lock();
                 state.note(self.now(), &found);
@@ -152,16 +154,37 @@ impl World {
         })
     }
 
+    /// A ReplicaSet of which the leader expects a delete that was undone when etcd went back. Its
+    /// cache was no newer than what etcd went back to, so no list tells: only the expiry of the
+    /// expectation ends the wait.
+    fn expects_what_was_undone(&self) -> Option<String> {
+        let state = self.lock();
+        let (process, controller) = state.leading()?;
+        let deleted = &state.known.get(&process)?.deleted;
+        let pods = state.server.all(Kind::Pod);
+        let active: BTreeSet<&str> = pods
+            .filter(|pod| is_active(&pod.value))
+            .filter_map(|pod| pod.value["metadata"]["uid"].as_str())
+            .collect();
+        let mut sets = state.server.all(Kind::ReplicaSet);
+        let found = sets.find(|rs| {
+            let key = ObjectKey::new("default", &*rs.name);
+            let facts = in_process(process, || controller.inspect(&key));
+            let expectations = facts.and_then(|facts| facts.memory?.expectations);
+            let expected = expectations.map(|it| it.deletions).unwrap_or_default();
+            let is_undone = |uid: &str| deleted.get(uid).is_some_and(Deletes::are_undone);
+            let mut uids = expected.iter().map(ToString::to_string);
+            uids.any(|uid| active.contains(&*uid) && is_undone(&uid))
+        });
+        found.map(|rs| format!("{} expects a delete that was undone", rs.name))
+    }
+
     /// Counts how long the leader has held back the creates of each ReplicaSet without another
     /// excuse. Returns what is wrong if one waits longer than its kind of refusal may last: no
     /// request is refused any more.
     fn overlong_hold(&self, holds: &mut Holds, excuse: Option<&str>) -> Option<String> {
         let state = self.lock();
-        let leader = &state.daemons[state.leader()?];
-        let process = leader.process?;
-        let queue = leader.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let controller = queue.as_ref()?.1.upgrade()?;
-        drop(queue);
+        let (process, controller) = state.leading()?;
         let mut now = Holds::default();
         for rs in state.server.all(Kind::ReplicaSet) {
             let key = ObjectKey::new("default", &*rs.name);
@@ -192,6 +215,13 @@ impl World {
 }
 
 impl State {
+    /// The leader's process and controller.
+    fn leading(&self) -> Option<(usize, Arc<ReplicaSetController>)> {
+        let leader = &self.daemons[self.leader()?];
+        let queue = leader.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        Some((leader.process?, queue.as_ref()?.1.upgrade()?))
+    }
+
     fn unsettled(&self) -> Option<String> {
         self.server.all(Kind::ReplicaSet).find_map(|rs| {
             unsettled(&self.server, rs).or_else(|| failing::unsettled(&self.server, rs))
