@@ -192,6 +192,18 @@ impl Status {
         u64::try_from(seconds).ok().map(Duration::from_secs)
     }
 
+    /// Adds the response's `Retry-After` header, unless the body names its own time
+    /// (client-go `rest/request.go:newUnstructuredResponseError`).
+    #[must_use]
+    pub fn or_retry_after(mut self, seconds: Option<u64>) -> Self {
+        if let Some(seconds) = seconds {
+            let seconds = i32::try_from(seconds).unwrap_or(i32::MAX);
+            let details = self.0.details.get_or_insert_default();
+            details.retry_after_seconds.get_or_insert(seconds);
+        }
+        self
+    }
+
     fn causes(&self) -> impl Iterator<Item = &StatusCause> {
         let details = self.0.details.as_ref();
         details

@@ -19,6 +19,7 @@ use super::meter::Meter;
 use super::options::ClientOptions;
 use super::read_coalescing::ReadCoalescing;
 use super::request::Request;
+use super::retry::whole_seconds;
 use super::warnings::Warnings;
 use crate::api::Status;
 use crate::stdx::stop::Stop;
@@ -270,14 +271,15 @@ impl Http {
             );
             return ClientError::Status(Status::new(code, "", message)).into();
         }
+        let seconds = retry_after.as_deref().and_then(whole_seconds);
         let body = response.into_body().into_with_config();
         let error = match body.limit(ERROR_BYTES_MAX).read_to_vec() {
-            Ok(body) => ClientError::Status(Status::from_body(code, &body)),
+            Ok(body) => ClientError::Status(Status::from_body(code, &body).or_retry_after(seconds)),
             // The code is the server's decision even if the explanation in the body is lost.
             Err(error) => {
                 let problem = self.transport_error(error);
                 let message = format!("HTTP code {code}, and then: {problem}");
-                ClientError::Status(Status::new(code, "", message))
+                ClientError::Status(Status::new(code, "", message).or_retry_after(seconds))
             }
         };
         Failure { error, retry_after }

@@ -97,9 +97,33 @@ pub struct Request {
     pub(super) timeout: Option<Duration>,
     /// Requests with the same value share a turn at the throttle.
     pub(super) flow: u64,
-    /// Never retried, whatever the server requests.
-    pub(super) is_single: bool,
+    pub(super) retries: Retries,
 }
+
+/// Which retries of a request a caller waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retries {
+    /// All that the server requests.
+    All,
+    /// One, within [`BRIEF_MAX`].
+    OneBrief,
+    None,
+}
+
+impl Retries {
+    /// True for a retry after `delay`, which comes after `earlier` others.
+    pub(super) fn permit(self, earlier: u32, delay: Duration) -> bool {
+        match self {
+            Self::All => true,
+            Self::OneBrief => earlier == 0 && delay <= BRIEF_MAX,
+            Self::None => false,
+        }
+    }
+}
+
+/// The `Retry-After` of an API server whose queues are full
+/// (apiserver `pkg/server/filters/priority-and-fairness.go`).
+const BRIEF_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]
 pub(super) struct Body {
@@ -207,7 +231,15 @@ impl Request {
     /// wait.
     #[must_use]
     pub fn once(mut self) -> Self {
-        self.is_single = true;
+        self.retries = Retries::None;
+        self
+    }
+
+    /// The same request with at most one retry, and that within a second: for callers with a
+    /// back-off of their own, whose thread has other work.
+    #[must_use]
+    pub fn retried_briefly(mut self) -> Self {
+        self.retries = Retries::OneBrief;
         self
     }
 
@@ -260,7 +292,7 @@ impl Request {
             body: None,
             timeout: None,
             flow: 0,
-            is_single: false,
+            retries: Retries::All,
         }
     }
 }

@@ -58,9 +58,8 @@ pub(super) fn delay(
         // The server has already waited for this resource version, and the caller has a fallback.
         ClientError::Status(status) if status.is_too_large_resource_version() => None,
         ClientError::Status(status) if status.code() == 429 || status.code() >= 500 => {
-            // Only whole seconds count; upstream ignores the header's date form too.
-            let seconds = retry_after?.trim().parse().ok()?;
-            Some(Duration::from_secs(seconds)).filter(|delay| *delay <= RETRY_AFTER_MAX)
+            let delay = Duration::from_secs(whole_seconds(retry_after?)?);
+            Some(delay).filter(|delay| *delay <= RETRY_AFTER_MAX)
         }
         ClientError::Transport(_) if error.is_closed() => match (kind, retries) {
             // The server may have closed an idle connection just as the client took it from the
@@ -71,6 +70,11 @@ pub(super) fn delay(
         },
         _ => None,
     }
+}
+
+/// The seconds of a `Retry-After` header. Upstream ignores its form of a date, too.
+pub(super) fn whole_seconds(retry_after: &str) -> Option<u64> {
+    retry_after.trim().parse().ok()
 }
 
 /// [`delay`] of a rejected read, watch and write, for the fuzzer.
@@ -123,7 +127,7 @@ pub(super) fn run<T>(
         if kind == Kind::Write && error.leaves_outcome_open() {
             open_outcome = Some(error.clone());
         }
-        let Some(delay) = delay.filter(|_| !request.is_single) else {
+        let Some(delay) = delay.filter(|delay| request.retries.permit(retries, *delay)) else {
             return Err(error);
         };
         log::debug!(error:%; "{request} is sent again in {delay:?}");

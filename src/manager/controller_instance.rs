@@ -112,6 +112,7 @@ impl ControllerInstance {
                 client.clone(),
                 pod_recorder,
                 kind,
+                options.retry_backoff,
                 stop,
             )),
             replica_set_control: Arc::new(RealReplicaSetControl::new(client.clone(), kind, stop)),

@@ -8,7 +8,7 @@ use super::pod_control::{CreatedPod, PatchedPod, PodControl, Precondition};
 use super::written_pod::WrittenPod;
 use super::{EventRecorder, EventType, ObjectReference, WriteError};
 use crate::api::workload_kind::collection_path;
-use crate::api::{ObjectKey, Pod, ReplicaSet, WorkloadKind};
+use crate::api::{ObjectKey, Pod, ReplicaSet, RetryBackoff, WorkloadKind};
 use crate::client::{Client, Request, Response};
 use crate::stdx::stop::Stop;
 
@@ -28,21 +28,25 @@ pub struct RealPodControl {
     client: Client,
     recorder: Arc<dyn EventRecorder>,
     kind: &'static WorkloadKind,
+    retry_backoff: RetryBackoff,
     stop: Stop,
 }
 
 impl RealPodControl {
-    /// Writes pods for owners of `kind`. Sends no more requests after `stop`.
+    /// Writes pods for owners of `kind`. With a back-off by refusal an overloaded server's longer
+    /// `Retry-After` to a create is left to the caller. Sends no more requests after `stop`.
     pub fn new(
         client: Client,
         recorder: Arc<dyn EventRecorder>,
         kind: &'static WorkloadKind,
+        retry_backoff: RetryBackoff,
         stop: &Stop,
     ) -> Self {
         Self {
             client,
             recorder,
             kind,
+            retry_backoff,
             stop: stop.clone(),
         }
     }
@@ -71,7 +75,10 @@ impl PodControl for RealPodControl {
     fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
         let body = create_body(rs, self.kind, name)?;
         let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
-        let request = Request::post(path).object(body).accept(ACCEPT);
+        let mut request = Request::post(path).object(body).accept(ACCEPT);
+        if self.retry_backoff != RetryBackoff::Kcm {
+            request = request.retried_briefly();
+        }
         match self.send(rs, request) {
             Ok(response) => {
                 let message = format!("Created pod: {name}");

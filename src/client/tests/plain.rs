@@ -165,6 +165,23 @@ fn retry_after_is_obeyed_for_writes_too() {
     );
 }
 
+#[test]
+fn a_brief_retry_leaves_a_longer_wait_to_the_caller() {
+    let overloaded = |header: &'static str| {
+        let server = always(429, header, "");
+        let (client, _) = client_of(&server);
+        let post = Request::post("/a").body("application/json", "{}");
+        let error = client.send(&post.retried_briefly());
+        let error = error.expect_err("it is refused");
+        let retry_after = error.status().and_then(Status::retry_after);
+        (server.remaining().len(), retry_after.map(|it| it.as_secs()))
+    };
+    assert_eq!(overloaded("Retry-After: 0\r\n"), (2, Some(0)));
+    assert_eq!(overloaded("Retry-After: 2\r\n"), (1, Some(2)));
+    assert_eq!(overloaded("Retry-After: 120\r\n"), (1, Some(120)));
+    assert_eq!(overloaded(""), (1, None));
+}
+
 /// A fence that is open for the given number of checks.
 #[derive(Debug)]
 struct OpenFor(AtomicUsize);

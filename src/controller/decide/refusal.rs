@@ -32,7 +32,7 @@ pub enum Refusal {
     Quota(Arc<str>),
     /// 429, 503, a time-out, or a webhook that did not respond.
     Overload {
-        /// `details.retryAfterSeconds`.
+        /// `details.retryAfterSeconds`, or the header `Retry-After`.
         retry_after: Option<Duration>,
     },
     /// 422: only another spec can be accepted.
@@ -74,8 +74,14 @@ impl Refusal {
                 let doublings = n.saturating_sub(1).min(16);
                 let wait = OVERLOAD_WAIT_MIN * (1 << doublings);
                 let wait = wait.max(retry_after.unwrap_or_default());
-                let jitter = wait.min(OVERLOAD_WAIT_MAX).mul_f64(0.5 * uniform(owner, n));
-                (wait + jitter).min(OVERLOAD_WAIT_MAX)
+                // What is cut off to the longest wait is spread, too.
+                let least = if wait < OVERLOAD_WAIT_MAX {
+                    wait
+                } else {
+                    OVERLOAD_WAIT_MAX.mul_f64(1.0 / 1.5)
+                };
+                let most = least.mul_f64(1.5).min(OVERLOAD_WAIT_MAX);
+                least + most.saturating_sub(least).mul_f64(uniform(owner, n))
             }
         }
     }
@@ -148,7 +154,8 @@ mod tests {
         for n in 1..40 {
             let without = wait(None, n);
             let least = Duration::from_millis(5) * (1 << (n - 1).min(16));
-            assert!(without >= least.min(OVERLOAD_WAIT_MAX), "{n}: {without:?}");
+            let longest = OVERLOAD_WAIT_MAX * 2 / 3;
+            assert!(without >= least.min(longest), "{n}: {without:?}");
             assert!(
                 without <= (least * 3 / 2).min(OVERLOAD_WAIT_MAX),
                 "{n}: {without:?}"
@@ -156,7 +163,11 @@ mod tests {
             let with = wait(Some(7), n);
             assert!(with >= Duration::from_secs(7) && with <= OVERLOAD_WAIT_MAX);
         }
-        assert_eq!(wait(Some(u64::MAX / 2), 1), OVERLOAD_WAIT_MAX);
+        for seconds in [30, u64::MAX / 2] {
+            let waits = [1, 2, 3].map(|n| wait(Some(seconds), n));
+            assert!(waits.iter().all(|wait| *wait <= OVERLOAD_WAIT_MAX));
+            assert!(waits[0] != waits[1] && waits[1] != waits[2], "{waits:?}");
+        }
         let other = Refusal::Overload {
             retry_after: Some(Duration::from_secs(1)),
         };
