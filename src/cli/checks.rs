@@ -27,6 +27,11 @@ pub(super) fn check(args: &RunArgs, at: &dyn Fn(&str) -> String) -> Vec<String> 
         "must be at least 1, unless --kube-api-qps sets no limit",
     );
     require(
+        !args.api.master.as_deref().is_some_and(names_a_user),
+        "master",
+        "user and password do not belong in the server's URL",
+    );
+    require(
         !args.controller.enabled().is_empty(),
         "controllers",
         "leaves no controller to run",
@@ -99,4 +104,10 @@ pub(super) fn check(args: &RunArgs, at: &dyn Fn(&str) -> String) -> Vec<String> 
         "must differ from --secure-port",
     );
     mistakes
+}
+
+fn names_a_user(url: &str) -> bool {
+    let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = after_scheme.split('/').next();
+    authority.is_some_and(|authority| authority.contains('@'))
 }

@@ -143,7 +143,7 @@ impl ClientConfig {
         draft.finish(&empty).expect("the caller gives a valid URL")
     }
 
-    /// The server's URL.
+    /// The server's URL, without what may be a password.
     pub fn server(&self) -> &str {
         &self.url
     }
@@ -285,7 +285,7 @@ impl Draft {
         let tls = (scheme == "https" || self.tls.tls_proxy).then_some(self.tls);
         Ok(Checked {
             credentials: Credentials::new(self.authorization, &self.impersonation)?,
-            url,
+            url: printable,
             uri,
             proxy,
             tls,

@@ -461,6 +461,12 @@ fn a_mistake_names_the_flag_and_the_way_out() {
         &["--logging-format=xml"],
         "--logging-format: invalid value 'xml': expected one of text, json",
     );
+    for master in ["http://u:secret@h", "u:secret@h:1"] {
+        check_mistake(
+            &[&format!("--master={master}")],
+            "--master: user and password do not belong in the server's URL",
+        );
+    }
     check_mistake(
         &["--kubeconfig"],
         "--kubeconfig: a value is missing, expected --kubeconfig <FILE>",
