@@ -90,8 +90,8 @@ impl ReplicaSetController {
         };
         let is_held_back = failure.is_some();
         self.sync_status(&rs, &decision, failure.as_ref())?;
+        self.delete_leftovers(&rs, &decision, managed.is_err());
         managed?;
-        self.delete_leftovers(&rs, &decision);
         self.schedule_next_sync(&rs, &decision, freshness);
         Ok(if is_held_back {
             SyncOutcome::HeldBack

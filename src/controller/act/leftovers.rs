@@ -21,11 +21,22 @@ const REFUSED_PAUSE: Duration = Duration::from_mins(1);
 
 impl ReplicaSetController {
     /// Deletes some leftovers of `rs`, unless creates and deletes that the ReplicaSets need take up
-    /// the rate limit, and requeues the key for the others. Blocks for one request each.
-    pub(in crate::controller) fn delete_leftovers(&self, rs: &ReplicaSet, decision: &Decision) {
+    /// the rate limit, and requeues the key for the others. If the sync has failed, its retry
+    /// deletes the others: a requeue here would precede the back-off. Blocks for one request each.
+    pub(in crate::controller) fn delete_leftovers(
+        &self,
+        rs: &ReplicaSet,
+        decision: &Decision,
+        has_failed: bool,
+    ) {
+        let requeue = |after: Duration| {
+            if !has_failed {
+                self.queue.add_low_after(rs.key.clone(), after);
+            }
+        };
         let leftovers = &decision.leftovers;
         if let Some(next) = leftovers.next_in {
-            self.queue.add_low_after(rs.key.clone(), next);
+            requeue(next);
         }
         if leftovers.delete.is_empty() {
             return;
@@ -35,10 +46,10 @@ impl ReplicaSetController {
         let next = self.memories.get(&rs.key, &rs.uid, next).flatten();
         let pause = next.map(|next| next.saturating_duration_since(now));
         if let Some(pause) = pause.filter(|pause| !pause.is_zero()) {
-            return self.queue.add_low_after(rs.key.clone(), pause);
+            return requeue(pause);
         }
-        // The requests of this sync for the replicas themselves go first.
-        let n_spare = if decision.acts {
+        // The requests for the replicas themselves go first.
+        let n_spare = if decision.acts && !has_failed {
             0
         } else {
             self.pod_control.n_spare_requests()
@@ -72,7 +83,7 @@ impl ReplicaSetController {
         let wait = |memory: &mut Memory| memory.next_leftovers = Some(now + pause);
         self.memories.with(&rs.key, &rs.uid, wait);
         if count < leftovers.delete.len() || pause == REFUSED_PAUSE {
-            self.queue.add_low_after(rs.key.clone(), pause);
+            requeue(pause);
         }
     }
 

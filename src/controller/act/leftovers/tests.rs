@@ -52,6 +52,26 @@ fn discarded(fixture: &Fixture) -> Vec<String> {
 }
 
 #[test]
+fn a_failing_create_does_not_keep_them() {
+    let rs = keeps_one(1);
+    let pods: Vec<Pod> = (0..10).map(|i| failed(i, &rs, 9000 - i)).collect();
+    let fixture = fixture(&rs, pods);
+    fixture.writes.on_create(|_, _| Some(Err(forbidden())));
+    fixture.process(&rs.key);
+    let deletes = |writes: Vec<Write>| {
+        let is_delete = |write: &&Write| matches!(write, Write::DeleteQuietly(..));
+        writes.iter().filter(is_delete).count()
+    };
+    assert_eq!(deletes(fixture.writes.take()), 8);
+    // The others come with the retry, whose back-off a requeue would precede.
+    assert_eq!(
+        fixture.queued_after(Duration::from_millis(5)),
+        ["default/web"]
+    );
+    assert_eq!(fixture.queue.next_deadline(), None);
+}
+
+#[test]
 fn the_oldest_go_first_a_few_per_sync() {
     let (fixture, rs) = with_failed(11);
     fixture.sync_ok("web");
