@@ -55,8 +55,8 @@ pub struct History {
     failures: Option<Failures>,
     /// The generation for which an unusable selector was logged.
     unusable_selector: Option<i64>,
-    /// The generation for which mistakes in annotations were reported.
-    mistakes: Option<i64>,
+    /// The mistakes in annotations that were reported, and at which generation.
+    mistakes: Option<(i64, Box<str>)>,
     /// Missing pods that wait for a back-off to end.
     n_held_back: usize,
     /// The generation for which unreadable marks of pods were reported.
@@ -180,8 +180,11 @@ impl History {
 
     /// Records that annotations cannot be understood at this generation. Returns true the first
     /// time.
-    pub fn note_mistakes(&mut self, generation: i64) -> bool {
-        self.mistakes.replace(generation) != Some(generation)
+    pub fn note_mistakes(&mut self, generation: i64, message: &str) -> bool {
+        let noted = Some((generation, message.into()));
+        let is_new = self.mistakes != noted;
+        self.mistakes = noted;
+        is_new
     }
 
     /// Records that marks of pods cannot be understood at this generation. Returns true the first

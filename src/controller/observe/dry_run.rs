@@ -12,6 +12,7 @@ use crate::api::{ObjectKey, Pod};
 use crate::controller::decide::deletion_order::{RankedPod, compare};
 use crate::controller::decide::failed_pods::condition::report_back_off;
 use crate::controller::decide::plan::deletion_ranking;
+use crate::controller::decide::protection::show_block;
 use crate::controller::decide::scale_down_order::Places;
 use crate::controller::decide::status::calculate_status;
 use crate::controller::decide::{Decision, Facts, Pods};
@@ -35,6 +36,7 @@ impl ReplicaSetController {
         let Ok(selector) = &rs.selector else {
             return self.log_unusable_selector(&rs);
         };
+        self.report_mistakes(&rs);
         let owned = self.cache.pods_owned_by(&self.owner_key(&rs));
         let ended = ended(&owned);
         let orphans = self.cache.orphans_in(&rs.key.namespace);
@@ -42,6 +44,7 @@ impl ReplicaSetController {
         let decision = facts.decide_freely();
         let mut status = calculate_status(&rs, &decision.counts, None);
         report_back_off(&mut status, &rs, decision.back_off.as_ref(), None);
+        show_block(&mut status, &rs, decision.block.as_ref());
         // Only the writer learns of failures, so the stored condition is taken as right.
         if let Some(failure) = get_condition(&rs.status.conditions, REPLICA_FAILURE) {
             set_condition(&mut status.conditions, failure.clone());

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::api::opt_ins::SCALE_DOWN;
 use crate::api::{Pod, Policy, ReplicaSet, ScaleDownMark};
-use crate::controller::ReplicaSetController;
 use crate::controller::decide::plan::Plan;
 use crate::controller::decide::{Decision, Facts};
 use crate::controller::memory::Memory;
+use crate::controller::{Mode, ReplicaSetController};
 
 impl ReplicaSetController {
     /// What `rs` opts in to.
@@ -16,20 +16,23 @@ impl ReplicaSetController {
         Policy::of(&rs.opt_ins, &self.options.policy)
     }
 
-    /// Reports annotations without effect, once per generation: an event and a log line.
+    /// Reports annotations without effect, once per generation and text: an event, unless this is a
+    /// dry run, and a log line. No change of an annotation changes the generation.
     pub(in crate::controller) fn report_mistakes(&self, rs: &ReplicaSet) {
         let mistakes = Policy::mistakes(&rs.opt_ins);
         if mistakes.is_empty() {
             return;
         }
-        let note = |memory: &mut Memory| memory.history.note_mistakes(rs.generation);
+        let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        let message = mistakes.join("; ");
+        let note = |memory: &mut Memory| memory.history.note_mistakes(rs.generation, &message);
         if !self.memories.with(&rs.key, &rs.uid, note) {
             return;
         }
-        let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        let message = mistakes.join("; ");
         log::warn!(object:% = self.kind.named(&rs.key); "{message}");
-        self.pod_control.warn(rs, "InvalidAnnotation", message);
+        if !matches!(self.mode, Mode::DryRun(_)) {
+            self.pod_control.warn(rs, "InvalidAnnotation", message);
+        }
     }
 
     /// Reports marks of pods that cannot be understood, once per generation and only when a
@@ -81,6 +84,11 @@ mod tests {
         fixture.sync_ok("web");
         fixture.sync_ok("web");
         assert_eq!(n_warnings(), 1);
+        object["metadata"]["annotations"]["replicaset-controller/failed-pods-kept"] = json!("3x");
+        object["metadata"]["resourceVersion"] = json!("2");
+        fixture.cache_silently(Some(read_replica_set(&object)), []);
+        fixture.sync_ok("web");
+        assert_eq!(n_warnings(), 1, "another mistake");
         object["metadata"]["generation"] = json!(2);
         object["metadata"]["resourceVersion"] = json!("2");
         fixture.cache_silently(Some(read_replica_set(&object)), []);

@@ -395,6 +395,7 @@ impl Episode {
             }
             Work::Adopt(pods) => agree(format!("adopted {}", self.names(pods))),
             Work::Release(_) => agree("released them".to_owned()),
+            Work::Discard(_) => agree("deleted them".to_owned()),
         }
     }
 

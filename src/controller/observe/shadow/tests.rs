@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use super::{Comparison, Shadow, WINDOW};
-use crate::api::Pod;
-use crate::controller::testing::{Fixture, owned_pod, pod, replica_set, replica_set_json};
-use crate::controller::testing::{fixture, read_replica_set};
+use crate::api::pod::PodFailure;
+use crate::api::{Pod, PodPhase, ReplicaSet, ScaleDownMark};
+use crate::controller::testing::{
+    Fixture, fixture, owned_pod, pod, read_replica_set, replica_set, replica_set_json, seconds_ago,
+};
 use crate::stdx::clock::Clock;
 
 /// A fixture with a controller in dry run.
@@ -107,6 +109,72 @@ fn a_writer_that_does_nothing_disagrees_once_after_the_window() {
         shadow.counts().get(&("create", Comparison::Disagree)),
         Some(&1)
     );
+}
+
+fn annotated(replicas: i32, annotations: &[(&str, &str)]) -> ReplicaSet {
+    let mut object = replica_set_json("web", replicas);
+    for (name, value) in annotations {
+        let name = format!("replicaset-controller/{name}");
+        object["metadata"]["annotations"][name] = (*value).into();
+    }
+    read_replica_set(&object)
+}
+
+#[test]
+fn protected_pods_are_not_to_be_deleted() {
+    let rs = annotated(0, &[("scale-down-protection", "on")]);
+    let protected = Pod {
+        scale_down: ScaleDownMark::Never,
+        ..owned_pod("a", &rs)
+    };
+    let (fixture, shadow) = shadowed(fixture(&rs, [protected, owned_pod("b", &rs)]));
+    fixture.sync_ok("web");
+    fixture.deliver_pod_deleted(owned_pod("b", &rs));
+    fixture.sync_ok("web");
+    check(&shadow, "delete", Comparison::Agree);
+}
+
+#[test]
+fn pods_that_a_back_off_holds_back_are_not_to_be_created() {
+    let rs = annotated(5, &[("failed-pod-backoff", "10s..5m")]);
+    let failed = ["a", "b", "c", "d"].map(|name| Pod {
+        phase: PodPhase::Failed,
+        creation: Some(seconds_ago(9)),
+        failure: Some(Box::new(PodFailure {
+            reason: "Rejected".into(),
+            at: Some(seconds_ago(5)),
+        })),
+        ..owned_pod(name, &rs)
+    });
+    let (fixture, shadow) = shadowed(fixture(&rs, failed));
+    fixture.sync_ok("web");
+    fixture.deliver_pod(owned_pod("e", &rs));
+    fixture.sync_ok("web");
+    check(&shadow, "create", Comparison::Agree);
+}
+
+#[test]
+fn leftovers_and_mistakes_are_told_and_nothing_is_written() {
+    let rs = annotated(
+        1,
+        &[("failed-pods-kept", "0"), ("scale-down-order", "zone")],
+    );
+    let failed = Pod {
+        phase: PodPhase::Failed,
+        creation: Some(seconds_ago(9000)),
+        failure: Some(Box::new(PodFailure {
+            reason: "Evicted".into(),
+            at: Some(seconds_ago(8000)),
+        })),
+        ..owned_pod("a", &rs)
+    };
+    let (fixture, shadow) = shadowed(fixture(&rs, [failed.clone(), owned_pod("b", &rs)]));
+    fixture.sync_ok("web");
+    fixture.deliver_pod_deleted(failed);
+    fixture.sync_ok("web");
+    check(&shadow, "discard", Comparison::Agree);
+    assert_eq!(fixture.writes.take(), []);
+    assert!(fixture.writes.take_warnings().is_empty());
 }
 
 #[test]

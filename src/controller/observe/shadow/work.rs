@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::Intent;
 use crate::api::{Pod, ReplicaSet, Uid};
+use crate::controller::decide::Decision;
 use crate::controller::decide::plan::Plan;
+use crate::controller::decide::protection::Block;
 
 /// Maximum pod names in one log line.
 const NAMED_MAX: usize = 5;
@@ -21,27 +23,38 @@ pub(super) enum Work {
     },
     Adopt(HashSet<Uid>),
     Release(HashSet<Uid>),
+    /// Deletes leftovers.
+    Discard(HashSet<Uid>),
 }
 
 impl Work {
     pub(super) fn of(rs: &ReplicaSet, intent: &Intent) -> Option<Self> {
         let uids = |pods: &[Arc<Pod>]| pods.iter().map(|pod| pod.uid.clone()).collect();
-        let (active, wanted) = (
-            intent.decision.active.len(),
-            usize::try_from(rs.replicas).unwrap_or(0),
-        );
-        match intent.decision.plan {
-            Plan::Create(_) => Some(Self::Create(wanted - active)),
+        let Decision {
+            plan,
+            active,
+            adopt,
+            release,
+            leftovers,
+            block,
+            ..
+        } = &intent.decision;
+        let n_active = active.len();
+        let wanted = usize::try_from(rs.replicas).unwrap_or(0);
+        match plan {
+            Plan::Create(_) => {
+                let n_held_back = intent.decision.n_held_back();
+                Some(Self::Create(wanted - n_active - n_held_back))
+            }
             Plan::Delete(_) => Some(Self::Delete {
                 chosen: uids(&intent.decision.delete),
                 ties: uids(&intent.ties),
-                surplus: active - wanted,
+                surplus: n_active - wanted - block.as_ref().map_or(0, Block::n_kept),
             }),
-            Plan::Nothing if !intent.decision.adopt.is_empty() => {
-                Some(Self::Adopt(uids(&intent.decision.adopt)))
-            }
-            Plan::Nothing if !intent.decision.release.is_empty() => {
-                Some(Self::Release(uids(&intent.decision.release)))
+            Plan::Nothing if !adopt.is_empty() => Some(Self::Adopt(uids(adopt))),
+            Plan::Nothing if !release.is_empty() => Some(Self::Release(uids(release))),
+            Plan::Nothing if !leftovers.delete.is_empty() => {
+                Some(Self::Discard(uids(&leftovers.delete)))
             }
             Plan::Nothing => None,
         }
@@ -53,6 +66,7 @@ impl Work {
             Self::Delete { .. } => "delete",
             Self::Adopt(_) => "adopt",
             Self::Release(_) => "release",
+            Self::Discard(_) => "discard",
         }
     }
 
@@ -80,7 +94,8 @@ impl Work {
                 surplus > surplus_before || (is_complete && chosen.iter().any(is_new))
             }
             (Self::Adopt(pods), Self::Adopt(before))
-            | (Self::Release(pods), Self::Release(before)) => !pods.is_subset(before),
+            | (Self::Release(pods), Self::Release(before))
+            | (Self::Discard(pods), Self::Discard(before)) => !pods.is_subset(before),
             _ => true,
         }
     }
@@ -101,6 +116,10 @@ impl Work {
             ),
             Self::Adopt(_) => format!("adopt {}", named(&intent.decision.adopt)),
             Self::Release(_) => format!("release {}", named(&intent.decision.release)),
+            Self::Discard(_) => {
+                let failed = &intent.decision.leftovers.delete;
+                format!("delete Failed pods that are not kept: {}", named(failed))
+            }
         };
         if !matches!(self, Self::Adopt(_)) && !intent.decision.adopt.is_empty() {
             text += ", and adopt ";
