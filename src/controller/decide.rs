@@ -27,7 +27,7 @@ use self::deletion_order::DeletionOrder;
 use self::failed_pods::back_off::BackOff;
 use self::failed_pods::leftovers::Leftovers;
 use self::plan::{BURST_REPLICAS, DeletionContext, Plan, RelatedPods, plan, pods_to_delete};
-use self::protection::{Block, Marks};
+use self::protection::{Block, Marks, is_block};
 use self::scale_down_order::Preferences;
 use crate::api::policy::Preference;
 use crate::api::{Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
@@ -54,13 +54,18 @@ impl Rules {
             .includes(Preference::Consolidate)
     }
 
-    /// The settings of a daemon with default flags.
+    /// The settings of a daemon with default flags; but if it has blocked the scale-down of `rs`,
+    /// then a flag protects pods.
     pub fn by_default(kind: &WorkloadKind, rs: &ReplicaSet) -> Self {
+        let flags = Policy {
+            scale_down_protection: rs.status.conditions.iter().any(is_block),
+            ..Policy::default()
+        };
         Self {
             burst_replicas: BURST_REPLICAS,
             uses_deletion_cost: true,
             counts_terminating: kind.has_terminating_replicas,
-            policy: Policy::of(&rs.opt_ins, &Policy::default()),
+            policy: Policy::of(&rs.opt_ins, &flags),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::held_back;
 use super::model::{Finding, Report, Sources};
 use super::pods::{backing_off, failing, unavailable};
 use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition};
-use crate::api::{CompactTimestamp, ReplicaSet};
+use crate::api::{CompactTimestamp, Policy, ReplicaSet};
 use crate::controller::decide::Decision;
 use crate::controller::decide::failed_pods::condition::FAILED_POD_BACKOFF;
 use crate::controller::decide::protection::Block;
@@ -94,7 +94,7 @@ pub fn findings(
     let storm = match back_off {
         Some(back_off) => Some(backing_off(back_off, facts, now)),
         None if facts.rules.policy.failed_pod_backoff.is_some() => None,
-        None => failing(facts, sources, now),
+        None => backing_off_by_flag(rs).or_else(|| failing(facts, sources, now)),
     };
     // The API alone does not show why the controller waits.
     if storm.is_none() && is_wanting && memory.is_none() && found.is_empty() {
@@ -110,7 +110,24 @@ pub fn findings(
     found.extend(storm);
     found.extend(unavailable(active, report, facts, sources, now));
     stuck_pods(report, facts, now, &mut found);
+    found.extend(Policy::mistakes(&rs.opt_ins).iter().map(|mistake| Finding {
+        what: mistake.to_string(),
+        way_out: Some("correct or remove the annotation; until then it is as if absent".to_owned()),
+    }));
     found
+}
+
+/// Reports a back-off that only the condition shows: a flag of the daemon switches it on.
+fn backing_off_by_flag(rs: &ReplicaSet) -> Option<Finding> {
+    let condition = get_condition(&rs.status.conditions, REPLICA_FAILURE)?;
+    let is_back_off = condition.reason.as_deref() == Some(FAILED_POD_BACKOFF);
+    is_back_off.then(|| Finding {
+        what: format!(
+            "by a flag of the daemon, replacements of Failed pods wait: {}",
+            condition.message.as_deref().unwrap_or_default()
+        ),
+        way_out: Some("get the daemon's own report with --server: it knows its flags".to_owned()),
+    })
 }
 
 fn blocked(block: &Block, rs: &ReplicaSet) -> String {
@@ -244,7 +261,12 @@ fn is_namespace_terminating(message: &str) -> bool {
 
 /// The remedy for an API error, from its message.
 fn way_out_of(message: &str, namespace: &str) -> Option<String> {
-    let way_out = if message.contains("exceeded quota") || message.contains("failed quota") {
+    let way_out = if message.contains("failed quota") {
+        format!(
+            "set in the template what the quota asks for, or add a LimitRange with defaults: \
+             kubectl -n {namespace} describe quota"
+        )
+    } else if message.contains("exceeded quota") {
         format!(
             "raise the quota, free some of it, or ask for less: kubectl -n {namespace} describe \
              quota"
@@ -258,6 +280,10 @@ fn way_out_of(message: &str, namespace: &str) -> Option<String> {
         "make the template meet the namespace's Pod Security level, or change that level".to_owned()
     } else if message.contains("admission webhook") || message.contains("failed calling webhook") {
         "check the named webhook: its log, and that it responds".to_owned()
+    } else if message.contains("denied request") {
+        "make the template meet the named policy; or mend the policy, and then scale up and back: \
+         nothing else starts a try within 16 minutes"
+            .to_owned()
     } else if message.contains("no PriorityClass") {
         "create the PriorityClass that the template names, or name another".to_owned()
     } else if message.contains("is invalid") {

@@ -26,7 +26,8 @@ pub fn finding(held_back: &HeldBack, namespace: &str, is_watched: bool) -> Findi
                 .to_owned()
         }
         Refusal::Invalid => "change the spec: that starts a try at once, unlike an annotation or \
-                             a change of its pods"
+                             a change of its pods; once a policy or webhook that rejects them is \
+                             mended, scale up and back"
             .to_owned(),
     };
     Finding {
@@ -41,8 +42,9 @@ pub fn finding(held_back: &HeldBack, namespace: &str, is_watched: bool) -> Findi
 /// Why, and until when. `is_watched` tells whether quotas are watched.
 pub fn why(held_back: &HeldBack, is_watched: bool) -> String {
     let next = in_seconds(held_back.remaining);
+    let plural = if held_back.n_refusals == 1 { "" } else { "s" };
     let since = format!(
-        "{} refusals in {:.0} s",
+        "{} refusal{plural} in {:.0} s",
         held_back.n_refusals,
         held_back.since.as_secs_f64()
     );

@@ -110,12 +110,15 @@ pub(super) fn backing_off(back_off: &BackOff, facts: &ReplicaSetFacts, now: Time
     let next = match (n_held_back, now.checked_add(back_off.remaining)) {
         (0, _) => "their replacements are not Ready yet".to_owned(),
         (_, Ok(at)) if at > now => format!(
-            "{n_held_back} missing pods wait, the next one is due at {}",
+            "{n_held_back} missing pods must wait, the next one is due at {}",
             at.round(Unit::Second).unwrap_or(at)
         ),
-        _ => format!("{n_held_back} missing pods wait, one is due now"),
+        _ => format!("{n_held_back} missing pods must wait, one is due now"),
     };
-    let namespace = &facts.replica_set.key.namespace;
+    let rs = &facts.replica_set;
+    let namespace = &rs.key.namespace;
+    let selector = rs.selector.as_ref().map(ToString::to_string);
+    let selector = selector.unwrap_or_default();
     Finding {
         what: format!(
             "{}, the last step since {}; {next}, one every {:.0} s",
@@ -125,7 +128,7 @@ pub(super) fn backing_off(back_off: &BackOff, facts: &ReplicaSetFacts, now: Time
         ),
         way_out: Some(format!(
             "{}; one Ready pod ends the wait, and so does deleting the Failed pods: kubectl -n \
-             {namespace} delete pods --field-selector status.phase=Failed",
+             {namespace} delete pods -l '{selector}' --field-selector status.phase=Failed",
             describe(&back_off.last)
         )),
     }

@@ -46,7 +46,8 @@ pub(super) fn by_preference(pod: &Pod, because: &Because, places: &Places) -> De
             },
             _ => format!("node {node}"),
         };
-        format!("{n} pods are in {domain}, no other has more to give")
+        let pods_are = if n == 1 { "pod is" } else { "pods are" };
+        format!("{n} {pods_are} in {domain}, no other has more to give")
     });
     let both = [in_domain, on_node].into_iter().flatten();
     Deletion {

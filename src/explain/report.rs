@@ -303,7 +303,9 @@ fn deletions(sorted: &[PreferredPod], places: &Places, order: DeletionOrder) -> 
         let (pod, next) = pair;
         let is_alike = next.is_some_and(|next| is_one_class(&pod.ranked, &next.ranked, order));
         match &pod.because {
-            Some(because) if is_alike => by_preference(&pod.ranked.pod, because, places),
+            Some(because) if is_alike && !order.marks.spare(&pod.ranked.pod) => {
+                by_preference(&pod.ranked.pod, because, places)
+            }
             _ => deletion(&pod.ranked, next.map(|next| &next.ranked), order),
         }
     };

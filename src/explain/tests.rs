@@ -186,6 +186,54 @@ fn pods_that_block_a_scale_down_are_named() {
 }
 
 #[test]
+fn what_a_flag_of_the_daemon_does_is_read_from_the_conditions() {
+    let blocked =
+        json!([{"type": "ScaleDownBlocked", "status": "True", "reason": "ProtectedPods"}]);
+    let never = Pod {
+        scale_down: ScaleDownMark::Never,
+        ..ready("web-1")
+    };
+    let protecting = facts(0, &blocked, vec![never]);
+    let protecting = report(&protecting, &Sources::default(), NOW);
+    check(
+        &protecting,
+        &["A sync would now: nothing", "1 more than the 0 wanted"],
+    );
+    let waits = json!([{
+        "type": "ReplicaFailure", "reason": "FailedPodBackoff", "message": "2 pods have failed",
+    }]);
+    let waiting = report(&facts(1, &waits, Vec::new()), &Sources::default(), NOW);
+    check(
+        &waiting,
+        &[
+            "by a flag of the daemon, replacements of Failed pods wait: 2 pods have failed",
+            "with --server",
+        ],
+    );
+    assert!(
+        !waiting.to_string().contains("nothing that blocks it"),
+        "{waiting}"
+    );
+}
+
+#[test]
+fn annotations_without_effect_are_a_problem() {
+    let mut facts = facts(1, &json!([]), vec![ready("web-1")]);
+    let rs = Arc::make_mut(&mut facts.replica_set);
+    rs.opt_ins = [("replicaset-controller/scale-down-oder", "spread")]
+        .into_iter()
+        .collect();
+    let found = report(&facts, &Sources::default(), NOW);
+    check(
+        &found,
+        &[
+            "the annotation replicaset-controller/scale-down-oder",
+            "has no effect",
+        ],
+    );
+}
+
+#[test]
 fn open_expectations_hold_back_the_sync() {
     let mut facts = facts(2, &json!([]), vec![running("web-1")]);
     facts.memory = Some(Memory {
@@ -470,10 +518,10 @@ fn pods_that_fail_as_fast_as_replaced_are_a_finding() {
         &report,
         &[
             "10 pods have failed, the last one on node-1: no reason given, the last step since \
-             2025-12-31T23:59:40Z; 2 missing pods wait, the next one is due at \
+             2025-12-31T23:59:40Z; 2 missing pods must wait, the next one is due at \
              2026-01-01T00:00:09Z, one every 20 s",
             "way out: kubectl -n shop describe pod web-9; one Ready pod ends the wait, and so does \
-             deleting the Failed pods: kubectl -n shop delete pods --field-selector \
+             deleting the Failed pods: kubectl -n shop delete pods -l 'app=web' --field-selector \
              status.phase=Failed",
             "2 of them wait, because pods of it fail",
         ],
