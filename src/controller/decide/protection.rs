@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::conditions::{Condition, SCALE_DOWN_BLOCKED, remove_condition, set_condition};
+use crate::api::conditions::{
+    Condition, SCALE_DOWN_BLOCKED, get_condition, remove_condition, set_condition,
+};
 use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark};
 
 /// Reason of the condition while protected pods are kept.
@@ -172,15 +174,22 @@ pub fn is_block(condition: &Condition) -> bool {
 }
 
 /// Sets or removes the condition [`SCALE_DOWN_BLOCKED`] in `status`, the calculated status of `rs`.
-/// Without a block, another program's condition of this type stays. A message alone is no reason
-/// for a write: it is renewed with another number of pods or another generation.
+/// Without a block, another program's condition of this type stays. Other protected pods alone are
+/// no reason for a write: the message is renewed with another number of pods, another generation or
+/// another timeout.
 pub fn show_block(status: &mut ReplicaSetStatus, rs: &ReplicaSet, block: Option<&Block>) {
     let conditions = &mut status.conditions;
     let Some(block) = block else {
         return conditions.retain(|condition| !is_block(condition));
     };
     let (reason, message) = block.reason_and_message(rs.replicas);
-    if status.replicas != rs.status.replicas || rs.generation != rs.status.observed_generation {
+    let shown = get_condition(conditions, SCALE_DOWN_BLOCKED).and_then(|it| it.message.as_deref());
+    let end_of = |message: &str| message.rsplit_once("; ").map(|(_, end)| end.to_owned());
+    let ends_otherwise = shown.and_then(end_of) != end_of(&message);
+    if status.replicas != rs.status.replicas
+        || rs.generation != rs.status.observed_generation
+        || ends_otherwise
+    {
         remove_condition(conditions, SCALE_DOWN_BLOCKED);
     }
     let condition = Condition {

@@ -285,6 +285,9 @@ fn the_condition_comes_and_goes_with_the_block() {
     let renewed = shown(&rs, "nnn", &on(), 3);
     assert_ne!(renewed[0].message, conditions[0].message);
     assert_eq!(renewed[0].last_transition_time, second, "the same block");
+    let limited = shown(&rs, "nnn", &with_timeout(Duration::from_mins(1)), 5);
+    assert_ne!(limited[0].message, conditions[0].message, "another end");
+    assert_eq!(limited[0].last_transition_time, second);
     rs.generation += 1;
     assert_ne!(
         shown(&rs, "nnn", &on(), 5)[0].message,
