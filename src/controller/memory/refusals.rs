@@ -109,7 +109,8 @@ impl Memories {
             lines.leave(&rs.key, earlier, false, now);
         }
         if let Refusal::Quota(quota) = &hold.refusal {
-            let was_permitted = earlier.is_some_and(|it| it.is_permitted);
+            let is_same = |it: &Hold| it.is_permitted && it.refusal == hold.refusal;
+            let was_permitted = earlier.as_deref().is_some_and(is_same);
             let line = lines.join(&rs.key.namespace, quota, now);
             line.refused(place_of(&rs.key, &hold), was_permitted);
         }

@@ -76,6 +76,23 @@ fn another_refusal_takes_a_replica_set_out_of_its_line() {
 }
 
 #[test]
+fn a_probe_of_one_quota_that_another_refuses_is_no_probe_there() {
+    let (memories, clock) = memories();
+    for name in ["a", "b", "c", "d", "e"] {
+        memories.hold_back(&replica_set(name, 1), quota("cpu"));
+    }
+    let other = replica_set("x", 1);
+    memories.hold_back(&other, quota("pods"));
+    clock.advance(Duration::from_millis(50));
+    assert_eq!(turns(&memories), ["a", "x"]);
+    memories.end_hold(&replica_set("a", 1), true);
+    assert_eq!(turns(&memories), ["b", "c"]);
+    memories.hold_back(&other, quota("cpu"));
+    memories.end_hold(&replica_set("b", 1), true);
+    assert_eq!(turns(&memories), ["d", "e"], "the line still doubles");
+}
+
+#[test]
 fn a_recreated_replica_set_inherits_no_hold() {
     let (memories, clock) = memories();
     let (old, mut new) = (replica_set("a", 1), replica_set("a", 1));
