@@ -7,7 +7,7 @@
 use super::spread::{Lot, take};
 use super::{Because, Candidate, Chosen};
 use crate::api::policy::Preference;
-use crate::stdx::hash::HashMap;
+use crate::stdx::hash::{HashMap, HashSet};
 
 /// The node of a chosen pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ struct Node {
 #[derive(Debug)]
 struct Choice {
     chosen: Vec<Chosen>,
-    is_chosen: Vec<bool>,
+    is_chosen: HashSet<usize>,
     /// Active pods of the ReplicaSet in each domain; `None` if domains do not matter.
     in_domain: Option<Vec<usize>>,
 }
@@ -47,7 +47,7 @@ pub(super) fn choose(
 ) -> Vec<Chosen> {
     let mut choice = Choice {
         chosen: Vec::with_capacity(count),
-        is_chosen: vec![false; candidates.len()],
+        is_chosen: HashSet::default(),
         in_domain: in_domain.map(<[usize]>::to_vec),
     };
     let nodes = by_node(candidates, members, on_node);
@@ -58,7 +58,7 @@ pub(super) fn choose(
         let len = equal[0].len();
         let n_fit = equal.len().min((count - choice.chosen.len()) / len);
         choice.take(equal, n_fit * len, NodePods::Emptied(len));
-        let stays = |node: &&Node| !choice.is_chosen[node.pods[0]];
+        let stays = |node: &&Node| !choice.is_chosen.contains(&node.pods[0]);
         others.extend(equal.iter().filter(stays).cloned());
     }
     others.sort_by_key(|node| node.n_active);
@@ -121,7 +121,7 @@ impl Choice {
                 in_domain: self.in_domain.as_ref().map(|_| n),
                 on_node: Some(on_node),
             };
-            self.is_chosen[at] = true;
+            self.is_chosen.insert(at);
             self.chosen.push((at, because));
         }
     }

@@ -289,6 +289,20 @@ fn of_two_preferences_the_first_has_precedence() {
     check(&cluster, "consolidate,spread", 1, &["a1"]);
     check(&cluster, "consolidate,spread", 3, &["a1", "b1", "b2"]);
     check(&cluster, "consolidate", 4, &["a1", "b1", "b2", "b3"]);
+    // Zone b could be emptied whole; `spread` takes from both all the same.
+    check(&cluster, "spread,consolidate", 3, &["a1", "a2", "b1"]);
+}
+
+#[test]
+fn a_pod_that_came_meanwhile_keeps_its_node_and_no_other() {
+    let mut cluster = Cluster::of([
+        ready("a", "n1", ""),
+        ready("b", "n2", ""),
+        ready("c", "n2", ""),
+    ]);
+    check(&cluster, "consolidate", 1, &["a"]);
+    cluster.all.push(Arc::new(other("x", "n1", "Job")));
+    check(&cluster, "consolidate", 2, &["b", "c"]);
 }
 
 #[test]
@@ -424,32 +438,35 @@ fn no_random_cluster_is_worse_off_than_with_upstreams_order() {
         let count = rng.usize(1..n_owned);
         let stock = cluster.choose(count, "off");
         let (skew, n_emptied) = (cluster.skew_without(&stock), cluster.n_emptied_by(&stock));
-        let order = ORDERS[usize::try_from(seed % 4).expect("a small number")];
-        let chosen = cluster.choose(count, order);
-        let distinct: BTreeSet<_> = chosen.iter().map(|pod| &pod.uid).collect();
-        assert_eq!(distinct.len(), count, "seed {seed}");
-        // A class that goes whole, goes as before.
-        let state = |pod: &Arc<Pod>| {
-            (
-                pod.node.is_some(),
-                pod.phase != PodPhase::Pending,
-                pod.is_ready,
-                pod.deletion_cost,
-            )
-        };
-        let states = |pods: &[Arc<Pod>]| pods.iter().map(state).collect::<Vec<_>>();
-        assert_eq!(states(&chosen), states(&stock), "seed {seed}");
-        if order.starts_with("spread") {
-            let preferred = cluster.skew_without(&chosen);
-            assert!(preferred <= skew, "seed {seed}: {preferred} > {skew}");
-            n_less_skewed += usize::from(preferred < skew);
-        } else {
-            let preferred = cluster.n_emptied_by(&chosen);
-            assert!(
-                preferred >= n_emptied,
-                "seed {seed}: {preferred} < {n_emptied}"
-            );
-            n_more_emptied += usize::from(preferred > n_emptied);
+        // One of either precedence.
+        let orders = if seed % 2 == 0 { 0..2 } else { 2..4 };
+        for order in &ORDERS[orders] {
+            let chosen = cluster.choose(count, order);
+            let distinct: BTreeSet<_> = chosen.iter().map(|pod| &pod.uid).collect();
+            assert_eq!(distinct.len(), count, "seed {seed}");
+            // A class that goes whole, goes as before.
+            let state = |pod: &Arc<Pod>| {
+                (
+                    pod.node.is_some(),
+                    pod.phase != PodPhase::Pending,
+                    pod.is_ready,
+                    pod.deletion_cost,
+                )
+            };
+            let states = |pods: &[Arc<Pod>]| pods.iter().map(state).collect::<Vec<_>>();
+            assert_eq!(states(&chosen), states(&stock), "seed {seed}");
+            if order.starts_with("spread") {
+                let preferred = cluster.skew_without(&chosen);
+                assert!(preferred <= skew, "seed {seed}: {preferred} > {skew}");
+                n_less_skewed += usize::from(preferred < skew);
+            } else {
+                let preferred = cluster.n_emptied_by(&chosen);
+                assert!(
+                    preferred >= n_emptied,
+                    "seed {seed}: {preferred} < {n_emptied}"
+                );
+                n_more_emptied += usize::from(preferred > n_emptied);
+            }
         }
     }
     assert!(n_less_skewed > 5000, "only {n_less_skewed} are better");
