@@ -99,7 +99,7 @@ impl Policy {
         match name {
             "failed-pod-backoff" => self.failed_pod_backoff = or_off(value)?,
             "failed-pods-kept" => self.failed_pods_kept = parse_kept(value)?,
-            "failed-pods-min-age" => self.failed_pods_min_age = parse_duration(value)?,
+            "failed-pods-min-age" => self.failed_pods_min_age = parse_min_age(value)?,
             "scale-down-order" => self.scale_down_order = value.parse()?,
             "scale-down-protection" => self.scale_down_protection = parse_on_off(value)?,
             "protected-timeout" => self.protected_timeout = parse_timeout(value)?,
@@ -258,6 +258,18 @@ pub fn parse_on_off(text: &str) -> Result<bool, String> {
     }
 }
 
+/// Parses the value of `failed-pods-min-age`; `off` is no least age.
+///
+/// # Errors
+/// A message that says what was expected.
+pub fn parse_min_age(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Ok(age) => Ok(age),
+        Err(_) if text == "off" => Ok(Duration::ZERO),
+        Err(_) => Err("expected off, or a duration such as 5m".to_owned()),
+    }
+}
+
 /// Parses the value of `protected-timeout`.
 ///
 /// # Errors
@@ -296,6 +308,7 @@ mod tests {
             &annotations(&[
                 ("failed-pod-backoff", "10s..5m"),
                 ("failed-pods-kept", "off"),
+                ("failed-pods-min-age", "off"),
                 ("scale-down-order", "spread, consolidate"),
                 ("scale-down-protection", "off"),
                 ("protected-timeout", "30m"),
@@ -310,6 +323,7 @@ mod tests {
             })
         );
         assert_eq!(policy.failed_pods_kept, None);
+        assert_eq!(policy.failed_pods_min_age, Duration::ZERO);
         assert!(!policy.scale_down_protection);
         assert_eq!(policy.protected_timeout, Some(Duration::from_mins(30)));
         let order: Vec<_> = policy.scale_down_order.preferences().collect();
@@ -325,7 +339,7 @@ mod tests {
             ("failed-pod-backoff", "10s..61m"),
             ("failed-pods-kept", "-1"),
             ("failed-pods-kept", "many"),
-            ("failed-pods-min-age", "off"),
+            ("failed-pods-min-age", "soon"),
             ("scale-down-order", ""),
             ("scale-down-order", "spread,spread"),
             ("scale-down-order", "zone"),

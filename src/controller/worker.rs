@@ -46,7 +46,10 @@ impl ReplicaSetController {
             Err(error) => {
                 let object = self.kind.named(key);
                 let level = error.level();
-                let what = "sync failed, requeuing with back-off";
+                let what = match error {
+                    SyncError::HeldBack { .. } => "creates are held back",
+                    _ => "sync failed, requeuing with back-off",
+                };
                 log::log!(level, object:% = object, error:%; "{what}");
                 self.metrics.sync_ended(end);
                 match error {

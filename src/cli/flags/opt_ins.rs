@@ -5,9 +5,9 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::api::Policy;
-use crate::api::duration::parse_duration;
 use crate::api::policy::{
-    FailedPodBackoff, ScaleDownOrder, or_off, parse_kept, parse_on_off, parse_timeout,
+    FailedPodBackoff, ScaleDownOrder, or_off, parse_kept, parse_min_age, parse_on_off,
+    parse_timeout,
 };
 
 /// A value that `off` switches off. An alias, so that clap does not take it for an absent value.
@@ -30,7 +30,7 @@ pub struct OptInArgs {
 
     /// No Failed pod is deleted before this time has passed.
     #[arg(long, value_name = "DURATION", default_value = "5m", hide_short_help = true,
-        value_parser = parse_duration)]
+        value_parser = parse_min_age)]
     pub failed_pods_min_age: Duration,
 
     /// Preferences of a scale-down among pods in equal state: off, spread, consolidate, or both.

@@ -1,5 +1,7 @@
 //! Deletes pods.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use crate::api::{Pod, ReplicaSet};
 use crate::batches::run_all;
 use crate::controller::decide::age_ratio::age_ratios;
@@ -58,10 +60,18 @@ impl ReplicaSetController {
         } else {
             Precondition::None
         };
-        let delete = |index: usize| self.delete_pod_of(rs, &pods[index], precondition);
+        let n_superseded = AtomicUsize::new(0);
+        let delete = |index: usize| {
+            let deleted = self.delete_pod_of(rs, &pods[index], precondition)?;
+            if matches!(deleted, Deleted::Superseded) {
+                n_superseded.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        };
         let _batch = activity::enter("waits for a batch of deletes", pods.len());
-        let (deleted, result) = run_all(pods.len(), &*self.batches, &delete);
-        self.log_batch(rs, "deleted", (deleted, pods.len()), &result);
+        let (done, result) = run_all(pods.len(), &*self.batches, &delete);
+        let n_deleted = done - n_superseded.into_inner();
+        self.log_batch(rs, "deleted", (n_deleted, pods.len()), &result);
         result.map_err(SyncError::Delete)
     }
 
@@ -71,7 +81,7 @@ impl ReplicaSetController {
         rs: &ReplicaSet,
         pod: &Pod,
         precondition: Precondition,
-    ) -> Result<(), WriteError> {
+    ) -> Result<Deleted, WriteError> {
         let _job = activity::enter("deletes a pod of", &rs.key);
         let deleted = self.try_delete(rs, pod, precondition);
         self.metrics.pods_deleted.count(match &deleted {
@@ -84,7 +94,7 @@ impl ReplicaSetController {
                 self.deletion_is_unknown(rs, pod);
             }
             self.own_writes(rs, |writes| writes.deletion_failed(&pod.uid));
-            return deleted.map(|_| ());
+            return deleted;
         }
         // The event may precede the expectation, and the next one may be long in coming: a pod can
         // take long to terminate.
@@ -96,7 +106,7 @@ impl ReplicaSetController {
                 writes.deletion_seen(&pod.uid);
             }
         });
-        Ok(())
+        deleted
     }
 
     /// Sends the delete, and sends it again for a newer version if nothing has changed that the
