@@ -221,6 +221,14 @@ mod tests {
         ] {
             assert!(error.contains(part), "{part} in {error}");
         }
+        let rest = "leaderName: shared\ncontrollerLeaders: []\n";
+        for kind in [
+            "apiVersion: apps/v1\nkind: LeaderMigrationConfiguration\n",
+            "apiVersion: controllermanager.config.k8s.io/v1\nkind: Configuration\n",
+        ] {
+            let text = format!("{kind}{rest}");
+            LeaderMigrationConfiguration::parse(&text).expect_err("another kind or group");
+        }
         for text in ["", "kind: [", "apiVersion: a/v1\nkind: b\nfoo: bar\n"] {
             LeaderMigrationConfiguration::parse(text).expect_err(text);
         }

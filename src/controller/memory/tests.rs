@@ -150,7 +150,10 @@ fn records_are_swept_only_when_twice_as_many_are_known() {
     rig.clock.advance(SETTLE_MAX);
     rig.lose([0]);
     assert_eq!(rig.n_records(), n_live, "none was swept");
-    rig.lose(n_live..2 * n_live);
+    let n_swept_at = 2 * (n_live - 1);
+    rig.lose(n_live..n_swept_at);
+    assert_eq!(rig.n_records(), n_swept_at, "none was swept");
+    rig.lose(n_swept_at..2 * n_live);
     assert_eq!(rig.n_records(), n_live + 1, "the old are gone");
 }
 

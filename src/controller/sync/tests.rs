@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
+use crate::controller::memory::Memory;
 use crate::controller::memory::positions::Resource;
 use crate::controller::testing::{
     Fixture, fixture, key, owned_pod, pod, read_replica_set, ready_pod, refused, replica_set,
@@ -138,6 +139,9 @@ fn a_14_an_unusable_selector_is_left_alone() {
         assert_eq!(fixture.queue.next_deadline(), None);
         assert_eq!(fixture.queued(), [""; 0]);
     }
+    let note = |memory: &mut Memory| memory.history.note_unusable_selector(rs.generation);
+    let is_news = fixture.controller.memories.get(&rs.key, &rs.uid, note);
+    assert_eq!(is_news, Some(false), "it is in the log");
 }
 
 #[test]
