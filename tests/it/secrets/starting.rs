@@ -132,12 +132,12 @@ const STARTS: &[Start] = &[
     flag(
         "a server of an unknown kind",
         "--master=ftp://u:SECRET@h",
-        "begins with neither",
+        "user and password do not belong",
     ),
     flag(
         "a server with a space",
         "--master=http://u:SECRET @h x",
-        "is not a URL",
+        "user and password do not belong",
     ),
     flag(
         "a serving key that is no PEM",
