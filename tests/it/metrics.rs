@@ -94,14 +94,20 @@ fn all_families() -> Metrics {
     let controller = &metrics.controller;
     let expectations = &controller.open_expectations;
     expectations.register(&["replicaset", "creation"], || Some(1.0));
+    let computed = [
+        &controller.not_in_step,
+        &controller.pods_held_back,
+        &controller.scale_down_blocked_pods,
+    ];
+    for family in computed {
+        family.register(&["replicaset"], || Some(1.0));
+    }
     controller
-        .not_in_step
-        .register(&["replicaset"], || Some(1.0));
-    controller
-        .scale_down_blocked_pods
-        .register(&["replicaset"], || Some(1.0));
+        .held_back
+        .register(&["replicaset", "quota"], || Some(1.0));
     let controller = controller.of("replicaset", "apps", "replicasets");
     controller.pods_created.count(WriteOutcome::Success);
+    controller.leftovers_deleted.count(WriteOutcome::Success);
     controller.sync_ended(SyncEnd::Synced);
     controller.other_writers.seen("pod");
     metrics
