@@ -25,6 +25,9 @@ const IMAGE: &str = "/spec/template/spec/containers/0/image";
 /// The image of [`new_replica_set`].
 const OLD: &str = "example.invalid/none:0";
 const NEW: &str = "example.invalid/new:1";
+const CORRECTED: &str = "example.invalid/new:2";
+/// The annotation of a pod that tells the dev server's kubelet what becomes of it.
+const FATE: &str = "dev.replicaset-controller/fate";
 
 /// The program of the control plane that is built or linked; `None` without one.
 fn program(name: &str) -> Option<PathBuf> {
@@ -198,12 +201,17 @@ impl Stage {
 
     /// The status and reason of the Deployment's condition `Progressing`.
     fn progressing(&self) -> String {
+        self.condition("Progressing")
+    }
+
+    /// The status and reason of a condition of the Deployment.
+    fn condition(&self, type_: &str) -> String {
         let deployment = self.server.object("deployments", "default", "web");
         let deployment = deployment.unwrap_or_default();
         let conditions = deployment["status"]["conditions"].as_array().cloned();
         let mut conditions = conditions.into_iter().flatten();
-        let progressing = conditions.find(|it| it["type"] == "Progressing");
-        progressing.map_or(String::new(), |it| {
+        let condition = conditions.find(|it| it["type"] == type_);
+        condition.map_or(String::new(), |it| {
             format!("{} {}", text_at(&it, "/status"), text_at(&it, "/reason"))
         })
     }
@@ -343,6 +351,58 @@ fn an_old_replica_set_keeps_its_protected_pods() {
     stage
         .waiting
         .eventually_eq("the roll-out completes", &done, || stage.progressing());
+}
+
+#[test]
+fn a_corrected_template_does_not_wait_for_one_whose_pods_fail() {
+    let Some(stage) = Stage::set() else { return };
+    let opt_in = annotate(&json!({"failed-pod-backoff": "1m..5m"}));
+    stage.deploy(&opt_in["metadata"]["annotations"], &json!({}));
+    let of = |image: &str, fate: &str| {
+        json!({"spec": {"template": {
+            "metadata": {"annotations": {FATE: fate}},
+            "spec": {"containers": [{"name": "c", "image": image}]},
+        }}})
+    };
+    stage.change(&of(NEW, "rejected"));
+    let failure = "True FailedPodBackoff".to_owned();
+    stage
+        .waiting
+        .eventually_eq("the Deployment shows why", &failure, || {
+            stage.condition("ReplicaFailure")
+        });
+    let late = "False ProgressDeadlineExceeded".to_owned();
+    stage
+        .waiting
+        .eventually_eq("the roll-out is late", &late, || stage.progressing());
+    stage.eventually_sets("the old pods run on", &[(NEW, 0), (OLD, 3)]);
+    stage.change(&of(CORRECTED, ""));
+    stage.eventually_sets("the roll-out", &[(NEW, 0), (CORRECTED, 3), (OLD, 0)]);
+    let done = "True NewReplicaSetAvailable".to_owned();
+    stage
+        .waiting
+        .eventually_eq("the roll-out completes", &done, || stage.progressing());
+}
+
+/// Each old pod that ends makes room for a new one, and wakes the line of the quota.
+#[test]
+fn a_roll_out_goes_on_behind_a_full_quota() {
+    let Some(stage) = Stage::set() else { return };
+    let strategy = json!({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}});
+    stage.deploy(&json!({}), &strategy);
+    let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "3"}}});
+    let quota = Request::post("/api/v1/namespaces/default/resourcequotas")
+        .body("application/json", quota.to_string());
+    stage.api.send(&quota).expect("the quota is stored");
+    stage.roll_out();
+    stage.eventually_sets("the roll-out", &[(NEW, 3), (OLD, 0)]);
+    let done = "True NewReplicaSetAvailable".to_owned();
+    stage
+        .waiting
+        .eventually_eq("the roll-out completes", &done, || stage.progressing());
+    let events = stage.server.objects("events", "default");
+    let refused = |event: &Value| text_at(event, "/reason") == "FailedCreate";
+    assert!(events.iter().any(refused), "the quota was full");
 }
 
 /// The strategy Recreate waits for the last pod of the old ReplicaSet.

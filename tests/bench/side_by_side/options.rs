@@ -19,8 +19,8 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,
 
-    /// Scenarios to run; by default all but `soak`, `small`, `quota`, `failing`, `giants`,
-    /// `protected` and `scale-down-order`.
+    /// Scenarios to run; by default all but `soak`, `small`, `quota`, `failing`, `leftovers`,
+    /// `giants`, `protected` and `scale-down-order`.
     #[arg(long, value_delimiter = ',')]
     pub(crate) scenarios: Vec<Scenario>,
 
@@ -101,6 +101,8 @@ pub(crate) enum Scenario {
     Quota,
     /// Pods created for a node that rejects them all, and the time until all run afterwards.
     Failing,
+    /// Failed pods that are left while pods are evicted.
+    Leftovers,
     /// Time from a new ReplicaSet to its pod beside many large ones, with and without a rate limit.
     Giants,
     /// Which pods a scale-down deletes, with preferences: emptied nodes, and skew of zones.
@@ -115,6 +117,7 @@ impl Options {
                 | Scenario::Small
                 | Scenario::Quota
                 | Scenario::Failing
+                | Scenario::Leftovers
                 | Scenario::Giants
                 | Scenario::Protected
                 | Scenario::ScaleDownOrder

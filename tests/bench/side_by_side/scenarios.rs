@@ -3,6 +3,7 @@
 mod failing;
 mod giants;
 mod latency;
+mod leftovers;
 mod loss;
 mod protected;
 mod quota;
@@ -126,6 +127,9 @@ pub(crate) fn run_all(
     }
     if stage.includes(Scenario::Failing) {
         stage.audited("failing", failing::all)?;
+    }
+    if stage.includes(Scenario::Leftovers) {
+        stage.audited("leftovers", leftovers::all)?;
     }
     if stage.includes(Scenario::Giants) && contestant.name == OURS {
         giants::all(&mut stage)?;

@@ -1,11 +1,15 @@
 //! Creates, scales and deletes ReplicaSets, and plays the kubelet of their pods.
 
-use replicaset_controller::api::Status;
+use std::collections::HashSet;
+
+use replicaset_controller::api::{Status, Uid};
 use replicaset_controller::client::Request;
 use serde_json::json;
 
 use crate::cluster::Cluster;
+use crate::load::in_parallel;
 use crate::pods::template;
+use crate::watch::Observer;
 
 /// The path of a namespace's ReplicaSets.
 pub(crate) fn collection(namespace: &str) -> String {
@@ -74,4 +78,27 @@ pub(crate) fn patch_pod_status(
             .map(drop)
             .map_err(|error| format!("{request}: {error}")),
     }
+}
+
+/// Patches the status of each observed pod that is not in `seen`, and adds it there. Returns their
+/// number.
+pub(crate) fn patch_new_pods(
+    cluster: &Cluster,
+    observer: &Observer,
+    namespace: &str,
+    seen: &mut HashSet<Uid>,
+    status: &str,
+) -> Result<usize, String> {
+    let state = observer.lock();
+    let fresh = state.pods.iter().filter(|(uid, _)| !seen.contains(*uid));
+    let fresh: Vec<(Uid, String)> = fresh
+        .map(|(uid, pod)| (uid.clone(), pod.name.clone()))
+        .collect();
+    drop(state);
+    in_parallel(fresh.len(), |n| {
+        patch_pod_status(cluster, namespace, &fresh[n].1, status)
+    })?;
+    let count = fresh.len();
+    seen.extend(fresh.into_iter().map(|(uid, _)| uid));
+    Ok(count)
 }

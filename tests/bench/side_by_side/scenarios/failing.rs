@@ -13,11 +13,11 @@ use serde_json::json;
 
 use super::{PATIENCE, Stage, wait_until_ready};
 use crate::cluster::Cluster;
-use crate::load::{in_parallel, pause};
+use crate::load::pause;
 use crate::pods::ready_status;
 use crate::statistics::number;
 use crate::watch::{Observer, State};
-use crate::workloads::{collection, create, patch_pod_status};
+use crate::workloads::{collection, create, patch_new_pods};
 
 const REPLICAS: usize = 10;
 
@@ -135,12 +135,6 @@ impl Node {
         let mut seen: HashSet<Uid> = HashSet::new();
         while !is_over.load(Ordering::Relaxed) {
             pause(Duration::from_millis(10));
-            let state = observer.lock();
-            let fresh = state.pods.iter().filter(|(uid, _)| !seen.contains(uid));
-            let fresh: Vec<(Uid, String)> = fresh
-                .map(|(uid, pod)| (uid.clone(), pod.name.clone()))
-                .collect();
-            drop(state);
             let now = Timestamp::now().strftime("%FT%TZ").to_string();
             let status = if self.has_recovered.load(Ordering::Relaxed) {
                 ready_status(&now)
@@ -151,11 +145,8 @@ impl Node {
                 }})
             };
             let status = status.to_string();
-            in_parallel(fresh.len(), |n| {
-                patch_pod_status(cluster, namespace, &fresh[n].1, &status)
-            })?;
-            self.n_seen.fetch_add(fresh.len(), Ordering::Relaxed);
-            seen.extend(fresh.into_iter().map(|(uid, _)| uid));
+            let count = patch_new_pods(cluster, observer, namespace, &mut seen, &status)?;
+            self.n_seen.fetch_add(count, Ordering::Relaxed);
         }
         Ok(())
     }
