@@ -1,5 +1,5 @@
 //! A scale-down deletes pods in the order of deletion. The ReplicaSet opts in to protected pods and
-//! to emptying nodes.
+//! to emptying nodes, and then to even ones.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,10 @@ const GROWTH: [(&[(&str, &str)], usize); 3] = [
 const REPLICAS: (usize, usize) = (GROWTH[2].1, 4);
 
 const PROTECTION: (&str, &str) = ("replicaset-controller/scale-down-protection", "on");
-const ORDER: (&str, &str) = ("replicaset-controller/scale-down-order", "consolidate");
+const ORDER: &str = "replicaset-controller/scale-down-order";
+
+/// Pods that come to the emptied node before the second scale-down.
+const N_MORE: usize = 2;
 
 /// The annotations of three pods on the fuller node: one becomes unready, one gets a low deletion
 /// cost, and one is protected, although its cost is lower.
@@ -67,10 +70,38 @@ pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     })?;
     stage.pause(1.0)?;
     let n_emptied = expected.values().filter(|why| **why == EMPTIES).count();
+    spread(stage)?;
     Ok(format!(
         "deleted: no node, not ready, cost -10, {n_emptied} on {EMPTIED}, now empty; kept: \
-         scale-down=never"
+         scale-down=never; then spread: two each"
     ))
+}
+
+/// Adds pods on the emptied node, and scales down with the preference that evens out the nodes.
+fn spread(stage: &mut Stage<'_>) -> ChapterResult<()> {
+    annotate(stage, ("rs", SET), ORDER, Some("spread"))?;
+    let template = json!({"metadata": {"annotations": annotations(&[(NODE, EMPTIED)])}});
+    let n_pods = REPLICAS.1 + N_MORE;
+    let patch = json!({"spec": {"replicas": n_pods, "template": template}});
+    stage.patch(&set_path("default", SET), &patch)?;
+    stage.until("more pods", PATIENCE, |_, world| {
+        let pods = world.pods_of_name(SET);
+        pods.len() == n_pods && pods.iter().all(|pod| pod.is_ready)
+    })?;
+    scale(stage, SET, REPLICAS.1)?;
+    let world = stage.until("the second scale-down", PATIENCE, |_, world| {
+        world.pods_of_name(SET).len() == REPLICAS.1 && world.is_complete(SET)
+    })?;
+    let left = world.pods_of_name(SET);
+    let n_on = |node: &str| left.iter().filter(|pod| pod.node == node).count();
+    let (n_emptied, n_fuller) = (n_on(EMPTIED), n_on(FULLER));
+    check(n_emptied == n_fuller, || {
+        format!("{n_emptied} pods are left on {EMPTIED} and {n_fuller} on {FULLER}")
+    })?;
+    stage.note(format!(
+        "spread: {n_emptied} on {EMPTIED}, {n_fuller} on {FULLER}"
+    ));
+    stage.pause(0.5).map(drop)
 }
 
 /// Creates the ReplicaSet and, step by step, its pods.
@@ -85,7 +116,7 @@ fn create(stage: &mut Stage<'_>) -> ChapterResult<()> {
             world.pods_of_name(SET).len() == replicas
         })?;
     }
-    annotate(stage, ("rs", SET), ORDER.0, Some(ORDER.1))?;
+    annotate(stage, ("rs", SET), ORDER, Some("consolidate"))?;
     until_ready(stage, REPLICAS.0 - 1).map(drop)
 }
 
