@@ -401,7 +401,12 @@ impl State {
                 let (objects, revision) = self.server.cached(server, kind);
                 vec![News::List(kind, objects, revision)]
             }
-            None => Vec::new(),
+            // A question for the newest version alone.
+            None if request.query("limit").as_deref() == Some("1") => Vec::new(),
+            None => {
+                let objects = self.server.all(kind).cloned().collect();
+                vec![News::List(kind, objects, self.server.revision)]
+            }
         }
     }
 
