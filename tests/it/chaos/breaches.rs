@@ -164,6 +164,18 @@ fn a_delete_below_the_spec_is_found() {
     scaled_up().delete("x").check(&TERMS, "1 left");
 }
 
+/// The watch has not shown the failure yet.
+#[test]
+fn a_pod_that_has_just_failed_counts_as_active_to_a_daemon() {
+    let failed = |wait| scaled_up().spec(1).pod("x", "Failed").wait(wait);
+    failed(0).delete("x").check(&TERMS, "");
+    failed(2).delete("x").check(&TERMS, "which had failed");
+    failed(0).delete("y").check(&TERMS, "");
+    failed(2)
+        .delete("y")
+        .check(&TERMS, "0 left, but replicas were 1");
+}
+
 #[test]
 fn a_delete_out_of_order_is_found() {
     let running = scaled_up().pod("x", "Running").lease("a").lease("a");

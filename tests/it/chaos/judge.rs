@@ -67,6 +67,11 @@ impl Pod {
         ranks.iter().map(|(_, rank)| *rank)
     }
 
+    /// True if the pod is active to whom has read everything until `since`, and perhaps no more.
+    fn may_count(&self, since: Duration) -> bool {
+        self.is_active || self.failed.is_some_and(|failed| failed > since)
+    }
+
     /// True if this pod is known to whom has read everything until `since`, and came before `other`
     /// in every state since then.
     fn surely_before(&self, other: &Self, since: Duration) -> bool {
@@ -192,7 +197,12 @@ impl<'a> Walk<'a> {
         {
             self.check_delete(old.as_ref().unwrap_or(&pod), seen);
         } else if was_failed && !is_failed && self.deleted.contains(pod.name.as_str()) {
-            self.check_leftover(&pod, seen);
+            let old = old.as_ref().unwrap_or(&pod);
+            if old.may_count(seen.at.saturating_sub(self.lag)) {
+                self.check_delete(old, seen);
+            } else {
+                self.check_leftover(old, seen);
+            }
         }
     }
 
@@ -207,8 +217,12 @@ impl<'a> Walk<'a> {
     }
 
     fn active(&self, owner: &str) -> impl Iterator<Item = &Pod> {
+        self.owned(owner).filter(|pod| pod.is_active)
+    }
+
+    fn owned(&self, owner: &str) -> impl Iterator<Item = &Pod> {
         let pods = self.pods.values();
-        pods.filter(move |pod| pod.is_active && pod.owner == owner)
+        pods.filter(move |pod| pod.owner == owner)
     }
 
     /// PROPERTY P24: No pod appears that makes the active pods of its ReplicaSet more than the
@@ -281,8 +295,8 @@ impl<'a> Walk<'a> {
 
     /// PROPERTY P25: No pod goes by a daemon's delete unless a ReplicaSet controls it.
     ///
-    /// PROPERTY P26: No pod goes by a daemon's delete that leaves fewer active pods than the
-    /// smallest `spec.replicas` that the daemon can have read.
+    /// PROPERTY P26: No pod goes by a daemon's delete that leaves fewer active pods, by what the
+    /// daemon can have read, than the smallest `spec.replicas` that it can have read.
     ///
     /// PROPERTY P27: No pod goes by a daemon's delete while more pods than remain surplus come
     /// before it by phase, readiness and deletion cost in every state that the daemon can have
@@ -309,7 +323,8 @@ impl<'a> Walk<'a> {
             return;
         };
         let since = seen.at.saturating_sub(self.lag);
-        let n_left = length(self.active(&pod.owner).count());
+        let left = self.owned(&pod.owner).filter(|it| it.may_count(since));
+        let n_left = length(left.count());
         if n_left < wanted {
             self.accuse(format!(
                 "deleted {}: {n_left} left, but replicas were {wanted}",

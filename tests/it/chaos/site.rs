@@ -1,5 +1,5 @@
-//! What all rounds share: a control plane with a kube-controller-manager that runs Deployments and
-//! collects garbage, and the daemons that rounds start on it.
+//! What all rounds share: a control plane with a kube-controller-manager that runs Deployments,
+//! collects garbage and counts quotas, and the daemons that rounds start on it.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -198,7 +198,8 @@ fn address(text: &str) -> SocketAddr {
 
 fn start_manager(plane: &ControlPlane) -> KubeControllerManager {
     // A create that is under way when its daemon dies may come after the end of its ReplicaSet.
-    let controllers = "--controllers=deployment-controller,garbage-collector-controller";
+    let controllers = "--controllers=deployment-controller,garbage-collector-controller,\
+                       resourcequota-controller";
     KubeControllerManager::start(plane, 0, &[controllers, "--leader-elect=false"])
 }
 

@@ -26,15 +26,18 @@ pub(super) enum Scene {
     /// A kubelet rejects all pods for some time; the ReplicaSets opt in to a back-off, and to
     /// keep few Failed pods.
     Failing,
+    /// A quota that is raised and lowered is in front of both ReplicaSets.
+    Quota,
 }
 
 impl Scene {
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::ScaleUp,
         Self::ScaleDown,
         Self::RollOut,
         Self::Protected,
         Self::Failing,
+        Self::Quota,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -44,6 +47,7 @@ impl Scene {
             Self::RollOut => "roll-out",
             Self::Protected => "protected",
             Self::Failing => "failing",
+            Self::Quota => "quota",
         }
     }
 
@@ -56,7 +60,7 @@ impl Scene {
                 json!({BACK_OFF: format!("{}s..30s", FIRST_WAIT.as_secs())}),
                 json!({KEPT: N_KEPT.to_string(), MIN_AGE: "1s"}),
             ],
-            Self::ScaleUp | Self::RollOut => [json!({}), json!({})],
+            Self::ScaleUp | Self::RollOut | Self::Quota => [json!({}), json!({})],
         }
     }
 }
@@ -69,6 +73,9 @@ const SETS: [&str; 2] = ["a", "b"];
 
 /// The only Deployment.
 const DEPLOYMENT: &str = "web";
+
+/// The only quota.
+const QUOTA: &str = "few";
 
 /// The limit of every scale-up.
 const REPLICAS_MAX: i64 = 120;
@@ -131,12 +138,48 @@ impl<'a> Stage<'a> {
             Scene::ScaleUp => self.create_sets(1..4),
             Scene::ScaleDown | Scene::Protected => self.create_sets(40..80),
             Scene::Failing => self.create_sets(4..12),
+            Scene::Quota => {
+                self.create_quota();
+                self.create_sets(4..12);
+            }
             Scene::RollOut => {
                 let replicas = self.rng.i64(8..24);
                 let mut deployment = new_replica_set_labelled(DEPLOYMENT, replicas, DEPLOYMENT);
                 deployment["kind"] = json!("Deployment");
                 self.api.create(Kind::Deployments, &deployment);
             }
+        }
+    }
+
+    fn create_quota(&self) {
+        let quota = json!({
+            "metadata": {"name": QUOTA}, "spec": {"hard": {"pods": REPLICAS_MAX.to_string()}},
+        });
+        self.api.create(Kind::Quotas, &quota);
+        // Without a status the quota refuses every pod.
+        let is_counted = || {
+            let quota = self.api.get(Kind::Quotas, QUOTA);
+            quota.is_some_and(|quota| !quota["status"]["hard"].is_null())
+        };
+        self.site.waiting.eventually("the quota counts", is_counted);
+    }
+
+    /// Sets the number of pods that the quota permits.
+    fn permit(&mut self, n_pods: i64) {
+        let patch = json!({"spec": {"hard": {"pods": n_pods.to_string()}}});
+        let request = Request::patch(self.api.path(Kind::Quotas, QUOTA));
+        let request = request.body("application/merge-patch+json", patch.to_string());
+        if self.api.try_send(&request).is_ok() {
+            self.note(&format!("the quota permits {n_pods} pods"));
+        }
+    }
+
+    /// Makes room for every pod. A restore may have brought an earlier quota back.
+    fn lift_quota(&mut self) {
+        let quotas = self.list(Kind::Quotas).unwrap_or_default();
+        let permits_all = |quota: &Value| quota["spec"]["hard"]["pods"] == REPLICAS_MAX.to_string();
+        if !quotas.iter().all(permits_all) {
+            self.permit(REPLICAS_MAX);
         }
     }
 
@@ -161,6 +204,11 @@ impl<'a> Stage<'a> {
             }
             Scene::RollOut => self.roll_out(),
             Scene::Failing if self.rng.u8(0..3) == 0 => self.scale(set, -3..5),
+            Scene::Quota if self.rng.bool() => self.scale(set, -4..9),
+            Scene::Quota => {
+                let n_pods = self.rng.i64(6..30);
+                self.permit(n_pods);
+            }
             Scene::Failing => {
                 self.rejects = !self.rejects;
                 self.note(&format!("the kubelet rejects pods: {}", self.rejects));
@@ -285,6 +333,7 @@ impl<'a> Stage<'a> {
         self.rejects = false;
         loop {
             keep(self);
+            self.lift_quota();
             self.run_pods(self.scene == Scene::RollOut);
             let unrest = self.unrest();
             let unrest = unrest.unwrap_or_else(|| vec!["no API server".to_owned()]);

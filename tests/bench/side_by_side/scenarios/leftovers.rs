@@ -23,7 +23,7 @@ const N_SETS: usize = 20;
 const REPLICAS: usize = 10;
 
 /// Pods that are evicted each second.
-const EVICTED: usize = 5;
+const EVICTED: usize = 2;
 
 const MEASURED: Duration = Duration::from_mins(2);
 
