@@ -1,6 +1,7 @@
 //! The documents: README stays short, and every relative link leads to a file and a heading that
 //! exist.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -146,4 +147,54 @@ fn with_commas(digits: &str) -> String {
         text.insert(at, ',');
     }
     text
+}
+
+/// The names of functions in all Rust files below a folder.
+fn functions(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).expect("a readable folder") {
+        let path = entry.expect("a readable entry").path();
+        if path.is_dir() {
+            functions(&path, found);
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            let text = read(&path);
+            let names = text
+                .split("fn ")
+                .skip(1)
+                .filter_map(|rest| rest.split_once('('));
+            found.extend(names.map(|(name, _)| name.to_owned()));
+        }
+    }
+}
+
+#[test]
+fn the_tests_that_hold_hazards_exist() {
+    let mut known = BTreeSet::new();
+    for folder in ["src", "tests"] {
+        functions(&root().join(folder), &mut known);
+    }
+    let (mut n_named, mut missing) = (0, Vec::new());
+    for page in documents() {
+        let text = read(&page);
+        let Some((_, hazards)) = text.split_once("\n## Hazards") else {
+            continue;
+        };
+        let rows = hazards.lines().take_while(|line| !line.starts_with("## "));
+        for row in rows.filter(|line| line.starts_with('|')) {
+            let last = row
+                .trim_end_matches('|')
+                .rsplit('|')
+                .next()
+                .unwrap_or_default();
+            let quoted = last.split('`').skip(1).step_by(2);
+            for name in quoted.filter(|name| name.contains('_')) {
+                n_named += 1;
+                let name = name.rsplit("::").next().unwrap_or_default();
+                if !known.contains(name) {
+                    missing.push(format!("{}: {name}", page.display()));
+                }
+            }
+        }
+    }
+    assert_eq!(missing, [""; 0]);
+    assert!(n_named > 30, "only {n_named} tests are named");
 }
