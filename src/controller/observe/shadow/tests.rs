@@ -120,6 +120,19 @@ fn annotated(replicas: i32, annotations: &[(&str, &str)]) -> ReplicaSet {
     read_replica_set(&object)
 }
 
+/// A pod that failed so many seconds ago.
+fn failed(name: &str, rs: &ReplicaSet, ago: i64) -> Pod {
+    Pod {
+        phase: PodPhase::Failed,
+        creation: Some(seconds_ago(ago + 4)),
+        failure: Some(Box::new(PodFailure {
+            reason: "Rejected".into(),
+            at: Some(seconds_ago(ago)),
+        })),
+        ..owned_pod(name, rs)
+    }
+}
+
 #[test]
 fn protected_pods_are_not_to_be_deleted() {
     let rs = annotated(0, &[("scale-down-protection", "on")]);
@@ -137,15 +150,7 @@ fn protected_pods_are_not_to_be_deleted() {
 #[test]
 fn pods_that_a_back_off_holds_back_are_not_to_be_created() {
     let rs = annotated(5, &[("failed-pod-backoff", "10s..5m")]);
-    let failed = ["a", "b", "c", "d"].map(|name| Pod {
-        phase: PodPhase::Failed,
-        creation: Some(seconds_ago(9)),
-        failure: Some(Box::new(PodFailure {
-            reason: "Rejected".into(),
-            at: Some(seconds_ago(5)),
-        })),
-        ..owned_pod(name, &rs)
-    });
+    let failed = ["a", "b", "c", "d"].map(|name| failed(name, &rs, 5));
     let (fixture, shadow) = shadowed(fixture(&rs, failed));
     fixture.sync_ok("web");
     fixture.deliver_pod(owned_pod("e", &rs));
@@ -159,15 +164,7 @@ fn leftovers_and_mistakes_are_told_and_nothing_is_written() {
         1,
         &[("failed-pods-kept", "0"), ("scale-down-order", "zone")],
     );
-    let failed = Pod {
-        phase: PodPhase::Failed,
-        creation: Some(seconds_ago(9000)),
-        failure: Some(Box::new(PodFailure {
-            reason: "Evicted".into(),
-            at: Some(seconds_ago(8000)),
-        })),
-        ..owned_pod("a", &rs)
-    };
+    let failed = failed("a", &rs, 8000);
     let (fixture, shadow) = shadowed(fixture(&rs, [failed.clone(), owned_pod("b", &rs)]));
     fixture.sync_ok("web");
     fixture.deliver_pod_deleted(failed);
