@@ -206,7 +206,7 @@ impl<'a> Stage<'a> {
             Scene::Failing if self.rng.u8(0..3) == 0 => self.scale(set, -3..5),
             Scene::Quota if self.rng.bool() => self.scale(set, -4..9),
             Scene::Quota => {
-                let n_pods = self.rng.i64(6..30);
+                let n_pods = self.rng.i64(3..18);
                 self.permit(n_pods);
             }
             Scene::Failing => {
