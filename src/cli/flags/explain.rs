@@ -200,8 +200,11 @@ impl ExplainArgs {
                 "-A lists what is not in step, but {words:?} names one object: use -n NAMESPACE"
             ));
         }
-        if namespace.is_some() && self.namespace.is_some() {
-            return Err(format!("{words:?} names a namespace: leave out -n"));
+        if let (Some(named), Some(_)) = (namespace, &self.namespace) {
+            return Err(format!(
+                "{words:?} names the namespace {named}: leave out -n, or name a ReplicaSet or a \
+                 ReplicationController"
+            ));
         }
         let namespace = namespace.or(self.namespace.as_deref());
         Ok(ExplainTarget::Object {
