@@ -12,7 +12,7 @@ use super::opt_ins::{BACK_OFF, FIRST_WAIT, KEPT, MARK, MIN_AGE, N_KEPT, ORDER, P
 use super::rest::{self, STRANGER};
 use super::site::Site;
 use crate::support::{
-    Api, Kind, is_terminating, name, new_pod, new_replica_set_labelled, number_at,
+    Api, Kind, is_terminating, name, new_pod, new_replica_set_labelled, number_at, text_at,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +177,8 @@ impl<'a> Stage<'a> {
     /// Makes room for every pod. A restore may have brought an earlier quota back.
     fn lift_quota(&mut self) {
         let quotas = self.list(Kind::Quotas).unwrap_or_default();
-        let permits_all = |quota: &Value| quota["spec"]["hard"]["pods"] == REPLICAS_MAX.to_string();
+        let all = REPLICAS_MAX.to_string();
+        let permits_all = |quota: &Value| text_at(quota, "/spec/hard/pods") == all;
         if !quotas.iter().all(permits_all) {
             self.permit(REPLICAS_MAX);
         }
