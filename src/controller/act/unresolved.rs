@@ -12,7 +12,6 @@ use std::sync::Arc;
 use crate::api::{Pod, ReplicaSet, Selector, Uid};
 use crate::controller::act::manage::pod_key;
 use crate::controller::decide::plan::plan;
-use crate::controller::decide::protection::Block;
 use crate::controller::{ReplicaSetController, SyncError};
 
 impl ReplicaSetController {
@@ -69,14 +68,8 @@ impl ReplicaSetController {
         owned: &[Arc<Pod>],
     ) -> Result<Vec<Uid>, SyncError> {
         let is_ours = |pod: &&Arc<Pod>| pod.is_active() && selector.matches(&pod.labels);
-        let pods: Vec<Arc<Pod>> = owned.iter().filter(is_ours).cloned().collect();
-        let block = Block::of(rs, &pods, &self.policy_of(rs), self.clock.wall());
-        let n_counted = pods.len() - block.as_ref().map_or(0, Block::n_kept);
-        let count = plan(n_counted, rs.replicas, self.options.burst_replicas).n_pods();
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let active: HashSet<&Uid> = pods.iter().map(|pod| &pod.uid).collect();
+        let active: HashSet<&Uid> = owned.iter().filter(is_ours).map(|pod| &pod.uid).collect();
+        let count = plan(active.len(), rs.replicas, self.options.burst_replicas).n_pods();
         let now = self.clock.now();
         let unknown = self.own_writes(rs, |writes| writes.unknown_deletions(now));
         let resolve = |uid: &Uid| {

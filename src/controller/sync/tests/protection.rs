@@ -9,8 +9,7 @@ use crate::api::conditions::{SCALE_DOWN_BLOCKED, get_condition};
 use crate::api::{Pod, ReplicaSet, ScaleDownMark};
 use crate::controller::sync::SyncOutcome;
 use crate::controller::testing::{
-    Fixture, Write, deletes, fixture, lost, now, read_replica_set, ready_pod, refused,
-    replica_set_json,
+    Fixture, Write, deletes, fixture, now, read_replica_set, ready_pod, refused, replica_set_json,
 };
 
 /// `default/web` with this many replicas and these annotations, whose spec was observed.
@@ -423,20 +422,4 @@ fn a_block_stays_while_deletes_are_open() {
     assert_eq!(fixture.open(&rs), Some((0, 2)));
     fixture.sync_ok("web");
     assert_eq!(fixture.writes.status_updates(), []);
-}
-
-#[test]
-fn a_blocked_scale_down_does_not_ask_for_an_old_delete() {
-    let rs = protecting(1, &[]);
-    let fixture = fixture(&rs, [marked("a", &rs), ready_pod("b", &rs)]);
-    fixture.writes.on_delete(|_, _| Some(Err(lost())));
-    fixture.sync("web").expect_err("the answer was lost");
-    assert_eq!(deletes(&fixture), ["b"]);
-    fixture.deliver_pod(at("5", marked("b", &rs)));
-    fixture.sync_ok("web");
-    fixture.writes.take();
-    fixture.clock.advance(Duration::from_mins(6));
-    fixture.sync_ok("web");
-    let is_read = |write: &Write| matches!(write, Write::ListPods | Write::FindPod(_));
-    assert!(!fixture.writes.take().iter().any(is_read));
 }
