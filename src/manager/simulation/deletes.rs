@@ -39,6 +39,11 @@ impl Deletes {
         self.are_undone = self.are_some();
     }
 
+    /// True if the outcome of one of them is unknown, as long as the pod is there.
+    pub(super) fn are_open(&self) -> bool {
+        self.n_refused < self.n_sent
+    }
+
     pub(super) fn are_undone(&self) -> bool {
         self.are_undone
     }
@@ -52,6 +57,6 @@ impl Deletes {
     /// in this version at most: the API server refuses a delete on condition of a version that the
     /// pod has left.
     pub(super) fn may_count(&self, newest: u64) -> bool {
-        self.n_refused < self.n_sent && self.revision.is_none_or(|revision| newest <= revision)
+        self.are_open() && self.revision.is_none_or(|revision| newest <= revision)
     }
 }

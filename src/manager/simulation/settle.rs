@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::deletes::Deletes;
 use super::failing;
 use super::marks::waits_for_timeout;
-use super::objects::{Change, Kind, is_active};
+use super::objects::{Change, Kind, Object, is_active};
 use super::oracles::unsettled;
 use super::world::{State, World};
 use crate::api::ObjectKey;
@@ -47,7 +47,8 @@ impl World {
     /// response, backs off, or cannot know that etcd went back; and within 35 minutes.
     ///
     /// PROPERTY P11: Two minutes later all is still at rest, and for one minute nothing is sent but
-    /// watches, requests for the Lease, and the question whether quotas may be watched.
+    /// watches, requests for the Lease, the question whether quotas may be watched, and one LIST
+    /// for a delete of unknown outcome that can take no effect any more.
     pub(super) fn settle(self: &Arc<Self>) {
         self.scheduler.set_slowness(None);
         self.scheduler.set_crash_rate(None);
@@ -101,6 +102,7 @@ impl World {
             .unsettled()
             .map(|what| format!("it does not stay at rest: {what}"));
         let n_requests = state.n_recent_requests;
+        let n_requests = n_requests.saturating_sub(state.n_open_deletes());
         let noise =
             (n_requests > 0).then(|| format!("{n_requests} requests though everything is at rest"));
         let found: Vec<String> = unrest.into_iter().chain(noise).collect();
@@ -220,6 +222,20 @@ impl State {
         let leader = &self.daemons[self.leader()?];
         let queue = leader.queue.lock().unwrap_or_else(PoisonError::into_inner);
         Some((leader.process?, queue.as_ref()?.1.upgrade()?))
+    }
+
+    /// Deletes of the leader whose pods are there and whose outcome it does not know.
+    fn n_open_deletes(&self) -> u64 {
+        let leader = self
+            .leader()
+            .and_then(|number| self.daemons[number].process);
+        let known = leader.and_then(|process| self.known.get(&process));
+        let is_open = |pod: &&Arc<Object>| {
+            let uid = pod.value["metadata"]["uid"].as_str().unwrap_or_default();
+            let deletes = known.and_then(|known| known.deleted.get(uid));
+            is_active(&pod.value) && deletes.is_some_and(Deletes::are_open)
+        };
+        self.server.all(Kind::Pod).filter(is_open).map(|_| 1).sum()
     }
 
     fn unsettled(&self) -> Option<String> {

@@ -334,6 +334,26 @@ fn a_deletion_that_may_still_happen_is_preferred() {
 }
 
 /// The cache may lag by hours, and so show a pod that was deleted long ago.
+/// The pod to be adopted makes one too many, and would go first.
+#[test]
+fn a_deletion_that_may_still_happen_goes_before_an_adopted_pod() {
+    let rs = replica_set("web", 2);
+    let fixture = fixture(&rs, ["a", "b", "c"].map(|name| owned_pod(name, &rs)));
+    fixture.writes.on_delete(|_, _| Some(Err(lost())));
+    fixture.sync("web").expect_err("the response was lost");
+    let unknown = deletes(&fixture);
+    fixture.writes.on_delete(|_, _| None);
+    let other = if unknown == ["a"] { "b" } else { "a" };
+    fixture.deliver_pod_deleted(owned_pod(other, &rs));
+    fixture.deliver_pod(Pod {
+        deletion_cost: -1,
+        ..pod("orphan")
+    });
+    fixture.writes.set_live_replica_set(Ok(rs));
+    fixture.sync_ok("web");
+    assert_eq!(deletes(&fixture), unknown);
+}
+
 #[test]
 fn an_old_unseen_deletion_is_expected() {
     let (fixture, rs, unknown) = unneeded_unknown_deletion();
