@@ -85,18 +85,18 @@ pub(in super::super) fn keep_server_owned(old: &Value, new: &mut Value) {
     drop_empty_maps(metadata);
 }
 
-/// Removes empty maps and lists, which the API server does not send.
+/// Removes nulls, and then empty maps and lists, which the API server does not send.
 fn drop_empty_maps(metadata: &mut Map<String, Value>) {
-    metadata.retain(|_, value| match value {
-        Value::Object(map) => !map.is_empty(),
-        Value::Array(values) => !values.is_empty(),
-        _ => true,
-    });
     for name in ["labels", "annotations", "ownerReferences"] {
         if let Some(value) = metadata.get_mut(name) {
             drop_nulls(value);
         }
     }
+    metadata.retain(|_, value| match value {
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(values) => !values.is_empty(),
+        _ => true,
+    });
 }
 
 /// Increments the generation after a spec change.
