@@ -128,10 +128,9 @@ impl State {
         };
         let found = judge(&check, &mut known, request);
         if request.method == "GET" && request.query("labelSelector").is_some() {
-            // The ReplicaSet was read right before, on the same thread.
-            let sets = self.server.all(Kind::ReplicaSet);
-            let uids = sets.filter_map(|rs| rs.value["metadata"]["uid"].as_str());
-            known.read_live.extend(uids.map(str::to_owned));
+            // The ReplicaSet was read right before, on the same thread, and may be gone.
+            let uids = known.view.uids(Kind::ReplicaSet).map(str::to_owned);
+            known.read_live.extend(uids);
         }
         self.known.insert(process, known);
         if let Err(found) = found {

@@ -162,6 +162,13 @@ impl View {
         before.into_iter().chain(cached).chain(answers).collect()
     }
 
+    /// The UIDs of all objects of a kind that the process has ever had in its cache.
+    pub(super) fn uids(&self, kind: Kind) -> impl Iterator<Item = &str> {
+        let all = self.objects.iter().filter(move |((of, _), _)| *of == kind);
+        let versions = all.flat_map(|(_, seen)| seen.iter().filter_map(|it| it.object.as_ref()));
+        versions.filter_map(|object| object.value["metadata"]["uid"].as_str())
+    }
+
     /// The names of all objects of a kind that the process has ever read.
     pub(super) fn names(&self, kind: Kind) -> impl Iterator<Item = &str> {
         let all = self.objects.keys();
