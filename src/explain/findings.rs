@@ -94,6 +94,8 @@ pub fn findings(
     let storm = match back_off {
         Some(back_off) => Some(backing_off(back_off, facts, now)),
         None if facts.rules.policy.failed_pod_backoff.is_some() => None,
+        // With a record, the policy has the daemon's flags.
+        None if memory.is_some() => failing(facts, sources, now),
         None => backing_off_by_flag(rs).or_else(|| failing(facts, sources, now)),
     };
     // The API alone does not show why the controller waits.

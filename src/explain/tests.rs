@@ -202,6 +202,10 @@ fn what_a_flag_of_the_daemon_does_is_read_from_the_conditions() {
     let waits = json!([{
         "type": "ReplicaFailure", "reason": "FailedPodBackoff", "message": "2 pods have failed",
     }]);
+    let mut of_daemon = facts(1, &waits, Vec::new());
+    of_daemon.memory = Some(memory());
+    let of_daemon = report(&of_daemon, &Sources::default(), NOW);
+    assert!(!of_daemon.to_string().contains("by a flag"), "{of_daemon}");
     let waiting = report(&facts(1, &waits, Vec::new()), &Sources::default(), NOW);
     check(
         &waiting,
