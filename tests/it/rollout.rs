@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use replicaset_controller::client::{ClientConfig, Request};
+use replicaset_controller::devserver::behaviour::FATE;
 use replicaset_controller::devserver::{DevServer, DevServerOptions, KubeletOptions};
 use replicaset_controller::manager::ManagerOptions;
 use replicaset_controller::stdx::stop::Stop;
@@ -26,8 +27,6 @@ const IMAGE: &str = "/spec/template/spec/containers/0/image";
 const OLD: &str = "example.invalid/none:0";
 const NEW: &str = "example.invalid/new:1";
 const CORRECTED: &str = "example.invalid/new:2";
-/// The annotation of a pod that tells the dev server's kubelet what becomes of it.
-const FATE: &str = "dev.replicaset-controller/fate";
 
 /// The program of the control plane that is built or linked; `None` without one.
 fn program(name: &str) -> Option<PathBuf> {
@@ -391,9 +390,7 @@ fn a_roll_out_goes_on_behind_a_full_quota() {
     let strategy = json!({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}});
     stage.deploy(&json!({}), &strategy);
     let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "3"}}});
-    let quota = Request::post("/api/v1/namespaces/default/resourcequotas")
-        .body("application/json", quota.to_string());
-    stage.api.send(&quota).expect("the quota is stored");
+    stage.api.create(Kind::Quotas, &quota);
     stage.roll_out();
     stage.eventually_sets("the roll-out", &[(NEW, 3), (OLD, 0)]);
     let done = "True NewReplicaSetAvailable".to_owned();

@@ -334,7 +334,9 @@ impl<'a> Stage<'a> {
         self.rejects = false;
         loop {
             keep(self);
-            self.lift_quota();
+            if self.scene == Scene::Quota {
+                self.lift_quota();
+            }
             self.run_pods(self.scene == Scene::RollOut);
             let unrest = self.unrest();
             let unrest = unrest.unwrap_or_else(|| vec!["no API server".to_owned()]);
