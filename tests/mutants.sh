@@ -1,13 +1,13 @@
 #!/bin/sh
 # Judges a sample of mutants, for `make mutants`: ten of ninety shards, of which each adds a line to
 # tests/records/mutants.jsonl. Shards that the file has are skipped, so that a run that was cut off
-# goes on; without the file, a new run begins. Needs cargo-mutants and jq.
+# goes on; without the file, a new run begins. The mutants are of HEAD: each of the jobs changes its
+# own copy under target/mutants, which keeps what it built. Needs cargo-mutants and jq.
 set -eu
 cd "$(dirname -- "$0")/.."
-record=tests/records/mutants.jsonl
-out=target/mutants
+record=$PWD/tests/records/mutants.jsonl
+commit=$(git rev-parse --short HEAD)
 jobs=${MUTANT_JOBS:-2}
-mkdir -p "$out"
 
 # Prints the names of the mutants with one of the summaries, as a JSON array.
 names() { # names PART SUMMARY...
@@ -21,17 +21,14 @@ names() { # names PART SUMMARY...
     done | jq -R . | jq -cs .
 }
 
-for shard in ${SHARDS:-0 9 18 27 36 45 54 63 72 81}; do
-    if grep -qs "\"shard\":\"$shard/90\"" "$record"; then
-        continue
-    fi
+judge() { # judge SHARD
     # cargo-mutants ends with 2 if a mutant was missed, and with 3 if one timed out.
     code=0
     began=$(date +%s)
-    cargo mutants --config tests/mutants.toml --output "$out" --jobs "$jobs" --timeout 1800 \
-        --shard "$shard/90" --sharding round-robin --colors never || code=$?
+    (cd "$tree" && cargo mutants --config tests/mutants.toml --output "$out" --in-place \
+        --timeout 1800 --shard "$1" --sharding round-robin --colors never) || code=$?
     [ "$code" -le 3 ] && [ "$code" -ne 1 ] || exit "$code"
-    jq -cn --arg shard "$shard/90" --arg commit "$(git rev-parse --short HEAD)" \
+    jq -cn --arg shard "$1" --arg commit "$commit" \
         --arg date "$(date -u +%F)" \
         --argjson wall_seconds "$(($(date +%s) - began))" \
         --argjson simulation "$(names 1 CaughtMutant | jq length)" \
@@ -42,4 +39,30 @@ for shard in ${SHARDS:-0 9 18 27 36 45 54 63 72 81}; do
         --argjson unviable "$(names any Unviable | jq length)" \
         '{$shard, $commit, $date, $wall_seconds, $simulation, $unit_tests, $controller_simulation, $timeout, $missed,
           $unviable}' >>"$record"
+}
+
+work() { # work JOB
+    out=$PWD/target/mutants/$1
+    tree=$out/tree
+    mkdir -p "$tree"
+    find "$tree" -mindepth 1 -maxdepth 1 ! -name target -exec rm -r {} +
+    # Cargo goes by the time of a file, so each must be newer than what was built of another commit.
+    git archive HEAD | tar -xm -C "$tree"
+    number=0
+    for shard in ${SHARDS:-0 9 18 27 36 45 54 63 72 81}; do
+        number=$((number + 1))
+        [ $((number % jobs)) -eq "$1" ] || continue
+        grep -qs "\"shard\":\"$shard/90\"" "$record" || judge "$shard/90"
+    done
+}
+
+pids=
+job=0
+while [ "$job" -lt "$jobs" ]; do
+    work "$job" &
+    pids="$pids $!"
+    job=$((job + 1))
+done
+for pid in $pids; do
+    wait "$pid"
 done

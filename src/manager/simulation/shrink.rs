@@ -3,7 +3,7 @@
 use super::plan::Plan;
 use super::{Outcome, run};
 
-/// Histories that may be run to make one smaller.
+/// Histories that may be run to make one smaller, unless `SIMULATION_SHRINK_RUNS` says otherwise.
 const RUNS_MAX: usize = 120;
 
 /// Runs smaller and smaller versions of `plan`, and tells of the smallest that fails.
@@ -16,11 +16,13 @@ pub(super) fn tell_the_smallest(plan: &Plan) -> String {
 
 fn smallest(plan: &Plan) -> (Plan, Outcome) {
     let (mut best, mut outcome) = (plan.clone(), run(plan));
+    let runs_max = std::env::var("SIMULATION_SHRINK_RUNS").ok();
+    let runs_max = runs_max.and_then(|it| it.parse().ok()).unwrap_or(RUNS_MAX);
     let mut n_runs = 0;
     let mut size = best.actions.len().div_ceil(2);
     let mut attempt = |smaller: Plan, best: &mut Plan, outcome: &mut Outcome| {
         n_runs += 1;
-        if n_runs > RUNS_MAX {
+        if n_runs > runs_max {
             return false;
         }
         let found = run(&smaller);
