@@ -18,10 +18,10 @@
 mod api_server;
 mod cluster;
 mod daemon;
-mod deletes;
 mod failing;
 mod faults;
 mod http;
+mod knowledge;
 mod marks;
 mod network;
 mod objects;

@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::api_server::{ApiServer, START};
+use super::knowledge::Knowledge;
 use super::objects::{Kind, Object, controller_of, is_active, is_lost, is_of};
-use super::oracles::{Check, Knowledge, is_ready};
+use super::oracles::{Check, is_ready};
 use super::view::View;
 
 /// Annotations of a ReplicaSet, without the prefix.

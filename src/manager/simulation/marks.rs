@@ -32,7 +32,7 @@ pub(super) fn protection_of(rs: &Value) -> Option<Protection> {
 }
 
 /// PROPERTY P33: For a ReplicaSet with protection and without a timeout, no delete takes effect on
-/// an active pod whose mark `never` the store has already.
+/// an active pod whose mark `never` the store has already, in a history until etcd goes back.
 ///
 /// Judged when the request arrives.
 pub(super) fn deletes_protected(server: &ApiServer, request: &Request) -> Option<String> {

@@ -11,7 +11,7 @@ use super::http::{Answer, Request, STREAM, chunk};
 use super::marks::deletes_protected;
 use super::objects::{Kind, bookmark, controller_of, frame, target};
 use super::oracles::{Check, UnderWay, judge};
-use super::view::News;
+use super::view::{News, Refused};
 use super::world::{Event, Link, State, Watch, World};
 use crate::client::simulated::{Connection, End, Network};
 use crate::stdx::turns::scheduler;
@@ -127,11 +127,6 @@ impl State {
             burst_replicas: self.plan.burst_replicas,
         };
         let found = judge(&check, &mut known, request);
-        if request.method == "GET" && request.query("labelSelector").is_some() {
-            // The ReplicaSet was read right before, on the same thread, and may be gone.
-            let uids = known.view.uids(Kind::ReplicaSet).map(str::to_owned);
-            known.read_live.extend(uids);
-        }
         self.known.insert(process, known);
         if let Err(found) = found {
             self.note(now, format_args!("WRONG: {found}"));
@@ -205,9 +200,6 @@ impl State {
         if let Some(executed) = self.under_way.remove(&id) {
             self.follow_create(&executed, answer.code);
         }
-        if matches!(answer.code, 409 | 429) {
-            self.follow_refused_delete(process, &request);
-        }
         self.follow_lease(process, &request, &answer, now);
         self.note(
             now,
@@ -238,14 +230,12 @@ impl State {
         }
     }
 
-    /// The daemon knows that a delete that was refused with 409 or 429 has had no effect.
-    fn follow_refused_delete(&mut self, process: usize, request: &Request) {
-        let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap_or_default();
-        let uid = body["preconditions"]["uid"].as_str().unwrap_or_default();
-        let known = self.known.get_mut(&process);
-        if let Some(deletes) = known.and_then(|known| known.deleted.get_mut(uid)) {
-            deletes.was_refused();
-        }
+    fn follow_refusal(&mut self, process: usize, refused: &Refused) {
+        let may_exist = matches!(refused, Refused::Create(name)
+            if self.server.get(Kind::Pod, name).is_some()
+                || self.under_way.values().any(|it| it.is_create && it.name == *name));
+        let known = self.known.entry(process).or_default();
+        known.was_refused(refused, may_exist);
     }
 
     /// A stranger creates a pod with the name that the daemon is about to use.
@@ -377,13 +367,18 @@ impl State {
     }
 
     /// What the answer to a read tells. Answers to writes tell nothing that a sync decides by, but
-    /// that of the Lease makes a leader.
+    /// that of the Lease makes a leader, and a refusal that the write had no effect.
     fn news_of(&self, server: usize, request: &Request, answer: &Answer) -> Vec<News> {
         let Some((kind, name, _)) = target(&request.path) else {
             return Vec::new();
         };
         if kind == Kind::Lease && request.method != "GET" && answer.code < 300 {
             return vec![News::LeaseWritten];
+        }
+        if kind == Kind::Pod
+            && let Some(refused) = Refused::of(request, answer.code)
+        {
+            return vec![News::Refused(refused)];
         }
         if answer.code != 200 || !matches!(kind, Kind::Pod | Kind::ReplicaSet) {
             return Vec::new();
@@ -395,7 +390,14 @@ impl State {
                 let object = self.server.get(kind, name).cloned();
                 vec![News::Objects(object.into_iter().collect())]
             }
-            None if is_filtered => vec![News::Objects(self.server.all(kind).cloned().collect())],
+            None if is_filtered => {
+                let objects = self.server.all(kind).cloned().collect();
+                let selector = request.query("labelSelector").unwrap_or_default();
+                vec![match selector.strip_prefix("app=") {
+                    Some(name) => News::PodsOf(name.to_owned(), objects),
+                    None => News::Objects(objects),
+                }]
+            }
             None if request.query("resourceVersion").is_some() => {
                 let (objects, revision) = self.server.cached(server, kind);
                 vec![News::List(kind, objects, revision)]
@@ -422,10 +424,18 @@ impl State {
                 break;
             }
             let (_, news) = self.links[link].unread.pop_front().expect("it is there");
-            let known = self.known.entry(process).or_default();
             for news in news {
+                if let News::Refused(refused) = &news {
+                    self.follow_refusal(process, refused);
+                }
+                let known = self.known.entry(process).or_default();
                 if let News::List(kind, ..) | News::InitialEventsEnd(kind, _) = &news {
                     known.listed(*kind, turn);
+                }
+                if let News::PodsOf(name, _) = &news {
+                    // The ReplicaSet was read right before, on the same thread, and may be gone.
+                    let uids = known.view.uids(Kind::ReplicaSet, name).map(str::to_owned);
+                    known.read_live.extend(uids);
                 }
                 known.view.learn(news, (task, turn));
             }

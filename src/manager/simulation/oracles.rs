@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::api_server::ApiServer;
-use super::deletes::Deletes;
 use super::http::Request;
+use super::knowledge::{Deletes, Knowledge};
 use super::marks::{block_of, is_protected, mark_of, protection_of};
 use super::objects::{Kind, Object, controller_of, is_active, is_of, target};
 use super::plan::Protection;
@@ -23,48 +23,6 @@ pub(super) struct UnderWay {
     pub(super) has_existed: bool,
     pub(super) name: String,
     pub(super) owner: String,
-}
-
-/// What the oracles know of one process.
-#[derive(Debug, Default)]
-pub(super) struct Knowledge {
-    pub(super) view: View,
-    /// Names of pods that this process has sent a create for.
-    created: BTreeSet<String>,
-    /// What this process has sent deletes for, by UID.
-    pub(super) deleted: BTreeMap<String, Deletes>,
-    /// The store's revision when this process acquired the lease; `None` without it.
-    pub(super) acquired_at: Option<u64>,
-    /// The ReplicaSets and selectors that it has read past its caches since.
-    pub(super) read_live: BTreeSet<String>,
-    /// The store went back, and this process has not listed these kinds again.
-    pub(super) rewound: BTreeSet<Kind>,
-    /// The turn at which it had last listed all of them.
-    followed_at: u64,
-}
-
-impl Knowledge {
-    /// The store goes back to a revision: what this process has written may be undone, and what
-    /// was there at its take-over may have another revision.
-    pub(super) fn rewind(&mut self, revision: u64) {
-        self.acquired_at = self.acquired_at.map(|at| at.min(revision));
-        self.rewound = [Kind::Pod, Kind::ReplicaSet].into();
-        self.created.clear();
-        let deletes = self.deleted.values_mut();
-        deletes.for_each(Deletes::were_undone);
-    }
-
-    /// The process has listed a kind, in this turn.
-    pub(super) fn listed(&mut self, kind: Kind, turn: u64) {
-        if self.rewound.remove(&kind) && self.rewound.is_empty() {
-            self.followed_at = turn;
-        }
-    }
-
-    /// True if a sync that began at this turn could have read what the store has lost.
-    fn may_be_lost(&self, since: u64) -> bool {
-        !self.rewound.is_empty() || since <= self.followed_at
-    }
 }
 
 /// The Lease as the API server has it.
@@ -145,24 +103,28 @@ impl Check<'_> {
     ///
     /// PROPERTY P3: No create is sent that, counted with the active pods that the process has
     /// created or read and with its creates under way, exceeds the largest `spec.replicas` that the
-    /// sync could have read, unless it repeats a name. A pod that the late copy of an answered
-    /// create has stored counts once the process has read it.
+    /// sync could have read, unless it repeats one that may have an effect. A pod that the late
+    /// copy of an answered create has stored counts once the process has read it.
     fn may_create(&self, known: &mut Knowledge, body: &Value) -> Result<(), String> {
         let metadata = &body["metadata"];
         let name = metadata["name"].as_str().unwrap_or_default().to_owned();
         let owner = controller_of(body).unwrap_or_default().to_owned();
         let is_known = known.created.contains(&name);
         known.created.insert(name.clone());
+        known.undone.remove(&name);
         let Some(replicas) = self.replicas(&known.view, &owner).max() else {
             return Err(format!(
                 "{name} is created for an owner that was never read"
             ));
         };
         self.is_proven(known, &owner, &format!("creates {name}"))?;
-        if is_known || known.may_be_lost(self.since) {
+        if known.may_be_lost(self.since) {
             return Ok(());
         }
         self.waits_for_failures(known, &owner, &name, replicas)?;
+        if is_known {
+            return Ok(());
+        }
         let mut counted: BTreeSet<&str> = BTreeSet::new();
         for pod in self.server.all(Kind::Pod) {
             let uid = &pod.value["metadata"]["uid"];
@@ -197,18 +159,18 @@ impl Check<'_> {
     ///
     /// PROPERTY P5: No delete is sent with which the process has deleted more pods than the active
     /// pods that the sync could have read exceed the smallest `spec.replicas` that it could have
-    /// read, unless it repeats a delete.
+    /// read, unless it repeats a delete whose outcome is unknown.
     ///
     /// PROPERTY P6: No delete is sent of a pod while as many pods as are surplus come before it by
     /// node, phase and readiness in every state that the sync could have read, unless it repeats a
-    /// delete.
+    /// delete whose outcome is unknown.
     fn may_delete(&self, known: &mut Knowledge, name: &str, body: &Value) -> Result<(), String> {
         let uid = &body["preconditions"]["uid"];
         let text = uid.as_str().unwrap_or_default().to_owned();
         let version = &body["preconditions"]["resourceVersion"];
         let revision = version.as_str().and_then(|version| version.parse().ok());
         let deletes = known.deleted.entry(text).or_default();
-        let is_repeated = deletes.are_some();
+        let is_repeated = deletes.are_open();
         deletes.was_sent(revision, self.since);
         let view = &known.view;
         let of_uid = |pod: &&Object| pod.value["metadata"]["uid"] == *uid;
@@ -298,19 +260,19 @@ impl Check<'_> {
             let metadata = &rs.value["metadata"];
             (metadata["uid"] == uid).then(|| metadata["generation"].as_i64().unwrap_or(0))
         });
-        let newest = generations.max();
+        let generations: BTreeSet<i64> = generations.collect();
         let told = |field: &str| body["status"][field].as_i64().unwrap_or(0);
-        if newest.is_none_or(|newest| told("observedGeneration") > newest) {
-            let generation = told("observedGeneration");
+        let generation = told("observedGeneration");
+        if !generations.contains(&generation) {
             return Err(format!(
-                "{name}'s status tells generation {generation} of {newest:?}"
+                "{name}'s status tells generation {generation} of {generations:?}"
             ));
         }
         let pods = self.candidates(known, uid);
         let counted = |is: fn(&Rank) -> bool| {
             // A delete counts as soon as it is answered.
             let certain = |(uid, pod): &(&String, &Candidate)| {
-                let is_deleted = known.deleted.contains_key(*uid);
+                let is_deleted = known.deleted.get(*uid).is_some_and(Deletes::are_open);
                 pod.is_always_active && !is_deleted && pod.ranks.iter().all(is)
             };
             let possible = |(_, pod): &(&String, &Candidate)| pod.ranks.iter().any(is);

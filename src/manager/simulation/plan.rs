@@ -296,8 +296,9 @@ impl Plan {
             _ => return Action::Scale(set, rng.i64(0..10)),
         };
         // Half of the kinds are absent, as with the faults of requests.
-        let kind = action.fault().map_or(0, |fault| fault.len() % 32);
-        if kinds & (1 << kind) == 0 {
+        let kind = action.fault();
+        let bit = FAULTS.iter().position(|fault| Some(*fault) == kind);
+        if bit.is_some_and(|bit| kinds & (1 << bit) == 0) {
             return Action::Scale(set, rng.i64(0..10));
         }
         action

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cluster::ORDER;
+use super::knowledge::Knowledge;
 use super::objects::{Kind, Object, controller_of, is_active};
-use super::oracles::{Candidate, Check, Knowledge, Rank};
+use super::oracles::{Candidate, Check, Rank};
 
 /// The number of a ReplicaSet's pods to delete, and what is known of the nodes.
 #[derive(Debug)]

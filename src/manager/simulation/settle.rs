@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::deletes::Deletes;
+use super::api_server::ApiServer;
 use super::failing;
+use super::knowledge::Deletes;
 use super::marks::waits_for_timeout;
 use super::objects::{Change, Kind, Object, is_active};
 use super::oracles::unsettled;
@@ -130,7 +131,9 @@ impl World {
             return Some("the leader has not noticed that the store went back".to_owned());
         }
         let stop = leader.stop.spot();
-        if let Some(thread) = self.scheduler.waits_only_for(process, stop) {
+        // Nothing waits for the lease's thread, or for the question whether quotas may be watched.
+        let others = ["lease", "watch-quotas"];
+        if let Some(thread) = self.scheduler.waits_only_for(process, stop, &others) {
             return Some(format!("{thread} waits to send again"));
         }
         if state.waits_for_answer(process, self.now()) {
@@ -143,7 +146,9 @@ impl World {
         let Some((queue, _)) = &*queue else {
             return Some("the leader is starting".to_owned());
         };
-        state.server.all(Kind::ReplicaSet).find_map(|rs| {
+        let mut sets = state.server.all(Kind::ReplicaSet);
+        sets.find_map(|rs| {
+            State::unsettled_of(&state.server, rs)?;
             if waits_for_timeout(&rs.value) {
                 return Some(format!("{} keeps protected pods for a while", rs.name));
             }
@@ -156,13 +161,13 @@ impl World {
         })
     }
 
-    /// A ReplicaSet of which the leader expects a delete that was undone when etcd went back. Its
+    /// A ReplicaSet of which the leader expects a write that was undone when etcd went back. Its
     /// cache was no newer than what etcd went back to, so no list tells: only the expiry of the
     /// expectation ends the wait.
     fn expects_what_was_undone(&self) -> Option<String> {
         let state = self.lock();
         let (process, controller) = state.leading()?;
-        let deleted = &state.known.get(&process)?.deleted;
+        let known = state.known.get(&process)?;
         let pods = state.server.all(Kind::Pod);
         let active: BTreeSet<&str> = pods
             .filter(|pod| is_active(&pod.value))
@@ -172,13 +177,29 @@ impl World {
         let found = sets.find(|rs| {
             let key = ObjectKey::new("default", &*rs.name);
             let facts = in_process(process, || controller.inspect(&key));
-            let expectations = facts.and_then(|facts| facts.memory?.expectations);
-            let expected = expectations.map(|it| it.deletions).unwrap_or_default();
-            let is_undone = |uid: &str| deleted.get(uid).is_some_and(Deletes::are_undone);
-            let mut uids = expected.iter().map(ToString::to_string);
+            let Some(memory) = facts.and_then(|facts| facts.memory) else {
+                return false;
+            };
+            let awaited = memory
+                .waits_for
+                .iter()
+                .flat_map(|it| [&it.pods, &it.replica_sets]);
+            let mut awaited = awaited.filter_map(|version| version.to_string().parse().ok());
+            if awaited.any(|version: u64| known.undone_versions.contains(&version)) {
+                return true;
+            }
+            let Some(expected) = memory.expectations else {
+                return false;
+            };
+            let is_undone = |uid: &str| known.deleted.get(uid).is_some_and(Deletes::are_undone);
+            let mut uids = expected.deletions.iter().map(ToString::to_string);
+            let is_lost = |name: &str| {
+                known.undone.contains(name) && state.server.get(Kind::Pod, name).is_none()
+            };
             uids.any(|uid| active.contains(&*uid) && is_undone(&uid))
+                || expected.creations.iter().any(|name| is_lost(name))
         });
-        found.map(|rs| format!("{} expects a delete that was undone", rs.name))
+        found.map(|rs| format!("{} expects a write that was undone", rs.name))
     }
 
     /// Counts how long the leader has held back the creates of each ReplicaSet without another
@@ -239,8 +260,11 @@ impl State {
     }
 
     fn unsettled(&self) -> Option<String> {
-        self.server.all(Kind::ReplicaSet).find_map(|rs| {
-            unsettled(&self.server, rs).or_else(|| failing::unsettled(&self.server, rs))
-        })
+        let mut sets = self.server.all(Kind::ReplicaSet);
+        sets.find_map(|rs| Self::unsettled_of(&self.server, rs))
+    }
+
+    fn unsettled_of(server: &ApiServer, rs: &Object) -> Option<String> {
+        unsettled(server, rs).or_else(|| failing::unsettled(server, rs))
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::http::Request;
 use super::objects::{Change, Kind, Object};
 
 /// What an answer or a watch tells its reader.
@@ -17,6 +18,10 @@ pub(super) enum News {
     List(Kind, Vec<Arc<Object>>, u64),
     /// Some of them.
     Objects(Vec<Arc<Object>>),
+    /// The pods of the ReplicaSet of this name, past the cache.
+    PodsOf(String, Vec<Arc<Object>>),
+    /// A write of a pod had no effect.
+    Refused(Refused),
     /// A watch begins that sends all objects first.
     Begins(Kind),
     /// It has sent all of them.
@@ -25,6 +30,27 @@ pub(super) enum News {
     Bookmark(Kind, u64),
     /// A write of the Lease was taken.
     LeaseWritten,
+}
+
+/// A write of a pod that was answered with a refusal.
+#[derive(Clone, Debug)]
+pub(super) enum Refused {
+    /// A create of this name.
+    Create(String),
+    /// A delete of this UID.
+    Delete(String),
+}
+
+impl Refused {
+    pub(super) fn of(request: &Request, code: u16) -> Option<Self> {
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        match (request.method.as_str(), code) {
+            ("POST", 400..) => Some(Self::Create(text(&body["metadata"]["name"]))),
+            ("DELETE", 409 | 429) => Some(Self::Delete(text(&body["preconditions"]["uid"]))),
+            _ => None,
+        }
+    }
 }
 
 /// A version of an object as it was read, or that it was gone.
@@ -70,7 +96,7 @@ impl View {
                 let object = (!change.is_deletion).then(|| Arc::clone(&change.object));
                 self.see(kind, &change.object.name, object, task);
             }
-            News::Objects(objects) => {
+            News::Objects(objects) | News::PodsOf(_, objects) => {
                 for object in objects {
                     let key = (object.kind, object.name.clone());
                     self.answers.entry(key).or_default().push((turn, object));
@@ -82,6 +108,7 @@ impl View {
                 }
             }
             News::LeaseWritten => self.has_written_lease = true,
+            News::Refused(_) => {}
             News::InitialEventsEnd(kind, revision) => {
                 let objects = self.collected.remove(&kind).unwrap_or_default();
                 self.replace(kind, objects, revision, task);
@@ -162,10 +189,11 @@ impl View {
         before.into_iter().chain(cached).chain(answers).collect()
     }
 
-    /// The UIDs of all objects of a kind that the process has ever had in its cache.
-    pub(super) fn uids(&self, kind: Kind) -> impl Iterator<Item = &str> {
-        let all = self.objects.iter().filter(move |((of, _), _)| *of == kind);
-        let versions = all.flat_map(|(_, seen)| seen.iter().filter_map(|it| it.object.as_ref()));
+    /// The UIDs of all objects of this kind and name that the process has ever had in its cache.
+    pub(super) fn uids(&self, kind: Kind, name: &str) -> impl Iterator<Item = &str> {
+        let seen = self.objects.get(&(kind, name.to_owned()));
+        let versions = seen.into_iter().flatten();
+        let versions = versions.filter_map(|it| it.object.as_ref());
         versions.filter_map(|object| object.value["metadata"]["uid"].as_str())
     }
 

@@ -10,8 +10,9 @@ use super::api_server::{ApiServer, N_SERVERS, Snapshot};
 use super::daemon::Daemon;
 use super::faults::{Fault, Faults};
 use super::http::{Request, STREAM_END};
+use super::knowledge::Knowledge;
 use super::objects::{Change, Kind};
-use super::oracles::{Knowledge, LeaseTruth, UnderWay};
+use super::oracles::{LeaseTruth, UnderWay};
 use super::plan::{Action, Plan};
 use super::view::News;
 use crate::client::simulated::{Connection, End};
@@ -363,6 +364,7 @@ impl State {
     /// Etcd goes back to an earlier state; the servers restart with it.
     pub(super) fn restore(&mut self, snapshot: Snapshot, now: Duration) {
         self.epoch += 1;
+        let from = self.server.revision;
         self.server.restore(snapshot);
         self.write(now, ApiServer::restore_quota);
         self.step_all_pods(now);
@@ -370,7 +372,7 @@ impl State {
         self.lease.tampered_until = now + Duration::from_secs(30);
         self.lease.holder.clear();
         for known in self.known.values_mut() {
-            known.rewind(self.server.revision);
+            known.rewind(from, self.server.revision);
         }
     }
 
@@ -403,10 +405,11 @@ impl State {
         known.is_some_and(|known| !known.rewound.is_empty())
     }
 
-    /// True if a daemon has not noticed that the store went back.
+    /// True if the leader has not noticed that the store went back.
     pub(super) fn rewinds_unnoticed(&self) -> bool {
-        let mut processes = self.daemons.iter().filter_map(|daemon| daemon.process);
-        processes.any(|process| self.is_rewound(process))
+        let leader = self.leader().map(|number| &self.daemons[number]);
+        let process = leader.and_then(|leader| leader.process);
+        process.is_some_and(|process| self.is_rewound(process))
     }
 
     /// True if a process waits for an answer that a fault delays or keeps from it.

@@ -199,13 +199,20 @@ impl Scheduler {
         !until.is_zero() && until + within > state.now
     }
 
-    /// A thread of the process that waits for `spot` alone, with a deadline.
-    pub(crate) fn waits_only_for(&self, process: Process, spot: &Spot) -> Option<String> {
+    /// A thread of the process that waits for `spot` alone, with a deadline, and is none of
+    /// `others`.
+    pub(crate) fn waits_only_for(
+        &self,
+        process: Process,
+        spot: &Spot,
+        others: &[&str],
+    ) -> Option<String> {
         let state = self.lock();
         let mut of_process = state.tasks.iter().filter(|task| task.process == process);
         let found = of_process.find(|task| match &task.status {
             Status::Waits { spots, deadline } => {
-                task.name != "lease" && deadline.is_some() && *spots == [spot.id]
+                let is_other = others.contains(&&*task.name);
+                !is_other && deadline.is_some() && *spots == [spot.id]
             }
             _ => false,
         });

@@ -56,9 +56,6 @@ struct Model {
     stopper: Stopper,
     /// Ghost state: keys that were added since a worker last started on them.
     needs_work: [bool; 2],
-    /// Ghost state: how many keys the worker for all lanes has started on while this lane's first
-    /// key waited.
-    passed_over: [u32; 3],
     wrong: Option<String>,
 }
 
@@ -82,7 +79,6 @@ impl Model {
             workers: [Worker::Idle; 2],
             stopper: Stopper::Waits,
             needs_work: [false; 2],
-            passed_over: [0; 3],
             wrong: None,
         }
     }
@@ -208,7 +204,7 @@ impl Model {
             Worker::Received(key, priority) => {
                 let begins = real.queue.begin(&key, priority);
                 if begins {
-                    after.begun(index, key, priority);
+                    after.begun(key);
                 }
                 (
                     "begins",
@@ -238,24 +234,17 @@ impl Model {
         Some((format!("worker {index} {what}"), Self::take(after, real)))
     }
 
-    fn begun(&mut self, index: usize, key: u8, priority: Priority) {
+    fn begun(&mut self, key: u8) {
         let is_other = |it: &Worker| matches!(it, Worker::Works(of) if *of == key);
         if self.workers.iter().any(is_other) {
             self.wrong = Some(format!("two workers have {key}"));
         }
         self.needs_work[usize::from(key)] = false;
-        if index == 0 {
-            let lanes = self.channels.iter().zip(PRIORITIES);
-            for (n, (channel, of)) in self.passed_over.iter_mut().zip(lanes) {
-                let waits = !channel.is_empty() && of != priority;
-                *n = if waits { *n + 1 } else { 0 };
-            }
-        }
     }
 
     /// PROPERTY P23: In every interleaving of four adds of two keys by two threads, two workers and
-    /// a shutdown, no key that needs work is lost, no two workers have one key, no lane is passed
-    /// over more than 16 times in a row, and after the shutdown every worker ends.
+    /// a shutdown, no key that needs work is lost, no two workers have one key, and after the
+    /// shutdown every worker ends.
     fn check(&self) -> Result<(), String> {
         if let Some(wrong) = &self.wrong {
             return Err(wrong.clone());
@@ -264,9 +253,6 @@ impl Model {
             if self.needs_work[usize::from(key)] != self.dedup.is_dirty(&key) {
                 return Err(format!("{key} is lost"));
             }
-        }
-        if self.passed_over.iter().any(|n| *n > 2 * TURN) {
-            return Err(format!("a lane starves: {:?}", self.passed_over));
         }
         // Nobody can do anything, except that the worker for small work leaves large keys.
         let idle = |it: &Worker| matches!(it, Worker::Idle | Worker::Ended);
@@ -290,7 +276,7 @@ impl Model {
             (self.has_senders, self.shutting_down, self.is_disconnected),
             (self.n_looks, self.channels.clone(), self.adds_left),
             (self.adders, self.workers, self.stopper),
-            (self.needs_work, self.passed_over, self.wrong.is_some()),
+            (self.needs_work, self.wrong.is_some()),
         )
     }
 }
@@ -309,7 +295,7 @@ impl Real {
 
 /// Four adds of two keys, each with any priority, by two adders.
 #[test]
-fn no_interleaving_loses_a_key_or_starves_a_lane() {
+fn no_interleaving_loses_a_key() {
     let start = Model::new(4);
     let explored = explore(
         start,
@@ -318,6 +304,6 @@ fn no_interleaving_loses_a_key_or_starves_a_lane() {
         Model::steps,
         Model::check,
     );
-    assert!(explored.states > 100_000, "{explored:?}");
+    assert!(explored.states > 80_000, "{explored:?}");
     explored.keep("queue");
 }

@@ -59,7 +59,7 @@ pub(super) fn simulation() -> String {
         ],
         ["turns of threads", &count("n_turns")],
         [
-            "writes that were sent under the lease and arrived after it",
+            "writes that arrived after their process had given up on them",
             &count("n_late_writes"),
         ],
         [

@@ -1,0 +1,135 @@
+//! What the oracles know of one process: what it has read, and what it has sent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use super::objects::Kind;
+use super::view::{Refused, View};
+
+/// What the oracles know of one process.
+#[derive(Debug, Default)]
+pub(super) struct Knowledge {
+    pub(super) view: View,
+    /// Names of pods that this process has sent a create for that may have an effect.
+    pub(super) created: BTreeSet<String>,
+    /// Names of pods whose creates were undone when the store went back.
+    pub(super) undone: BTreeSet<String>,
+    /// The versions that were undone with them.
+    pub(super) undone_versions: Range<u64>,
+    /// What this process has sent deletes for, by UID.
+    pub(super) deleted: BTreeMap<String, Deletes>,
+    /// The store's revision when this process acquired the lease; `None` without it.
+    pub(super) acquired_at: Option<u64>,
+    /// The ReplicaSets and selectors that it has read past its caches since.
+    pub(super) read_live: BTreeSet<String>,
+    /// The store went back, and this process has not listed these kinds again.
+    pub(super) rewound: BTreeSet<Kind>,
+    /// The turn at which it had last listed all of them.
+    followed_at: u64,
+}
+
+impl Knowledge {
+    /// The store goes back from a revision to an earlier one: what this process has written may be
+    /// undone, and what was there at its take-over may have another revision.
+    pub(super) fn rewind(&mut self, from: u64, revision: u64) {
+        self.acquired_at = self.acquired_at.map(|at| at.min(revision));
+        self.rewound = [Kind::Pod, Kind::ReplicaSet].into();
+        self.undone.append(&mut self.created);
+        let first = match &self.undone_versions {
+            undone if undone.is_empty() => revision,
+            undone => undone.start.min(revision),
+        };
+        self.undone_versions = first + 1..self.undone_versions.end.max(from + 1);
+        let deletes = self.deleted.values_mut();
+        deletes.for_each(Deletes::were_undone);
+    }
+
+    /// The process has listed a kind, in this turn.
+    pub(super) fn listed(&mut self, kind: Kind, turn: u64) {
+        if self.rewound.remove(&kind) && self.rewound.is_empty() {
+            self.followed_at = turn;
+        }
+    }
+
+    /// True if a sync that began at this turn could have read what the store has lost.
+    pub(super) fn may_be_lost(&self, since: u64) -> bool {
+        !self.rewound.is_empty() || since <= self.followed_at
+    }
+
+    /// The process has an answer to a write of a pod: it had no effect.
+    pub(super) fn was_refused(&mut self, refused: &Refused, may_exist: bool) {
+        match refused {
+            Refused::Delete(uid) => {
+                if let Some(deletes) = self.deleted.get_mut(uid) {
+                    deletes.was_refused();
+                }
+            }
+            // An earlier create of this name may have one.
+            Refused::Create(_) if may_exist => {}
+            Refused::Create(name) => {
+                self.created.remove(name);
+            }
+        }
+    }
+}
+
+/// The deletes of one pod that a process has sent.
+#[derive(Debug, Default)]
+pub(super) struct Deletes {
+    /// The revision that the last one named as a condition.
+    revision: Option<u64>,
+    n_sent: u32,
+    n_refused: u32,
+    /// The store went back after the last one.
+    are_undone: bool,
+    /// The turn at which the sync of the first one began.
+    since: u64,
+}
+
+impl Deletes {
+    /// A delete was sent on condition of a revision, by the sync that began at this turn.
+    pub(super) fn was_sent(&mut self, revision: Option<u64>, since: u64) {
+        if self.n_sent == 0 {
+            self.since = since;
+        }
+        self.n_sent += 1;
+        self.are_undone = false;
+        self.revision = revision;
+    }
+
+    pub(super) fn are_some(&self) -> bool {
+        self.n_sent > 0
+    }
+
+    /// A delete was refused with a code that says that it had no effect.
+    pub(super) fn was_refused(&mut self) {
+        self.n_refused += 1;
+    }
+
+    /// The store went back: none has an effect any more, but each may be repeated.
+    pub(super) fn were_undone(&mut self) {
+        self.n_refused = self.n_sent;
+        self.are_undone = self.are_some();
+    }
+
+    /// True if the outcome of one of them is unknown, as long as the pod is there.
+    pub(super) fn are_open(&self) -> bool {
+        self.n_refused < self.n_sent
+    }
+
+    pub(super) fn are_undone(&self) -> bool {
+        self.are_undone
+    }
+
+    /// True if they are of the sync that began at this turn.
+    pub(super) fn are_of(&self, since: u64) -> bool {
+        self.since == since
+    }
+
+    /// True if one of them may have had an effect, or will have, on a pod that the process knows
+    /// in this version at most: the API server refuses a delete on condition of a version that the
+    /// pod has left.
+    pub(super) fn may_count(&self, newest: u64) -> bool {
+        self.are_open() && self.revision.is_none_or(|revision| newest <= revision)
+    }
+}
