@@ -17,7 +17,7 @@ use super::decide::plan::{LARGE, Plan};
 use super::memory::Memory;
 use super::memory::own_writes::Satisfaction;
 use super::memory::positions::{Readiness, Versions};
-use crate::api::{ObjectKey, ReplicaSet};
+use crate::api::{ObjectKey, ReplicaSet, Uid};
 use crate::workqueue::Lanes;
 
 /// What a sync may do.
@@ -54,36 +54,47 @@ pub(super) enum Doubt {
 }
 
 impl ReplicaSetController {
-    /// Returns what a sync of `key` may do on a worker for these lanes. If the sync has to wait,
-    /// this registers the key, so that the event that ends the wait enqueues it.
+    /// Returns what a sync of `key` may do on a worker for these lanes, and the UID and generation
+    /// of the ReplicaSet that this is true of. If the sync has to wait, this registers the key, so
+    /// that the event that ends the wait enqueues it.
     ///
     /// ORDER: call this before the cache reads of the sync. Changes that arrive in between belong
     /// to the next sync, which their event enqueues.
-    pub(super) fn freshness(&self, key: &ObjectKey, lanes: Lanes) -> Freshness {
+    pub(super) fn freshness(
+        &self,
+        key: &ObjectKey,
+        lanes: Lanes,
+    ) -> (Option<(Uid, i64)>, Freshness) {
         let Some(rs) = self.cache.replica_set(key) else {
-            return Freshness::Current(Plan::Nothing);
+            return (None, Freshness::Current(Plan::Nothing));
         };
+        let judged = (rs.uid.clone(), rs.generation);
+        (Some(judged), self.freshness_of(&rs, lanes))
+    }
+
+    fn freshness_of(&self, rs: &ReplicaSet, lanes: Lanes) -> Freshness {
+        let key = &rs.key;
         let (cached, began) = (|| self.cached_versions(), self.clock.now());
         // ORDER: before any status write, because a status declares the spec observed.
-        let observe_spec = |memory: &mut Memory| memory.positions.observe_spec(&rs, began);
+        let observe_spec = |memory: &mut Memory| memory.positions.observe_spec(rs, began);
         self.memories.with(key, &rs.uid, observe_spec);
         match self.memories.readiness(key, Some(&rs.uid), cached) {
             // The status has waited for the created pods for as long as it may.
-            Readiness::TooEarly(delay) if self.owes_status(&rs) => {
+            Readiness::TooEarly(delay) if self.owes_status(rs) => {
                 return Freshness::CountOnly(Some(delay));
             }
             Readiness::TooEarly(delay) => {
-                self.count_skip(&rs, &cached());
+                self.count_skip(rs, &cached());
                 return Freshness::Wait(delay);
             }
             Readiness::Overdue => return Freshness::Verify(Doubt::Overdue),
             Readiness::Ready => {}
         }
         let (is_proven, cached, now) = (self.take_over_is_proven(), cached(), self.clock.now());
-        let satisfaction = self.check_expectations(&rs);
-        let due = self.due(&rs);
+        let satisfaction = self.check_expectations(rs);
+        let due = self.due(rs);
         let held_back = match due.plan {
-            Plan::Create(_) => self.held_back(&rs),
+            Plan::Create(_) => self.held_back(rs),
             Plan::Delete(_) | Plan::Nothing => None,
         };
         let is_due = satisfaction == Satisfaction::Satisfied
@@ -103,7 +114,7 @@ impl ReplicaSetController {
         if let Some(delay) = held_back {
             return Freshness::HeldBack(delay);
         }
-        let is_protecting = self.policy_of(&rs).scale_down_protection;
+        let is_protecting = self.policy_of(rs).scale_down_protection;
         let mut has_hold = false;
         let freshness = self.memories.with(key, &rs.uid, |memory| {
             has_hold = memory.has_hold();
@@ -127,7 +138,7 @@ impl ReplicaSetController {
             }
         });
         if has_hold && !matches!(due.plan, Plan::Create(_)) {
-            self.memories.end_hold(&rs, false);
+            self.memories.end_hold(rs, false);
         }
         freshness
     }

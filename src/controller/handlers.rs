@@ -263,8 +263,9 @@ impl ReplicaSetController {
         memory.own_writes.deletion_seen(&pod.uid);
         // A standby creates no pods, so no create has to wait for this loss.
         if !self.memories.is_standby() {
-            let now = self.clock.now();
-            memory.positions.lost_pod(&pod.resource_version, now);
+            // Of a pod that a list lacks only an old version is known.
+            let version = self.cache.pods_resource_version();
+            memory.positions.lost_pod(&version, self.clock.now());
         }
     }
 

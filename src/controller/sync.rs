@@ -49,7 +49,8 @@ impl ReplicaSetController {
         // ORDER: the freshness check comes before the cache reads. Reads can then only be newer
         // than the check.
         turns::reached("sync: before the caches are read");
-        let freshness = self.freshness(key, lanes);
+        let (judged, freshness) = self.freshness(key, lanes);
+        turns::reached("sync: between the freshness and the ReplicaSet");
         // The ReplicaSet is gone. Its record is all that remains to clean up.
         let Some(rs) = self.cache.replica_set(key) else {
             self.memories.forget(key, None);
@@ -60,6 +61,10 @@ impl ReplicaSetController {
             self.log_unusable_selector(&rs);
             return Ok(SyncOutcome::Synced);
         };
+        // Another spec has come in between, and its event has enqueued the key.
+        if judged != Some((rs.uid.clone(), rs.generation)) {
+            return Ok(SyncOutcome::TooEarly);
+        }
         let freshness = match freshness {
             Freshness::Verify(doubt) => self.verify(&rs, selector, doubt, lanes)?,
             known => known,

@@ -32,6 +32,8 @@ impl ReplicaSetController {
             Ok(SyncOutcome::HeldBack) => SyncEnd::HeldBack,
             Ok(SyncOutcome::TooLarge) => {
                 self.queue.add_large(key.clone());
+                // The key may have been the one that brings the next turn.
+                self.serve_quota_lines(&key.namespace, Some(key));
                 return self.queue.done(key);
             }
             Err(SyncError::Panic(_)) => SyncEnd::Panicked,

@@ -16,7 +16,7 @@ const PER_SYNC: usize = 8;
 /// Pause before the next ones of the same ReplicaSet. The watch shows the deletions meanwhile.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Pause after the API server has refused a delete.
+/// Pause after a delete was refused, or if none of a sync had an effect.
 const REFUSED_PAUSE: Duration = Duration::from_mins(1);
 
 impl ReplicaSetController {
@@ -58,7 +58,7 @@ impl ReplicaSetController {
         let results = leftovers.delete[..count]
             .iter()
             .map(|pod| self.delete_leftover(rs, pod));
-        let result: Result<Vec<()>, WriteError> = results.collect();
+        let result: Result<Vec<bool>, WriteError> = results.collect();
         let pause = match result {
             Err(WriteError::Stopped) => return,
             Err(error) => {
@@ -69,15 +69,20 @@ impl ReplicaSetController {
                 REFUSED_PAUSE
             }
             Ok(deleted) => {
-                if !deleted.is_empty() {
+                let n_deleted = deleted.iter().filter(|is_deleted| **is_deleted).count();
+                if n_deleted > 0 {
                     log::info!(
                         object:% = self.kind.named(&rs.key);
-                        "deleted {} of {} Failed pods that are not kept",
-                        deleted.len(),
+                        "deleted {n_deleted} of {} Failed pods that are not kept",
                         leftovers.delete.len()
                     );
                 }
-                PAUSE
+                // The cache is behind, or something refuses every delete as a conflict.
+                if n_deleted == 0 && count > 0 {
+                    REFUSED_PAUSE
+                } else {
+                    PAUSE
+                }
             }
         };
         let wait = |memory: &mut Memory| memory.next_leftovers = Some(now + pause);
@@ -88,14 +93,14 @@ impl ReplicaSetController {
     }
 
     /// Deletes one pod unless it has changed since the cache saw it: it may have a finalizer now,
-    /// or another owner.
-    fn delete_leftover(&self, rs: &ReplicaSet, pod: &Pod) -> Result<(), WriteError> {
+    /// or another owner. Returns true if that had an effect.
+    fn delete_leftover(&self, rs: &ReplicaSet, pod: &Pod) -> Result<bool, WriteError> {
         let precondition = Precondition::SameVersion;
         let deleted = self.pod_control.delete_pod_quietly(rs, pod, precondition);
         let (outcome, result) = match deleted {
-            Ok(()) => (WriteOutcome::Success, Ok(())),
+            Ok(()) => (WriteOutcome::Success, Ok(true)),
             Err(error) if error.is_not_found() || error.is_conflict() => {
-                (WriteOutcome::Moot, Ok(()))
+                (WriteOutcome::Moot, Ok(false))
             }
             Err(error) => (outcome_of(&error), Err(error)),
         };

@@ -50,7 +50,7 @@ impl ReplicaSetController {
         if !is_current {
             return Ok(Freshness::CountOnly(None));
         }
-        let freshness = self.freshness(&rs.key, lanes);
+        let (_, freshness) = self.freshness(&rs.key, lanes);
         let cached = self.cache.replica_set(&rs.key);
         let is_same =
             cached.is_some_and(|it| it.uid == rs.uid && it.resource_version == rs.resource_version);

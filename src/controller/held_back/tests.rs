@@ -13,6 +13,7 @@ use crate::controller::testing::{
     Fixture, key, owned_pod, pod, read_replica_set, refused, replica_set, replica_set_json,
 };
 use crate::stdx::clock::Clock;
+use crate::workqueue::Lanes;
 use crate::writes::WriteError;
 
 const MS: Duration = Duration::from_millis(1);
@@ -92,6 +93,29 @@ fn a_full_quota_costs_one_request_in_30_s_however_many_wait() {
     assert_ne!(probes[0], probes[1], "of another ReplicaSet each time");
     let fixture_writes = fixture.writes.take();
     assert_eq!(fixture_writes, [], "and no status");
+}
+
+/// The worker for small work hands the key on that was to bring the next turn.
+#[test]
+fn a_key_that_is_handed_over_brings_the_next_turn() {
+    let (fixture, free) = with_quota(0);
+    fixture.deliver_replica_set(created_at("a", 1, 3));
+    fixture.deliver_replica_set(created_at("b", 2, 3));
+    work(&fixture);
+    free.store(100, Ordering::Relaxed);
+    end_a_pod(&fixture);
+    let mut large = created_at("a", 1, 100);
+    large.resource_version = "2".into();
+    fixture.cache_silently(Some(large), []);
+    tried(&fixture);
+    for _ in 0..300 {
+        while let Some(key) = fixture.queue.try_get_from(Lanes::Small) {
+            fixture.controller.process(&key, Lanes::Small);
+        }
+        fixture.clock.advance(10 * MS);
+        fixture.queue.advance(fixture.clock.now());
+    }
+    assert_eq!(tried(&fixture), ["b"; 3]);
 }
 
 #[test]

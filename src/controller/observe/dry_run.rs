@@ -49,6 +49,10 @@ impl ReplicaSetController {
         if let Some(failure) = get_condition(&rs.status.conditions, REPLICA_FAILURE) {
             set_condition(&mut status.conditions, failure.clone());
         }
+        // Nor does a dry run learn whether the API server keeps this count.
+        if rs.status.terminating_replicas.is_none() {
+            status.terminating_replicas = None;
+        }
         let is_written = rs.status == status && rs.generation == rs.status.observed_generation;
         self.schedule_availability_check(&rs, &decision);
         self.schedule_back_off(&rs, &decision);
@@ -59,7 +63,7 @@ impl ReplicaSetController {
             status: (!is_written).then_some(status),
             decision,
         };
-        if shadow.decided(&rs, &intent) {
+        if shadow.decided(self.kind, &rs, &intent) {
             // No event arrives if the other writer does nothing.
             self.queue.add_after(rs.key.clone(), WINDOW);
         }

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use self::work::{Work, names};
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
-use crate::api::workload_kind::REPLICA_SET;
+use crate::api::workload_kind::WorkloadKind;
 use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::controller::decide::Decision;
 use crate::stdx::clock::Clock;
@@ -129,9 +129,9 @@ impl Shadow {
         }
     }
 
-    /// Takes a decision about `rs`. Returns true if the caller should sync it again after
-    /// [`WINDOW`].
-    pub fn decided(&self, rs: &ReplicaSet, intent: &Intent) -> bool {
+    /// Takes a decision about `rs` of this kind. Returns true if the caller should sync it again
+    /// after [`WINDOW`].
+    pub fn decided(&self, kind: &WorkloadKind, rs: &ReplicaSet, intent: &Intent) -> bool {
         let now = self.clock.now();
         let mut lines = Vec::new();
         let mut state = self.lock();
@@ -141,7 +141,7 @@ impl Shadow {
         let status = state.statuses.get(&rs.key).map(|it| it.is_judged);
         drop(state);
         for line in lines {
-            let object = REPLICA_SET.named(&rs.key);
+            let object = kind.named(&rs.key);
             log::log!(line.level, object:% = object; "{}", line.text);
         }
         episode == Some(false) || status == Some(false)

@@ -153,6 +153,13 @@ fn a_pod_that_has_changed_since_is_left_alone() {
     fixture.sync_ok("web");
     assert_eq!(discarded(&fixture), ["f00", "f01"]);
     assert_eq!(fixture.metrics.leftovers_deleted.get(WriteOutcome::Moot), 2);
+    // Something may refuse each delete as a conflict, for ever.
+    fixture.queued();
+    assert_eq!(fixture.queued_after(Duration::from_secs(59)), [""; 0]);
+    assert_eq!(
+        fixture.queued_after(Duration::from_secs(1)),
+        ["default/web"]
+    );
 }
 
 #[test]

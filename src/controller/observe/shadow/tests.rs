@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Comparison, Shadow, WINDOW};
 use crate::api::pod::PodFailure;
-use crate::api::{Pod, PodPhase, ReplicaSet, ScaleDownMark};
+use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus, ScaleDownMark};
 use crate::controller::testing::{
     Fixture, fixture, owned_pod, pod, read_replica_set, replica_set, replica_set_json, seconds_ago,
 };
@@ -187,4 +187,27 @@ fn an_orphan_that_is_adopted_agrees() {
     fixture.sync_ok("web");
     check(&shadow, "adopt", Comparison::Agree);
     fixture.assert_counts(0, 0, 0);
+}
+
+/// An API server without `terminatingReplicas` drops it from every status.
+#[test]
+fn a_status_without_terminating_replicas_agrees() {
+    let (fixture, shadow) = shadowed(fixture(&replica_set("web", 0), []));
+    let mut rs = replica_set("web", 1);
+    rs.generation = 2;
+    rs.resource_version = "2".into();
+    fixture.deliver_replica_set(rs.clone());
+    fixture.deliver_pod(owned_pod("a", &rs));
+    fixture.sync_ok("web");
+    rs.resource_version = "3".into();
+    rs.status = ReplicaSetStatus {
+        replicas: 1,
+        fully_labeled_replicas: 1,
+        observed_generation: 2,
+        ..ReplicaSetStatus::default()
+    };
+    fixture.deliver_replica_set(rs);
+    fixture.sync_ok("web");
+    let agreed = [(("status", Comparison::Agree), 1)];
+    assert_eq!(shadow.counts(), agreed.into(), "{shadow}");
 }

@@ -201,6 +201,23 @@ fn a_lost_pod_is_replaced_once_the_cache_is_as_new() {
     assert_eq!(fixture.writes.created().len(), 1);
 }
 
+/// The watch was cut off, and the next list lacks the pod. Only the list's version says when.
+#[test]
+fn a_pod_that_a_list_lacks_is_replaced_once_the_cache_is_as_new() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, [ready_pod("a", &rs)]);
+    fixture.deliver_bookmarks("9", "9");
+    for event in fixture.cache.pods.replace(Vec::new(), &[], &"20".into()) {
+        fixture.controller.handle_pod_event(&event);
+    }
+    fixture.controller.handle_cache_advanced();
+    fixture.sync_ok("web");
+    assert_eq!(fixture.writes.created(), [""; 0]);
+    fixture.deliver_bookmarks("", "20");
+    fixture.sync_ok("web");
+    assert_eq!(fixture.writes.created().len(), 1);
+}
+
 #[test]
 fn a_lost_pod_is_replaced_after_25_ms() {
     let (fixture, _) = one_is_gone();
