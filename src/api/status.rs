@@ -61,7 +61,10 @@ impl Status {
             serde_json::from_slice::<StatusObject>(body).ok()
         };
         if let Some(mut object) = object {
-            object.code.get_or_insert(code.into());
+            // The body may be a proxy's. An error event of a watch has no HTTP code.
+            if code != 0 {
+                object.code = Some(code.into());
+            }
             Self(Box::new(object))
         } else {
             let text = String::from_utf8_lossy(&body[..body.len().min(1024)]);
@@ -273,6 +276,13 @@ mod tests {
             empty.to_string(),
             "the server responded with HTTP code 503 and no reason"
         );
+    }
+
+    #[test]
+    fn the_http_code_counts_unless_an_event_has_none() {
+        let body = br#"{"kind":"Status","reason":"Forbidden","code":200}"#;
+        assert_eq!(Status::from_body(403, body).code(), 403);
+        assert_eq!(Status::from_body(0, body).code(), 200);
     }
 
     #[test]

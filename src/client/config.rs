@@ -100,11 +100,11 @@ impl ClientConfig {
     /// Reads the kubeconfig and the files that it names again, and replaces the credentials and
     /// certificate authorities of this configuration and of all clients created from it. Runs a
     /// credential plugin and blocks until it exits; `stop` shortens that wait. Returns the changes,
-    /// for the log. Another server, proxy or namespace needs a restart; the returned text says so
-    /// for server and proxy.
+    /// for the log.
     ///
     /// # Errors
-    /// What is wrong; the old settings stay.
+    /// What is wrong, or that there is another server or proxy, which needs a restart; the old
+    /// settings stay.
     pub fn reload(&self, stop: &Stop) -> Result<String, String> {
         let Some(loaded_from) = &self.loaded_from else {
             return Ok("there is nothing to read".to_owned());
@@ -114,18 +114,19 @@ impl ClientConfig {
         let (draft, located) = loaded.map_err(|error| error.to_string())?;
         let problem = |problem| located.error(problem).to_string();
         let checked = draft.check(environment).map_err(problem)?;
-        // Clients keep the server and the proxy of their creation, so only a restart changes these.
-        let moved = checked.url != self.url || checked.proxy != self.proxy;
+        // INVARIANT: credentials are never sent to a server that they are not for. Clients keep the
+        // server and the proxy of their creation.
+        if checked.url != self.url || checked.proxy != self.proxy {
+            let why = "another server or proxy takes effect after a restart; nothing has changed";
+            return Err(problem(why.to_owned()));
+        }
         let replaced = self.access.replace(checked.credentials, checked.tls, stop);
         let changes = replaced.map_err(problem)?;
-        let mut text = if changes.is_empty() {
+        let text = if changes.is_empty() {
             "nothing has changed".to_owned()
         } else {
             format!("changed: {}", changes.join(", "))
         };
-        if moved {
-            text.push_str("; another server or proxy takes effect after a restart");
-        }
         Ok(format!("{} ({text})", self.origin))
     }
 

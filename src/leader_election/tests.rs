@@ -8,7 +8,8 @@ mod two;
 use std::time::Duration;
 
 use super::{LeaderElectionOptions, LeaderElectionRecord, LockError, OptionsError};
-use crate::client::Fence;
+use crate::api::Status;
+use crate::client::{ClientError, Fence};
 use rig::{Rig, SECOND, conflict, held_by, unavailable};
 
 #[test]
@@ -295,4 +296,11 @@ fn l_17_an_update_needs_a_read() {
         "lease not initialized, call get or create first"
     );
     assert!(error.is_without_effect() && !error.is_not_found());
+}
+
+#[test]
+fn only_an_api_server_says_that_a_lease_is_gone() {
+    let answered = |reason| LockError::from(ClientError::Status(Status::new(404, reason, "no")));
+    assert!(answered("NotFound").is_not_found());
+    assert!(!answered("").is_not_found(), "a proxy's page");
 }

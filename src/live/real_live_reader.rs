@@ -58,8 +58,7 @@ impl RealLiveReader {
                 page = page.query("continue", &continue_token);
             }
             let response = self.send(&page.on_behalf_of(&rs.uid))?;
-            let list: ListJson<'_> =
-                serde_json::from_slice(&response.body).map_err(unreadable_pods)?;
+            let list = ListJson::read(&response.body)?;
             for pod in list.items.unwrap_or_default() {
                 let pod = Pod::from_json(pod.get().as_bytes(), &mut interner);
                 let pod = pod.map_err(unreadable_pods)?;
@@ -121,7 +120,7 @@ impl LiveReader for RealLiveReader {
 
     fn owner_managers(&self, rs: &ReplicaSet, name: &str) -> Result<Vec<Manager>, WriteError> {
         let response = self.send(&pod_request(rs, name).on_behalf_of(&rs.uid))?;
-        let list: ListJson<'_> = serde_json::from_slice(&response.body).map_err(unreadable_pods)?;
+        let list = ListJson::read(&response.body)?;
         let pod = list.items.unwrap_or_default().pop();
         pod.map_or(Ok(Vec::new()), |pod| {
             field_managers::of_owner_references(pod.get().as_bytes()).map_err(unreadable_pods)
@@ -143,14 +142,27 @@ fn pod_request(rs: &ReplicaSet, name: &str) -> Request {
 /// One page of pods.
 #[derive(Deserialize)]
 struct ListJson<'a> {
-    #[serde(default)]
     metadata: ListMetadataJson,
     #[serde(borrow)]
     items: Option<Vec<&'a RawValue>>,
 }
 
-#[derive(Default, Deserialize)]
+impl<'a> ListJson<'a> {
+    /// Reads a page. Something else than a list must not count as one without pods: each list has a
+    /// version.
+    fn read(body: &'a [u8]) -> Result<Self, WriteError> {
+        let list: Self = serde_json::from_slice(body).map_err(unreadable_pods)?;
+        if list.metadata.resource_version.is_empty() {
+            return Err(unreadable_pods("it has no resource version"));
+        }
+        Ok(list)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ListMetadataJson {
+    resource_version: String,
     #[serde(rename = "continue")]
     continue_token: Option<String>,
 }
@@ -167,10 +179,30 @@ struct VersionMetadataJson {
     resource_version: String,
 }
 
-fn unreadable_pods(error: serde_json::Error) -> WriteError {
+fn unreadable_pods(error: impl Display) -> WriteError {
     unreadable("list of pods", error)
 }
 
 fn unreadable(what: &str, error: impl Display) -> WriteError {
     WriteError::unknown(format!("the response is not a {what}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ListJson;
+
+    /// Without any pod in it, a sync would take all pods of the cache for deleted.
+    #[test]
+    fn what_has_no_version_is_no_list() {
+        let page = br#"{"metadata":{"resourceVersion":"7"},"items":null}"#;
+        assert!(ListJson::read(page).is_ok());
+        for body in [
+            "{}",
+            r#"{"metadata":{}}"#,
+            r#"{"metadata":{"resourceVersion":""}}"#,
+        ] {
+            let error = ListJson::read(body.as_bytes()).err().expect("no list");
+            assert!(error.to_string().contains("list of pods"), "{error}");
+        }
+    }
 }

@@ -170,9 +170,11 @@ fn a_reload_applies_the_kubeconfig_unless_it_is_invalid() {
         "config",
         &kubeconfig("http://elsewhere.invalid", &[], &[("token", "three")]),
     );
-    let changes = config.reload(&stop).expect("it is good");
-    assert!(changes.contains("after a restart"), "{changes}");
-    check("three");
+    let moved = config
+        .reload(&stop)
+        .expect_err("the token is for another server");
+    assert!(moved.contains("after a restart"), "{moved}");
+    check("two");
 }
 
 #[test]
