@@ -250,7 +250,7 @@ impl Manager {
         {
             log::warn!("dropping the remaining events");
             for instance in &self.instances {
-                instance.abort_events();
+                instance.abort_events(&cause);
             }
         }
         let delays = self.instances.into_iter().map(|instance| {

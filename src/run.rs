@@ -198,6 +198,10 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     serving::check_descriptors();
     let pages = serving::serving_options(args, &config)?;
     let zpages = serving::zpages(args);
+    for (flag, config) in serving::own_configs(args, &pages) {
+        let (config, stopping) = (config.clone(), stop.clone());
+        signals::on_reload(flag, move || config.reload(&stopping));
+    }
     let shown = Arc::new(Pages::default());
     let health = Arc::new(Health::new(metrics::global()));
     let serving = Serving::start(&pages, &shown, &health, zpages, stop);

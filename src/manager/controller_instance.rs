@@ -19,7 +19,7 @@ use crate::live::RealLiveReader;
 use crate::stdx::activity;
 use crate::stdx::clock::{self, Clock, SystemClock};
 use crate::stdx::latch::{Latch, Woken};
-use crate::stdx::stop::Stop;
+use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::Thread;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics;
@@ -57,6 +57,7 @@ pub struct ControllerInstance {
     queue: Arc<WorkQueue<ObjectKey>>,
     client: Client,
     event_client: Client,
+    event_client_stop: Stop,
     recorder: Arc<dyn EventRecorder>,
     workers: Vec<Thread>,
     events: Thread,
@@ -79,9 +80,11 @@ impl ControllerInstance {
         // Both clients that write pass the fence: without the lease they send nothing.
         let fenced = |options| shared.leadership.fenced(options);
         let client = Client::new(config, &fenced(client_options(options, n_workers)), stop)?;
-        // Events follow the last writes, so their client has its own stop signal.
+        // Events follow the last writes, and are sent for a while after the events' stop, so their
+        // client has a stop signal of its own.
         let event_options = fenced(event_client_options(options));
-        let event_client = Client::new(config, &event_options, shared.events_stop)?;
+        let event_client_stop = Stop::new();
+        let event_client = Client::new(config, &event_options, &event_client_stop)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
 
         let event_options = EventOptions::new(kind.component);
@@ -162,6 +165,7 @@ impl ControllerInstance {
             queue,
             client,
             event_client,
+            event_client_stop,
             recorder,
             workers,
             events,
@@ -220,8 +224,9 @@ impl ControllerInstance {
         self.client.abort();
     }
 
-    /// Aborts the event in flight.
-    pub(super) fn abort_events(&self) {
+    /// Aborts the event in flight, and sends no more.
+    pub(super) fn abort_events(&self, cause: &Cause) {
+        self.event_client_stop.stop(cause.clone());
         self.event_client.abort();
     }
 

@@ -61,6 +61,22 @@ pub(super) fn serving_options(
     })
 }
 
+/// The configurations of the servers that are not that of the controlled cluster, each with the
+/// flag that names it.
+pub(super) fn own_configs<'a>(
+    args: &RunArgs,
+    options: &'a ServingOptions,
+) -> impl Iterator<Item = (&'static str, &'a ClientConfig)> + use<'a> {
+    let flags = &args.serving;
+    let authentication = flags.authentication_kubeconfig.as_ref();
+    let authorization = flags.authorization_kubeconfig.as_ref();
+    let of = [
+        authentication.map(|_| ("--authentication-kubeconfig", &options.authentication)),
+        authorization.map(|_| ("--authorization-kubeconfig", &options.authorization)),
+    ];
+    of.into_iter().flatten()
+}
+
 /// Warns if the limit of file descriptors is below what the process can need. Without a descriptor
 /// the daemon could not connect to the API server.
 pub(super) fn check_descriptors() {

@@ -112,6 +112,34 @@ fn children(process: &DaemonProcess) -> String {
 }
 
 #[test]
+fn sighup_rereads_the_kubeconfigs_of_the_reviews_too() {
+    let cluster = TestCluster::start();
+    let [home, reviews] = [Home::new(), Home::new()];
+    home.kubeconfig(&cluster.url(), "", "token: one");
+    reviews.kubeconfig("http://127.0.0.1:9", "", "token: one");
+    let path = reviews.path("config").display().to_string();
+    let flags = ["--authentication-kubeconfig", "--authorization-kubeconfig"];
+    let arguments = flags.map(|flag| format!("{flag}={path}"));
+    let mut process = home.daemon(&cluster, &arguments.each_ref().map(String::as_str));
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.stable("a");
+    reviews.kubeconfig("http://127.0.0.1:9", "", "token: two");
+    let line = reload(&cluster, &process);
+    for flag in flags {
+        let (_, of_flag) = line.split_once(flag).expect(&line);
+        let of_flag = of_flag.split(';').next().unwrap_or_default();
+        assert!(of_flag.contains("changed: token"), "{line}");
+    }
+    reviews.kubeconfig("http://127.0.0.1:10", "", "token: three");
+    let line = reload(&cluster, &process);
+    assert!(
+        line.contains("ERROR") && line.contains("after a restart"),
+        "{line}"
+    );
+    check_stops(&mut process);
+}
+
+#[test]
 fn a_plugin_runs_again_after_a_401_and_at_sighup() {
     let cluster = TestCluster::start();
     let home = Home::new();

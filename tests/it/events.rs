@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use replicaset_controller::devserver::{Action, Matcher, Rule};
 
 use crate::support::{
-    TestCluster, internal_error, json_body, name, new_replica_set, status_error, text_at,
+    Setup, TestCluster, internal_error, json_body, name, new_replica_set, status_error, text_at,
 };
 
 /// A scale-up and a scale-down of a few pods take milliseconds, or seconds on a busy machine.
@@ -57,6 +57,22 @@ fn k_27_events_that_fail_hold_up_nothing() {
 #[test]
 fn k_27_events_without_a_response_hold_up_nothing() {
     check_events_hold_up_nothing(Action::CutBefore);
+}
+
+/// They wait behind one that hangs, and then for the rate limit.
+#[test]
+fn a_stop_sends_the_queued_events_first() {
+    let mut setup = Setup::default();
+    setup.options.kube_api_qps = 20.0;
+    setup.options.kube_api_burst = 1;
+    let mut cluster = TestCluster::running_with(setup);
+    cluster.synced();
+    let held = cluster.fault("create", "events", Action::Hold);
+    cluster.create_replica_set(&new_replica_set("a", 8));
+    cluster.stable("a");
+    held.remove();
+    cluster.stop_daemon();
+    assert_eq!(cluster.events_of("a").len(), 8);
 }
 
 /// The controller creates the pod under another name, so there is no failure to report.
