@@ -26,7 +26,7 @@ use self::counts::Counts;
 use self::deletion_order::DeletionOrder;
 use self::failed_pods::back_off::BackOff;
 use self::failed_pods::leftovers::Leftovers;
-use self::plan::{BURST_REPLICAS, DeletionContext, Plan, RelatedPods, plan, pods_to_delete};
+use self::plan::{BURST_REPLICAS, DeletionContext, LARGE, Plan, RelatedPods, plan, pods_to_delete};
 use self::protection::{Block, Marks, is_block};
 use self::scale_down_order::Preferences;
 use crate::api::policy::Preference;
@@ -270,6 +270,13 @@ impl Decision {
             leftovers: Leftovers::default(),
             now,
         }
+    }
+
+    /// True if it takes many requests. Claims count too: a sync with many patches occupies its
+    /// worker as long as one with many pods.
+    pub fn is_large(&self) -> bool {
+        let n_pods = if self.acts { self.plan.n_pods() } else { 0 };
+        n_pods.max(self.adopt.len() + self.release.len()) >= LARGE
     }
 
     /// How many missing pods wait for a back-off to end.

@@ -13,12 +13,11 @@ use std::time::Duration;
 use super::ReplicaSetController;
 use super::act::manage::pod_key;
 use super::decide::due::Due;
-use super::decide::plan::{LARGE, Plan};
+use super::decide::plan::Plan;
 use super::memory::Memory;
 use super::memory::own_writes::Satisfaction;
 use super::memory::positions::{Readiness, Versions};
 use crate::api::{ObjectKey, ReplicaSet, Uid};
-use crate::workqueue::Lanes;
 
 /// What a sync may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +34,6 @@ pub(super) enum Freshness {
     Wait(Duration),
     /// The sync must query the API server before it does anything.
     Verify(Doubt),
-    /// Many pods are due, so this worker leaves the key to workers for [`Lanes::All`].
-    TooLarge,
 }
 
 /// Why a sync must query the API server.
@@ -54,25 +51,21 @@ pub(super) enum Doubt {
 }
 
 impl ReplicaSetController {
-    /// Returns what a sync of `key` may do on a worker for these lanes, and the UID and generation
-    /// of the ReplicaSet that this is true of. If the sync has to wait, this registers the key, so
-    /// that the event that ends the wait enqueues it.
+    /// Returns what a sync of `key` may do, and the UID and generation of the ReplicaSet that this
+    /// is true of. If the sync has to wait, this registers the key, so that the event that ends the
+    /// wait enqueues it.
     ///
     /// ORDER: call this before the cache reads of the sync. Changes that arrive in between belong
     /// to the next sync, which their event enqueues.
-    pub(super) fn freshness(
-        &self,
-        key: &ObjectKey,
-        lanes: Lanes,
-    ) -> (Option<(Uid, i64)>, Freshness) {
+    pub(super) fn freshness(&self, key: &ObjectKey) -> (Option<(Uid, i64)>, Freshness) {
         let Some(rs) = self.cache.replica_set(key) else {
             return (None, Freshness::Current(Plan::Nothing));
         };
         let judged = (rs.uid.clone(), rs.generation);
-        (Some(judged), self.freshness_of(&rs, lanes))
+        (Some(judged), self.freshness_of(&rs))
     }
 
-    fn freshness_of(&self, rs: &ReplicaSet, lanes: Lanes) -> Freshness {
+    fn freshness_of(&self, rs: &ReplicaSet) -> Freshness {
         let key = &rs.key;
         let (cached, began) = (|| self.cached_versions(), self.clock.now());
         // ORDER: before any status write, because a status declares the spec observed.
@@ -97,15 +90,6 @@ impl ReplicaSetController {
             Plan::Create(_) => self.held_back(rs),
             Plan::Delete(_) | Plan::Nothing => None,
         };
-        let is_due = satisfaction == Satisfaction::Satisfied
-            && due.plan != Plan::Nothing
-            && held_back.is_none();
-        let n_pods = if is_due { due.plan.n_pods() } else { 0 };
-        // Claims count too: a sync with many patches occupies its worker as long as one with many
-        // pods.
-        if lanes == Lanes::Small && n_pods.max(due.n_claims) >= LARGE {
-            return Freshness::TooLarge;
-        }
         match satisfaction {
             Satisfaction::Open => return Freshness::CountOnly(None),
             Satisfaction::Expired => return Freshness::Verify(Doubt::Unseen),

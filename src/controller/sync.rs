@@ -1,7 +1,6 @@
 //! One sync of one ReplicaSet, from key to status
 //! (kubernetes `pkg/controller/replicaset/replica_set.go:syncReplicaSet`).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -49,7 +48,7 @@ impl ReplicaSetController {
         // ORDER: the freshness check comes before the cache reads. Reads can then only be newer
         // than the check.
         turns::reached("sync: before the caches are read");
-        let (judged, freshness) = self.freshness(key, lanes);
+        let (judged, freshness) = self.freshness(key);
         turns::reached("sync: between the freshness and the ReplicaSet");
         // The ReplicaSet is gone. Its record is all that remains to clean up.
         let Some(rs) = self.cache.replica_set(key) else {
@@ -66,20 +65,24 @@ impl ReplicaSetController {
             return Ok(SyncOutcome::TooEarly);
         }
         let freshness = match freshness {
-            Freshness::Verify(doubt) => self.verify(&rs, selector, doubt, lanes)?,
+            Freshness::Verify(doubt) => self.verify(&rs, selector, doubt)?,
             known => known,
         };
         let may = match freshness {
             Freshness::Current(due) => due,
             Freshness::CountOnly(_) | Freshness::HeldBack(_) => Plan::Nothing,
-            not_now => return self.requeue(&rs, selector, not_now),
+            not_now => return Ok(self.requeue(&rs, not_now)),
         };
         self.follow_suspicion(&rs);
         self.report_mistakes(&rs);
 
         let facts = self.collect_facts(&rs, selector, may)?;
+        let decision = facts.decide();
+        if lanes == Lanes::Small && decision.is_large() {
+            return self.hand_over(&rs, &facts, &decision);
+        }
         // Upstream also patches first: a pod that cannot be adopted must not count as a replica.
-        let decision = self.claim_pods(&facts, facts.decide())?;
+        let decision = self.claim_pods(&facts, decision)?;
         self.report_unreadable_marks(&facts, &decision);
         let decision = self.recheck_before_creating(&rs, decision);
         let managed = self.manage_replicas(&facts, &decision);
@@ -234,20 +237,14 @@ impl ReplicaSetController {
     }
 
     /// Ends a sync that cannot run yet, and requeues the key for the time when it can.
-    fn requeue(
-        &self,
-        rs: &Arc<ReplicaSet>,
-        selector: &Selector,
-        not_now: Freshness,
-    ) -> Result<SyncOutcome, SyncError> {
+    fn requeue(&self, rs: &ReplicaSet, not_now: Freshness) -> SyncOutcome {
         match not_now {
-            Freshness::TooLarge => return self.hand_over(rs, selector),
             Freshness::Wait(delay) if !delay.is_zero() => {
                 self.queue.add_after(rs.key.clone(), delay);
             }
             _ => self.enqueue(&rs.key),
         }
-        Ok(SyncOutcome::TooEarly)
+        SyncOutcome::TooEarly
     }
 
     /// Requeues the key for changes that no watch event announces.

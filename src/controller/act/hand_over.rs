@@ -3,40 +3,36 @@
 
 use std::sync::Arc;
 
-use crate::api::{ReplicaSet, ReplicaSetStatus, Selector};
-use crate::controller::decide::Pods;
+use crate::api::{ReplicaSet, ReplicaSetStatus};
 use crate::controller::decide::status::calculate_status;
+use crate::controller::decide::{Decision, Facts};
 use crate::controller::sync::SyncOutcome;
 use crate::controller::{ReplicaSetController, SyncError};
 
 impl ReplicaSetController {
-    /// Hands `rs` over to a worker for large syncs, and first writes the status if it hides a loss.
-    /// That status keeps the observed generation and the conditions, because the spec is not acted
-    /// on yet. If the write fails, the pods are created all the same: the large sync writes the
-    /// status again.
+    /// Hands `rs` over to a worker for large syncs, and first writes the status if it hides
+    /// a loss. That status keeps the observed generation and the conditions, because the spec is
+    /// not acted on yet. If the write fails, the pods are created all the same: the large sync
+    /// writes the status again.
     ///
     /// # Errors
     /// Only if the daemon is stopping.
     pub(in crate::controller) fn hand_over(
         &self,
         rs: &Arc<ReplicaSet>,
-        selector: &Selector,
+        facts: &Facts<'_>,
+        decision: &Decision,
     ) -> Result<SyncOutcome, SyncError> {
-        let facts = self.facts(
-            rs,
-            selector,
-            Pods::Listed {
-                owned: self.cache.pods_owned_by(&self.owner_key(rs)),
-                // This sync adopts no pod.
-                orphans: Vec::new(),
-            },
-        );
-        let decision = facts.decide();
-        if self.comparable(rs, decision.counts).show_loss(rs) {
+        // This sync adopts no pod.
+        let adopt = decision.adopt.iter();
+        let counts = facts
+            .decide_without(&adopt.map(|pod| pod.uid.clone()).collect())
+            .counts;
+        if self.comparable(rs, counts).show_loss(rs) {
             let status = ReplicaSetStatus {
                 observed_generation: rs.status.observed_generation,
                 conditions: rs.status.conditions.clone(),
-                ..calculate_status(rs, &decision.counts, None)
+                ..calculate_status(rs, &counts, None)
             };
             match self.update_replica_set_status(rs, status) {
                 Ok(updated) => self.record_replica_set(&updated),

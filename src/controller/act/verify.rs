@@ -10,7 +10,6 @@ use crate::controller::memory::Memory;
 use crate::controller::memory::own_writes::Satisfaction;
 use crate::controller::memory::positions::Resource;
 use crate::controller::{ReplicaSetController, SyncError};
-use crate::workqueue::Lanes;
 
 /// Delay until the next check whether the watch has shown a changed ReplicaSet, in case no event
 /// does.
@@ -28,7 +27,6 @@ impl ReplicaSetController {
         rs: &ReplicaSet,
         selector: &Selector,
         doubt: Doubt,
-        lanes: Lanes,
     ) -> Result<Freshness, SyncError> {
         match doubt {
             Doubt::TakeOver => return self.verify_take_over(rs, selector),
@@ -50,7 +48,7 @@ impl ReplicaSetController {
         if !is_current {
             return Ok(Freshness::CountOnly(None));
         }
-        let (_, freshness) = self.freshness(&rs.key, lanes);
+        let (_, freshness) = self.freshness(&rs.key);
         let cached = self.cache.replica_set(&rs.key);
         let is_same =
             cached.is_some_and(|it| it.uid == rs.uid && it.resource_version == rs.resource_version);

@@ -9,8 +9,6 @@ use crate::cache::PodTally;
 pub struct Due {
     /// Active pods that the ReplicaSet keeps or adopts.
     pub n_active: usize,
-    /// Pods to adopt or release.
-    pub n_claims: usize,
     /// Pods to create or delete after the claims; if none, then those that are due if all pods to
     /// adopt are gone.
     pub plan: Plan,
@@ -20,7 +18,6 @@ impl Default for Due {
     fn default() -> Self {
         Self {
             n_active: 0,
-            n_claims: 0,
             plan: Plan::Nothing,
         }
     }
@@ -38,17 +35,14 @@ impl Due {
         if rs.is_terminating() {
             return Self::default();
         }
-        let n_active = |tally: &PodTally, matching: bool| -> usize {
-            let counted = tally.iter();
-            let counted = counted.filter(|it| selector.matches(&it.labels) == matching);
+        let n_active = |tally: &PodTally| -> usize {
+            let counted = tally.iter().filter(|it| selector.matches(&it.labels));
             counted.map(|it| it.n_active as usize).sum()
         };
-        let (n_kept, n_released) = (n_active(owned, true), n_active(owned, false));
-        let n_adopted = n_active(orphans, true);
+        let (n_kept, n_adopted) = (n_active(owned), n_active(orphans));
         let plan_of = |n_active| plan(n_active, rs.replicas, burst_replicas);
         Self {
             n_active: n_kept + n_adopted,
-            n_claims: n_released + n_adopted,
             // An adoption may find its pod gone. The freshness check then covers the create too.
             plan: match plan_of(n_kept + n_adopted) {
                 Plan::Nothing => plan_of(n_kept),

@@ -1,9 +1,13 @@
 //! Syncs with many pods to create, delete, adopt or release: which workers serve them, and what
 //! never waits for them.
 
-use crate::api::{Pod, ReplicaSet, ReplicaSetStatus};
+use serde_json::json;
+
+use crate::api::pod::PodFailure;
+use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::controller::testing::{
-    Fixture, fixture, key, owned_pod, pod, ready_pod, refused, replica_set, with_status,
+    Fixture, fixture, key, owned_pod, pod, read_replica_set, ready_pod, refused, replica_set,
+    replica_set_json, seconds_ago, with_status,
 };
 use crate::workqueue::Lanes;
 
@@ -122,6 +126,31 @@ fn a_status_that_cannot_be_written_hands_large_work_over() {
     assert_eq!(fixture.queue.num_requeues(&rs.key), 0);
     assert_eq!(fixture.queue.try_get_from(Lanes::Small), None);
     assert_eq!(fixture.queue.try_get(), Some(rs.key));
+}
+
+/// Pods that wait for a back-off are no work.
+#[test]
+fn pods_that_are_held_back_make_no_sync_large() {
+    let mut object = replica_set_json("web", 100);
+    let annotations = json!({"replicaset-controller/failed-pod-backoff": "10s..5m"});
+    object["metadata"]["annotations"] = annotations;
+    let rs = read_replica_set(&object);
+    let failed = pods(100, |name| Pod {
+        phase: PodPhase::Failed,
+        creation: Some(seconds_ago(9)),
+        failure: Some(Box::new(PodFailure {
+            reason: "Rejected".into(),
+            at: Some(seconds_ago(5)),
+        })),
+        ..owned_pod(name, &rs)
+    });
+    let fixture = fixture(&rs, failed);
+    fixture.queue.add(rs.key.clone());
+    assert!(fixture.controller.process_next_work_item(Lanes::Small));
+    fixture.assert_counts(0, 0, 0);
+    let reported = fixture.writes.status_updates();
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert_eq!(fixture.queue.try_get(), None);
 }
 
 #[test]
