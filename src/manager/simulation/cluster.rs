@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::api_server::{ApiServer, orphaned_by_deletion};
-use super::objects::{Change, Kind, Object, is_active};
+use super::objects::{Change, Kind, Object, controller_of, is_active, is_terminating};
 use super::oracles::is_ready;
 use super::plan::Action;
 use super::world::{Event, State, World};
@@ -49,15 +49,20 @@ impl State {
     /// What a change of a pod leads to.
     pub(super) fn follow_pod(&mut self, change: &Change, now: Duration) {
         let object = &change.object;
-        if object.kind == Kind::ReplicaSet && (change.is_deletion || change.is_new) {
+        let ends_or_begins = change.is_deletion || change.is_new;
+        if object.kind == Kind::ReplicaSet && ends_or_begins
+            || self
+                .server
+                .all(Kind::ReplicaSet)
+                .any(|rs| is_terminating(rs))
+        {
             let at = now + Duration::from_millis(self.rng.u64(5..400));
             self.schedule(at, Event::CollectGarbage);
         }
         if object.kind != Kind::Pod || change.is_deletion {
             return;
         }
-        let is_terminating = !object.value["metadata"]["deletionTimestamp"].is_null();
-        if change.is_new || is_terminating {
+        if change.is_new || is_terminating(object) {
             self.step_soon(object, now);
         }
     }
@@ -88,7 +93,7 @@ impl State {
         };
         let pod = Arc::clone(pod);
         let value = &pod.value;
-        if !value["metadata"]["deletionTimestamp"].is_null() {
+        if is_terminating(&pod) {
             self.write(now, |api| api.remove(Kind::Pod, name));
             return;
         }
@@ -139,12 +144,50 @@ impl State {
 
     pub(super) fn collect_garbage(&mut self, now: Duration) {
         for name in orphaned_by_deletion(&self.server) {
-            self.write(now, |api| {
-                if let Some(pod) = api.get(Kind::Pod, &name).map(Arc::clone) {
-                    api.delete_pod(&pod);
-                }
-            });
+            self.delete_pod(&name, now);
         }
+        for set in 0..self.plan.replicas.len() {
+            let rs = self.server.get(Kind::ReplicaSet, &name_of(set));
+            if let Some(rs) = rs.filter(|rs| is_terminating(rs)).map(Arc::clone) {
+                self.go_on_deleting(set, &uid_of(&rs), now);
+            }
+        }
+    }
+
+    /// Deletes some pods of a ReplicaSet in foreground deletion, or the ReplicaSet after all pods.
+    /// Its user creates it again.
+    fn go_on_deleting(&mut self, set: usize, uid: &str, now: Duration) {
+        let pods = self.server.all(Kind::Pod);
+        let owned = pods.filter(|pod| controller_of(&pod.value) == Some(uid));
+        let owned: Vec<_> = owned.map(Arc::clone).collect();
+        if owned.is_empty() {
+            self.write(now, |api| api.remove(Kind::ReplicaSet, &name_of(set)));
+            if !self.server.is_terminating {
+                self.create_replica_set(set, self.plan.replicas[set], now);
+            }
+            return;
+        }
+        for pod in owned.iter().filter(|pod| !is_terminating(pod)) {
+            if self.rng.bool() {
+                self.delete_pod(&pod.name, now);
+            } else {
+                let at = now + Duration::from_millis(self.rng.u64(5..400));
+                self.schedule(at, Event::CollectGarbage);
+            }
+        }
+    }
+
+    fn delete_pod(&mut self, name: &str, now: Duration) {
+        self.write(now, |api| {
+            if let Some(pod) = api.get(Kind::Pod, name).map(Arc::clone) {
+                api.delete_pod(&pod);
+            }
+        });
+    }
+
+    fn create_replica_set(&mut self, set: usize, replicas: i64, now: Duration) {
+        let object = replica_set(&name_of(set), replicas, &self.plan.opt_ins_of(set));
+        self.write(now, |api| api.create(Kind::ReplicaSet, object));
     }
 
     fn any_pod(&self, number: usize) -> Option<Arc<Object>> {
@@ -216,13 +259,21 @@ impl State {
                 self.write(now, |api| api.create(Kind::Pod, pod));
             }
             Action::Recreate(set, replicas) => {
-                let name = name_of(set);
-                let object = replica_set(&name, replicas, &self.plan.opt_ins_of(set));
-                self.write(now, |api| {
-                    api.remove(Kind::ReplicaSet, &name);
-                    api.create(Kind::ReplicaSet, object)
-                });
+                self.write(now, |api| api.remove(Kind::ReplicaSet, &name_of(set)));
+                self.create_replica_set(set, replicas, now);
             }
+            Action::DeleteForeground(set) => self.write(now, |api| {
+                let at = api.now.clone();
+                api.change(Kind::ReplicaSet, &name_of(set), |rs| {
+                    let metadata = &mut rs["metadata"];
+                    if metadata["deletionTimestamp"].is_null() {
+                        let generation = metadata["generation"].as_i64().unwrap_or(0);
+                        metadata["generation"] = json!(generation + 1);
+                        metadata["deletionTimestamp"] = json!(at);
+                        metadata["finalizers"] = json!(["foregroundDeletion"]);
+                    }
+                });
+            }),
             Action::RejectPods(n) => self.n_to_reject = n,
             Action::TakeNames(n) => self.n_names_to_take = n,
             Action::AddFinalizer(number) => self.change_pod(number, now, |pod| {
@@ -292,10 +343,8 @@ impl State {
     pub(super) fn return_namespace(&mut self, now: Duration) {
         self.server.is_terminating = false;
         for (set, replicas) in self.plan.replicas.clone().into_iter().enumerate() {
-            let name = name_of(set);
-            if self.server.get(Kind::ReplicaSet, &name).is_none() {
-                let object = replica_set(&name, replicas, &self.plan.opt_ins_of(set));
-                self.write(now, |api| api.create(Kind::ReplicaSet, object));
+            if self.server.get(Kind::ReplicaSet, &name_of(set)).is_none() {
+                self.create_replica_set(set, replicas, now);
             }
         }
     }

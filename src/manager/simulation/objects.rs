@@ -115,6 +115,11 @@ pub(super) fn target(path: &str) -> Option<(Kind, Option<&str>, Option<&str>)> {
     Some((Kind::of(rest.next()?)?, rest.next(), rest.next()))
 }
 
+/// True if the object is being deleted.
+pub(super) fn is_terminating(object: &Object) -> bool {
+    !object.value["metadata"]["deletionTimestamp"].is_null()
+}
+
 /// True if the pod counts for its owner.
 pub(super) fn is_active(pod: &Value) -> bool {
     let phase = pod["status"]["phase"].as_str().unwrap_or_default();

@@ -10,7 +10,7 @@ use super::api_server::ApiServer;
 use super::http::Request;
 use super::knowledge::{Deletes, Knowledge};
 use super::marks::{block_of, is_protected, mark_of, protection_of};
-use super::objects::{Kind, Object, controller_of, is_active, is_of, target};
+use super::objects::{Kind, Object, controller_of, is_active, is_of, is_terminating, target};
 use super::plan::Protection;
 use super::view::View;
 
@@ -99,7 +99,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// PROPERTY P2: No create is sent for a ReplicaSet that the sync could not have read.
+    /// PROPERTY P2: No create is sent for a ReplicaSet that the sync could not have read, or only
+    /// while it was being deleted.
     ///
     /// PROPERTY P3: No create is sent that, counted with the active pods that the process has
     /// created or read and with its creates under way, exceeds the largest `spec.replicas` that the
@@ -114,7 +115,7 @@ impl Check<'_> {
         known.undone.remove(&name);
         let Some(replicas) = self.replicas(&known.view, &owner).max() else {
             return Err(format!(
-                "{name} is created for an owner that was never read"
+                "{name} is created for an owner that was never read, or is being deleted"
             ));
         };
         self.is_proven(known, &owner, &format!("creates {name}"))?;
@@ -155,7 +156,7 @@ impl Check<'_> {
     }
 
     /// PROPERTY P4: No delete is sent but of a pod, by its UID, that the sync could have read as
-    /// controlled by a ReplicaSet that it could have read too.
+    /// controlled by a ReplicaSet that it could have read too, not being deleted.
     ///
     /// PROPERTY P5: No delete is sent with which the process has deleted more pods than the active
     /// pods that the sync could have read exceed the smallest `spec.replicas` that it could have
@@ -198,7 +199,7 @@ impl Check<'_> {
         let replicas = self.replicas(view, &owner).min();
         let Some(replicas) = replicas else {
             return Err(format!(
-                "{name} is deleted for an owner that was never read"
+                "{name} is deleted for an owner that was never read, or is being deleted"
             ));
         };
         self.is_proven(known, &owner, &format!("deletes {name}"))?;
@@ -311,7 +312,8 @@ impl Check<'_> {
         ))
     }
 
-    /// `spec.replicas` in every version of the owner that the sync could have read.
+    /// `spec.replicas` in every version of the owner that the sync could have read, except those
+    /// that are being deleted: nothing is created or deleted for these.
     pub(super) fn replicas<'a>(
         &self,
         view: &'a View,
@@ -321,7 +323,7 @@ impl Check<'_> {
         view.names(Kind::ReplicaSet)
             .flat_map(move |name| view.since(Kind::ReplicaSet, name, since))
             .flatten()
-            .filter(move |rs| rs.value["metadata"]["uid"] == *owner)
+            .filter(move |rs| rs.value["metadata"]["uid"] == *owner && !is_terminating(rs))
             .map(|rs| rs.value["spec"]["replicas"].as_i64().unwrap_or(1))
     }
 
@@ -412,6 +414,9 @@ pub(super) fn is_ready(pod: &Value) -> bool {
 
 /// What is wrong with the state that a ReplicaSet has come to rest in; `None` if nothing is.
 pub(super) fn unsettled(server: &ApiServer, rs: &Object) -> Option<String> {
+    if is_terminating(rs) {
+        return Some(format!("{} is being deleted", rs.name));
+    }
     let uid = rs.value["metadata"]["uid"].as_str().unwrap_or_default();
     let owned = server
         .all(Kind::Pod)

@@ -25,6 +25,7 @@ pub(super) enum Action {
     MarkPod(usize, Option<&'static str>),
     AddOrphan(usize),
     Recreate(usize, i64),
+    DeleteForeground(usize),
     RejectPods(u32),
     TakeNames(u32),
     AddFinalizer(usize),
@@ -60,6 +61,7 @@ impl Action {
             Self::RelabelPod(_) => "pod relabelled",
             Self::AddOrphan(_) => "orphan",
             Self::Recreate(..) => "ReplicaSet recreated",
+            Self::DeleteForeground(_) => "foreground deletion",
             Self::RejectPods(_) => "kubelet rejects",
             Self::TakeNames(_) => "name taken by a stranger",
             Self::AddFinalizer(_) => "finalizer on a pod",
@@ -87,7 +89,7 @@ impl Action {
 }
 
 /// Every kind of [`Action::fault`].
-pub(super) const FAULTS: [&str; 28] = [
+pub(super) const FAULTS: [&str; 29] = [
     "leader that slept through a term",
     "pod deleted",
     "pod failed",
@@ -95,6 +97,7 @@ pub(super) const FAULTS: [&str; 28] = [
     "pod relabelled",
     "orphan",
     "ReplicaSet recreated",
+    "foreground deletion",
     "kubelet rejects",
     "name taken by a stranger",
     "finalizer on a pod",
@@ -266,6 +269,7 @@ impl Plan {
         let long = Duration::from_millis(rng.u64(1_000..40_000));
         // Numbers without an arm scale.
         let action = match rng.u32(..42) {
+            9 => Action::DeleteForeground(set),
             10 | 11 => Action::DeletePod(pod),
             12 => Action::FailPod(pod),
             13 => Action::UnreadyPod(pod),

@@ -8,7 +8,7 @@ use super::api_server::ApiServer;
 use super::failing;
 use super::knowledge::Deletes;
 use super::marks::waits_for_timeout;
-use super::objects::{Change, Kind, Object, is_active};
+use super::objects::{Change, Kind, Object, is_active, is_terminating};
 use super::oracles::unsettled;
 use super::world::{State, World};
 use crate::api::ObjectKey;
@@ -149,6 +149,9 @@ impl World {
         let mut sets = state.server.all(Kind::ReplicaSet);
         sets.find_map(|rs| {
             State::unsettled_of(&state.server, rs)?;
+            if is_terminating(rs) {
+                return Some(format!("{} is being deleted", rs.name));
+            }
             if waits_for_timeout(&rs.value) {
                 return Some(format!("{} keeps protected pods for a while", rs.name));
             }
